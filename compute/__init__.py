@@ -1,0 +1,10 @@
+"""The few hot loops: plain arrays in, plain arrays out.
+
+All coordinates are integers held in float64 and small enough that every product and sum below is exact
+(see :func:`exact_limit`), so results do not depend on block size, order of points, or number of threads.
+"""
+
+from compute.nearest import Points, exact_limit, inertia, labels, sums_and_counts
+from compute.packing import largest_packing, place_spheres
+
+__all__ = ["Points", "exact_limit", "inertia", "labels", "largest_packing", "place_spheres", "sums_and_counts"]

@@ -1,0 +1,292 @@
+"""Nearest centres, and what is summed over them, for a whole batch of replicates in one pass over the data.
+
+Three ways lead to the same integers. Up to :data:`SCAN_DIMENSIONS` features a compiled scan runs over blocks of points,
+feature by feature. Above, the inner products come from a matrix product, or, where a single replicate has too few
+centres to keep that busy, from a compiled product that reads each point once; a compiled scan takes the minimum.
+Blocks are sized so that points, scores and labels stay in the core's own cache.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numba import njit
+
+SCAN_DIMENSIONS = 5  # measured: from six features on, the matrix product wins even with its extra pass over the scores
+SCAN_BLOCK = 1024
+PRODUCT_BLOCK = 256
+PRODUCT_ROWS = 256  # rows of centres per product: 256 x 256 scores are half a megabyte
+FEW_ROWS = 5  # measured: below, memory and packing keep the matrix product under half of its usual rate
+EXACT_BITS = 53
+
+
+def exact_limit(n_features: int, bound: int) -> int:
+    """Largest centre coordinate for which squared distances to the points are exact in float64.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of coordinates d.
+    bound : int
+        Largest absolute point coordinate, in grid steps.
+
+    Returns
+    -------
+    int
+        L such that ``d * (L + bound)**2 < 2**53``: then norms, products and distances are integers that float64 holds.
+
+    Examples
+    --------
+    >>> exact_limit(784, 2**16) // 2**16
+    50
+    """
+    limit = int(np.sqrt(2.0**EXACT_BITS / n_features)) - bound - 1
+    if limit < bound:
+        raise ValueError(f"n_features={n_features} is too large for exact distances on a grid of +-{bound} steps")
+    return limit
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points prepared for repeated passes.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, d), float32
+        The integer coordinates; below 2**24 float32 holds them exactly, at half the memory traffic.
+    blocks : ndarray of shape (n_blocks, d, SCAN_BLOCK), float64, or None
+        The same, feature by feature in blocks padded with zeros; only for few features.
+    norms : ndarray of shape (n,), float64
+        Squared norms.
+    """
+
+    rows: np.ndarray
+    blocks: np.ndarray | None
+    norms: np.ndarray
+
+    @classmethod
+    def prepare(cls, points: np.ndarray) -> "Points":
+        """Lay out integer coordinates of shape (n, d) for the kernels."""
+        rows = np.ascontiguousarray(points, dtype=np.float32)
+        n, d = rows.shape
+        norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        if d > SCAN_DIMENSIONS:
+            return cls(rows, None, norms)
+        padded = np.concatenate([rows, np.zeros((-n % SCAN_BLOCK, d))])
+        blocks = np.ascontiguousarray(padded.reshape(-1, SCAN_BLOCK, d).transpose(0, 2, 1))
+        return cls(rows, blocks, norms)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of points and of features."""
+        return self.rows.shape
+
+
+@cache
+def _scan(n_features):
+    """Compile the scan for a fixed number of features, so that the loop over them unrolls."""
+
+    @njit(cache=True, fastmath={"contract"})
+    def scan(block, centres, squares, best, label):
+        replicates, k, _ = centres.shape
+        size = block.shape[1]
+        for r in range(replicates):
+            nearest, at = best[r], label[r]
+            for b in range(size):
+                nearest[b] = np.inf
+            for j in range(k):
+                square = squares[r, j]
+                for b in range(size):
+                    score = square
+                    for h in range(n_features):
+                        score -= block[h, b] * (2.0 * centres[r, j, h])
+                    old = nearest[b]
+                    closer = score < old
+                    nearest[b] = score if closer else old
+                    at[b] = j if closer else at[b]
+
+    return scan
+
+
+@njit(cache=True, fastmath={"contract"})
+def _minimum(products, squares, best, label):
+    """Turn inner products (replicates, k, block) into the least ``|c|^2 - 2 c.x`` and its index."""
+    replicates, k, size = products.shape
+    for r in range(replicates):
+        nearest, at = best[r], label[r]
+        for b in range(size):
+            nearest[b] = np.inf
+        for j in range(k):
+            square = squares[r, j]
+            row = products[r, j]
+            for b in range(size):
+                score = square - 2.0 * row[b]
+                old = nearest[b]
+                closer = score < old
+                nearest[b] = score if closer else old
+                at[b] = j if closer else at[b]
+
+
+@njit(cache=True, fastmath=True)
+def _few_products(rows, centres, products):
+    """Inner products of many points with few centres, four points by two centres at a time.
+
+    Sums may be reordered here because they are exact in any order.
+    """
+    n, d = rows.shape
+    m = centres.shape[0]
+    for b in range(0, n - n % 4, 4):
+        for j in range(0, m - m % 2, 2):
+            s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
+            for h in range(d):
+                c, e = centres[j, h], centres[j + 1, h]
+                x = np.float64(rows[b, h])
+                s00 += x * c
+                s10 += x * e
+                x = np.float64(rows[b + 1, h])
+                s01 += x * c
+                s11 += x * e
+                x = np.float64(rows[b + 2, h])
+                s02 += x * c
+                s12 += x * e
+                x = np.float64(rows[b + 3, h])
+                s03 += x * c
+                s13 += x * e
+            products[j, b], products[j, b + 1], products[j, b + 2], products[j, b + 3] = s00, s01, s02, s03
+            j1 = j + 1
+            products[j1, b], products[j1, b + 1], products[j1, b + 2], products[j1, b + 3] = s10, s11, s12, s13
+    for b in range(n):
+        for j in range(m - m % 2 if b < n - n % 4 else 0, m):
+            total = 0.0
+            for h in range(d):
+                total += np.float64(rows[b, h]) * centres[j, h]
+            products[j, b] = total
+
+
+@njit(cache=True)
+def _accumulate(rows, norms, best, label, limit, sums, counts):
+    replicates, d = best.shape[0], rows.shape[1]
+    for r in range(replicates):
+        for b in range(rows.shape[0]):
+            if best[r, b] + norms[b] <= limit[r]:
+                j = label[r, b]
+                counts[r, j] += 1
+                for h in range(d):
+                    sums[r, j, h] += rows[b, h]
+
+
+_LOW_BITS = 24
+
+
+@njit(cache=True)
+def _accumulate_inertia(norms, best, high, low):
+    mask = (1 << _LOW_BITS) - 1
+    for r in range(best.shape[0]):
+        for b in range(norms.shape[0]):
+            square = np.int64(best[r, b] + norms[b])
+            high[r] += square >> _LOW_BITS
+            low[r] += square & mask
+
+
+def _check(points: Points, centres: np.ndarray) -> np.ndarray:
+    if centres.ndim != 3 or centres.shape[2] != points.shape[1] or centres.shape[1] < 1:
+        raise ValueError(f"centres must have shape (replicate, cluster, {points.shape[1]}), got {centres.shape}")
+    return np.ascontiguousarray(centres, dtype=np.float64)
+
+
+def _assigned(points: Points, centres: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray]]:
+    """Yield (points, replicates, best, label) block by block; ``best`` is the squared distance less ``|x|^2``."""
+    n, d = points.shape
+    replicates, k, _ = centres.shape
+    squares = np.einsum("rjh,rjh->rj", centres, centres)
+    if points.blocks is not None:
+        scan = _scan(d)
+        best, label = np.empty((replicates, SCAN_BLOCK)), np.empty((replicates, SCAN_BLOCK), np.int64)
+        for i, block in enumerate(points.blocks):
+            scan(block, centres, squares, best, label)
+            size = min(SCAN_BLOCK, n - i * SCAN_BLOCK)
+            yield slice(i * SCAN_BLOCK, i * SCAN_BLOCK + size), slice(0, replicates), best[:, :size], label[:, :size]
+        return
+    chunk, few = max(1, PRODUCT_ROWS // k), replicates * k <= FEW_ROWS
+    for start in range(0, n, PRODUCT_BLOCK):
+        rows = points.rows[start : start + PRODUCT_BLOCK]
+        size = len(rows)
+        rows = rows if few else rows.astype(np.float64)
+        for first in range(0, replicates, chunk):
+            some = slice(first, min(first + chunk, replicates))
+            flat = centres[some].reshape(-1, d)
+            if few:
+                products = np.empty((len(flat), size))
+                _few_products(rows, flat, products)
+            else:
+                products = flat @ rows.T
+            best, label = np.empty((some.stop - first, size)), np.empty((some.stop - first, size), np.int64)
+            _minimum(products.reshape(-1, k, size), squares[some], best, label)
+            yield slice(start, start + size), some, best, label
+
+
+def sums_and_counts(points: Points, centres: np.ndarray, limit=None) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and count the points nearest to each centre, for every replicate.
+
+    Parameters
+    ----------
+    points : Points
+        n points with integer coordinates.
+    centres : ndarray of shape (R, k, d)
+        Integer coordinates of absolute value at most :func:`exact_limit`. Ties go to the lower index.
+    limit : int or ndarray of shape (R,), optional
+        Points whose squared distance to their nearest centre exceeds it are left out. Default: none is.
+
+    Returns
+    -------
+    sums : ndarray of shape (R, k, d), int64
+    counts : ndarray of shape (R, k), int64
+
+    Examples
+    --------
+    >>> points = Points.prepare(np.array([[0], [2], [9]]))
+    >>> sums_and_counts(points, np.array([[[1], [10]]]))[0].tolist()
+    [[[2], [9]]]
+    """
+    centres = _check(points, centres)
+    replicates, k, d = centres.shape
+    limit = np.broadcast_to(np.asarray(np.inf if limit is None else limit, np.float64), replicates)
+    sums, counts = np.zeros((replicates, k, d)), np.zeros((replicates, k), np.int64)
+    for where, some, best, label in _assigned(points, centres):
+        _accumulate(points.rows[where], points.norms[where], best, label, limit[some], sums[some], counts[some])
+    return sums.astype(np.int64), counts
+
+
+def inertia(points: Points, centres: np.ndarray) -> list[int]:
+    """Sum of squared distances to the nearest centre, one exact integer per replicate.
+
+    Parameters
+    ----------
+    points : Points
+    centres : ndarray of shape (R, k, d)
+
+    Returns
+    -------
+    list of int
+        Exact whatever the number of points, hence the same for any order or split of them.
+    """
+    centres = _check(points, centres)
+    high, low = np.zeros(len(centres), np.int64), np.zeros(len(centres), np.int64)
+    for where, some, best, _ in _assigned(points, centres):
+        _accumulate_inertia(points.norms[where], best, high[some], low[some])
+    return [(int(h) << _LOW_BITS) + int(low_) for h, low_ in zip(high, low, strict=True)]
+
+
+def labels(points: Points, centres: np.ndarray) -> np.ndarray:
+    """Index of the nearest centre of each point; ties go to the lower index.
+
+    Returns
+    -------
+    ndarray of shape (R, n), int32
+    """
+    centres = _check(points, centres)
+    result = np.empty((len(centres), points.shape[0]), np.int32)
+    for where, some, _, label in _assigned(points, centres):
+        result[some, where] = label
+    return result

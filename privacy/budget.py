@@ -1,0 +1,123 @@
+"""What is promised: adjacency, budget, and the claim that a method makes."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Adjacency(StrEnum):
+    """Which data sets count as neighbours."""
+
+    ZERO_OUT = "zero_out"  # one record replaced by a null that contributes nothing; n is public
+    ADD_REMOVE = "add_remove"  # one record more or less; n is secret
+    REPLACE_ONE = "replace_one"  # one record changed arbitrarily; n is public
+    RHO_BOUNDED = "rho_bounded"  # one record moved by at most rho
+    LOCAL = "local"  # any two values of one user's record
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A privacy budget: (epsilon, delta) under one adjacency.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive and finite.
+    delta : float
+        In [0, 1); 0 asks for pure differential privacy.
+    adjacency : Adjacency or str, default="zero_out"
+    rho : float, optional
+        The distance of ``rho_bounded``; required there and nowhere else.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> Budget(1.0, 1e-6).split([3, 1])[0].epsilon
+    0.75
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+    rho: float | None = None
+
+    def __post_init__(self):
+        if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise ValueError(f"epsilon={self.epsilon} must be positive and finite")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta={self.delta} must be in [0, 1)")
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+        if (self.rho is not None) != (self.adjacency is Adjacency.RHO_BOUNDED):
+            raise ValueError(f"rho={self.rho} must be given for rho_bounded and only there, got {self.adjacency}")
+        if self.rho is not None and not self.rho > 0:
+            raise ValueError(f"rho={self.rho} must be positive")
+
+    def __add__(self, other: "Budget") -> "Budget":
+        """Compose two budgets of the same adjacency by simple addition."""
+        if (self.adjacency, self.rho) != (other.adjacency, other.rho):
+            raise ValueError(
+                f"budgets under {self.adjacency} and {other.adjacency} cannot be added; convert one of them first"
+            )
+        return Budget(self.epsilon + other.epsilon, self.delta + other.delta, self.adjacency, self.rho)
+
+    def split(self, weights) -> tuple["Budget", ...]:
+        """Divide epsilon and delta in proportion to positive weights."""
+        total = math.fsum(weights)
+        if not all(weight > 0 for weight in weights):
+            raise ValueError(f"weights={list(weights)} must be positive")
+        return tuple(
+            Budget(self.epsilon * w / total, self.delta * w / total, self.adjacency, self.rho) for w in weights
+        )
+
+
+NOTIONS = ("none", "pure", "approximate")
+TRUSTS = ("none", "central", "federated", "local")
+VIEWS = ("final", "transcript")
+
+
+@dataclass(frozen=True)
+class PrivacyClaim:
+    """What a method promises, to whom, and what it takes for public.
+
+    Parameters
+    ----------
+    notion : {"none", "pure", "approximate"}
+    adjacency : Adjacency or str
+    trust : {"none", "central", "federated", "local"}
+        Who sees raw data.
+    view : {"final", "transcript"}
+        Whether the promise covers the final centres or every release on the way.
+    public : tuple of str
+        Data-derived quantities taken for public, such as n.
+    flaws : tuple of str
+        Known flaws by their id in ``docs/flaws.md``; a claim with flaws is not fully met.
+    """
+
+    notion: str
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+    trust: str = "central"
+    view: str = "transcript"
+    public: tuple[str, ...] = ("n", "domain", "k")
+    flaws: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        for field, value, known in (
+            ("notion", self.notion, NOTIONS),
+            ("trust", self.trust, TRUSTS),
+            ("view", self.view, VIEWS),
+        ):
+            if value not in known:
+                raise ValueError(f"{field}={value!r} is unknown, choose one of {', '.join(known)}")
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised at all."""
+        return self.notion != "none"
+
+
+NO_CLAIM = PrivacyClaim("none", trust="none", public=("everything",))

@@ -1,0 +1,81 @@
+"""Gaussian differential privacy in closed form: from mu to (epsilon, delta) and back.
+
+A query of L2 sensitivity D with Gaussian noise of standard deviation s is mu-GDP with mu = D / s; mu composes as the
+root of the sum of squares, adaptively (Dong, Roth, Su). Solving the trade-off for mu at given (epsilon, delta) is the
+analytic Gaussian calibration (Balle, Wang 2018, Theorem 8).
+"""
+
+import math
+from functools import lru_cache
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+SAFETY = 1e-9  # relative: covers the solver's and the error function's rounding
+
+
+def gdp_delta(mu: float, epsilon: float) -> float:
+    """Smallest delta for which mu-GDP implies (epsilon, delta)-DP.
+
+    Parameters
+    ----------
+    mu, epsilon : float
+        Non-negative.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(gdp_delta(1 / 3.730632, 1.0), 9)
+    1e-05
+    """
+    if mu == 0:
+        return 0.0
+    second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+    return max(0.0, float(ndtr(-epsilon / mu + mu / 2)) - second)
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP; infinite for delta = 0 and mu > 0."""
+    if mu == 0 or gdp_delta(mu, 0.0) <= delta:
+        return 0.0
+    if delta <= 0:
+        return math.inf
+    high = 1.0
+    while gdp_delta(mu, high) > delta:
+        high *= 2
+    return brentq(lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-14, rtol=1e-13)
+
+
+@lru_cache(maxsize=4096)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu for which mu-GDP implies (epsilon, delta)-DP, less a relative safety of 1e-9.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        The noise multiplier for sensitivity 1 is its inverse.
+
+    Examples
+    --------
+    >>> round(1 / gaussian_mu(1.0, 1e-5), 6)
+    3.730632
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise ValueError(f"epsilon={epsilon} must be positive and finite")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta} must be in (0, 1) for Gaussian noise")
+    low, high = 0.0, 1.0
+    while gdp_delta(high, epsilon) < delta:
+        low, high = high, 2 * high
+    mu = brentq(lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14)
+    return mu * (1 - SAFETY)

@@ -1,0 +1,155 @@
+"""The ledger: what every release costs, written down before the noise is drawn.
+
+Gaussian releases are kept as mu and composed in closed form; pure ones are added; a mixture is composed numerically
+(privacy loss distributions of dp-accounting, whose discretisation errs on the safe side).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from privacy.budget import Budget
+from privacy.calibration import gdp_delta, gdp_epsilon
+
+SLACK = 1e-9  # relative room for rounding in sums of charges
+
+
+class BudgetExceeded(RuntimeError):
+    """A release would cost more than is left; nothing was drawn."""
+
+
+class StreamReuse(RuntimeError):
+    """A release asked for a noise stream that another release has used; nothing was drawn."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """The cost of one release.
+
+    Parameters
+    ----------
+    label : str
+        The query's name.
+    round : int
+        How many releases of this label came before.
+    mechanism : str
+    mu : float, default=0
+        Cost of Gaussian noise: L2 sensitivity over standard deviation.
+    epsilon : float, default=0
+        Cost of a pure mechanism.
+    delta : float, default=0
+        Probability of failure charged beside it.
+    details : mapping
+        Scales and sensitivities that the cost was computed from.
+    """
+
+    label: str
+    round: int
+    mechanism: str
+    mu: float = 0.0
+    epsilon: float = 0.0
+    delta: float = 0.0
+    details: Mapping[str, float | None] = field(default_factory=dict)
+
+    def to_dict(self) -> dict:
+        """Return a flat, JSON-ready record; ``loss`` is mu or epsilon."""
+        loss = {"loss": self.mu or self.epsilon, "delta": self.delta}
+        return {"mechanism": self.mechanism, "label": self.label, "round": self.round, **loss, **self.details}
+
+
+class Ledger:
+    """Account of one run; a batch of replicates shares it, because their schedules are the same.
+
+    Parameters
+    ----------
+    budget : Budget
+        What must not be exceeded.
+
+    Attributes
+    ----------
+    charges : tuple of Charge
+
+    Notes
+    -----
+    The scales of all releases must be fixed before the first one, as they are in every method here; Gaussian releases
+    alone may also be chosen adaptively.
+
+    Examples
+    --------
+    >>> ledger = Ledger(Budget(1.0))
+    >>> ledger.charge(Charge("count", 0, "laplace", epsilon=0.75))
+    >>> ledger.spent(), ledger.unspent()
+    (0.75, 0.25)
+    """
+
+    def __init__(self, budget: Budget):
+        self.budget = budget
+        self.charges: tuple[Charge, ...] = ()
+
+    def charge(self, charge: Charge) -> None:
+        """Record a release, or refuse it.
+
+        Raises
+        ------
+        BudgetExceeded
+            If delta at the budget's epsilon would exceed the budget's delta.
+        StreamReuse
+            If a release of the same label and round is on record: its noise stream is used up.
+        """
+        if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
+            raise StreamReuse(f"release {charge.label!r} round {charge.round} was made before; noise must be fresh")
+        charges = (*self.charges, charge)
+        needed = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
+        if needed > self.budget.delta * (1 + SLACK):
+            raise BudgetExceeded(
+                f"release {charge.label!r} round {charge.round} would need delta={needed:.3g} at "
+                f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
+            )
+        self.charges = charges
+
+    def delta_at(self, epsilon: float) -> float:
+        """Delta that the releases so far need at ``epsilon``."""
+        return _delta_at(self.charges, epsilon)
+
+    def spent(self) -> float:
+        """Epsilon that the releases so far need at the budget's delta."""
+        mu, epsilons, delta = _tally(self.charges)
+        room = self.budget.delta - delta
+        if not epsilons:
+            return gdp_epsilon(mu, room)
+        if mu == 0:
+            return math.fsum(epsilons)
+        return _loss_distribution(mu, epsilons, self.budget.epsilon).get_epsilon_for_delta(room)
+
+    def unspent(self) -> float:
+        """Epsilon of the budget that is left at its delta."""
+        return max(0.0, self.budget.epsilon - self.spent())
+
+
+def _tally(charges) -> tuple[float, list[float], float]:
+    mu = math.sqrt(math.fsum(c.mu**2 for c in charges))
+    return mu, [c.epsilon for c in charges if c.epsilon > 0], math.fsum(c.delta for c in charges)
+
+
+def _delta_at(charges, epsilon: float) -> float:
+    mu, epsilons, delta = _tally(charges)
+    if not epsilons:
+        return delta + gdp_delta(mu, epsilon)
+    if mu == 0 and math.fsum(epsilons) <= epsilon:
+        return delta
+    return delta + _loss_distribution(mu, epsilons, epsilon).get_delta_for_epsilon(epsilon)
+
+
+def _loss_distribution(mu: float, epsilons: list[float], epsilon: float):
+    from dp_accounting.pld import common, privacy_loss_distribution  # slow to import, needed for mixtures only
+
+    grid = min(1e-3, epsilon / 50)
+    composed = None
+    if mu > 0:
+        composed = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+    for value in sorted(set(epsilons)):
+        pure = privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(value, 0.0), value_discretization_interval=grid
+        ).self_compose(epsilons.count(value))
+        composed = pure if composed is None else composed.compose(pure)
+    return composed
