@@ -1,0 +1,54 @@
+"""Clustering methods, each a scikit-learn estimator that reaches data only through a curator."""
+
+import importlib
+from importlib.metadata import entry_points
+
+from methods.base import PrivateKMeans, Run
+from methods.kmeans import KMeansPlusPlus
+from methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
+from methods.yardsticks import DataMean, PackingCentres
+
+OWN = (KMeansPlusPlus, Lloyd, SuLloyd, GLloyd, FastLloyd, DataMean, PackingCentres)
+ENTRY_POINTS = "private_kmeans_bench.methods"
+
+__all__ = [
+    "ENTRY_POINTS", "OWN", "DataMean", "FastLloyd", "GLloyd", "KMeansPlusPlus", "Lloyd", "PackingCentres",
+    "PrivateKMeans", "Run", "SuLloyd", "load_method",
+]  # fmt: skip
+
+
+def load_method(target: str) -> type[PrivateKMeans]:
+    """Find a method class.
+
+    Parameters
+    ----------
+    target : str
+        A class name of this package (``"FastLloyd"``), an import path (``"package.module.Class"``), or a name that an
+        installed package declares under the entry-point group ``private_kmeans_bench.methods``.
+
+    Returns
+    -------
+    type
+
+    Raises
+    ------
+    ValueError
+        If nothing of that name is found; the message lists what is known.
+
+    Examples
+    --------
+    >>> load_method("methods.lloyd.FastLloyd").__name__
+    'FastLloyd'
+    """
+    own = {method.__name__: method for method in OWN}
+    if target in own:
+        return own[target]
+    declared = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    if target in declared:
+        return declared[target].load()
+    module, _, name = target.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        known = ", ".join([*own, *declared])
+        raise ValueError(f"method {target!r} is unknown ({error}); known: {known}, or package.module.Class") from error

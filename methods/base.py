@@ -1,0 +1,210 @@
+"""What a method is: public code around a curator, usable as a scikit-learn estimator and as a batch of replicates."""
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from compute import Points, labels
+from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, prepare, snap, to_unit
+
+
+@dataclass(frozen=True)
+class Run:
+    """Outcome of a batch of replicates.
+
+    Attributes
+    ----------
+    centres : ndarray of shape (R, k, d), int64
+        Released centres on the grid.
+    n_iter : int
+        Number of iterations, a public quantity.
+    ledger : Ledger or None
+        Charges of each replicate; None where no privacy is claimed.
+    seeds : tuple of int
+    """
+
+    centres: np.ndarray
+    n_iter: int
+    ledger: Ledger | None
+    seeds: tuple[int, ...]
+
+
+@dataclass(eq=False, repr=False)
+class PrivateKMeans(ClusterMixin, BaseEstimator):
+    """Contract of a clustering method.
+
+    A subclass declares ``claims`` and its parameters (as dataclass fields, or with an ``__init__`` of its own) and
+    writes ``cluster``, which asks a curator and never sees a point. Everything else is here: checks, the budget, the
+    batched path and the scikit-learn face.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    bounds : (lower, upper) or array of shape (2, d), default=(-1, 1)
+        Public domain, used by ``fit``.
+    clip : bool, default=True
+        Clip rows outside the bounds; otherwise they are refused.
+    random_state : int, optional
+        Seed of the replicate that ``fit`` runs. Default: fresh.
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]]
+    choices: ClassVar[dict[str, tuple]] = {}
+
+    n_clusters: int = 8
+    _: KW_ONLY
+    bounds: tuple = (-1, 1)
+    clip: bool = True
+    random_state: int | None = None
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """The claim of the chosen variant."""
+        return self.claims[getattr(self, "variant", "sound")]
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run all replicates of the curator; return centres (R, k, d) on the grid and the number of iterations."""
+        raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
+
+    def budget(self, n_points: int) -> Budget | None:
+        """Budget of one run on ``n_points`` points; None where no privacy is claimed."""
+        if not self.claim.private:
+            return None
+        return Budget(self.epsilon, self.resolved_delta(n_points), self.claim.adjacency)
+
+    def resolved_delta(self, n_points: int) -> float:
+        """Delta of one run: 0 for a pure claim, the parameter, or what the variant takes for ``"auto"``."""
+        if self.claim.notion == "pure":
+            return 0.0
+        if self.delta != "auto":
+            return self.delta
+        if self.variant == "sound":
+            return SOUND_DELTA
+        if n_points < 3:
+            raise ValueError(f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}")
+        return 1 / (n_points * math.log(n_points))
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters before any work.
+
+        Raises
+        ------
+        ValueError
+            Naming the parameter, its value and the rule.
+        """
+        k = self.n_clusters
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+            raise ValueError(f"n_clusters={k!r} must be an integer of at least 1")
+        if n_points is not None and k > n_points:
+            raise ValueError(f"n_clusters={k} must be at most the number of points n={n_points}")
+        for name, known in self.choices.items():
+            value = getattr(self, name)
+            if value not in known:
+                raise ValueError(f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, known))}")
+        if self.claim.private:
+            if not (_is_number(self.epsilon) and self.epsilon > 0 and math.isfinite(self.epsilon)):
+                raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
+            delta = getattr(self, "delta", "auto")
+            if delta != "auto" and not (_is_number(delta) and 0 < delta < 1):
+                raise ValueError(f"delta={delta!r} must be 'auto' or a number in (0, 1)")
+
+    def fit_batch(self, points: np.ndarray | Points | Sequence, seeds: Sequence[int]) -> Run:
+        """Cluster the same points once per seed, all in one pass per iteration.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d), int64
+            Private points on the grid (see :func:`privacy.snap`), prepared points, or a list of shards of either.
+        seeds : sequence of int
+            One replicate each; a replicate's result does not depend on the others.
+
+        Returns
+        -------
+        Run
+        """
+        shards = [points] if isinstance(points, np.ndarray | Points) else list(points)
+        shards = [shard if isinstance(shard, Points) else prepare(shard) for shard in shards]
+        n_points = sum(shard.shape[0] for shard in shards)
+        self.check_parameters(n_points)
+        budget = self.budget(n_points)
+        ledger = None if budget is None else Ledger(budget)
+        streams = NoiseStreams(seeds, secure=getattr(self, "secure", False))
+        centres, n_iter = self.cluster(Curator(shards, ledger, streams))
+        return Run(centres, n_iter, ledger, streams.seeds)
+
+    def fit(self, X, y=None):
+        """Cluster points given in their own units.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            Numbers, finite. Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``.
+        y : ignored
+
+        Returns
+        -------
+        self
+            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and ``n_features_in_``. There
+            are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centres.
+        """
+        X = _finite_matrix(X)
+        self.check_parameters(len(X))
+        lower, upper = self._box(X.shape[1])
+        outside = ((X < lower) | (X > upper)).any(axis=1).sum()
+        if outside and not self.clip:
+            raise ValueError(f"{outside} points lie outside bounds={self.bounds}; widen bounds or set clip=True")
+        middle, half = (upper + lower) / 2, (upper - lower) / 2
+        unit = np.clip((X - middle) / half, -1.0, 1.0)
+        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
+        run = self.fit_batch(snap(unit), [seed])
+        self.cluster_centers_ = to_unit(run.centres[0]) * half + middle
+        self.n_iter_, self.ledger_, self.n_features_in_ = run.n_iter, run.ledger, X.shape[1]
+        self._middle, self._half, self._centres = middle, half, run.centres
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """Index of the nearest released centre for each row of X; rows outside the bounds are clipped to them."""
+        check_is_fitted(self, "cluster_centers_")
+        X = _finite_matrix(X)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}")
+        unit = np.clip((X - self._middle) / self._half, -1.0, 1.0)
+        return labels(Points.prepare(snap(unit)), self._centres)[0]
+
+    def fit_predict(self, X, y=None, **kwargs) -> np.ndarray:
+        """Fit, then predict the same rows."""
+        return self.fit(X).predict(X)
+
+    def _box(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        bounds = np.asarray(self.bounds, dtype=np.float64)
+        if bounds.shape not in {(2,), (2, d)}:
+            raise ValueError(f"bounds must be (lower, upper) or of shape (2, {d}), got shape {bounds.shape}")
+        lower, upper = (np.broadcast_to(bound, d) for bound in bounds)
+        if not (np.isfinite(bounds).all() and (lower < upper).all()):
+            raise ValueError(f"bounds={self.bounds} must be finite with lower < upper in every column")
+        return lower, upper
+
+
+SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _finite_matrix(X) -> np.ndarray:
+    try:
+        X = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must be numeric: {error}") from error
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(f"X must have shape (n, d) with n, d >= 1, got {X.shape}")
+    if not np.isfinite(X).all():
+        raise ValueError("X contains NaN or infinite values; remove or impute those rows")
+    return X

@@ -1,0 +1,321 @@
+"""Lloyd's algorithm and its differentially private kin: SuLloyd, GLloyd, FastLloyd.
+
+All follow one skeleton: start from packed spheres, and in each of T rounds ask the curator for the sums and counts of
+the points nearest to each centre, then move the centres. They differ in the noise, in whether sums are taken about the
+middle of the domain or about the centre within a radius, and in how released centres are put back into the domain.
+Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App. B; SuLloyd after Su et al.
+(CODASPY 2016).
+
+Units: the domain is [-1, 1]^d.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from methods.base import PrivateKMeans
+from methods.initialisation import starting_centres
+from privacy import NO_CLAIM, SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
+
+TYPICAL_CENTRE = 0.225  # Su et al.'s rho: typical size of a normalised centre's coordinate
+TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
+FEWEST, MOST = 2, 7  # iterations
+_TINY = 1e-9  # keeps the division of the published update finite
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of the schedule, all of it public: the radius (None: no limit) and the two noises."""
+
+    radius: float | None
+    sum_noise: Gaussian | Laplace | None
+    count_noise: Gaussian | Laplace | None
+
+
+def iterations(bound: float) -> int:
+    """Cut the number of iterations that the error analysis allows to between 2 and 7 (Sec. 5.5)."""
+    return int(min(max(bound, FEWEST), MOST))
+
+
+def fold(centres: np.ndarray) -> np.ndarray:
+    """Reflect grid coordinates at the borders of [-1, 1] until they lie inside (Sec. 5.3.5).
+
+    Examples
+    --------
+    >>> (fold(np.array([[1.25, -1.5, 3.5]]) * SCALE) / SCALE).tolist()
+    [[0.75, -0.5, -0.5]]
+    """
+    from_lower = np.mod(centres + SCALE, 4 * SCALE)
+    return np.where(from_lower > 2 * SCALE, 4 * SCALE - from_lower, from_lower) - SCALE
+
+
+def truncate(centres: np.ndarray) -> np.ndarray:
+    """Move each grid coordinate to the nearest in [-1, 1]."""
+    return np.clip(centres, -SCALE, SCALE)
+
+
+def shorten(step: np.ndarray, longest: float) -> np.ndarray:
+    """Scale steps (..., d) on the grid down to at most ``longest``; lengths are exact, the result is rounded."""
+    length = np.sqrt((step * step).sum(axis=-1, keepdims=True).astype(np.float64))
+    return np.rint(step * np.minimum(1.0, longest / np.maximum(length, 1.0))).astype(np.int64)
+
+
+POSTPROCESSING = {"none": lambda centres: centres, "truncate": truncate, "fold": fold}
+
+
+@dataclass(eq=False, repr=False)
+class Lloyd(PrivateKMeans):
+    """Lloyd's algorithm without privacy, from the same starting centres, for seven rounds.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    variant : {"published", "sound"}, default="sound"
+        ``published`` sends an empty cluster to the middle of the domain, as the published update does; ``sound``
+        leaves it where it is. Also chooses the default of ``radius_search``.
+    initialisation : {"packing", "uniform"}, default="packing"
+    radius_search : {"auto", "halving", "bisection"}, default="auto"
+        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection`` for ``sound``.
+    n_iterations : int or "auto", default="auto"
+    bounds, clip, random_state
+        As for :class:`methods.base.PrivateKMeans`.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.0], [0.5, 0.5]], 100, axis=0)
+    >>> Lloyd(n_clusters=2, random_state=0).fit(X).cluster_centers_.round(3).tolist()
+    [[-0.5, 0.0], [0.5, 0.5]]
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM, "sound": NO_CLAIM}
+    choices: ClassVar[dict[str, tuple]] = {
+        "variant": ("published", "sound"),
+        "initialisation": ("packing", "uniform"),
+        "radius_search": ("auto", "halving", "bisection"),
+    }
+    relative: ClassVar[bool] = False
+
+    _: KW_ONLY
+    variant: str = "sound"
+    initialisation: str = "packing"
+    radius_search: str = "auto"
+    n_iterations: int | str = "auto"
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        rounds = self.n_iterations
+        if rounds != "auto" and (not isinstance(rounds, int) or rounds < 1):
+            raise ValueError(f"n_iterations={rounds!r} must be 'auto' or an integer of at least 1")
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        search = self.radius_search
+        if search == "auto":
+            search = "halving" if self.variant == "published" else "bisection"
+        seeds = curator.streams.seeds
+        centres = starting_centres(seeds, self.n_clusters, curator.n_features, self.initialisation, search)
+        for this in schedule:
+            sums, counts = curator.sums_and_counts(
+                centres,
+                radius=this.radius,
+                relative=self.relative,
+                sum_noise=this.sum_noise,
+                count_noise=this.count_noise,
+            )
+            centres = self._move(centres, sums, counts, this.radius)
+        return centres, len(schedule)
+
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
+        """All rounds, from public quantities only."""
+        return [Round(None, None, None)] * self._rounds(MOST)
+
+    def _rounds(self, bound: float) -> int:
+        return iterations(bound) if self.n_iterations == "auto" else self.n_iterations
+
+    def _move(self, centres, sums, counts, radius) -> np.ndarray:
+        weights = counts[:, :, None] / SCALE
+        if self.variant == "sound":
+            moved = sums / np.maximum(weights, 1.0) + (centres if self.relative else 0)
+            return snap_centres(np.where(weights < 1.0, centres, moved))
+        return snap_centres(sums / (weights + _TINY) + (centres if self.relative else 0))
+
+
+@dataclass(eq=False, repr=False)
+class _DPLloyd(Lloyd):
+    """Parameters common to the private kin."""
+
+    choices: ClassVar[dict[str, tuple]] = {**Lloyd.choices, "postprocessing": ("auto", *POSTPROCESSING)}
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    postprocessing: str = "auto"
+    secure: bool = False
+
+    def _move(self, centres, sums, counts, radius):
+        return POSTPROCESSING[self._postprocessing()](super()._move(centres, sums, counts, radius))
+
+    def _postprocessing(self) -> str:
+        if self.postprocessing != "auto":
+            return self.postprocessing
+        return "none" if self.variant == "published" else "fold"
+
+
+@dataclass(eq=False, repr=False)
+class SuLloyd(_DPLloyd):
+    """DP-Lloyd with Laplace noise and Su et al.'s split and number of rounds.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total over all rounds, zero-out adjacency, pure.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` is what the FastLloyd paper plots; ``sound`` keeps a centre whose noisy count is below one.
+    postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
+        ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
+    initialisation, radius_search, n_iterations, bounds, clip, random_state
+        As for :class:`Lloyd`.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Notes
+    -----
+    Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with rho = 0.225.
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("pure", flaws=("F-09",)),
+        "sound": PrivacyClaim("pure"),
+    }
+
+    def schedule(self, n_points, n_features):
+        """All rounds, from public quantities only."""
+        n, d, k = n_points, n_features, self.n_clusters
+        count_weight = (4 * d * TYPICAL_CENTRE**2) ** (1 / 3)
+        least_epsilon = math.sqrt(500 * k**3 / n**2 * (d + count_weight) ** 3)
+        rounds = self._rounds(self.epsilon / least_epsilon)
+        per_unit = self.epsilon / rounds / (d + count_weight)
+        sum_noise = Laplace(SCALE / per_unit)  # L1 sensitivity d, epsilon d * per_unit
+        count_noise = Laplace(SCALE / (count_weight * per_unit))
+        return [Round(None, sum_noise, count_noise)] * rounds
+
+
+@dataclass(eq=False, repr=False)
+class _GaussianLloyd(_DPLloyd):
+    """The private kin with Gaussian noise: they have a delta."""
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", flaws=("F-09",)),
+        "sound": PrivacyClaim("approximate"),
+    }
+
+    _: KW_ONLY
+    delta: float | str = "auto"
+
+    def _noise_multiplier(self, n_points: int) -> float:
+        return 1 / gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+
+
+@dataclass(eq=False, repr=False)
+class GLloyd(_GaussianLloyd):
+    """DP-Lloyd with Gaussian noise (FastLloyd paper, App. B.1).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total over all rounds, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
+    variant, postprocessing, initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
+        As for :class:`SuLloyd`.
+    """
+
+    def schedule(self, n_points, n_features):
+        """All rounds, from public quantities only."""
+        n, d, k = n_points, n_features, self.n_clusters
+        sigma = self._noise_multiplier(n)
+        both = 2 * TYPICAL_CENTRE + math.sqrt(d)
+        rounds = self._rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * both**2))
+        per_round = sigma * math.sqrt(rounds) * SCALE
+        sum_noise = Gaussian(per_round * math.sqrt(d) * math.sqrt(both) / d**0.25)
+        count_noise = Gaussian(per_round * math.sqrt(both / (2 * TYPICAL_CENTRE)))
+        return [Round(None, sum_noise, count_noise)] * rounds
+
+
+@dataclass(eq=False, repr=False)
+class FastLloyd(_GaussianLloyd):
+    """DP-Lloyd with relative sums inside a radius (FastLloyd paper, Algorithm 1).
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total over all rounds, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
+    variant : {"published", "sound"}, default="sound"
+    radius_schedule : {"step", "constant"}, default="step"
+        ``step`` uses half the domain's diagonal in the first round, eta afterwards; ``constant`` uses eta throughout.
+    alpha : float, default=0.8
+        Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
+    radius_clipping : bool, default=True
+        Shorten a centre's move to the radius.
+    postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
+        ``auto`` is ``fold``.
+    initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
+        As for :class:`SuLloyd`.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
+    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, random_state=1).fit(X)
+    >>> model.cluster_centers_.round(2).tolist(), round(model.ledger_.spent(), 6)
+    ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
+    """
+
+    choices: ClassVar[dict[str, tuple]] = {**_DPLloyd.choices, "radius_schedule": ("step", "constant")}
+    relative: ClassVar[bool] = True
+
+    _: KW_ONLY
+    radius_schedule: str = "step"
+    alpha: float = 0.8
+    radius_clipping: bool = True
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (isinstance(self.alpha, int | float) and 0 < self.alpha < math.inf):
+            raise ValueError(f"alpha={self.alpha!r} must be a positive number")
+
+    def radius(self, n_features: int) -> float:
+        """The radius eta, at most the domain's diagonal."""
+        eta = self.alpha * math.sqrt(n_features) / self.n_clusters ** (1 / n_features)
+        return min(eta, 2 * math.sqrt(n_features))
+
+    def schedule(self, n_points, n_features):
+        """All rounds, from public quantities only."""
+        n, d, k = n_points, n_features, self.n_clusters
+        sigma, eta = self._noise_multiplier(n), self.radius(d)
+        root = math.sqrt(4 * d)
+        rounds = self._rounds(4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + root) ** 2))
+        first = math.sqrt(d) if self.radius_schedule == "step" else eta
+        per_round = sigma * math.sqrt(rounds) * SCALE * math.sqrt(1 + root)
+        return [
+            Round(radius, Gaussian(per_round * radius / math.sqrt(root)), Gaussian(per_round))
+            for radius in (first, *[eta] * (rounds - 1))
+        ]
+
+    def _move(self, centres, sums, counts, radius):
+        moved = Lloyd._move(self, centres, sums, counts, radius)
+        if self.radius_clipping:
+            moved = centres + shorten(moved - centres, radius * SCALE)
+        return POSTPROCESSING[self._postprocessing()](moved)
+
+    def _postprocessing(self):
+        return "fold" if self.postprocessing == "auto" else self.postprocessing
