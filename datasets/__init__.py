@@ -1,0 +1,28 @@
+"""Data sets: what they are, where they come from, how they are scaled.
+
+>>> import datasets
+>>> iris = datasets.load("iris")
+>>> iris.points.shape, iris.n_clusters, iris.origin
+((150, 4), 3, 'bundled')
+"""
+
+from .dataset import Dataset, check_domain, check_n_clusters, check_points
+from .loading import fingerprint, load, names, obtainable
+from .scaling import PREPROCESSING, Scaled, scale
+from .sources import ChecksumMismatch, DataUnavailable
+
+__all__ = [
+    "PREPROCESSING",
+    "ChecksumMismatch",
+    "DataUnavailable",
+    "Dataset",
+    "Scaled",
+    "check_domain",
+    "check_n_clusters",
+    "check_points",
+    "fingerprint",
+    "load",
+    "names",
+    "obtainable",
+    "scale",
+]

@@ -1,0 +1,137 @@
+"""The value that every other room works with: a data set with what is publicly known about it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Points in their raw units, with what is publicly known about them.
+
+    Attributes
+    ----------
+    name : str
+    points : ndarray of float64, shape (n, d)
+        Finite, in raw units.
+    labels : ndarray of int64, shape (n,), or None
+        Reference partition; -1 marks outliers.
+    domain : ndarray of float64, shape (2, d)
+        Public lower and upper bound of each column, declared from what the column means and never taken from the
+        points. Infinite where nothing is publicly known (a file given without bounds).
+    n_clusters : int or None
+        Default number of clusters; None for a file given without one.
+    fingerprint : str
+        SHA-256 that changes when the points, the labels or the domain may have changed; see `datasets.fingerprint`.
+    citation, licence : str
+    origin : str
+        Where the points came from: bundled, generated, cache, mirror, url or file.
+    """
+
+    name: str
+    points: np.ndarray
+    labels: np.ndarray | None
+    domain: np.ndarray
+    n_clusters: int | None
+    fingerprint: str
+    citation: str
+    licence: str
+    origin: str
+
+
+def check_points(points, source):
+    """Refuse anything but a non-empty, finite, numeric table.
+
+    Parameters
+    ----------
+    points : ndarray
+    source : str
+        What the points are called in the error message.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, d)
+        C-contiguous.
+
+    Raises
+    ------
+    ValueError
+        If the array is not two-dimensional, is empty, is not numeric, or holds NaN or infinite values.
+    """
+    points = np.asarray(points)
+    if points.ndim != 2:
+        raise ValueError(f"{source}: points of shape {points.shape} should have two dimensions, (n, d)")
+    if 0 in points.shape:
+        raise ValueError(f"{source}: points of shape {points.shape} should have at least one row and one column")
+    if points.dtype.kind not in "iufb":
+        raise ValueError(f"{source}: points of type {points.dtype} should be real numbers")
+    points = np.ascontiguousarray(points, dtype=np.float64)
+    bad = np.argwhere(~np.isfinite(points))
+    if len(bad):
+        row, column = bad[0]
+        raise ValueError(
+            f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, column {column} (from 0); "
+            "remove or replace them"
+        )
+    return points
+
+
+def check_domain(bounds, n_dimensions, source):
+    """Bring bounds to shape (2, d), refusing wrong ones.
+
+    Parameters
+    ----------
+    bounds : pair of floats, pair of sequences of length d, or array of shape (2, d)
+        Lower and upper bounds, for all columns or per column.
+    n_dimensions : int
+    source : str
+        What the data set is called in the error message.
+
+    Returns
+    -------
+    ndarray of float64, shape (2, d)
+
+    Raises
+    ------
+    ValueError
+        If the bounds have another shape, are not finite, or a lower one is not below its upper one.
+
+    Examples
+    --------
+    >>> check_domain([0, 1], 3, "points.csv").tolist()
+    [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    """
+    rule = f"{source}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] with d={n_dimensions} columns"
+    try:
+        bounds = np.asarray(bounds, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{rule}; got {bounds!r}") from error
+    if bounds.shape == (2,):
+        bounds = np.repeat(bounds[:, None], n_dimensions, axis=1)
+    if bounds.shape != (2, n_dimensions):
+        raise ValueError(f"{rule}; got shape {bounds.shape}")
+    if not np.all(np.isfinite(bounds)):
+        raise ValueError(f"{source}: bounds should be finite; got {bounds.tolist()}")
+    wrong = np.flatnonzero(bounds[0] >= bounds[1])
+    if len(wrong):
+        column = wrong[0]
+        raise ValueError(
+            f"{source}: bounds of column {column} are lower={bounds[0, column]:g}, upper={bounds[1, column]:g}; "
+            "the lower one should be below the upper one"
+        )
+    return bounds
+
+
+def check_n_clusters(n_clusters, n, source):
+    """Return the number of clusters as int, refusing one that is not an integer between 1 and n.
+
+    Examples
+    --------
+    >>> check_n_clusters(3, 150, "iris")
+    3
+    """
+    if isinstance(n_clusters, bool) or not isinstance(n_clusters, int | np.integer):
+        raise ValueError(f"{source}: n_clusters={n_clusters!r} should be an integer")
+    if not 1 <= n_clusters <= n:
+        raise ValueError(f"{source}: n_clusters={n_clusters} should be at least 1 and at most n={n}")
+    return int(n_clusters)

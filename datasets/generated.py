@@ -1,0 +1,339 @@
+"""Generated data sets: families of names, each name one data set with its own recorded seeds.
+
+The seed of a data set is made of its family's number and the numbers in its name, so the name alone reproduces it.
+Sizes and separation, shapes, points and the number of outliers have separate random streams: an outlier count given by
+hand leaves the prescribed separation and the shapes as they are.
+"""
+
+import hashlib
+import inspect
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from . import clusters
+
+POWERS = tuple(2**i for i in range(1, 11))
+SYNTH_POINTS = 10_000
+SYNTH_OUTLIERS = 100
+SYNTH_SEPARATION = (0.16, 0.26)
+TIMESYNTH_SEPARATION = 0.21
+ABLATION_POINTS = 2048
+ABLATION_SPREAD = (0.7, 1.3)
+G2_CLUSTER_SIZE = 1024
+G2_CENTRES = (500.0, 600.0)
+REPLICATES = (0, 1, 2)
+# Ending of the names of generated sets that stand in for published G2 files.
+STAND_IN = "-generated"
+
+CLUSTER_GENERATION = (
+    "Qiu, W. and Joe, H. (2006). Generation of random clusters with specified degree of separation. "
+    "Journal of Classification 23(2), 315-334."
+)
+FAST_LLOYD = "Recipe of the FastLloyd paper (USENIX Security 2025), section 6.1.3 and appendix B. "
+G2_CITATION = (
+    "Fränti, P., Mariescu-Istodor, R. and Zhong, C. (2016). XNN graph. Joint IAPR International Workshop on "
+    "Structural, Syntactic, and Statistical Pattern Recognition, LNCS 10029, 207-217 (G2 sets)."
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a generated data set is made from; its fields determine every point.
+
+    Attributes
+    ----------
+    family : str
+    seed : tuple of int
+        Entropy of the `numpy.random.SeedSequence`.
+    n : int
+        Number of points, outliers included; 0 where the sizes are drawn.
+    d, n_clusters : int
+    numbers : tuple of (str, float)
+        Further numbers of the recipe: prescribed separation or its range, outliers, standard deviation.
+    """
+
+    family: str
+    seed: tuple[int, ...]
+    n: int
+    d: int
+    n_clusters: int
+    numbers: tuple[tuple[str, float], ...] = ()
+
+    def number(self, name):
+        """Return one of the further numbers, None where the recipe leaves it to the random stream."""
+        return dict(self.numbers).get(name)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A drawn data set: points, labels, public domain."""
+
+    points: np.ndarray
+    labels: np.ndarray
+    domain: np.ndarray
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family of names.
+
+    Attributes
+    ----------
+    name : str
+    form : str
+        The names in words, for lists and error messages.
+    pattern : str
+        Regular expression of the names.
+    recipe : callable
+        From the groups of the pattern to a `Recipe`.
+    draw : callable
+        From a `Recipe` to `Drawn`.
+    members : tuple of str
+        The names that the papers use.
+    citation : str
+    """
+
+    name: str
+    form: str
+    pattern: str
+    recipe: Callable[..., Recipe]
+    draw: Callable[[Recipe], Drawn]
+    members: tuple[str, ...]
+    citation: str
+
+
+def ratio_sizes(n, n_clusters):
+    """Cluster sizes in the ratio 1:2:...:k that sum to n, by largest remainders, none of them empty.
+
+    Examples
+    --------
+    >>> ratio_sizes(10, 3).tolist()
+    [2, 3, 5]
+    """
+    shares = np.arange(1, n_clusters + 1)
+    # In integers, so that no rounding error decides which cluster gets the last points.
+    sizes, remainders = np.divmod(n * shares, shares.sum())
+    extra = np.argsort(-remainders, kind="stable")[: n - sizes.sum()]
+    sizes[extra] += 1
+    if sizes.min() < 1:
+        raise ValueError(f"n={n} points are too few for n_clusters={n_clusters} in the ratio 1:2:...:{n_clusters}")
+    return sizes
+
+
+def _streams(recipe):
+    """Four generators with separate streams: recipe, covariances, points, outliers' number."""
+    return [np.random.default_rng(child) for child in np.random.SeedSequence(recipe.seed).spawn(4)]
+
+
+def synth_parameters(recipe):
+    """Prescribed separation and number of outliers of a Synth or Synth-K data set.
+
+    Returns
+    -------
+    separation : float
+        Uniform in [0.16, 0.26].
+    n_outliers : int
+        Uniform in 0..100 unless the name gives it.
+    """
+    design, _, _, outliers = _streams(recipe)
+    given = recipe.number("outliers")
+    drawn = int(outliers.integers(0, recipe.number("most outliers"), endpoint=True)) if given is None else int(given)
+    return float(design.uniform(recipe.number("least separation"), recipe.number("most separation"))), drawn
+
+
+def draw_synth(recipe):
+    """Draw clusters of sizes 1:2:...:k, with outliers that take their places among the n points."""
+    separation, n_outliers = synth_parameters(recipe)
+    return _draw_clusters(recipe, ratio_sizes(recipe.n - n_outliers, recipe.n_clusters), separation, n_outliers)
+
+
+def draw_balanced(recipe):
+    """Draw clusters of equal sizes (the first ones a point larger where n is no multiple of k), without outliers."""
+    sizes = np.full(recipe.n_clusters, recipe.n // recipe.n_clusters)
+    sizes[: recipe.n % recipe.n_clusters] += 1
+    return _draw_clusters(recipe, sizes, recipe.number("separation"), 0)
+
+
+def draw_ablation(recipe):
+    """Draw clusters of sizes uniform in [0.7, 1.3] of 2048/k, without outliers."""
+    design = _streams(recipe)[0]
+    mean = recipe.number("mean points") / recipe.n_clusters
+    lower, upper = int(np.ceil(recipe.number("least size") * mean)), int(np.floor(recipe.number("most size") * mean))
+    sizes = design.integers(lower, upper, recipe.n_clusters, endpoint=True)
+    return _draw_clusters(recipe, sizes, recipe.number("separation"), 0)
+
+
+def _draw_clusters(recipe, sizes, separation, n_outliers):
+    _, shape, points, _ = _streams(recipe)
+    law = clusters.random_clusters(shape, recipe.n_clusters, recipe.d, separation)
+    return Drawn(*clusters.draw(points, law, sizes, n_outliers), clusters.domain(law, sizes))
+
+
+def draw_g2(recipe):
+    """Draw two normal clusters of 1,024 points at (500, ..., 500) and (600, ..., 600), rounded to integers."""
+    generator = _streams(recipe)[2]
+    centre = np.repeat([recipe.number("first centre"), recipe.number("second centre")], recipe.n // 2)[:, None]
+    points = centre + recipe.number("sd") * generator.standard_normal((recipe.n, recipe.d))
+    return Drawn(points.round(), np.repeat([0, 1], recipe.n // 2), g2_domain(recipe.number("sd"), recipe.d))
+
+
+def g2_domain(sd, n_dimensions):
+    """Public box of a G2 set, (2, d): five of its published standard deviations around its published centres."""
+    return np.repeat([[G2_CENTRES[0] - 5 * sd], [G2_CENTRES[1] + 5 * sd]], n_dimensions, axis=1)
+
+
+SYNTH_NUMBERS = (
+    ("least separation", SYNTH_SEPARATION[0]),
+    ("most separation", SYNTH_SEPARATION[1]),
+    ("most outliers", SYNTH_OUTLIERS),
+)
+
+
+def _synth(k, d, replicate, outliers=None):
+    numbers = SYNTH_NUMBERS if outliers is None else (*SYNTH_NUMBERS, ("outliers", int(outliers)))
+    return Recipe("synth", (1, int(k), int(d), int(replicate)), SYNTH_POINTS, int(d), int(k), numbers)
+
+
+def _synthk(k, replicate):
+    return Recipe("synthk", (2, int(k), int(replicate)), SYNTH_POINTS, 2, int(k), SYNTH_NUMBERS)
+
+
+def _ablation(k, d, separation):
+    seed = (3, int(k), int(d), round(1e4 * float(separation)))
+    numbers = (
+        ("separation", float(separation)),
+        ("mean points", ABLATION_POINTS),
+        ("least size", ABLATION_SPREAD[0]),
+        ("most size", ABLATION_SPREAD[1]),
+    )
+    return Recipe("ablation", seed, 0, int(d), int(k), numbers)
+
+
+def _timesynth(n, k, d):
+    numbers = (("separation", TIMESYNTH_SEPARATION),)
+    return Recipe("timesynth", (4, int(n), int(k), int(d)), int(n), int(d), int(k), numbers)
+
+
+def _g2(d, sd):
+    numbers = (("sd", int(sd)), ("first centre", G2_CENTRES[0]), ("second centre", G2_CENTRES[1]))
+    return Recipe("g2", (5, int(d), int(sd)), 2 * G2_CLUSTER_SIZE, int(d), 2, numbers)
+
+
+FAMILIES = (
+    Family(
+        "g2",
+        f"g2-<d>-<sd>[{STAND_IN}]",
+        rf"g2-([1-9]\d*)-([1-9]\d*)(?:{STAND_IN})?",
+        _g2,
+        draw_g2,
+        tuple(f"g2-{d}-{sd}" for d in (1, *POWERS) for sd in range(10, 101, 10)),
+        G2_CITATION,
+    ),
+    Family(
+        "synth",
+        "synth-<k>-<d>-<replicate>[-o<outliers>]",
+        r"synth-([1-9]\d*)-([1-9]\d*)-(0|[1-9]\d*)(?:-o(0|[1-9]\d*))?",
+        _synth,
+        draw_synth,
+        tuple(f"synth-{k}-{d}-{r}" for k in POWERS[:5] for d in POWERS[:9] for r in REPLICATES),
+        FAST_LLOYD + CLUSTER_GENERATION,
+    ),
+    Family(
+        "synthk",
+        "synthk-<k>-<replicate>",
+        r"synthk-([1-9]\d*)-(0|[1-9]\d*)",
+        _synthk,
+        draw_synth,
+        tuple(f"synthk-{k}-{r}" for k in POWERS[:7] for r in REPLICATES),
+        FAST_LLOYD + CLUSTER_GENERATION,
+    ),
+    Family(
+        "ablation",
+        "ablation-<k>-<d>-<separation>",
+        r"ablation-([1-9]\d*)-([1-9]\d*)-(0\.\d{1,4})",
+        _ablation,
+        draw_ablation,
+        tuple(f"ablation-{k}-{d}-{s}" for k in POWERS[:4] for d in POWERS[:4] for s in (0.25, 0.5, 0.75)),
+        FAST_LLOYD + CLUSTER_GENERATION,
+    ),
+    Family(
+        "timesynth",
+        "timesynth-<n>-<k>-<d>",
+        r"timesynth-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
+        _timesynth,
+        draw_balanced,
+        tuple(f"timesynth-{n}-{k}-{d}" for n in (10_000, 100_000) for k in (2, 5) for d in (2, 5)),
+        FAST_LLOYD + CLUSTER_GENERATION,
+    ),
+)
+
+# Larger than any set of the papers; keeps a slip in a name from filling the memory.
+LIMITS = {"d": 4096, "n_clusters": 1024, "n": 10_000_000}
+
+
+def find(name):
+    """Family and recipe of a generated data set's name, or None if the name belongs to no family.
+
+    Raises
+    ------
+    ValueError
+        If the name has a family's form but numbers out of range.
+    """
+    for family in FAMILIES:
+        match = re.fullmatch(family.pattern, name)
+        if match:
+            recipe = family.recipe(*match.groups())
+            _check(name, recipe)
+            return family, recipe
+    return None
+
+
+def _check(name, recipe):
+    least = 1 if recipe.family == "g2" else 2
+    for field, most in LIMITS.items():
+        value = getattr(recipe, field)
+        if value > most:
+            raise ValueError(f"{name}: {field}={value} should be at most {most}")
+    if recipe.d < least or recipe.n_clusters < 2:
+        raise ValueError(f"{name}: d={recipe.d} should be at least {least} and k={recipe.n_clusters} at least 2")
+    outliers = recipe.number("outliers")
+    if outliers is not None and outliers > SYNTH_OUTLIERS:
+        raise ValueError(f"{name}: {outliers} outliers should be at most {SYNTH_OUTLIERS}")
+    separation = recipe.number("separation")
+    if separation is not None and not 0 < separation < 1:
+        raise ValueError(f"{name}: separation={separation} should be between 0 and 1")
+    if recipe.n:
+        most = int(np.sqrt(2 * recipe.n)) - 1 if recipe.family.startswith("synth") else recipe.n
+        if recipe.n_clusters > most:
+            raise ValueError(f"{name}: k={recipe.n_clusters} is too large for n={recipe.n}; at most {most}")
+
+
+def fingerprint(family, recipe):
+    """SHA-256 of a recipe and of the source text of everything that turns it into points."""
+    digest = hashlib.sha256(json.dumps(_plain(recipe), sort_keys=True).encode())
+    for text in _sources(family):
+        digest.update(hashlib.sha256(text.encode()).digest())
+    return digest.hexdigest()
+
+
+def _plain(recipe):
+    return {field: getattr(recipe, field) for field in recipe.__dataclass_fields__}
+
+
+def _sources(family):
+    """Source texts: the whole generator of clusters for those that use it, and this module."""
+    folder = Path(__file__).parent
+    yield inspect.getsource(family.draw)
+    yield inspect.getsource(_streams)
+    if family.name == "g2":
+        yield inspect.getsource(g2_domain)
+        return
+    for text in (_draw_clusters, synth_parameters, ratio_sizes):
+        yield inspect.getsource(text)
+    for module in ("clusters.py", "separation.py"):
+        yield (folder / module).read_text(encoding="utf-8")

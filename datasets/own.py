@@ -1,0 +1,96 @@
+"""Bring your own: points from a CSV, Parquet or NPY file."""
+
+import csv
+import hashlib
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .dataset import check_points
+from .sources import DataUnavailable
+
+
+def read(path):
+    """Read the points of a file; every column is a feature.
+
+    Parameters
+    ----------
+    path : path-like
+        ``.csv`` (commas; a header line is recognised by not being all numbers), ``.parquet`` or ``.npy`` (a
+        two-dimensional array of numbers).
+
+    Returns
+    -------
+    ndarray of float64, shape (n, d)
+
+    Raises
+    ------
+    DataUnavailable
+        If there is no such file.
+    ValueError
+        If the format is unknown, the file cannot be read as that format, a column is not numeric, or a value is
+        missing, NaN or infinite.
+    """
+    path = require_file(path)
+    readers = {".csv": _csv, ".parquet": _parquet, ".npy": _npy}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise ValueError(f"path={str(path)!r} should end in one of {', '.join(readers)}")
+    try:
+        table = reader(path)
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise ValueError(f"{path}: cannot be read as {path.suffix.lower()[1:].upper()}: {error}") from error
+    if isinstance(table, pd.DataFrame):
+        table = _numeric(table, path)
+    return check_points(table, str(path))
+
+
+def require_file(path):
+    """Return the path, refusing None and files that do not exist."""
+    if path is None:
+        raise ValueError("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy file>")
+    path = Path(path)
+    if not path.is_file():
+        raise DataUnavailable(f"path={str(path)!r} should be an existing file")
+    return path
+
+
+def fingerprint(path):
+    """SHA-256 of the file's content and of the source text of its reader; the points are not parsed."""
+    with require_file(path).open("rb") as stream:
+        content = hashlib.file_digest(stream, "sha256").digest()
+    readers = "".join(inspect.getsource(part) for part in (read, _csv, _parquet, _npy, _numeric))
+    return hashlib.sha256(content + readers.encode()).hexdigest()
+
+
+def _csv(path):
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        first = next(csv.reader(stream), [])
+    return pd.read_csv(path, header=None if _all_numbers(first) else 0, skipinitialspace=True, encoding="utf-8-sig")
+
+
+def _all_numbers(fields):
+    try:
+        for field in fields:
+            float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _parquet(path):
+    return pd.read_parquet(path)
+
+
+def _npy(path):
+    return np.load(path, allow_pickle=False)
+
+
+def _numeric(table, path):
+    """Values of a table, refusing the columns that are not numbers by name."""
+    wrong = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
+    if wrong:
+        raise ValueError(f"{path}: columns {', '.join(wrong)} should be numeric; remove them or encode them as numbers")
+    return table.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,0 +1,366 @@
+"""One entry per published data set: files, hashes, licence, citation, parser, public domain, default k.
+
+A public domain says between which values a column can lie, as a person would say it who has not seen the data: from the
+scale of the measurement, the width of the field, or the parameters of the generator. The reason stands with each. It is
+never the minimum and maximum of the points.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import bundled, generated, parsers
+from .g2_hashes import G2_HASHES
+from .sources import File
+
+UCI = "https://archive.ics.uci.edu/static/public/"
+SIPU = "https://cs.uef.fi/sipu/datasets/"
+SUITE = "https://raw.githubusercontent.com/gagolews/clustering-data-v1/27ac73a6fd331fb18181419838d2e753dd1b5f80/"
+AUTHORS = "https://raw.githubusercontent.com/D-Diaa/privateclustering/2fffc839c5b2fb4d2ee5f83089891ca23cbc8caa/data/"
+MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
+
+CC_BY = "CC BY 4.0"
+PUBLIC_SIPU = "public, no licence stated (SIPU)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known about a data set without reading it.
+
+    Attributes
+    ----------
+    name : str
+    n, d, n_clusters : int
+        Shape and default number of clusters; the shape is checked when the data are read.
+    files : tuple of File
+        In the order in which the parser takes them.
+    parse : callable
+        From the files' published bytes to points and labels (`datasets.parsers`).
+    lower, upper : tuple of float
+        Public bounds per column.
+    reason : str
+        Why these bounds are public.
+    licence, citation : str
+    bundled : callable or None
+        Reader of a copy that an installed package brings along, equal to what the parser returns.
+    bundled_sha256 : str or None
+        `datasets.bundled.digest` of what that reader must return.
+    """
+
+    name: str
+    n: int
+    d: int
+    n_clusters: int
+    files: tuple[File, ...]
+    parse: Callable
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    reason: str
+    licence: str
+    citation: str
+    bundled: Callable | None = None
+    bundled_sha256: str | None = None
+
+    def __post_init__(self):
+        if not len(self.lower) == len(self.upper) == self.d:
+            raise ValueError(f"{self.name}: bounds of {len(self.lower)} and {len(self.upper)} columns, d={self.d}")
+
+    def domain(self):
+        """Public bounds, (2, d) float64."""
+        return np.array([self.lower, self.upper], dtype=np.float64)
+
+
+def fingerprint(entry):
+    """SHA-256 of the files' declared hashes, the parser's source and the declared domain.
+
+    The files themselves need not be read: `datasets.load` refuses any file whose hash is not the declared one, so equal
+    declarations mean equal bytes, and equal bytes through an equal parser mean equal points. The same holds for a
+    bundled copy, whose points and labels are checked against a declared hash of what the parser returns.
+    """
+    declared = {
+        "files": [file.sha256 for file in entry.files],
+        "shape": [entry.n, entry.d],
+        "domain": [entry.lower, entry.upper],
+        "parser": parsers.source(entry.parse),
+    }
+    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
+
+
+ENTRIES = (
+    Entry(
+        name="iris",
+        n=150,
+        d=4,
+        n_clusters=3,
+        files=(
+            File(
+                "iris/iris.data",
+                "6f608b71a7317216319b4d27b4d9bc84e6abd734eda7872b71a458569e2656c0",
+                urls=(UCI + "53/iris.zip",),
+                member="iris.data",
+            ),
+        ),
+        parse=parsers.iris,
+        lower=(0.0,) * 4,
+        upper=(10.0,) * 4,
+        reason="lengths and widths of parts of a small flower in centimetres",
+        licence=CC_BY,
+        citation="Fisher, R. A. (1936). Iris. UCI Machine Learning Repository.",
+        bundled=bundled.iris,
+        bundled_sha256="d2712b028401f0400cb671cb99d85387a1c721d41262f30ecb7b90f029d20a90",
+    ),
+    Entry(
+        name="lsun",
+        n=400,
+        d=2,
+        n_clusters=3,
+        files=(
+            File(
+                "lsun/lsun.data.gz",
+                "8363ee106fab40c4b01f24a11ecc2160dc6d755e082b21a485dd4d6ee3052e5d",
+                urls=(SUITE + "fcps/lsun.data.gz",),
+            ),
+            File(
+                "lsun/lsun.labels0.gz",
+                "dfede92a51d8829f276a68847fc9f0e7027e9a561f68162b887e1d714931050a",
+                urls=(SUITE + "fcps/lsun.labels0.gz",),
+            ),
+        ),
+        parse=parsers.lsun,
+        lower=(0.0,) * 2,
+        upper=(6.0,) * 2,
+        reason="a drawing of three shapes on a plane a few units wide, all coordinates positive",
+        licence="see the benchmark suite (FCPS)",
+        citation=(
+            "Ultsch, A. (2005). Clustering with SOM: U*C. Workshop on Self-Organizing Maps, 75-82 (FCPS); copy of "
+            "Gagolewski, M. (2022). A framework for benchmarking clustering algorithms. SoftwareX 20, 101270."
+        ),
+    ),
+    Entry(
+        name="s1",
+        n=5000,
+        d=2,
+        n_clusters=15,
+        files=(
+            File(
+                "s1/s1.fastlloyd.txt",
+                "07e4fb6008159b06285165b330b40d112367a0de240898e8d45d17c2d2df02a6",
+                urls=(AUTHORS + "s1.txt",),
+            ),
+            File(
+                "s-sets/s1.labels0.gz",
+                "b583261e516f8178987455be18a07891e7995f25e1cae138c0b8b2d0b66e43dd",
+                urls=(SUITE + "sipu/s1.labels0.gz",),
+            ),
+        ),
+        parse=parsers.s1,
+        lower=(0.0,) * 2,
+        upper=(1e6,) * 2,
+        reason="the S sets live on a square of a million units",
+        licence=PUBLIC_SIPU,
+        citation=(
+            "Fränti, P. and Virmajoki, O. (2006). Iterative shrinking method for clustering problems. Pattern "
+            f"Recognition 39(5), 761-775. {SIPU}s1.txt"
+        ),
+    ),
+    Entry(
+        name="house",
+        n=1837,
+        d=3,
+        n_clusters=3,
+        files=(
+            File(
+                "house/house.fastlloyd.txt",
+                "4fe2d6a1e2ed597e4fc88cf5f5764ee287916d4094a5e1ec5bccc7e155dbcec1",
+                urls=(AUTHORS + "house.txt",),
+            ),
+        ),
+        parse=parsers.numbers,
+        lower=(0.0,) * 3,
+        upper=(255.0,) * 3,
+        reason="red, green and blue as bytes",
+        licence=PUBLIC_SIPU,
+        citation=(
+            "Fränti, P. and Sieranoja, S. (2018). K-means properties on six clustering benchmark datasets. Applied "
+            f"Intelligence 48(12), 4743-4759 (image data, the distinct colours of House at 5 bits). {SIPU}"
+        ),
+    ),
+    Entry(
+        name="adult",
+        n=48842,
+        d=6,
+        n_clusters=3,
+        files=(
+            File(
+                "adult/adult.data",
+                "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
+                "c7a2b4716a97f930123e0baf879188d701e798172631a654fc703d4b082907f3",
+                (UCI + "2/adult.zip",),
+                "adult.data",
+            ),
+            File(
+                "adult/adult.test",
+                "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
+                "8a2c1bffa6e7ce5abfa43881ae5e87c4311ebc2b3cd526c9c40a43f19f06f799",
+                (UCI + "2/adult.zip",),
+                "adult.test",
+            ),
+        ),
+        parse=parsers.adult,
+        lower=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
+        upper=(99.0, 2e6, 16.0, 99999.0, 9999.0, 99.0),
+        reason=(
+            "age in a two-digit field; a survey weight (people that one record stands for) below two million; "
+            "sixteen numbered levels of education; gains in a five-digit, losses in a four-digit field of dollars; "
+            "weekly hours in a two-digit field"
+        ),
+        licence=CC_BY,
+        citation="Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository.",
+    ),
+    Entry(
+        name="wine",
+        n=178,
+        d=13,
+        n_clusters=3,
+        files=(
+            File(
+                "wine/wine.data",
+                "6be6b1203f3d51df0b553a70e57b8a723cd405683958204f96d23d7cd6aea659",
+                urls=(UCI + "109/wine.zip",),
+                member="wine.data",
+            ),
+        ),
+        parse=parsers.wine,
+        lower=(8.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+        upper=(17.0, 8.0, 5.0, 40.0, 200.0, 5.0, 6.0, 1.0, 5.0, 15.0, 2.0, 5.0, 2000.0),
+        reason=(
+            "what a table wine can hold: alcohol 8 to 17 per cent; malic acid, ash and phenols in grams per litre; "
+            "alkalinity of ash; magnesium and proline in milligrams per litre; colour intensity, hue and the "
+            "absorbance ratio on their instruments' usual scales"
+        ),
+        licence=CC_BY,
+        citation="Aeberhard, S. and Forina, M. (1992). Wine. UCI Machine Learning Repository.",
+        bundled=bundled.wine,
+        bundled_sha256="3a28849ef2366c4b9d4e382b3fa5624a66f693c04d7fdcf43c529bbb0bb338d7",
+    ),
+    Entry(
+        name="breast",
+        n=699,
+        d=9,
+        n_clusters=2,
+        files=(
+            File(
+                "breast/breast-cancer-wisconsin.data",
+                "402c585309c399237740f635ef9919dc512cca12cbeb20de5e563a4593f22b64",
+                urls=(UCI + "15/breast+cancer+wisconsin+original.zip",),
+                member="breast-cancer-wisconsin.data",
+            ),
+        ),
+        parse=parsers.breast,
+        lower=(1.0,) * 9,
+        upper=(10.0,) * 9,
+        reason="cytological scores, defined as 1 to 10",
+        licence=CC_BY,
+        citation="Wolberg, W. (1990). Breast Cancer Wisconsin (Original). UCI Machine Learning Repository.",
+    ),
+    Entry(
+        name="yeast",
+        n=1484,
+        d=8,
+        n_clusters=10,
+        files=(
+            File(
+                "yeast/yeast.data",
+                "7cf61776fc04f527f93bf57a327b863893a1225d82df02d457e8950173218258",
+                urls=(UCI + "110/yeast.zip",),
+                member="yeast.data",
+            ),
+        ),
+        parse=parsers.yeast,
+        lower=(0.0,) * 8,
+        upper=(1.0,) * 8,
+        reason="scores of sequence analysis programs, published on a scale from 0 to 1",
+        licence=CC_BY,
+        citation="Nakai, K. (1991). Yeast. UCI Machine Learning Repository.",
+    ),
+    Entry(
+        name="mnist",
+        n=10000,
+        d=784,
+        n_clusters=10,
+        files=(
+            File(
+                "mnist/t10k-images-idx3-ubyte.gz",
+                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                urls=tuple(base + "t10k-images-idx3-ubyte.gz" for base in MNIST),
+            ),
+            File(
+                "mnist/t10k-labels-idx1-ubyte.gz",
+                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+                urls=tuple(base + "t10k-labels-idx1-ubyte.gz" for base in MNIST),
+            ),
+        ),
+        parse=parsers.mnist,
+        lower=(0.0,) * 784,
+        upper=(255.0,) * 784,
+        reason="pixels as bytes",
+        licence="CC BY-SA 3.0 (as commonly stated)",
+        citation="LeCun, Y., Cortes, C. and Burges, C. (1998). The MNIST database of handwritten digits (test images).",
+    ),
+    Entry(
+        name="birch2",
+        n=25000,
+        d=2,
+        n_clusters=100,
+        files=(
+            File(
+                "birch2/birch2.fastlloyd.txt",
+                "9e25e770b75a7be5a5393563035217871d31fa27a47a3a4a88aaf7a8f23d2c52",
+                "5dec4a5937ca8bff13364618cf6bf5317fa38c2c4d8b65a53efbae5c04a09e54",
+                (AUTHORS + "birch2.txt",),
+            ),
+        ),
+        parse=parsers.numbers,
+        lower=(0.0,) * 2,
+        upper=(1e6,) * 2,
+        reason="the Birch sets live on a square of a million units",
+        licence=PUBLIC_SIPU,
+        citation=(
+            "Zhang, T., Ramakrishnan, R. and Livny, M. (1997). BIRCH: a new data clustering algorithm and its "
+            "applications. Data Mining and Knowledge Discovery 1(2), 141-182; 25,000 of the 100,000 points of "
+            f"{SIPU}birch2.txt."
+        ),
+    ),
+)
+
+BY_NAME = {entry.name: entry for entry in ENTRIES}
+
+
+def g2_entry(name):
+    """Entry of a published G2 file whose hash is known, else None (then the set is generated)."""
+    if name not in G2_HASHES:
+        return None
+    packed, published = G2_HASHES[name]
+    d, sd = (int(number) for number in name.split("-")[1:])
+    lower, upper = generated.g2_domain(sd, d)
+    return Entry(
+        name=name,
+        n=2 * generated.G2_CLUSTER_SIZE,
+        d=d,
+        n_clusters=2,
+        files=(File(f"g2/{name}.txt", published, packed, (SIPU + "g2-txt.zip",), f"{name}.txt"),),
+        parse=parsers.g2,
+        lower=tuple(lower.tolist()),
+        upper=tuple(upper.tolist()),
+        reason="the family's published centres, 500 and 600, and five of its published standard deviations around them",
+        licence=PUBLIC_SIPU,
+        citation=generated.G2_CITATION,
+    )
+
+
+def find(name):
+    """Entry of a published data set, else None."""
+    return BY_NAME.get(name) or g2_entry(name)
