@@ -87,7 +87,7 @@ class Lloyd(PrivateKMeans):
     --------
     >>> X = np.repeat([[-0.5, 0.0], [0.5, 0.5]], 100, axis=0)
     >>> Lloyd(n_clusters=2, random_state=0).fit(X).cluster_centers_.round(3).tolist()
-    [[-0.5, 0.0], [0.5, 0.5]]
+    [[0.5, 0.5], [-0.5, 0.0]]
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM, "sound": NO_CLAIM}
