@@ -6,6 +6,7 @@ analytic Gaussian calibration (Balle, Wang 2018, Theorem 8).
 """
 
 import math
+import sys
 from functools import lru_cache
 
 from scipy.optimize import brentq
@@ -34,7 +35,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     if mu == 0:
         return 0.0
     second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
-    return max(0.0, float(ndtr(-epsilon / mu + mu / 2)) - second)
+    # The true value is positive for every mu > 0, also where float64 has none that small left.
+    return max(sys.float_info.min, float(ndtr(-epsilon / mu + mu / 2)) - second)
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:

@@ -1,0 +1,210 @@
+"""Conformance suite for methods: ``python -m methods.check package.Class``.
+
+The suite that this repository's own methods pass. It runs a method on small generated data and looks at what any user
+relies on: the scikit-learn face, refusal of bad input, the ledger, determinism, and that a batch is a loop.
+"""
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+
+from methods import load_method
+from methods.base import PrivateKMeans, Run
+from privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
+
+N_POINTS, N_FEATURES, N_CLUSTERS = 600, 3, 3
+SEEDS = (3, 1, 4)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one check; ``error`` is None where it passed."""
+
+    check: str
+    variant: str
+    error: str | None
+
+
+def _points() -> np.ndarray:
+    """Three blobs inside [-1, 1]^3."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
+    return np.clip(centres[np.arange(N_POINTS) % 3] + 0.1 * rng.standard_normal((N_POINTS, N_FEATURES)), -1, 1)
+
+
+def _run(method: PrivateKMeans, seeds=SEEDS, points=None) -> Run:
+    return method.fit_batch(snap(_points()) if points is None else points, seeds)
+
+
+def _same(one: np.ndarray, other: np.ndarray, what: str) -> None:
+    assert one.shape == other.shape, f"{what}: shapes {one.shape} and {other.shape} differ"
+    assert (one == other).all(), f"{what}: centres differ in {(one != other).sum()} of {one.size} coordinates"
+
+
+def check_estimator(method: PrivateKMeans) -> None:
+    """It is a scikit-learn estimator: clone, fit, predict, and the promised attributes, no exact labels."""
+    points = _points()
+    fitted = clone(method).set_params(random_state=5).fit(points)
+    centres = fitted.cluster_centers_
+    assert centres.ndim == 2 and centres.shape[1] == N_FEATURES, f"cluster_centers_ has shape {centres.shape}"
+    assert np.isfinite(centres).all(), "cluster_centers_ are not finite"
+    assert fitted.predict(points).shape == (N_POINTS,), "predict must give one label per row"
+    assert not hasattr(fitted, "labels_"), "labels_ are exact and must not be kept"
+    assert clone(fitted).get_params() == fitted.get_params(), "clone must keep all parameters"
+
+
+def check_shapes(method: PrivateKMeans) -> None:
+    """A batch gives one set of grid centres per seed, whose distances are exact."""
+    run = _run(method)
+    assert run.centres.dtype == np.int64, f"centres must be int64 on the grid, got {run.centres.dtype}"
+    assert run.centres.shape[0] == len(SEEDS) and run.centres.shape[2] == N_FEATURES, f"shape {run.centres.shape}"
+    assert run.seeds == SEEDS and run.n_iter >= 0
+
+
+def check_determinism(method: PrivateKMeans) -> None:
+    """The same seed gives the same bits."""
+    _same(_run(method).centres, _run(method).centres, "same seeds twice")
+
+
+def check_batch_is_loop(method: PrivateKMeans) -> None:
+    """A replicate's result does not depend on its neighbours or their order."""
+    batch = _run(method)
+    for i, seed in enumerate(SEEDS):
+        _same(batch.centres[i], _run(method, (seed,)).centres[0], f"seed {seed} alone and in a batch")
+    _same(batch.centres[::-1], _run(method, SEEDS[::-1]).centres, "seeds in reverse")
+
+
+def check_order_and_shards(method: PrivateKMeans) -> None:
+    """Private results do not depend on the order of the points or on how they are split."""
+    if not method.claim.private:
+        return
+    points, whole = snap(_points()), _run(method).centres
+    shuffled = np.random.default_rng(1).permutation(points)
+    _same(whole, _run(method, points=shuffled).centres, "shuffled points")
+    _same(whole, _run(method, points=[points[:100], points[100:101], points[101:]]).centres, "three shards")
+
+
+def check_ledger(method: PrivateKMeans) -> None:
+    """A private method charges its releases and spends no more than declared; another one has no ledger."""
+    run = _run(method)
+    if not method.claim.private:
+        assert run.ledger is None, "a method without a claim must not carry a ledger"
+        return
+    ledger = run.ledger
+    assert ledger.charges, "a private method must charge what it releases"
+    assert ledger.spent() <= method.epsilon * (1 + 1e-9), f"spent {ledger.spent()} of {method.epsilon}"
+    gaussian = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
+    pure = sum(charge.epsilon for charge in ledger.charges)
+    least = gdp_epsilon(gaussian, ledger.budget.delta) if gaussian else 0.0
+    assert max(least, pure if not gaussian else 0.0) <= ledger.spent() * (1 + 1e-9), "spent is less than its charges"
+    assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), "a pure claim has delta 0, no other has"
+
+
+def check_overspend_is_refused(method: PrivateKMeans) -> None:
+    """What a run charges does not fit twice into its budget."""
+    if not method.claim.private:
+        return
+    ledger = _run(method).ledger
+    if ledger.spent() <= method.epsilon / 2:
+        return
+    later = [type(c)(c.label, c.round + len(ledger.charges), c.mechanism, c.mu, c.epsilon) for c in ledger.charges]
+    try:
+        for charge in later:
+            ledger.charge(charge)
+    except BudgetExceeded:
+        return
+    raise AssertionError("the ledger accepted every charge twice")
+
+
+def check_bad_input(method: PrivateKMeans) -> None:
+    """Bad parameters and bad points are refused with a ValueError before any work."""
+    bad = [{"n_clusters": 0}, {"n_clusters": N_POINTS + 1}, {"n_clusters": 2.5}]
+    if method.claim.private:
+        bad += [{"epsilon": 0}, {"epsilon": -1.0}, {"epsilon": math.inf}]
+    if "delta" in method.get_params():
+        bad += [{"delta": 0.0}, {"delta": 1.0}]
+    for parameters in bad:
+        _refused(lambda p=parameters: _run(clone(method).set_params(**p)), parameters)
+    for value in (math.nan, math.inf):
+        points = _points()
+        points[7, 1] = value
+        _refused(lambda p=points: clone(method).fit(p), f"a point with {value}")
+    _refused(
+        lambda: clone(method).set_params(clip=False).fit(2 * _points() + 1), "points outside the bounds, clip=False"
+    )
+    _refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
+    _refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
+
+
+def _refused(call: Callable, what) -> None:
+    try:
+        call()
+    except ValueError as error:
+        assert str(error), f"{what}: refused without a word"
+        return
+    raise AssertionError(f"{what} was accepted")
+
+
+def check_degenerate_data(method: PrivateKMeans) -> None:
+    """All points identical, as many clusters as points, one feature: defined, finite results."""
+    k = method.n_clusters
+    corner = np.full((5, 2), SCALE, np.int64)
+    for points in (corner, corner[:k], np.zeros((4, 1), np.int64), -corner):
+        centres = _run(method, points=points).centres
+        assert np.isfinite(centres).all()
+
+
+CHECKS = tuple(function for name, function in sorted(globals().items()) if name.startswith("check_"))
+
+
+def conformance(method_class: type[PrivateKMeans]) -> list[Outcome]:
+    """Run every check on every variant of a method.
+
+    Parameters
+    ----------
+    method_class : type
+
+    Returns
+    -------
+    list of Outcome
+    """
+    outcomes = []
+    for variant in method_class.claims:
+        method = method_class(n_clusters=N_CLUSTERS)
+        if "variant" in method.get_params():
+            method.set_params(variant=variant)
+        for check in CHECKS:
+            outcomes.append(Outcome(check.__name__, variant, _error(check, method)))
+    return outcomes
+
+
+def _error(check: Callable, method: PrivateKMeans) -> str | None:
+    try:
+        check(clone(method))
+    except Exception as error:  # whatever a foreign method raises is the finding
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def main(arguments=None) -> int:
+    """Print a line per check; the exit status is 1 if one failed, 2 if the method is not found."""
+    parser = argparse.ArgumentParser(prog="python -m methods.check", description=__doc__.split("\n\n")[0])
+    parser.add_argument("method", help="class name, import path or entry point, such as methods.lloyd.FastLloyd")
+    try:
+        method_class = load_method(parser.parse_args(arguments).method)
+    except ValueError as error:
+        print(error)
+        return 2
+    outcomes = conformance(method_class)
+    for outcome in outcomes:
+        verdict = "ok" if outcome.error is None else f"FAILED  {outcome.error}"
+        print(f"{outcome.variant:10} {outcome.check:30} {verdict}")
+    return int(any(outcome.error for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
