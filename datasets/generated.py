@@ -175,11 +175,14 @@ def _draw_clusters(recipe, sizes, separation, n_outliers):
 
 
 def draw_g2(recipe):
-    """Draw two normal clusters of 1,024 points at (500, ..., 500) and (600, ..., 600), rounded to integers."""
+    """Draw two normal clusters of 1,024 points at (500, ..., 500) and (600, ..., 600), cut down to integers.
+
+    Cut, not rounded: the means of the 91 published files lie 0.504 below the centres (standard error 0.008).
+    """
     generator = _streams(recipe)[2]
     centre = np.repeat([recipe.number("first centre"), recipe.number("second centre")], recipe.n // 2)[:, None]
     points = centre + recipe.number("sd") * generator.standard_normal((recipe.n, recipe.d))
-    return Drawn(points.round(), np.repeat([0, 1], recipe.n // 2), g2_domain(recipe.number("sd"), recipe.d))
+    return Drawn(np.floor(points), np.repeat([0, 1], recipe.n // 2), g2_domain(recipe.number("sd"), recipe.d))
 
 
 def g2_domain(sd, n_dimensions):

@@ -18,7 +18,7 @@ def read(path):
     Parameters
     ----------
     path : path-like
-        ``.csv`` (commas; a header line is recognised by not being all numbers), ``.parquet`` or ``.npy`` (a
+        ``.csv`` (commas; the first line is a header unless all of it is numbers), ``.parquet`` or ``.npy`` (a
         two-dimensional array of numbers).
 
     Returns
@@ -40,7 +40,7 @@ def read(path):
         raise ValueError(f"path={str(path)!r} should end in one of {', '.join(readers)}")
     try:
         table = reader(path)
-    except (OSError, ValueError, pd.errors.ParserError) as error:
+    except (OSError, EOFError, ValueError, pd.errors.ParserError) as error:
         raise ValueError(f"{path}: cannot be read as {path.suffix.lower()[1:].upper()}: {error}") from error
     if isinstance(table, pd.DataFrame):
         table = _numeric(table, path)
@@ -67,7 +67,13 @@ def fingerprint(path):
 
 def _csv(path):
     with path.open(newline="", encoding="utf-8-sig") as stream:
-        first = next(csv.reader(stream), [])
+        first = [field.strip() for field in next(csv.reader(stream), [])]
+    # What pandas writes for unnamed columns. Taken for a point, it would change every result without a word.
+    if len(first) > 1 and first == [str(i) for i in range(len(first))]:
+        raise ValueError(
+            f"the first line {','.join(first)} may be column numbers or a point; name the columns with words, or move "
+            "that point to another line"
+        )
     return pd.read_csv(path, header=None if _all_numbers(first) else 0, skipinitialspace=True, encoding="utf-8-sig")
 
 

@@ -1,0 +1,231 @@
+"""Scaling to the cube, and points from the user's own files."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import datasets
+
+POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
+
+
+def made(points, domain=None):
+    points = np.asarray(points, dtype=np.float64)
+    domain = np.array([[-np.inf], [np.inf]]) * np.ones(points.shape[1]) if domain is None else np.array(domain, float)
+    return datasets.Dataset("made", points, None, domain, 2, "", "", "", "file")
+
+
+def test_minmax_uses_the_points_own_bounds_and_says_so():
+    scaled = datasets.scale(made(POINTS), "minmax")
+    np.testing.assert_allclose(scaled.points, [[-1, -1, 0], [0, -1 / 3, 0], [1, 1, 0]], atol=1e-15)
+    np.testing.assert_array_equal([scaled.lower, scaled.upper], [[0, 10, 3], [10, 40, 3]])
+    assert scaled.uses_private_bounds and scaled.clipped == 0 and scaled.preprocessing == "minmax"
+
+
+def test_public_uses_the_domain_clips_and_counts_rows():
+    scaled = datasets.scale(made(POINTS, [[0, 0, 0], [5, 20, 6]]), "public")
+    np.testing.assert_array_equal(scaled.points, [[-1, 0, 0], [1, 1, 0], [1, 1, 0]])
+    # The last row has two coordinates outside and counts once.
+    assert scaled.clipped == 1 and not scaled.uses_private_bounds
+
+
+def test_points_outside_are_refused_where_clipping_is_off():
+    dataset = made(POINTS, [[0, 0, 0], [5, 20, 6]])
+    with pytest.raises(ValueError, match="1 of 3 points of 'made' lie outside the declared domain"):
+        datasets.scale(dataset, "public", clip=False)
+    wide = made(POINTS, [[0, 0, 0], [50, 50, 50]])
+    assert datasets.scale(wide, "public", clip=False).clipped == 0
+
+
+def test_public_without_a_domain_is_refused():
+    with pytest.raises(
+        ValueError, match=r"preprocessing='public' needs a public domain, and 'made' has none: give bounds"
+    ):
+        datasets.scale(made(POINTS), "public")
+
+
+def test_unknown_preprocessing_lists_the_known_ones():
+    with pytest.raises(ValueError, match="preprocessing='zscore' should be one of minmax, public"):
+        datasets.scale(made(POINTS), "zscore")
+
+
+@given(arrays(np.float64, (5, 3), elements=st.floats(-1e300, 1e300)))
+def test_minmax_reaches_both_ends_and_never_leaves_the_cube(points):
+    scaled = datasets.scale(made(points), "minmax").points
+    for column, raw in zip(scaled.T, points.T, strict=True):
+        if raw.min() < raw.max() and raw.max() / 2 - raw.min() / 2 > 0:
+            assert column.min() == -1 and column.max() == 1
+        else:
+            np.testing.assert_array_equal(column, 0)
+
+
+@given(arrays(np.float64, (6, 2), elements=st.integers(-1000, 1000)), st.integers(-10, 10), st.sampled_from([0.25, 8]))
+def test_minmax_forgets_units(points, shift, unit):
+    # Exact: sums and products with powers of two of small integers have no rounding error.
+    np.testing.assert_array_equal(
+        datasets.scale(made(points), "minmax").points, datasets.scale(made(unit * (points + shift)), "minmax").points
+    )
+
+
+def test_a_column_beyond_float64_is_refused():
+    with pytest.raises(ValueError, match="column 1 spans more than a float64 can hold"):
+        datasets.scale(made([[0, -1.7e308], [1, 1.7e308]]), "minmax")
+
+
+@pytest.mark.parametrize("name", ["iris", "synth-4-4-0"])
+def test_scale_keeps_names_labels_and_leaves_the_points_alone(name):
+    dataset = datasets.load(name)
+    before = dataset.points.copy()
+    scaled = datasets.scale(dataset, "public")
+    assert (scaled.name, scaled.n_clusters) == (name, dataset.n_clusters)
+    np.testing.assert_array_equal(scaled.labels, dataset.labels)
+    np.testing.assert_array_equal(dataset.points, before)
+
+
+def write(path, points, columns=("a", "b", "c")):
+    frame = pd.DataFrame(points, columns=list(columns)[: points.shape[1]])
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        np.save(path, points)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_the_same_points_from_every_format(tmp_path, suffix):
+    path = write(tmp_path / f"points{suffix}", POINTS)
+    dataset = datasets.load("file", path=path, bounds=[0, 50], n_clusters=2)
+    np.testing.assert_array_equal(dataset.points, POINTS)
+    np.testing.assert_array_equal(dataset.domain, [[0] * 3, [50] * 3])
+    assert (dataset.name, dataset.origin, dataset.n_clusters) == ("file", "file", 2)
+    assert dataset.fingerprint == datasets.fingerprint("file", path=path)
+    assert datasets.obtainable("file", path=path) is None
+
+
+def test_csv_without_header_and_with_integers(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("1, 2\n3, 4.5\n")
+    np.testing.assert_array_equal(datasets.load("file", path=path).points, [[1, 2], [3, 4.5]])
+
+
+def test_a_first_line_of_column_numbers_is_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    pd.DataFrame(POINTS).to_csv(path, index=False)
+    with pytest.raises(ValueError, match="the first line 0,1,2 may be column numbers or a point"):
+        datasets.load("file", path=path)
+
+
+def test_fingerprint_of_a_file_follows_its_content(tmp_path):
+    first, second = tmp_path / "a.npy", tmp_path / "b.npy"
+    np.save(first, POINTS)
+    np.save(second, POINTS)
+    before = datasets.fingerprint("file", path=first)
+    assert before == datasets.fingerprint("file", path=second)
+    np.save(first, POINTS + 1)
+    assert before != datasets.fingerprint("file", path=first)
+
+
+def test_bounds_per_column_and_no_number_of_clusters(tmp_path):
+    path = write(tmp_path / "points.npy", POINTS)
+    dataset = datasets.load("file", path=path, bounds=[[0, 0, 0], [10, 40, 9]])
+    np.testing.assert_array_equal(dataset.domain, [[0, 0, 0], [10, 40, 9]])
+    assert dataset.n_clusters is None
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ([0, 1, 2], r"bounds should be \[lower, upper\] or .* with d=3 columns; got shape \(3,\)"),
+        ([[0, 0], [1, 1]], r"got shape \(2, 2\)"),
+        ([1, 0], "bounds of column 0 are lower=1, upper=0; the lower one should be below"),
+        ([[0, 2, 0], [1, 2, 1]], "bounds of column 1 are lower=2, upper=2"),
+        ([0, np.inf], "bounds should be finite"),
+        ([0, np.nan], "bounds should be finite"),
+        ("wide", r"bounds should be \[lower, upper\]"),
+        ([[0], [1, 2]], r"bounds should be \[lower, upper\]"),
+    ],
+)
+def test_wrong_bounds_are_refused(tmp_path, bounds, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.load("file", path=write(tmp_path / "points.npy", POINTS), bounds=bounds)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(tmp_path, suffix, value):
+    points = POINTS.copy()
+    points[1, 2] = points[2, 0] = value
+    path = write(tmp_path / f"points{suffix}", points)
+    with pytest.raises(ValueError, match=r"points\.\w+: 2 values are NaN or infinite, the first in row 1, column 2"):
+        datasets.load("file", path=path)
+
+
+def test_missing_csv_fields_are_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("a,b\n1,2\n3,\n")
+    with pytest.raises(ValueError, match="1 values are NaN or infinite, the first in row 1, column 1"):
+        datasets.load("file", path=path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_columns_that_are_not_numeric_are_refused_by_name(tmp_path, suffix):
+    path = tmp_path / f"points{suffix}"
+    frame = pd.DataFrame({"age": [1, 2], "job": ["baker", "smith"], "born": pd.to_datetime(["2020-01-01"] * 2)})
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    with pytest.raises(ValueError, match="columns job, born should be numeric"):
+        datasets.load("file", path=path)
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(3), r"points of shape \(3,\) should have two dimensions"),
+        (np.zeros((0, 2)), r"points of shape \(0, 2\) should have at least one row"),
+        (np.array([["a", "b"]]), "should be real numbers"),
+        (np.ones((2, 2), dtype=complex), "points of type complex128 should be real numbers"),
+    ],
+)
+def test_arrays_that_are_no_table_of_numbers_are_refused(tmp_path, array, message):
+    np.save(tmp_path / "points.npy", array)
+    with pytest.raises(ValueError, match=message):
+        datasets.load("file", path=tmp_path / "points.npy")
+
+
+def test_pickled_arrays_are_refused(tmp_path):
+    np.save(tmp_path / "points.npy", np.array([[1, None]], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="cannot be read as NPY"):
+        datasets.load("file", path=tmp_path / "points.npy")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
+def test_damaged_files_are_refused(tmp_path, suffix):
+    path = tmp_path / f"points{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=f"cannot be read as {suffix[1:].upper()}"):
+        datasets.load("file", path=path)
+
+
+def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
+    with pytest.raises(datasets.DataUnavailable, match=r"path='.*none\.csv' should be an existing file"):
+        datasets.load("file", path=tmp_path / "none.csv")
+    assert "should be an existing file" in datasets.obtainable("file", path=tmp_path / "none.csv")
+    with pytest.raises(
+        ValueError, match=re.escape("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy")
+    ):
+        datasets.load("file")
+    (tmp_path / "points.txt").write_text("1 2")
+    with pytest.raises(ValueError, match=r"path='.*points\.txt' should end in one of \.csv, \.parquet, \.npy"):
+        datasets.load("file", path=tmp_path / "points.txt")
+
+
+def test_more_clusters_than_points_are_refused(tmp_path):
+    path = write(tmp_path / "points.npy", POINTS)
+    with pytest.raises(ValueError, match=r"points\.npy: n_clusters=4 should be at least 1 and at most n=3"):
+        datasets.load("file", path=path, n_clusters=4)
