@@ -1,0 +1,44 @@
+"""Claims of the papers as data: one YAML file per paper, and a module beside it where a claim needs its own formula.
+
+``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `printed` (numbers the paper prints), `deviations` and
+`claims`. If ``analysis/claims/<paper>.py`` exists, its `EVALUATORS` extend those of `analysis.verdicts`.
+"""
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import yaml
+
+_FOLDER = Path(__file__).parent
+
+
+def papers():
+    """Names of the papers that have claims."""
+    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+
+
+@cache
+def load(paper):
+    """Read the claims of one paper.
+
+    Raises
+    ------
+    ValueError
+        If the paper is unknown, or two claims share an id.
+    """
+    if paper not in papers():
+        raise ValueError(f"paper={paper!r} has no claims; known: {papers()}")
+    content = yaml.safe_load((_FOLDER / f"{paper}.yaml").read_text(encoding="utf-8"))
+    ids = [claim["id"] for claim in content["claims"]]
+    twice = sorted({name for name in ids if ids.count(name) > 1})
+    if twice:
+        raise ValueError(f"claims of {paper!r} repeat the ids {twice}")
+    return content
+
+
+def own_evaluators(paper):
+    """Evaluators that only this paper needs, by check type; empty where it has none."""
+    name = f"{__name__}.{paper}"
+    return import_module(name).EVALUATORS if find_spec(name) else {}

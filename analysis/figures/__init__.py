@@ -1,0 +1,74 @@
+"""Figures in the arrangement of their papers: one module per paper, each with a tuple `FIGURES`.
+
+A module ``analysis/figures/<paper>.py`` declares `FIGURES`, a tuple of `FigureSpec`. Nothing else has to be told about it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure (or a table alone) with the numbers behind it.
+
+    Attributes
+    ----------
+    figure : matplotlib.figure.Figure or None
+        None for a table of the paper.
+    table : DataFrame
+        The numbers behind it, full precision, one observation per line.
+    printed : DataFrame
+        The same laid out for print.
+    caption : str
+        What is shown, over which data, and how limits and bands were chosen.
+    gaps : tuple of str
+        What the paper's figure has and this one lacks, in words.
+    """
+
+    figure: Figure | None
+    table: pd.DataFrame
+    printed: pd.DataFrame
+    caption: str
+    gaps: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A declared figure: its name for files, its title, whether the paper has it, and the function that draws it.
+
+    Attributes
+    ----------
+    name : str
+        File name without ending.
+    title : str
+        Heading in the report.
+    in_paper : bool
+        False for the figures that this bench adds.
+    draw : callable
+        ``draw(study) -> Drawn``.
+    """
+
+    name: str
+    title: str
+    in_paper: bool
+    draw: Callable
+
+
+def figures_of(paper):
+    """Return the declared figures of a paper.
+
+    Raises
+    ------
+    ValueError
+        If there is no module of that name.
+    """
+    try:
+        return import_module(f"{__name__}.{paper}").FIGURES
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{paper}":
+            raise
+        raise ValueError(f"no figures for paper={paper!r}: add analysis/figures/{paper}.py with FIGURES") from None

@@ -1,0 +1,150 @@
+"""One look for every figure: a fixed colour and marker per method, axis labels that say what epsilon means.
+
+Colours are those of Okabe and Ito, which people with any of the common colour deficiencies can tell apart; marker
+and dash carry the same information again for print in grey.
+"""
+
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+
+INK, GREY, PALE = "#222222", "#8c8c8c", "#d9d9d9"
+_COLOURS = {
+    "lloyd": "#000000",
+    "kmeans": "#cc79a7",
+    "sulloyd": "#d55e00",
+    "glloyd": "#0072b2",
+    "fastlloyd": "#009e73",
+}
+_MARKERS = {"sulloyd": "s", "glloyd": "^", "fastlloyd": "o"}
+_SPARE = (("#e69f00", "D"), ("#56b4e9", "v"), ("#7a3e9d", "P"), ("#8a6d1f", "X"), ("#b2182b", "*"))
+_NAMES = {
+    "lloyd": "Lloyd (non-private)",
+    "kmeans": "k-means++ (non-private)",
+    "sulloyd": "SuLloyd",
+    "glloyd": "GLloyd",
+    "fastlloyd": "FastLloyd",
+    "mean": "data mean as only centre",
+    "packing": "packing centres (no data)",
+}
+YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2))}
+_SUFFIXES = {"fold": "fold", "sound": "sound", "truncate": "truncate", "uniform": "uniform start"}
+RC = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.labelsize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one method is drawn, everywhere."""
+
+    label: str
+    colour: str
+    dash: object
+    marker: str | None
+    hollow: bool
+
+    def line(self):
+        """Keyword arguments for a curve."""
+        width = 1.0 if self.colour == GREY else 1.8
+        return {
+            "color": self.colour, "linestyle": self.dash, "linewidth": width, "marker": self.marker, "markersize": 5,
+            "markerfacecolor": "white" if self.hollow else self.colour, "markeredgecolor": self.colour,
+            "markeredgewidth": 1.2, "label": self.label,
+        }  # fmt: skip
+
+
+def look(method, variant="", known=()):
+    """Return how a method is drawn.
+
+    ``published`` methods are solid and filled; a suffix of the configuration name (``_fold``, ``_sound``) keeps colour
+    and marker and turns the line dashed and the marker hollow. Methods without a colour of their own take the spare
+    ones by their place among `known`.
+
+    Parameters
+    ----------
+    method : str
+        Configuration name, such as ``"sulloyd_fold"``.
+    variant : str
+        ``"published"``, ``"sound"`` or empty.
+    known : sequence of str
+        All methods of the figure, so that unknown ones get different spare colours.
+    """
+    base, _, suffix = method.partition("_")
+    if base in YARDSTICKS:
+        return Look(_NAMES[base], GREY, YARDSTICKS[base], None, False)
+    if base in _COLOURS:
+        colour, marker = _COLOURS[base], _MARKERS.get(base)
+    else:
+        strangers = sorted({name.partition("_")[0] for name in known} - set(_COLOURS) - set(YARDSTICKS)) or [base]
+        colour, marker = _SPARE[strangers.index(base) % len(_SPARE)]
+    name = _NAMES.get(base, base)
+    kind = _SUFFIXES.get(suffix, suffix.replace("_", " ")) or ("sound" if variant == "sound" else "")
+    dash = {"": "-", "sound": (0, (4, 1.5))}.get(kind, (0, (2, 1.2)))
+    return Look(f"{name} ({kind})" if kind else name, colour, dash, marker, bool(kind))
+
+
+def epsilon_label(cells):
+    """Label an epsilon axis with adjacency and notion; refuse cells that must not share one.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells drawn on the axis (columns `method`, `notion`, `adjacency`, `delta`, `n`).
+
+    Returns
+    -------
+    str
+        For example ``"ε (zero-out; δ = 1/(N ln N), SuLloyd δ = 0)"``.
+
+    Raises
+    ------
+    ValueError
+        If private cells of different adjacencies, or of different trust models, would share the axis.
+    """
+    private = cells[cells["notion"] != "none"]
+    if not len(private):
+        return "ε (no private result)"
+    for fact in ("adjacency", "trust"):
+        found = sorted(private[fact].unique())
+        if len(found) > 1:
+            raise ValueError(f"{fact}={found} on one epsilon axis: results under different {fact} need axes of their own")
+    adjacency = private["adjacency"].iloc[0].replace("_", "-")
+    approximate = private[private["notion"] == "approximate"]
+    pure = sorted({look(name).label.split(" (")[0] for name in private.loc[private["notion"] == "pure", "method"]})
+    parts = [_delta_text(approximate)] if len(approximate) else []
+    if pure:
+        parts.append("δ = 0" if not parts else f"{', '.join(pure)} δ = 0")
+    return f"ε ({adjacency}; {', '.join(parts)})"
+
+
+def _delta_text(cells):
+    delta, n = cells["delta"].to_numpy(dtype=float), cells["n"].to_numpy(dtype=float)
+    if np.allclose(delta, 1 / (n * np.log(n)), rtol=1e-6):
+        return "δ = 1/(N ln N)"
+    if np.ptp(delta) == 0:
+        return f"δ = {delta[0]:.3g}"
+    return f"δ = {delta.min():.1g} to {delta.max():.1g} by data set"
+
+
+def styled():
+    """Context in which figures are made."""
+    return mpl.rc_context(RC)
