@@ -1,0 +1,315 @@
+"""The unit of work and its identity: what is run, by which source files, on which data."""
+
+import ast
+import hashlib
+import importlib.util
+import json
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import datasets
+from methods import load_method
+
+ROOT = Path(__file__).resolve().parents[1]
+#: The project's import packages: imports are followed inside these (and inside an outside method's own package).
+ROOMS = ("compute", "datasets", "metrics", "privacy", "federation", "methods", "experiments", "analysis")
+#: Modules whose results end up in a row, whatever the method.
+ALWAYS = ("metrics", "privacy", "compute", "experiments.execute")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one data set at one budget, over a tuple of seeds.
+
+    A cell is a plain value: two cells with equal fields are the same experiment. Its `key` names the stored
+    result and changes with the fields, with the source files behind the result and with the data.
+
+    Parameters
+    ----------
+    method : str
+        Name under which the method appears in tables, e.g. ``"fastlloyd"``.
+    target : str
+        Import path of the method's class, e.g. ``"methods.lloyd.FastLloyd"``.
+    params : tuple of (str, value) pairs
+        Constructor parameters apart from the number of clusters and the budget, sorted by name. Use `freeze`.
+    dataset : str
+        Name of the data set in the registry, or ``"file"``.
+    preprocessing : {"minmax", "public"}
+        How the raw columns are mapped to [-1, 1].
+    k : int
+        Number of clusters.
+    epsilon : float or None
+        Declared privacy parameter; None for a method that has none.
+    delta : float, "auto" or None
+        Declared delta; ``"auto"`` leaves the choice to the method, None for a method that has none.
+    seeds : tuple of int
+        One replicate each.
+    metrics : tuple of str
+        Names from `metrics.METRICS`.
+    path : str or None
+        Where a data set called ``"file"`` lies. Not part of the identity: the content is (see `data_fingerprint`).
+    bounds : tuple or None
+        Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per column.
+
+    Raises
+    ------
+    ValueError
+        If a field breaks its rule; the message names field, value and rule.
+
+    Examples
+    --------
+    >>> cell = Cell("lloyd", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0, 1), ("nicv",))
+    >>> cell.label
+    'lloyd · iris'
+    """
+
+    method: str
+    target: str
+    params: tuple
+    dataset: str
+    preprocessing: str
+    k: int
+    epsilon: float | None
+    delta: float | str | None
+    seeds: tuple[int, ...]
+    metrics: tuple[str, ...]
+    path: str | None = None
+    bounds: tuple | None = None
+
+    def __post_init__(self):
+        require(is_int(self.k) and self.k >= 1, "k", self.k, "a whole number of at least 1")
+        if self.epsilon is not None:
+            require(is_real(self.epsilon) and self.epsilon > 0, "epsilon", self.epsilon, "a finite number above 0")
+        if not (self.delta is None or self.delta == "auto"):
+            require(is_real(self.delta) and 0 < self.delta < 1, "delta", self.delta, 'a number in (0, 1) or "auto"')
+        rule = "at least one whole number, none negative, none twice"
+        require(
+            len(self.seeds) >= 1
+            and all(is_int(seed) and seed >= 0 for seed in self.seeds)
+            and len(set(self.seeds)) == len(self.seeds),
+            "seeds",
+            self.seeds,
+            rule,
+        )
+        require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
+
+    @property
+    def label(self) -> str:
+        """Short name for people: method, data set and budget."""
+        parts = [self.method, self.dataset_name]
+        if self.epsilon is not None:
+            parts.append(f"ε={self.epsilon:g}")
+        return " · ".join(parts)
+
+    @property
+    def dataset_name(self) -> str:
+        """Name of the data set in tables: the registry's, or the file's own without folder and suffix."""
+        return self.dataset if self.path is None else Path(self.path).stem
+
+    @property
+    def variant(self) -> str:
+        """The method's variant as configured: published, sound or empty."""
+        return str(dict(self.params).get("variant") or "")
+
+    def identity(self) -> dict:
+        """Return the fields that say what is computed, as plain JSON-ready values.
+
+        Returns
+        -------
+        dict
+            All fields but `path`.
+        """
+        return {
+            "method": self.method,
+            "target": self.target,
+            "params": {name: thaw(value) for name, value in self.params},
+            "dataset": self.dataset,
+            "bounds": thaw(self.bounds),
+            "preprocessing": self.preprocessing,
+            "k": self.k,
+            "epsilon": None if self.epsilon is None else float(self.epsilon),
+            "delta": float(self.delta) if is_real(self.delta) else self.delta,
+            "seeds": list(self.seeds),
+            "metrics": list(self.metrics),
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 (hex) over the identity, the source closure and the data: the name of the stored result."""
+        parts = {
+            "cell": self.identity(),
+            "code": code_hash(self.target),
+            "data": data_fingerprint(self.dataset, self.path),
+        }
+        return hashlib.sha256(canonical(parts).encode()).hexdigest()
+
+
+def require(holds: bool, name: str, value, rule: str) -> None:
+    """Refuse a value, naming the parameter, the value got and the rule.
+
+    Raises
+    ------
+    ValueError
+        If `holds` is false.
+    """
+    if not holds:
+        raise ValueError(f"{name}={value!r} is not allowed: {name} must be {rule}")
+
+
+def is_int(value) -> bool:
+    """Tell whether `value` is a whole number (a bool is not)."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_real(value) -> bool:
+    """Tell whether `value` is a finite number (a bool is not)."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def freeze(value):
+    """Turn nested lists and mappings into nested tuples, mappings sorted by key.
+
+    Examples
+    --------
+    >>> freeze({"b": [1, 2], "a": "x"})
+    (('a', 'x'), ('b', (1, 2)))
+    """
+    if isinstance(value, dict):
+        return tuple((name, freeze(value[name])) for name in sorted(value))
+    if isinstance(value, list | tuple):
+        return tuple(freeze(item) for item in value)
+    return value
+
+
+def thaw(value):
+    """Turn nested tuples into nested lists, as JSON has them."""
+    return [thaw(item) for item in value] if isinstance(value, tuple) else value
+
+
+def canonical(value) -> str:
+    """Write a JSON value in its one canonical form: sorted keys, no blanks, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+@cache
+def data_fingerprint(dataset: str, path: str | None = None) -> str:
+    """Return the fingerprint of a data set, asked for once per process."""
+    return datasets.fingerprint(dataset, path=path)
+
+
+@cache
+def code_hash(target: str) -> str:
+    """Hash the source files that a result of `target` depends on.
+
+    Parameters
+    ----------
+    target : str
+        Import path of a method's class.
+
+    Returns
+    -------
+    str
+        SHA-256 (hex) over the names and contents of the files in `closure`.
+    """
+    module = load_method(target).__module__
+    files = closure((module, *ALWAYS, datasets.scale.__module__), outside=module.partition(".")[0])
+    listing = [[name, file_hash(path)] for name, path in sorted(files.items())]
+    return hashlib.sha256(canonical(listing).encode()).hexdigest()
+
+
+@cache
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 (hex) of a file's bytes."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def closure(modules, outside: str | None = None) -> dict[str, Path]:
+    """Follow the import statements from some modules through the project's files.
+
+    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py`` counts where it is
+    imported by name (``from privacy import Budget``), not as the parent of another module.
+
+    Two roads are left out, so that adding a data set or a method does not make every stored result stale: from
+    `experiments` into `datasets`, for which the data fingerprint stands, and from `experiments` into `methods`, of
+    which only the cell's own method matters.
+
+    Parameters
+    ----------
+    modules : iterable of str
+        Dotted names to start from.
+    outside : str, optional
+        A top-level package outside the project whose files are followed as well (that of an outside method).
+
+    Returns
+    -------
+    dict
+        Dotted module name to its file.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If a starting module has no source file.
+    """
+    found: dict[str, Path] = {}
+    roots = set(modules)
+    queue = sorted(roots)
+    while queue:
+        name = queue.pop()
+        if name in found:
+            continue
+        path = source_file(name, outside)
+        if path is None:
+            if name in roots:
+                raise ModuleNotFoundError(f"no Python source found for module {name!r}", name=name)
+            continue
+        found[name] = path
+        imported = imported_names(path, name)
+        if name.partition(".")[0] == "experiments":
+            imported = [other for other in imported if other.partition(".")[0] not in ("datasets", "methods")]
+        queue.extend(imported)
+    return found
+
+
+def source_file(module: str, outside: str | None = None) -> Path | None:
+    """Return the file of a module of the project or of the package `outside`; None for any other name."""
+    top, _, rest = module.partition(".")
+    if top in ROOMS:
+        base = ROOT / top
+    elif top == outside:
+        spec = importlib.util.find_spec(top)
+        if spec is None or not spec.origin:
+            return None
+        origin = Path(spec.origin)
+        if not spec.submodule_search_locations:
+            return origin if not rest else None
+        base = origin.parent
+    else:
+        return None
+    place = base.joinpath(*rest.split(".")) if rest else base
+    for candidate in (place / "__init__.py", place.with_suffix(".py")):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+@cache
+def imported_names(path: Path, module: str) -> tuple[str, ...]:
+    """List the dotted names a file imports, relative ones resolved.
+
+    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none are dropped later
+    because they have no file.
+    """
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(dict.fromkeys(name for name in names if name))

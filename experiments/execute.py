@@ -1,0 +1,248 @@
+"""One cell to its rows: load, scale, snap, fit all seeds as one batch, measure."""
+
+import importlib.metadata
+import inspect
+import json
+import math
+import platform
+import resource
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import datasets
+from experiments.cell import Cell, canonical, code_hash, data_fingerprint, require, thaw
+from methods import load_method
+from metrics import evaluate
+from privacy.grid import snap
+
+#: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
+OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set as the methods see it: on the integer grid, with how it got there."""
+
+    points: np.ndarray
+    private_bounds: bool
+
+
+@lru_cache(maxsize=2)
+def prepare(dataset: str, path: str | None, bounds: tuple | None, preprocessing: str, mirror: str | None) -> Prepared:
+    """Load, scale and snap a data set; the last two asked for are kept.
+
+    Parameters
+    ----------
+    dataset, path, bounds, preprocessing
+        As in `Cell`.
+    mirror : str or None
+        Folder with the original files.
+
+    Returns
+    -------
+    Prepared
+        Points as (n, d) integers on the 2^-16 grid.
+    """
+    given = {"path": path, "bounds": thaw(bounds)} if dataset == "file" else {}
+    scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing)
+    return Prepared(snap(scaled.points), bool(scaled.uses_private_bounds))
+
+
+@cache
+def method_class(target: str) -> type:
+    """Find a method's class, once per process; see `methods.load_method`."""
+    return load_method(target)
+
+
+@cache
+def parameters(target: str) -> tuple[str, ...]:
+    """Return the names of a method's constructor parameters.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return tuple(inspect.signature(method_class(target)).parameters)
+
+
+def accepts(target: str, parameter: str) -> bool:
+    """Tell whether a method's constructor has a parameter of that name.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return parameter in parameters(target)
+
+
+def build(cell: Cell):
+    """Construct the method of a cell.
+
+    Returns
+    -------
+    estimator
+        The configured, unfitted method.
+
+    Raises
+    ------
+    ValueError
+        If the method has no parameter of a given name; the message lists those it has.
+    """
+    given = {name: thaw(value) for name, value in cell.params}
+    known = [name for name in parameters(cell.target) if name not in OWN_PARAMETERS]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        listed = f"known are {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"{cell.method} has no parameter {', '.join(unknown)}: {listed}")
+    given["n_clusters"] = cell.k
+    if cell.epsilon is not None:
+        given["epsilon"] = cell.epsilon
+    if cell.delta is not None:
+        given["delta"] = cell.delta
+    return method_class(cell.target)(**given)
+
+
+def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
+    """Run a cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        What to run.
+    mirror : str, optional
+        Folder with the original data files.
+
+    Returns
+    -------
+    DataFrame
+        One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall clock) and
+        ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of the batch, so that sums over
+        rows are the cell's own cost; ``peak_memory_mb`` is the process's peak while the cell ran.
+
+    Raises
+    ------
+    ValueError
+        If `k` exceeds the number of points.
+    datasets.DataUnavailable
+        If the data cannot be had.
+    """
+    with peak_memory() as peak:
+        prepared = prepare(cell.dataset, cell.path, cell.bounds, cell.preprocessing, mirror)
+        n, d = prepared.points.shape
+        require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
+        method = build(cell)
+        with stopwatch() as fit_time:
+            run = method.fit_batch(prepared.points, cell.seeds)
+        with stopwatch() as metric_time:
+            values = evaluate(prepared.points, run.centres, cell.metrics)
+    replicates = len(cell.seeds)
+    claim, ledger = method.claim, run.ledger
+    others = {name: thaw(value) for name, value in cell.params if name != "variant"}
+    rows = {
+        "cell": cell.key,
+        "method": cell.method,
+        "target": cell.target,
+        "variant": cell.variant,
+        "params": canonical(others),
+        "dataset": cell.dataset_name,
+        "preprocessing": cell.preprocessing,
+        "private_bounds": prepared.private_bounds,
+        "n": n,
+        "d": d,
+        "k": cell.k,
+        "epsilon": math.nan if cell.epsilon is None else float(cell.epsilon),
+        "delta": math.nan if ledger is None else float(ledger.budget.delta),
+        "seed": np.asarray(cell.seeds, dtype=np.int64),
+        "notion": str(claim.notion),
+        "adjacency": str(claim.adjacency),
+        "trust": str(claim.trust),
+        "view": str(claim.view),
+        "flaws": " ".join(claim.flaws),
+        "epsilon_spent": math.nan,
+        "epsilon_unspent": math.nan,
+        "iterations": int(run.n_iter),
+        "charges": "[]",
+        **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
+        "fit_seconds": fit_time.wall / replicates,
+        "fit_cpu_seconds": fit_time.cpu / replicates,
+        "metric_seconds": metric_time.wall / replicates,
+        "metric_cpu_seconds": metric_time.cpu / replicates,
+        "peak_memory_mb": peak.mebibytes,
+        "code": code_hash(cell.target),
+        "data": data_fingerprint(cell.dataset, cell.path),
+        "host": platform.node(),
+        "versions": versions(),
+        "metrics_asked": " ".join(cell.metrics),
+    }
+    if ledger is not None:
+        rows["epsilon_spent"] = float(ledger.spent())
+        rows["epsilon_unspent"] = float(ledger.unspent())
+        rows["charges"] = json.dumps([charge.to_dict() for charge in ledger.charges])
+    return pd.DataFrame(rows, index=range(replicates))
+
+
+@lru_cache(maxsize=1)
+def versions() -> str:
+    """Return the versions a result may depend on, as JSON."""
+    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
+    return json.dumps({"python": platform.python_version(), **found})
+
+
+@dataclass
+class Elapsed:
+    """Seconds between entering and leaving a `stopwatch`: wall clock and CPU of all threads."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+@contextmanager
+def stopwatch():
+    """Measure the wall-clock and CPU seconds of a block."""
+    elapsed = Elapsed()
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield elapsed
+    elapsed.wall, elapsed.cpu = time.perf_counter() - wall, time.process_time() - cpu
+
+
+@dataclass
+class Peak:
+    """Peak resident memory of the process, in MiB."""
+
+    mebibytes: float = 0.0
+
+
+@contextmanager
+def peak_memory():
+    """Measure the peak resident memory of the process during a block.
+
+    Linux lets a process reset its own high-water mark; elsewhere the peak since the process began is reported.
+    """
+    peak = Peak()
+    status = Path("/proc/self/status")
+    resettable = reset_high_water_mark()
+    yield peak
+    if resettable:
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        peak.mebibytes = int(line.split()[1]) / 1024
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak.mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def reset_high_water_mark() -> bool:
+    """Reset the process's peak resident memory; tell whether that was possible."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True

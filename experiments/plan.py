@@ -1,0 +1,477 @@
+"""From a paper's sweeps and a profile to cells and gaps, and what running them would cost."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+import pandas as pd
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+import datasets
+from datasets.loading import resolve
+from experiments.backends import duration
+from experiments.cell import Cell, freeze
+from experiments.configuration import ConfigurationError, method_entry, unknown
+from experiments.execute import accepts, build, method_class, prepare
+from experiments.store import Store
+from metrics import METRICS
+
+PREPROCESSINGS = ("minmax", "public")
+SWEEP_KEYS = ("datasets", "methods", "preprocessing", "metrics", "epsilon", "delta", "k", "seeds")
+
+#: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an ordinary core.
+SECONDS_PER_CELL = 0.01
+DISTANCE_RATE = 4e9
+PAIRWISE_RATE = 1e9
+TIMINGS_READ = 2000
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something a sweep asks for and does not get, with the reason in words."""
+
+    sweep: str
+    method: str
+    dataset: str
+    epsilon: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run for a paper: cells by sweep, and what cannot be run here.
+
+    Parameters
+    ----------
+    paper : str
+        Name of the paper.
+    entries : tuple of (str, Cell)
+        Sweep and cell; a cell that several sweeps ask for appears once in each.
+    gaps : tuple of Gap
+        What is left out and why.
+    """
+
+    paper: str
+    entries: tuple[tuple[str, Cell], ...]
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The distinct cells, in the order of the sweeps."""
+        return list({cell.key: cell for _, cell in self.entries}.values())
+
+    @property
+    def sweeps(self) -> list[str]:
+        """The sweeps that have cells or gaps, in their order."""
+        return list(dict.fromkeys([sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps]))
+
+    def rows(self, store: Store) -> pd.DataFrame:
+        """Read the finished cells.
+
+        Parameters
+        ----------
+        store : Store
+            Where they are.
+
+        Returns
+        -------
+        DataFrame
+            Rows of every finished cell, once per sweep that asks for it, with the column ``sweep``.
+        """
+        rows = store.read([cell.key for cell in self.cells])
+        if rows.empty:
+            return rows
+        wanted = pd.DataFrame([(sweep, cell.key) for sweep, cell in self.entries], columns=["sweep", "cell"])
+        return wanted.drop_duplicates().merge(rows, on="cell", how="inner", sort=False)
+
+    def missing(self, store: Store) -> pd.DataFrame:
+        """List what a report cannot show.
+
+        Returns
+        -------
+        DataFrame
+            Columns sweep, method, dataset, epsilon (NaN where there is none), reason: the plan's gaps, failed cells
+            with their error, cells not run.
+        """
+        gaps = list(self.gaps)
+        for sweep, cell in self.entries:
+            status = store.status(cell.key)
+            if status != "done":
+                error = store.failure_record(cell.key).get("error", "unreadable failure record")
+                reason = f"failed: {error}" if status == "failed" else "not run"
+                gaps.append(Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason))
+        table = pd.DataFrame([asdict(gap) for gap in gaps], columns=["sweep", "method", "dataset", "epsilon", "reason"])
+        return table.astype({"epsilon": float})
+
+
+def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) -> Plan:
+    """Expand the sweeps of a paper, at the size of a profile, to cells.
+
+    Parameters
+    ----------
+    paper : mapping
+        As in ``conf/paper``: name, sweeps, defaults for the sweeps, and what profiles change.
+    profile : mapping
+        As in ``conf/profile``: name and seeds.
+    mirror : str, optional
+        Folder with the original data files.
+
+    Returns
+    -------
+    Plan
+        Data sets and methods that are not at hand become gaps; the rest goes on.
+
+    Raises
+    ------
+    ConfigurationError
+        If the configuration itself is wrong: an unknown name, a parameter the method does not have, a value that breaks
+        its rule.
+    """
+    entries: list[tuple[str, Cell]] = []
+    gaps: list[Gap] = []
+    for sweep, spec in sized_sweeps(paper, profile).items():
+        try:
+            found, lacking = sweep_cells(sweep, spec, mirror)
+        except (ValueError, TypeError) as error:
+            raise ConfigurationError(f"{paper['name']}, sweep {sweep}: {error}") from error
+        entries += [(sweep, cell) for cell in found]
+        gaps += lacking
+    return Plan(paper["name"], tuple(entries), tuple(gaps))
+
+
+def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
+    """Return a paper's sweeps with the paper's defaults filled in and the profile's changes made.
+
+    Raises
+    ------
+    ConfigurationError
+        If the profile changes a sweep that does not exist, or a sweep has a key that nothing reads.
+    """
+    paper = OmegaConf.to_container(paper, resolve=True) if OmegaConf.is_config(paper) else dict(paper)
+    sweeps = paper["sweeps"]
+    changes = (paper.get("profiles") or {}).get(profile["name"]) or {}
+    strangers = sorted(set(changes) - set(sweeps))
+    if strangers:
+        raise ConfigurationError(unknown(f"profile {profile['name']}: sweep", strangers[0], list(sweeps)))
+    general = {key: paper[key] for key in SWEEP_KEYS if key in paper} | {"seeds": profile["seeds"]}
+    sized = {}
+    for name, own in sweeps.items():
+        if own is None or (name in changes and changes[name] is None):
+            continue
+        spec = general | own | (changes.get(name) or {})
+        strange = sorted(set(spec) - set(SWEEP_KEYS))
+        if strange:
+            raise ConfigurationError(unknown(f"sweep {name}: key", strange[0], SWEEP_KEYS))
+        sized[name] = spec
+    return sized
+
+
+def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cell], list[Gap]]:
+    """Expand one sweep.
+
+    Returns
+    -------
+    cells : list of Cell
+    gaps : list of Gap
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown or a value breaks its rule.
+    """
+    metrics = known_metrics(spec.get("metrics", ["nicv"]))
+    preprocessing = spec.get("preprocessing", "minmax")
+    if preprocessing not in PREPROCESSINGS:
+        raise ConfigurationError(unknown("preprocessing", preprocessing, PREPROCESSINGS))
+    seeds, epsilons = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0]))
+    sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
+    if not sources or not methods or not epsilons:
+        raise ConfigurationError("a sweep needs at least one data set, one method and one epsilon")
+    # Checked here because a method without epsilon would let a wrong one pass unseen.
+    for epsilon in epsilons:
+        Cell("check", "", (), "check", preprocessing, 1, epsilon, spec.get("delta", "auto"), seeds, metrics)
+    cells, gaps = [], []
+    for source in sources:
+        reason = obtainable(source["name"], source["path"], mirror)
+        if reason and source["otherwise"]:
+            gaps.append(Gap(sweep, "all", source["name"], None, f"{source['otherwise']} takes its place: {reason}"))
+            source = source | {"name": source["otherwise"]}
+            reason = obtainable(source["name"], None, mirror)
+        facts = None if reason else facts_of(source["name"], source["path"])
+        if facts and facts.k is None and spec.get("k") is None:
+            raise ValueError(f"k=None is not allowed: data set {source['name']!r} has no number of its own, give k=...")
+        for entry in methods:
+            name = entry["name"] or entry["_target_"].rpartition(".")[2].lower()
+            try:
+                found, lacking = method_class(entry["_target_"]), reason
+                target = f"{found.__module__}.{found.__qualname__}"
+                private = accepts(target, "epsilon")
+            except ValueError as error:
+                private, lacking = True, str(error)
+            for epsilon in epsilons if private else [None]:
+                label = source["name"] if source["path"] is None else source["path"]
+                if lacking:
+                    gaps.append(Gap(sweep, name, label, epsilon, lacking))
+                    continue
+                cell = Cell(
+                    method=name,
+                    target=target,
+                    params=freeze({key: value for key, value in entry.items() if key not in ("name", "_target_")}),
+                    dataset=source["name"],
+                    preprocessing=preprocessing,
+                    k=facts.k if spec.get("k") is None else spec["k"],
+                    epsilon=None if epsilon is None else float(epsilon),
+                    delta=spec.get("delta", "auto") if accepts(target, "delta") else None,
+                    seeds=seeds,
+                    metrics=metrics,
+                    path=source["path"],
+                    bounds=freeze(source["bounds"]),
+                )
+                check(cell, facts, mirror)
+                cells.append(cell)
+    return list(dict.fromkeys(cells)), gaps
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a data set before it is loaded; None where it is not."""
+
+    n: int | None
+    d: int | None
+    k: int | None
+
+
+@lru_cache(maxsize=4096)
+def facts_of(dataset: str, path: str | None = None) -> Facts:
+    """Return shape and default number of clusters of a data set; those of a file are read from it."""
+    known = resolve(dataset)
+    declared = known.entry or known.recipe
+    if declared is not None:
+        return Facts(declared.n or None, declared.d, declared.n_clusters)
+    n, d = datasets.load(dataset, path=path).points.shape
+    return Facts(n, d, None)
+
+
+@lru_cache(maxsize=4096)
+def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None:
+    """Ask, once per process, whether a data set can be had without the network; see `datasets.obtainable`."""
+    return datasets.obtainable(dataset, mirror=mirror, path=path)
+
+
+def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
+    """Refuse a cell that cannot succeed, as far as that can be told before running it.
+
+    Raises
+    ------
+    ValueError
+        If k exceeds the number of points, the method refuses its parameters, or a file's content does not fit.
+    """
+    if facts.n is not None and cell.k > facts.n:
+        raise ValueError(f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}")
+    build(cell).check_parameters(facts.n)
+    if cell.dataset == "file":
+        prepare(cell.dataset, cell.path, cell.bounds, cell.preprocessing, mirror)
+
+
+def as_list(value) -> list:
+    """Return a list as it is and anything else as the only item of one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def seed_list(seeds) -> tuple:
+    """Turn a number of seeds, or a list of them, into the tuple of seeds.
+
+    Raises
+    ------
+    ValueError
+        If the number is below one. (A list is checked by `Cell`.)
+
+    Examples
+    --------
+    >>> seed_list(3), seed_list([7, 9])
+    ((0, 1, 2), (7, 9))
+    """
+    if isinstance(seeds, list | tuple):
+        return tuple(seeds)
+    if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
+        raise ValueError(f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 or a list of seeds")
+    return tuple(range(seeds))
+
+
+def known_metrics(names) -> tuple[str, ...]:
+    """Return metric names as a tuple without repetition.
+
+    Raises
+    ------
+    ConfigurationError
+        If a name is unknown; the known ones are listed.
+    """
+    names = tuple(dict.fromkeys(as_list(names)))
+    for name in names:
+        if name not in METRICS:
+            raise ConfigurationError(unknown("metric", name, METRICS))
+    return names
+
+
+def dataset_entries(specs: Sequence) -> list[dict]:
+    """Expand the data sets of a sweep: names, patterns, and mappings with name, path and bounds.
+
+    A pattern may name, under ``otherwise``, the pattern of a data set that takes its place where it is not at hand.
+
+    Raises
+    ------
+    ConfigurationError
+        If a pattern's places and values do not fit.
+
+    Examples
+    --------
+    >>> [entry["name"] for entry in dataset_entries(["iris", {"pattern": "g2-{d}-{sd}", "d": [2, 4], "sd": [10]}])]
+    ['iris', 'g2-2-10', 'g2-4-10']
+    """
+    entries = []
+    for spec in specs:
+        if isinstance(spec, str):
+            entries.append({"name": spec})
+        elif "pattern" in spec:
+            texts = {"name": spec["pattern"], "otherwise": spec.get("otherwise") or ""}
+            places = {name: as_list(values) for name, values in spec.items() if name not in ("pattern", "otherwise")}
+            for values in itertools.product(*places.values()):
+                chosen = dict(zip(places, values, strict=True))
+                try:
+                    entries.append({field: text.format(**chosen) for field, text in texts.items()})
+                except (KeyError, IndexError) as error:
+                    rule = f"pattern {spec['pattern']!r} has a place without values: {error}"
+                    raise ConfigurationError(rule) from error
+        else:
+            entries.append(dict(spec))
+    return [{"path": None, "bounds": None, "otherwise": None} | entry for entry in entries]
+
+
+def method_entries(specs: Sequence) -> list[dict]:
+    """Expand the methods of a sweep: files of ``conf/method``, grids over their parameters, or whole entries.
+
+    Raises
+    ------
+    ConfigurationError
+        If a method is unknown; the known ones are listed.
+
+    Examples
+    --------
+    >>> [entry["alpha"] for entry in method_entries([{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8]}}])]
+    [0.4, 0.8]
+    """
+    entries = []
+    for spec in specs:
+        if isinstance(spec, str):
+            entries.append(method_entry(spec))
+        elif "_target_" in spec:
+            entries.append(dict(spec))
+        else:
+            grid = {name: as_list(values) for name, values in spec.get("grid", {}).items()}
+            for values in itertools.product(*grid.values()):
+                entries.append(method_entry(spec["method"]) | dict(zip(grid, values, strict=True)))
+    return entries
+
+
+def rough_seconds(cell: Cell) -> float:
+    """Estimate a cell's seconds without any measurement.
+
+    A fixed part, the distances of every seed's iterations (at most ten are assumed), and for pairwise metrics the
+    distances among at most 10,000 points, each over a rate of an ordinary core.
+    """
+    facts = facts_of(cell.dataset, cell.path)
+    n, d = facts.n or 2048, facts.d or 2
+    rounds = len(cell.seeds) * 10
+    distances = rounds * n * cell.k * (2 * d + 2) / DISTANCE_RATE
+    pairs = min(n, 10_000) ** 2 * (2 * d + 2 * len(cell.seeds)) / PAIRWISE_RATE if "silhouette" in cell.metrics else 0.0
+    return SECONDS_PER_CELL + distances + pairs
+
+
+def estimator(store: Store):
+    """Make the function that estimates a cell's seconds: from stored cells like it, else by the rough model.
+
+    Alike are cells of the same method, data set, k and metrics, whatever their budget, parameters or code version;
+    their time is scaled to the number of seeds. Only the newest cells are looked at.
+
+    Parameters
+    ----------
+    store : Store
+        Where timings are looked for.
+
+    Returns
+    -------
+    callable
+        Cell to (seconds, whether measured).
+    """
+    columns = ["method", "dataset", "k", "seed", "metrics_asked", "fit_seconds", "metric_seconds"]
+    rows = store.read(store.keys()[:TIMINGS_READ], columns)
+    measured = {}
+    if not rows.empty:
+        rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
+        measured = rows.groupby(["method", "dataset", "k", "metrics_asked"])["seconds"].median().to_dict()
+
+    def estimate(cell: Cell) -> tuple[float, bool]:
+        found = measured.get((cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics)))
+        if found is None:
+            return rough_seconds(cell), False
+        return SECONDS_PER_CELL + found * len(cell.seeds), True
+
+    return estimate
+
+
+def show(plan: Plan, store: Store, jobs: int, console: Console) -> None:
+    """Print a dry run: cells per sweep, what is stored already, what is lacking, and an estimate of the time.
+
+    Parameters
+    ----------
+    plan : Plan
+        What would be run.
+    store : Store
+        What has been run.
+    jobs : int
+        Number of workers the estimate is for.
+    console : rich.console.Console
+        Where to print.
+    """
+    estimate = estimator(store)
+    status = {cell.key: store.status(cell.key) for cell in plan.cells}
+    table = Table("sweep", "data sets", "methods", "cells", "stored", "failed", "gaps", "estimate", title=plan.paper)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    total, guessed, waiting = 0.0, 0, {}
+    for sweep in plan.sweeps:
+        cells = [cell for name, cell in plan.entries if name == sweep]
+        gaps = sum(gap.sweep == sweep for gap in plan.gaps)
+        open_cells = [cell for cell in cells if status[cell.key] != "done"]
+        seconds = 0.0
+        for cell in open_cells:
+            cost, known = estimate(cell)
+            seconds += cost
+            # A cell that two sweeps share is run, and counted in the total, once.
+            if cell.key not in waiting:
+                waiting[cell.key] = cost
+                total += cost
+                guessed += not known
+        counts = Counter(status[cell.key] for cell in cells)
+        table.add_row(
+            sweep,
+            str(len({cell.dataset_name for cell in cells})),
+            str(len({cell.method for cell in cells})),
+            str(len(cells)),
+            str(counts["done"]),
+            str(counts["failed"]),
+            str(gaps),
+            duration(seconds) if open_cells else "-",
+        )
+    console.print(table)
+    by_reason = Counter((gap.dataset, gap.reason) for gap in plan.gaps)
+    for (dataset, reason), number in sorted(by_reason.items()):
+        console.print(f"gap: {dataset} ({number}): {reason}", style="yellow", markup=False)
+    basis = f"{len(waiting) - guessed} cells from stored timings, {guessed} by the rough model"
+    console.print(
+        f"{len(waiting)} of {len(status)} cells to run, about {duration(total / jobs)} with jobs={jobs} ({basis})"
+    )

@@ -1,0 +1,197 @@
+"""Reproduce a paper: run what is missing and write the report.
+
+    python -m experiments.reproduce paper=fastlloyd profile=quick jobs=2 data=../shared/data
+    python -m experiments.reproduce plan     a dry run: cells, what is stored, what is lacking, the time it would take
+    python -m experiments.reproduce run      run the cells that are absent
+    python -m experiments.reproduce status   done, failed and absent cells per sweep, and why cells failed
+    python -m experiments.reproduce retry    run the failed cells again
+    python -m experiments.reproduce report   write the report from what is stored
+
+Without a verb: run, then report. Stop it at any time and start it again: finished cells are kept and never run twice.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+
+from experiments.backends import Backend, duration, run_cells
+from experiments.configuration import load
+from experiments.environment import environment
+from experiments.plan import Plan, estimator, make_plan, show
+from experiments.run import REFUSALS, consoles, known_choices
+from experiments.store import Store
+
+VERBS = ("plan", "run", "status", "retry", "report")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.reproduce",
+        description=__doc__,
+        epilog=known_choices(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", metavar="[verb] key=value", help=f"one of {', '.join(VERBS)}; changes")
+    words = parser.parse_intermixed_args(argv).words
+    verb, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    if verb not in (None, *VERBS):
+        parser.error(f"verb {verb!r} is unknown; known: {', '.join(VERBS)}")
+    console, errors = consoles()
+    try:
+        return reproduce(verb, load(overrides), console)
+    except REFUSALS as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
+        return 2
+    except KeyboardInterrupt:
+        errors.print("interrupted; finished cells are kept, the same command goes on from here")
+        return 130
+
+
+def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
+    """Do what a verb says.
+
+    Parameters
+    ----------
+    verb : {"plan", "run", "status", "retry", "report"} or None
+        None: run, then report.
+    config : DictConfig
+        From `experiments.configuration.load`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    int
+        0, or 1 if cells of the plan have failed.
+
+    Raises
+    ------
+    ConfigurationError
+        If the configuration is wrong; nothing has been written then.
+    PermissionError
+        If the results folder cannot be written.
+    """
+    plan = make_plan(config.paper, config.profile, mirror=config.data)
+    store = Store(config.results)
+    if verb == "plan":
+        show(plan, store, Backend(**config.backend).jobs, console)
+        return 0
+    if verb == "status":
+        show_status(plan, store, console)
+        return 0
+    if verb in (None, "run", "retry"):
+        run_missing(plan, store, config, console, again=verb == "retry")
+    folder = report(plan, store, config, console) if verb in (None, "report") else None
+    if config.tracking.name == "mlflow":
+        project(plan, store, config, folder, console)
+    return 1 if any(store.status(cell.key) == "failed" for cell in plan.cells) else 0
+
+
+def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool) -> None:
+    """Run the cells that are absent; those that failed before only on `again`, and then only those.
+
+    A stored cell that cannot be read is set aside first, and so is among the absent ones.
+    """
+    store.check_writable()
+    cells = plan.cells
+    intact = store.intact([cell.key for cell in cells])
+    failed = {cell.key for cell in cells if cell.key not in intact and store.status(cell.key) == "failed"}
+    if again:
+        waiting = [cell for cell in cells if cell.key in failed]
+    else:
+        waiting = [cell for cell in cells if cell.key not in intact | failed]
+        if failed:
+            console.print(
+                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)", style="red"
+            )
+    for dataset, reason in sorted({(gap.dataset, gap.reason) for gap in plan.gaps}):
+        console.print(f"gap: {dataset}: {reason}", style="yellow", markup=False)
+    estimate = estimator(store)
+    costs = {cell.key: estimate(cell)[0] for cell in waiting}
+    backend = Backend(**config.backend)
+    console.print(
+        f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(intact)} stored, "
+        f"{len(waiting)} to run, about {duration(sum(costs.values()) / backend.jobs)} with jobs={backend.jobs}"
+    )
+    started = time.perf_counter()
+    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
+    counts = Counter(outcome.status for outcome in outcomes)
+    console.print(f"{counts['done']} done, {counts['failed']} failed in {duration(time.perf_counter() - started)}")
+    labels = {cell.key: cell.label for cell in waiting}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
+
+
+def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
+    """Write the report from the stored rows and say where it lies; without any row there is none."""
+    from analysis.report import build
+
+    rows = plan.rows(store)
+    if rows.empty:
+        console.print("nothing is stored for this plan yet: no report", style="yellow")
+        return None
+    store.check_writable()
+    out = Path(config.results) / "reports" / f"{plan.paper}-{config.profile.name}"
+    described = environment() | {
+        "profile": config.profile.name,
+        "seeds": str(config.profile.seeds),
+        "jobs": config.jobs,
+        "results computed at": ", ".join(sorted(rows["git"].unique())),
+    }
+    index = build(rows, paper=plan.paper, missing=plan.missing(store), out=out, environment=described)
+    console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
+    return Path(index).parent
+
+
+def project(plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console) -> None:
+    """Bring MLflow up to date with the store."""
+    from experiments.tracking import sync
+
+    counts = sync(plan, store, uri=config.tracking.uri, artifacts=config.tracking.artifacts, report=folder)
+    console.print(
+        f"MLflow: {counts.added} runs added, {counts.kept} were there ({config.tracking.uri})", soft_wrap=True
+    )
+
+
+def show_status(plan: Plan, store: Store, console: Console) -> None:
+    """Print done, failed and absent cells per sweep, then what is lacking and why cells failed."""
+    table = Table("sweep", "done", "failed", "absent", "gaps", title=plan.paper)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    status = {cell.key: store.status(cell.key) for cell in plan.cells}
+    for sweep in plan.sweeps:
+        counts = Counter(status[cell.key] for name, cell in plan.entries if name == sweep)
+        gaps = sum(gap.sweep == sweep for gap in plan.gaps)
+        table.add_row(sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps))
+    console.print(table)
+    for dataset, reason in sorted({(gap.dataset, gap.reason) for gap in plan.gaps}):
+        console.print(f"gap: {dataset}: {reason}", style="yellow", markup=False)
+    for cell in plan.cells:
+        if status[cell.key] == "failed":
+            record = store.failure_record(cell.key)
+            text = f"{cell.label}: {record.get('error')} (attempts: {record.get('attempts')}; "
+            console.print(text + f"{store.failure_path(cell.key)})", style="red", markup=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

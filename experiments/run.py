@@ -1,0 +1,170 @@
+"""Run methods on data sets from the command line and print a table.
+
+    python -m experiments.run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
+    python -m experiments.run -m method=fastlloyd,glloyd dataset=iris,s1
+    python -m experiments.run dataset=file path=points.csv bounds=[0,1] k=3 preprocessing=public
+    python -m experiments.run method._target_=package.Class dataset=iris
+
+With -m, comma-separated values are expanded to every combination; all of them are checked before the first one runs.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+import datasets
+from experiments.backends import Backend, run_cells
+from experiments.configuration import GROUPS, ConfigurationError, choices, expand, load
+from experiments.plan import Plan, estimator, make_plan
+from experiments.store import Store
+
+#: Errors that are the asker's to mend: shown as one line, without a traceback.
+REFUSALS = (ValueError, PermissionError, datasets.DataUnavailable)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 1 if a cell failed, 2 if the request was refused.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.run",
+        description=__doc__,
+        epilog=known_choices(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-m", "--multirun", action="store_true", help="expand comma-separated values")
+    parser.add_argument("--cfg", action="store_true", help="print the composed configuration and stop")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes to conf/config.yaml")
+    arguments = parser.parse_intermixed_args(argv)
+    console, errors = consoles()
+    try:
+        overrides = arguments.overrides
+        if not any(override.startswith("tracking=") for override in overrides):
+            overrides = [*overrides, "tracking=none"]
+        jobs = expand(overrides) if arguments.multirun else [overrides]
+        configs = [load(job) for job in jobs]
+        if arguments.cfg:
+            print("---\n".join(OmegaConf.to_yaml(config) for config in configs), end="")
+            return 0
+        return run(configs, console)
+    except REFUSALS as error:
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
+        return 2
+
+
+def run(configs: Sequence, console: Console) -> int:
+    """Run the cells of all jobs as one batch, and print their table.
+
+    Parameters
+    ----------
+    configs : sequence of DictConfig
+        One per job of a multirun, from `experiments.configuration.load`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    int
+        0, or 1 if a cell failed.
+
+    Raises
+    ------
+    ConfigurationError
+        If anything asked for is unknown, not allowed or not at hand; nothing has been run or written then.
+    """
+    plans = [plan_of(config) for config in configs]
+    plan = Plan("run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries)))
+    settings = configs[0]
+    store, backend = Store(settings.results), Backend(**settings.backend)
+    store.check_writable()
+    stored = store.intact([cell.key for cell in plan.cells])
+    waiting = [cell for cell in plan.cells if cell.key not in stored]
+    estimate = estimator(store)
+    costs = {cell.key: estimate(cell)[0] for cell in waiting}
+    run_cells(waiting, store, backend, mirror=settings.data, costs=costs, console=console)
+    rows, missing = plan.rows(store), plan.missing(store)
+    if not rows.empty:
+        asked = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
+        console.print(result_table(rows, [metric for metric in asked if metric in rows]))
+    for line in missing.itertuples():
+        console.print(f"{line.method} · {line.dataset}: {line.reason}", style="red", markup=False)
+    console.print(f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {Path(store.root)}")
+    if settings.tracking.name == "mlflow":
+        from experiments.tracking import sync
+
+        sync(plan, store, uri=settings.tracking.uri, artifacts=settings.tracking.artifacts)
+    return 0 if missing.empty else 1
+
+
+def plan_of(config) -> Plan:
+    """Make the plan of one job: a paper of one sweep, in which nothing may be lacking.
+
+    Raises
+    ------
+    ConfigurationError
+        If something is unknown, not allowed or not at hand.
+    """
+    values = OmegaConf.to_container(config, resolve=True)
+    sweep = {name: values[name] for name in ("preprocessing", "metrics", "epsilon", "delta", "k")}
+    paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
+    plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
+    if plan.gaps:
+        raise ConfigurationError(plan.gaps[0].reason)
+    return plan
+
+
+def consoles() -> tuple[Console, Console]:
+    """Make the consoles for output and errors; wide enough for a table where no terminal sets the width."""
+    width = None if sys.stdout.isatty() else 160
+    return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
+
+
+def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
+    """Lay out the means over seeds, one line per cell.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Rows as stored, one per seed.
+    metrics : sequence of str
+        Which columns to show.
+
+    Returns
+    -------
+    rich.table.Table
+        Mean ± standard deviation of each metric; time per seed.
+    """
+    table = Table("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", box=None, header_style="bold")
+    for _, cell in rows.groupby("cell", sort=False):
+        first = cell.iloc[0]
+        budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
+        shown = [f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}" for metric in metrics]
+        seconds = 1000 * cell["fit_seconds"].mean()
+        label = first["method"] if first["variant"] in ("", "published") else f"{first['method']} ({first['variant']})"
+        table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown, f"{seconds:.3g}")
+    return table
+
+
+def known_choices() -> str:
+    """List the choices of every configuration group, for the help text."""
+    lines = [f"  {group}: {', '.join(choices(group))}" for group in GROUPS]
+    return "\n".join(["choices:", *lines, f"  dataset names: {', '.join(datasets.names())}"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

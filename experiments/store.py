@@ -1,0 +1,251 @@
+"""The cell store: one Parquet file per finished cell, one JSON file per failed one, nothing in between."""
+
+import contextlib
+import itertools
+import json
+import os
+import socket
+import traceback
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from experiments.cell import Cell
+
+#: Threads for bulk reads. Opening many small files gains from a second one and loses again from more (measured).
+READERS = 2
+_counter = itertools.count()
+
+
+class Store:
+    """Results on disk, addressed by cell key.
+
+    A cell is complete or absent: its file appears under its final name only after every byte is on disk, so a process
+    killed at any moment leaves at worst a stray ``*.tmp`` file, which nobody reads.
+
+    Parameters
+    ----------
+    root : path
+        The results folder. Created on the first write, not before.
+    """
+
+    def __init__(self, root):
+        self.root = Path(root)
+
+    def path(self, key: str) -> Path:
+        """Return where the rows of a cell lie (or would lie)."""
+        return self.root / "cells" / key[:2] / f"{key}.parquet"
+
+    def failure_path(self, key: str) -> Path:
+        """Return where the failure record of a cell lies (or would lie)."""
+        return self.root / "cells" / key[:2] / f"{key}.failed.json"
+
+    def check_writable(self) -> None:
+        """Make sure that results can be written, before any work is spent on them.
+
+        Raises
+        ------
+        PermissionError
+            If the folder cannot be created or written; the message names it and says what to do.
+        """
+        probe = self.root / f".probe.{os.getpid()}.tmp"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise PermissionError(
+                f"results={str(self.root)!r} cannot be written ({error.strerror}): "
+                "give a folder that can be, e.g. results=/tmp/results"
+            ) from error
+
+    def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
+        """Store the rows of a finished cell atomically and drop an earlier failure record.
+
+        Parameters
+        ----------
+        cell : Cell
+            Whose result it is.
+        rows : DataFrame
+            One row per seed, in the order of ``cell.seeds``; column ``cell`` holds the key.
+
+        Returns
+        -------
+        Path
+            The file written.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not those of this cell.
+        """
+        if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
+            raise ValueError(f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}")
+        table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+        sink = pa.BufferOutputStream()
+        # The page checksums let a later read tell a flipped bit from a result.
+        pq.write_table(table, sink, compression="zstd", write_statistics=False, write_page_checksum=True)
+        path = self.path(cell.key)
+        replace_file(path, sink.getvalue())
+        self.failure_path(cell.key).unlink(missing_ok=True)
+        return path
+
+    def write_failure(self, cell: Cell, error: BaseException, attempts: int) -> None:
+        """Record that a cell failed: the error, its traceback, and the attempts so far.
+
+        Parameters
+        ----------
+        cell : Cell
+            Which cell.
+        error : exception
+            What it died of.
+        attempts : int
+            How often it was tried in all, this time included.
+        """
+        record = {
+            "cell": cell.key,
+            "label": cell.label,
+            "identity": cell.identity(),
+            "error": f"{type(error).__name__}: {error}",
+            "traceback": "".join(traceback.format_exception(error)),
+            "attempts": attempts,
+            "host": socket.gethostname(),
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        replace_file(self.failure_path(cell.key), json.dumps(record, indent=2, ensure_ascii=False).encode())
+
+    def status(self, key: str) -> str:
+        """Say how a cell stands without reading its rows.
+
+        Returns
+        -------
+        {"done", "failed", "absent"}
+            A file that is visibly no Parquet file is set aside and counts as absent.
+        """
+        path = self.path(key)
+        if path.is_file():
+            if is_sealed(path):
+                return "done"
+            set_aside(path)
+        return "failed" if self.failure_path(key).is_file() else "absent"
+
+    def failure(self, key: str) -> str:
+        """Return the traceback of a failed cell, or an empty string where there is none."""
+        return self.failure_record(key).get("traceback", "")
+
+    def failure_record(self, key: str) -> dict:
+        """Return the whole failure record of a cell; empty where there is none or it cannot be read."""
+        try:
+            return json.loads(self.failure_path(key).read_bytes())
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            set_aside(self.failure_path(key))
+            return {}
+
+    def forget_failure(self, key: str) -> None:
+        """Drop the failure record of a cell, which makes it absent again."""
+        self.failure_path(key).unlink(missing_ok=True)
+
+    def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
+        """Read the rows of many cells.
+
+        Every page is checked against its checksum; a file that fails is set aside (renamed to ``*.corrupt``) and its
+        cell is absent from then on.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Which cells; those that are not done are left out of the answer.
+        columns : list of str, optional
+            Only these columns.
+
+        Returns
+        -------
+        DataFrame
+            The rows, cells in the order of `keys`, seeds in the order of the cell. Empty without columns where no
+            cell is done.
+        """
+        keys = list(dict.fromkeys(keys))
+        with ThreadPoolExecutor(READERS) as pool:
+            tables = [table for table in pool.map(lambda key: self._table(key, columns), keys) if table is not None]
+        if not tables:
+            return pd.DataFrame()
+        return pa.concat_tables(tables, promote_options="permissive").to_pandas()
+
+    def intact(self, keys: Iterable[str]) -> set[str]:
+        """Return those of `keys` whose rows can be read in full, setting corrupt files aside."""
+        keys = list(dict.fromkeys(keys))
+        with ThreadPoolExecutor(READERS) as pool:
+            return {key for key, table in zip(keys, pool.map(self._table, keys), strict=True) if table is not None}
+
+    def keys(self) -> list[str]:
+        """List the keys of all stored cells, newest first."""
+        files = [path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")]
+        return [path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))]
+
+    def _table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
+        path = self.path(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(
+                columns=columns, use_threads=False
+            )
+            if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
+                raise ValueError("the file holds the rows of no cell or of another one")
+        except (pa.ArrowException, OSError, ValueError, KeyError):
+            set_aside(path)
+            return None
+        return table
+
+
+def replace_file(path: Path, content) -> None:
+    """Put `content` under `path` in one step that a crash cannot leave half done.
+
+    Parameters
+    ----------
+    path : Path
+        The final name; its folder is created where missing.
+    content : bytes-like
+        The whole file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_counter)}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def set_aside(path: Path) -> None:
+    """Rename a damaged file to ``*.corrupt`` (numbered if need be), so that it is kept but never read again."""
+    target = path.with_name(path.name + ".corrupt")
+    for number in itertools.count(1):
+        if not target.exists():
+            break
+        target = path.with_name(f"{path.name}.{number}.corrupt")
+    # A second process may have set it aside in the meantime; then there is nothing left to do.
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(path, target)
+
+
+def is_sealed(path: Path) -> bool:
+    """Tell whether a file begins and ends as a Parquet file does."""
+    with open(path, "rb") as file:
+        if file.read(4) != b"PAR1":
+            return False
+        file.seek(-4, os.SEEK_END)
+        return file.read(4) == b"PAR1"
