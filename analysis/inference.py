@@ -58,9 +58,14 @@ def paired_tests(differences):
     p_less = np.where(known & (mean != 0), stats.t.cdf(t, freedom), np.where(known & ~flat, 0.5, 1.0))
     half_width = np.where(known, stats.t.ppf(0.975, freedom) * error, np.nan)
     return pd.DataFrame(
-        {"difference": np.where(count > 0, mean, np.nan), "half_width": half_width, "seeds": count,
-         "p_greater": p_greater, "p_less": p_less}
-    )  # fmt: skip
+        {
+            "difference": np.where(count > 0, mean, np.nan),
+            "half_width": half_width,
+            "seeds": count,
+            "p_greater": p_greater,
+            "p_less": p_less,
+        }
+    )
 
 
 def rank_correlation(x, values):

@@ -61,14 +61,21 @@ def build(rows, *, paper, missing, out, environment):
     findings = verdicts.evaluate(study, paper, missing)
     figures = [_figure(spec, study, folders) for spec in specs]
     overview = verdicts.overview(findings)
-    write(overview, folders["tables"], "claims", printed=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
-          caption=f"Claims of {content['title']}")  # fmt: skip
+    write(
+        overview,
+        folders["tables"],
+        "claims",
+        printed=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
+        caption=f"Claims of {content['title']}",
+    )
     _write_summary(study, folders["tables"])
     html = _template().render(
         title=content["title"],
         reference=content["reference"],
-        counts=[(verdict, int((overview["verdict"] == verdict).sum())) for verdict in
-                (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN)],  # fmt: skip
+        counts=[
+            (verdict, int((overview["verdict"] == verdict).sum()))
+            for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN)
+        ],
         partial=int(overview["partial"].sum()),
         claims=[_claim(finding, folders["tables"]) for finding in findings],
         level=verdicts.LEVEL,
@@ -121,8 +128,12 @@ def _figure(spec, study, folders):
 
 def _write_summary(study, folder):
     """Write every mean of every sweep and metric as one CSV."""
-    parts = [summarise(panel) for sweep in study.sweeps for metric in study.metrics
-             if len((panel := study.panel(sweep, metric)).cells)]  # fmt: skip
+    parts = [
+        summarise(panel)
+        for sweep in study.sweeps
+        for metric in study.metrics
+        if len((panel := study.panel(sweep, metric)).cells)
+    ]
     if parts:
         pd.concat(parts, ignore_index=True).drop(columns=["charges"]).to_csv(folder / "summary.csv", index=False)
 
@@ -164,7 +175,10 @@ def _telling(evidence):
     elif "agrees" in evidence:
         evidence = evidence.sort_values("agrees", kind="stable")
     top = evidence.head(_EVIDENCE_LINES)
-    return {"columns": list(top.columns), "data": [[_short(value) for value in line] for line in top.to_numpy(dtype=object)]}
+    return {
+        "columns": list(top.columns),
+        "data": [[_short(value) for value in line] for line in top.to_numpy(dtype=object)],
+    }
 
 
 def _short(value):
@@ -195,7 +209,11 @@ def _missing(missing):
         .agg(cells=("cells", "sum"), datasets=("dataset", lambda names: ", ".join(names)))
         .reset_index()
     )
-    return {"total": len(missing), "lines": lines.head(_GAP_LINES).to_dict("records"), "hidden": max(len(lines) - _GAP_LINES, 0)}
+    return {
+        "total": len(missing),
+        "lines": lines.head(_GAP_LINES).to_dict("records"),
+        "hidden": max(len(lines) - _GAP_LINES, 0),
+    }
 
 
 def privacy_table(study):
@@ -217,15 +235,17 @@ def privacy_table(study):
         flaws = facts["flaws"].split() + (["F-10"] if private and facts["private_bounds"] else [])
         share = (cells["epsilon_spent"] / cells["epsilon"]).max()
         lines.append(
-            facts | {
-                "flaws": sorted(set(flaws)), "private": private,
+            facts
+            | {
+                "flaws": sorted(set(flaws)),
+                "private": private,
                 "declared": ", ".join(f"{value:g}" for value in epsilons) or "–",
                 "delta": _delta_range(cells["delta"]) if private else "–",
                 "spent": f"{share:.4%}" if private else "–",
                 "unspent": f"{max(cells['epsilon_unspent'].max(), 0):.2g}" if private else "–",
                 "cells": cells["cell"].nunique(),
             }
-        )  # fmt: skip
+        )
     return pd.DataFrame(lines).sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
 
 

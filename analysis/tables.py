@@ -1,7 +1,7 @@
 """From per-seed rows to summaries: means with intervals, areas over epsilon, files to cite.
 
-Everything downstream (figures, verdicts) reads a `Panel`: the values of one metric in one sweep as a matrix with seeds down
-and cells across. Seeds are the replicate axis, so a paired comparison is a difference of two columns and a paired
+Everything downstream (figures, verdicts) reads a `Panel`: the values of one metric in one sweep as a matrix with seeds
+down and cells across. Seeds are the replicate axis, so a paired comparison is a difference of two columns and a paired
 bootstrap is one matrix product.
 """
 
@@ -15,9 +15,21 @@ from scipy import stats
 
 IDENTITY = ("sweep", "method", "target", "variant", "params", "dataset", "preprocessing", "n", "d", "k")
 DESCRIPTION = (
-    *IDENTITY, "cell", "private_bounds", "epsilon", "delta", "notion", "adjacency", "trust", "view", "flaws",
-    "epsilon_spent", "epsilon_unspent", "iterations", "charges",
-)  # fmt: skip
+    *IDENTITY,
+    "cell",
+    "private_bounds",
+    "epsilon",
+    "delta",
+    "notion",
+    "adjacency",
+    "trust",
+    "view",
+    "flaws",
+    "epsilon_spent",
+    "epsilon_unspent",
+    "iterations",
+    "charges",
+)
 METRIC_NAMES = {
     "nicv": "NICV",
     "silhouette": "silhouette score",
@@ -245,7 +257,9 @@ def area(panel):
         One column per curve; no columns if the grid has fewer than two epsilons.
     """
     grid = panel.epsilons
-    identity = panel.cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1) if len(panel.cells) else pd.Series(dtype=str)
+    identity = (
+        panel.cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1) if len(panel.cells) else pd.Series(dtype=str)
+    )
     curve, _ = pd.factorize(identity)
     epsilon = panel.cells["epsilon"].to_numpy(dtype=float)
     keep, values, left_out = [], [], []
@@ -325,7 +339,10 @@ def area_table(panel, by, relative_to=None):
         `method`, the columns of `by`, `area`, `low`, `high` (95 % interval), `datasets`, `seeds`.
     """
     areas = area(panel)
-    cells, means = areas.cells, resampled_means(areas, resampling_weights(len(areas.seeds))) if areas.cells.size else None
+    cells, means = (
+        areas.cells,
+        resampled_means(areas, resampling_weights(len(areas.seeds))) if areas.cells.size else None,
+    )
     if means is None or not len(cells):
         return pd.DataFrame(columns=["method", *by, "area", "low", "high", "datasets", "seeds"])
     _, _, _, seeds = column_statistics(areas.values)
@@ -345,9 +362,16 @@ def area_table(panel, by, relative_to=None):
             (low,), (high,) = percentile_interval(value[:, None])
             group_values = dict(zip(by, group, strict=True))
             lines.append(
-                {"method": name, **group_values, "area": value[0], "low": low, "high": high, "datasets": len(shared),
-                 "seeds": int(seeds[at].min())}
-            )  # fmt: skip
+                {
+                    "method": name,
+                    **group_values,
+                    "area": value[0],
+                    "low": low,
+                    "high": high,
+                    "datasets": len(shared),
+                    "seeds": int(seeds[at].min()),
+                }
+            )
     return pd.DataFrame(lines, columns=["method", *by, "area", "low", "high", "datasets", "seeds"])
 
 
@@ -375,19 +399,44 @@ def latex(table, caption, label):
     texts = table.map(lambda value: _latex_escape(f"{value:.4g}" if isinstance(value, float) else str(value)))
     texts.columns = [_latex_escape(str(name)) for name in texts.columns]
     lines = [
-        r"\begin{table}", r"\centering\small", rf"\caption{{{_latex_escape(caption)}}}", rf"\label{{{label}}}",
-        rf"\begin{{tabular}}{{{'l' * texts.shape[1]}}}", r"\toprule", " & ".join(texts.columns) + r" \\", r"\midrule",
+        r"\begin{table}",
+        r"\centering\small",
+        rf"\caption{{{_latex_escape(caption)}}}",
+        rf"\label{{{label}}}",
+        rf"\begin{{tabular}}{{{'l' * texts.shape[1]}}}",
+        r"\toprule",
+        " & ".join(texts.columns) + r" \\",
+        r"\midrule",
         *(" & ".join(line) + r" \\" for line in texts.itertuples(index=False, name=None)),
-        r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
-    ]  # fmt: skip
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+        "",
+    ]
     return "\n".join(lines)
 
 
 _LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "ε": r"$\varepsilon$", "δ": r"$\delta$",
-    "α": r"$\alpha$", "–": "--", "≤": r"$\leq$", "≥": r"$\geq$", "²": r"$^2$", "×": r"$\times$",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "ε": r"$\varepsilon$",
+    "δ": r"$\delta$",
+    "α": r"$\alpha$",
+    "–": "--",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "²": r"$^2$",
+    "×": r"$\times$",
+}
 
 
 def _latex_escape(text):

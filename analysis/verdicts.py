@@ -8,8 +8,8 @@ The rules, the same for every claim:
   holds if none is and at least one is kept; ties count as kept, unless the claim is strict: then every comparison must
   be kept. All ties prove nothing (inconclusive), except where the claim itself says that there is no difference.
 * **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired bootstrap resamples
-  of the seeds (one draw for all methods, data sets and epsilons). A part of the claim is *kept* if the predicate is true
-  on the sample and in 95 % of the resamples, *violated* if it is false on the sample and true in so few resamples that
+  of the seeds (one draw for all methods, data sets and epsilons). A part of the claim is *kept* if the predicate is
+  true on the sample and in 95 % of the resamples, *violated* if it is false on the sample and true in so few resamples that
   the Holm-corrected share is at most 5 %. The claim holds if every part is kept, fails if one is violated. "Some" and
   "most" are decided on the joint predicate.
 * **Counts and formulas** are compared exactly (up to rounding) with what the rows and the ledger's charges say.
@@ -184,8 +184,10 @@ class Pairs:
     def seeds(self):
         """Fewest seeds that both sides of a comparison share."""
         finite = np.isfinite(self.panel.values)
-        shared = [np.logical_and(finite[:, a], finite[:, b]).sum(axis=0).min()
-                  for a, b in zip(self.left, self.right, strict=True)]  # fmt: skip
+        shared = [
+            np.logical_and(finite[:, a], finite[:, b]).sum(axis=0).min()
+            for a, b in zip(self.left, self.right, strict=True)
+        ]
         return int(min(shared))
 
 
@@ -330,9 +332,11 @@ def ordering(study, check, context):
     else:
         scales = [np.ones(len(at)) for at in pairs.left]
     differences = np.column_stack(
-        [((values[:, a] - values[:, b]) / by).mean(axis=1) * sign
-         for a, b, by in zip(pairs.left, pairs.right, scales, strict=True)]
-    )  # fmt: skip
+        [
+            ((values[:, a] - values[:, b]) / by).mean(axis=1) * sign
+            for a, b, by in zip(pairs.left, pairs.right, scales, strict=True)
+        ]
+    )
     tests = paired_tests(differences)
     means = column_statistics(values)[0]
     left = np.array([(means[a] / by).mean() for a, by in zip(pairs.left, scales, strict=True)])
@@ -340,9 +344,15 @@ def ordering(study, check, context):
     violation, support = holm(tests["p_greater"]), holm(tests["p_less"])
     outcome = np.select([violation <= LEVEL, support <= LEVEL], ["violated", "kept"], "tied")
     evidence = pairs.keys.assign(
-        left_mean=left, right_mean=right, difference=sign * tests["difference"], half_width=tests["half_width"],
-        seeds=tests["seeds"], p_violated=violation, p_kept=support, outcome=outcome,
-    )  # fmt: skip
+        left_mean=left,
+        right_mean=right,
+        difference=sign * tests["difference"],
+        half_width=tests["half_width"],
+        seeds=tests["seeds"],
+        p_violated=violation,
+        p_kept=support,
+        outcome=outcome,
+    )
     return _judge_ordering(evidence, tests["difference"].to_numpy(), check, pairs)
 
 
@@ -364,7 +374,9 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
         verdict = INCONCLUSIVE
     else:
         verdict = HOLDS
-    numbers = f"{counts['kept']} kept, {counts['tied']} tied, {counts['violated']} violated of {len(evidence)} comparisons."
+    numbers = (
+        f"{counts['kept']} kept, {counts['tied']} tied, {counts['violated']} violated of {len(evidence)} comparisons."
+    )
     relative = toward_violation / np.abs(evidence["right_mean"].to_numpy())
     wrong = (toward_violation > 0) & (evidence["outcome"] == "tied").to_numpy()
     if counts["violated"]:
@@ -373,8 +385,14 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
         numbers += _spread(evidence[evidence["outcome"] == "violated"], check) + "."
     elif wrong.any():
         worst = np.where(wrong, relative, -np.inf).argmax()
-        numbers += f" {wrong.sum()} ties lean the other way, most {_where(evidence, worst)} by {_percent(relative[worst])}."
-    blind = np.nanmax(evidence["half_width"].to_numpy() / np.abs(evidence["right_mean"].to_numpy())) if seeds > 1 else np.nan
+        numbers += (
+            f" {wrong.sum()} ties lean the other way, most {_where(evidence, worst)} by {_percent(relative[worst])}."
+        )
+    blind = (
+        np.nanmax(evidence["half_width"].to_numpy() / np.abs(evidence["right_mean"].to_numpy()))
+        if seeds > 1
+        else np.nan
+    )
     if counts["tied"] and np.isfinite(blind):
         numbers += f" Widest interval of a difference: ±{_percent(blind)} of the right-hand mean."
     return Finding(verdict, numbers + _too_few(seeds), len(evidence), seeds, pairs.lacking, evidence)
@@ -444,11 +462,15 @@ def _decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
     kept = truth[0] & (share >= 1 - LEVEL)
     violated = ~truth[0] & (p_true <= LEVEL)
     evidence = evidence.assign(
-        true_on_sample=truth[0], true_in_resamples=share, outcome=np.select([violated, kept], ["violated", "kept"], "open")
+        true_on_sample=truth[0],
+        true_in_resamples=share,
+        outcome=np.select([violated, kept], ["violated", "kept"], "open"),
     )
     if quantifier == "all":
         verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
-        counted = f"{kept.sum()} kept, {(~kept & ~violated).sum()} open, {violated.sum()} violated of {len(keys)} parts."
+        counted = (
+            f"{kept.sum()} kept, {(~kept & ~violated).sum()} open, {violated.sum()} violated of {len(keys)} parts."
+        )
     else:
         joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
         level = joint[1:].mean()
@@ -457,7 +479,9 @@ def _decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
             verdict = HOLDS
         elif not joint[0] and level <= LEVEL:
             verdict = FAILS
-        counted = f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {_percent(level)} of the resamples."
+        counted = (
+            f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {_percent(level)} of resamples."
+        )
     if seeds < MIN_SEEDS:
         verdict = INCONCLUSIVE
     text = f"{numbers} {counted}{_too_few(seeds)}"
@@ -465,7 +489,7 @@ def _decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
 
 
 def bound(study, check, context):
-    """Check ratio left / right against `at_most`, `at_least`, `below` or `above`, for `all` (default) or `some` comparisons."""
+    """Check the ratio left / right against `at_most`, `at_least`, `below`, `above`, for `all` or `some` comparisons."""
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     truth = _within(ratios, check)
     low, high = percentile_interval(ratios)
@@ -517,7 +541,9 @@ def trend(study, check, context):
         at = inside.index.to_numpy()
         at = at[np.argsort(keys[along].to_numpy()[at])]
         if at.size < 3:
-            lacking = "; ".join(filter(None, [lacking, f"{_plain_group(names, group)}: only {at.size} values of {along}"]))
+            lacking = "; ".join(
+                filter(None, [lacking, f"{_plain_group(names, group)}: only {at.size} values of {along}"])
+            )
             continue
         values = ratios[:, at]
         correlation = sign * rank_correlation(keys[along].to_numpy(dtype=float)[at], values)
@@ -525,9 +551,15 @@ def trend(study, check, context):
         if check.get("ends"):
             true &= sign * (values[:, -1] - values[:, 0]) > 0
         truth.append(true)
-        lines.append(dict(zip(names, group, strict=True)) | {
-            "correlation": sign * correlation[0], "first": values[0, 0], "last": values[0, -1], "values": at.size,
-        })  # fmt: skip
+        lines.append(
+            dict(zip(names, group, strict=True))
+            | {
+                "correlation": sign * correlation[0],
+                "first": values[0, 0],
+                "last": values[0, -1],
+                "values": at.size,
+            }
+        )
     if not truth:
         raise Absent(f"a trend along {along} needs at least three stored values of it")
     evidence = pd.DataFrame(lines)
@@ -535,7 +567,9 @@ def trend(study, check, context):
     numbers = f"Spearman along {along} between {sign * direct.min():.3g} and {sign * direct.max():.3g}"
     if len(evidence) == 1:
         numbers = f"Spearman along {along} {evidence['correlation'][0]:.3g}"
-    numbers += f" ({check['direction']}, asked: {_rule(check)} in that direction); ratio from {evidence['first'].mean():.4g}"
+    numbers += (
+        f" ({check['direction']}, asked: {_rule(check)} in that direction); ratio from {evidence['first'].mean():.4g}"
+    )
     numbers += f" at the first to {evidence['last'].mean():.4g} at the last value (mean);"
     return _decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
 
@@ -545,7 +579,7 @@ def _plain_group(names, group):
 
 
 def ends(study, check, context):
-    """Check that the ratio left / right, averaged over the other keys, lies higher (`rising`) or lower at the last value of `along`.
+    """Check that the ratio left / right, averaged over the other keys, is higher or lower at the end of `along`.
 
     Only groups that have both ends count. `first` and `last` name the ends; the outermost stored values stand in for
     them where they are absent, and the verdict is then partial.
@@ -582,7 +616,8 @@ def largest_gain(study, check, context):
     evidence = keys.assign(gain=gains[0]).sort_values("gain", ascending=False, ignore_index=True)
     at = int(gains[0].argmax())
     where = ", ".join(f"{name} {keys.iloc[at][name]}" for name in check["over"])
-    numbers = f"Largest reduction {_percent(largest[0])} [{_percent(low)}, {_percent(high)}] at {where} (asked: {_rule(check)});"
+    interval = f"[{_percent(low)}, {_percent(high)}]"
+    numbers = f"Largest reduction {_percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
     one = evidence.iloc[:1]
     return replace(_decide(_within(largest, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
 
@@ -612,17 +647,23 @@ def crossing(study, check, context):
     for level, found in reached.items():
         members = sorted({group for group, _ in found})
         earliest = [
-            found[group, mine] <= np.min([at for (name, left), at in found.items() if name == group and left != mine], axis=0)
+            found[group, mine]
+            <= np.min([at for (name, left), at in found.items() if name == group and left != mine], axis=0)
             for group in members
             if (group, mine) in found and any(name == group and left != mine for name, left in found)
         ]
         others[level] = sum(bool(true[0]) for true in earliest), len(earliest)
         if level == check["level"]:
             truth = earliest
-            lines = [dict(zip(groups, group, strict=True)) | {left: found[name, left][0] for name, left in found if name == group}
-                     for group in members]  # fmt: skip
+            lines = [
+                dict(zip(groups, group, strict=True))
+                | {left: found[name, left][0] for name, left in found if name == group}
+                for group in members
+            ]
     evidence = pd.DataFrame(lines)
-    numbers = "; ".join(f"within {_percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items())
+    numbers = "; ".join(
+        f"within {_percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items()
+    )
     return _decide(np.column_stack(truth), evidence, seeds, numbers.capitalize() + ";", lacking, evidence)
 
 
@@ -664,7 +705,11 @@ def exact(evidence, numbers, lacking="", agreed="agrees"):
     text = f"{len(evidence) - len(wrong)} of {len(evidence)} agree. {numbers}"
     if len(wrong):
         shown = wrong.iloc[0].to_dict()
-        text += " First that does not: " + ", ".join(f"{name} {value}" for name, value in shown.items() if name != agreed) + "."
+        text += (
+            " First that does not: "
+            + ", ".join(f"{name} {value}" for name, value in shown.items() if name != agreed)
+            + "."
+        )
     return Finding(FAILS if len(wrong) else HOLDS, text.strip(), len(evidence), None, lacking, evidence)
 
 
@@ -672,10 +717,15 @@ def sizes(study, check, context):
     """Compare N, d and k of the stored data sets with the printed ones (`expected`: data set to [N, d, k])."""
     stored = study.cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]]
     lines = [
-        {"dataset": name, "printed": str(tuple(size)), "stored": str(tuple(int(v) for v in stored.loc[name])),
-         "agrees": tuple(stored.loc[name]) == tuple(size)}
-        for name, size in check["expected"].items() if name in stored.index
-    ]  # fmt: skip
+        {
+            "dataset": name,
+            "printed": str(tuple(size)),
+            "stored": str(tuple(int(v) for v in stored.loc[name])),
+            "agrees": tuple(stored.loc[name]) == tuple(size),
+        }
+        for name, size in check["expected"].items()
+        if name in stored.index
+    ]
     absent = [name for name in check["expected"] if name not in stored.index]
     lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
     return exact(pd.DataFrame(lines), lacking or "Compared: N, d, k.", lacking)
@@ -691,7 +741,8 @@ def grid_count(study, check, context):
     if not planned:
         raise Absent(context.why([check["sweep"]]))
     combinations = len(cells[check["keys"]].drop_duplicates())
-    numbers = f"{combinations} combinations stored, {len(planned)} data sets planned (printed: {check['combinations']} and {check['datasets']})."
+    numbers = f"{combinations} combinations stored, {len(planned)} data sets planned"
+    numbers += f" (printed: {check['combinations']} and {check['datasets']})."
     if len(planned) < check["datasets"]:
         return Finding(INCONCLUSIVE, numbers, 1, None, "the profile plans a part of the grid only")
     complete = combinations == check["combinations"] and len(planned) == check["datasets"]
@@ -703,10 +754,14 @@ def grid_count(study, check, context):
 def quoted(study, check, context):
     """Check numbers that the paper itself quotes from elsewhere; nothing is measured here."""
     lines = [
-        {"quantity": part["quantity"], "largest": max(part["values"]), "asked_at_least": part["at_least"],
-         "agrees": max(part["values"]) >= part["at_least"]}
+        {
+            "quantity": part["quantity"],
+            "largest": max(part["values"]),
+            "asked_at_least": part["at_least"],
+            "agrees": max(part["values"]) >= part["at_least"],
+        }
         for part in check["parts"]
-    ]  # fmt: skip
+    ]
     return exact(pd.DataFrame(lines), "Quoted numbers only, nothing measured here.")
 
 
@@ -743,12 +798,18 @@ def overview(verdicts):
     return pd.DataFrame(
         [
             {
-                "id": verdict.claim["id"], "section": verdict.claim["section"], "statement": verdict.claim["statement"],
-                "kind": verdict.claim["kind"], "verdict": verdict.finding.verdict, "partial": verdict.partial,
-                "comparisons": verdict.finding.comparisons, "seeds": verdict.finding.seeds,
-                "numbers": verdict.finding.numbers, "lacking": verdict.finding.lacking,
+                "id": verdict.claim["id"],
+                "section": verdict.claim["section"],
+                "statement": verdict.claim["statement"],
+                "kind": verdict.claim["kind"],
+                "verdict": verdict.finding.verdict,
+                "partial": verdict.partial,
+                "comparisons": verdict.finding.comparisons,
+                "seeds": verdict.finding.seeds,
+                "numbers": verdict.finding.numbers,
+                "lacking": verdict.finding.lacking,
                 "reported": verdict.claim.get("reported", ""),
             }
             for verdict in verdicts
         ]
-    )  # fmt: skip
+    )

@@ -17,15 +17,26 @@ from analysis.tables import DESCRIPTION, Study
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 SIZES = {
-    "iris": (150, 4, 3), "lsun": (400, 2, 3), "s1": (5000, 2, 15), "house": (1837, 3, 3), "adult": (48842, 6, 3),
-    "wine": (178, 13, 3), "breast": (699, 9, 2), "yeast": (1484, 8, 10), "mnist": (10000, 784, 10),
+    "iris": (150, 4, 3),
+    "lsun": (400, 2, 3),
+    "s1": (5000, 2, 15),
+    "house": (1837, 3, 3),
+    "adult": (48842, 6, 3),
+    "wine": (178, 13, 3),
+    "breast": (699, 9, 2),
+    "yeast": (1484, 8, 10),
+    "mnist": (10000, 784, 10),
     "birch2": (25000, 2, 100),
-}  # fmt: skip
+}
 CLASSES = {
-    "kmeans": "methods.kmeans.KMeansPlusPlus", "lloyd": "methods.lloyd.Lloyd", "sulloyd": "methods.lloyd.SuLloyd",
-    "glloyd": "methods.lloyd.GLloyd", "fastlloyd": "methods.lloyd.FastLloyd", "mean": "methods.yardsticks.DataMean",
+    "kmeans": "methods.kmeans.KMeansPlusPlus",
+    "lloyd": "methods.lloyd.Lloyd",
+    "sulloyd": "methods.lloyd.SuLloyd",
+    "glloyd": "methods.lloyd.GLloyd",
+    "fastlloyd": "methods.lloyd.FastLloyd",
+    "mean": "methods.yardsticks.DataMean",
     "packing": "methods.yardsticks.PackingCentres",
-}  # fmt: skip
+}
 NOISE = {"sulloyd": 3.0, "glloyd": 1.0, "fastlloyd": 0.35}
 METRICS = ("nicv", "silhouette", "davies_bouldin", "centroid_mse", "centroid_distance", "empty_clusters")
 
@@ -48,10 +59,18 @@ def _charges(base, n, d, k, epsilon, delta, params):
         radius = math.sqrt(d) if step and index == 0 else late
         together = sigma * math.sqrt(rounds) * math.sqrt(1 + math.sqrt(4 * d))
         charges.append(
-            {"mechanism": "gaussian", "label": "sums_and_counts", "round": index, "loss": 1 / (sigma * math.sqrt(rounds)),
-             "radius": radius, "sum_scale": radius * together / (4 * d) ** 0.25, "count_scale": together,
-             "sum_sensitivity": radius, "count_sensitivity": 1.0}
-        )  # fmt: skip
+            {
+                "mechanism": "gaussian",
+                "label": "sums_and_counts",
+                "round": index,
+                "loss": 1 / (sigma * math.sqrt(rounds)),
+                "radius": radius,
+                "sum_scale": radius * together / (4 * d) ** 0.25,
+                "count_scale": together,
+                "sum_sensitivity": radius,
+                "count_sensitivity": 1.0,
+            }
+        )
     return charges
 
 
@@ -62,13 +81,25 @@ def cell_rows(sweep, method, dataset, epsilon, seeds, *, size, params=None, metr
     base, _, suffix = method.partition("_")
     private = base in NOISE
     notion = "none" if not private else "pure" if base == "sulloyd" else "approximate"
-    delta = math.nan if not private else 0.0 if notion == "pure" else 1 / (n * math.log(n)) if variant == "published" else 1e-6
+    delta = (
+        math.nan
+        if not private
+        else 0.0
+        if notion == "pure"
+        else 1 / (n * math.log(n))
+        if variant == "published"
+        else 1e-6
+    )
     charges = _charges(base, n, d, k, epsilon, delta, params) if private else []
     rng = np.random.default_rng([_number(dataset), *([int(1000 * epsilon)] if private else [])])
     start = np.random.default_rng(_number(dataset, "start")).lognormal(0, 0.03, seeds)
     level = 0.1 * d**0.9 / k ** (1 / d)
-    strength = NOISE.get(base, 0.0) * (0.5 if suffix in ("fold", "sound") or params.get("postprocessing") == "fold" else 1.0)
-    strength *= 1 + 0.2 * abs(params.get("alpha", 0.8) - 0.8) + (0.1 if params.get("radius_schedule") == "constant" else 0)
+    strength = NOISE.get(base, 0.0) * (
+        0.5 if suffix in ("fold", "sound") or params.get("postprocessing") == "fold" else 1.0
+    )
+    strength *= (
+        1 + 0.2 * abs(params.get("alpha", 0.8) - 0.8) + (0.1 if params.get("radius_schedule") == "constant" else 0)
+    )
     harm = strength * k**0.8 * d**0.5 / math.sqrt(n) * (0.02 / epsilon if private else 0) * 10
     tail = rng.lognormal(0, 1.1 if base == "sulloyd" and not suffix else 0.3, seeds)
     # The tail is truncated so that the sample looks like noised runs rather than like one outlier.
@@ -83,19 +114,41 @@ def cell_rows(sweep, method, dataset, epsilon, seeds, *, size, params=None, metr
         "empty_clusters": empty,
     }
     if base == "mean":
-        values |= {"silhouette": np.full(seeds, -1.0), "davies_bouldin": np.full(seeds, np.inf), "empty_clusters": np.zeros(seeds)}
+        values |= {
+            "silhouette": np.full(seeds, -1.0),
+            "davies_bouldin": np.full(seeds, np.inf),
+            "empty_clusters": np.zeros(seeds),
+        }
     key = hashlib.sha256(json.dumps([method, dataset, epsilon, params, variant], sort_keys=True).encode()).hexdigest()
     rounds = len(charges) if base == "fastlloyd" else 7 if not private else 2
     facts = {
-        "sweep": sweep, "cell": key, "method": method, "target": CLASSES[base], "variant": variant,
-        "params": json.dumps(params, sort_keys=True), "dataset": dataset,
-        "preprocessing": "minmax" if variant == "published" else "public", "private_bounds": variant == "published",
-        "n": n, "d": d, "k": k, "epsilon": epsilon if private else math.nan, "delta": delta, "notion": notion,
-        "adjacency": "zero_out", "trust": "central" if private else "none", "view": "transcript",
-        "flaws": "F-09" if private and variant == "published" else "", "epsilon_spent": epsilon if private else math.nan,
-        "epsilon_unspent": 0.0 if private else math.nan, "iterations": rounds, "charges": json.dumps(charges),
-    }  # fmt: skip
-    return pd.DataFrame(facts | {name: values[name] for name in metrics} | {"seed": np.arange(seeds)}, index=range(seeds))
+        "sweep": sweep,
+        "cell": key,
+        "method": method,
+        "target": CLASSES[base],
+        "variant": variant,
+        "params": json.dumps(params, sort_keys=True),
+        "dataset": dataset,
+        "preprocessing": "minmax" if variant == "published" else "public",
+        "private_bounds": variant == "published",
+        "n": n,
+        "d": d,
+        "k": k,
+        "epsilon": epsilon if private else math.nan,
+        "delta": delta,
+        "notion": notion,
+        "adjacency": "zero_out",
+        "trust": "central" if private else "none",
+        "view": "transcript",
+        "flaws": "F-09" if private and variant == "published" else "",
+        "epsilon_spent": epsilon if private else math.nan,
+        "epsilon_unspent": 0.0 if private else math.nan,
+        "iterations": rounds,
+        "charges": json.dumps(charges),
+    }
+    return pd.DataFrame(
+        facts | {name: values[name] for name in metrics} | {"seed": np.arange(seeds)}, index=range(seeds)
+    )
 
 
 def _plan(datasets, alphas, small):
@@ -110,10 +163,14 @@ def _plan(datasets, alphas, small):
         for rounds in (1, 2, 3, 5, 7, 10):
             yield "iterations", "fastlloyd", name, SIZES[name], {"n_iterations": rounds}, ("nicv",), "published"
         yield "initialisation", "fastlloyd", name, SIZES[name], {"initialisation": "uniform"}, ("nicv",), "published"
-    for d, sd in itertools.product((2, 16, 128) if small else [2**i for i in range(1, 11)], (20, 60) if small else range(10, 101, 10)):
+    for d, sd in itertools.product(
+        (2, 16, 128) if small else [2**i for i in range(1, 11)], (20, 60) if small else range(10, 101, 10)
+    ):
         for method in four:
             yield "g2", method, f"g2-{d}-{sd}", (2048, d, 2), {}, ("nicv",), "published"
-    for k, replicate in itertools.product((2, 16, 128) if small else [2**i for i in range(1, 8)], range(1 if small else 3)):
+    for k, replicate in itertools.product(
+        (2, 16, 128) if small else [2**i for i in range(1, 8)], range(1 if small else 3)
+    ):
         for method in four:
             yield "synthk", method, f"synthk-{k}-{replicate}", (10000, 2, k), {}, ("nicv",), "published"
     ks, ds = ((2, 8, 32), (2, 16, 128)) if small else ([2**i for i in range(1, 6)], [2**i for i in range(1, 10)])
@@ -124,7 +181,9 @@ def _plan(datasets, alphas, small):
     for k, d, separation in itertools.product(sides, sides, separations):
         name, size = f"ablation-{k}-{d}-{separation}", (2048, d, k)
         yield "ablation", "glloyd", name, size, {"postprocessing": "none"}, ("nicv",), "published"
-        for alpha, schedule, clipping, post in itertools.product(alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")):
+        for alpha, schedule, clipping, post in itertools.product(
+            alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")
+        ):
             params = {"alpha": alpha, "radius_schedule": schedule, "radius_clipping": clipping, "postprocessing": post}
             yield "ablation", "fastlloyd", name, size, params, ("nicv",), "published"
 
@@ -135,7 +194,11 @@ def synthetic_rows(seeds=20, *, datasets=tuple(SIZES), epsilons=EPSILONS, alphas
     for sweep, method, name, size, params, metrics, variant in _plan(datasets, alphas, small):
         private = method.partition("_")[0] in NOISE
         for epsilon in ((0.1,) if sweep == "ablation" else epsilons) if private else (math.nan,):
-            parts.append(cell_rows(sweep, method, name, epsilon, seeds, size=size, params=params, metrics=metrics, variant=variant))
+            parts.append(
+                cell_rows(
+                    sweep, method, name, epsilon, seeds, size=size, params=params, metrics=metrics, variant=variant
+                )
+            )
     return pd.concat(parts, ignore_index=True)
 
 

@@ -59,7 +59,10 @@ def iterations(study, check, context):
             continue
         alpha = _parameter(cell, "alpha", DEFAULT_ALPHA)
         asked = iteration_bound(cell["n"], cell["d"], cell["k"], cell["epsilon"], cell["delta"], alpha)
-        lines.append(_identity(cell) | {"formula": asked, "stored": int(cell["iterations"]), "agrees": asked == cell["iterations"]})
+        lines.append(
+            _identity(cell)
+            | {"formula": asked, "stored": int(cell["iterations"]), "agrees": asked == cell["iterations"]}
+        )
     table = pd.DataFrame(lines)
     if not len(table):
         raise Absent("no stored FastLloyd cell leaves T to the error bound")
@@ -84,9 +87,20 @@ def noise_split(study, check, context):
             agrees = math.isclose(ratio, asked, rel_tol=_TOLERANCE) and math.isclose(
                 together, charge["loss"], rel_tol=_TOLERANCE
             )
-            lines.append(_identity(cell) | {"round": charge["round"], "ratio": ratio, "formula": asked, "mu_of_both": together,
-                                            "mu_charged": charge["loss"], "agrees": agrees})  # fmt: skip
-    return exact(pd.DataFrame(lines), "Read from the ledger's charges, one line per round." if lines else "no charges stored")
+            lines.append(
+                _identity(cell)
+                | {
+                    "round": charge["round"],
+                    "ratio": ratio,
+                    "formula": asked,
+                    "mu_of_both": together,
+                    "mu_charged": charge["loss"],
+                    "agrees": agrees,
+                }
+            )
+    return exact(
+        pd.DataFrame(lines), "Read from the ledger's charges, one line per round." if lines else "no charges stored"
+    )
 
 
 def radius(study, check, context):
@@ -103,13 +117,23 @@ def radius(study, check, context):
         agrees = math.isclose(charges[-1]["radius"], late, rel_tol=_TOLERANCE) and math.isclose(
             charges[0]["radius"], first, rel_tol=_TOLERANCE
         )
-        lines.append(_identity(cell) | {"first": charges[0]["radius"], "last": charges[-1]["radius"], "formula": late,
-                                        "share_of_k_1": cell["k"] ** (-1 / cell["d"]), "agrees": agrees})  # fmt: skip
+        lines.append(
+            _identity(cell)
+            | {
+                "first": charges[0]["radius"],
+                "last": charges[-1]["radius"],
+                "formula": late,
+                "share_of_k_1": cell["k"] ** (-1 / cell["d"]),
+                "agrees": agrees,
+            }
+        )
     table = pd.DataFrame(lines)
     if not len(table):
         raise Absent("no charges stored")
     high = table.loc[table["d"].idxmax()]
-    return exact(table, f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of that for k = 1.")
+    return exact(
+        table, f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of that for k = 1."
+    )
 
 
 def composition(study, check, context):
@@ -126,13 +150,24 @@ def composition(study, check, context):
             and math.isclose(delta, cell["delta"], rel_tol=1e-4)
             and delta <= cell["delta"] * (1 + _TOLERANCE)
         )
-        lines.append(_identity(cell) | {"rounds": len(charges), "mu": mu, "delta_recomputed": delta, "delta": cell["delta"],
-                                        "epsilon_spent": cell["epsilon_spent"], "agrees": agrees})  # fmt: skip
+        lines.append(
+            _identity(cell)
+            | {
+                "rounds": len(charges),
+                "mu": mu,
+                "delta_recomputed": delta,
+                "delta": cell["delta"],
+                "epsilon_spent": cell["epsilon_spent"],
+                "agrees": agrees,
+            }
+        )
     table = pd.DataFrame(lines)
     if not len(table):
         raise Absent("no charges stored")
     rounds = f"{table['rounds'].min()} to {table['rounds'].max()} rounds."
-    return exact(table, rounds + " Accounting only.", "the empirical audit (a lower bound on epsilon) is not part of this sweep")
+    return exact(
+        table, rounds + " Accounting only.", "the empirical audit (a lower bound on epsilon) is not part of this sweep"
+    )
 
 
 def single_cluster(study, check, context):

@@ -1,6 +1,6 @@
 """Figures in the arrangement of their papers: one module per paper, each with a tuple `FIGURES`.
 
-A module ``analysis/figures/<paper>.py`` declares `FIGURES`, a tuple of `FigureSpec`. Nothing else has to be told about it.
+A module ``analysis/figures/<paper>.py`` declares `FIGURES`, a tuple of `FigureSpec`; nothing else has to know of it.
 """
 
 from collections.abc import Callable

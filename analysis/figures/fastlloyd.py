@@ -13,7 +13,6 @@ from analysis.figures import Drawn, FigureSpec
 from analysis.figures.panels import (
     epsilon_grid_figure,
     heat_map,
-    legend_above,
     log_axis,
     plain_number,
     say,
@@ -33,15 +32,33 @@ from analysis.tables import (
 )
 
 TITLES = {
-    "adult": "Adult", "birch2": "Birch2", "iris": "Iris", "breast": "Breast", "yeast": "Yeast", "house": "House",
-    "lsun": "LSun", "s1": "S1", "wine": "Wine", "mnist": "MNIST",
-}  # fmt: skip
+    "adult": "Adult",
+    "birch2": "Birch2",
+    "iris": "Iris",
+    "breast": "Breast",
+    "yeast": "Yeast",
+    "house": "House",
+    "lsun": "LSun",
+    "s1": "S1",
+    "wine": "Wine",
+    "mnist": "MNIST",
+}
 REAL = tuple(TITLES)
 PAPER_METHODS = ("sulloyd", "glloyd", "fastlloyd")
 FRONT_TO_BACK = (
-    "packing", "mean", "kmeans", "lloyd", "sulloyd_fold", "glloyd_fold", "sulloyd_sound", "glloyd_sound",
-    "fastlloyd_sound", "sulloyd", "glloyd", "fastlloyd",
-)  # fmt: skip
+    "packing",
+    "mean",
+    "kmeans",
+    "lloyd",
+    "sulloyd_fold",
+    "glloyd_fold",
+    "sulloyd_sound",
+    "glloyd_sound",
+    "fastlloyd_sound",
+    "sulloyd",
+    "glloyd",
+    "fastlloyd",
+)
 NO_DATA = "not run: no stored rows"
 
 
@@ -60,27 +77,52 @@ def _names(datasets):
     return ", ".join(TITLES.get(name, name) for name in datasets)
 
 
-def _over_epsilon(study, *, sweep, metric, methods, subject, note="", datasets=REAL):
+def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     """One panel per real data set, a metric over epsilon."""
     panel = study.panel(sweep, metric)
     if methods is None:
         methods = [name for name in panel.cells["method"].unique() if name != "kmeans" or metric == "nicv"]
-    figure, summary, logarithmic, absent = epsilon_grid_figure(
+    datasets = (*REAL, *sorted(set(panel.cells["dataset"]) - set(REAL)))
+    figure, summary, logarithmic, absent, outside = epsilon_grid_figure(
         panel, datasets, _ordered(methods), titles=TITLES, value_name=METRIC_NAMES[metric]
     )
     left_out = summary[summary["left_out"] > 0]
     caption = f"{subject} Lines are means over {_seeds_text(summary)}, bands their 95 % Student t intervals."
     if logarithmic:
-        caption += f" Logarithmic value axis, because the methods lie more than a factor 5 apart: {_names(logarithmic)}."
+        caption += (
+            f" Logarithmic value axis, because the methods lie more than a factor 5 apart: {_names(logarithmic)}."
+        )
     caption += " Where a band reaches far beyond every mean it is cut at the edge of the panel."
+    if outside:
+        beyond = "; ".join(
+            f"{TITLES.get(name, name)}: " + ", ".join(f"{label} {value:.3g}" for label, value in lines.items())
+            for name, lines in outside.items()
+        )
+        note += f" Outside their panels: {beyond}."
     if metric == "davies_bouldin":
         caption += (
-            f" Infinite values (one cluster left) are left out of the means, as in the paper: {left_out['left_out'].sum()}"
-            f" values in {len(left_out)} cells; the table has the count per cell. Leaving them out flatters methods that"
+            " Infinite values (one cluster left) are left out of the means, as in the paper: "
+            f"{left_out['left_out'].sum()}"
+            f" values in {len(left_out)} cells; the table has the count per cell. Leaving them out flatters "
+            "methods that"
             " collapse."
         )
-    columns = ["sweep", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta", "mean", "half_width", "median",
-               "seeds", "left_out"]  # fmt: skip
+    columns = [
+        "sweep",
+        "dataset",
+        "n",
+        "d",
+        "k",
+        "method",
+        "variant",
+        "epsilon",
+        "delta",
+        "mean",
+        "half_width",
+        "median",
+        "seeds",
+        "left_out",
+    ]
     table = summary.sort_values(["dataset", "method", "epsilon"])[columns].reset_index(drop=True)
     gaps = tuple(f"{TITLES.get(name, name)}: {NO_DATA}" for name in absent)
     lacking = [name for name in methods if not (summary["method"] == name).any()] if len(summary) else []
@@ -97,60 +139,88 @@ def _printed_over_epsilon(table):
 
 def _figure2(study):
     return _over_epsilon(
-        study, sweep="real", metric="nicv", methods=("packing", "mean", "lloyd", *PAPER_METHODS),
-        subject="NICV (mean squared distance of a point to its centre) over the privacy budget on the ten real data sets.",
-        note="Thin grey lines: the data mean as the only centre, and packing centres that never saw the data. SuLloyd and "
+        study,
+        sweep="real",
+        metric="nicv",
+        methods=("packing", "mean", "lloyd", *PAPER_METHODS),
+        subject="NICV (mean squared distance of a point to its centre) over the privacy budget on the ten real "
+        "data sets.",
+        note="Thin grey lines: the data mean as the only centre, and packing centres that never saw the data. "
+        "SuLloyd and "
         "GLloyd as the paper plots them, without post-processing to the domain.",
-    )  # fmt: skip
+    )
 
 
 def _figure2_fold(study):
     return _over_epsilon(
-        study, sweep="real", metric="nicv", methods=None,
-        subject="As Figure 2, with every method of the sweep: SuLloyd and GLloyd also with their centres folded back into "
+        study,
+        sweep="real",
+        metric="nicv",
+        methods=None,
+        subject="As Figure 2, with every method of the sweep: SuLloyd and GLloyd also with their centres folded "
+        "back into "
         "the domain (dashed, hollow), which FastLloyd always gets and the paper's baselines do not.",
-    )  # fmt: skip
+    )
 
 
 def _figure6(study):
     return _over_epsilon(
-        study, sweep="real", metric="silhouette", methods=("lloyd", *PAPER_METHODS),
+        study,
+        sweep="real",
+        metric="silhouette",
+        methods=("lloyd", *PAPER_METHODS),
         subject="Silhouette score over the privacy budget; a result with one cluster counts as -1.",
         note="Exact up to 10,000 points, on a fixed seeded sample of 10,000 above.",
-    )  # fmt: skip
+    )
 
 
 def _figure7(study):
     return _over_epsilon(
-        study, sweep="real", metric="davies_bouldin", methods=("lloyd", *PAPER_METHODS),
+        study,
+        sweep="real",
+        metric="davies_bouldin",
+        methods=("lloyd", *PAPER_METHODS),
         subject="Davies–Bouldin index over the privacy budget (lower is better).",
-    )  # fmt: skip
+    )
 
 
 def _figure8(study):
     return _over_epsilon(
-        study, sweep="real", metric="centroid_mse", methods=("lloyd", *PAPER_METHODS),
-        subject="Mean squared distance between released centres and k-means++ centres, matched by the Hungarian method.",
+        study,
+        sweep="real",
+        metric="centroid_mse",
+        methods=("lloyd", *PAPER_METHODS),
+        subject="Mean squared distance between released centres and k-means++ centres, matched by the Hungarian "
+        "method.",
         note="The reference centres are one seeded k-means++ fit per data set.",
-    )  # fmt: skip
+    )
 
 
 def _figure8_distance(study):
     return _over_epsilon(
-        study, sweep="real", metric="centroid_distance", methods=("lloyd", *PAPER_METHODS),
-        subject="As Figure 8 without the square, which is what the authors' code plots: the mean distance between matched "
+        study,
+        sweep="real",
+        metric="centroid_distance",
+        methods=("lloyd", *PAPER_METHODS),
+        subject="As Figure 8 without the square, which is what the authors' code plots: the mean distance "
+        "between matched "
         "centres.",
-    )  # fmt: skip
+    )
 
 
 def _sound(metric):
     def draw(study):
         return _over_epsilon(
-            study, sweep="sound", metric=metric, methods=None,
-            subject=f"{METRIC_NAMES[metric].capitalize() if metric != 'nicv' else 'NICV'} of the sound variants: public "
-            "domain instead of the data's own minimum and maximum, a fixed public δ, a noisy count below one keeps the old "
+            study,
+            sweep="sound",
+            metric=metric,
+            methods=None,
+            subject=f"{METRIC_NAMES[metric].capitalize() if metric != 'nicv' else 'NICV'} of the sound variants: "
+            "public "
+            "domain instead of the data's own minimum and maximum, a fixed public δ, a noisy count below one "
+            "keeps the old "
             "centre. Not comparable in height with the published runs: the scaling of the data differs.",
-        )  # fmt: skip
+        )
 
     return draw
 
@@ -165,7 +235,9 @@ def _initialisation(study):
     uniform = replace(uniform, cells=uniform.cells.assign(method="fastlloyd_uniform"))
     joined = concatenate([packing, uniform])
     methods = ("fastlloyd_uniform", "fastlloyd")
-    figure, summary, logarithmic, absent = epsilon_grid_figure(joined, REAL, methods, titles=TITLES, value_name="NICV")
+    figure, summary, logarithmic, absent, _ = epsilon_grid_figure(
+        joined, REAL, methods, titles=TITLES, value_name="NICV"
+    )
     caption = (
         "FastLloyd from packed spheres (solid) and from uniformly random centres (dashed). Means over "
         f"{_seeds_text(summary)}, bands 95 % Student t intervals."
@@ -193,10 +265,15 @@ def _scaling(axes, table, along, relative_to):
             style["marker"] = "D"
         value = mine["area"].to_numpy()
         error = np.nan_to_num(np.clip([value - mine["low"], mine["high"] - value], 0, None))
-        if name == relative_to:
-            axes.axhline(1, color=style["color"], linewidth=1.0, zorder=2)
-        axes.errorbar(mine[along], value, yerr=error if name != relative_to else None, capsize=2.5, elinewidth=1.2,
-                      zorder=5 + order, **style)  # fmt: skip
+        axes.errorbar(
+            mine[along],
+            value,
+            yerr=error if name != relative_to else None,
+            capsize=2.5,
+            elinewidth=1.2,
+            zorder=5 + order,
+            **style,
+        )
         means.append(value)
         low.append(mine["low"].fillna(np.inf).to_numpy())
         high.append(mine["high"].fillna(-np.inf).to_numpy())
@@ -232,13 +309,16 @@ def _figure3(study):
         figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=10, handlelength=2.6)
         figure.supxlabel(f"AUC of NICV over {epsilon_label(cells)}", fontsize=10, color=INK)
     table = pd.concat(
-        [tables["g2"].assign(panel="a", sweep="g2"), tables["synthk"].assign(panel="b", sweep="synthk")], ignore_index=True
+        [tables["g2"].assign(panel="a", sweep="g2"), tables["synthk"].assign(panel="b", sweep="synthk")],
+        ignore_index=True,
     )
     grids = {name: ", ".join(f"{value:g}" for value in panel.epsilons) for name, panel in panels.items()}
     caption = (
         "Area under NICV over epsilon relative to SuLloyd (= 1). Data sets that share d (all overlap levels) or k (all "
-        "replicates) are averaged before the ratio is taken. Error bars: 95 % percentile bootstrap over seeds, the same "
-        "resampled seeds for all methods and epsilons. Lines instead of bars, so that the intervals can be seen. Epsilon "
+        "replicates) are averaged before the ratio is taken. Error bars: 95 % percentile bootstrap over seeds, "
+        "the same "
+        "resampled seeds for all methods and epsilons. Lines instead of bars, so that the intervals can be seen. "
+        "Epsilon "
         f"grid: G2 {grids['g2'] or 'none'}; Synth-K {grids['synthk'] or 'none'}."
     )
     gaps = _absent_values(tables["g2"], "d", 2 ** np.arange(1, 11), "(a)")
@@ -264,11 +344,13 @@ def _absent_values(table, column, expected, where):
 def _figure4(study):
     panel = study.panel("synth", "nicv")
     table = area_table(panel, ["d", "k"])
-    dimensions, clusters = [2**i for i in range(1, 10)], [2**i for i in range(1, 6)]
-    figure = Figure(figsize=(12.4, 4.9), layout="constrained")
+    dimensions, clusters = sorted(set(table["d"])), sorted(set(table["k"]))
+    figure = Figure(figsize=(12.4, 1.6 + 0.37 * max(len(dimensions), 4)), layout="constrained")
     axes = figure.subplots(1, 3)
     matrices = {
-        name: table[table["method"] == name].pivot(index="d", columns="k", values="area").reindex(dimensions, columns=clusters)
+        name: table[table["method"] == name]
+        .pivot(index="d", columns="k", values="area")
+        .reindex(dimensions, columns=clusters)
         for name in ("sulloyd", "fastlloyd")
     }
     su, fast = (matrices[name].to_numpy(dtype=float) for name in ("sulloyd", "fastlloyd"))
@@ -280,7 +362,7 @@ def _figure4(study):
     if known.size:
         norm = LogNorm(known.min(), known.max()) if known.min() < known.max() else Normalize(0, known.max())
         for where, values in zip(axes[:2], (su, fast), strict=True):
-            image = heat_map(where, values, dimensions, clusters, norm, "cividis_r", plain_number)
+            image = heat_map(where, values, dimensions, clusters, norm, "YlGnBu", plain_number)
         bar = figure.colorbar(image, ax=axes[:2], shrink=0.9, pad=0.015, aspect=30)
         log_axis(bar.ax.yaxis)
         bar.outline.set_visible(False)
@@ -293,6 +375,7 @@ def _figure4(study):
         norm = TwoSlopeNorm(0, -span, span)
         image = heat_map(axes[2], improvement, dimensions, clusters, norm, "PuOr", lambda value: f"{value:.0f}")
         bar = figure.colorbar(image, ax=axes[2], shrink=0.9, pad=0.02, aspect=30)
+        bar.ax.set_ylim(min(shown.min(), 0), max(shown.max(), 0))
         bar.outline.set_visible(False)
     else:
         say(axes[2], NO_DATA)
@@ -306,16 +389,14 @@ def _figure4(study):
     datasets = table["datasets"]
     caption = (
         "Area under NICV over epsilon on the Synth data sets, averaged over the data sets of a cell "
-        f"({_span(datasets)} each); (a) and (b) share one logarithmic colour scale; (c) is the share by which FastLloyd's "
-        "area is smaller than SuLloyd's (negative: larger). A dash marks a cell without stored rows. The paper does not "
-        "say which axis is which; here k runs to the right and d upwards."
+        f"({_span(datasets)} each); (a) and (b) share one logarithmic colour scale; (c) is the share by which "
+        "FastLloyd's "
+        "area is smaller than SuLloyd's (negative: larger). A dash marks a cell without stored rows; values of k and d "
+        "without any are left out. The paper does not say which axis is which; here k runs to the right and d upwards."
     )
-    absent = [f"d={d}, k={k}" for i, d in enumerate(dimensions) for j, k in enumerate(clusters)
-              if not np.isfinite(improvement[i, j])]  # fmt: skip
-    gaps = (f"{len(absent)} of 45 cells {NO_DATA.removeprefix('not ')}" .replace("run:", "not run:"),) if absent else ()
-    printed = table.assign(
-        value=[f"{line.area:.4g} [{line.low:.4g}, {line.high:.4g}]" for line in table.itertuples()]
-    )
+    absent = 45 - np.isfinite(improvement).sum()
+    gaps = (f"{absent} of the paper's 45 cells: {NO_DATA}",) if absent > 0 else ()
+    printed = table.assign(value=[f"{line.area:.4g} [{line.low:.4g}, {line.high:.4g}]" for line in table.itertuples()])
     printed = printed.pivot_table(index=["d", "k"], columns="method", values="value", aggfunc="first")
     return Drawn(figure, table, printed.fillna("–").reset_index().rename_axis(columns=None), caption, gaps)
 
@@ -373,8 +454,16 @@ def _figure5(study):
         for (post, schedule), mine in half.groupby(["postprocessing", "radius_schedule"]):
             mine = mine.sort_values("alpha")
             x = mine["alpha"].to_numpy(dtype=float)
-            where.plot(x, mine["ratio"], color=colours[post], linestyle=dashes[schedule], marker=markers[post], markersize=5,
-                       markerfacecolor=colours[post] if schedule == "step" else "white", linewidth=1.8)  # fmt: skip
+            where.plot(
+                x,
+                mine["ratio"],
+                color=colours[post],
+                linestyle=dashes[schedule],
+                marker=markers[post],
+                markersize=5,
+                markerfacecolor=colours[post] if schedule == "step" else "white",
+                linewidth=1.8,
+            )
             where.fill_between(x, mine["low"], mine["high"], color=colours[post], alpha=0.15, linewidth=0)
         where.set_xlabel("radius factor α")
     if len(table):
@@ -382,18 +471,27 @@ def _figure5(study):
             axes[0].set_yscale("log")
             axes[0].set_ylim(table["ratio"].min() / 1.2, table["ratio"].max() * 1.2)
             log_axis(axes[0].yaxis)
-        handles = [Line2D([], [], color=colours[post], marker=markers[post], linewidth=1.8, label=label)
-                   for post, label in (("none", "no post-processing"), ("truncate", "truncate"), ("fold", "fold"))]  # fmt: skip
-        handles += [Line2D([], [], color=INK, linestyle=dashes["step"], label="Step radius (filled)"),
-                    Line2D([], [], color=INK, linestyle=dashes["constant"], label="Constant radius (hollow)"),
-                    Line2D([], [], color=GREY, linewidth=1.0, label="naive GLloyd = 1")]  # fmt: skip
-        figure.legend(handles=handles, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.4, columnspacing=1.3)
+        handles = [
+            Line2D([], [], color=colours[post], marker=markers[post], linewidth=1.8, label=label)
+            for post, label in (("none", "no post-processing"), ("truncate", "truncate"), ("fold", "fold"))
+        ]
+        handles += [
+            Line2D([], [], color=INK, linestyle=dashes["step"], label="Step radius (filled)"),
+            Line2D([], [], color=INK, linestyle=dashes["constant"], label="Constant radius (hollow)"),
+            Line2D([], [], color=GREY, linewidth=1.0, label="naive GLloyd = 1"),
+        ]
+        figure.legend(
+            handles=handles, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.4, columnspacing=1.3
+        )
         axes[0].set_ylabel("mean NICV / naive NICV")
         figure.supxlabel(_fixed_epsilon(panel), fontsize=10, color=INK)
     caption = (
-        f"Ablation at ε = 0.1: NICV of each configuration divided by that of GLloyd without post-processing and radius, "
-        f"averaged over the ratios of {_span(table['datasets'])} of the 48 data sets, all three separations (the authors' "
-        f"code keeps the last separation only, 16 data sets). {len(panel.seeds)} seeds; bands: 95 % bootstrap over seeds."
+        "Ablation at ε = 0.1: NICV of each configuration divided by that of GLloyd without post-processing and "
+        "radius, "
+        f"averaged over the ratios of {_span(table['datasets'])} of the 48 data sets, all three separations (the "
+        "authors' "
+        f"code keeps the last separation only, 16 data sets). {len(panel.seeds)} seeds; bands: 95 % bootstrap "
+        "over seeds."
     )
     gaps = () if len(table) else (f"Figure 5: {NO_DATA}",)
     if len(table) and table["datasets"].max() < 48:
@@ -428,21 +526,39 @@ def _iterations(study):
         for epsilon, line in mine.groupby("epsilon"):
             line = line.assign(t=line["n_iterations"].astype(float)).sort_values("t")
             axes.plot(line["t"], line["mean"], color=shades[epsilon], marker="o", markersize=3.5, linewidth=1.6)
-            axes.fill_between(line["t"], line["mean"] - line["half_width"], line["mean"] + line["half_width"],
-                              color=shades[epsilon], alpha=0.15, linewidth=0)  # fmt: skip
-        set_value_axis(axes, mine["mean"].to_numpy(), (mine["mean"] - mine["half_width"]).to_numpy(),
-                       (mine["mean"] + mine["half_width"]).to_numpy())  # fmt: skip
+            axes.fill_between(
+                line["t"],
+                line["mean"] - line["half_width"],
+                line["mean"] + line["half_width"],
+                color=shades[epsilon],
+                alpha=0.15,
+                linewidth=0,
+            )
+        set_value_axis(
+            axes,
+            mine["mean"].to_numpy(),
+            (mine["mean"] - mine["half_width"]).to_numpy(),
+            (mine["mean"] + mine["half_width"]).to_numpy(),
+        )
         axes.set_xticks(sorted(mine["n_iterations"].astype(int).unique()))
     figure.supylabel("NICV", fontsize=11)
     figure.supxlabel("number of iterations T", fontsize=11)
     if len(summary):
         label = epsilon_label(panel.cells)
-        handles = [Line2D([], [], color=shades[value], marker="o", markersize=4, label=f"ε = {value:g}") for value in grid]
+        handles = [
+            Line2D([], [], color=shades[value], marker="o", markersize=4, label=f"ε = {value:g}") for value in grid
+        ]
         figure.legend(handles=handles, loc="outside upper center", ncols=len(grid), title=f"FastLloyd, {label}")
-    table = summary[[name for name in ("dataset", "epsilon", "n_iterations", "mean", "half_width", "median", "seeds")
-                     if name in summary]]  # fmt: skip
+    table = summary[
+        [
+            name
+            for name in ("dataset", "epsilon", "n_iterations", "mean", "half_width", "median", "seeds")
+            if name in summary
+        ]
+    ]
     caption = (
-        "FastLloyd with the number of iterations fixed by hand instead of by the error bound: the whole budget is spread "
+        "FastLloyd with the number of iterations fixed by hand instead of by the error bound: the whole budget "
+        "is spread "
         f"over T rounds. Means over {_seeds_text(summary)}, bands 95 % Student t intervals."
     )
     if not len(summary):
@@ -468,14 +584,20 @@ def _table2(study):
         prefix = row.dataset + "-" if row.family else None
         mine = sizes[sizes.index.str.startswith(prefix)] if prefix else sizes[sizes.index == row.dataset]
         lines.append(
-            {"data set": row.title, "N (paper)": row.n, "d (paper)": row.d, "k (paper)": row.k,
-             **{f"{name} (here)".replace("n ", "N "): _extent(mine[name]) for name in ("n", "d", "k")},
-             "sets here": len(mine)}
-        )  # fmt: skip
+            {
+                "data set": row.title,
+                "N (paper)": row.n,
+                "d (paper)": row.d,
+                "k (paper)": row.k,
+                **{f"{name} (here)".replace("n ", "N "): _extent(mine[name]) for name in ("n", "d", "k")},
+                "sets here": len(mine),
+            }
+        )
     table = pd.DataFrame(lines)
     gaps = tuple(f"{line['data set']}: {NO_DATA}" for line in lines if not line["sets here"])
     caption = (
-        "Sizes of the data sets that were used, beside those the paper prints. Families: smallest to largest. A dash means "
+        "Sizes of the data sets that were used, beside those the paper prints. Families: smallest to largest. A "
+        "dash means "
         "that no run on the data set is stored."
     )
     return Drawn(None, table, table, caption, gaps)

@@ -15,15 +15,26 @@ LOG_RATIO = 5.0
 def say(axes, text):
     """Put words in the place of a panel that cannot be drawn."""
     axes.set_axis_off()
-    axes.text(0.5, 0.5, "\n".join(textwrap.wrap(text, 26)), transform=axes.transAxes, ha="center", va="center",
-              color="#666666", fontsize=9, style="italic")  # fmt: skip
+    axes.text(
+        0.5,
+        0.5,
+        "\n".join(textwrap.wrap(text, 26)),
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        color="#666666",
+        fontsize=9,
+        style="italic",
+    )
 
 
 def plain_number(value, _=None):
     """Format a tick without exponents where it stays short."""
     if value == 0:
         return "0"
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+    if 1e-3 <= abs(value) < 1e4:
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def log_axis(axis):
@@ -45,7 +56,7 @@ def wants_log(means):
     return bool(means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min())
 
 
-def set_value_axis(axes, means, low, high, floor=None):
+def set_value_axis(axes, means, low, high):
     """Choose scale and limits of a value axis from curve means and band ends.
 
     Means always stay inside. Bands may be cut: a heavy-tailed method's band would otherwise set the scale alone.
@@ -69,10 +80,7 @@ def set_value_axis(axes, means, low, high, floor=None):
     reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
     highest = min(np.nanmax(np.append(high, top)), top + 0.6 * reach)
     lowest = max(np.nanmin(np.append(low, bottom)), bottom - 0.6 * reach)
-    if floor is not None:
-        lowest = max(lowest, floor)
     axes.set_ylim(lowest - 0.06 * (highest - lowest) - 1e-12, highest + 0.06 * (highest - lowest) + 1e-12)
-    axes.yaxis.set_major_locator(axes.yaxis.get_major_locator())
     axes.locator_params(axis="y", nbins=5)
     return False
 
@@ -82,11 +90,12 @@ def curves(axes, summary, methods, known):
 
     Returns
     -------
-    bool
-        Whether the value axis is logarithmic.
+    tuple
+        Whether the value axis is logarithmic, and the yardsticks that lie outside the panel (label to value): the
+        methods set the limits, a yardstick far away must not squash them.
     """
     grid = np.unique(summary["epsilon"].dropna())
-    means, lows, highs = [], [], []
+    means, lows, highs, yardsticks = [], [], [], {}
     for order, method in enumerate(methods):
         mine = summary[summary["method"] == method].sort_values("epsilon")
         if not len(mine):
@@ -104,10 +113,14 @@ def curves(axes, summary, methods, known):
             axes.fill_between(x, mean - half, mean + half, color=style.colour, alpha=0.16, linewidth=0, zorder=3)
             lows.append(mean - half)
             highs.append(mean + half)
-        means.append(mean)
-    every = np.concatenate(means) if means else np.array([np.nan])
+            means.append(mean)
+        elif np.isfinite(mean[0]):
+            yardsticks[style.label.split(" (")[0]] = mean[0]
+    every = np.concatenate(means) if means else np.array(list(yardsticks.values()))
     low, high = (np.concatenate(part) if part else np.array([np.nan]) for part in (lows, highs))
-    return set_value_axis(axes, every, low, high)
+    logarithmic = set_value_axis(axes, every, low, high)
+    bottom, top = axes.get_ylim()
+    return logarithmic, {name: value for name, value in yardsticks.items() if not bottom <= value <= top}
 
 
 def epsilon_axis(axes, grid):
@@ -136,14 +149,15 @@ def epsilon_grid_figure(panel, datasets, methods, *, titles, value_name, columns
     Returns
     -------
     tuple
-        The figure, the summary it shows, the data sets on a logarithmic axis, and the data sets that are missing.
+        The figure, the summary it shows, and by data set: those on a logarithmic axis, those that are missing (lists),
+        and the yardsticks outside their panel (dict of dicts).
     """
     chosen = panel.take((panel.cells["method"].isin(methods) & panel.cells["dataset"].isin(datasets)).to_numpy())
     summary = summarise(chosen)
     lines = -(-len(datasets) // columns)
     figure = Figure(figsize=(2.45 * columns, 2.35 * lines + 0.95), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False)
-    logarithmic, absent = [], []
+    logarithmic, absent, outside = [], [], {}
     present = [name for name in methods if (summary["method"] == name).any()]
     for place, axes in enumerate(grid.flat):
         if place >= len(datasets):
@@ -156,14 +170,17 @@ def epsilon_grid_figure(panel, datasets, methods, *, titles, value_name, columns
             say(axes, "not run: no stored rows")
             absent.append(name)
             continue
-        if curves(axes, mine, methods, present):
+        is_log, beyond = curves(axes, mine, methods, present)
+        if is_log:
             logarithmic.append(name)
+        if beyond:
+            outside[name] = beyond
         epsilon_axis(axes, panel.epsilons if panel.epsilons.size else [0.1, 1.0])
     figure.supylabel(value_name, fontsize=11, color=INK)
     if present:
         figure.supxlabel(epsilon_label(chosen.cells), fontsize=11, color=INK)
         legend_above(figure, summary, present)
-    return figure, summary, logarithmic, absent
+    return figure, summary, logarithmic, absent, outside
 
 
 def legend_above(figure, summary, methods, columns=None):
@@ -178,8 +195,14 @@ def legend_above(figure, summary, methods, columns=None):
         if mine["epsilon"].isna().all():
             keywords["marker"] = None
         handles.append(Line2D([], [], **keywords))
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns or min(len(handles), 6), fontsize=10,
-                  handlelength=2.6, columnspacing=1.6)  # fmt: skip
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=columns or min(len(handles), 6),
+        fontsize=10,
+        handlelength=2.6,
+        columnspacing=1.6,
+    )
 
 
 def heat_map(axes, values, rows, columns, norm, cmap, text):

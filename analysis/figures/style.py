@@ -66,10 +66,16 @@ class Look:
         """Keyword arguments for a curve."""
         width = 1.0 if self.colour == GREY else 1.8
         return {
-            "color": self.colour, "linestyle": self.dash, "linewidth": width, "marker": self.marker, "markersize": 5,
-            "markerfacecolor": "white" if self.hollow else self.colour, "markeredgecolor": self.colour,
-            "markeredgewidth": 1.2, "label": self.label,
-        }  # fmt: skip
+            "color": self.colour,
+            "linestyle": self.dash,
+            "linewidth": width,
+            "marker": self.marker,
+            "markersize": 5,
+            "markerfacecolor": "white" if self.hollow else self.colour,
+            "markeredgecolor": self.colour,
+            "markeredgewidth": 1.2,
+            "label": self.label,
+        }
 
 
 def look(method, variant="", known=()):
@@ -126,7 +132,9 @@ def epsilon_label(cells):
     for fact in ("adjacency", "trust"):
         found = sorted(private[fact].unique())
         if len(found) > 1:
-            raise ValueError(f"{fact}={found} on one epsilon axis: results under different {fact} need axes of their own")
+            raise ValueError(
+                f"{fact}={found} on one epsilon axis: results under different {fact} need axes of their own"
+            )
     adjacency = private["adjacency"].iloc[0].replace("_", "-")
     approximate = private[private["notion"] == "approximate"]
     pure = sorted({look(name).label.split(" (")[0] for name in private.loc[private["notion"] == "pure", "method"]})
