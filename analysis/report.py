@@ -73,7 +73,7 @@ def build(rows, *, paper, missing, out, environment):
         title=content["title"],
         reference=content["reference"],
         counts=[
-            (verdict, int((overview["verdict"] == verdict).sum()))
+            (verdict, len(mine := overview[overview["verdict"] == verdict]), int(mine["partial"].sum()))
             for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN)
         ],
         partial=int(overview["partial"].sum()),

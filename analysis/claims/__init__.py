@@ -1,7 +1,8 @@
 """Claims of the papers as data: one YAML file per paper, and a module beside it where a claim needs its own formula.
 
 ``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `printed` (numbers the paper prints),
-`deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists, its `EVALUATORS` extend those of `analysis.verdicts`.
+`deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists, its `EVALUATORS` extend those of
+`analysis.verdicts`.
 """
 
 from functools import cache

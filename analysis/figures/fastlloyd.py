@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -570,8 +571,6 @@ def _iterations(study):
 
 
 def _shades(count):
-    from matplotlib import colormaps
-
     return [colormaps["viridis"](position) for position in np.linspace(0.0, 0.82, max(count, 1))][:count]
 
 

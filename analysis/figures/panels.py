@@ -4,6 +4,7 @@ import textwrap
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look
@@ -183,26 +184,35 @@ def epsilon_grid_figure(panel, datasets, methods, *, titles, value_name, columns
     return figure, summary, logarithmic, absent, outside
 
 
-def legend_above(figure, summary, methods, columns=None):
-    """Put one legend for all panels above them."""
-    from matplotlib.lines import Line2D
-
+def legend_above(figure, summary, methods):
+    """Put one legend for all panels above them, in as few rows as the width allows."""
     handles = []
     for name in methods:
         mine = summary[summary["method"] == name]
-        style = look(name, mine["variant"].iloc[0], methods)
-        keywords = style.line()
+        keywords = look(name, mine["variant"].iloc[0], methods).line()
         if mine["epsilon"].isna().all():
             keywords["marker"] = None
         handles.append(Line2D([], [], **keywords))
+    labels = [handle.get_label() for handle in handles]
+    columns = _legend_columns(labels, figure.get_figwidth())
     figure.legend(
         handles=handles,
         loc="outside upper center",
-        ncols=columns or min(len(handles), 6),
+        ncols=columns,
         fontsize=10,
         handlelength=2.6,
         columnspacing=1.6,
     )
+
+
+def _legend_columns(labels, width):
+    """Return the largest number of legend columns whose labels fit into `width` inches."""
+    for columns in range(len(labels), 1, -1):
+        lines = -(-len(labels) // columns)
+        widest = [max(map(len, labels[start : start + lines])) for start in range(0, len(labels), lines)]
+        if sum(0.078 * length + 0.75 for length in widest) <= width:
+            return columns
+    return 1
 
 
 def heat_map(axes, values, rows, columns, norm, cmap, text):

@@ -105,7 +105,8 @@ def look(method, variant="", known=()):
     name = _NAMES.get(base, base)
     kind = _SUFFIXES.get(suffix, suffix.replace("_", " ")) or ("sound" if variant == "sound" else "")
     dash = {"": "-", "sound": (0, (4, 1.5))}.get(kind, (0, (2, 1.2)))
-    return Look(f"{name} ({kind})" if kind else name, colour, dash, marker, bool(kind))
+    label = name if not kind else f"{name[:-1]}, {kind})" if name.endswith(")") else f"{name} ({kind})"
+    return Look(label, colour, dash, marker, bool(kind))
 
 
 def epsilon_label(cells):
