@@ -13,12 +13,14 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-SCAN_DIMENSIONS = 5  # measured: from six features on, the matrix product wins even with its extra pass over the scores
+SCAN_DIMENSIONS = 8  # measured: from nine features on, the matrix product wins even with its extra pass over the scores
 SCAN_BLOCK = 1024
+FEW_CLUSTERS = 4
 PRODUCT_BLOCK = 256
 PRODUCT_ROWS = 256  # rows of centres per product: 256 x 256 scores are half a megabyte
-FEW_ROWS = 5  # measured: below, memory and packing keep the matrix product under half of its usual rate
+FEW_ROWS = 64  # measured: below, memory and packing keep the matrix product under half of its usual rate
 EXACT_BITS = 53
+REORDERED = {"reassoc", "contract", "nsz"}  # sums of integers are exact in any order; infinities keep their meaning
 
 
 def exact_limit(n_features: int, bound: int) -> int:
@@ -47,6 +49,15 @@ def exact_limit(n_features: int, bound: int) -> int:
     return limit
 
 
+@njit(cache=True, fastmath=REORDERED)
+def _squared_norms(rows, norms):
+    for i in range(rows.shape[0]):
+        total = 0.0
+        for h in range(rows.shape[1]):
+            total += np.float64(rows[i, h]) * np.float64(rows[i, h])
+        norms[i] = total
+
+
 @dataclass(frozen=True)
 class Points:
     """Points prepared for repeated passes.
@@ -70,11 +81,14 @@ class Points:
         """Lay out integer coordinates of shape (n, d) for the kernels."""
         rows = np.ascontiguousarray(points, dtype=np.float32)
         n, d = rows.shape
-        norms = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+        norms = np.empty(n)
+        _squared_norms(rows, norms)
         if d > SCAN_DIMENSIONS:
             return cls(rows, None, norms)
-        padded = np.concatenate([rows, np.zeros((-n % SCAN_BLOCK, d))])
-        blocks = np.ascontiguousarray(padded.reshape(-1, SCAN_BLOCK, d).transpose(0, 2, 1))
+        blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK))
+        for block, start in zip(blocks, range(0, n, SCAN_BLOCK), strict=True):
+            some = rows[start : start + SCAN_BLOCK]
+            block[:, : len(some)] = some.T
         return cls(rows, blocks, norms)
 
     @property
@@ -84,29 +98,73 @@ class Points:
 
 
 @cache
-def _scan(n_features):
-    """Compile the scan for a fixed number of features, so that the loop over them unrolls."""
+def _scans(n_features):
+    """Compile the scans for a fixed number of features, so that the loop over them unrolls."""
 
     @njit(cache=True, fastmath={"contract"})
     def scan(block, centres, squares, best, label):
-        replicates, k, _ = centres.shape
+        """Find the nearest centre of each point of a block, for one replicate."""
         size = block.shape[1]
-        for r in range(replicates):
-            nearest, at = best[r], label[r]
+        for b in range(size):
+            best[b] = np.inf
+        for j in range(centres.shape[0]):
+            square = squares[j]
             for b in range(size):
-                nearest[b] = np.inf
-            for j in range(k):
-                square = squares[r, j]
-                for b in range(size):
-                    score = square
-                    for h in range(n_features):
-                        score -= block[h, b] * (2.0 * centres[r, j, h])
-                    old = nearest[b]
-                    closer = score < old
-                    nearest[b] = score if closer else old
-                    at[b] = j if closer else at[b]
+                score = square
+                for h in range(n_features):
+                    score -= block[h, b] * (2.0 * centres[j, h])
+                old = best[b]
+                closer = score < old
+                best[b] = score if closer else old
+                label[b] = j if closer else label[b]
 
-    return scan
+    @njit(cache=True)
+    def scan_all(block, centres, squares, best, label):
+        for r in range(centres.shape[0]):
+            scan(block, centres[r], squares[r], best[r], label[r])
+
+    @njit(cache=True, fastmath=REORDERED)
+    def sum_by_masks(block, size, norms, best, label, limit, sums, counts):
+        """Add each cluster's points as a masked sum: for few clusters faster than one point at a time."""
+        inside = np.empty(size)
+        for j in range(counts.shape[0]):
+            members = 0.0
+            for b in range(size):
+                inside[b] = 1.0 if (label[b] == j) & (best[b] + norms[b] <= limit) else 0.0
+                members += inside[b]
+            counts[j] += np.int64(members)
+            for h in range(n_features):
+                total = 0.0
+                for b in range(size):
+                    total += inside[b] * block[h, b]
+                sums[j, h] += total
+
+    @njit(cache=True)
+    def sum_by_points(block, size, norms, best, label, limit, sums, counts):
+        for b in range(size):
+            if best[b] + norms[b] <= limit:
+                j = label[b]
+                counts[j] += 1
+                for h in range(n_features):
+                    sums[j, h] += block[h, b]
+
+    @njit(cache=True)
+    def scan_and_sum(blocks, norms, centres, squares, limit, sums, counts):
+        """Scan and accumulate block by block while the block is at hand."""
+        size = blocks.shape[2]
+        best, label = np.empty(size), np.empty(size, np.int64)
+        for i in range(blocks.shape[0]):
+            start = i * size
+            for r in range(centres.shape[0]):
+                scan(blocks[i], centres[r], squares[r], best, label)
+                held = min(size, norms.shape[0] - start)
+                nearby = norms[start : start + held]
+                if centres.shape[1] <= FEW_CLUSTERS:
+                    sum_by_masks(blocks[i], held, nearby, best, label, limit[r], sums[r], counts[r])
+                else:
+                    sum_by_points(blocks[i], held, nearby, best, label, limit[r], sums[r], counts[r])
+
+    return scan_all, scan_and_sum
 
 
 @njit(cache=True, fastmath={"contract"})
@@ -128,12 +186,9 @@ def _minimum(products, squares, best, label):
                 at[b] = j if closer else at[b]
 
 
-@njit(cache=True, fastmath=True)
+@njit(cache=True, fastmath=REORDERED)
 def _few_products(rows, centres, products):
-    """Inner products of many points with few centres, four points by two centres at a time.
-
-    Sums may be reordered here because they are exact in any order.
-    """
+    """Inner products of many points with few centres, four points by two centres at a time."""
     n, d = rows.shape
     m = centres.shape[0]
     for b in range(0, n - n % 4, 4):
@@ -201,7 +256,7 @@ def _assigned(points: Points, centres: np.ndarray) -> Iterator[tuple[slice, slic
     replicates, k, _ = centres.shape
     squares = np.einsum("rjh,rjh->rj", centres, centres)
     if points.blocks is not None:
-        scan = _scan(d)
+        scan, _ = _scans(d)
         best, label = np.empty((replicates, SCAN_BLOCK)), np.empty((replicates, SCAN_BLOCK), np.int64)
         for i, block in enumerate(points.blocks):
             scan(block, centres, squares, best, label)
@@ -253,6 +308,11 @@ def sums_and_counts(points: Points, centres: np.ndarray, limit=None) -> tuple[np
     replicates, k, d = centres.shape
     limit = np.broadcast_to(np.asarray(np.inf if limit is None else limit, np.float64), replicates)
     sums, counts = np.zeros((replicates, k, d)), np.zeros((replicates, k), np.int64)
+    if points.blocks is not None:
+        _, scan_and_sum = _scans(d)
+        squares = np.einsum("rjh,rjh->rj", centres, centres)
+        scan_and_sum(points.blocks, points.norms, centres, squares, limit, sums, counts)
+        return sums.astype(np.int64), counts
     for where, some, best, label in _assigned(points, centres):
         _accumulate(points.rows[where], points.norms[where], best, label, limit[some], sums[some], counts[some])
     return sums.astype(np.int64), counts
