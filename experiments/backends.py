@@ -23,6 +23,8 @@ from experiments.store import Store
 CHUNK_SECONDS = 20.0
 #: Where the output is no terminal, a line of progress is printed this often.
 LINE_SECONDS = 20.0
+#: Seconds between repetitions of the alarm of a time limit.
+ALARM_INTERVAL = 1.0
 
 
 class TimeLimitExceeded(RuntimeError):
@@ -267,7 +269,8 @@ def time_limit(seconds: float | None):
         raise TimeLimitExceeded(f"stopped after {seconds:g} s (backend.time_limit)")
 
     previous = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    # Repeated, because an exception raised inside a callback from compiled code is dropped.
+    signal.setitimer(signal.ITIMER_REAL, seconds, ALARM_INTERVAL)
     try:
         yield
     finally:

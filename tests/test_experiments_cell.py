@@ -1,0 +1,106 @@
+"""Identity of a cell: what changes its key and what does not."""
+
+import dataclasses
+import sys
+
+import pytest
+
+from experiments import cell as module
+from experiments.cell import Cell, closure, code_hash, freeze
+
+BASE = Cell(
+    "fastlloyd", "methods.lloyd.FastLloyd", freeze({"alpha": 0.8}), "iris", "minmax", 3, 1.0, "auto", (0, 1), ("nicv",)
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"method": "other"}, {"target": "methods.lloyd.GLloyd"}, {"params": freeze({"alpha": 0.9})},
+        {"dataset": "wine"}, {"preprocessing": "public"}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
+        {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
+    ],
+)  # fmt: skip
+def test_every_field_counts(change):
+    assert dataclasses.replace(BASE, **change).key != BASE.key
+
+
+def test_equal_fields_give_equal_keys_however_they_are_written():
+    same = dataclasses.replace(BASE, epsilon=1, params=freeze({"alpha": 0.8}))
+    assert same.key == BASE.key
+
+
+def test_file_is_known_by_content_not_by_place(tmp_path):
+    cells = []
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("0.1,0.2\n0.3,0.4\n")
+        cells.append(dataclasses.replace(BASE, dataset="file", path=str(tmp_path / name), k=1))
+    assert cells[0].key == cells[1].key
+    assert cells[0].label != cells[1].label
+    (tmp_path / "c.csv").write_text("0.1,0.2\n0.3,0.5\n")
+    changed = dataclasses.replace(cells[0], path=str(tmp_path / "c.csv"))
+    assert changed.key != cells[0].key
+    assert dataclasses.replace(cells[0], bounds=(0, 1)).key != cells[0].key
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"k": 0}, "k=0 is not allowed"),
+        ({"k": True}, "k=True"),
+        ({"epsilon": 0.0}, r"epsilon=0\.0"),
+        ({"epsilon": float("inf")}, "epsilon=inf"),
+        ({"epsilon": "1"}, "epsilon='1'"),
+        ({"delta": 0.0}, r"delta=0\.0"),
+        ({"delta": 1.0}, r"delta=1\.0"),
+        ({"delta": "small"}, "delta='small'"),
+        ({"seeds": ()}, r"seeds=\(\)"),
+        ({"seeds": (1, 1)}, r"seeds=\(1, 1\)"),
+        ({"seeds": (-1,)}, r"seeds=\(-1,\)"),
+        ({"metrics": ()}, r"metrics=\(\)"),
+    ],
+)
+def test_value_outside_its_rule_is_refused_by_name(change, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(BASE, **change)
+
+
+def test_closure_follows_imports_and_leaves_out_other_methods_and_loaders():
+    files = set(closure(("methods.lloyd", *module.ALWAYS, "datasets.scaling")))
+    assert {"methods.lloyd", "methods.base", "privacy.ledger", "metrics", "experiments.execute"} <= files
+    assert not {"methods", "methods.kmeans", "datasets", "datasets.registry", "experiments.store"} & files
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """Return the folder of a small package that is not part of the project."""
+    package = tmp_path / "outside_methods"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "tools.py").write_text("SHIFT = 0\n")
+    (package / "unused.py").write_text("")
+    (package / "mean.py").write_text(
+        "from methods.yardsticks import DataMean\nfrom .tools import SHIFT\n\n\nclass Shifted(DataMean):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield package
+    for name in [name for name in sys.modules if name.partition(".")[0] == package.name]:
+        del sys.modules[name]
+
+
+def test_code_hash_follows_an_outside_method_into_its_own_package(outside):
+    def fresh():
+        for cached in (code_hash, module.file_hash, module.imported_names):
+            cached.cache_clear()
+        return code_hash("outside_methods.mean.Shifted")
+
+    before = fresh()
+    (outside / "unused.py").write_text("# nobody imports this\n")
+    assert fresh() == before
+    (outside / "tools.py").write_text("SHIFT = 1\n")
+    assert fresh() != before
+
+
+def test_missing_module_is_named():
+    with pytest.raises(ModuleNotFoundError, match=r"methods\.nowhere"):
+        closure(["methods.nowhere"])

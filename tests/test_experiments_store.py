@@ -1,0 +1,130 @@
+"""The store: a cell is complete or absent, whatever happens in between."""
+
+import os
+import time
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.cell import Cell
+from experiments.store import Store
+
+
+def cell_of(seed=0):
+    return Cell("lloyd", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (seed, seed + 1), ("nicv",))
+
+
+def rows_of(cell, **columns):
+    return pd.DataFrame({"cell": cell.key, "seed": list(cell.seeds), "nicv": [0.25, 0.5], "method": "lloyd"} | columns)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "results")
+
+
+def test_read_returns_what_was_written_in_the_order_asked(store):
+    first, second = cell_of(0), cell_of(10)
+    store.write(first, rows_of(first, extra=[1.0, 2.0]))
+    store.write(second, rows_of(second))
+    rows = store.read([second.key, "absent" * 10, first.key])
+    assert list(rows["seed"]) == [10, 11, 0, 1]
+    # A column that only some cells have is NaN for the others.
+    assert rows["extra"].isna().tolist() == [True, True, False, False]
+    pd.testing.assert_frame_equal(store.read([second.key]), rows_of(second))
+
+
+def test_empty_store_answers_without_creating_anything(store):
+    assert store.read(["a" * 64]).empty
+    assert store.status("a" * 64) == "absent"
+    assert store.keys() == []
+    assert not store.root.exists()
+
+
+def test_rows_of_another_cell_are_refused(store):
+    cell = cell_of()
+    with pytest.raises(ValueError, match="not one per seed"):
+        store.write(cell, rows_of(cell).iloc[:1])
+    assert store.status(cell.key) == "absent"
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "foreign"])
+def test_corrupt_file_is_set_aside_and_counts_as_absent(store, damage):
+    cell, other = cell_of(), cell_of(10)
+    path = store.write(cell, rows_of(cell))
+    content = path.read_bytes()
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flip":
+        # One bit inside the first data page, which only the page checksum can notice.
+        meta = pq.read_metadata(path).row_group(0).column(2)
+        place = (meta.dictionary_page_offset or meta.data_page_offset) + meta.total_compressed_size - 3
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    else:
+        path.write_bytes(store.write(other, rows_of(other)).read_bytes())
+    assert store.read([cell.key]).empty
+    assert store.status(cell.key) == "absent"
+    assert [file.name for file in path.parent.glob("*.corrupt")] == [path.name + ".corrupt"]
+    store.write(cell, rows_of(cell))
+    assert store.intact([cell.key, other.key]) >= {cell.key}
+
+
+def test_failure_is_a_status_and_never_a_result(store):
+    cell = cell_of()
+    try:
+        raise ZeroDivisionError("by design")
+    except ZeroDivisionError as error:
+        store.write_failure(cell, error, 2)
+    assert store.status(cell.key) == "failed"
+    assert store.read([cell.key]).empty
+    assert "test_failure_is_a_status" in store.failure(cell.key)
+    assert store.failure_record(cell.key)["attempts"] == 2
+    store.write(cell, rows_of(cell))
+    assert store.status(cell.key) == "done"
+    assert store.failure(cell.key) == ""
+
+
+def test_write_that_breaks_off_leaves_the_old_state(store, monkeypatch):
+    cell = cell_of()
+
+    def broken(descriptor):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(OSError, match="disk full"):
+        store.write(cell, rows_of(cell))
+    assert store.status(cell.key) == "absent"
+    assert not list(store.root.rglob("*.tmp"))
+
+
+def test_stray_temporary_file_is_ignored(store):
+    cell = cell_of()
+    path = store.path(cell.key)
+    path.parent.mkdir(parents=True)
+    path.with_name(f".{path.name}.123.0.tmp").write_bytes(b"half a file")
+    assert store.status(cell.key) == "absent"
+    assert store.keys() == []
+    store.write(cell, rows_of(cell))
+    assert store.keys() == [cell.key]
+
+
+def test_unwritable_folder_is_refused_with_its_name(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.raises(PermissionError, match=r"results=.*file.*cannot be written"):
+        Store(blocked / "results").check_writable()
+
+
+def test_bulk_read_is_quick(store):
+    # 5000 cells are to be read in about 5 s; the bound leaves room for a busy machine.
+    cells = [cell_of(2 * number) for number in range(400)]
+    words = {f"text{number}": "word" for number in range(15)}
+    for cell in cells:
+        store.write(cell, rows_of(cell, **words))
+    started = time.perf_counter()
+    rows = store.read([cell.key for cell in cells])
+    assert time.perf_counter() - started < 400 * 0.005
+    assert list(rows["seed"]) == list(range(800))
