@@ -485,6 +485,8 @@ def _decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
         verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
         counted = (
             f"{kept.sum()} kept, {(~kept & ~violated).sum()} open, {violated.sum()} violated of {len(keys)} parts."
+            if len(keys) > 1
+            else f"true in {_percent(share[0])} of resamples."
         )
     else:
         joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
@@ -582,10 +584,12 @@ def trend(study, check, context):
     numbers = f"Spearman along {along} between {sign * direct.min():.3g} and {sign * direct.max():.3g}"
     if len(evidence) == 1:
         numbers = f"Spearman along {along} {evidence['correlation'][0]:.3g}"
+    sharp = "at_least" not in check
+    asked = sign * check["above" if sharp else "at_least"]
+    numbers += f" (asked: {('>' if sharp else '≥') if sign > 0 else ('<' if sharp else '≤')} {asked:g});"
     numbers += (
-        f" ({check['direction']}, asked: {_rule(check)} in that direction); ratio from {evidence['first'].mean():.4g}"
+        f" mean ratio from {evidence['first'].mean():.4g} at the first to {evidence['last'].mean():.4g} at the last;"
     )
-    numbers += f" at the first to {evidence['last'].mean():.4g} at the last value (mean);"
     return _decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
 
 

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -200,6 +201,12 @@ def synthetic_rows(seeds=20, *, datasets=tuple(SIZES), epsilons=EPSILONS, alphas
                 )
             )
     return pd.concat(parts, ignore_index=True)
+
+
+@cache
+def small_rows():
+    """Rows that most tests share: three data sets, twelve seeds, thinned families. Copy before changing."""
+    return synthetic_rows(12, datasets=("iris", "s1", "wine"), alphas=(0.4, 0.8))
 
 
 def test_synthetic_rows_have_the_schema_and_are_accepted():

@@ -79,10 +79,12 @@ def _names(datasets):
 
 
 def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
-    """One panel per real data set, a metric over epsilon."""
-    panel = study.panel(sweep, metric)
+    """One panel per real data set, a metric over epsilon; `methods` None draws all that may share the axis."""
+    panel, strangers = study.panel(sweep, metric), ()
     if methods is None:
-        methods = [name for name in panel.cells["method"].unique() if name != "kmeans" or metric == "nicv"]
+        yardsticks = ("mean", "packing", "kmeans") if metric != "nicv" else ()
+        methods, strangers = _on_one_axis(panel.cells)
+        methods = [name for name in methods if name not in yardsticks]
     datasets = (*REAL, *sorted(set(panel.cells["dataset"]) - set(REAL)))
     figure, summary, logarithmic, absent, outside = epsilon_grid_figure(
         panel, datasets, _ordered(methods), titles=TITLES, value_name=METRIC_NAMES[metric]
@@ -128,7 +130,16 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     gaps = tuple(f"{TITLES.get(name, name)}: {NO_DATA}" for name in absent)
     lacking = [name for name in methods if not (summary["method"] == name).any()] if len(summary) else []
     gaps += tuple(f"{look(name).label}: {NO_DATA}" for name in lacking)
+    gaps += tuple(f"{name}: another adjacency or trust model, not on this axis" for name in strangers)
     return Drawn(figure, table, _printed_over_epsilon(table), " ".join(f"{caption} {note}".split()), gaps)
+
+
+def _on_one_axis(cells):
+    """Split methods into those under the commonest adjacency and trust model (with the non-private), and the rest."""
+    private = cells[cells["notion"] != "none"]
+    models = private["adjacency"].str.cat(private["trust"], sep="/")
+    odd = set(private.loc[models != models.mode().iloc[0], "method"]) if len(private) else set()
+    return [name for name in cells["method"].unique() if name not in odd], sorted(odd)
 
 
 def _printed_over_epsilon(table):

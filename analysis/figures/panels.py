@@ -11,6 +11,8 @@ from analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look
 from analysis.tables import summarise
 
 LOG_RATIO = 5.0
+# Scores between -1 and 1 have no ratios, so no logarithms.
+SCORES = ("silhouette",)
 
 
 def say(axes, text):
@@ -57,7 +59,7 @@ def wants_log(means):
     return bool(means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min())
 
 
-def set_value_axis(axes, means, low, high):
+def set_value_axis(axes, means, low, high, linear=False):
     """Choose scale and limits of a value axis from curve means and band ends.
 
     Means always stay inside. Bands may be cut: a heavy-tailed method's band would otherwise set the scale alone.
@@ -71,7 +73,7 @@ def set_value_axis(axes, means, low, high):
     if not inside.any():
         return False
     top, bottom = np.nanmax(means), np.nanmin(means)
-    if wants_log(means):
+    if not linear and wants_log(means):
         axes.set_yscale("log")
         highest = min(np.nanmax(np.append(high, top)), top * 3)
         lowest = max(np.nanmin(np.append(low[low > 0], bottom)), bottom / 2)
@@ -86,7 +88,7 @@ def set_value_axis(axes, means, low, high):
     return False
 
 
-def curves(axes, summary, methods, known):
+def curves(axes, summary, methods, known, linear=False):
     """Draw the mean of each method over epsilon with its 95 % band; non-private ones are level lines.
 
     Returns
@@ -119,7 +121,7 @@ def curves(axes, summary, methods, known):
             yardsticks[style.label.split(" (")[0]] = mean[0]
     every = np.concatenate(means) if means else np.array(list(yardsticks.values()))
     low, high = (np.concatenate(part) if part else np.array([np.nan]) for part in (lows, highs))
-    logarithmic = set_value_axis(axes, every, low, high)
+    logarithmic = set_value_axis(axes, every, low, high, linear)
     bottom, top = axes.get_ylim()
     return logarithmic, {name: value for name, value in yardsticks.items() if not bottom <= value <= top}
 
@@ -171,7 +173,7 @@ def epsilon_grid_figure(panel, datasets, methods, *, titles, value_name, columns
             say(axes, "not run: no stored rows")
             absent.append(name)
             continue
-        is_log, beyond = curves(axes, mine, methods, present)
+        is_log, beyond = curves(axes, mine, methods, present, panel.metric in SCORES)
         if is_log:
             logarithmic.append(name)
         if beyond:

@@ -35,6 +35,8 @@ RC = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": "#555555",

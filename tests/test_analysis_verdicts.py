@@ -1,0 +1,275 @@
+"""Verdicts: each rule on data made so that the truth is known, and all claims on synthetic rows."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from test_analysis_synthetic import SIZES, cell_rows, small_rows
+
+from analysis import claims, verdicts
+from analysis.claims.fastlloyd import gaussian_delta, iteration_bound, noise_multiplier
+from analysis.inference import holm, paired_tests, rank_correlation
+from analysis.tables import Study
+from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+
+NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
+FIGURE2 = {
+    "type": "ordering",
+    "sweep": "real",
+    "metric": "nicv",
+    "left": ["fastlloyd"],
+    "right": ["glloyd"],
+    "over": {"dataset": ["iris", "s1"], "epsilon": [0.1, 1.0]},
+}
+
+
+def study_of(shift, *, seeds=20, spread=0.1, datasets=("iris", "s1"), epsilons=(0.1, 1.0), metric="nicv"):
+    """Two methods whose paired difference per cell is normal around `shift(dataset, epsilon)`."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for name in datasets:
+        for epsilon in epsilons:
+            common = rng.normal(10, 1, seeds)
+            for method in ("glloyd", "fastlloyd"):
+                rows = cell_rows("real", method, name, epsilon, seeds, size=SIZES[name], metrics=(metric,))
+                rows[metric] = common
+                if method == "fastlloyd":
+                    rows[metric] += shift(name, epsilon) + rng.normal(0, spread, seeds)
+                parts.append(rows)
+    return Study(pd.concat(parts, ignore_index=True))
+
+
+def finding(check, study, missing=NO_GAPS):
+    return verdicts._check(study, check, verdicts.Context({}, missing), verdicts.EVALUATORS)
+
+
+def test_holm_equals_its_definition():
+    p = np.array([0.01, 0.04, 0.03, 0.005])
+    assert holm(p).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_lies_between_no_correction_and_bonferroni_and_keeps_order(p):
+    p = np.array(p)
+    adjusted = holm(p)
+    assert (adjusted >= p).all() and (adjusted <= np.minimum(p * p.size, 1) + 1e-15).all()
+    assert (np.diff(adjusted[np.argsort(p, kind="stable")]) >= 0).all()
+
+
+def test_paired_tests_equal_scipy_and_handle_constant_columns():
+    differences = np.random.default_rng(2).normal(0.1, 1, (15, 3))
+    differences[4, 1] = np.nan
+    ours = paired_tests(differences)
+    theirs = stats.ttest_1samp(differences, 0, alternative="greater", nan_policy="omit")
+    np.testing.assert_allclose(ours["p_greater"], theirs.pvalue, rtol=1e-10)
+    np.testing.assert_allclose(ours["p_greater"] + ours["p_less"], 1)
+    assert ours["seeds"].tolist() == [15, 14, 15]
+    flat = paired_tests(np.tile([0.0, 2.0, -2.0], (5, 1)))
+    assert flat["p_greater"].tolist() == [1.0, 0.0, 1.0] and flat["p_less"].tolist() == [1.0, 1.0, 0.0]
+
+
+def test_rank_correlation_equals_scipy_with_ties():
+    values = np.random.default_rng(3).integers(0, 4, (20, 6)).astype(float)
+    x = [1, 2, 3, 5, 8, 13]
+    with np.errstate(all="ignore"):
+        asked = [stats.spearmanr(x, line).statistic if np.ptp(line) else np.nan for line in values]
+    np.testing.assert_allclose(rank_correlation(x, values), asked)
+
+
+def test_ordering_holds_if_kept_and_fails_if_one_cell_is_violated():
+    assert finding(FIGURE2, study_of(lambda name, epsilon: -1.0)).verdict == HOLDS
+    one_bad = finding(FIGURE2, study_of(lambda name, epsilon: 1.0 if (name, epsilon) == ("s1", 0.1) else -1.0))
+    assert one_bad.verdict == FAILS
+    assert "dataset s1, epsilon 0.1" in one_bad.numbers
+    assert one_bad.evidence["outcome"].tolist().count("violated") == 1
+
+
+def test_ties_keep_a_claim_but_not_a_strict_one_and_all_ties_prove_nothing():
+    half = study_of(lambda name, epsilon: -1.0 if name == "iris" else 0.0)
+    assert finding(FIGURE2, half).verdict == HOLDS
+    assert finding(FIGURE2 | {"strict": True}, half).verdict == INCONCLUSIVE
+    none = study_of(lambda name, epsilon: 0.0)
+    assert finding(FIGURE2, none).verdict == INCONCLUSIVE
+    assert finding(FIGURE2 | {"ties_suffice": True}, none).verdict == HOLDS
+
+
+def test_higher_is_better_turns_the_test_round():
+    study = study_of(lambda name, epsilon: 1.0)
+    assert finding(FIGURE2, study).verdict == FAILS
+    turned = finding(FIGURE2 | {"higher_is_better": True}, study)
+    assert turned.verdict == HOLDS
+    assert (turned.evidence["difference"] > 0).all()
+
+
+def test_few_seeds_are_inconclusive_however_clear():
+    result = finding(FIGURE2, study_of(lambda name, epsilon: -5.0, seeds=5))
+    assert result.verdict == INCONCLUSIVE and "Only 5 seeds" in result.numbers
+
+
+def test_partial_data_are_judged_and_marked():
+    result = finding(
+        FIGURE2 | {"over": {"dataset": ["iris", "s1", "wine"], "epsilon": [0.1, 1.0]}},
+        study_of(lambda name, epsilon: -1.0),
+    )
+    assert result.verdict == HOLDS and "4 of 6" in result.lacking and "wine" in result.lacking
+
+
+def test_violations_within_tolerance_are_forgiven():
+    check = FIGURE2 | {"within": "epsilon", "tolerated": 1}
+    once = study_of(lambda name, epsilon: 1.0 if (name, epsilon) == ("s1", 0.1) else -1.0)
+    assert finding(check, once).verdict == HOLDS
+    twice = study_of(lambda name, epsilon: 1.0 if name == "s1" else -1.0)
+    assert finding(check, twice).verdict == FAILS
+
+
+def test_false_alarms_stay_below_the_level():
+    # Under the null of no difference a non-strict claim must fail in at most 5 % of many data sets (Holm over cells).
+    rng = np.random.default_rng(11)
+    alarms = sum((holm(paired_tests(rng.normal(size=(20, 50)))["p_greater"]) <= 0.05).any() for _ in range(300))
+    assert alarms <= 300 * 0.05 + 3 * np.sqrt(300 * 0.05 * 0.95)
+
+
+def test_bound_holds_fails_and_stays_open():
+    check = {key: FIGURE2[key] for key in ("sweep", "metric", "left", "right", "over")} | {"type": "bound"}
+    study = study_of(lambda name, epsilon: -5.0)  # ratio about one half
+    assert finding(check | {"at_most": 0.8}, study).verdict == HOLDS
+    assert finding(check | {"at_most": 0.3}, study).verdict == FAILS
+    ratio = finding(check | {"at_most": 0.8}, study).evidence["ratio"]
+    assert finding(check | {"at_most": float(ratio.max())}, study).verdict == INCONCLUSIVE
+    mixed = study_of(lambda name, epsilon: -5.0 if name == "iris" else 0.0)
+    assert finding(check | {"at_most": 0.8, "quantifier": "some"}, mixed).verdict == HOLDS
+    assert finding(check | {"at_most": 0.8}, mixed).verdict == FAILS
+
+
+def test_trend_and_contrast_follow_the_data():
+    epsilons = (0.1, 0.25, 0.5, 0.75, 1.0)
+    falling = study_of(lambda name, epsilon: 2 - 2 * epsilon, epsilons=epsilons)
+    check = {
+        "type": "trend",
+        "sweep": "real",
+        "metric": "nicv",
+        "left": ["fastlloyd"],
+        "right": ["glloyd"],
+        "over": {"dataset": ["iris", "s1"], "epsilon": list(epsilons)},
+        "along": "epsilon",
+        "direction": "falling",
+        "at_least": 0.8,
+        "ends": True,
+    }
+    assert finding(check, falling).verdict == HOLDS
+    assert finding(check | {"direction": "rising"}, falling).verdict == FAILS
+    shifts = {"iris": -1.0, "s1": -5.0, "wine": -1.0}
+    gains = study_of(lambda name, epsilon: shifts[name], datasets=tuple(shifts))
+    contrast = {
+        "type": "contrast",
+        "sweep": "real",
+        "metric": "nicv",
+        "area": True,
+        "left": ["fastlloyd"],
+        "right": ["glloyd"],
+        "over": {"dataset": list(shifts)},
+    }
+    assert finding(contrast | {"group": ["s1"]}, gains).verdict == HOLDS
+    assert finding(contrast | {"group": ["iris", "s1"]}, gains).verdict != HOLDS
+
+
+def test_a_sweep_without_rows_is_not_run_with_its_reason():
+    missing = pd.DataFrame(
+        [{"sweep": "g2", "method": "lloyd", "dataset": "g2-2-10", "epsilon": 0.1, "reason": "no file"}]
+    )
+    result = finding(FIGURE2 | {"sweep": "g2"}, study_of(lambda name, epsilon: 0.0), missing)
+    assert result.verdict == NOT_RUN and "g2" in result.numbers and "no file" in result.numbers
+
+
+def test_every_claim_of_the_paper_is_there_and_judged():
+    found = verdicts.evaluate(Study(small_rows()), "fastlloyd", NO_GAPS)
+    assert len(found) == 54
+    table = verdicts.overview(found).set_index("id")
+    assert set(table["verdict"]) <= {HOLDS, FAILS, INCONCLUSIVE, NOT_RUN}
+    assert table["numbers"].str.len().min() > 0
+    # Three data sets of ten are at hand, so what is said about ten is partial.
+    assert table.loc["fastlloyd/real-fast-le-glloyd", "partial"]
+    for exact in ("noise-split", "iterations-2-to-7", "eta-formula", "gdp-total", "table2-sizes"):
+        assert table.loc[f"fastlloyd/{exact}", "verdict"] == HOLDS, exact
+    assert not table.loc[table["verdict"] == NOT_RUN, "partial"].any()
+
+
+def test_evidence_counts_the_comparisons():
+    for verdict in verdicts.evaluate(Study(small_rows()), "fastlloyd", NO_GAPS):
+        if verdict.claim["check"]["type"] == "ordering":
+            assert verdict.finding.comparisons == len(verdict.finding.evidence)
+
+
+def test_claims_have_what_the_report_prints():
+    content = claims.load("fastlloyd")
+    for claim in content["claims"]:
+        assert {"id", "section", "statement", "kind", "check"} <= set(claim)
+        assert claim["kind"] in {"ordering", "threshold", "trend", "magnitude", "count"}
+        known = verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
+        parts = claim["check"].get("parts", []) if claim["check"]["type"] == "all_of" else [claim["check"]]
+        assert parts and all(part["type"] in known for part in parts), claim["id"]
+    assert all({"topic", "paper", "here", "why"} <= set(line) for line in content["deviations"])
+
+
+def test_unknown_papers_and_checks_are_refused():
+    with pytest.raises(ValueError, match="fastlloyd"):
+        claims.load("nobody")
+    with pytest.raises(ValueError, match="known"):
+        finding({"type": "guess"}, study_of(lambda name, epsilon: 0.0))
+
+
+def change_charges(rows, change):
+    """Change one charge of the first FastLloyd cell of sweep `real`."""
+    rows = rows.copy()
+    mine = (rows["sweep"] == "real") & (rows["method"] == "fastlloyd")
+    first = rows["cell"] == rows.loc[mine, "cell"].iloc[0]
+    charges = json.loads(rows.loc[first, "charges"].iloc[0])
+    change(charges[-1])
+    rows.loc[first, "charges"] = json.dumps(charges)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [
+        ("noise-split", lambda charge: charge.update(count_scale=charge["count_scale"] * 1.01)),
+        ("eta-formula", lambda charge: charge.update(radius=charge["radius"] * 1.01)),
+        ("gdp-total", lambda charge: charge.update(loss=charge["loss"] * 1.01)),
+    ],
+)
+def test_formula_claims_fail_on_a_wrong_charge(claim, change):
+    # A check that no stored value could ever fail would be worthless.
+    study = Study(change_charges(small_rows(), change))
+    found = {v.claim["id"]: v.finding for v in verdicts.evaluate(study, "fastlloyd", NO_GAPS)}
+    assert found[f"fastlloyd/{claim}"].verdict == FAILS
+
+
+def test_wrong_iterations_and_sizes_fail():
+    rows = small_rows().copy()
+    rows.loc[rows["method"] == "fastlloyd", "iterations"] += 1
+    rows.loc[rows["dataset"] == "iris", "n"] = 151
+    found = {v.claim["id"]: v.finding for v in verdicts.evaluate(Study(rows), "fastlloyd", NO_GAPS)}
+    assert found["fastlloyd/iterations-2-to-7"].verdict == FAILS
+    assert found["fastlloyd/table2-sizes"].verdict == FAILS
+
+
+def test_noise_multiplier_inverts_delta():
+    sigma = noise_multiplier(1.0, 1e-5)
+    assert sigma == pytest.approx(3.730632, abs=1e-5)  # analytic Gaussian, published example value
+    assert gaussian_delta(1 / sigma, 1.0) == pytest.approx(1e-5, rel=1e-9)
+
+
+def test_iteration_bound_is_cut_on_both_sides():
+    assert iteration_bound(150, 4, 3, 0.1, 1e-3) == 2
+    assert iteration_bound(10**7, 2, 2, 1.0, 1e-8) == 7
+
+
+def test_flaw_register_has_one_line_each():
+    register = yaml.safe_load((claims._FOLDER.parent / "flaws.yaml").read_text(encoding="utf-8"))
+    assert all(key.startswith("F-") and text.strip() for key, text in register.items())
