@@ -20,6 +20,7 @@ PRODUCT_BLOCK = 256
 PRODUCT_ROWS = 256  # rows of centres per product: 256 x 256 scores are half a megabyte
 FEW_ROWS = 64  # measured: below, memory and packing keep the matrix product under half of its usual rate
 EXACT_BITS = 53
+COORDINATES = 1 << 16  # largest coordinate of a point: the grid's
 REORDERED = {"reassoc", "contract", "nsz"}  # sums of integers are exact in any order; infinities keep their meaning
 
 
@@ -65,7 +66,7 @@ class Points:
     Attributes
     ----------
     rows : ndarray of shape (n, d), float32
-        The integer coordinates; below 2**24 float32 holds them exactly, at half the memory traffic.
+        The integer coordinates; float32 holds them exactly, at half the memory traffic.
     blocks : ndarray of shape (n_blocks, d, SCAN_BLOCK), float64, or None
         The same, feature by feature in blocks padded with zeros; only for few features.
     norms : ndarray of shape (n,), float64
@@ -78,14 +79,19 @@ class Points:
 
     @classmethod
     def prepare(cls, points: np.ndarray) -> "Points":
-        """Lay out integer coordinates of shape (n, d) for the kernels."""
+        """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
         rows = np.ascontiguousarray(points, dtype=np.float32)
         n, d = rows.shape
+        if rows.size and not -COORDINATES <= rows.min() <= rows.max() <= COORDINATES:
+            raise ValueError(
+                f"points must lie in the domain [-{COORDINATES}, {COORDINATES}] of the grid, got {rows.min():.0f} to "
+                f"{rows.max():.0f}; clip them first"
+            )
         norms = np.empty(n)
         _squared_norms(rows, norms)
         if d > SCAN_DIMENSIONS:
             return cls(rows, None, norms)
-        blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK))
+        blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK), np.float32)
         for block, start in zip(blocks, range(0, n, SCAN_BLOCK), strict=True):
             some = rows[start : start + SCAN_BLOCK]
             block[:, : len(some)] = some.T
@@ -112,7 +118,7 @@ def _scans(n_features):
             for b in range(size):
                 score = square
                 for h in range(n_features):
-                    score -= block[h, b] * (2.0 * centres[j, h])
+                    score -= np.float64(block[h, b]) * (2.0 * centres[j, h])
                 old = best[b]
                 closer = score < old
                 best[b] = score if closer else old
@@ -136,7 +142,7 @@ def _scans(n_features):
             for h in range(n_features):
                 total = 0.0
                 for b in range(size):
-                    total += inside[b] * block[h, b]
+                    total += inside[b] * np.float64(block[h, b])
                 sums[j, h] += total
 
     @njit(cache=True)
@@ -146,7 +152,7 @@ def _scans(n_features):
                 j = label[b]
                 counts[j] += 1
                 for h in range(n_features):
-                    sums[j, h] += block[h, b]
+                    sums[j, h] += np.float64(block[h, b])
 
     @njit(cache=True)
     def scan_and_sum(blocks, norms, centres, squares, limit, sums, counts):

@@ -174,8 +174,4 @@ def prepare(points: np.ndarray) -> Points:
     points = np.asarray(points)
     if not np.issubdtype(points.dtype, np.integer) or points.ndim != 2:
         raise ValueError(f"points must be an (n, d) array of grid integers, got {points.dtype} of shape {points.shape}")
-    if points.size and not -SCALE <= points.min() <= points.max() <= SCALE:
-        raise ValueError(
-            f"points must lie in the domain [-{SCALE}, {SCALE}], got {points.min()} to {points.max()}; clip them first"
-        )
     return Points.prepare(points)

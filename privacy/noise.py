@@ -55,17 +55,17 @@ class NoiseStreams:
             raise ValueError(f"seeds={self.seeds} must be one or more different non-negative integers")
         self.secure = secure
         # Philox is counter based: a stream is a place in the counter's upper half, so one generator serves all keys.
-        self._generators = [] if secure else [np.random.Generator(np.random.Philox(key=_noise_key(s))) for s in seeds]
+        sources = [] if secure else [np.random.Philox(key=_noise_key(seed)) for seed in self.seeds]
+        self._generators = [np.random.Generator(source) for source in sources]
+        self._starts = [source.state for source in sources]  # with nothing buffered: only the counter is to be set
 
     def _seeded(self, key: tuple, shape: tuple[int, ...], draw) -> np.ndarray:
         digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-        counter = np.concatenate([np.zeros(2, np.uint64), np.frombuffer(digest, np.uint64)])
+        counter = np.frombuffer(bytes(16) + digest, np.uint64)
         values = np.empty((len(self.seeds), *shape))
-        for generator, into in zip(self._generators, values, strict=True):
-            state = generator.bit_generator.state
-            state["state"]["counter"] = counter
-            state["buffer_pos"] = 4
-            generator.bit_generator.state = state
+        for generator, start, into in zip(self._generators, self._starts, values, strict=True):
+            start["state"]["counter"] = counter
+            generator.bit_generator.state = start
             draw(generator, into)
         return values
 

@@ -1,0 +1,72 @@
+# Everything is driven from here; `make help` lists the targets.
+
+PYTHON  ?= python3
+PAPER   ?= all
+PROFILE ?= quick
+JOBS    ?= 2
+DATA    ?= $(wildcard ../shared/data)
+RESULTS ?= results
+
+VENV := .venv
+RUN  := $(VENV)/bin/python
+SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
+
+.PHONY: help setup reproduce plan status retry report test lint format bench dashboard data lock clean
+
+help:            ## list the targets
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
+	@echo
+	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) RESULTS=$(RESULTS)"
+
+# The lock is installed once; a changed lock is installed again.
+$(VENV)/ready: requirements.txt
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	touch $@
+
+setup: $(VENV)/ready   ## create .venv from the lock
+
+reproduce: setup ## run a profile of a paper (or of all) and build the report: PAPER= PROFILE=smoke|quick|paper JOBS= DATA=
+	$(RUN) -m experiments.reproduce $(SETTINGS)
+
+plan: setup      ## show what would run, what is cached, and how long it may take
+	$(RUN) -m experiments.reproduce plan $(SETTINGS)
+
+status: setup    ## count finished, failed and absent cells
+	$(RUN) -m experiments.reproduce status $(SETTINGS)
+
+retry: setup     ## run failed cells again
+	$(RUN) -m experiments.reproduce retry $(SETTINGS)
+
+report: setup    ## build the report from what is stored
+	$(RUN) -m experiments.reproduce report $(SETTINGS)
+
+test: setup      ## run the tests (with the original data too, if DATA is at hand)
+	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m pytest -n 2 --dist worksteal
+
+lint: setup      ## check style
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+format: setup    ## apply style
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+bench: setup     ## measure speed, as ratios inside one run
+	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m benchmarks
+
+dashboard: setup ## open the MLflow dashboard on the stored results
+	$(RUN) -m experiments.tracking sync results=$(RESULTS)
+	$(RUN) -m experiments.tracking dashboard results=$(RESULTS)
+
+data: setup      ## list the data sets and where they would come from
+	$(RUN) -m datasets $(if $(DATA),--mirror $(DATA)) list
+
+lock: setup      ## make requirements.txt anew from requirements.in
+	$(RUN) -m pip install --quiet --disable-pip-version-check uv
+	$(VENV)/bin/uv pip compile requirements.in --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.txt
+
+clean:           ## remove the environment and caches; results stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

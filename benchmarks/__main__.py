@@ -1,0 +1,129 @@
+"""``python -m benchmarks``: print the speed ratios and their targets; exit with 1 if a target is missed.
+
+Times are the least CPU seconds of a few repetitions, one thread, in one process, so that a busy machine disturbs the
+ratios little.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+import datasets
+from benchmarks.straightforward import cluster, nicv
+from compute import Points, labels
+from methods import FastLloyd, GLloyd, Lloyd, SuLloyd
+from metrics import evaluate
+from privacy import snap
+
+EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One row of the table; ``target`` is the bound that ``value`` must keep, ``at_most`` tells on which side."""
+
+    what: str
+    value: float
+    unit: str
+    target: float
+    at_most: bool = False
+
+    @property
+    def kept(self) -> bool:
+        """Whether the target is met."""
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+
+def least_seconds(call: Callable, repetitions: int = 5) -> float:
+    """Least CPU time of a call after one warm-up."""
+    call()
+    seconds = []
+    for _ in range(repetitions):
+        start = time.process_time()
+        call()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+def data(name: str, n: int, d: int) -> tuple[str, np.ndarray]:
+    """A data set in [-1, 1]^d, or noise of the same shape where the original is not at hand; the name says which."""
+    try:
+        return name, datasets.scale(datasets.load(name), "minmax").points
+    except datasets.DataUnavailable:
+        return f"{name} (noise of its shape)", np.random.default_rng(0).uniform(-1, 1, (n, d))
+
+
+def s1_sweep() -> list[Measurement]:
+    """Four methods, five budgets, twenty seeds on s1, NICV only."""
+    name, points = data("s1", 5000, 2)
+    prepared = Points.prepare(snap(points))
+    methods = [Lloyd(15, variant="published")] + [
+        method(15, epsilon=epsilon, variant="published")
+        for method in (SuLloyd, GLloyd, FastLloyd)
+        for epsilon in EPSILONS
+    ]
+
+    def batched(seeds):
+        for method in methods:
+            evaluate(prepared, method.fit_batch(prepared, seeds).centres, ["nicv"])
+
+    def straightforward(seeds):
+        for method in methods:
+            for seed in seeds:
+                nicv(points, cluster(method, points, seed))
+
+    ours = least_seconds(lambda: batched(range(20)))
+    theirs = least_seconds(lambda: straightforward(range(2)), repetitions=1) * 10
+    return [
+        Measurement(f"{name} sweep, 320 fits", ours, "s CPU", 0.1, at_most=True),
+        Measurement(f"{name} sweep, against numpy", theirs / ours, "x", 20),
+    ]
+
+
+def single_fits() -> list[Measurement]:
+    """One FastLloyd fit at epsilon 0.5, from grid points to centres, and its distance part."""
+    gemm = gemm_rate()
+    sets = [(*data(name, n, d), k) for name, n, d, k in (
+        ("adult", 48_842, 6, 3), ("birch2", 25_000, 2, 100), ("mnist", 10_000, 784, 10))]  # fmt: skip
+    sets.append(("10,000 x 512", np.random.default_rng(0).uniform(-1, 1, (10_000, 512)), 32))
+    rows = []
+    for name, points, k in sets:
+        method, grid = FastLloyd(k, epsilon=0.5, variant="published"), snap(points)
+        ours = least_seconds(lambda m=method, g=grid: m.fit_batch(g, [0]))
+        theirs = least_seconds(lambda m=method, p=points: cluster(m, p, 0), repetitions=1)
+        rows.append(Measurement(f"{name}, k = {k}: fit against numpy", theirs / ours, "x", 20))
+        d = points.shape[1]
+        if d >= 64:
+            prepared, centres = Points.prepare(grid), grid[None, :k]
+            seconds = least_seconds(lambda p=prepared, c=centres: labels(p, c))
+            rate = 2 * len(points) * k * d / seconds
+            rows.append(Measurement(f"{name}, k = {k}: distances against GEMM", rate / gemm, "of its rate", 0.5))
+    return rows
+
+
+def gemm_rate(size: int = 1500) -> float:
+    """Floating-point operations per second of this machine's float64 matrix product, one thread."""
+    matrix = np.random.default_rng(0).random((size, size))
+    return 2 * size**3 / least_seconds(lambda: matrix @ matrix)
+
+
+def main() -> int:
+    """Measure everything, print a table."""
+    with threadpool_limits(1):
+        rows = s1_sweep() + single_fits()
+    table = Table("what", "measured", "target", "", title="Speed")
+    for row in rows:
+        sign = "<=" if row.at_most else ">="
+        verdict = "ok" if row.kept else "MISSED"
+        table.add_row(row.what, f"{row.value:.3g} {row.unit}", f"{sign} {row.target:g}", verdict)
+    Console().print(table)
+    return int(not all(row.kept for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
