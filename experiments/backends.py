@@ -245,7 +245,7 @@ def attempt(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> O
             if isinstance(error, TimeLimitExceeded):
                 break
         else:
-            store.write(cell, rows.assign(git=git_commit()))
+            store.write(cell, rows.assign(git=git_commit(), finished=time.time()))
             return Outcome(cell.key, "done", time.perf_counter() - started)
     return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 

@@ -151,7 +151,7 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
         console.print("nothing is stored for this plan yet: no report", style="yellow")
         return None
     store.check_writable()
-    out = Path(config.results) / "reports" / f"{plan.paper}-{config.profile.name}"
+    out = store.report_folder(plan.paper, config.profile.name)
     described = environment() | {
         "profile": config.profile.name,
         "seeds": str(config.profile.seeds),
@@ -167,10 +167,9 @@ def project(plan: Plan, store: Store, config: DictConfig, folder: Path | None, c
     """Bring MLflow up to date with the store."""
     from experiments.tracking import sync
 
-    counts = sync(plan, store, uri=config.tracking.uri, artifacts=config.tracking.artifacts, report=folder)
-    console.print(
-        f"MLflow: {counts.added} runs added, {counts.kept} were there ({config.tracking.uri})", soft_wrap=True
-    )
+    where = config.tracking
+    done = sync(plan, store, uri=where.uri, artifacts=where.artifacts, profile=config.profile.name, report=folder)
+    console.print(f"MLflow: {done.added} runs added, {done.kept} were there ({where.uri})", soft_wrap=True)
 
 
 def show_status(plan: Plan, store: Store, console: Console) -> None:

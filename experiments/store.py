@@ -45,6 +45,10 @@ class Store:
         """Return where the failure record of a cell lies (or would lie)."""
         return self.root / "cells" / key[:2] / f"{key}.failed.json"
 
+    def report_folder(self, paper: str, profile: str) -> Path:
+        """Return where the report on a paper lies (or would lie)."""
+        return self.root / "reports" / f"{paper}-{profile}"
+
     def check_writable(self) -> None:
         """Make sure that results can be written, before any work is spent on them.
 
