@@ -16,8 +16,8 @@ from numba import njit
 SCAN_DIMENSIONS = 8  # measured: from nine features on, the matrix product wins even with its extra pass over the scores
 SCAN_BLOCK = 1024
 FEW_CLUSTERS = 4
-PRODUCT_BLOCK = 256
-PRODUCT_ROWS = 256  # rows of centres per product: 256 x 256 scores are half a megabyte
+PRODUCT_BLOCK = 128
+PRODUCT_ROWS = 256  # rows of centres per product: 128 x 256 scores are a quarter of a megabyte
 FEW_ROWS = 64  # measured: below, memory and packing keep the matrix product under half of its usual rate
 EXACT_BITS = 53
 COORDINATES = 1 << 16  # largest coordinate of a point: the grid's
