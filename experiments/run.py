@@ -20,6 +20,7 @@ from rich.table import Table
 
 import datasets
 from experiments.backends import Backend, run_cells
+from experiments.cell import require
 from experiments.configuration import GROUPS, ConfigurationError, choices, expand, load
 from experiments.plan import Plan, estimator, make_plan
 from experiments.store import Store
@@ -120,6 +121,9 @@ def plan_of(config) -> Plan:
         If something is unknown, not allowed or not at hand.
     """
     values = OmegaConf.to_container(config, resolve=True)
+    for name in ("path", "bounds"):
+        if values["dataset"]["name"] != "file":
+            require(values[name] is None, name, values[name], "left out unless dataset=file")
     sweep = {name: values[name] for name in ("preprocessing", "metrics", "epsilon", "delta", "k")}
     paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])

@@ -39,7 +39,8 @@ from experiments.run import REFUSALS, consoles
 from experiments.store import Store
 
 TIMES = ("fit_seconds", "metric_seconds")
-#: Name of the prepared view, and the columns it shows.
+#: The kind of experiment in MLflow's words; the name of the prepared view and the columns it shows.
+KIND = "custom_model_development"
 VIEW = "bench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 COLUMNS = (
@@ -139,6 +140,7 @@ def sync(
         added, kept, removed = added + len(fresh), kept + len(children) - len(fresh), removed + len(stale)
         if fresh or stale or report is not None:
             attach(client, parent_id, sweep, rows[rows["sweep"] == sweep], report)
+    prepare_view(client, experiment)
     return Synced(added, kept, removed)
 
 
@@ -172,26 +174,34 @@ def open_experiment(client, paper: str, artifacts: str) -> str:
     if found is None:
         place = (Path(artifacts).resolve() / paper).as_uri() if is_database(client.tracking_uri) else None
         found = client.get_experiment(client.create_experiment(paper, artifact_location=place))
-    tags = {"mlflow.experimentKind": "custom_model_development", VIEW_TAG: prepared_view()}
-    for key, value in tags.items():
-        if found.tags.get(key) != value:
-            client.set_experiment_tag(found.experiment_id, key, value)
+    if found.tags.get("mlflow.experimentKind") != KIND:
+        client.set_experiment_tag(found.experiment_id, "mlflow.experimentKind", KIND)
     return found.experiment_id
 
 
-def prepared_view() -> str:
-    """Describe the prepared view as MLflow stores a saved one.
+def prepare_view(client, experiment: str) -> None:
+    """Save the prepared view in an experiment.
 
-    The interface shows no parameter and no metric until somebody picks columns; a saved view is a tag of the experiment
-    that holds the pick. It lists the cells, without their parents.
+    The interface shows no parameter and no metric until somebody picks columns, and folds children under their parents
+    as long as runs are sorted by date. A saved view is a tag of the experiment that holds such picks; this one lists
+    cells, those with the best silhouette first and those without one last.
     """
-    state = {"selectedColumns": list(COLUMNS), "searchFilter": "tags.kind = 'cell'"}
-    return json.dumps({"name": VIEW, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})
+    state = {
+        "selectedColumns": list(COLUMNS),
+        "columnOrder": list(COLUMNS),
+        "columnWidths": dict.fromkeys(COLUMNS, 120),
+        "searchFilter": "tags.kind = 'cell'",
+        "orderByKey": "metrics.`silhouette_mean`",
+        "orderByAsc": False,
+    }
+    view = json.dumps({"name": VIEW, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})
+    client.set_experiment_tag(experiment, VIEW_TAG, view)
 
 
 def view_address(experiment: str, server: str) -> str:
     """Return the address of the prepared view of an experiment."""
-    return f"{server}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW}&compareRunsMode=TABLE"
+    mode = "workflowType=machine_learning&compareRunsMode=TABLE"
+    return f"{server}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW}&{mode}"
 
 
 def is_database(uri: str) -> bool:

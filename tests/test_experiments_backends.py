@@ -18,7 +18,7 @@ from experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What a run measures about itself; everything else must be equal bit for bit.
-OWN = ["fit_seconds", "fit_cpu_seconds", "metric_seconds", "metric_cpu_seconds", "peak_memory_mb"]
+OWN = ["fit_seconds", "fit_cpu_seconds", "metric_seconds", "metric_cpu_seconds", "peak_memory_mb", "finished"]
 
 BASE = Cell(
     "fastlloyd",
@@ -36,7 +36,7 @@ CELLS = [replace(BASE, epsilon=epsilon, dataset=name) for name in ("iris", "wine
     Cell("kmeans", "methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0, 1, 2), ("nicv",))
 ]
 
-TROUBLE = '''
+TROUBLE = """
 import os
 import time
 from pathlib import Path
@@ -74,7 +74,7 @@ class BrokenOnce(DataMean):
 class Deadly(DataMean):
     def cluster(self, curator):
         os._exit(1)
-'''
+"""
 
 
 @pytest.fixture
@@ -141,7 +141,9 @@ def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path
     process.wait()
     finished = broken.keys()
     assert 2 <= len(finished) < 8
-    outcomes = run_cells([cell for cell in cells if broken.status(cell.key) != "done"], broken, Backend("joblib", jobs=2))
+    outcomes = run_cells(
+        [cell for cell in cells if broken.status(cell.key) != "done"], broken, Backend("joblib", jobs=2)
+    )
     assert not {outcome.key for outcome in outcomes} & set(finished)
     run_cells(cells, whole, Backend("joblib", jobs=2))
     pd.testing.assert_frame_equal(stored(broken, cells), stored(whole, cells), check_exact=True)

@@ -1,0 +1,223 @@
+"""The ways in, called as a person calls them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib.externals.loky import get_reusable_executor
+
+from experiments import reproduce, run
+from experiments.configuration import choices
+from experiments.store import Store
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def no_mirror(monkeypatch, tmp_path):
+    monkeypatch.delenv("PKM_DATA", raising=False)
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def call(tmp_path, capsys):
+    """Return a function that runs the command line with its own results folder: exit code, output, errors."""
+
+    def go(*words):
+        code = run.main([*words, f"results={tmp_path / 'results'}"])
+        return code, *capsys.readouterr()
+
+    go.store = Store(tmp_path / "results")
+    return go
+
+
+def test_run_prints_a_table_and_stores_the_cells(call):
+    code, out, _ = call("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")
+    assert code == 0
+    assert "fastlloyd" in out and "iris" in out and "nicv" in out
+    assert len(call.store.keys()) == 2
+    assert (
+        "2 cells were stored already, 0 were run"
+        in call("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")[1]
+    )
+
+
+def test_multirun_runs_every_combination(call):
+    code, _, _ = call("-m", "method=fastlloyd,glloyd,mean", "dataset=iris,wine", "epsilon=0.1,1.0", "seeds=[4,2]")
+    assert code == 0
+    # Two private methods at two epsilons and one without, on two data sets.
+    assert len(call.store.keys()) == (2 * 2 + 1) * 2
+    assert set(call.store.read(call.store.keys())["seed"]) == {2, 4}
+
+
+def test_corrupt_cell_is_run_again(call):
+    words = ("method=mean", "dataset=iris", "seeds=2")
+    call(*words)
+    (key,) = call.store.keys()
+    path = call.store.path(key)
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + b"\0" * 40 + content[80:])
+    code, out, _ = call(*words)
+    assert code == 0
+    assert "0 cells were stored already, 1 were run" in out
+    assert path.with_name(path.name + ".corrupt").exists()
+
+
+@pytest.mark.parametrize("bounds", ["bounds=[0,1]", "bounds=[[0,0],[1,1]]"])
+def test_own_file(call, tmp_path, bounds):
+    points = np.random.default_rng(0).random((60, 2))
+    np.savetxt(tmp_path / "points.csv", points, delimiter=",")
+    words = ("dataset=file", f"path={tmp_path / 'points.csv'}", bounds, "k=2", "preprocessing=public", "seeds=2")
+    code, _, _ = call(*words, "method=glloyd_sound", "epsilon=1.0")
+    assert code == 0
+    rows = call.store.read(call.store.keys())
+    assert rows["dataset"].unique() == ["points"]
+    assert not rows["private_bounds"].any()
+
+
+def test_outside_method_by_import_path(call, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere.py").write_text(
+        "from methods.yardsticks import DataMean\n\n\nclass Ours(DataMean):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, _ = call("method._target_=elsewhere.Ours", "dataset=iris", "seeds=2")
+    sys.modules.pop("elsewhere")
+    assert code == 0
+    assert "ours" in out
+
+
+@pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
+def test_every_method_file_runs_from_the_command_line(call, name):
+    code, out, err = call(f"method={name}", "dataset=iris", "epsilon=1.0", "seeds=1", "metrics=[nicv]")
+    assert (code, err) == (0, "")
+    assert name.removesuffix("_sound") in out
+
+
+@pytest.mark.parametrize("name", choices("backend"))
+def test_every_backend_file_runs(call, name):
+    assert call(f"backend={name}", "method=mean", "seeds=1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["method=loyd"], "Did you mean lloyd? Known: external, fastlloyd"),
+        (["dataset=irises"], "unknown data set 'irises'; known are iris, lsun"),
+        (["metrics=[nicvv]"], "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette"),
+        (["epsilon=0"], "epsilon=0 is not allowed"),
+        (["epsilon=[1.0,-2]"], "epsilon=-2 is not allowed"),
+        (["delta=1"], "delta=1 is not allowed"),
+        (["delta=0"], "delta=0 is not allowed"),
+        (["k=0"], "k=0 is not allowed"),
+        (["k=151"], "k must be at most n=150"),
+        (["seeds=0"], "seeds=0 is not allowed"),
+        (["-m", "epsilon=1.0,-1.0"], "epsilon=-1.0 is not allowed"),
+        (["dataset=mnist"], "mnist"),
+        (["dataset=file", "k=2"], "path=None"),
+        (["dataset=file", "path=nowhere.csv", "k=2"], "nowhere.csv"),
+        (["path=points.csv"], "path='points.csv' is not allowed"),
+        (["dataset=iris", "bounds=[0,1]"], "bounds=[0, 1] is not allowed"),
+        (["method._target_=nowhere.Class"], "method 'nowhere.Class' is unknown"),
+        (["method.alpha=-1"], "alpha=-1"),
+        (["speed=3"], "speed"),
+        (["backend=cloud"], "backend='cloud' is unknown"),
+        (["jobs=0"], "jobs=0"),
+        (["epsilon=[0.1"], "0.1"),
+    ],
+)
+def test_bad_requests_are_refused_in_one_line_and_nothing_is_written(call, words, message):
+    code, _, err = call(*words)
+    assert code == 2
+    assert message in err
+    assert err.startswith("error: ") and "Traceback" not in err
+    assert not call.store.root.exists()
+
+
+def test_points_that_are_no_numbers_are_refused(call, tmp_path):
+    (tmp_path / "bad.csv").write_text("1,2\n3,nan\n")
+    code, _, err = call("dataset=file", f"path={tmp_path / 'bad.csv'}", "k=1")
+    assert code == 2
+    assert "NaN" in err
+    assert not call.store.root.exists()
+
+
+def test_unwritable_results_are_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run.main(["method=mean", f"results={tmp_path / 'file' / 'results'}"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_configuration_can_be_looked_at(call):
+    code, out, _ = call("--cfg", "method=glloyd")
+    assert code == 0
+    assert "_target_: methods.lloyd.GLloyd" in out
+
+
+def test_smoke_reproduction_end_to_end(tmp_path):
+    """Run in a process of its own, as a person does: no mirror, two workers."""
+    results = f"results={tmp_path / 'results'}"
+    environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
+    command = [sys.executable, "-m", "experiments.reproduce", "profile=smoke", results, "tracking=none", "jobs=2"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
+    assert page.is_file()
+    assert str(page) in done.stdout
+
+
+def test_verbs_on_a_small_paper(tmp_path, capsys):
+    small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
+    small += [
+        f"paper.profiles.smoke.{sweep}=null" for sweep in ("real", "g2", "synthk", "synth", "ablation", "iterations")
+    ]
+    small += ["paper.profiles.smoke.initialisation=null", "paper.profiles.smoke.sound.epsilon=[1.0]"]
+
+    def go(*words):
+        code = reproduce.main([*words, *small])
+        return code, capsys.readouterr().out
+
+    code, out = go("plan")
+    assert code == 0
+    assert "6 of 6 cells to run" in out
+    assert not (tmp_path / "results").exists()
+    assert go("report") == (0, "nothing is stored for this plan yet: no report\n")
+    code, out = go("run")
+    assert code == 0
+    assert "6 done, 0 failed" in out
+    code, out = go("run")
+    assert "6 stored, 0 to run" in out
+    # A failure of before is reported, left alone by `run`, and run again by `retry`.
+    store = Store(tmp_path / "results")
+    plan_keys = store.keys()
+    from experiments.cell import Cell
+
+    lost = store.read([plan_keys[0]]).iloc[0]
+    store.path(plan_keys[0]).unlink()
+    stand_in = Cell("x", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    stand_in.__dict__["key"] = plan_keys[0]
+    store.write_failure(stand_in, RuntimeError("the lights went out"), 2)
+    code, out = go("status")
+    assert "the lights went out" in out
+    code, out = go("run")
+    assert code == 1
+    assert "1 cells failed before" in out
+    code, out = go("retry")
+    assert code == 0
+    again = store.read([plan_keys[0]]).iloc[0]
+    assert again["nicv"] == lost["nicv"]
+
+
+def test_unknown_verb_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        reproduce.main(["rune", "profile=smoke"])
+    assert stop.value.code == 2
+    assert "known: plan, run, status, retry, report" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_end():
+    yield
+    get_reusable_executor().shutdown(wait=True)
