@@ -5,8 +5,9 @@ The rules, the same for every claim:
 * **Orderings** ("A is at least as good as B") are paired one-sided t tests over seeds, one per comparison (data set,
   epsilon, ...), in both directions, each direction Holm-corrected over the comparisons of the claim at level 0.05. A
   comparison is *kept* or *violated* if its test says so, else *tied*. The claim fails if a comparison is violated. It
-  holds if none is and at least one is kept; ties count as kept, unless the claim is strict: then every comparison must
-  be kept. All ties prove nothing (inconclusive), except where the claim itself says that there is no difference.
+  holds if none is, some are kept, and no more ties lean the other way than comparisons are kept; ties count as kept
+  then. A strict claim needs every comparison kept. Mere ties prove nothing (inconclusive), except where the claim
+  itself says that there is no difference.
 * **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired bootstrap resamples
   of the seeds (one draw for all methods, data sets and epsilons). A part of the claim is *kept* if the predicate is
   true on the sample and in 95 % of the resamples, *violated* if it is false on the sample and true in so few resamples
@@ -16,6 +17,7 @@ The rules, the same for every claim:
 * Fewer than `MIN_SEEDS` paired seeds decide nothing about means: such a comparison is left out of the verdict, and
   where no other is left the claim is inconclusive, whatever the numbers look like.
 * Where part of the data is absent the claim is judged on the part at hand and marked *partial*, with what is lacking.
+  What the absent part could still supply (a larger maximum, "some" case) is inconclusive instead of failed.
 
 No correction is made across claims: with some fifty claims at 5 % one or two false verdicts must be expected. Both
 kinds of test are approximate for heavy-tailed metrics at small numbers of seeds.
@@ -366,6 +368,7 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
     enough = evidence["outcome"] != "few seeds"
     seeds = int(evidence.loc[enough, "seeds"].min()) if enough.any() else int(evidence["seeds"].max())
     broken = counts["violated"] > 0
+    leaning = (evidence["outcome"] == "tied").to_numpy() & (toward_violation > 0)
     if "within" in check and broken:
         violated = evidence[evidence["outcome"] == "violated"]
         others = [name for name in check["over"] if name != check["within"]]
@@ -376,7 +379,7 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
         verdict = FAILS
     elif check.get("strict"):
         verdict = HOLDS if counts["kept"] == enough.sum() else INCONCLUSIVE
-    elif counts["kept"] == 0 and not check.get("ties_suffice"):
+    elif not check.get("ties_suffice") and not 0 < counts["kept"] >= leaning.sum():
         verdict = INCONCLUSIVE
     else:
         verdict = HOLDS
@@ -384,11 +387,11 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
     if counts["few seeds"] and enough.any():
         few = f"{counts['few seeds']} comparisons have fewer than {MIN_SEEDS} paired seeds"
         lacking = "; ".join(filter(None, [lacking, few]))
-    numbers = _ordering_numbers(evidence, toward_violation, counts, check)
+    numbers = _ordering_numbers(evidence, toward_violation, leaning, counts, check)
     return Finding(verdict, numbers + _too_few(seeds), len(evidence), seeds, lacking, evidence)
 
 
-def _ordering_numbers(evidence, toward_violation, counts, check):
+def _ordering_numbers(evidence, toward_violation, leaning, counts, check):
     """Say how many comparisons are kept, which is violated most, and how much a tie could hide."""
     text = (
         f"{counts['kept']} kept, {counts['tied']} tied, {counts['violated']} violated of {len(evidence)} comparisons."
@@ -396,7 +399,6 @@ def _ordering_numbers(evidence, toward_violation, counts, check):
     right = np.abs(evidence["right_mean"].to_numpy())
     relative = toward_violation / right
     violated, tied = ((evidence["outcome"] == name).to_numpy() for name in ("violated", "tied"))
-    leaning = tied & (toward_violation > 0)
     if violated.any():
         worst = np.where(violated, relative, -np.inf).argmax()
         text += f" Violated most: {_where(evidence, worst)} by {_percent(relative[worst])}"
@@ -494,7 +496,7 @@ def _decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
         verdict = INCONCLUSIVE
         if joint[0] and level >= 1 - LEVEL:
             verdict = HOLDS
-        elif not joint[0] and level <= LEVEL:
+        elif not joint[0] and level <= LEVEL and not (quantifier == "some" and lacking):
             verdict = FAILS
         counted = (
             f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {_percent(level)} of resamples."
@@ -586,7 +588,7 @@ def trend(study, check, context):
         numbers = f"Spearman along {along} {evidence['correlation'][0]:.3g}"
     sharp = "at_least" not in check
     asked = sign * check["above" if sharp else "at_least"]
-    numbers += f" (asked: {('>' if sharp else '≥') if sign > 0 else ('<' if sharp else '≤')} {asked:g});"
+    numbers += f" (asked: {('>' if sharp else '≥') if sign > 0 else ('<' if sharp else '≤')} {asked + 0:g});"
     numbers += (
         f" mean ratio from {evidence['first'].mean():.4g} at the first to {evidence['last'].mean():.4g} at the last;"
     )
@@ -638,7 +640,10 @@ def largest_gain(study, check, context):
     interval = f"[{_percent(low)}, {_percent(high)}]"
     numbers = f"Largest reduction {_percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
     one = evidence.iloc[:1]
-    return replace(_decide(_within(largest, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+    found = _decide(_within(largest, check)[:, None], one, seeds, numbers, lacking, one)
+    if lacking and found.verdict == FAILS and largest[0] < check["at_least"]:
+        found = replace(found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} The absent part may hold a larger one.")
+    return replace(found, evidence=evidence)
 
 
 def best_value(study, check, context):

@@ -99,6 +99,31 @@ def test_ties_keep_a_claim_but_not_a_strict_one_and_all_ties_prove_nothing():
     assert finding(FIGURE2 | {"ties_suffice": True}, none).verdict == HOLDS
 
 
+def test_more_leaning_ties_than_kept_comparisons_decide_nothing():
+    # One clear win does not outweigh three ties that point the other way.
+    study = study_of(lambda name, epsilon: -1.0 if (name, epsilon) == ("s1", 0.1) else 0.02, spread=0.2)
+    result = finding(FIGURE2, study)
+    leaning = ((result.evidence["outcome"] == "tied") & (result.evidence["difference"] > 0)).sum()
+    assert result.evidence["outcome"].tolist().count("kept") == 1 and leaning > 1
+    assert result.verdict == INCONCLUSIVE
+
+
+def test_a_maximum_over_part_of_the_grid_cannot_fail_from_below():
+    check = {
+        "type": "largest_gain",
+        "sweep": "real",
+        "metric": "nicv",
+        "left": ["fastlloyd"],
+        "right": ["glloyd"],
+        "at_least": 0.8,
+        "at_most": 0.95,
+    }
+    study = study_of(lambda name, epsilon: -3.0)
+    over = {"dataset": ["iris", "s1"], "epsilon": [0.1, 1.0]}
+    assert finding(check | {"over": over}, study).verdict == FAILS
+    assert finding(check | {"over": over | {"dataset": ["iris", "s1", "wine"]}}, study).verdict == INCONCLUSIVE
+
+
 def test_higher_is_better_turns_the_test_round():
     study = study_of(lambda name, epsilon: 1.0)
     assert finding(FIGURE2, study).verdict == FAILS

@@ -62,7 +62,7 @@ def wants_log(means):
 def set_value_axis(axes, means, low, high, linear=False):
     """Choose scale and limits of a value axis from curve means and band ends.
 
-    Means always stay inside. Bands may be cut: a heavy-tailed method's band would otherwise set the scale alone.
+    Means stay inside. Bands may be cut: a heavy-tailed method's band would otherwise set the scale alone.
 
     Returns
     -------
@@ -88,17 +88,22 @@ def set_value_axis(axes, means, low, high, linear=False):
     return False
 
 
+def _private_means(summary, methods):
+    means = summary.loc[summary["method"].isin(methods) & summary["epsilon"].notna(), "mean"].to_numpy()
+    return means if np.isfinite(means).any() else np.array([-np.inf])
+
+
 def curves(axes, summary, methods, known, linear=False):
     """Draw the mean of each method over epsilon with its 95 % band; non-private ones are level lines.
 
     Returns
     -------
     tuple
-        Whether the value axis is logarithmic, and the yardsticks that lie outside the panel (label to value): the
-        methods set the limits, a yardstick far away must not squash them.
+        Whether the value axis is logarithmic, and the level lines that lie outside the panel (label to value): the
+        private methods set the limits, a baseline far away must not squash them.
     """
     grid = np.unique(summary["epsilon"].dropna())
-    means, lows, highs, yardsticks = [], [], [], {}
+    means, lows, highs, levels = [], [], [], {}
     for order, method in enumerate(methods):
         mine = summary[summary["method"] == method].sort_values("epsilon")
         if not len(mine):
@@ -117,13 +122,16 @@ def curves(axes, summary, methods, known, linear=False):
             lows.append(mean - half)
             highs.append(mean + half)
             means.append(mean)
-        elif np.isfinite(mean[0]):
-            yardsticks[style.label.split(" (")[0]] = mean[0]
-    every = np.concatenate(means) if means else np.array(list(yardsticks.values()))
+        if np.isnan(mine["epsilon"]).all() and np.isfinite(mean[0]):
+            levels[style.label.split(" (")[0]] = mean[0]
+    every = np.concatenate(means) if means else np.array(list(levels.values()))
+    if not linear:
+        # A baseline that is almost exact would stretch a logarithmic axis over many empty decades.
+        every = every[(every >= np.nanmin(_private_means(summary, methods)) / 1000) | (every <= 0)]
     low, high = (np.concatenate(part) if part else np.array([np.nan]) for part in (lows, highs))
     logarithmic = set_value_axis(axes, every, low, high, linear)
     bottom, top = axes.get_ylim()
-    return logarithmic, {name: value for name, value in yardsticks.items() if not bottom <= value <= top}
+    return logarithmic, {name: value for name, value in levels.items() if not bottom <= value <= top}
 
 
 def epsilon_axis(axes, grid):
@@ -210,9 +218,11 @@ def legend_above(figure, summary, methods):
 def _legend_columns(labels, width):
     """Return the largest number of legend columns whose labels fit into `width` inches."""
     for columns in range(len(labels), 1, -1):
-        lines = -(-len(labels) // columns)
-        widest = [max(map(len, labels[start : start + lines])) for start in range(0, len(labels), lines)]
-        if sum(0.078 * length + 0.75 for length in widest) <= width:
+        # A legend fills its columns from the left, the first ones taking the remainder.
+        lines, longer = divmod(len(labels), columns)
+        ends = np.cumsum([lines + (column < longer) for column in range(columns)])
+        widest = [max(map(len, part)) for part in np.split(np.array(labels), ends[:-1])]
+        if sum(0.085 * length + 0.75 for length in widest) <= width:
             return columns
     return 1
 
