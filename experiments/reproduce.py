@@ -123,8 +123,10 @@ def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, 
             console.print(
                 f"{len(failed)} cells failed before and are left alone (`retry` runs them again)", style="red"
             )
-    for dataset, reason in sorted({(gap.dataset, gap.reason) for gap in plan.gaps}):
-        console.print(f"gap: {dataset}: {reason}", style="yellow", markup=False)
+    if plan.gaps:
+        names = ", ".join(dict.fromkeys(gap.dataset for gap in plan.gaps))
+        told = f"not everything is at hand ({names}); `status` and the report say what is lacking and why"
+        console.print(told, style="yellow", markup=False)
     estimate = estimator(store)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     backend = Backend(**config.backend)
