@@ -92,8 +92,8 @@ class Store:
             raise ValueError(f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}")
         table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
         sink = pa.BufferOutputStream()
-        # The page checksums let a later read tell a flipped bit from a result. Snappy, because opening a decompressor of
-        # zstd for every column takes twice as long as all the rest of reading so small a file.
+        # The page checksums let a later read tell a flipped bit from a result. Snappy, because opening a decompressor
+        # of zstd for every column takes twice as long as all the rest of reading so small a file.
         pq.write_table(table, sink, compression="snappy", write_statistics=False, write_page_checksum=True)
         path = self.path(cell.key)
         replace_file(path, sink.getvalue())
