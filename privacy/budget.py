@@ -94,7 +94,7 @@ class PrivacyClaim:
     public : tuple of str
         Data-derived quantities taken for public, such as n.
     flaws : tuple of str
-        Known flaws by their id in ``docs/flaws.md``; a claim with flaws is not fully met.
+        Known flaws by their id in ``analysis/flaws.yaml``; a claim with flaws is not fully met.
     """
 
     notion: str
