@@ -6,9 +6,10 @@ All coordinates are integers held in float64 and small enough that every product
 
 from compute.nearest import Points, exact_limit, inertia, labels, sums_and_counts
 from compute.packing import largest_packing
-from compute.partition import cluster_means, mean_silhouettes, mean_spreads
+from compute.partition import cluster_means, distance_tiles, mean_silhouettes, mean_spreads
 
 __all__ = [
-    "Points", "cluster_means", "exact_limit", "inertia", "labels", "largest_packing", "mean_silhouettes",
+    "Points", "cluster_means",
+    "distance_tiles", "exact_limit", "inertia", "labels", "largest_packing", "mean_silhouettes",
     "mean_spreads", "sums_and_counts",
 ]  # fmt: skip

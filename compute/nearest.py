@@ -6,9 +6,10 @@ centres to keep that busy, from a compiled product that reads each point once; a
 Blocks are sized so that points, scores and labels stay in the core's own cache.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numba import njit
@@ -59,9 +60,9 @@ def _squared_norms(rows, norms):
         norms[i] = total
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Points:
-    """Points prepared for repeated passes.
+    """Points prepared for repeated passes; two are equal, and hash alike, if their coordinates are.
 
     Attributes
     ----------
@@ -96,6 +97,17 @@ class Points:
             some = rows[start : start + SCAN_BLOCK]
             block[:, : len(some)] = some.T
         return cls(rows, blocks, norms)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Hash of shape and coordinates."""
+        return hashlib.blake2b(repr(self.shape).encode() + self.rows.tobytes(), digest_size=32).digest()
+
+    def __eq__(self, other):
+        return isinstance(other, Points) and self.digest == other.digest
+
+    def __hash__(self):
+        return hash(self.digest)
 
     @property
     def shape(self) -> tuple[int, int]:

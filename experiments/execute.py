@@ -17,10 +17,12 @@ import numpy as np
 import pandas as pd
 
 import datasets
+from compute import Points
 from experiments.cell import Cell, canonical, code_hash, data_fingerprint, require, thaw
 from methods import load_method
 from metrics import evaluate
-from privacy.grid import snap
+from privacy import prepare as lay_out
+from privacy import snap
 
 #: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
 OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
@@ -30,7 +32,7 @@ OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_st
 class Prepared:
     """A data set as the methods see it: on the integer grid, with how it got there."""
 
-    points: np.ndarray
+    points: Points
     private_bounds: bool
 
 
@@ -48,11 +50,11 @@ def prepare(dataset: str, path: str | None, bounds: tuple | None, preprocessing:
     Returns
     -------
     Prepared
-        Points as (n, d) integers on the 2^-16 grid.
+        Points on the 2^-16 grid, laid out for the kernels once for all cells.
     """
     given = {"path": path, "bounds": thaw(bounds)} if dataset == "file" else {}
     scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing)
-    return Prepared(snap(scaled.points), bool(scaled.uses_private_bounds))
+    return Prepared(lay_out(snap(scaled.points)), bool(scaled.uses_private_bounds))
 
 
 @cache
@@ -106,7 +108,7 @@ def build(cell: Cell):
     given["n_clusters"] = cell.k
     if cell.epsilon is not None:
         given["epsilon"] = cell.epsilon
-    if cell.delta is not None:
+    if cell.delta not in (None, "auto"):
         given["delta"] = cell.delta
     return method_class(cell.target)(**given)
 
@@ -143,7 +145,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         with stopwatch() as fit_time:
             run = method.fit_batch(prepared.points, cell.seeds)
         with stopwatch() as metric_time:
-            values = evaluate(prepared.points, run.centres, cell.metrics)
+            values = evaluate(prepared.points, run.centres, cell.metrics, cell.k)
     replicates = len(cell.seeds)
     claim, ledger = method.claim, run.ledger
     others = {name: thaw(value) for name, value in cell.params if name != "variant"}

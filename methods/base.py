@@ -84,7 +84,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             return 0.0
         if self.delta != "auto":
             return self.delta
-        if self.variant == "sound":
+        if getattr(self, "variant", "sound") == "sound":
             return SOUND_DELTA
         if n_points < 3:
             raise ValueError(f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}")

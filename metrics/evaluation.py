@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from compute import Points, cluster_means, inertia, labels, mean_silhouettes, mean_spreads
+from compute import Points, cluster_means, distance_tiles, inertia, labels, mean_silhouettes, mean_spreads
 from metrics.matching import matched_distance, reference_centres
 from privacy.grid import SCALE
 
@@ -40,12 +40,22 @@ def nicv(clustering: _Clustering) -> np.ndarray:
 
 def silhouette(clustering: _Clustering) -> np.ndarray:
     """Mean silhouette; -1 for a single cluster; exact up to 10,000 points, above on a fixed sample of so many."""
-    points, found = clustering.points, clustering.labels
-    n = points.shape[0]
-    if n > SILHOUETTE_POINTS:
-        sample = np.sort(np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False))
-        points, found = Points.prepare(points.rows[sample]), np.ascontiguousarray(found[:, sample])
-    return mean_silhouettes(points, found, clustering.centres.shape[1])
+    points = clustering.points
+    sample = silhouette_sample(points.shape[0])
+    found = np.ascontiguousarray(clustering.labels[:, sample])
+    return mean_silhouettes(_distances(points), found, clustering.centres.shape[1])
+
+
+def silhouette_sample(n: int) -> np.ndarray:
+    """Indices of the points that silhouettes of n points are taken over."""
+    if n <= SILHOUETTE_POINTS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False))
+
+
+@lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB
+def _distances(points: Points) -> np.ndarray:
+    return distance_tiles(Points.prepare(points.rows[silhouette_sample(points.shape[0])]))
 
 
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:

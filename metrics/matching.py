@@ -1,6 +1,5 @@
 """How far released centres are from the centres of a strong non-private clustering."""
 
-import hashlib
 from functools import lru_cache
 
 import numpy as np
@@ -15,28 +14,7 @@ REFERENCE_STARTS = 10
 REFERENCE_SEED = 0
 
 
-class _Fingerprinted:
-    """Points that compare equal when their coordinates do, so that results can be cached by them."""
-
-    def __init__(self, points: Points):
-        self.points = points
-        self.digest = hashlib.blake2b(points.rows.tobytes(), digest_size=16).digest() + bytes(
-            str(points.shape), "ascii"
-        )
-
-    def __hash__(self):
-        return hash(self.digest)
-
-    def __eq__(self, other):
-        return self.digest == other.digest
-
-
 @lru_cache(maxsize=8)
-def _reference(points: _Fingerprinted, k: int) -> np.ndarray:
-    fit = KMeans(k, n_init=REFERENCE_STARTS, random_state=REFERENCE_SEED)
-    return fit.fit(points.points.rows.astype(np.float64) / SCALE).cluster_centers_
-
-
 def reference_centres(points: Points, k: int) -> np.ndarray:
     """Centres of scikit-learn's k-means, the best of ten seeded k-means++ starts.
 
@@ -50,7 +28,8 @@ def reference_centres(points: Points, k: int) -> np.ndarray:
     ndarray of shape (k, d), float64
         In half-widths of the domain; computed once per data set and process.
     """
-    return _reference(_Fingerprinted(points), k)
+    fit = KMeans(k, n_init=REFERENCE_STARTS, random_state=REFERENCE_SEED)
+    return fit.fit(points.rows.astype(np.float64) / SCALE).cluster_centers_
 
 
 def matched_distance(centres: np.ndarray, reference: np.ndarray, squared: bool) -> np.ndarray:

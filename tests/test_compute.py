@@ -8,7 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
-from compute import Points, cluster_means, exact_limit, inertia, labels, largest_packing, mean_silhouettes, nearest
+from compute import (
+    Points,
+    cluster_means,
+    distance_tiles,
+    exact_limit,
+    inertia,
+    labels,
+    largest_packing,
+    mean_silhouettes,
+    nearest,
+)
 from compute import sums_and_counts as fast_sums
 
 SCALE = 1 << 16
@@ -146,17 +156,18 @@ def test_unknown_search_is_refused():
 def test_silhouette_equals_scikit_learn(n, d, k):
     points, centres = draw(n, d, k, replicates=4)
     found = labels(Points.prepare(points), centres)
-    ours = mean_silhouettes(Points.prepare(points), found, k)
+    ours = mean_silhouettes(distance_tiles(Points.prepare(points)), found, k)
     expected = [silhouette_score(points, row) if len(set(row)) > 1 else -1 for row in found]
-    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)  # distances in single precision
 
 
 def test_silhouette_does_not_depend_on_the_other_replicates():
     points, centres = draw(400, 3, 5, replicates=6)
     prepared = Points.prepare(points)
     found = labels(prepared, centres)
-    batch = mean_silhouettes(prepared, found, 5)
-    alone = [mean_silhouettes(prepared, found[r : r + 1], 5)[0] for r in range(6)]
+    tiles = distance_tiles(prepared)
+    batch = mean_silhouettes(tiles, found, 5)
+    alone = [mean_silhouettes(tiles, found[r : r + 1], 5)[0] for r in range(6)]
     assert batch.tolist() == alone
 
 
@@ -170,3 +181,24 @@ def test_cluster_means_against_fractions():
             assert counts[r, j] == len(members)
             expected = [float(Fraction(int(total), max(1, len(members)))) for total in members.sum(axis=0)]
             assert means[r, j].tolist() == expected
+
+
+def test_points_are_equal_if_their_coordinates_are():
+    points, _ = draw(20, 3, 1)
+    assert Points.prepare(points) == Points.prepare(points.copy())
+    assert hash(Points.prepare(points)) == hash(Points.prepare(points.copy()))
+    assert Points.prepare(points) != Points.prepare(points[::-1])
+    assert Points.prepare(points) != Points.prepare(points.reshape(15, 4))
+
+
+def test_distance_tiles_hold_every_pair():
+    points, _ = draw(70, 4, 1)
+    tiles = distance_tiles(Points.prepare(points))
+    matrix = np.concatenate(list(tiles), axis=1)
+    np.testing.assert_allclose(matrix[:, :70], np.linalg.norm(points[:, None] - points, axis=2), rtol=1e-7)
+    assert (matrix[:, 70:] == 0).all()
+
+
+def test_points_off_the_grid_are_refused():
+    with pytest.raises(ValueError, match="got -65537 to 0; clip them first"):
+        Points.prepare(np.array([[-SCALE - 1, 0]]))
