@@ -56,7 +56,6 @@ bench: setup     ## measure speed, as ratios inside one run
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m benchmarks
 
 dashboard: setup ## open the MLflow dashboard on the stored results
-	$(RUN) -m experiments.tracking sync results=$(RESULTS)
 	$(RUN) -m experiments.tracking dashboard results=$(RESULTS)
 
 data: setup      ## list the data sets and where they would come from
