@@ -1,6 +1,7 @@
 """Reproduce a paper: run what is missing and write the report.
 
     python -m experiments.reproduce paper=fastlloyd profile=quick jobs=2 data=../shared/data
+    python -m experiments.reproduce paper=all         every paper of conf/paper, one after the other
     python -m experiments.reproduce plan     a dry run: cells, what is stored, what is lacking, the time it would take
     python -m experiments.reproduce run      run the cells that are absent
     python -m experiments.reproduce status   done, failed and absent cells per sweep, and why cells failed
@@ -22,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.backends import Backend, duration, run_cells
-from experiments.configuration import load
+from experiments.configuration import choices, load
 from experiments.environment import environment
 from experiments.plan import Plan, estimator, make_plan, show
 from experiments.run import REFUSALS, consoles, known_choices
@@ -57,13 +58,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"verb {verb!r} is unknown; known: {', '.join(VERBS)}")
     console, errors = consoles()
     try:
-        return reproduce(verb, load(overrides), console)
+        return max(reproduce(verb, load(each), console) for each in every_paper(overrides))
     except REFUSALS as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return 2
     except KeyboardInterrupt:
         errors.print("interrupted; finished cells are kept, the same command goes on from here")
         return 130
+
+
+def every_paper(overrides: Sequence[str]) -> list[list[str]]:
+    """Expand ``paper=all`` to one list of overrides per file of ``conf/paper``; other lists stay as they are."""
+    if "paper=all" not in overrides:
+        return [list(overrides)]
+    rest = [override for override in overrides if override != "paper=all"]
+    return [[f"paper={paper}", *rest] for paper in choices("paper")]
 
 
 def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:

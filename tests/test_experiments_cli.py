@@ -10,6 +10,7 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from experiments import reproduce, run
+from experiments.cell import Cell
 from experiments.configuration import choices
 from experiments.store import Store
 
@@ -192,8 +193,6 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     # A failure of before is reported, left alone by `run`, and run again by `retry`.
     store = Store(tmp_path / "results")
     plan_keys = store.keys()
-    from experiments.cell import Cell
-
     lost = store.read([plan_keys[0]]).iloc[0]
     store.path(plan_keys[0]).unlink()
     stand_in = Cell("x", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
@@ -208,6 +207,12 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     assert code == 0
     again = store.read([plan_keys[0]]).iloc[0]
     assert again["nicv"] == lost["nicv"]
+
+
+def test_all_papers_are_one_request_each():
+    expected = [[f"paper={paper}", "profile=smoke"] for paper in choices("paper")]
+    assert reproduce.every_paper(["paper=all", "profile=smoke"]) == expected
+    assert reproduce.every_paper(["paper=fastlloyd"]) == [["paper=fastlloyd"]]
 
 
 def test_unknown_verb_is_refused(capsys):
