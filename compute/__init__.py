@@ -4,11 +4,12 @@ All coordinates are integers held in float64 and small enough that every product
 (see :func:`exact_limit`), so results do not depend on block size, order of points, or number of threads.
 """
 
-from compute.nearest import Points, exact_limit, inertia, labels, sums_and_counts
+from compute.nearest import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
 from compute.packing import largest_packing
 from compute.partition import cluster_means, distance_tiles, mean_silhouettes, mean_spreads
 
 __all__ = [
+    "SCALE",
     "Points", "cluster_means",
     "distance_tiles", "exact_limit", "inertia", "labels", "largest_packing", "mean_silhouettes",
     "mean_spreads", "sums_and_counts",

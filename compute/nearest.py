@@ -9,7 +9,7 @@ Blocks are sized so that points, scores and labels stay in the core's own cache.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -21,33 +21,37 @@ PRODUCT_BLOCK = 128
 PRODUCT_ROWS = 256  # rows of centres per product: 128 x 256 scores are a quarter of a megabyte
 FEW_ROWS = 64  # measured: below, memory and packing keep the matrix product under half of its usual rate
 EXACT_BITS = 53
-COORDINATES = 1 << 16  # largest coordinate of a point: the grid's
+SCALE = 1 << 16  # grid steps per half-width of the domain, hence the largest coordinate of a point
 REORDERED = {"reassoc", "contract", "nsz"}  # sums of integers are exact in any order; infinities keep their meaning
 
 
-def exact_limit(n_features: int, bound: int) -> int:
-    """Largest centre coordinate for which squared distances to the points are exact in float64.
+def exact_limit(n_features: int) -> int:
+    """Largest centre coordinate for which squared distances to points of the domain are exact in float64.
 
     Parameters
     ----------
     n_features : int
         Number of coordinates d.
-    bound : int
-        Largest absolute point coordinate, in grid steps.
 
     Returns
     -------
     int
-        L such that ``d * (L + bound)**2 < 2**53``: then norms, products and distances are integers that float64 holds.
+        In grid steps: L such that ``d * (L + SCALE)**2 < 2**53``. Norms, products and distances are then integers that
+        float64 holds.
+
+    Raises
+    ------
+    ValueError
+        If not even the domain itself is within the limit.
 
     Examples
     --------
-    >>> exact_limit(784, 2**16) // 2**16
+    >>> exact_limit(784) // SCALE
     50
     """
-    limit = int(np.sqrt(2.0**EXACT_BITS / n_features)) - bound - 1
-    if limit < bound:
-        raise ValueError(f"n_features={n_features} is too large for exact distances on a grid of +-{bound} steps")
+    limit = int(np.sqrt(2.0**EXACT_BITS / n_features)) - SCALE - 1
+    if limit < SCALE:
+        raise ValueError(f"n_features={n_features} is too large for exact distances on a grid of +-{SCALE} steps")
     return limit
 
 
@@ -68,7 +72,7 @@ class Points:
     ----------
     rows : ndarray of shape (n, d), float32
         The integer coordinates; float32 holds them exactly, at half the memory traffic.
-    blocks : ndarray of shape (n_blocks, d, SCAN_BLOCK), float64, or None
+    blocks : ndarray of shape (n_blocks, d, SCAN_BLOCK), float32, or None
         The same, feature by feature in blocks padded with zeros; only for few features.
     norms : ndarray of shape (n,), float64
         Squared norms.
@@ -83,11 +87,8 @@ class Points:
         """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
         rows = np.ascontiguousarray(points, dtype=np.float32)
         n, d = rows.shape
-        if rows.size and not -COORDINATES <= rows.min() <= rows.max() <= COORDINATES:
-            raise ValueError(
-                f"points must lie in the domain [-{COORDINATES}, {COORDINATES}] of the grid, got {rows.min():.0f} to "
-                f"{rows.max():.0f}; clip them first"
-            )
+        if rows.size and not -SCALE <= rows.min() <= rows.max() <= SCALE:
+            raise ValueError(f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first")
         norms = np.empty(n)
         _squared_norms(rows, norms)
         if d > SCAN_DIMENSIONS:
@@ -115,74 +116,75 @@ class Points:
         return self.rows.shape
 
 
-@cache
-def _scans(n_features):
-    """Compile the scans for a fixed number of features, so that the loop over them unrolls."""
+# The scans take the number of features as a tuple of that length: its length is part of the type, so that they are
+# compiled once per number of features, with the loop over them unrolled, and found in the cache by later processes.
 
-    @njit(cache=True, fastmath={"contract"})
-    def scan(block, centres, squares, best, label):
-        """Find the nearest centre of each point of a block, for one replicate."""
-        size = block.shape[1]
+
+@njit(cache=True, fastmath={"contract"})
+def _scan(block, centres, squares, best, label, features):
+    """Find the nearest centre of each point of a block, for one replicate."""
+    size = block.shape[1]
+    for b in range(size):
+        best[b] = np.inf
+    for j in range(centres.shape[0]):
+        square = squares[j]
         for b in range(size):
-            best[b] = np.inf
-        for j in range(centres.shape[0]):
-            square = squares[j]
-            for b in range(size):
-                score = square
-                for h in range(n_features):
-                    score -= np.float64(block[h, b]) * (2.0 * centres[j, h])
-                old = best[b]
-                closer = score < old
-                best[b] = score if closer else old
-                label[b] = j if closer else label[b]
+            score = square
+            for h in range(len(features)):
+                score -= np.float64(block[h, b]) * (2.0 * centres[j, h])
+            old = best[b]
+            closer = score < old
+            best[b] = score if closer else old
+            label[b] = j if closer else label[b]
 
-    @njit(cache=True)
-    def scan_all(block, centres, squares, best, label):
+
+@njit(cache=True)
+def _scan_all(block, centres, squares, best, label, features):
+    for r in range(centres.shape[0]):
+        _scan(block, centres[r], squares[r], best[r], label[r], features)
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _sum_by_masks(block, norms, best, label, limit, sums, counts, features):
+    """Add each cluster's points as a masked sum: for few clusters faster than one point at a time."""
+    size = norms.shape[0]
+    inside = np.empty(size)
+    for j in range(counts.shape[0]):
+        members = 0.0
+        for b in range(size):
+            inside[b] = 1.0 if (label[b] == j) & (best[b] + norms[b] <= limit) else 0.0
+            members += inside[b]
+        counts[j] += np.int64(members)
+        for h in range(len(features)):
+            total = 0.0
+            for b in range(size):
+                total += inside[b] * np.float64(block[h, b])
+            sums[j, h] += total
+
+
+@njit(cache=True)
+def _sum_by_points(block, norms, best, label, limit, sums, counts, features):
+    for b in range(norms.shape[0]):
+        if best[b] + norms[b] <= limit:
+            j = label[b]
+            counts[j] += 1
+            for h in range(len(features)):
+                sums[j, h] += np.float64(block[h, b])
+
+
+@njit(cache=True)
+def _scan_and_sum(blocks, norms, centres, squares, limit, sums, counts, features):
+    """Scan and accumulate block by block while the block is at hand."""
+    size = blocks.shape[2]
+    best, label = np.empty(size), np.empty(size, np.int64)
+    for i in range(blocks.shape[0]):
+        nearby = norms[i * size : (i + 1) * size]
         for r in range(centres.shape[0]):
-            scan(block, centres[r], squares[r], best[r], label[r])
-
-    @njit(cache=True, fastmath=REORDERED)
-    def sum_by_masks(block, size, norms, best, label, limit, sums, counts):
-        """Add each cluster's points as a masked sum: for few clusters faster than one point at a time."""
-        inside = np.empty(size)
-        for j in range(counts.shape[0]):
-            members = 0.0
-            for b in range(size):
-                inside[b] = 1.0 if (label[b] == j) & (best[b] + norms[b] <= limit) else 0.0
-                members += inside[b]
-            counts[j] += np.int64(members)
-            for h in range(n_features):
-                total = 0.0
-                for b in range(size):
-                    total += inside[b] * np.float64(block[h, b])
-                sums[j, h] += total
-
-    @njit(cache=True)
-    def sum_by_points(block, size, norms, best, label, limit, sums, counts):
-        for b in range(size):
-            if best[b] + norms[b] <= limit:
-                j = label[b]
-                counts[j] += 1
-                for h in range(n_features):
-                    sums[j, h] += np.float64(block[h, b])
-
-    @njit(cache=True)
-    def scan_and_sum(blocks, norms, centres, squares, limit, sums, counts):
-        """Scan and accumulate block by block while the block is at hand."""
-        size = blocks.shape[2]
-        best, label = np.empty(size), np.empty(size, np.int64)
-        for i in range(blocks.shape[0]):
-            start = i * size
-            for r in range(centres.shape[0]):
-                scan(blocks[i], centres[r], squares[r], best, label)
-                held = min(size, norms.shape[0] - start)
-                nearby = norms[start : start + held]
-                if centres.shape[1] <= FEW_CLUSTERS:
-                    sum_by_masks(blocks[i], held, nearby, best, label, limit[r], sums[r], counts[r])
-                else:
-                    sum_by_points(blocks[i], held, nearby, best, label, limit[r], sums[r], counts[r])
-
-    return scan_all, scan_and_sum
+            _scan(blocks[i], centres[r], squares[r], best, label, features)
+            if centres.shape[1] <= FEW_CLUSTERS:
+                _sum_by_masks(blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features)
+            else:
+                _sum_by_points(blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features)
 
 
 @njit(cache=True, fastmath={"contract"})
@@ -263,9 +265,18 @@ def _accumulate_inertia(norms, best, high, low):
 
 
 def _check(points: Points, centres: np.ndarray) -> np.ndarray:
-    if centres.ndim != 3 or centres.shape[2] != points.shape[1] or centres.shape[1] < 1:
-        raise ValueError(f"centres must have shape (replicate, cluster, {points.shape[1]}), got {centres.shape}")
-    return np.ascontiguousarray(centres, dtype=np.float64)
+    centres = np.ascontiguousarray(centres, dtype=np.float64)
+    d = points.shape[1]
+    if centres.ndim != 3 or centres.shape[2] != d or 0 in centres.shape:
+        raise ValueError(f"centres must have shape (replicate, cluster, {d}), got {centres.shape}")
+    limit = exact_limit(d)
+    # Written so that NaN is refused too: it would leave points without a nearest centre, and their labels undefined.
+    if not (-limit <= centres.min() and centres.max() <= limit):
+        raise ValueError(
+            f"centres must be finite, at most {limit} in size, got {centres.min()} to {centres.max()}; "
+            "release them through privacy.snap_centres"
+        )
+    return centres
 
 
 def _assigned(points: Points, centres: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray]]:
@@ -274,10 +285,9 @@ def _assigned(points: Points, centres: np.ndarray) -> Iterator[tuple[slice, slic
     replicates, k, _ = centres.shape
     squares = np.einsum("rjh,rjh->rj", centres, centres)
     if points.blocks is not None:
-        scan, _ = _scans(d)
         best, label = np.empty((replicates, SCAN_BLOCK)), np.empty((replicates, SCAN_BLOCK), np.int64)
         for i, block in enumerate(points.blocks):
-            scan(block, centres, squares, best, label)
+            _scan_all(block, centres, squares, best, label, (0,) * d)
             size = min(SCAN_BLOCK, n - i * SCAN_BLOCK)
             yield slice(i * SCAN_BLOCK, i * SCAN_BLOCK + size), slice(0, replicates), best[:, :size], label[:, :size]
         return
@@ -327,9 +337,8 @@ def sums_and_counts(points: Points, centres: np.ndarray, limit=None) -> tuple[np
     limit = np.broadcast_to(np.asarray(np.inf if limit is None else limit, np.float64), replicates)
     sums, counts = np.zeros((replicates, k, d)), np.zeros((replicates, k), np.int64)
     if points.blocks is not None:
-        _, scan_and_sum = _scans(d)
         squares = np.einsum("rjh,rjh->rj", centres, centres)
-        scan_and_sum(points.blocks, points.norms, centres, squares, limit, sums, counts)
+        _scan_and_sum(points.blocks, points.norms, centres, squares, limit, sums, counts, (0,) * d)
         return sums.astype(np.int64), counts
     for where, some, best, label in _assigned(points, centres):
         _accumulate(points.rows[where], points.norms[where], best, label, limit[some], sums[some], counts[some])

@@ -1,6 +1,7 @@
 """What a method is: public code around a curator, usable as a scikit-learn estimator and as a batch of replicates."""
 
 import math
+import numbers
 import secrets
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -11,7 +12,9 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from compute import Points, labels
-from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, prepare, snap, to_unit
+from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, snap, to_unit
+
+SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 
 
 @dataclass(frozen=True)
@@ -49,13 +52,13 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
     bounds : (lower, upper) or array of shape (2, d), default=(-1, 1)
         Public domain, used by ``fit``.
     clip : bool, default=True
-        Clip rows outside the bounds; otherwise they are refused.
+        Clip rows outside the bounds; otherwise they are refused, which the privacy claim does not cover.
     random_state : int, optional
         Seed of the replicate that ``fit`` runs. Default: fresh.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]]
-    choices: ClassVar[dict[str, tuple]] = {}
+    choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
 
     n_clusters: int = 8
     _: KW_ONLY
@@ -99,7 +102,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             Naming the parameter, its value and the rule.
         """
         k = self.n_clusters
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        if not is_integer(k) or k < 1:
             raise ValueError(f"n_clusters={k!r} must be an integer of at least 1")
         if n_points is not None and k > n_points:
             raise ValueError(f"n_clusters={k} must be at most the number of points n={n_points}")
@@ -108,10 +111,10 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             if value not in known:
                 raise ValueError(f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, known))}")
         if self.claim.private:
-            if not (_is_number(self.epsilon) and self.epsilon > 0 and math.isfinite(self.epsilon)):
+            if not (is_number(self.epsilon) and self.epsilon > 0 and math.isfinite(self.epsilon)):
                 raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
             delta = getattr(self, "delta", "auto")
-            if delta != "auto" and not (_is_number(delta) and 0 < delta < 1):
+            if delta != "auto" and not (is_number(delta) and 0 < delta < 1):
                 raise ValueError(f"delta={delta!r} must be 'auto' or a number in (0, 1)")
 
     def fit_batch(self, points: np.ndarray | Points | Sequence, seeds: Sequence[int]) -> Run:
@@ -128,8 +131,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         -------
         Run
         """
-        shards = [points] if isinstance(points, np.ndarray | Points) else list(points)
-        shards = [shard if isinstance(shard, Points) else prepare(shard) for shard in shards]
+        shards = shards_of(points)
         n_points = sum(shard.shape[0] for shard in shards)
         self.check_parameters(n_points)
         budget = self.budget(n_points)
@@ -154,12 +156,10 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centres.
         """
         X = _finite_matrix(X)
-        self.check_parameters(len(X))
         lower, upper = self._box(X.shape[1])
-        outside = ((X < lower) | (X > upper)).any(axis=1).sum()
-        if outside and not self.clip:
-            raise ValueError(f"{outside} points lie outside bounds={self.bounds}; widen bounds or set clip=True")
-        middle, half = (upper + lower) / 2, (upper - lower) / 2
+        if not self.clip and ((X < lower) | (X > upper)).any():
+            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
+        middle, half = upper / 2 + lower / 2, upper / 2 - lower / 2
         unit = np.clip((X - middle) / half, -1.0, 1.0)
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
         run = self.fit_batch(snap(unit), [seed])
@@ -191,11 +191,14 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         return lower, upper
 
 
-SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+def is_number(value) -> bool:
+    """Tell a real number from anything else; a bool is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def _is_number(value) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+def is_integer(value) -> bool:
+    """Tell an integer from anything else; a bool is none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _finite_matrix(X) -> np.ndarray:

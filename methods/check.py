@@ -97,15 +97,13 @@ def check_ledger(method: PrivateKMeans) -> None:
     ledger = run.ledger
     assert ledger.charges, "a private method must charge what it releases"
     assert ledger.spent() <= method.epsilon * (1 + 1e-9), f"spent {ledger.spent()} of {method.epsilon}"
-    gaussian = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
-    pure = sum(charge.epsilon for charge in ledger.charges)
-    least = gdp_epsilon(gaussian, ledger.budget.delta) if gaussian else 0.0
-    assert max(least, pure if not gaussian else 0.0) <= ledger.spent() * (1 + 1e-9), "spent is less than its charges"
+    mu = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
+    assert gdp_epsilon(mu, ledger.budget.delta) <= ledger.spent() * (1 + 1e-9), "spent is less than its Gaussian part"
     assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), "a pure claim has delta 0, no other has"
 
 
 def check_overspend_is_refused(method: PrivateKMeans) -> None:
-    """What a run charges does not fit twice into its budget."""
+    """What a run charges does not fit twice into its budget, where it is more than half of it."""
     if not method.claim.private:
         return
     ledger = _run(method).ledger

@@ -32,8 +32,7 @@ class KMeansPlusPlus(PrivateKMeans):
         """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations any seed took."""
         points = curator.disclose().astype(np.float64) / SCALE
         fits = [
-            KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(points)
-            for seed in curator.streams.seeds
+            KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(points) for seed in curator.seeds
         ]
         centres = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centres(centres * SCALE), max(fit.n_iter_ for fit in fits)

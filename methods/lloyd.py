@@ -16,13 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from methods.base import PrivateKMeans
+from methods.base import PrivateKMeans, is_integer, is_number
 from methods.initialisation import starting_centres
 from privacy import NO_CLAIM, SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
 
 TYPICAL_CENTRE = 0.225  # Su et al.'s rho: typical size of a normalised centre's coordinate
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
 FEWEST, MOST = 2, 7  # iterations
+LEAST_ALPHA = 1e-6  # below, a radius is less than a grid step
 _TINY = 1e-9  # keeps the division of the published update finite
 
 
@@ -58,7 +59,10 @@ def truncate(centres: np.ndarray) -> np.ndarray:
 
 
 def shorten(step: np.ndarray, longest: float) -> np.ndarray:
-    """Scale steps (..., d) on the grid down to at most ``longest``; lengths are exact, the result is rounded."""
+    """Scale steps (..., d) on the grid down to length ``longest`` where they exceed it, and round to the grid.
+
+    Squared lengths are integers, so the outcome does not depend on how the steps lie in memory.
+    """
     length = np.sqrt((step * step).sum(axis=-1, keepdims=True).astype(np.float64))
     return np.rint(step * np.minimum(1.0, longest / np.maximum(length, 1.0))).astype(np.int64)
 
@@ -92,6 +96,7 @@ class Lloyd(PrivateKMeans):
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM, "sound": NO_CLAIM}
     choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
         "variant": ("published", "sound"),
         "initialisation": ("packing", "uniform"),
         "radius_search": ("auto", "halving", "bisection"),
@@ -108,7 +113,7 @@ class Lloyd(PrivateKMeans):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         rounds = self.n_iterations
-        if rounds != "auto" and (not isinstance(rounds, int) or rounds < 1):
+        if rounds != "auto" and not (is_integer(rounds) and rounds >= 1):
             raise ValueError(f"n_iterations={rounds!r} must be 'auto' or an integer of at least 1")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
@@ -117,7 +122,7 @@ class Lloyd(PrivateKMeans):
         search = self.radius_search
         if search == "auto":
             search = "halving" if self.variant == "published" else "bisection"
-        seeds = curator.streams.seeds
+        seeds = curator.seeds
         centres = starting_centres(seeds, self.n_clusters, curator.n_features, self.initialisation, search)
         for this in schedule:
             sums, counts = curator.sums_and_counts(
@@ -149,7 +154,11 @@ class Lloyd(PrivateKMeans):
 class _DPLloyd(Lloyd):
     """Parameters common to the private kin."""
 
-    choices: ClassVar[dict[str, tuple]] = {**Lloyd.choices, "postprocessing": ("auto", *POSTPROCESSING)}
+    choices: ClassVar[dict[str, tuple]] = {
+        **Lloyd.choices,
+        "postprocessing": ("auto", *POSTPROCESSING),
+        "secure": (True, False),
+    }
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -279,7 +288,11 @@ class FastLloyd(_GaussianLloyd):
     ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
     """
 
-    choices: ClassVar[dict[str, tuple]] = {**_DPLloyd.choices, "radius_schedule": ("step", "constant")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **_DPLloyd.choices,
+        "radius_schedule": ("step", "constant"),
+        "radius_clipping": (True, False),
+    }
     relative: ClassVar[bool] = True
 
     _: KW_ONLY
@@ -290,8 +303,8 @@ class FastLloyd(_GaussianLloyd):
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (isinstance(self.alpha, int | float) and 0 < self.alpha < math.inf):
-            raise ValueError(f"alpha={self.alpha!r} must be a positive number")
+        if not (is_number(self.alpha) and LEAST_ALPHA <= self.alpha < math.inf):
+            raise ValueError(f"alpha={self.alpha!r} must be a finite number of at least {LEAST_ALPHA}")
 
     def radius(self, n_features: int) -> float:
         """The radius eta, at most the domain's diagonal."""

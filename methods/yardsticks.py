@@ -38,13 +38,16 @@ class PackingCentres(PrivateKMeans):
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-    choices: ClassVar[dict[str, tuple]] = {"radius_search": ("halving", "bisection")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "radius_search": ("halving", "bisection"),
+    }
 
     _: KW_ONLY
     radius_search: str = "bisection"
 
     def cluster(self, curator):
         """Place the spheres; the curator is asked for nothing but its shape."""
-        seeds = curator.streams.seeds
+        seeds = curator.seeds
         centres = starting_centres(seeds, self.n_clusters, curator.n_features, "packing", self.radius_search)
         return centres, 0

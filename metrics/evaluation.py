@@ -7,9 +7,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from compute import Points, cluster_means, distance_tiles, inertia, labels, mean_silhouettes, mean_spreads
+from compute import SCALE, Points, cluster_means, distance_tiles, inertia, labels, mean_silhouettes, mean_spreads
 from metrics.matching import matched_distance, reference_centres
-from privacy.grid import SCALE
 
 SILHOUETTE_POINTS = 10_000  # above, a fixed sample of so many points
 SILHOUETTE_SEED = 0

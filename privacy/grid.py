@@ -7,10 +7,7 @@ integers, sensitivities are exact, and adding rounded noise is exact post-proces
 
 import numpy as np
 
-from compute import exact_limit
-
-BITS = 16
-SCALE = 1 << BITS
+from compute import SCALE, exact_limit
 
 
 def snap(points) -> np.ndarray:
@@ -40,7 +37,7 @@ def snap(points) -> np.ndarray:
     if not np.isfinite(points).all():
         raise ValueError("points must be finite; remove or impute rows with NaN or infinite values")
     if points.size and np.abs(points).max() > 1.0:
-        raise ValueError(f"points must lie in [-1, 1], got {np.abs(points).max():.6g}; clip them to the public domain")
+        raise ValueError("points must lie in [-1, 1]; clip them to the public domain")
     return np.rint(points * SCALE).astype(np.int64)
 
 
@@ -55,8 +52,15 @@ def snap_centres(centres) -> np.ndarray:
     Returns
     -------
     ndarray of the same shape, int64
+
+    Raises
+    ------
+    ValueError
+        If a coordinate is NaN.
     """
-    limit = exact_limit(centres.shape[-1], SCALE)
+    if np.isnan(centres).any():
+        raise ValueError("centres must not be NaN; guard the division that made them")
+    limit = exact_limit(centres.shape[-1])
     return np.clip(np.rint(centres), -limit, limit).astype(np.int64)
 
 

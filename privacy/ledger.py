@@ -41,6 +41,11 @@ class Charge:
         Probability of failure charged beside it.
     details : mapping
         Scales and sensitivities that the cost was computed from.
+
+    Raises
+    ------
+    ValueError
+        If a cost is negative, infinite or NaN.
     """
 
     label: str
@@ -50,6 +55,12 @@ class Charge:
     epsilon: float = 0.0
     delta: float = 0.0
     details: Mapping[str, float | None] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for name in ("mu", "epsilon", "delta"):
+            cost = getattr(self, name)
+            if not 0 <= cost < math.inf:
+                raise ValueError(f"{name}={cost} of a charge must be finite and not negative")
 
     def to_dict(self) -> dict:
         """Return a flat, JSON-ready record; ``loss`` is mu or epsilon."""
@@ -100,7 +111,7 @@ class Ledger:
             raise StreamReuse(f"release {charge.label!r} round {charge.round} was made before; noise must be fresh")
         charges = (*self.charges, charge)
         needed = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
-        if needed > self.budget.delta * (1 + SLACK):
+        if not needed <= self.budget.delta * (1 + SLACK):
             raise BudgetExceeded(
                 f"release {charge.label!r} round {charge.round} would need delta={needed:.3g} at "
                 f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
@@ -117,9 +128,10 @@ class Ledger:
         room = self.budget.delta - delta
         if not epsilons:
             return gdp_epsilon(mu, room)
-        if mu == 0:
-            return math.fsum(epsilons)
-        return _loss_distribution(mu, epsilons, self.budget.epsilon).get_epsilon_for_delta(room)
+        plain = math.fsum(epsilons) if mu == 0 else math.inf
+        if plain <= self.budget.epsilon * (1 + SLACK):
+            return plain
+        return min(plain, _loss_distribution(mu, epsilons, self.budget.epsilon).get_epsilon_for_delta(room))
 
     def unspent(self) -> float:
         """Epsilon of the budget that is left at its delta."""

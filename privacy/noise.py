@@ -5,6 +5,7 @@ the noise. ``secure=True`` draws from the operating system's entropy.
 """
 
 import hashlib
+import math
 import os
 from functools import lru_cache
 
@@ -24,10 +25,19 @@ def _noise_key(seed: int) -> np.ndarray:
     return child(seed, NOISE).generate_state(2, np.uint64)
 
 
-def _secure_uniforms(size: int) -> np.ndarray:
-    """Uniforms strictly inside (0, 1) with 53 random bits from the operating system."""
-    bits = np.frombuffer(os.urandom(8 * size), np.uint64) >> np.uint64(11)
-    return (bits + 0.5) * 2.0**-53
+def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random signs, and uniforms in (0, 1/2] that are as fine near 0 as float64 is.
+
+    The binary exponent is geometric (leading zeros of a random word), the mantissa has 52 random bits, so that inverse
+    distribution functions reach far tails without gaps; what lies below 2**-65 is cut off.
+    """
+    words = np.frombuffer(os.urandom(16 * size), np.uint64).reshape(2, size)
+    mantissa = 1.0 + (words[0] >> np.uint64(12)) * 2.0**-52
+    # The exponent of a 64-bit word is geometric. Its lowest bit is set so that there always is one; the conversion may
+    # round the largest words up to the next power of two.
+    _, exponent = np.frexp((words[1] | np.uint64(1)).astype(np.float64))
+    signs = np.where(words[0] & np.uint64(1), 1.0, -1.0)
+    return signs, np.ldexp(mantissa, np.minimum(exponent, 64) - 66)
 
 
 class NoiseStreams:
@@ -72,16 +82,15 @@ class NoiseStreams:
     def normal(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
         """Draw standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
-            shape = (len(self.seeds), *shape)
-            return ndtri(_secure_uniforms(int(np.prod(shape)))).reshape(shape)
+            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
+            return (signs * -ndtri(tails)).reshape(-1, *shape)
         return self._seeded(key, shape, lambda generator, into: generator.standard_normal(out=into))
 
     def laplace(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
         """Draw Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
-            shape = (len(self.seeds), *shape)
-            centred = _secure_uniforms(int(np.prod(shape))).reshape(shape) - 0.5
-        else:
-            centred = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
-            centred += 2.0**-54  # generator.random includes 0, which would map to minus infinity
+            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
+            return (signs * -np.log(2.0 * tails)).reshape(-1, *shape)
+        centred = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
+        centred += 2.0**-54  # generator.random includes 0, which would map to minus infinity
         return -np.copysign(np.log1p(-2.0 * np.abs(centred)), centred)

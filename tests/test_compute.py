@@ -74,7 +74,7 @@ def test_scan_and_products_give_the_same_bits(monkeypatch, d):
 @pytest.mark.parametrize("d", [2, 64, 784])
 def test_extreme_coordinates_stay_exact(d):
     """At the corners of the domain and the largest allowed centres, distances still equal Python's integers."""
-    limit = exact_limit(d, SCALE)
+    limit = exact_limit(d)
     points = np.array([[SCALE] * d, [-SCALE] * d, [SCALE - 1] * d])
     centres = np.array([[[limit] * d, [limit - 1] * d], [[-limit] * d, [limit] * d]])
     totals = inertia(Points.prepare(points), centres)
@@ -84,7 +84,7 @@ def test_extreme_coordinates_stay_exact(d):
 
 def test_exact_limit_refuses_too_many_features():
     with pytest.raises(ValueError, match="n_features=1000000 is too large"):
-        exact_limit(1_000_000, SCALE)
+        exact_limit(1_000_000)
 
 
 @settings(deadline=None, max_examples=50)
@@ -200,5 +200,13 @@ def test_distance_tiles_hold_every_pair():
 
 
 def test_points_off_the_grid_are_refused():
-    with pytest.raises(ValueError, match="got -65537 to 0; clip them first"):
+    with pytest.raises(ValueError, match="points must lie in the domain"):
         Points.prepare(np.array([[-SCALE - 1, 0]]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**40])
+@pytest.mark.parametrize("d", [2, 20])
+def test_centres_without_exact_distances_are_refused(bad, d):
+    """NaN above all: no point would find a nearest centre, and labels would be whatever memory holds."""
+    with pytest.raises(ValueError, match="centres must be finite, at most"):
+        fast_sums(Points.prepare(np.zeros((3, d), np.int64)), np.full((1, 2, d), bad))

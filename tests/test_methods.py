@@ -116,7 +116,10 @@ def test_unknown_methods_are_refused_with_the_known_ones(target):
     [
         ({"postprocessing": "mirror"}, "postprocessing='mirror' is unknown, choose one of 'auto', 'none'"),
         ({"radius_schedule": "late"}, "radius_schedule='late' is unknown"),
-        ({"alpha": 0}, "alpha=0 must be a positive number"),
+        ({"alpha": 0}, "alpha=0 must be a finite number of at least 1e-06"),
+        ({"n_iterations": True}, "n_iterations=True must be 'auto' or an integer"),
+        ({"secure": "x"}, "secure='x' is unknown, choose one of True, False"),
+        ({"bounds": (-np.inf, 1)}, "must be finite with lower < upper"),
         ({"n_iterations": 0}, "n_iterations=0 must be 'auto' or an integer of at least 1"),
         ({"epsilon": "much"}, "epsilon='much' must be a positive finite number"),
         ({"delta": 2}, r"delta=2 must be 'auto' or a number in \(0, 1\)"),
@@ -143,6 +146,11 @@ def test_bounds_are_the_units_of_the_data():
     moved = FastLloyd(4, random_state=2, bounds=([3.0, -5.0], [11.0, 3.0])).fit(points * 4 + [7.0, -1.0])
     np.testing.assert_allclose(moved.cluster_centers_, unit.cluster_centers_ * 4 + [7.0, -1.0], atol=1e-9)
     assert (moved.predict(points * 4 + [7.0, -1.0]) == unit.predict(points)).all()
+
+
+def test_widest_bounds_do_not_overflow():
+    model = FastLloyd(2, bounds=(-1e308, 1e308), random_state=0).fit(blobs())
+    assert np.isfinite(model.cluster_centers_).all()
 
 
 # Formulas of the paper

@@ -31,6 +31,7 @@ from privacy import (
     gaussian_mu,
     gdp_delta,
     gdp_epsilon,
+    noise,
     snap,
     snap_centres,
 )
@@ -168,6 +169,16 @@ def test_stream_of_a_replicate_ignores_its_neighbours_and_earlier_draws():
     assert (batch.normal(("x", 2), (4, 2))[1] == NoiseStreams([7]).normal(("x", 2), (4, 2))[0]).all()
 
 
+def test_secure_tails_are_fine_and_bounded():
+    """Uniforms in (0, 1/2] with a geometric exponent: the share below 2^-j is 2^(1-j), also far out."""
+    signs, tails = noise._secure_tails(1_000_000)
+    assert 0 < tails.min() and tails.max() <= 0.5
+    assert set(np.unique(signs)) == {-1.0, 1.0}
+    for j in (2, 6, 12):
+        share = 2.0 ** (1 - j)
+        assert abs((tails < 2.0**-j).mean() - share) < 5 * math.sqrt(share / tails.size)
+
+
 def test_secure_noise_never_repeats():
     one, other = (NoiseStreams([0], secure=True).normal(("x", 0), (100,)) for _ in range(2))
     assert not (one == other).any()
@@ -273,6 +284,20 @@ def test_pure_budget_refuses_gaussian_noise_and_adds_pure_charges():
         Ledger(Budget(1.0)).charge(Charge("q", 0, "gaussian", mu=0.01))
 
 
+@pytest.mark.parametrize("cost", [{"mu": math.nan}, {"mu": -1.0}, {"epsilon": -0.1}, {"delta": math.inf}])
+def test_charges_that_are_no_costs_are_refused(cost):
+    with pytest.raises(ValueError, match="of a charge must be finite and not negative"):
+        Charge("q", 0, "gaussian", **cost)
+
+
+def test_many_small_pure_charges_fit_where_their_sum_does_not():
+    """200 charges of 0.01 add up to 2, but at delta 1e-6 they cost less than 1: charge and spent must agree."""
+    ledger = Ledger(Budget(1.0, 1e-6))
+    for i in range(200):
+        ledger.charge(Charge("q", i, "laplace", epsilon=0.01))
+    assert ledger.spent() < 1.0 and ledger.delta_at(1.0) <= 1e-6
+
+
 def test_mixed_charges_compose_numerically():
     """A mixture costs more than its parts and less than their sum; delta charged beside it is added."""
     ledger = Ledger(Budget(5.0, 1e-5))
@@ -315,7 +340,7 @@ def test_released_noise_has_the_charged_scale():
         centres, sum_noise=Gaussian(3.0 * SCALE), count_noise=Gaussian(5.0 * SCALE), radius=0.5, relative=True
     )
     assert (sums == 3 * SCALE).all() and (counts == (10 + 5) * SCALE).all()
-    (charge,) = asked.ledger.charges
+    (charge,) = asked._ledger.charges
     assert charge.mu == pytest.approx(math.hypot(0.5 / 3.0, 1 / 5.0))
     assert charge.details["sum_sensitivity"] == 0.5 and charge.details["sum_scale"] == 3.0
 
@@ -325,7 +350,7 @@ def test_laplace_release_is_charged_by_l1():
     asked.sums_and_counts(
         np.zeros((1, 2, 3), np.int64), sum_noise=Laplace(6.0 * SCALE), count_noise=Laplace(2.0 * SCALE)
     )
-    assert asked.ledger.charges[0].epsilon == pytest.approx(3 / 6 + 1 / 2)
+    assert asked._ledger.charges[0].epsilon == pytest.approx(3 / 6 + 1 / 2)
 
 
 @settings(max_examples=60, deadline=None)
@@ -386,19 +411,47 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it():
     asked = curator(np.zeros((3, 2), np.int64), Budget(0.1, 1e-9), Forbidden([0]))
     with pytest.raises(BudgetExceeded):
         asked.sums_and_counts(np.zeros((1, 1, 2), np.int64), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0))
-    assert asked.ledger.charges == ()
+    assert asked._ledger.charges == ()
+
+
+NOISE = {"sum_noise": Gaussian(9.0 * SCALE), "count_noise": Gaussian(9.0 * SCALE)}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sum_noise": Gaussian(1.0), "count_noise": Laplace(1.0)}, "must be of one kind"),
-        ({"sum_noise": Gaussian(1.0), "count_noise": Gaussian(1.0), "relative": True}, "relative sums need a radius"),
+        ({"count_noise": Laplace(1.0)}, "must be of one kind"),
+        ({"count_noise": None}, "must be of one kind"),
+        ({"relative": True}, "relative sums need a radius"),
+        ({"relative": True, "radius": -1.5}, "radius=-1.5 must be positive"),
+        ({"radius": math.nan}, "radius=nan must be positive"),
+        ({"radius": 0.0}, "radius=0.0 must be positive"),
+        # Between grid points, a relative sum would carry the exact count in its fraction.
+        ({"centres": np.full((1, 1, 2), 0.5)}, "centres must be grid integers"),
+        ({"centres": np.zeros((2, 1, 2), np.int64)}, "for 1 replicates"),
+        ({"centres": np.zeros((1, 1, 3), np.int64)}, r"shape \(replicate, cluster, 2\)"),
     ],
 )
 def test_ill_posed_queries_are_refused(arguments, message):
+    asked = curator(np.zeros((3, 2), np.int64))
     with pytest.raises(ValueError, match=message):
-        curator(np.zeros((3, 2), np.int64)).sums_and_counts(np.zeros((1, 1, 2), np.int64), **arguments)
+        asked.sums_and_counts(**{"centres": np.zeros((1, 1, 2), np.int64), **NOISE, **arguments})
+
+
+def test_curator_refuses_what_it_does_not_charge_for():
+    """Sensitivities are those of zero-out; under another adjacency the same noise costs more."""
+    points = np.zeros((3, 2), np.int64)
+    for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE, Adjacency.LOCAL):
+        with pytest.raises(ValueError, match=f"adjacency={adjacency} is not supported"):
+            curator(points, Budget(1.0, 1e-6, adjacency))
+    with pytest.raises(ValueError, match="noise needs a ledger"):
+        Curator(points, None, NoiseStreams([0])).sums_and_counts(np.zeros((1, 1, 2), np.int64), **NOISE)
+
+
+@pytest.mark.parametrize("shards", [[], [np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64)]])
+def test_curator_refuses_shards(shards):
+    with pytest.raises(ValueError, match="one or more shards of one width"):
+        Curator(shards, None, NoiseStreams([0]))
 
 
 @pytest.mark.parametrize(
@@ -424,3 +477,8 @@ def test_sum_and_count_noise_are_independent():
     streams = [a.ravel().astype(float) for a in (*first, *second)]
     correlations = np.corrcoef(streams)[np.triu_indices(4, 1)]
     assert np.abs(correlations).max() < 5 / math.sqrt(replicates)
+
+
+def test_nan_centres_are_not_released():
+    with pytest.raises(ValueError, match="centres must not be NaN"):
+        snap_centres(np.array([[np.nan, 0.0]]))
