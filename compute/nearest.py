@@ -64,6 +64,20 @@ def _squared_norms(rows, norms):
         norms[i] = total
 
 
+@njit(cache=True, fastmath=REORDERED)
+def _snap(points, middle, half, rows):
+    """Fill rows; return the total distance by which coordinates were clipped: not finite where a coordinate is not."""
+    spill = 0.0
+    for i in range(points.shape[0]):
+        for h in range(points.shape[1]):
+            x = (points[i, h] - middle[h]) / half[h]
+            clipped = x if x < 1.0 else 1.0
+            clipped = clipped if clipped > -1.0 else -1.0
+            spill += abs(x - clipped)
+            rows[i, h] = np.rint(clipped * SCALE)
+    return spill
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """Points prepared for repeated passes; two are equal, and hash alike, if their coordinates are.
@@ -86,9 +100,40 @@ class Points:
     def prepare(cls, points: np.ndarray) -> "Points":
         """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
         rows = np.ascontiguousarray(points, dtype=np.float32)
-        n, d = rows.shape
         if rows.size and not -SCALE <= rows.min() <= rows.max() <= SCALE:
             raise ValueError(f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first")
+        return cls._of_rows(rows)
+
+    @classmethod
+    def from_box(cls, points: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tuple["Points", bool]:
+        """Map the box between ``lower`` and ``upper`` to the grid, in one pass over the points.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d), float64
+        lower, upper : ndarray of shape (d,), float64
+
+        Returns
+        -------
+        points : Points
+            Clipped to the box and rounded to the nearest grid point.
+        outside : bool
+            Whether a point was clipped.
+
+        Raises
+        ------
+        ValueError
+            If a coordinate is NaN or infinite.
+        """
+        rows = np.empty(points.shape, np.float32)
+        spill = _snap(points, upper / 2 + lower / 2, upper / 2 - lower / 2, rows)
+        if not np.isfinite(spill):
+            raise ValueError("points contain NaN or infinite values; remove or impute those rows")
+        return cls._of_rows(rows), spill > 0
+
+    @classmethod
+    def _of_rows(cls, rows: np.ndarray) -> "Points":
+        n, d = rows.shape
         norms = np.empty(n)
         _squared_norms(rows, norms)
         if d > SCAN_DIMENSIONS:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from compute import Points, labels
-from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, snap, to_unit
+from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 
@@ -155,27 +155,25 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and ``n_features_in_``. There
             are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centres.
         """
-        X = _finite_matrix(X)
+        X = _matrix(X)
         lower, upper = self._box(X.shape[1])
-        if not self.clip and ((X < lower) | (X > upper)).any():
+        points, outside = Points.from_box(X, lower, upper)
+        if outside and not self.clip:
             raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
-        middle, half = upper / 2 + lower / 2, upper / 2 - lower / 2
-        unit = np.clip((X - middle) / half, -1.0, 1.0)
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
-        run = self.fit_batch(snap(unit), [seed])
-        self.cluster_centers_ = to_unit(run.centres[0]) * half + middle
+        run = self.fit_batch(points, [seed])
+        self.cluster_centers_ = to_unit(run.centres[0]) * (upper / 2 - lower / 2) + (upper / 2 + lower / 2)
         self.n_iter_, self.ledger_, self.n_features_in_ = run.n_iter, run.ledger, X.shape[1]
-        self._middle, self._half, self._centres = middle, half, run.centres
+        self._fitted_box, self._centres = (lower, upper), run.centres
         return self
 
     def predict(self, X) -> np.ndarray:
         """Index of the nearest released centre for each row of X; rows outside the bounds are clipped to them."""
         check_is_fitted(self, "cluster_centers_")
-        X = _finite_matrix(X)
+        X = _matrix(X)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}")
-        unit = np.clip((X - self._middle) / self._half, -1.0, 1.0)
-        return labels(Points.prepare(snap(unit)), self._centres)[0]
+        return labels(Points.from_box(X, *self._fitted_box)[0], self._centres)[0]
 
     def fit_predict(self, X, y=None, **kwargs) -> np.ndarray:
         """Fit, then predict the same rows."""
@@ -201,13 +199,11 @@ def is_integer(value) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _finite_matrix(X) -> np.ndarray:
+def _matrix(X) -> np.ndarray:
     try:
         X = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numeric: {error}") from error
     if X.ndim != 2 or 0 in X.shape:
         raise ValueError(f"X must have shape (n, d) with n, d >= 1, got {X.shape}")
-    if not np.isfinite(X).all():
-        raise ValueError("X contains NaN or infinite values; remove or impute those rows")
     return X

@@ -210,3 +210,23 @@ def test_centres_without_exact_distances_are_refused(bad, d):
     """NaN above all: no point would find a nearest centre, and labels would be whatever memory holds."""
     with pytest.raises(ValueError, match="centres must be finite, at most"):
         fast_sums(Points.prepare(np.zeros((3, d), np.int64)), np.full((1, 2, d), bad))
+
+
+@pytest.mark.parametrize("d", [2, 11])
+def test_mapping_a_box_is_scaling_clipping_and_rounding(d):
+    rng = np.random.default_rng(0)
+    lower, upper = rng.uniform(-5, 0, d), rng.uniform(1, 9, d)
+    points = rng.uniform(-6, 10, (300, d))
+    mapped, outside = Points.from_box(points, lower, upper)
+    units = (points - (upper / 2 + lower / 2)) / (upper / 2 - lower / 2)
+    assert outside
+    assert mapped == Points.prepare(np.rint(np.clip(units, -1, 1) * SCALE).astype(np.int64))
+    assert not Points.from_box(np.clip(points, lower + 1e-9, upper - 1e-9), lower, upper)[1]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_points_that_are_not_finite_are_refused(bad):
+    points = np.zeros((5, 3))
+    points[2, 1] = bad
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        Points.from_box(points, np.full(3, -1.0), np.full(3, 1.0))
