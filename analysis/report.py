@@ -6,6 +6,7 @@ The report knows no paper: figures come from ``analysis/figures/<paper>.py``, cl
 
 import base64
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _FOLDER = Path(__file__).parent
 _DPI = 170
 _EVIDENCE_LINES = 12
 _GAP_LINES = 200
+_LONG_TEXT = 300
+_OURS = (".csv", ".tex", ".png", ".pdf")
 
 
 def build(rows, *, paper, missing, out, environment):
@@ -36,9 +39,10 @@ def build(rows, *, paper, missing, out, environment):
     missing : DataFrame
         Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that have no rows.
     out : path
-        Folder of the report; created. ``index.html``, ``figures/`` and ``tables/`` are written into it.
+        Folder of the report; created. ``index.html``, ``figures/`` and ``tables/`` are written into it; figures and
+        tables of an earlier report there are removed first, the page is replaced in one step at the end.
     environment : mapping
-        What to print under "environment", such as versions; nested mappings become groups.
+        What to print under "environment", such as versions; nested mappings become groups, long texts and lists fold.
 
     Returns
     -------
@@ -58,6 +62,7 @@ def build(rows, *, paper, missing, out, environment):
     folders = {name: out / name for name in ("figures", "tables")}
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
+        _clear(folder)
     findings = verdicts.evaluate(study, paper, missing)
     figures = [_figure(spec, study, folders) for spec in specs]
     overview = verdicts.overview(findings)
@@ -91,8 +96,25 @@ def build(rows, *, paper, missing, out, environment):
         environment=_environment(environment),
     )
     page = out / "index.html"
-    page.write_text(html, encoding="utf-8")
+    _replace(page, html)
     return page
+
+
+def _clear(folder):
+    """Remove what an earlier report wrote: a table of a claim that is no longer judged must not look current."""
+    for path in folder.iterdir():
+        if path.is_file() and path.suffix in _OURS:
+            path.unlink()
+
+
+def _replace(page, text):
+    """Write a file beside its place and move it there, so that a reader finds the old page or the new one."""
+    partial = page.with_name(f"{page.name}.partial-{os.getpid()}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, page)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _template():
@@ -112,6 +134,8 @@ def _figure(spec, study, folders):
             drawn.figure.savefig(buffer, format="png", dpi=_DPI)
             image = buffer.getvalue()
             (folders["figures"] / f"{spec.name}.png").write_bytes(image)
+            # The layout just found serves the second file too; finding it takes longer than drawing.
+            drawn.figure.set_layout_engine("none")
             # Without a creation date the same rows give the same file.
             drawn.figure.savefig(folders["figures"] / f"{spec.name}.pdf", metadata={"CreationDate": None})
     write(drawn.table, folders["tables"], spec.name, printed=drawn.printed, caption=drawn.caption)
@@ -121,6 +145,7 @@ def _figure(spec, study, folders):
         "in_paper": spec.in_paper,
         "caption": drawn.caption,
         "gaps": drawn.gaps,
+        "stand_ins": drawn.stand_ins,
         "image": base64.b64encode(image).decode() if image else None,
         "table": None if image else drawn.printed.to_dict("split"),
     }
@@ -151,6 +176,7 @@ def _claim(verdict, folder):
         "section": claim["section"],
         "source": claim.get("source", ""),
         "kind": claim["kind"],
+        "basis": claim["basis"],
         "statement": claim["statement"],
         "reported": claim.get("reported", ""),
         "doubt": claim.get("doubt", ""),
@@ -262,11 +288,31 @@ def _flaws_in(study):
 
 
 def _environment(environment):
-    """Flatten nested mappings to (name, value) pairs for print."""
-    pairs = []
+    """Lay an environment out for print, nested mappings flattened.
+
+    Returns
+    -------
+    list of dict
+        `name`; `text`, the value in one line; `lines`, the items of a value too long for that, otherwise empty.
+    """
+    entries = []
     for name, value in environment.items():
-        if isinstance(value, Mapping):
-            pairs += [(f"{name} · {inner}", found) for inner, found in _environment(value)]
-        else:
-            pairs.append((str(name), ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)))
-    return pairs
+        if isinstance(value, Mapping) and value:
+            inner = _environment(value)
+            entries += [entry | {"name": f"{name} · {entry['name']}"} for entry in inner]
+            continue
+        several = isinstance(value, list | tuple | set | frozenset)
+        items = [str(item) for item in value] if several else str(value).strip().splitlines()
+        text = (", " if several else " ").join(items) or "–"
+        entries.append({"name": str(name), "text": text, "lines": _split(items) if len(text) > _LONG_TEXT else []})
+    return entries
+
+
+def _split(items):
+    """Return one line per item; a single long text is cut at its semicolons or commas."""
+    if len(items) > 1:
+        return items
+    for mark in ("; ", ", "):
+        if mark in items[0]:
+            return items[0].split(mark)
+    return items

@@ -7,7 +7,10 @@ The rules, the same for every claim:
   comparison is *kept* or *violated* if its test says so, else *tied*. The claim fails if a comparison is violated. It
   holds if none is, some are kept, and no more ties lean the other way than comparisons are kept; ties count as kept
   then. A strict claim needs every comparison kept. Mere ties prove nothing (inconclusive), except where the claim
-  itself says that there is no difference.
+  itself says that there is no difference or comes with a margin for ties: ties suffice there. The rule of leaning ties
+  is ours and stricter than the claims as recorded, which count every tie as kept.
+* **Averages over data sets** are averages of the metric itself. Where a claim divides by the same average of another
+  method it is the ratio of the two means, not the mean of the ratios per data set; the latter is stated beside it.
 * **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired bootstrap resamples
   of the seeds (one draw for all methods, data sets and epsilons). A part of the claim is *kept* if the predicate is
   true on the sample and in 95 % of the resamples, *violated* if it is false on the sample and true in so few resamples
@@ -136,6 +139,21 @@ def evaluate(study, paper, missing=None):
 
 
 def _check(study, check, context, evaluators):
+    """Evaluate one check; with `also` (`text` and options that replace its own) a second reading beside it."""
+    if "also" not in check:
+        return _evaluate_one(study, check, context, evaluators)
+    plain = {name: value for name, value in check.items() if name != "also"}
+    other = {name: value for name, value in check["also"].items() if name != "text"}
+    finding = _evaluate_one(study, plain, context, evaluators)
+    if finding.verdict == NOT_RUN:
+        return finding
+    beside = _evaluate_one(study, plain | other, context, evaluators)
+    text = f" {check['also']['text']}: {beside.verdict}"
+    text += " as well." if beside.verdict == finding.verdict else f" instead. {beside.numbers}"
+    return replace(finding, numbers=finding.numbers + text)
+
+
+def _evaluate_one(study, check, context, evaluators):
     kind = check["type"]
     if kind == "all_of":
         return _all_of([_check(study, part, context, evaluators) for part in check["parts"]])
@@ -227,7 +245,7 @@ def _pairs(study, check, context):
     if not lines:
         raise Absent(context.why(sweeps))
     keys = pd.DataFrame(lines)
-    lacking = _lacking(check, over, keys, min(map(len, left)))
+    lacking = "; ".join(filter(None, [_lacking(check, over, keys, min(map(len, left))), _unseen(check, panel.cells)]))
     return Pairs(panel, keys, left, right, scale if denominators is not None else None, lacking)
 
 
@@ -319,6 +337,41 @@ def _lacking(check, over, keys, fewest):
     return "; ".join(texts)
 
 
+def _unseen(check, cells):
+    """Say which listed values of a `best_of` column no stored cell has."""
+    texts = []
+    for selector, name in product(check.get("right", ()), check.get("best_of", ())):
+        listed = _as_mapping(selector).get(name)
+        if isinstance(listed, list) and name in cells:
+            absent = [str(value) for value in listed if not (cells[name] == value).any()]
+            texts += [f"{name} {', '.join(absent)} not stored"] if absent else []
+    return "; ".join(texts)
+
+
+def _scaled(means, at, scale, average):
+    """Average of columns over data sets, relative to the columns `scale` of the same data sets where these are given.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_lines, n_cells)
+    at, scale : list of int
+        Columns, data set by data set; an empty `scale` divides by nothing.
+    average : str
+        ``"ratio_of_means"`` or ``"mean_of_ratios"`` (every data set weighs the same, whatever its height).
+
+    Returns
+    -------
+    ndarray of shape (n_lines,)
+    """
+    if not scale:
+        return means[:, at].mean(axis=1)
+    if average == "mean_of_ratios":
+        return (means[:, at] / means[:, scale]).mean(axis=1)
+    if average == "ratio_of_means":
+        return means[:, at].mean(axis=1) / means[:, scale].mean(axis=1)
+    raise ValueError(f"average={average!r} is unknown; known: 'ratio_of_means', 'mean_of_ratios'")
+
+
 # --- orderings: paired t tests ---------------------------------------------------------------------------------------
 
 
@@ -331,21 +384,18 @@ def ordering(study, check, context):
     pairs = _pairs(study, check, context)
     values = pairs.panel.values
     sign = -1.0 if check.get("higher_is_better") else 1.0
-    if pairs.scale is not None:
-        means = column_statistics(values)[0]
-        scales = [means[at] for at in pairs.scale]
-    else:
-        scales = [np.ones(len(at)) for at in pairs.left]
+    average = check.get("average", "ratio_of_means")
+    means = column_statistics(values)[0][None]
+    # The denominators are data of their own and the same on both sides; here they only set the scale.
+    weights = [_weights(means[0, at], average) for at in pairs.scale or [[]] * len(pairs.left)]
     differences = np.column_stack(
         [
-            ((values[:, a] - values[:, b]) / by).mean(axis=1) * sign
-            for a, b, by in zip(pairs.left, pairs.right, scales, strict=True)
+            ((values[:, a] - values[:, b]) * weight).mean(axis=1) * sign
+            for a, b, weight in zip(pairs.left, pairs.right, weights, strict=True)
         ]
     )
     tests = paired_tests(differences)
-    means = column_statistics(values)[0]
-    left = np.array([(means[a] / by).mean() for a, by in zip(pairs.left, scales, strict=True)])
-    right = np.array([(means[b] / by).mean() for b, by in zip(pairs.right, scales, strict=True)])
+    left, right = (_sides(means, side, pairs.scale, average)[0] for side in (pairs.left, pairs.right))
     violation, support = holm(tests["p_greater"]), holm(tests["p_less"])
     outcome = np.select(
         [tests["seeds"] < MIN_SEEDS, violation <= LEVEL, support <= LEVEL], ["few seeds", "violated", "kept"], "tied"
@@ -361,6 +411,13 @@ def ordering(study, check, context):
         outcome=outcome,
     )
     return _judge_ordering(evidence, tests["difference"].to_numpy(), check, pairs)
+
+
+def _weights(denominators, average):
+    """What the difference on each data set is multiplied by before the mean over data sets is taken."""
+    if not denominators.size:
+        return 1.0
+    return 1 / (denominators if average == "mean_of_ratios" else denominators.mean())
 
 
 def _judge_ordering(evidence, toward_violation, check, pairs):
@@ -452,7 +509,8 @@ def _ratios(study, check, context):
     pairs = _pairs(study, check, context)
     weights = resampling_weights(len(pairs.panel.seeds))
     means = resampled_means(pairs.panel, weights)
-    left, right = (_averages(means, side, pairs.scale) for side in (pairs.left, pairs.right))
+    average = check.get("average", "ratio_of_means")
+    left, right = (_sides(means, side, pairs.scale, average) for side in (pairs.left, pairs.right))
     keys = pairs.keys
     if "right" not in check:
         right = np.ones_like(left)
@@ -465,14 +523,13 @@ def _ratios(study, check, context):
     return keys, left / right, pairs.seeds, pairs.lacking
 
 
-def _averages(means, side, scale):
-    columns = [
-        (means[:, at] if scale is None else means[:, at] / means[:, scale[i]]).mean(axis=1) for i, at in enumerate(side)
-    ]
-    return np.column_stack(columns)
+def _sides(means, side, scale, average):
+    """One column per comparison: `_scaled` of every line of means."""
+    scale = scale or [[]] * len(side)
+    return np.column_stack([_scaled(means, at, by, average) for at, by in zip(side, scale, strict=True)])
 
 
-def _decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
+def decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
     """Turn the truth of predicates under resampling into a finding; line 0 is the sample itself."""
     share = truth[1:].mean(axis=0)
     p_true = holm((1 + truth[1:].sum(axis=0)) / (len(truth)))
@@ -517,7 +574,7 @@ def bound(study, check, context):
     numbers += f" (asked: {_rule(check)});" if len(keys) > 1 else ""
     if len(keys) == 1:
         numbers = f"Ratio {ratios[0, 0]:.4g} [{low[0]:.4g}, {high[0]:.4g}] (asked: {_rule(check)});"
-    return _decide(truth, keys, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
+    return decide(truth, keys, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
 
 
 def _within(values, check):
@@ -592,7 +649,7 @@ def trend(study, check, context):
     numbers += (
         f" mean ratio from {evidence['first'].mean():.4g} at the first to {evidence['last'].mean():.4g} at the last;"
     )
-    return _decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
+    return decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
 
 
 def _plain_group(names, group):
@@ -624,7 +681,7 @@ def ends(study, check, context):
         lacking = "; ".join(filter(None, [lacking, f"ends are {along} = {first:g} and {last:g}"]))
     evidence = pd.DataFrame({along: [first, last], "ratio": [low[0], high[0]], "groups": len(both)})
     numbers = f"Mean ratio {low[0]:.4g} at {along} = {first:g}, {high[0]:.4g} at {along} = {last:g};"
-    finding = _decide((sign * (high - low) > 0)[:, None], evidence.iloc[:1], seeds, numbers, lacking, evidence.iloc[:1])
+    finding = decide((sign * (high - low) > 0)[:, None], evidence.iloc[:1], seeds, numbers, lacking, evidence.iloc[:1])
     return replace(finding, evidence=evidence)
 
 
@@ -640,7 +697,7 @@ def largest_gain(study, check, context):
     interval = f"[{_percent(low)}, {_percent(high)}]"
     numbers = f"Largest reduction {_percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
     one = evidence.iloc[:1]
-    found = _decide(_within(largest, check)[:, None], one, seeds, numbers, lacking, one)
+    found = decide(_within(largest, check)[:, None], one, seeds, numbers, lacking, one)
     if lacking and found.verdict == FAILS and largest[0] < check["at_least"]:
         found = replace(found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} The absent part may hold a larger one.")
     return replace(found, evidence=evidence)
@@ -654,7 +711,7 @@ def best_value(study, check, context):
     evidence = keys.assign(ratio=ratios[0], best_in_resamples=[(best[1:] == value).mean() for value in along])
     numbers = f"Smallest at {check['along']} = {best[0]:g} (ratio {ratios[0].min():.4g}; asked: {_rule(check)});"
     one = evidence.iloc[:1]
-    return replace(_decide(_within(best, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+    return replace(decide(_within(best, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
 
 
 def crossing(study, check, context):
@@ -688,7 +745,7 @@ def crossing(study, check, context):
     numbers = "; ".join(
         f"within {_percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items()
     )
-    return _decide(np.column_stack(truth), evidence, seeds, numbers.capitalize() + ";", lacking, evidence)
+    return decide(np.column_stack(truth), evidence, seeds, numbers.capitalize() + ";", lacking, evidence)
 
 
 def _first_epsilon(keys, ratios, level, groups):
@@ -715,7 +772,7 @@ def contrast(study, check, context):
     evidence = keys.assign(gain=gains[0], in_group=inside).sort_values("gain", ascending=False, ignore_index=True)
     numbers = f"Smallest reduction in the group {_percent(smallest[0])}, median of all {_percent(median[0])};"
     one = evidence.iloc[:1]
-    return replace(_decide((smallest > median)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+    return replace(decide((smallest > median)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
 
 
 # --- counts and printed numbers --------------------------------------------------------------------------------------
@@ -816,8 +873,8 @@ def overview(verdicts):
     Returns
     -------
     DataFrame
-        `id`, `section`, `statement`, `kind`, `verdict`, `partial`, `comparisons`, `seeds`, `numbers`, `lacking`,
-        `reported`.
+        `id`, `section`, `statement`, `kind`, `basis`, `verdict`, `partial`, `comparisons`, `seeds`, `numbers`,
+        `lacking`, `reported`.
     """
     return pd.DataFrame(
         [
@@ -826,6 +883,7 @@ def overview(verdicts):
                 "section": verdict.claim["section"],
                 "statement": verdict.claim["statement"],
                 "kind": verdict.claim["kind"],
+                "basis": verdict.claim["basis"],
                 "verdict": verdict.finding.verdict,
                 "partial": verdict.partial,
                 "comparisons": verdict.finding.comparisons,

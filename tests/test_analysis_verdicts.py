@@ -1,5 +1,6 @@
 """Verdicts: each rule on data made so that the truth is known, and all claims on synthetic rows."""
 
+import itertools
 import json
 
 import numpy as np
@@ -124,6 +125,145 @@ def test_a_maximum_over_part_of_the_grid_cannot_fail_from_below():
     assert finding(check | {"over": over | {"dataset": ["iris", "s1", "wine"]}}, study).verdict == INCONCLUSIVE
 
 
+ABLATION = {
+    "sweep": "ablation",
+    "metric": "nicv",
+    "relative_to": "glloyd",
+    "left": [{"method": "fastlloyd", "postprocessing": "fold"}],
+    "right": [{"method": "fastlloyd", "postprocessing": "none"}],
+    "over": {"alpha": [0.8]},
+}
+
+
+def ablation_study(levels, *, seeds=20):
+    """NICV by data set of naive GLloyd, folding and no post-processing, in this order, with little noise."""
+    rng = np.random.default_rng(5)
+    parts = []
+    for name, (naive, fold, none) in levels.items():
+        for method, post, level in (("glloyd", None, naive), ("fastlloyd", "fold", fold), ("fastlloyd", "none", none)):
+            params = {"alpha": 0.8, "postprocessing": post} if post else {"postprocessing": "none"}
+            rows = cell_rows("ablation", method, name, 0.1, seeds, size=(100, 2, 2), params=params, metrics=("nicv",))
+            parts.append(rows.assign(nicv=level * rng.normal(1, 0.001, seeds)))
+    return Study(pd.concat(parts, ignore_index=True))
+
+
+# On the high set folding is a little better, on the low one much worse: the two averages disagree.
+DISAGREEING = {"high": (100.0, 90.0, 95.0), "low": (1.0, 1.9, 1.0)}
+
+
+@pytest.mark.parametrize("kind", ["ordering", "bound"])
+def test_relative_averages_are_ratios_of_means_unless_asked_otherwise(kind):
+    study = ablation_study(DISAGREEING)
+    check = ABLATION | {"type": kind} | ({"at_most": 1.0} if kind == "bound" else {})
+    ours, theirs = finding(check, study), finding(check | {"average": "mean_of_ratios"}, study)
+    assert (ours.verdict, theirs.verdict) == (HOLDS, FAILS)
+    if kind == "ordering":
+        assert ours.evidence["left_mean"][0] == pytest.approx(91.9 / 101, rel=1e-3)
+        assert theirs.evidence["left_mean"][0] == pytest.approx((0.9 + 1.9) / 2, rel=1e-3)
+        assert ours.evidence["difference"][0] == pytest.approx((91.9 - 96) / 101, rel=0.05)
+    else:
+        assert ours.evidence["ratio"][0] == pytest.approx(91.9 / 96, rel=1e-3)
+        assert theirs.evidence["ratio"][0] == pytest.approx(2.8 / 1.95, rel=1e-3)
+    with pytest.raises(ValueError, match="mean_of_ratios"):
+        finding(check | {"average": "median"}, study)
+
+
+def test_a_second_reading_is_named_and_its_numbers_given_only_where_it_differs():
+    check = ABLATION | {"type": "bound", "at_most": 1.0}
+    also = {"also": {"text": "By the other average", "average": "mean_of_ratios"}}
+    apart = finding(check | also, ablation_study(DISAGREEING))
+    assert apart.verdict == HOLDS and "By the other average: fails instead. Ratio 1.43" in apart.numbers
+    agreed = finding(check | also, ablation_study({"high": (100.0, 90.0, 95.0), "low": (1.0, 0.8, 1.0)}))
+    assert agreed.numbers.endswith("By the other average: holds as well.")
+
+
+def test_values_of_the_best_that_are_not_stored_make_a_claim_partial():
+    claim = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}["fastlloyd/iterations-range-useful"]
+    rows = small_rows()
+    context = verdicts.Context(claims.load("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}, NO_GAPS)
+    partial = verdicts._check(Study(rows), claim["check"], context, verdicts.EVALUATORS)
+    assert "n_iterations 4, 6 not stored" in partial.lacking
+    three = rows["sweep"].eq("iterations") & rows["params"].eq('{"n_iterations": 3}')
+    more = [
+        rows[three].assign(params=f'{{"n_iterations": {rounds}}}', cell=rows.loc[three, "cell"] + str(rounds))
+        for rounds in (4, 6)
+    ]
+    whole = verdicts._check(
+        Study(pd.concat([rows, *more], ignore_index=True)), claim["check"], context, verdicts.EVALUATORS
+    )
+    assert not whole.lacking
+
+
+def outlier_rows(increase, *, seeds=20, sizes=((2, 0), (8, 0), (16, 0)), epsilons=(0.1, 0.25, 0.5, 0.75, 1.0)):
+    """Synth sets with and without outliers; NICV goes up by `increase(method, d, epsilon)`."""
+    rng = np.random.default_rng(6)
+    parts = []
+    for (d, replicate), epsilon, method in itertools.product(sizes, epsilons, ("fastlloyd", "glloyd")):
+        common = rng.normal(1, 0.05, seeds)
+        for count in (0, 100):
+            name = f"synth-4-{d}-{replicate}-o{count}"
+            rows = cell_rows("outliers", method, name, epsilon, seeds, size=(10000 + count, d, 4), metrics=("nicv",))
+            harm = increase(method, d, epsilon) if count else 0.0
+            parts.append(rows.assign(nicv=common + harm + rng.normal(0, 0.01, seeds)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def outlier_finding(rows, missing=NO_GAPS):
+    claim = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}["fastlloyd/radius-limits-outliers"]
+    context = verdicts.Context(claims.load("fastlloyd")["sets"], missing)
+    return verdicts._check(
+        Study(rows), claim["check"], context, verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
+    )
+
+
+def test_outliers_are_judged_by_the_increase_on_sets_of_few_dimensions():
+    # The set of 16 dimensions points the other way and must not count.
+    good = outlier_finding(outlier_rows(lambda method, d, epsilon: (0.1 if method == "fastlloyd" else 0.4) * (17 - d)))
+    flipped = outlier_rows(lambda method, d, epsilon: 0.1 if (method == "fastlloyd") == (d <= 8) else 9.0)
+    assert good.verdict == HOLDS == outlier_finding(flipped).verdict
+    assert good.comparisons == 5 and good.seeds == 20 and good.evidence["datasets"].tolist() == [2] * 5
+    assert good.evidence["increase_fastlloyd"][0] == pytest.approx(0.1 * (15 + 9) / 2, rel=0.02)
+    assert good.evidence["relative_increase_glloyd"][0] == pytest.approx(4.8, rel=0.05)
+    assert "relative increase is smaller with the bound at 5 of 5" in good.numbers
+    worse = outlier_finding(
+        outlier_rows(lambda method, d, epsilon: 0.5 if method == "fastlloyd" and epsilon == 1.0 else 0.2)
+    )
+    assert worse.verdict == FAILS and worse.evidence["outcome"].tolist()[-1] == "violated"
+
+
+def test_outliers_without_their_sweep_or_with_a_part_of_it():
+    assert outlier_finding(small_rows()).verdict == NOT_RUN
+    rows = outlier_rows(lambda method, d, epsilon: 0.1 if method == "fastlloyd" else 0.4, epsilons=(0.1, 1.0))
+    gap = pd.DataFrame(
+        [{"sweep": "outliers", "method": "glloyd", "dataset": "synth-2-2-1-o0", "epsilon": 0.5, "reason": "not run"}]
+    )
+    part = outlier_finding(rows, gap)
+    assert part.verdict == HOLDS and "2 of 5 epsilons" in part.lacking and "1 planned cells" in part.lacking
+    one_sided = rows[~rows["dataset"].str.endswith("-o100")]
+    assert outlier_finding(one_sided).verdict == NOT_RUN
+
+
+def single_cluster_finding(rows):
+    found = {v.claim["id"]: v.finding for v in verdicts.evaluate(Study(rows), "fastlloyd", NO_GAPS)}
+    return found["fastlloyd/other-single-cluster-convention"]
+
+
+def test_the_single_cluster_convention_is_one_directional():
+    rows = small_rows().copy()
+    single = (rows["empty_clusters"] == rows["k"] - 1) & ~rows["target"].str.endswith("DataMean")
+    several = (rows["empty_clusters"] == 0) & rows["silhouette"].notna()
+    assert single.any() and several.any()
+    rows.loc[several[several].index[0], "silhouette"] = -1.0
+    assert single_cluster_finding(rows).verdict == HOLDS
+    rows.loc[single[single].index[0], "silhouette"] = -0.5
+    assert single_cluster_finding(rows).verdict == FAILS
+
+
+def test_ties_suffice_for_the_silhouette():
+    check = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}["fastlloyd/other-silhouette-same-trend"]["check"]
+    assert check["ties_suffice"] and not check.get("strict")
+
+
 def test_higher_is_better_turns_the_test_round():
     study = study_of(lambda name, epsilon: 1.0)
     assert finding(FIGURE2, study).verdict == FAILS
@@ -234,7 +374,8 @@ def test_evidence_counts_the_comparisons():
 def test_claims_have_what_the_report_prints():
     content = claims.load("fastlloyd")
     for claim in content["claims"]:
-        assert {"id", "section", "statement", "kind", "check"} <= set(claim)
+        assert {"id", "section", "statement", "kind", "basis", "check"} <= set(claim)
+        assert claim["basis"] in {"explicit", "implied", "cited", "theorem", "printed", "derived"}
         assert claim["kind"] in {"ordering", "threshold", "trend", "magnitude", "count"}
         known = verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
         parts = claim["check"].get("parts", []) if claim["check"]["type"] == "all_of" else [claim["check"]]

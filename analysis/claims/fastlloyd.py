@@ -1,24 +1,26 @@
-"""Claims of the FastLloyd paper that are formulas: compared with the ledger's charges and the stored iterations."""
+"""Claims of the FastLloyd paper that need a formula of their own: charges, iterations, one cluster, outliers."""
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, stats
+from scipy import optimize, special
 
-from analysis.verdicts import Absent, exact
+from analysis.tables import percentile_interval, resampled_means, resampling_weights
+from analysis.verdicts import Absent, decide, exact
 
 DEFAULT_ALPHA = 0.8
-SILHOUETTE_SAMPLE = 10_000
 _TOLERANCE = 1e-6
 
 
 def gaussian_delta(mu, epsilon):
     """Delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1), own form to check the ledger by."""
-    return stats.norm.cdf(-epsilon / mu + mu / 2) - math.exp(epsilon) * stats.norm.cdf(-epsilon / mu - mu / 2)
+    return special.ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * special.ndtr(-epsilon / mu - mu / 2)
 
 
+@cache
 def noise_multiplier(epsilon, delta):
     """Smallest sigma for which a query of sensitivity one is (epsilon, delta)-private."""
     mu = optimize.brentq(lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14)
@@ -172,23 +174,94 @@ def composition(study, check, context):
 
 
 def single_cluster(study, check, context):
-    """Rows with one non-empty cluster have silhouette -1 and an infinite Davies–Bouldin index, and no others have."""
+    """Rows with one non-empty cluster have silhouette -1 and an infinite Davies–Bouldin index (this direction only)."""
     needed = ("empty_clusters", "silhouette", "davies_bouldin")
     rows = study.rows_with(needed)
     # The yardstick has one centre by definition, so it has no clusters to lose.
     rows = rows[~rows["target"].str.endswith("DataMean")]
     if not len(rows):
         raise Absent("no stored rows have empty clusters, silhouette and Davies–Bouldin index together")
-    single = (rows["empty_clusters"] == rows["k"] - 1).to_numpy()
-    low, infinite = (rows["silhouette"] == -1).to_numpy(), np.isinf(rows["davies_bouldin"].to_numpy(dtype=float))
-    if not single.any():
+    single = rows[rows["empty_clusters"] == rows["k"] - 1]
+    if not len(single):
         raise Absent(f"none of {len(rows)} stored rows ended with a single cluster")
-    # Above 10,000 points the silhouette is taken on a sample, which may miss a small second cluster.
-    low = low & (single | (rows["n"] <= SILHOUETTE_SAMPLE).to_numpy())
-    table = rows.loc[single | low | infinite, ["method", "dataset", "epsilon", "seed", *needed]].assign(
-        agrees=(single == low)[single | low | infinite] & (single == infinite)[single | low | infinite]
+    table = single[["method", "dataset", "epsilon", "seed", *needed]].assign(
+        agrees=(single["silhouette"] == -1) & np.isinf(single["davies_bouldin"].astype(float))
     )
-    return exact(table.reset_index(drop=True), f"{single.sum()} of {len(rows)} rows ended with one cluster.")
+    return exact(table.reset_index(drop=True), f"{len(single)} of {len(rows)} rows ended with one cluster.")
+
+
+def outliers(study, check, context):
+    """Increase of a metric from `from` to `to` outliers: smaller for `bounded` than for `unbounded`, at each epsilon.
+
+    A data set counts where both methods have it with both numbers of outliers; the mean is taken over the data sets.
+    Paired bootstrap over seeds, one part of the claim per epsilon.
+    """
+    panel = study.panel(check["sweep"], check["metric"])
+    if not len(panel.cells):
+        raise Absent(context.why([check["sweep"]]))
+    names = panel.cells["dataset"].str.extract(r"^(?P<base>.+)-o(?P<outliers>\d+)$")
+    cells = panel.cells.assign(base=names["base"], outliers=names["outliers"].astype(float))
+    cells = cells[cells["d"] <= check["most_d"]]
+    ends, methods = (check["from"], check["to"]), (check["bounded"], check["unbounded"])
+    means = resampled_means(panel, resampling_weights(len(panel.seeds)))
+    lines, truth, relative_truth, seeds = [], [], [], []
+    for epsilon in context.resolve(check["epsilon"]):
+        at = {
+            (method, count): dict(zip(inside["base"], inside.index, strict=True))
+            for (method, count), inside in cells[cells["epsilon"] == epsilon].groupby(["method", "outliers"])
+        }
+        four = [(method, count) for method in methods for count in ends]
+        bases = sorted(set.intersection(*(set(at.get(key, ())) for key in four)))
+        if not bases:
+            continue
+        columns = [[at[key][base] for base in bases] for key in four]
+        bounded_0, bounded_1, free_0, free_1 = (means[:, chosen].mean(axis=1) for chosen in columns)
+        increase, free_increase = bounded_1 - bounded_0, free_1 - free_0
+        relative, free_relative = bounded_1 / bounded_0 - 1, free_1 / free_0 - 1
+        (low,), (high,) = percentile_interval((increase - free_increase)[:, None])
+        truth.append(increase < free_increase)
+        relative_truth.append(relative[0] < free_relative[0])
+        seeds.append(np.isfinite(panel.values[:, np.concatenate(columns)]).all(axis=1).sum())
+        values = (increase, free_increase, relative, free_relative)
+        titles = [f"{kind}_{method}" for kind in ("increase", "relative_increase") for method in methods]
+        lines.append(
+            {"epsilon": epsilon, "datasets": len(bases)}
+            | dict(zip(titles, (value[0] for value in values), strict=True))
+            | {"difference": increase[0] - free_increase[0], "low": low, "high": high}
+        )
+    if not lines:
+        raise Absent(f"no data set of sweep {check['sweep']} has both methods with {ends[0]} and {ends[1]} outliers")
+    table = pd.DataFrame(lines)
+    numbers = _outlier_numbers(table, methods, relative_truth)
+    lacking = _outliers_lacking(context, check, len(lines))
+    return decide(np.column_stack(truth), table, int(min(seeds)), numbers, lacking, table)
+
+
+def _outlier_numbers(table, methods, relative_truth):
+    texts = []
+    for method in methods:
+        ends = (table.iloc[0], table.iloc[-1])
+        texts.append(
+            f"{method} "
+            + " and ".join(
+                f"{end[f'increase_{method}']:+.4g} ({100 * end[f'relative_increase_{method}']:+.3g} %) "
+                f"at ε = {end['epsilon']:g}"
+                for end in ends[: len(table)]
+            )
+        )
+    return (
+        f"Mean increase of NICV over {table['datasets'].min()} data sets: {'; '.join(texts)}. "
+        f"The relative increase is smaller with the bound at {sum(relative_truth)} of {len(table)} epsilons;"
+    )
+
+
+def _outliers_lacking(context, check, found):
+    epsilons = len(context.resolve(check["epsilon"]))
+    texts = [f"{found} of {epsilons} epsilons at hand"] if found < epsilons else []
+    gaps = int((context.missing["sweep"] == check["sweep"]).sum())
+    if gaps:
+        texts.append(f"{gaps} planned cells of sweep {check['sweep']} have no rows")
+    return "; ".join(texts)
 
 
 EVALUATORS = {
@@ -197,4 +270,5 @@ EVALUATORS = {
     "radius": radius,
     "composition": composition,
     "single_cluster": single_cluster,
+    "outliers": outliers,
 }

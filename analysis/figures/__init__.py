@@ -27,6 +27,8 @@ class Drawn:
         What is shown, over which data, and how limits and bands were chosen.
     gaps : tuple of str
         What the paper's figure has and this one lacks, in words.
+    stand_ins : str
+        Which generated data sets stand in for files that were not at hand, in words; empty if none do.
     """
 
     figure: Figure | None
@@ -34,6 +36,7 @@ class Drawn:
     printed: pd.DataFrame
     caption: str
     gaps: tuple[str, ...] = field(default=())
+    stand_ins: str = ""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,11 @@ FRONT_TO_BACK = (
     "fastlloyd",
 )
 NO_DATA = "not run: no stored rows"
+STAND_IN = "-generated"
+REFERENCE = (
+    "The reference centres of a data set are the best of ten seeded k-means++ starts, the same for every method. A "
+    "band that reaches below zero fills the panel down to its edge."
+)
 
 
 def _ordered(methods):
@@ -78,8 +83,30 @@ def _names(datasets):
     return ", ".join(TITLES.get(name, name) for name in datasets)
 
 
+def _counted(datasets):
+    """Say on how many data sets a figure rests: real ones, then others."""
+    real = sum(name in REAL for name in datasets)
+    texts = [f"{real} real data set{'' if real == 1 else 's'}"]
+    if len(datasets) > real:
+        texts.append(f"{len(datasets) - real} generated")
+    return " and ".join(texts)
+
+
+def _stand_ins(datasets):
+    """Name the generated data sets among `datasets` that take the place of a file."""
+    every = sorted(set(datasets))
+    found = [name for name in every if name.endswith(STAND_IN)]
+    if not found:
+        return ""
+    shown = ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+    return f"Stand-ins: {len(found)} of {len(every)} data sets were generated in place of files not at hand ({shown})."
+
+
 def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
-    """One panel per real data set, a metric over epsilon; `methods` None draws all that may share the axis."""
+    """One panel per real data set, a metric over epsilon; `methods` None draws all that may share the axis.
+
+    ``{sets}`` in `subject` becomes the number of data sets that are drawn.
+    """
     panel, strangers = study.panel(sweep, metric), ()
     if methods is None:
         yardsticks = ("mean", "packing", "kmeans") if metric != "nicv" else ()
@@ -90,6 +117,7 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
         panel, datasets, _ordered(methods), titles=TITLES, value_name=METRIC_NAMES[metric]
     )
     left_out = summary[summary["left_out"] > 0]
+    subject = subject.format(sets=_counted([name for name in datasets if name not in absent]))
     caption = f"{subject} Lines are means over {_seeds_text(summary)}, bands their 95 % Student t intervals."
     if logarithmic:
         caption += (
@@ -131,7 +159,8 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     lacking = [name for name in methods if not (summary["method"] == name).any()] if len(summary) else []
     gaps += tuple(f"{look(name).label}: {NO_DATA}" for name in lacking)
     gaps += tuple(f"{name}: another adjacency or trust model, not on this axis" for name in strangers)
-    return Drawn(figure, table, _printed_over_epsilon(table), " ".join(f"{caption} {note}".split()), gaps)
+    caption = " ".join(f"{caption} {note}".split())
+    return Drawn(figure, table, _printed_over_epsilon(table), caption, gaps, _stand_ins(table["dataset"]))
 
 
 def _on_one_axis(cells):
@@ -155,8 +184,7 @@ def _figure2(study):
         sweep="real",
         metric="nicv",
         methods=("packing", "mean", "lloyd", *PAPER_METHODS),
-        subject="NICV (mean squared distance of a point to its centre) over the privacy budget on the ten real "
-        "data sets.",
+        subject="NICV (mean squared distance of a point to its centre) over the privacy budget on {sets}.",
         note="Thin grey lines: the data mean as the only centre, and packing centres that never saw the data. "
         "SuLloyd and "
         "GLloyd as the paper plots them, without post-processing to the domain.",
@@ -169,9 +197,8 @@ def _figure2_fold(study):
         sweep="real",
         metric="nicv",
         methods=None,
-        subject="As Figure 2, with every method of the sweep: SuLloyd and GLloyd also with their centres folded "
-        "back into "
-        "the domain (dashed, hollow), which FastLloyd always gets and the paper's baselines do not.",
+        subject="As Figure 2, on {sets}, with every method of the sweep: SuLloyd and GLloyd also with their centres "
+        "folded back into the domain (dashed, hollow), which FastLloyd always gets and the paper's baselines do not.",
     )
 
 
@@ -181,7 +208,7 @@ def _figure6(study):
         sweep="real",
         metric="silhouette",
         methods=("lloyd", *PAPER_METHODS),
-        subject="Silhouette score over the privacy budget; a result with one cluster counts as -1.",
+        subject="Silhouette score over the privacy budget on {sets}; a result with one cluster counts as -1.",
         note="Exact up to 10,000 points, on a fixed seeded sample of 10,000 above.",
     )
 
@@ -192,7 +219,7 @@ def _figure7(study):
         sweep="real",
         metric="davies_bouldin",
         methods=("lloyd", *PAPER_METHODS),
-        subject="Davies–Bouldin index over the privacy budget (lower is better).",
+        subject="Davies–Bouldin index over the privacy budget on {sets} (lower is better).",
     )
 
 
@@ -202,9 +229,9 @@ def _figure8(study):
         sweep="real",
         metric="centroid_mse",
         methods=("lloyd", *PAPER_METHODS),
-        subject="Mean squared distance between released centres and k-means++ centres, matched by the Hungarian "
-        "method.",
-        note="The reference centres are one seeded k-means++ fit per data set.",
+        subject="Mean squared distance between released centres and reference centres, matched by the Hungarian "
+        "method, on {sets}.",
+        note=REFERENCE,
     )
 
 
@@ -215,8 +242,8 @@ def _figure8_distance(study):
         metric="centroid_distance",
         methods=("lloyd", *PAPER_METHODS),
         subject="As Figure 8 without the square, which is what the authors' code plots: the mean distance "
-        "between matched "
-        "centres.",
+        "between matched centres, on {sets}.",
+        note=REFERENCE,
     )
 
 
@@ -227,11 +254,10 @@ def _sound(metric):
             sweep="sound",
             metric=metric,
             methods=None,
-            subject=f"{METRIC_NAMES[metric].capitalize() if metric != 'nicv' else 'NICV'} of the sound variants: "
-            "public "
-            "domain instead of the data's own minimum and maximum, a fixed public δ, a noisy count below one "
-            "keeps the old "
-            "centre. Not comparable in height with the published runs: the scaling of the data differs.",
+            subject=f"{METRIC_NAMES[metric].capitalize() if metric != 'nicv' else 'NICV'} of the sound variants on "
+            "{sets}: public domain instead of the data's own minimum and maximum, a fixed public δ, a noisy count "
+            "below one keeps the old centre. Not comparable in height with the published runs: the scaling of the data "
+            "differs.",
         )
 
     return draw
@@ -251,7 +277,8 @@ def _initialisation(study):
         joined, REAL, methods, titles=TITLES, value_name="NICV"
     )
     caption = (
-        "FastLloyd from packed spheres (solid) and from uniformly random centres (dashed). Means over "
+        "FastLloyd from packed spheres (solid) and from uniformly random centres (dashed) on "
+        f"{_counted([name for name in REAL if name not in absent])}. Means over "
         f"{_seeds_text(summary)}, bands 95 % Student t intervals."
     )
     if logarithmic:
@@ -339,7 +366,8 @@ def _figure3(study):
         value=[f"{line.area:.3f} [{line.low:.3f}, {line.high:.3f}]" for line in table.itertuples()]
     ).pivot_table(index=["panel", "d", "k"], columns="method", values="value", aggfunc="first", dropna=False)
     printed = printed.dropna(how="all").fillna("–").reset_index().rename_axis(columns=None)
-    return Drawn(figure, table, printed.map(_blank_nan), caption, gaps)
+    stand_ins = _stand_ins(cells["dataset"])
+    return Drawn(figure, table, printed.map(_blank_nan), caption, gaps, stand_ins)
 
 
 def _blank_nan(value):
@@ -410,7 +438,14 @@ def _figure4(study):
     gaps = (f"{absent} of the paper's 45 cells: {NO_DATA}",) if absent > 0 else ()
     printed = table.assign(value=[f"{line.area:.4g} [{line.low:.4g}, {line.high:.4g}]" for line in table.itertuples()])
     printed = printed.pivot_table(index=["d", "k"], columns="method", values="value", aggfunc="first")
-    return Drawn(figure, table, printed.fillna("–").reset_index().rename_axis(columns=None), caption, gaps)
+    printed = printed.fillna("–").reset_index().rename_axis(columns=None)
+    return Drawn(figure, table, printed, caption, gaps, _stand_ins(panel.cells["dataset"]))
+
+
+AVERAGES = {
+    "ratio_of_means": "mean NICV / mean naive NICV",
+    "mean_of_ratios": "mean of NICV / naive NICV",
+}
 
 
 def _span(values):
@@ -420,37 +455,91 @@ def _span(values):
 
 
 def relative_ablation(panel, weights):
-    """Mean over data sets of NICV relative to GLloyd without post-processing, per configuration.
-
-    Every data set weighs the same, whatever the height of its NICV, and every separation counts.
+    """NICV relative to GLloyd without post-processing per configuration, averaged over data sets in two ways.
 
     Returns
     -------
-    tuple
-        Configurations (DataFrame with a column `datasets`) and ndarray of shape (n_lines, n_configurations) of ratios
-        under each line of `weights`.
+    configurations : DataFrame
+        One line each, with a column `datasets`.
+    averages : dict of str to ndarray of shape (n_lines, n_configurations)
+        ``ratio_of_means``, as the text defines it: the mean NICV over the data sets divided by the same mean of GLloyd.
+        ``mean_of_ratios``, as the authors' code plots it: every data set weighs the same, whatever its NICV.
     """
     keys = ["alpha", "radius_schedule", "radius_clipping", "postprocessing"]
     cells = panel.cells
     if not len(cells) or not set(keys) <= set(cells.columns):
-        return pd.DataFrame(columns=[*keys, "datasets"]), np.empty((len(weights), 0))
+        return pd.DataFrame(columns=[*keys, "datasets"]), {name: np.empty((len(weights), 0)) for name in AVERAGES}
     means = resampled_means(panel, weights)
     naive = {cells.at[i, "dataset"]: i for i in cells.index[cells["method"] == "glloyd"]}
     variants = cells[(cells["method"] != "glloyd") & cells["dataset"].isin(naive)]
-    lines, ratios = [], []
+    lines, found = [], {name: [np.empty((len(weights), 0))] for name in AVERAGES}
     for configuration, inside in variants.groupby(keys, sort=True):
-        denominators = [naive[name] for name in inside["dataset"]]
-        ratios.append((means[:, inside.index] / means[:, denominators]).mean(axis=1))
+        mine, others = means[:, inside.index], means[:, [naive[name] for name in inside["dataset"]]]
+        found["ratio_of_means"].append((mine.mean(axis=1) / others.mean(axis=1))[:, None])
+        found["mean_of_ratios"].append((mine / others).mean(axis=1)[:, None])
         lines.append(dict(zip(keys, configuration, strict=True)) | {"datasets": len(inside)})
-    matrix = np.column_stack(ratios) if ratios else np.empty((len(weights), 0))
-    return pd.DataFrame(lines, columns=[*keys, "datasets"]), matrix
+    averages = {name: np.hstack(columns) for name, columns in found.items()}
+    return pd.DataFrame(lines, columns=[*keys, "datasets"]), averages
 
 
-def _figure5(study):
-    panel = study.panel("ablation", "nicv")
-    configurations, ratios = relative_ablation(panel, resampling_weights(max(len(panel.seeds), 1)))
-    low, high = percentile_interval(ratios)
-    table = configurations.assign(ratio=ratios[0], low=low, high=high)
+def _ablation_table(panel):
+    """Both averages with their bootstrap intervals, one line per configuration."""
+    table, averages = relative_ablation(panel, resampling_weights(max(len(panel.seeds), 1)))
+    for name, values in averages.items():
+        low, high = percentile_interval(values)
+        table = table.assign(**{name: values[0], f"{name}_low": low, f"{name}_high": high})
+    return table
+
+
+def _figure5(average):
+    def draw(study):
+        panel = study.panel("ablation", "nicv")
+        table = _ablation_table(panel)
+        shown = table.rename(columns={average: "ratio", f"{average}_low": "low", f"{average}_high": "high"})
+        figure = _ablation_figure(panel, shown, AVERAGES[average])
+        texts = {
+            name: [f"{mean:.4f} [{low:.4f}, {high:.4f}]" for mean, low, high in table[columns].to_numpy(dtype=float)]
+            for name, columns in ((name, [name, f"{name}_low", f"{name}_high"]) for name in AVERAGES)
+        }
+        printed = table[[name for name in table if not name.startswith(tuple(AVERAGES))]].assign(**texts)
+        gaps = () if len(table) else (f"Figure 5: {NO_DATA}",)
+        if len(table) and table["datasets"].max() < 48:
+            gaps = (f"{48 - table['datasets'].max()} of 48 ablation data sets: {NO_DATA}",)
+        caption = _ablation_caption(panel, table, average)
+        return Drawn(figure, table, printed, caption, gaps, _stand_ins(panel.cells["dataset"]))
+
+    return draw
+
+
+def _ablation_caption(panel, table, average):
+    sets = f"{_span(table['datasets'])} of the 48 data sets (all three separations)"
+    if average == "ratio_of_means":
+        caption = (
+            f"Ablation at ε = 0.1: mean NICV of each configuration over {sets}, divided by the same mean of GLloyd "
+            "without post-processing and radius, as the text defines it (column ratio_of_means)."
+        )
+    else:
+        caption = (
+            "As Figure 5, averaged as the authors' code does: NICV of each configuration divided by GLloyd's on each "
+            f"data set, then averaged over {sets} (column mean_of_ratios). The authors' code keeps the last separation "
+            "only, 16 data sets."
+        )
+    chosen = table[
+        (table["alpha"] == 0.8)
+        & (table["radius_schedule"] == "step")
+        & (table["radius_clipping"] == True)  # noqa: E712 - the column holds objects
+        & (table["postprocessing"] == "fold")
+    ]
+    if len(chosen):
+        line = chosen.iloc[0]
+        caption += (
+            f" The paper's choice (0.8, Step, clipping, folding): ratio of means {line['ratio_of_means']:.4f}, mean of "
+            f"ratios {line['mean_of_ratios']:.4f}."
+        )
+    return f"{caption} {len(panel.seeds)} seeds; bands: 95 % bootstrap over seeds."
+
+
+def _ablation_figure(panel, table, value_name):
     figure = Figure(figsize=(10.2, 4.3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     colours = {"none": "#d55e00", "truncate": "#56b4e9", "fold": "#009e73"}
@@ -495,23 +584,9 @@ def _figure5(study):
         figure.legend(
             handles=handles, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.4, columnspacing=1.3
         )
-        axes[0].set_ylabel("mean NICV / naive NICV")
+        axes[0].set_ylabel(value_name)
         figure.supxlabel(_fixed_epsilon(panel), fontsize=10, color=INK)
-    caption = (
-        "Ablation at ε = 0.1: NICV of each configuration divided by that of GLloyd without post-processing and "
-        "radius, "
-        f"averaged over the ratios of {_span(table['datasets'])} of the 48 data sets, all three separations (the "
-        "authors' "
-        f"code keeps the last separation only, 16 data sets). {len(panel.seeds)} seeds; bands: 95 % bootstrap "
-        "over seeds."
-    )
-    gaps = () if len(table) else (f"Figure 5: {NO_DATA}",)
-    if len(table) and table["datasets"].max() < 48:
-        gaps = (f"{48 - table['datasets'].max()} of 48 ablation data sets: {NO_DATA}",)
-    printed = table.assign(
-        value=[f"{line.ratio:.4f} [{line.low:.4f}, {line.high:.4f}]" for line in table.itertuples()]
-    ).drop(columns=["ratio", "low", "high"])
-    return Drawn(figure, table, printed, caption, gaps)
+    return figure
 
 
 def _fixed_epsilon(panel):
@@ -571,7 +646,8 @@ def _iterations(study):
     caption = (
         "FastLloyd with the number of iterations fixed by hand instead of by the error bound: the whole budget "
         "is spread "
-        f"over T rounds. Means over {_seeds_text(summary)}, bands 95 % Student t intervals."
+        f"over T rounds, on {_counted([name for name in REAL if name not in absent])}. Means over "
+        f"{_seeds_text(summary)}, bands 95 % Student t intervals."
     )
     if not len(summary):
         return Drawn(figure, table, table, caption, (f"sweep over iterations: {NO_DATA}",))
@@ -593,6 +669,8 @@ def _table2(study):
     for row in printed.itertuples():
         prefix = row.dataset + "-" if row.family else None
         mine = sizes[sizes.index.str.startswith(prefix)] if prefix else sizes[sizes.index == row.dataset]
+        # Sets with added outliers are a check of ours, larger than what the paper lists.
+        mine = mine[~mine.index.str.contains(r"-o\d+$")]
         lines.append(
             {
                 "data set": row.title,
@@ -610,7 +688,7 @@ def _table2(study):
         "dash means "
         "that no run on the data set is stored."
     )
-    return Drawn(None, table, table, caption, gaps)
+    return Drawn(None, table, table, caption, gaps, _stand_ins(sizes.index))
 
 
 def _extent(values):
@@ -624,11 +702,12 @@ FIGURES = (
     FigureSpec("table2", "Table 2: data sets", True, _table2),
     FigureSpec("figure3", "Figure 3: scaling with dimensions and clusters", True, _figure3),
     FigureSpec("figure4", "Figure 4: SuLloyd and FastLloyd on Synth", True, _figure4),
-    FigureSpec("figure5", "Figure 5: ablation of radius and post-processing", True, _figure5),
+    FigureSpec("figure5", "Figure 5: ablation of radius and post-processing", True, _figure5("ratio_of_means")),
     FigureSpec("figure6", "Figure 6: silhouette score", True, _figure6),
     FigureSpec("figure7", "Figure 7: Davies–Bouldin index", True, _figure7),
     FigureSpec("figure8", "Figure 8: centroid MSE", True, _figure8),
     FigureSpec("figure2_fold", "Figure 2 with folded baselines and every other method", False, _figure2_fold),
+    FigureSpec("figure5_ratios", "Figure 5 by the mean of ratios", False, _figure5("mean_of_ratios")),
     FigureSpec("figure8_distance", "Figure 8 without the square", False, _figure8_distance),
     FigureSpec("sound_nicv", "Sound variants: NICV", False, _sound("nicv")),
     FigureSpec("sound_silhouette", "Sound variants: silhouette score", False, _sound("silhouette")),

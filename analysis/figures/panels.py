@@ -45,7 +45,7 @@ def log_axis(axis):
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
     subs = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0, 3.0) if decades < 3.5 else (1.0,)
-    if decades < 0.7:
+    if decades < 1.05:
         subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(plain_number))
