@@ -144,7 +144,12 @@ def obtainable(name, *, mirror=None, path=None):
     Returns
     -------
     str or None
-        None if it can, else the reason in words: a missing file and where to get it, or a damaged one.
+        None if it can, else the reason in words: a missing file and where to get it.
+
+    Raises
+    ------
+    ChecksumMismatch
+        If a file at hand is not the declared one: damage is to be mended, not worked around.
 
     Examples
     --------
@@ -159,7 +164,7 @@ def obtainable(name, *, mirror=None, path=None):
         elif known.entry and not known.entry.bundled:
             for file in known.entry.files:
                 sources.obtain(file, name, mirror, download=False)
-    except (sources.DataUnavailable, sources.ChecksumMismatch) as error:
+    except sources.DataUnavailable as error:
         return _with_stand_in(str(error), known.entry)
     return None
 

@@ -18,8 +18,8 @@ def read(path):
     Parameters
     ----------
     path : path-like
-        ``.csv`` (commas; the first line is a header unless all of it is numbers), ``.parquet`` or ``.npy`` (a
-        two-dimensional array of numbers).
+        ``.csv`` (commas; the first line is a header unless all of it is numbers, and every line has as many fields),
+        ``.parquet`` or ``.npy`` (a two-dimensional array of numbers).
 
     Returns
     -------
@@ -40,7 +40,7 @@ def read(path):
         raise ValueError(f"path={str(path)!r} should end in one of {', '.join(readers)}")
     try:
         table = reader(path)
-    except (OSError, EOFError, ValueError, pd.errors.ParserError) as error:
+    except (OSError, EOFError, ValueError, csv.Error, pd.errors.ParserError) as error:
         raise ValueError(f"{path}: cannot be read as {path.suffix.lower()[1:].upper()}: {error}") from error
     if isinstance(table, pd.DataFrame):
         table = _numeric(table, path)
@@ -61,20 +61,47 @@ def fingerprint(path):
     """SHA-256 of the file's content and of the source text of its reader; the points are not parsed."""
     with require_file(path).open("rb") as stream:
         content = hashlib.file_digest(stream, "sha256").digest()
-    readers = "".join(inspect.getsource(part) for part in (read, _csv, _parquet, _npy, _numeric))
+    readers = "".join(inspect.getsource(part) for part in (read, _csv, _check_lines, _parquet, _npy, _numeric))
     return hashlib.sha256(content + readers.encode()).hexdigest()
 
 
 def _csv(path):
-    with path.open(newline="", encoding="utf-8-sig") as stream:
-        first = [field.strip() for field in next(csv.reader(stream), [])]
+    first = _check_lines(path)
     # What pandas writes for unnamed columns. Taken for a point, it would change every result without a word.
     if len(first) > 1 and first == [str(i) for i in range(len(first))]:
         raise ValueError(
             f"the first line {','.join(first)} may be column numbers or a point; name the columns with words, or move "
             "that point to another line"
         )
-    return pd.read_csv(path, header=None if _all_numbers(first) else 0, skipinitialspace=True, encoding="utf-8-sig")
+    if _all_numbers(first):
+        return pd.read_csv(path, header=None, skipinitialspace=True, encoding="utf-8-sig")
+    if "" in first:
+        raise ValueError(
+            f"column {first.index('')} (from 0) has no name in the header {','.join(first)}: if it is the index that "
+            "DataFrame.to_csv writes, write with index=False, else name it"
+        )
+    return pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig")
+
+
+def _check_lines(path):
+    """First line of a CSV, split; refuses lines that are longer or shorter.
+
+    pandas would take the first fields of longer lines for row names and drop them from the points.
+    """
+    first = None
+    with path.open(newline="", encoding="utf-8-sig") as stream:
+        reader = csv.reader(stream, skipinitialspace=True)
+        for fields in reader:
+            if len(fields) < 2 and not "".join(fields).strip():
+                continue
+            if first is None:
+                first = [field.strip() for field in fields]
+            elif len(fields) != len(first):
+                raise ValueError(
+                    f"line {reader.line_num} has {len(fields)} fields, the first line has {len(first)}; give every "
+                    "line one value per column"
+                )
+    return first or []
 
 
 def _all_numbers(fields):

@@ -122,6 +122,37 @@ def test_a_first_line_of_column_numbers_is_refused(tmp_path):
         datasets.load("file", path=path)
 
 
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a,b\n1,2,3\n4,5,6\n", "line 2 has 3 fields, the first line has 2"),
+        ("a,b\n1,2\n\n3\n", "line 4 has 1 fields, the first line has 2"),
+        ("1,2\n3,4,5\n", "line 2 has 3 fields"),
+        ("1,2\n3,4,\n", "line 2 has 3 fields"),
+        (",a,b\n0,2,3\n1,5,6\n", r"column 0 .from 0. has no name in the header ,a,b: .*write with index=False"),
+        ("a,,b\n0,2,3\n", "column 1 .from 0. has no name"),
+    ],
+)
+def test_csv_lines_that_would_lose_or_shift_a_column_are_refused(tmp_path, text, message):
+    path = tmp_path / "points.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        datasets.load("file", path=path)
+
+
+def test_index_column_of_pandas_is_refused(tmp_path):
+    path = tmp_path / "points.csv"
+    pd.DataFrame(POINTS, columns=[f"x{i}" for i in range(POINTS.shape[1])]).to_csv(path)
+    with pytest.raises(ValueError, match="index=False"):
+        datasets.load("file", path=path)
+
+
+def test_blank_lines_and_quoted_fields_of_a_csv_are_no_points(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text('\n"a", "b"\n\n1, 2\n  \n3, "4"\n\n')
+    np.testing.assert_array_equal(datasets.load("file", path=path).points, [[1, 2], [3, 4]])
+
+
 def test_fingerprint_of_a_file_follows_its_content(tmp_path):
     first, second = tmp_path / "a.npy", tmp_path / "b.npy"
     np.save(first, POINTS)
