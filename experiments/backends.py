@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
-from experiments.cell import Cell, require
+from experiments.cell import Cell, is_int, is_real, require
 from experiments.environment import git_commit
 from experiments.execute import execute
 from experiments.store import Store
@@ -61,11 +61,12 @@ class Backend:
 
     def __post_init__(self):
         require(self.name in ("serial", "joblib"), "backend", self.name, "one of serial, joblib")
-        require(isinstance(self.jobs, int) and self.jobs >= 1, "jobs", self.jobs, "a whole number of at least 1")
-        require(isinstance(self.threads, int) and self.threads >= 1, "threads", self.threads, "at least 1")
+        for name, least in (("jobs", 1), ("threads", 1), ("retries", 0)):
+            value = getattr(self, name)
+            require(is_int(value) and value >= least, name, value, f"a whole number of at least {least}")
         limit = self.time_limit
-        require(limit is None or limit > 0, "time_limit", limit, "a number of seconds above 0, or null")
-        require(isinstance(self.retries, int) and self.retries >= 0, "retries", self.retries, "at least 0")
+        holds = limit is None or (is_real(limit) and limit > 0)
+        require(holds, "time_limit", limit, "a number of seconds above 0, or null")
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
     """
     groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.dataset, cell.path, cell.bounds, cell.preprocessing), []).append(cell)
+        groups.setdefault((cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip), []).append(cell)
     limit = min(max(sum(costs.values()) / (4 * jobs), 0.5), CHUNK_SECONDS)
     chunks = []
     for group in sorted(groups.values(), key=lambda group: -sum(costs[cell.key] for cell in group)):

@@ -52,6 +52,8 @@ class Cell:
         Where a data set called ``"file"`` lies. Not part of the identity: the content is (see `data_fingerprint`).
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per column.
+    clip : bool, default=True
+        Whether points outside the public domain are moved to its border or refused.
 
     Raises
     ------
@@ -77,8 +79,10 @@ class Cell:
     metrics: tuple[str, ...]
     path: str | None = None
     bounds: tuple | None = None
+    clip: bool = True
 
     def __post_init__(self):
+        require(isinstance(self.clip, bool), "clip", self.clip, "true or false")
         require(is_int(self.k) and self.k >= 1, "k", self.k, "a whole number of at least 1")
         if self.epsilon is not None:
             require(is_real(self.epsilon) and self.epsilon > 0, "epsilon", self.epsilon, "a finite number above 0")
@@ -128,6 +132,7 @@ class Cell:
             "dataset": self.dataset,
             "bounds": thaw(self.bounds),
             "preprocessing": self.preprocessing,
+            "clip": self.clip,
             "k": self.k,
             "epsilon": None if self.epsilon is None else float(self.epsilon),
             "delta": float(self.delta) if is_real(self.delta) else self.delta,

@@ -13,7 +13,12 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.backends import Backend
+from experiments.cell import is_int, require
+
 CONF = Path(__file__).resolve().parents[1] / "conf"
+#: Databases that MLflow keeps its runs in.
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 
 
@@ -76,6 +81,8 @@ def load(overrides: Sequence[str]) -> DictConfig:
     ------
     ConfigurationError
         If an override names a key or a choice that does not exist; choices are listed.
+    ValueError
+        If a setting of the backend or of the tracking breaks its rule.
     """
     overrides = list(overrides)
     for position, override in enumerate(overrides):
@@ -95,7 +102,59 @@ def load(overrides: Sequence[str]) -> DictConfig:
         OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigurationError(tidy(error)) from error
+    check_settings(config)
     return config
+
+
+def check_settings(config: DictConfig) -> None:
+    """Refuse settings that would fail only after hours of work, or be passed over.
+
+    Raises
+    ------
+    ValueError
+        If a setting of the backend or of the tracking breaks its rule.
+    """
+    # The serial backend does not read it, which is no reason to let a wrong one pass.
+    require(is_int(config.jobs) and config.jobs >= 1, "jobs", config.jobs, "a whole number of at least 1")
+    try:
+        Backend(**config.backend)
+    except TypeError as error:
+        raise ConfigurationError(f"backend: {error}") from error
+    tracking = config.tracking
+    require(tracking.name in ("none", "mlflow"), "tracking.name", tracking.name, "none or mlflow")
+    if tracking.name == "none":
+        require(tracking.uri is None, "tracking.uri", tracking.uri, "left out unless tracking=mlflow")
+        return
+    check_uri(tracking.uri)
+    require(isinstance(tracking.artifacts, str), "tracking.artifacts", tracking.artifacts, "a folder")
+
+
+def check_uri(uri: str) -> None:
+    """Refuse the address of a tracking store that is neither a server nor a database that can be spoken to here.
+
+    Raises
+    ------
+    ValueError
+        If it is malformed, its scheme is unknown, or the database's driver is not installed.
+    """
+    rule = "sqlite:///FILE, a database such as postgresql://..., or a tracking server http://..."
+    require(isinstance(uri, str) and "://" in uri, "tracking.uri", uri, rule)
+    scheme, _, rest = uri.partition("://")
+    if scheme in ("http", "https"):
+        require(rest.strip("/") != "", "tracking.uri", uri, rule)
+        return
+    require(scheme.partition("+")[0] in DATABASES, "tracking.uri", uri, rule)
+    # Imported here: a quarter of a second that a request without tracking need not pay.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        url = make_url(uri)
+        url.get_dialect().import_dbapi()
+    except (SQLAlchemyError, ImportError, ValueError) as error:
+        raise ConfigurationError(f"tracking.uri={uri!r} cannot be used: {error}") from error
+    if scheme == "sqlite":
+        require(not url.host and bool(url.database), "tracking.uri", uri, rule)
 
 
 @cache

@@ -1,11 +1,13 @@
 """Where results come from: versions, machine, commit."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
 from functools import lru_cache
 
+import pandas as pd
 import psutil
 
 from experiments.cell import ROOT
@@ -33,6 +35,29 @@ def environment() -> dict:
         "git commit": git_commit(),
     }
     return described | {f"version of {name}": importlib.metadata.version(name) for name in PACKAGES}
+
+
+def origin_of(rows: pd.DataFrame) -> dict:
+    """Say where stored rows come from, which may be other machines and versions than those at work now.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        As stored, with the columns ``git``, ``versions`` and ``host``.
+
+    Returns
+    -------
+    dict
+        Lists of distinct values: commits, versions as text, and machines.
+    """
+    versions = [json.loads(text) for text in sorted(rows["versions"].unique())]
+    return {
+        "computed at commit": sorted(rows["git"].unique()),
+        "computed with": " or ".join(
+            " ".join(f"{name} {number}" for name, number in each.items()) for each in versions
+        ),
+        "computed on": sorted(rows["host"].unique()),
+    }
 
 
 @lru_cache(maxsize=1)

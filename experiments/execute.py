@@ -34,15 +34,23 @@ class Prepared:
 
     points: Points
     private_bounds: bool
+    clipped: int
+
+
+def prepare(cell: Cell, mirror: str | None) -> Prepared:
+    """Load, scale and snap the data set of a cell; see `prepare_data`."""
+    return prepare_data(cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip, mirror)
 
 
 @lru_cache(maxsize=2)
-def prepare(dataset: str, path: str | None, bounds: tuple | None, preprocessing: str, mirror: str | None) -> Prepared:
+def prepare_data(
+    dataset: str, path: str | None, bounds: tuple | None, preprocessing: str, clip: bool, mirror: str | None
+) -> Prepared:
     """Load, scale and snap a data set; the last two asked for are kept.
 
     Parameters
     ----------
-    dataset, path, bounds, preprocessing
+    dataset, path, bounds, preprocessing, clip
         As in `Cell`.
     mirror : str or None
         Folder with the original files.
@@ -51,10 +59,15 @@ def prepare(dataset: str, path: str | None, bounds: tuple | None, preprocessing:
     -------
     Prepared
         Points on the 2^-16 grid, laid out for the kernels once for all cells.
+
+    Raises
+    ------
+    ValueError
+        If points lie outside the public domain and `clip` is false, or there is no such domain.
     """
     given = {"path": path, "bounds": thaw(bounds)} if dataset == "file" else {}
-    scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing)
-    return Prepared(lay_out(snap(scaled.points)), bool(scaled.uses_private_bounds))
+    scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip)
+    return Prepared(lay_out(snap(scaled.points)), bool(scaled.uses_private_bounds), int(scaled.clipped))
 
 
 @cache
@@ -138,7 +151,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         If the data cannot be had.
     """
     with peak_memory() as peak:
-        prepared = prepare(cell.dataset, cell.path, cell.bounds, cell.preprocessing, mirror)
+        prepared = prepare(cell, mirror)
         n, d = prepared.points.shape
         require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
         method = build(cell)
@@ -158,6 +171,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         "dataset": cell.dataset_name,
         "preprocessing": cell.preprocessing,
         "private_bounds": prepared.private_bounds,
+        "clipped": prepared.clipped,
         "n": n,
         "d": d,
         "k": cell.k,

@@ -2,8 +2,8 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 import pandas as pd
@@ -21,7 +21,7 @@ from experiments.store import Store
 from metrics import METRICS
 
 PREPROCESSINGS = ("minmax", "public")
-SWEEP_KEYS = ("datasets", "methods", "preprocessing", "metrics", "epsilon", "delta", "k", "seeds")
+SWEEP_KEYS = ("datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds")
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an ordinary core.
 SECONDS_PER_CELL = 0.01
@@ -29,6 +29,8 @@ DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000
+#: How many names a printed line spells out.
+NAMES_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,26 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Substitution:
+    """A data set that is not at hand and the one that takes its place.
+
+    Parameters
+    ----------
+    sweep : str
+        Which sweep asks for it.
+    dataset, stand_in : str
+        The name asked for and the name used.
+    family : str
+        In one line, which data sets are replaced by which: the patterns that gave both names.
+    """
+
+    sweep: str
+    dataset: str
+    stand_in: str
+    family: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """What is to be run for a paper: cells by sweep, and what cannot be run here.
 
@@ -54,11 +76,14 @@ class Plan:
         Sweep and cell; a cell that several sweeps ask for appears once in each.
     gaps : tuple of Gap
         What is left out and why.
+    substitutions : tuple of Substitution
+        Data sets in whose place others are used; nothing is lacking because of them.
     """
 
     paper: str
     entries: tuple[tuple[str, Cell], ...]
     gaps: tuple[Gap, ...] = ()
+    substitutions: tuple[Substitution, ...] = ()
 
     @property
     def cells(self) -> list[Cell]:
@@ -81,13 +106,16 @@ class Plan:
         Returns
         -------
         DataFrame
-            Rows of every finished cell, once per sweep that asks for it, with the column ``sweep``.
+            Rows of every finished cell, once per sweep that asks for it, with the column ``sweep``. Data sets have the
+            names of this plan: files of equal content share a cell, stored under the name of the first one run.
         """
         rows = store.read([cell.key for cell in self.cells])
         if rows.empty:
             return rows
-        wanted = pd.DataFrame([(sweep, cell.key) for sweep, cell in self.entries], columns=["sweep", "cell"])
-        return wanted.drop_duplicates().merge(rows, on="cell", how="inner", sort=False)
+        asked = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
+        wanted = pd.DataFrame(asked, columns=["sweep", "cell", "dataset"]).drop_duplicates()
+        named = wanted.merge(rows.drop(columns="dataset"), on="cell", how="inner", sort=False)
+        return named[["sweep", *rows.columns]]
 
     def missing(self, store: Store) -> pd.DataFrame:
         """List what a report cannot show.
@@ -130,22 +158,26 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
     ------
     ConfigurationError
         If the configuration itself is wrong: an unknown name, a parameter the method does not have, a value that breaks
-        its rule.
+        its rule. Also if a data file at hand is damaged.
     """
     entries: list[tuple[str, Cell]] = []
     gaps: list[Gap] = []
+    substitutions: list[Substitution] = []
     for sweep, spec in sized_sweeps(paper, profile).items():
         try:
-            found, lacking = sweep_cells(sweep, spec, mirror)
+            found, lacking, replaced = sweep_cells(sweep, spec, mirror)
         except (ValueError, TypeError) as error:
             raise ConfigurationError(f"{paper['name']}, sweep {sweep}: {error}") from error
         entries += [(sweep, cell) for cell in found]
         gaps += lacking
-    return Plan(paper["name"], tuple(entries), tuple(gaps))
+        substitutions += replaced
+    return Plan(paper["name"], tuple(entries), tuple(gaps), tuple(substitutions))
 
 
 def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     """Return a paper's sweeps with the paper's defaults filled in and the profile's changes made.
+
+    A sweep that the profile does not name stays as the paper has it; one that the profile sets to null is left out.
 
     Raises
     ------
@@ -171,13 +203,14 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     return sized
 
 
-def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cell], list[Gap]]:
+def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cell], list[Gap], list[Substitution]]:
     """Expand one sweep.
 
     Returns
     -------
     cells : list of Cell
     gaps : list of Gap
+    substitutions : list of Substitution
 
     Raises
     ------
@@ -185,26 +218,27 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
         If a name is unknown or a value breaks its rule.
     """
     metrics = known_metrics(spec.get("metrics", ["nicv"]))
-    preprocessing = spec.get("preprocessing", "minmax")
-    if preprocessing not in PREPROCESSINGS:
-        raise ConfigurationError(unknown("preprocessing", preprocessing, PREPROCESSINGS))
+    clip = spec.get("clip", True)
     seeds, epsilons = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0]))
     sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
     if not sources or not methods or not epsilons:
         raise ConfigurationError("a sweep needs at least one data set, one method and one epsilon")
     # Checked here because a method without epsilon would let a wrong one pass unseen.
     for epsilon in epsilons:
-        Cell("check", "", (), "check", preprocessing, 1, epsilon, spec.get("delta", "auto"), seeds, metrics)
-    cells, gaps = [], []
+        Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, clip=clip)
+    cells, gaps, substitutions = [], [], []
     for source in sources:
+        preprocessing = preprocessing_of(source, spec.get("preprocessing"))
         reason = obtainable(source["name"], source["path"], mirror)
         if reason and source["otherwise"]:
-            gaps.append(Gap(sweep, "all", source["name"], None, f"{source['otherwise']} takes its place: {reason}"))
+            substitutions.append(Substitution(sweep, source["name"], source["otherwise"], source["family"]))
             source = source | {"name": source["otherwise"]}
             reason = obtainable(source["name"], None, mirror)
         facts = None if reason else facts_of(source["name"], source["path"])
-        if facts and facts.k is None and spec.get("k") is None:
+        if facts and spec.get("k") is None and facts.k is None:
             raise ValueError(f"k=None is not allowed: data set {source['name']!r} has no number of its own, give k=...")
+        if facts and spec.get("k") is not None and facts.n is None:
+            facts = replace(facts, n=drawn_points(source["name"]))
         for entry in methods:
             name = entry["name"] or entry["_target_"].rpartition(".")[2].lower()
             try:
@@ -231,10 +265,30 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                     metrics=metrics,
                     path=source["path"],
                     bounds=freeze(source["bounds"]),
+                    clip=clip,
                 )
                 check(cell, facts, mirror)
                 cells.append(cell)
-    return list(dict.fromkeys(cells)), gaps
+    return list(dict.fromkeys(cells)), gaps, substitutions
+
+
+def preprocessing_of(source: Mapping, asked: str | None) -> str:
+    """Return how a data set is scaled: as asked, else ``public`` where bounds are given with it, else ``minmax``.
+
+    Raises
+    ------
+    ConfigurationError
+        If `asked` is unknown, or is one that would pass over the bounds given.
+    """
+    if asked not in (None, *PREPROCESSINGS):
+        raise ConfigurationError(unknown("preprocessing", asked, PREPROCESSINGS))
+    given = source["bounds"] is not None
+    if given and asked == "minmax":
+        raise ConfigurationError(
+            f"bounds={source['bounds']!r} is not allowed with preprocessing='minmax', which scales by the data's own "
+            "extremes: use preprocessing=public, or leave bounds out"
+        )
+    return asked or ("public" if given else "minmax")
 
 
 @dataclass(frozen=True)
@@ -258,6 +312,12 @@ def facts_of(dataset: str, path: str | None = None) -> Facts:
 
 
 @lru_cache(maxsize=4096)
+def drawn_points(dataset: str) -> int:
+    """Return the number of points of a generated data set whose sizes are drawn with its points."""
+    return len(datasets.load(dataset).points)
+
+
+@lru_cache(maxsize=4096)
 def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None:
     """Ask, once per process, whether a data set can be had without the network; see `datasets.obtainable`."""
     return datasets.obtainable(dataset, mirror=mirror, path=path)
@@ -269,13 +329,14 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     Raises
     ------
     ValueError
-        If k exceeds the number of points, the method refuses its parameters, or a file's content does not fit.
+        If k exceeds the number of points, the method refuses its parameters, a file's content does not fit, or points
+        lie outside a domain that may not clip them.
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}")
     build(cell).check_parameters(facts.n)
-    if cell.dataset == "file":
-        prepare(cell.dataset, cell.path, cell.bounds, cell.preprocessing, mirror)
+    if cell.dataset == "file" or (cell.preprocessing == "public" and not cell.clip):
+        prepare(cell, mirror)
 
 
 def as_list(value) -> list:
@@ -339,17 +400,18 @@ def dataset_entries(specs: Sequence) -> list[dict]:
             entries.append({"name": spec})
         elif "pattern" in spec:
             texts = {"name": spec["pattern"], "otherwise": spec.get("otherwise") or ""}
+            family = {"family": " as ".join(text for text in texts.values() if text)}
             places = {name: as_list(values) for name, values in spec.items() if name not in ("pattern", "otherwise")}
             for values in itertools.product(*places.values()):
                 chosen = dict(zip(places, values, strict=True))
                 try:
-                    entries.append({field: text.format(**chosen) for field, text in texts.items()})
+                    entries.append(family | {field: text.format(**chosen) for field, text in texts.items()})
                 except (KeyError, IndexError) as error:
                     rule = f"pattern {spec['pattern']!r} has a place without values: {error}"
                     raise ConfigurationError(rule) from error
         else:
             entries.append(dict(spec))
-    return [{"path": None, "bounds": None, "otherwise": None} | entry for entry in entries]
+    return [{"path": None, "bounds": None, "otherwise": None, "family": entry["name"]} | entry for entry in entries]
 
 
 def method_entries(specs: Sequence) -> list[dict]:
@@ -469,10 +531,61 @@ def show(plan: Plan, store: Store, jobs: int, console: Console) -> None:
             duration(seconds) if open_cells else "-",
         )
     console.print(table)
-    by_reason = Counter((gap.dataset, gap.reason) for gap in plan.gaps)
-    for (dataset, reason), number in sorted(by_reason.items()):
-        console.print(f"gap: {dataset} ({number}): {reason}", style="yellow", markup=False)
+    show_lacking(plan, console)
     basis = f"{len(waiting) - guessed} cells from stored timings, {guessed} by the rough model"
     console.print(
         f"{len(waiting)} of {len(status)} cells to run, about {duration(total / jobs)} with jobs={jobs} ({basis})"
     )
+
+
+def show_lacking(plan: Plan, console: Console) -> None:
+    """Print what a plan lacks, one line per reason, and what stands in for something else, one line per family."""
+    for line in gap_lines(plan.gaps):
+        console.print(f"gap: {line}", style="yellow", markup=False, soft_wrap=True)
+    for line in stand_in_lines(plan.substitutions):
+        console.print(f"stand-in: {line}", markup=False, soft_wrap=True)
+
+
+def gap_lines(gaps: Iterable[Gap]) -> list[str]:
+    """Describe gaps, one line for those whose reasons differ in the data set's name alone.
+
+    Examples
+    --------
+    >>> gap_lines([Gap("one", "lloyd", name, None, f"no file {name}.txt") for name in ("g2-2-10", "g2-2-20")])
+    ['g2-2-10, g2-2-20 (2 cells): no file NAME.txt']
+    """
+    groups: dict[str, list[Gap]] = {}
+    for gap in gaps:
+        groups.setdefault(gap.reason.replace(gap.dataset, "NAME"), []).append(gap)
+    lines = []
+    for common, group in groups.items():
+        names = list(dict.fromkeys(gap.dataset for gap in group))
+        reason = group[0].reason if len(names) == 1 else common
+        lines.append(f"{listed(names)} ({len(group)} cells): {reason}")
+    return lines
+
+
+def stand_in_lines(substitutions: Iterable[Substitution]) -> list[str]:
+    """Describe substitutions, one line per family.
+
+    Examples
+    --------
+    >>> stand_in_lines([Substitution("g2", "g2-2-10", "g2-2-10-generated", "g2-{d}-{sd} as g2-{d}-{sd}-generated")])
+    ['g2-{d}-{sd} as g2-{d}-{sd}-generated, because the file is not at hand: g2-2-10']
+    """
+    families: dict[str, dict[str, None]] = {}
+    for found in substitutions:
+        families.setdefault(found.family, {})[found.dataset] = None
+    return [f"{family}, because the file is not at hand: {listed(list(names))}" for family, names in families.items()]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names, the first ones only where there are many.
+
+    Examples
+    --------
+    >>> listed([str(number) for number in range(12)])
+    '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more'
+    """
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(names[:NAMES_SHOWN]) + more

@@ -1,6 +1,6 @@
 """Reproduce a paper: run what is missing and write the report.
 
-    python -m experiments.reproduce paper=fastlloyd profile=quick jobs=2 data=../shared/data
+    python -m experiments.reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
     python -m experiments.reproduce paper=all         every paper of conf/paper, one after the other
     python -m experiments.reproduce plan     a dry run: cells, what is stored, what is lacking, the time it would take
     python -m experiments.reproduce run      run the cells that are absent
@@ -24,8 +24,8 @@ from rich.table import Table
 
 from experiments.backends import Backend, duration, run_cells
 from experiments.configuration import choices, load
-from experiments.environment import environment
-from experiments.plan import Plan, estimator, make_plan, show
+from experiments.environment import environment, origin_of
+from experiments.plan import Plan, estimator, listed, make_plan, show, show_lacking, stand_in_lines
 from experiments.run import REFUSALS, consoles, known_choices
 from experiments.store import Store
 
@@ -133,9 +133,11 @@ def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, 
                 f"{len(failed)} cells failed before and are left alone (`retry` runs them again)", style="red"
             )
     if plan.gaps:
-        names = ", ".join(dict.fromkeys(gap.dataset for gap in plan.gaps))
+        names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
         told = f"not everything is at hand ({names}); `status` and the report say what is lacking and why"
         console.print(told, style="yellow", markup=False)
+    for line in stand_in_lines(plan.substitutions):
+        console.print(f"stand-in: {line}", markup=False, soft_wrap=True)
     estimate = estimator(store)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     backend = Backend(**config.backend)
@@ -163,12 +165,10 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
         return None
     store.check_writable()
     out = store.report_folder(plan.paper, config.profile.name)
-    described = environment() | {
-        "profile": config.profile.name,
-        "seeds": str(config.profile.seeds),
-        "jobs": config.jobs,
-        "results computed at": ", ".join(sorted(rows["git"].unique())),
-    }
+    described = {"profile": config.profile.name, "seeds": str(config.profile.seeds)}
+    if plan.substitutions:
+        described["stand-ins"] = "; ".join(stand_in_lines(plan.substitutions))
+    described |= origin_of(rows) | {"report made with": environment()}
     index = build(rows, paper=plan.paper, missing=plan.missing(store), out=out, environment=described)
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
     return Path(index).parent
@@ -194,8 +194,7 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
         gaps = sum(gap.sweep == sweep for gap in plan.gaps)
         table.add_row(sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps))
     console.print(table)
-    for dataset, reason in sorted({(gap.dataset, gap.reason) for gap in plan.gaps}):
-        console.print(f"gap: {dataset}: {reason}", style="yellow", markup=False)
+    show_lacking(plan, console)
     for cell in plan.cells:
         if status[cell.key] == "failed":
             record = store.failure_record(cell.key)

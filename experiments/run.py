@@ -2,7 +2,7 @@
 
     python -m experiments.run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
     python -m experiments.run -m method=fastlloyd,glloyd dataset=iris,s1
-    python -m experiments.run dataset=file path=points.csv bounds=[0,1] k=3 preprocessing=public
+    python -m experiments.run dataset=file path=points.csv bounds=[0,1] k=3
     python -m experiments.run method._target_=package.Class dataset=iris
 
 With -m, comma-separated values are expanded to every combination; all of them are checked before the first one runs.
@@ -102,6 +102,8 @@ def run(configs: Sequence, console: Console) -> int:
     if not rows.empty:
         asked = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
         console.print(result_table(rows, [metric for metric in asked if metric in rows]))
+        for line in clipping_lines(rows):
+            console.print(line, style="yellow", markup=False)
     for line in missing.itertuples():
         console.print(f"{line.method} · {line.dataset}: {line.reason}", style="red", markup=False)
     console.print(f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {Path(store.root)}")
@@ -124,7 +126,7 @@ def plan_of(config) -> Plan:
     for name in ("path", "bounds"):
         if values["dataset"]["name"] != "file":
             require(values[name] is None, name, values[name], "left out unless dataset=file")
-    sweep = {name: values[name] for name in ("preprocessing", "metrics", "epsilon", "delta", "k")}
+    sweep = {name: values[name] for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k")}
     paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
     if plan.gaps:
@@ -154,7 +156,7 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         Mean ± standard deviation of each metric; time per seed.
     """
     table = Table("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", box=None, header_style="bold")
-    for _, cell in rows.groupby("cell", sort=False):
+    for _, cell in rows.groupby(["cell", "dataset"], sort=False):
         first = cell.iloc[0]
         budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
         shown = [f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}" for metric in metrics]
@@ -162,6 +164,16 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         label = first["method"] if first["variant"] in ("", "published") else f"{first['method']} ({first['variant']})"
         table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown, f"{seconds:.3g}")
     return table
+
+
+def clipping_lines(rows: pd.DataFrame) -> list[str]:
+    """Say of which data sets points outside the public domain were moved to its border, and how many."""
+    moved = rows.loc[rows["clipped"] > 0, ["dataset", "clipped", "n"]].drop_duplicates()
+    return [
+        f"{each.dataset}: {each.clipped} of {each.n} points lie outside the public domain and were moved to its border "
+        "(clip=false refuses them)"
+        for each in moved.itertuples()
+    ]
 
 
 def known_choices() -> str:

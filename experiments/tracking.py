@@ -122,11 +122,17 @@ def sync(
     client = open_client(uri)
     experiment = open_experiment(client, plan.paper, artifacts)
     added = kept = removed = 0
+    # Files of equal content share a cell, and so a run.
     rows = plan.rows(store)
+    rows = rows if rows.empty else rows.drop_duplicates(["sweep", "cell", "seed"])
     groups = {} if rows.empty else {key: cell for key, cell in rows.groupby(["sweep", "cell"], sort=False)}
     writer = DatabaseWriter(client, experiment) if is_database(uri) else ClientWriter(client, experiment)
     for sweep in plan.sweeps:
-        cells = [cell for name, cell in plan.entries if name == sweep and (sweep, cell.key) in groups]
+        asked: dict[str, Cell] = {}
+        for name, cell in plan.entries:
+            if name == sweep and (sweep, cell.key) in groups:
+                asked.setdefault(cell.key, cell)
+        cells = list(asked.values())
         if not cells:
             continue
         parent = parent_record(plan, sweep, profile, [groups[sweep, cell.key] for cell in cells])
@@ -472,8 +478,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     console, errors = consoles()
     try:
         config = load(arguments.overrides)
-        if config.tracking.uri is None:
-            raise ValueError(f"tracking={config.tracking.name} has no uri: use tracking=mlflow")
+        if config.tracking.name == "none":
+            raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
         if arguments.verb == "dashboard":
             return dashboard(config, arguments.port, console)
         plan, store = make_plan(config.paper, config.profile, mirror=config.data), Store(config.results)

@@ -17,7 +17,7 @@ BASE = Cell(
     "change",
     [
         {"method": "other"}, {"target": "methods.lloyd.GLloyd"}, {"params": freeze({"alpha": 0.9})},
-        {"dataset": "wine"}, {"preprocessing": "public"}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
+        {"dataset": "wine"}, {"preprocessing": "public"}, {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
         {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
     ],
 )  # fmt: skip
@@ -58,6 +58,7 @@ def test_file_is_known_by_content_not_by_place(tmp_path):
         ({"seeds": (1, 1)}, r"seeds=\(1, 1\)"),
         ({"seeds": (-1,)}, r"seeds=\(-1,\)"),
         ({"metrics": ()}, r"metrics=\(\)"),
+        ({"clip": 0}, "clip=0 is not allowed: clip must be true or false"),
     ],
 )
 def test_value_outside_its_rule_is_refused_by_name(change, message):

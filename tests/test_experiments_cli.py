@@ -1,6 +1,7 @@
 """The ways in, called as a person calls them."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -126,6 +127,19 @@ def test_every_backend_file_runs(call, name):
         (["speed=3"], "speed"),
         (["backend=cloud"], "backend='cloud' is unknown"),
         (["jobs=0"], "jobs=0"),
+        (["backend=serial", "jobs=0"], "jobs=0 is not allowed"),
+        (["backend.time_limit=abc"], "time_limit='abc' is not allowed: time_limit must be a number of seconds"),
+        (["backend.retries=-1"], "retries=-1 is not allowed"),
+        (["+backend.speed=1"], "speed"),
+        (["tracking=mlflow", "tracking.uri=carrier://x"], "tracking.uri='carrier://x' is not allowed"),
+        (["tracking=mlflow", "tracking.uri=null"], "tracking.uri=None is not allowed"),
+        (["tracking=mlflow", "tracking.uri=mlruns"], "tracking.uri='mlruns' is not allowed"),
+        (["tracking=mlflow", "tracking.uri='http://'"], "tracking.uri='http://' is not allowed"),
+        (["tracking=mlflow", "tracking.uri='postgresql+nodriver://h/x'"], "cannot be used"),
+        (["tracking=mlflow", "tracking.artifacts=null"], "tracking.artifacts=None is not allowed"),
+        (["tracking=none", "tracking.uri=sqlite:///x.db"], "must be left out unless tracking=mlflow"),
+        (["clip=maybe"], "clip='maybe' is not allowed"),
+        (["dataset=ablation-2-2-0.25", "k=5000"], "k=5000 is not allowed: k must be at most n="),
         (["epsilon=[0.1"], "0.1"),
     ],
 )
@@ -135,6 +149,41 @@ def test_bad_requests_are_refused_in_one_line_and_nothing_is_written(call, words
     assert message in err
     assert err.startswith("error: ") and "Traceback" not in err
     assert not call.store.root.exists()
+
+
+def test_clipped_points_are_told_or_refused(call, tmp_path):
+    (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
+    words = ("dataset=file", f"path={tmp_path / 'points.csv'}", "k=1", "seeds=2", "method=mean")
+    code, _, err = call(*words, "bounds=[0,1]", "clip=false")
+    assert code == 2
+    assert "1 of 3 points" in err and err.startswith("error: ")
+    assert not call.store.root.exists()
+    code, out, _ = call(*words, "bounds=[0,1]")
+    assert code == 0
+    assert "points: 1 of 3 points lie outside the public domain and were moved to its border" in out
+    assert "moved" not in call(*words, "bounds=[0,7]", "clip=false")[1]
+
+
+def test_files_of_equal_content_are_shown_by_their_own_names(call, tmp_path):
+    for name in ("left", "right"):
+        (tmp_path / f"{name}.csv").write_text("0.1,0.2\n0.3,0.4\n")
+    paths = ",".join(str(tmp_path / f"{name}.csv") for name in ("left", "right"))
+    words = ("-m", "dataset=file", f"path={paths}", "k=1", "seeds=2", "method=mean", "tracking=mlflow")
+    code, out, _ = call(*words)
+    assert code == 0
+    assert " left " in out and " right " in out
+    assert "1 were run" in out
+
+
+@pytest.mark.parametrize("verb", ["plan", "status", "run", "report"])
+def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
+    mirror = tmp_path / "mirror"
+    (mirror / "s1").mkdir(parents=True)
+    (mirror / "s1" / "s1.fastlloyd.txt").write_text("1 2\n")
+    words = [verb, "profile=quick", f"data={mirror}", f"results={tmp_path / 'results'}", "tracking=none"]
+    assert reproduce.main(words) == 2
+    assert "s1.fastlloyd.txt has SHA-256" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
 
 
 def test_points_that_are_no_numbers_are_refused(call, tmp_path):
@@ -166,6 +215,8 @@ def test_smoke_reproduction_end_to_end(tmp_path):
     assert done.returncode == 0, done.stderr
     page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
     assert page.is_file()
+    told = page.read_text()
+    assert all(name in told for name in ("computed with", "computed on", "computed at commit", "report made with"))
     assert str(page) in done.stdout
 
 
@@ -207,6 +258,28 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     assert code == 0
     again = store.read([plan_keys[0]]).iloc[0]
     assert again["nicv"] == lost["nicv"]
+
+
+def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monkeypatch, capsys):
+    told = {}
+
+    def build(rows, *, out, environment, **_):
+        told.update(environment)
+        return out / "index.html"
+
+    monkeypatch.setattr("analysis.report.build", build)
+    small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
+    small += [
+        f"paper.profiles.smoke.{sweep}=null" for sweep in ("real", "sound", "synthk", "synth", "ablation", "iterations")
+    ]
+    pattern = "{pattern:'g2-{d}-20',otherwise:'g2-{d}-20-generated',d:[2]}"
+    small += ["paper.profiles.smoke.initialisation=null", f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
+    assert reproduce.main(small) == 0
+    assert told["stand-ins"] == "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20"
+    assert "stand-in: g2-{d}-20 as" in capsys.readouterr().out
+    assert told["computed on"] == [platform.node()]
+    assert f"python {platform.python_version()} numpy {np.__version__}" in told["computed with"]
+    assert "git commit" in told["report made with"]
 
 
 def test_all_papers_are_one_request_each():

@@ -6,7 +6,7 @@ import datasets
 from experiments.cell import freeze
 from experiments.configuration import ConfigurationError, choices, load, method_entry
 from experiments.execute import build, execute
-from experiments.plan import estimator, make_plan, rough_seconds
+from experiments.plan import estimator, gap_lines, make_plan, rough_seconds, stand_in_lines
 from experiments.store import Store
 
 PROFILE = {"name": "tiny", "seeds": 2}
@@ -54,7 +54,11 @@ def test_profile_changes_its_own_keys_only():
         ("one", "wine", 0.1),
         ("one", "wine", 0.5),
     ]
+    # A profile that names no sweep changes none.
     assert len(make_plan(content, {"name": "other", "seeds": 2}).entries) == 3
+    # One that it does not name stays as the paper has it.
+    content["profiles"]["tiny"].pop("two")
+    assert [sweep for sweep, _ in make_plan(content, PROFILE).entries] == ["one", "one", "two"]
 
 
 def test_cell_that_two_sweeps_share_is_one_cell():
@@ -88,7 +92,97 @@ def test_substitute_takes_the_place_of_data_that_are_not_at_hand(tmp_path, monke
     pattern = {"pattern": "g2-{d}-20", "otherwise": "g2-{d}-20-generated", "d": [2, 4]}
     plan = make_plan(paper(datasets=[pattern]), PROFILE, mirror=str(tmp_path / "empty"))
     assert [cell.dataset for cell in plan.cells] == ["g2-2-20-generated", "g2-4-20-generated"]
-    assert all("takes its place" in gap.reason for gap in plan.gaps)
+    # Nothing is lacking, and the report is not told so.
+    assert plan.gaps == ()
+    assert set(plan.missing(Store(tmp_path / "results"))["reason"]) == {"not run"}
+    assert [(found.dataset, found.stand_in) for found in plan.substitutions] == [
+        ("g2-2-20", "g2-2-20-generated"),
+        ("g2-4-20", "g2-4-20-generated"),
+    ]
+    family = "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20, g2-4-20"
+    assert stand_in_lines(plan.substitutions) == [family]
+
+
+@pytest.fixture
+def damaged(tmp_path, monkeypatch):
+    """Return a mirror in which the file of g2-2-20 is not the published one."""
+    monkeypatch.delenv("PKM_DATA", raising=False)
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mirror" / "g2").mkdir(parents=True)
+    (tmp_path / "mirror" / "g2" / "g2-2-20.txt").write_text("1 2\n")
+    return str(tmp_path / "mirror")
+
+
+@pytest.mark.parametrize("more", [{}, {"otherwise": "g2-{d}-20-generated"}])
+def test_damaged_file_stops_the_plan_and_is_never_replaced(damaged, more):
+    with pytest.raises(ConfigurationError, match=r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"):
+        make_plan(paper(datasets=["iris", {"pattern": "g2-{d}-20", "d": [2]} | more]), PROFILE, mirror=damaged)
+
+
+def test_one_line_tells_of_a_whole_family_of_missing_files(tmp_path, monkeypatch):
+    monkeypatch.delenv("PKM_DATA", raising=False)
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "empty").mkdir()
+    names = [{"pattern": "g2-2-{sd}", "sd": list(range(10, 101, 10))}, "g2-4-20", "mnist"]
+    plan = make_plan(paper(datasets=names), PROFILE, mirror=str(tmp_path / "empty"))
+    family, mnist = gap_lines(plan.gaps)
+    assert family.startswith("g2-2-10, g2-2-20, ")
+    assert "and 1 more (11 cells): data set 'NAME' needs the file g2/NAME.txt" in family
+    assert mnist.startswith("mnist (1 cells): data set 'mnist' needs")
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Return a sweep's entry for a file with one of its three points outside its bounds."""
+    (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
+    return {"name": "file", "path": str(tmp_path / "points.csv"), "bounds": [0, 1]}
+
+
+def test_points_outside_the_domain_are_counted_or_refused_before_anything_runs(own):
+    (cell,) = cells(datasets=[own], methods=["mean"], k=1)
+    assert (execute(cell)["clipped"] == 1).all()
+    with pytest.raises(ConfigurationError, match=r"1 of 3 points .* lie outside the declared domain"):
+        cells(datasets=[own], methods=["mean"], k=1, clip=False)
+    # Registered domains hold their points, so refusing costs nothing there.
+    (iris,) = cells(preprocessing="public", clip=False)
+    assert (execute(iris)["clipped"] == 0).all()
+
+
+def test_bounds_decide_the_preprocessing_and_are_never_passed_over(own):
+    def scaled(**sweep):
+        (cell,) = cells(methods=["mean"], k=1, **sweep)
+        return cell.preprocessing
+
+    assert scaled(datasets=[own]) == "public"
+    assert scaled(datasets=[own | {"bounds": None}]) == "minmax"
+    assert scaled(datasets=["iris"], preprocessing=None) == "minmax"
+    assert scaled(datasets=[own], preprocessing="public") == "public"
+    with pytest.raises(ConfigurationError, match=r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"):
+        scaled(datasets=[own], preprocessing="minmax")
+    with pytest.raises(ConfigurationError, match="needs a public domain"):
+        scaled(datasets=[own | {"bounds": None}], preprocessing="public")
+
+
+def test_sizes_that_are_drawn_bound_k_too():
+    n = len(datasets.load("ablation-2-2-0.25").points)
+    assert cells(datasets=["ablation-2-2-0.25"], k=n)
+    with pytest.raises(ConfigurationError, match=f"k={n + 1} is not allowed: k must be at most n={n}"):
+        cells(datasets=["ablation-2-2-0.25"], k=n + 1)
+
+
+def test_rows_bear_the_names_of_the_plan(own, tmp_path):
+    twin = tmp_path / "twin.csv"
+    twin.write_bytes((tmp_path / "points.csv").read_bytes())
+    store = Store(tmp_path / "results")
+    (cell,) = cells(datasets=[own], methods=["mean"], k=1)
+    store.write(cell, execute(cell).assign(git="", finished=0.0))
+
+    def names(*entries):
+        return list(make_plan(paper(datasets=list(entries), methods=["mean"], k=1), PROFILE).rows(store)["dataset"])
+
+    assert names(own) == ["points"] * 2
+    assert names(own | {"path": str(twin)}) == ["twin"] * 2
+    assert names(own, own | {"path": str(twin)}) == ["points"] * 2 + ["twin"] * 2
 
 
 def test_method_that_cannot_be_found_is_a_gap():
@@ -176,7 +270,8 @@ def test_every_paper_can_be_planned_at_every_size(name, profile, monkeypatch, tm
     if profile == "smoke":
         # The smallest size needs nothing that is not on the machine.
         assert not plan.gaps
-        assert {sweep for sweep, _ in plan.entries} == set(config.paper.sweeps)
+        left_out = {sweep for sweep, change in config.paper.profiles.smoke.items() if change is None}
+        assert {sweep for sweep, _ in plan.entries} == set(config.paper.sweeps) - left_out
 
 
 def test_every_key_of_every_file_has_a_comment():
