@@ -233,7 +233,7 @@ def outliers(study, check, context):
         raise Absent(f"no data set of sweep {check['sweep']} has both methods with {ends[0]} and {ends[1]} outliers")
     table = pd.DataFrame(lines)
     numbers = _outlier_numbers(table, methods, relative_truth)
-    lacking = _outliers_lacking(context, check, len(lines))
+    lacking = _outliers_lacking(context, check, table)
     return decide(np.column_stack(truth), table, int(min(seeds)), numbers, lacking, table)
 
 
@@ -255,9 +255,11 @@ def _outlier_numbers(table, methods, relative_truth):
     )
 
 
-def _outliers_lacking(context, check, found):
-    epsilons = len(context.resolve(check["epsilon"]))
-    texts = [f"{found} of {epsilons} epsilons at hand"] if found < epsilons else []
+def _outliers_lacking(context, check, table):
+    epsilons, fewest = len(context.resolve(check["epsilon"])), table["datasets"].min()
+    texts = [f"{len(table)} of {epsilons} epsilons at hand"] if len(table) < epsilons else []
+    if fewest < check["datasets"]:
+        texts.append(f"only {fewest} of {check['datasets']} data sets")
     gaps = int((context.missing["sweep"] == check["sweep"]).sum())
     if gaps:
         texts.append(f"{gaps} planned cells of sweep {check['sweep']} have no rows")
