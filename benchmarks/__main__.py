@@ -59,7 +59,7 @@ def data(name: str, n: int, d: int) -> tuple[str, np.ndarray]:
 
 
 def s1_sweep() -> list[Measurement]:
-    """Four methods, five budgets, twenty seeds on s1, NICV only."""
+    """Four methods, five budgets, twenty seeds on s1, NICV only; points laid out and starting centres found before."""
     name, points = data("s1", 5000, 2)
     prepared = Points.prepare(snap(points))
     methods = [Lloyd(15, variant="published")] + [

@@ -139,9 +139,10 @@ class Points:
         if d > SCAN_DIMENSIONS:
             return cls(rows, None, norms)
         blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK), np.float32)
-        for block, start in zip(blocks, range(0, n, SCAN_BLOCK), strict=True):
-            some = rows[start : start + SCAN_BLOCK]
-            block[:, : len(some)] = some.T
+        whole = n // SCAN_BLOCK
+        blocks[:whole] = rows[: whole * SCAN_BLOCK].reshape(whole, SCAN_BLOCK, d).transpose(0, 2, 1)
+        if rest := n % SCAN_BLOCK:
+            blocks[whole, :, :rest] = rows[-rest:].T
         return cls(rows, blocks, norms)
 
     @cached_property
@@ -316,7 +317,7 @@ def _check(points: Points, centres: np.ndarray) -> np.ndarray:
         raise ValueError(f"centres must have shape (replicate, cluster, {d}), got {centres.shape}")
     limit = exact_limit(d)
     # Written so that NaN is refused too: it would leave points without a nearest centre, and their labels undefined.
-    if not (-limit <= centres.min() and centres.max() <= limit):
+    if not np.abs(centres).max() <= limit:
         raise ValueError(
             f"centres must be finite, at most {limit} in size, got {centres.min()} to {centres.max()}; "
             "release them through privacy.snap_centres"
@@ -379,7 +380,7 @@ def sums_and_counts(points: Points, centres: np.ndarray, limit=None) -> tuple[np
     """
     centres = _check(points, centres)
     replicates, k, d = centres.shape
-    limit = np.broadcast_to(np.asarray(np.inf if limit is None else limit, np.float64), replicates)
+    limit = np.full(replicates, np.inf if limit is None else limit, np.float64)
     sums, counts = np.zeros((replicates, k, d)), np.zeros((replicates, k), np.int64)
     if points.blocks is not None:
         squares = np.einsum("rjh,rjh->rj", centres, centres)
