@@ -56,25 +56,51 @@ def exact_limit(n_features: int) -> int:
 
 
 @njit(cache=True, fastmath=REORDERED)
-def _squared_norms(rows, norms):
-    for i in range(rows.shape[0]):
-        total = 0.0
-        for h in range(rows.shape[1]):
-            total += np.float64(rows[i, h]) * np.float64(rows[i, h])
-        norms[i] = total
+def _copy_long(points, rows, norms):
+    """Fill long rows and their norms in one pass; tell whether all coordinates lie in the domain."""
+    signs = 0
+    for i in range(points.shape[0]):
+        norm = 0.0
+        for h in range(points.shape[1]):
+            x = points[i, h]
+            signs |= (SCALE - x) | (SCALE + x)  # negative once one of them is: a test without a branch
+            rows[i, h] = x
+            norm += np.float64(x) * np.float64(x)
+        norms[i] = norm
+    return signs >= 0
 
 
 @njit(cache=True, fastmath=REORDERED)
-def _snap(points, middle, half, rows):
-    """Fill rows; return the total distance by which coordinates were clipped: not finite where a coordinate is not."""
+def _squared_norms(rows, norms):
+    for i in range(rows.shape[0]):
+        norm = 0.0
+        for h in range(rows.shape[1]):
+            norm += np.float64(rows[i, h]) * np.float64(rows[i, h])
+        norms[i] = norm
+
+
+def _copy_short(points, rows, norms):
+    """Do the same for rows too short to fill vector registers: whole-array passes are faster then."""
+    np.copyto(rows, points, casting="unsafe")
+    _squared_norms(rows, norms)
+    return rows.size == 0 or (rows.min() >= -SCALE and rows.max() <= SCALE)
+
+
+@njit(cache=True, fastmath=REORDERED)
+def _snap(points, middle, half, rows, norms):
+    """Fill rows and norms from a box; return by how much coordinates were clipped, not finite where one is not."""
     spill = 0.0
     for i in range(points.shape[0]):
+        norm = 0.0
         for h in range(points.shape[1]):
             x = (points[i, h] - middle[h]) / half[h]
             clipped = x if x < 1.0 else 1.0
             clipped = clipped if clipped > -1.0 else -1.0
             spill += abs(x - clipped)
-            rows[i, h] = np.rint(clipped * SCALE)
+            snapped = np.rint(clipped * SCALE)
+            rows[i, h] = snapped
+            norm += snapped * snapped
+        norms[i] = norm
     return spill
 
 
@@ -99,10 +125,12 @@ class Points:
     @classmethod
     def prepare(cls, points: np.ndarray) -> "Points":
         """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
-        rows = np.ascontiguousarray(points, dtype=np.float32)
-        if rows.size and not -SCALE <= rows.min() <= rows.max() <= SCALE:
+        points = np.asarray(points).astype(np.int64, copy=False)
+        rows, norms = np.empty(points.shape, np.float32), np.empty(len(points))
+        copy = _copy_long if points.shape[1] > SCAN_DIMENSIONS else _copy_short
+        if not copy(points, rows, norms):
             raise ValueError(f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first")
-        return cls._of_rows(rows)
+        return cls._of_rows(rows, norms)
 
     @classmethod
     def from_box(cls, points: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tuple["Points", bool]:
@@ -125,17 +153,15 @@ class Points:
         ValueError
             If a coordinate is NaN or infinite.
         """
-        rows = np.empty(points.shape, np.float32)
-        spill = _snap(points, upper / 2 + lower / 2, upper / 2 - lower / 2, rows)
+        rows, norms = np.empty(points.shape, np.float32), np.empty(len(points))
+        spill = _snap(points, upper / 2 + lower / 2, upper / 2 - lower / 2, rows, norms)
         if not np.isfinite(spill):
             raise ValueError("points contain NaN or infinite values; remove or impute those rows")
-        return cls._of_rows(rows), spill > 0
+        return cls._of_rows(rows, norms), spill > 0
 
     @classmethod
-    def _of_rows(cls, rows: np.ndarray) -> "Points":
+    def _of_rows(cls, rows: np.ndarray, norms: np.ndarray) -> "Points":
         n, d = rows.shape
-        norms = np.empty(n)
-        _squared_norms(rows, norms)
         if d > SCAN_DIMENSIONS:
             return cls(rows, None, norms)
         blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK), np.float32)
