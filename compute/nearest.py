@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 SCAN_DIMENSIONS = 8  # measured: from nine features on, the matrix product wins even with its extra pass over the scores
-SCAN_BLOCK = 1024
+SCAN_BLOCK = 512
 FEW_CLUSTERS = 4
 PRODUCT_BLOCK = 128
 PRODUCT_ROWS = 256  # rows of centres per product: 128 x 256 scores are a quarter of a megabyte
