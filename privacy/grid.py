@@ -61,7 +61,7 @@ def snap_centres(centres) -> np.ndarray:
     if np.isnan(centres).any():
         raise ValueError("centres must not be NaN; guard the division that made them")
     limit = exact_limit(centres.shape[-1])
-    return np.clip(np.rint(centres), -limit, limit).astype(np.int64)
+    return np.minimum(np.maximum(np.rint(centres), -limit), limit).astype(np.int64)
 
 
 def to_unit(grid) -> np.ndarray:

@@ -16,7 +16,7 @@ _MOST = 2.0**61  # noise saturates far beyond any sum, never wraps
 
 
 def _add(values: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    return values + np.rint(np.clip(noise, -_MOST, _MOST)).astype(np.int64)
+    return values + np.rint(np.minimum(np.maximum(noise, -_MOST), _MOST)).astype(np.int64)
 
 
 @dataclass(frozen=True)
