@@ -7,6 +7,7 @@ toward zero is not: it makes an atom of double width at zero.)
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,12 +16,26 @@ from privacy.noise import NoiseStreams
 _MOST = 2.0**61  # noise saturates far beyond any sum, never wraps
 
 
-def _add(values: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    return values + np.rint(np.minimum(np.maximum(noise, -_MOST), _MOST)).astype(np.int64)
-
-
 @dataclass(frozen=True)
-class Gaussian:
+class _Additive:
+    """What the mechanisms share; ``law`` names the draw of :class:`NoiseStreams`, ``norm`` that of the sensitivity."""
+
+    scale: float
+    name: ClassVar[str]
+    law: ClassVar[str]
+    norm: ClassVar[int]
+
+    def __post_init__(self):
+        if not (self.scale > 0 and math.isfinite(self.scale)):
+            raise ValueError(f"scale={self.scale} must be positive and finite")
+
+    def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
+        """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...)."""
+        noise = self.scale * getattr(streams, self.law)(key, values.shape[1:])
+        return values + np.rint(np.minimum(np.maximum(noise, -_MOST), _MOST)).astype(np.int64)
+
+
+class Gaussian(_Additive):
     """Gaussian mechanism.
 
     Parameters
@@ -29,20 +44,10 @@ class Gaussian:
         Standard deviation, in grid steps.
     """
 
-    scale: float
-    name = "gaussian"
-    norm = 2
-
-    def __post_init__(self):
-        _check_scale(self.scale)
-
-    def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
-        """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...)."""
-        return _add(values, self.scale * streams.normal(key, values.shape[1:]))
+    name, law, norm = "gaussian", "normal", 2
 
 
-@dataclass(frozen=True)
-class Laplace:
+class Laplace(_Additive):
     """Laplace mechanism.
 
     Parameters
@@ -51,18 +56,4 @@ class Laplace:
         Scale b of the density exp(-|x| / b) / (2 b), in grid steps.
     """
 
-    scale: float
-    name = "laplace"
-    norm = 1
-
-    def __post_init__(self):
-        _check_scale(self.scale)
-
-    def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
-        """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...)."""
-        return _add(values, self.scale * streams.laplace(key, values.shape[1:]))
-
-
-def _check_scale(scale: float) -> None:
-    if not (scale > 0 and math.isfinite(scale)):
-        raise ValueError(f"scale={scale} must be positive and finite")
+    name, law, norm = "laplace", "laplace", 1
