@@ -24,18 +24,36 @@ class Run:
     Attributes
     ----------
     centres : ndarray of shape (R, k, d), int64
-        Released centres on the grid.
+        Released centres on the grid. Where a replicate has fewer than k, copies of its first centre follow: ties go to
+        the lower index, so a copy is nearest to no point.
     n_iter : int
         Number of iterations, a public quantity.
     ledger : Ledger or None
         Charges of each replicate; None where no privacy is claimed.
     seeds : tuple of int
+    n_centres : ndarray of shape (R,), int64
+        Number of centres that each replicate released.
     """
 
     centres: np.ndarray
     n_iter: int
     ledger: Ledger | None
     seeds: tuple[int, ...]
+    n_centres: np.ndarray
+
+
+def inverse_n_log_n(n_points: int) -> float:
+    """Delta of the FastLloyd paper, from the exact n."""
+    if n_points < 3:
+        raise ValueError(f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}")
+    return 1 / (n_points * math.log(n_points))
+
+
+def inverse_n_root_n(n_points: int) -> float:
+    """Delta of the DPM paper, from the exact n."""
+    if n_points < 2:
+        raise ValueError(f"delta='auto' of the published variant is 1/(n sqrt n), which needs n >= 2, got {n_points}")
+    return n_points**-1.5
 
 
 @dataclass(eq=False, repr=False)
@@ -59,6 +77,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
 
     claims: ClassVar[dict[str, PrivacyClaim]]
     choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
+    published_delta = staticmethod(inverse_n_log_n)  # what delta="auto" is where a paper takes it from n
+    batched: ClassVar[bool] = True  # whether ``cluster`` serves all replicates at once; else it is called for each
 
     n_clusters: int = 8
     _: KW_ONLY
@@ -72,11 +92,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         return self.claims[getattr(self, "variant", "sound")]
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Run all replicates of the curator; return centres (R, k, d) on the grid and the number of iterations."""
+        """Run the curator's replicates; return centres (R, k, d) on the grid and the number of iterations."""
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
-    def budget(self, n_points: int) -> Budget | None:
-        """Budget of one run on ``n_points`` points; None where no privacy is claimed."""
+    def budget(self, n_points: int, n_features: int) -> Budget | None:
+        """Budget of one run on points of that shape; None where no privacy is claimed."""
         if not self.claim.private:
             return None
         return Budget(self.epsilon, self.resolved_delta(n_points), self.claim.adjacency)
@@ -89,9 +109,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             return self.delta
         if getattr(self, "variant", "sound") == "sound":
             return SOUND_DELTA
-        if n_points < 3:
-            raise ValueError(f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}")
-        return 1 / (n_points * math.log(n_points))
+        return self.published_delta(n_points)
 
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters before any work.
@@ -117,8 +135,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             if delta != "auto" and not (is_number(delta) and 0 < delta < 1):
                 raise ValueError(f"delta={delta!r} must be 'auto' or a number in (0, 1)")
 
-    def fit_batch(self, points: np.ndarray | Points | Sequence, seeds: Sequence[int]) -> Run:
-        """Cluster the same points once per seed, all in one pass per iteration.
+    def fit_batch(self, points: np.ndarray | Points | Sequence, seeds: Sequence[int], domain=None) -> Run:
+        """Cluster the same points once per seed.
 
         Parameters
         ----------
@@ -126,19 +144,28 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             Private points on the grid (see :func:`privacy.snap`), prepared points, or a list of shards of either.
         seeds : sequence of int
             One replicate each; a replicate's result does not depend on the others.
+        domain : array-like of shape (2, d), optional
+            Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
 
         Returns
         -------
         Run
         """
         shards = shards_of(points)
-        n_points = sum(shard.shape[0] for shard in shards)
+        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
         self.check_parameters(n_points)
-        budget = self.budget(n_points)
-        ledger = None if budget is None else Ledger(budget)
+        budget = self.budget(n_points, n_features)
         streams = NoiseStreams(seeds, secure=getattr(self, "secure", False))
-        centres, n_iter = self.cluster(Curator(shards, ledger, streams))
-        return Run(centres, n_iter, ledger, streams.seeds)
+        released, rounds, ledgers = [], [], []
+        for some in [streams] if self.batched else streams.each():
+            ledgers.append(None if budget is None else Ledger(budget))
+            centres, n_iter = self.cluster(Curator(shards, ledgers[-1], some, domain))
+            released += list(centres)
+            rounds.append(n_iter)
+        if any(ledger is not None and ledger.charges != ledgers[0].charges for ledger in ledgers):
+            raise RuntimeError("replicates were charged differently: a schedule must not depend on private data")
+        n_centres = np.array([len(centres) for centres in released])
+        return Run(_padded(released, n_centres.max()), max(rounds), ledgers[0], streams.seeds, n_centres)
 
     def fit(self, X, y=None):
         """Cluster points given in their own units.
@@ -161,7 +188,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         if outside and not self.clip:
             raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
-        run = self.fit_batch(points, [seed])
+        run = self.fit_batch(points, [seed], (lower, upper))
         self.cluster_centers_ = to_unit(run.centres[0]) * (upper / 2 - lower / 2) + (upper / 2 + lower / 2)
         self.n_iter_, self.ledger_, self.n_features_in_ = run.n_iter, run.ledger, X.shape[1]
         self._fitted_box, self._centres = (lower, upper), run.centres
@@ -187,6 +214,11 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         if not (np.isfinite(bounds).all() and (lower < upper).all()):
             raise ValueError(f"bounds={self.bounds} must be finite with lower < upper in every column")
         return lower, upper
+
+
+def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
+    """Stack sets of centres, filled up to k with copies of their first."""
+    return np.stack([np.concatenate([each, np.repeat(each[:1], k - len(each), axis=0)]) for each in released])
 
 
 def is_number(value) -> bool:

@@ -58,11 +58,13 @@ def check_estimator(method: PrivateKMeans) -> None:
 
 
 def check_shapes(method: PrivateKMeans) -> None:
-    """A batch gives one set of grid centres per seed, whose distances are exact."""
+    """A batch gives one set of grid centres per seed, filled up with copies of the first where one has fewer."""
     run = _run(method)
     assert run.centres.dtype == np.int64, f"centres must be int64 on the grid, got {run.centres.dtype}"
     assert run.centres.shape[0] == len(SEEDS) and run.centres.shape[2] == N_FEATURES, f"shape {run.centres.shape}"
     assert run.seeds == SEEDS and run.n_iter >= 0
+    for centres, n in zip(run.centres, run.n_centres, strict=True):
+        assert 1 <= n <= len(centres) and (centres[n:] == centres[0]).all(), f"{n} of {len(centres)} centres released"
 
 
 def check_determinism(method: PrivateKMeans) -> None:
@@ -74,7 +76,8 @@ def check_batch_is_loop(method: PrivateKMeans) -> None:
     """A replicate's result does not depend on its neighbours or their order."""
     batch = _run(method)
     for i, seed in enumerate(SEEDS):
-        _same(batch.centres[i], _run(method, (seed,)).centres[0], f"seed {seed} alone and in a batch")
+        own = batch.centres[i, : batch.n_centres[i]]
+        _same(own, _run(method, (seed,)).centres[0], f"seed {seed} alone and in a batch")
     _same(batch.centres[::-1], _run(method, SEEDS[::-1]).centres, "seeds in reverse")
 
 
@@ -96,7 +99,9 @@ def check_ledger(method: PrivateKMeans) -> None:
         return
     ledger = run.ledger
     assert ledger.charges, "a private method must charge what it releases"
-    assert ledger.spent() <= method.epsilon * (1 + 1e-9), f"spent {ledger.spent()} of {method.epsilon}"
+    assert ledger.spent() <= ledger.budget.epsilon * (1 + 1e-9), f"spent {ledger.spent()} of {ledger.budget.epsilon}"
+    declared = method.epsilon * (1 + 1e-9)
+    assert ledger.budget.epsilon <= declared or method.claim.flaws, "a budget above epsilon must be a declared flaw"
     mu = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
     assert gdp_epsilon(mu, ledger.budget.delta) <= ledger.spent() * (1 + 1e-9), "spent is less than its Gaussian part"
     assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), "a pure claim has delta 0, no other has"

@@ -4,12 +4,15 @@ from privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from privacy.curator import Curator, Disclosure, prepare, shards_of
 from privacy.grid import SCALE, snap, snap_centres, to_unit
-from privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuse
-from privacy.mechanisms import Gaussian, Laplace
+from privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuse, largest_multiple
+from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from privacy.noise import NoiseStreams
+from privacy.partition import Grid, Partition
+from privacy.selection import Exponential, SplitScore
 
 __all__ = [
-    "NO_CLAIM", "SCALE", "Adjacency", "Budget", "BudgetExceeded", "Charge", "Curator", "Disclosure", "Gaussian",
-    "Laplace", "Ledger", "NoiseStreams", "PrivacyClaim", "StreamReuse", "gaussian_mu", "gdp_delta", "gdp_epsilon",
-    "prepare", "shards_of", "snap", "snap_centres", "to_unit",
+    "NO_CLAIM", "SCALE", "Adjacency", "BoundedLaplace", "Budget", "BudgetExceeded", "Charge", "Curator", "Disclosure",
+    "Exponential", "Gaussian", "Grid", "Laplace", "Ledger", "NoiseStreams", "Partition", "PrivacyClaim", "SplitScore",
+    "StreamReuse", "gaussian_mu", "gdp_delta", "gdp_epsilon", "largest_multiple", "prepare", "shards_of", "snap",
+    "snap_centres", "to_unit",
 ]  # fmt: skip

@@ -9,12 +9,14 @@ from collections import Counter
 
 import numpy as np
 
-from compute import Points, sums_and_counts
+from compute import Points, distinct_gaps, sums_and_counts
 from privacy.budget import Adjacency
 from privacy.grid import SCALE
 from privacy.ledger import Charge, Ledger
-from privacy.mechanisms import Gaussian, Laplace
+from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from privacy.noise import NoiseStreams
+from privacy.partition import Grid, Partition
+from privacy.selection import Exponential
 
 
 class Disclosure(PermissionError):
@@ -32,6 +34,8 @@ class Curator:
         None for methods that claim no privacy: they alone get exact answers.
     streams : NoiseStreams
         One stream family per replicate.
+    domain : array-like of shape (2, d), optional
+        Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
 
     Attributes
     ----------
@@ -39,6 +43,7 @@ class Curator:
         Public (n is public under zero-out adjacency).
     seeds : tuple of int
         One per replicate, for randomness that does not depend on the data.
+    domain : ndarray of shape (2, d), float64
 
     Raises
     ------
@@ -47,7 +52,7 @@ class Curator:
         the sensitivities here are worked out for.
     """
 
-    def __init__(self, points, ledger: Ledger | None, streams: NoiseStreams):
+    def __init__(self, points, ledger: Ledger | None, streams: NoiseStreams, domain=None):
         if ledger is not None and ledger.budget.adjacency is not Adjacency.ZERO_OUT:
             raise ValueError(
                 f"adjacency={ledger.budget.adjacency} is not supported by this curator: it charges what zero_out costs"
@@ -60,6 +65,8 @@ class Curator:
         self.n_features = self._shards[0].shape[1]
         self.n_replicates = len(streams.seeds)
         self.seeds = streams.seeds
+        self.domain = np.empty((2, self.n_features))
+        self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
 
     def sums_and_counts(
         self,
@@ -117,6 +124,44 @@ class Curator:
             count_noise.add(counts * SCALE, self._streams, (*key, "counts")),
         )
 
+    def counts_and_bounded_sums(
+        self, centres: np.ndarray, *, count_noise: Laplace, sum_noise: BoundedLaplace, about: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy counts of the points nearest to each centre, then sums drawn inside what those counts allow.
+
+        Parameters
+        ----------
+        centres : ndarray of shape (R, k, d), int64
+        count_noise : Laplace
+        sum_noise : BoundedLaplace
+            Per coordinate; its sensitivity must cover the distance from ``about`` to the domain's far end.
+        about : ndarray of shape (d,), int64
+            What is subtracted from each point, in grid steps.
+
+        Returns
+        -------
+        counts : ndarray of shape (R, k), int64
+            In units of 2**-16 records, mirrored at one half so that they are positive.
+        sums : ndarray of shape (R, k, d), int64
+            Each between its count times the domain's ends.
+
+        Notes
+        -----
+        One record lies in one cell: it changes its count by 1, each coordinate of its sum by at most the sensitivity.
+        """
+        self._check_sums_and_counts(centres, None, False, count_noise, count_noise)
+        if sum_noise.sensitivity < SCALE + np.abs(about).max():
+            raise ValueError(f"sensitivity={sum_noise.sensitivity} must be at least {SCALE + np.abs(about).max()}")
+        details = {"count_scale": count_noise.scale / SCALE, "sum_epsilon": sum_noise.epsilon}
+        cost = SCALE / count_noise.scale + self.n_features * sum_noise.epsilon
+        key = self._charge("counts_and_bounded_sums", sum_noise.name, epsilon=cost, details=details)
+        sums, exact = self._exact_sums_and_counts(centres, None, False)
+        counts = count_noise.add(exact * SCALE, self._streams, (*key, "counts"))
+        counts = np.where(counts < SCALE // 2, SCALE - counts, counts)
+        records = counts[:, :, None] / SCALE
+        lower, upper = records * (-SCALE - about), records * (SCALE - about)
+        return counts, sum_noise.add(sums - exact[:, :, None] * about, lower, upper, self._streams, (*key, "sums"))
+
     def _check_sums_and_counts(self, centres, radius, relative, sum_noise, count_noise) -> None:
         # Relative sums about centres between grid points would carry the exact count in their fractions.
         if not np.issubdtype(centres.dtype, np.integer) or len(centres) != self.n_replicates:
@@ -145,9 +190,12 @@ class Curator:
             "count_sensitivity": 1.0,
             "radius": radius,
         }
-        label = "sums_and_counts"
+        return self._charge("sums_and_counts", sum_noise.name, details=details, **cost)
+
+    def _charge(self, label: str, mechanism: str, **cost) -> tuple[str, int]:
+        """Charge a release and return its stream key."""
         key = label, self._rounds[label]
-        self._ledger.charge(Charge(*key, sum_noise.name, details=details, **cost))
+        self._ledger.charge(Charge(*key, mechanism, **cost))
         self._rounds[label] += 1
         return key
 
@@ -157,6 +205,72 @@ class Curator:
         sums = sum(answer[0] for answer in answers)
         counts = sum(answer[1] for answer in answers)
         return (sums - counts[:, :, None] * centres if relative else sums), counts
+
+    def partition(self, grid: Grid) -> Partition:
+        """Sort the points of the only replicate into one cell that can be split at the boundaries of a public grid.
+
+        See :class:`privacy.partition.Partition` for what may be asked of the cells.
+        """
+        self._check_door("partition")
+        return Partition.by_columns(self._shards, grid, self._streams, self._charge)
+
+    def hyperplanes(self, normals: np.ndarray, about: np.ndarray) -> Partition:
+        """Sort the points of the only replicate into one cell that can be split by public hyperplanes.
+
+        Parameters
+        ----------
+        normals : ndarray of shape (m, d), int64
+            At most 2**20 in size.
+        about : ndarray of shape (d,), int64
+            Released or public point of the domain that all hyperplanes contain.
+
+        Returns
+        -------
+        Partition
+            To be split by feature 0 .. m - 1; points on the side that the normal points to go to the second part.
+        """
+        self._check_door("hyperplanes")
+        return Partition.by_hyperplanes(self._shards, normals, about, self._streams, self._charge)
+
+    def gap_percentile(self, percent: float, epsilon: float) -> float:
+        """Percentile of the distances between neighbouring values of a column, averaged over columns rank by rank.
+
+        Parameters
+        ----------
+        percent : float
+            Between 0 and 100.
+        epsilon : float
+            What the DPM paper charges for it (Algorithm 2 and Lemma 1).
+
+        Returns
+        -------
+        float
+            In half-widths of the domain.
+
+        Notes
+        -----
+        Not private for two or more columns: a record shifts the ranks of different columns differently, and the claimed
+        rank sensitivity of 2 does not hold. The charge carries that flaw.
+        """
+        self._check_door("gap_percentile")
+        flaw = "F-13" if self.n_features > 1 else ""
+        key = self._charge("gap_percentile", "exponential", epsilon=epsilon, flaw=flaw)
+        values, ranks = distinct_gaps(tuple(self._shards))
+        edges = np.concatenate([[0.0], values / self.n_features, [2.0 * SCALE]])
+        lengths = np.maximum(np.diff(edges), 0)
+        # An interval's weight is its length; ranks that the claim lets move by two count with epsilon / 4.
+        utility = -np.abs(np.concatenate([[0], ranks]) - percent / 100 * (self.n_points - 1))
+        with np.errstate(divide="ignore"):
+            exponents = epsilon / 4 * utility + np.log(lengths)
+        chosen = Exponential(epsilon).choose(exponents, self._streams, (*key, "interval"))
+        inside = float(self._streams.uniform((*key, "inside"), (1,))[0, 0])
+        return float(edges[chosen] + inside * lengths[chosen]) / SCALE
+
+    def _check_door(self, query: str) -> None:
+        if self._ledger is None:
+            raise ValueError(f"{query} needs a ledger to be charged to, and this curator has none")
+        if self.n_replicates != 1:
+            raise ValueError(f"{query} serves one replicate at a time, not {self.n_replicates}: set batched = False")
 
     def disclose(self) -> np.ndarray:
         """Hand out the points themselves, shape (n, d), in grid steps: for methods that claim no privacy.

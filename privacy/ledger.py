@@ -5,8 +5,9 @@ Gaussian releases are kept as mu and composed in closed form; pure ones are adde
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from privacy.budget import Budget
 from privacy.calibration import gdp_delta, gdp_epsilon
@@ -41,6 +42,8 @@ class Charge:
         Probability of failure charged beside it.
     details : mapping
         Scales and sensitivities that the cost was computed from.
+    flaw : str, default=""
+        Where the cost is what a paper claims and is known not to hold: the flaw's id in ``analysis/flaws.yaml``.
 
     Raises
     ------
@@ -55,6 +58,7 @@ class Charge:
     epsilon: float = 0.0
     delta: float = 0.0
     details: Mapping[str, float | None] = field(default_factory=dict)
+    flaw: str = ""
 
     def __post_init__(self):
         for name in ("mu", "epsilon", "delta"):
@@ -65,7 +69,8 @@ class Charge:
     def to_dict(self) -> dict:
         """Return a flat, JSON-ready record; ``loss`` is mu or epsilon."""
         loss = {"loss": self.mu or self.epsilon, "delta": self.delta}
-        return {"mechanism": self.mechanism, "label": self.label, "round": self.round, **loss, **self.details}
+        flaw = {"flaw": self.flaw} if self.flaw else {}
+        return {"mechanism": self.mechanism, "label": self.label, "round": self.round, **loss, **self.details, **flaw}
 
 
 class Ledger:
@@ -110,6 +115,9 @@ class Ledger:
         if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
             raise StreamReuse(f"release {charge.label!r} round {charge.round} was made before; noise must be fresh")
         charges = (*self.charges, charge)
+        if self._fits_plainly(charges):
+            self.charges = charges
+            return
         needed = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
         if not needed <= self.budget.delta * (1 + SLACK):
             raise BudgetExceeded(
@@ -117,6 +125,14 @@ class Ledger:
                 f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
             )
         self.charges = charges
+
+    def _fits_plainly(self, charges) -> bool:
+        """Tell whether the plain sum is within the budget: cheap, and enough for all but tight schedules."""
+        mu, epsilons, delta = _tally(charges)
+        room = self.budget.delta - delta
+        if mu > 0 and room <= 0:
+            return False
+        return room >= 0 and math.fsum(epsilons) + gdp_epsilon(mu, room) <= self.budget.epsilon
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""
@@ -131,28 +147,83 @@ class Ledger:
         plain = math.fsum(epsilons) if mu == 0 else math.inf
         if plain <= self.budget.epsilon * (1 + SLACK):
             return plain
-        return min(plain, _loss_distribution(mu, epsilons, self.budget.epsilon).get_epsilon_for_delta(room))
+        return min(plain, _composed_epsilon(mu, epsilons, room, self.budget.epsilon))
 
     def unspent(self) -> float:
         """Epsilon of the budget that is left at its delta."""
         return max(0.0, self.budget.epsilon - self.spent())
 
 
-def _tally(charges) -> tuple[float, list[float], float]:
+def largest_multiple(mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float) -> float:
+    """Largest factor by which the costs of a schedule can be multiplied so that together they stay within a budget.
+
+    Parameters
+    ----------
+    mus, epsilons : sequence of float
+        Costs of the Gaussian and of the pure releases, up to the factor.
+    epsilon, delta : float
+        The budget; delta in (0, 1).
+
+    Returns
+    -------
+    float
+        To a relative precision of 1e-6, from below.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to multiply.
+
+    Examples
+    --------
+    >>> round(largest_multiple([0.2, 0.1], [], 1.0, 1e-6) * math.hypot(0.2, 0.1), 4)  # gaussian_mu(1.0, 1e-6)
+    0.2367
+    """
+    if not any((*mus, *epsilons)):
+        raise ValueError("mus and epsilons must not all be zero")
+    return _largest_multiple(math.sqrt(math.fsum(mu**2 for mu in mus)), tuple(epsilons), epsilon, delta)
+
+
+@lru_cache(maxsize=1024)
+def _largest_multiple(mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float) -> float:
+    def fits(factor: float) -> bool:
+        return _composed_delta(factor * mu, tuple(sorted(factor * e for e in epsilons)), epsilon) <= delta
+
+    low, high = 0.0, 1.0
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _tally(charges) -> tuple[float, tuple[float, ...], float]:
     mu = math.sqrt(math.fsum(c.mu**2 for c in charges))
-    return mu, [c.epsilon for c in charges if c.epsilon > 0], math.fsum(c.delta for c in charges)
+    return mu, tuple(sorted(c.epsilon for c in charges if c.epsilon > 0)), math.fsum(c.delta for c in charges)
 
 
 def _delta_at(charges, epsilon: float) -> float:
     mu, epsilons, delta = _tally(charges)
+    return delta + _composed_delta(mu, epsilons, epsilon)
+
+
+@lru_cache(maxsize=4096)
+def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> float:
+    """Delta at ``epsilon`` of Gaussian and pure releases together; remembered, for schedules are run many times."""
     if not epsilons:
-        return delta + gdp_delta(mu, epsilon)
+        return gdp_delta(mu, epsilon)
     if mu == 0 and math.fsum(epsilons) <= epsilon:
-        return delta
-    return delta + _loss_distribution(mu, epsilons, epsilon).get_delta_for_epsilon(epsilon)
+        return 0.0
+    return _loss_distribution(mu, epsilons, epsilon).get_delta_for_epsilon(epsilon)
 
 
-def _loss_distribution(mu: float, epsilons: list[float], epsilon: float):
+@lru_cache(maxsize=4096)
+def _composed_epsilon(mu: float, epsilons: tuple[float, ...], delta: float, near: float) -> float:
+    return _loss_distribution(mu, epsilons, near).get_epsilon_for_delta(delta)
+
+
+def _loss_distribution(mu: float, epsilons: tuple[float, ...], epsilon: float):
     from dp_accounting.pld import common, privacy_loss_distribution  # slow to import, needed for mixtures only
 
     grid = min(1e-3, epsilon / 50)

@@ -29,9 +29,12 @@ class _Additive:
         if not (self.scale > 0 and math.isfinite(self.scale)):
             raise ValueError(f"scale={self.scale} must be positive and finite")
 
-    def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
-        """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...)."""
-        noise = self.scale * getattr(streams, self.law)(key, values.shape[1:])
+    def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple, unit: float | np.ndarray = 1.0) -> np.ndarray:
+        """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...).
+
+        ``unit`` multiplies the scale; an array of units broadcasts against the values.
+        """
+        noise = self.scale * unit * getattr(streams, self.law)(key, values.shape[1:])
         return values + np.rint(np.minimum(np.maximum(noise, -_MOST), _MOST)).astype(np.int64)
 
 
@@ -57,3 +60,56 @@ class Laplace(_Additive):
     """
 
     name, law, norm = "laplace", "laplace", 1
+
+
+@dataclass(frozen=True)
+class BoundedLaplace:
+    """Laplace noise conditioned on the outcome lying in a public interval (Holohan et al. 2018, "bounded Laplace").
+
+    Parameters
+    ----------
+    epsilon : float
+        Cost of one value.
+    sensitivity : float
+        Of one value, in grid steps.
+    """
+
+    epsilon: float
+    sensitivity: float
+    name: ClassVar[str] = "bounded_laplace"
+
+    def __post_init__(self):
+        for name in ("epsilon", "sensitivity"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ValueError(f"{name}={getattr(self, name)} must be positive and finite")
+
+    def scale(self, width: np.ndarray) -> np.ndarray:
+        """Scale for intervals of some widths: wider than sensitivity / epsilon, to make up for the lost tails.
+
+        The smallest fixed point of ``b = sensitivity / (epsilon - log C(b))``, where C bounds by how much the
+        normalisation changes between neighbours.
+        """
+        m = np.maximum(np.asarray(width, np.float64) / self.sensitivity, 1.0)
+
+        def wanted(b):  # in units of the sensitivity
+            change = (np.expm1(-1 / b) + np.expm1(-(m - 1) / b)) / np.expm1(-m / b)
+            return 1 / (self.epsilon - np.log(change))
+
+        low = np.full(m.shape, 1 / self.epsilon)
+        high = wanted(low)
+        for _ in range(60):
+            middle = (low + high) / 2
+            more = wanted(middle) >= middle
+            low, high = np.where(more, middle, low), np.where(more, high, middle)
+        return high * self.sensitivity
+
+    def add(
+        self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, streams: NoiseStreams, key: tuple
+    ) -> np.ndarray:
+        """Draw around int64 values of shape (replicates, ...) inside intervals; values outside are first moved in."""
+        middle = np.clip(values, lower, upper).astype(np.float64)
+        b = self.scale(upper - lower)
+        below, above = 0.5 * np.exp((lower - middle) / b), 0.5 * np.exp((middle - upper) / b)
+        p = below + streams.uniform(key, values.shape[1:]) * (1 - above - below)
+        drawn = np.where(p < 0.5, np.log(2 * np.minimum(p, 0.5)), -np.log(2 * np.minimum(1 - p, 0.5)))
+        return np.rint(np.clip(middle + b * drawn, lower, upper)).astype(np.int64)

@@ -69,6 +69,10 @@ class NoiseStreams:
         self._generators = [np.random.Generator(source) for source in sources]
         self._starts = [source.state for source in sources]  # with nothing buffered: only the counter is to be set
 
+    def each(self) -> list["NoiseStreams"]:
+        """Return the streams of each replicate by itself."""
+        return [NoiseStreams([seed], self.secure) for seed in self.seeds]
+
     def _seeded(self, key: tuple, shape: tuple[int, ...], draw) -> np.ndarray:
         digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
         counter = np.frombuffer(bytes(16) + digest, np.uint64)
@@ -94,3 +98,20 @@ class NoiseStreams:
         centred = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
         centred += 2.0**-54  # generator.random includes 0, which would map to minus infinity
         return -np.copysign(np.log1p(-2.0 * np.abs(centred)), centred)
+
+    def uniform(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
+        """Draw uniform variates in (0, 1) of shape (replicates, *shape) from the stream of ``key``."""
+        if self.secure:
+            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
+            return np.where(signs > 0, tails, 1.0 - tails).reshape(-1, *shape)
+        return self._seeded(key, shape, lambda generator, into: generator.random(out=into)) + 2.0**-54
+
+    def gumbel(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
+        """Draw standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""
+        if self.secure:
+            # Fine where it matters: a large variate is the logarithm of a small tail.
+            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
+            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(-1, *shape)
+        else:
+            exponential = self._seeded(key, shape, lambda generator, into: generator.standard_exponential(out=into))
+        return -np.log(np.maximum(exponential, np.finfo(np.float64).tiny))

@@ -1,0 +1,83 @@
+"""DP-Lloyd as the library does it that the DPM paper compared with (diffprivlib), and as it was meant."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from methods.initialisation import starting_centres
+from methods.lloyd import TYPICAL_CENTRE, SuLloyd
+from privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centres
+
+
+@dataclass(eq=False, repr=False)
+class DPLloyd(SuLloyd):
+    """DP-Lloyd with Laplace noise.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Declared total, zero-out adjacency, pure.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` hands the share of a sum's coordinate to the count and the count's to every coordinate, so that it
+        spends (1 + d c) / (d + c) times what it declares, c = (4 d rho^2)^(1/3): the ledger has that budget. Sums are
+        about the origin of the data's units (or the nearest end of the domain) with the domain's width as sensitivity,
+        drawn inside what the noisy counts allow. ``sound`` is :class:`methods.lloyd.SuLloyd`, whose split is right.
+    postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
+        For ``sound`` only: the published sums cannot leave the domain.
+    initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
+        As for :class:`methods.lloyd.SuLloyd`.
+
+    Notes
+    -----
+    Counts carry continuous Laplace noise where the library's is geometric, and a cluster without points is answered
+    with noise like any other, where the library keeps its centre.
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("pure", flaws=("F-09", "F-26")),
+        "sound": PrivacyClaim("pure"),
+    }
+
+    def budget(self, n_points, n_features):
+        """Budget of one run; for ``published`` what the swapped shares add up to."""
+        budget = super().budget(n_points, n_features)
+        if self.variant == "sound":
+            return budget
+        c = _count_weight(n_features)
+        return Budget(self.epsilon * (1 + n_features * c) / (n_features + c), 0.0, budget.adjacency)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
+        if self.variant == "sound":
+            return super().cluster(curator)
+        rounds, count_epsilon, sum_epsilon = self._swapped_shares(curator.n_points, curator.n_features)
+        lower, upper = curator.domain
+        origin = np.rint(-(lower / 2 + upper / 2) / (upper / 2 - lower / 2) * SCALE)
+        about = np.clip(origin, -SCALE, SCALE).astype(np.int64)
+        search = "halving" if self.radius_search == "auto" else self.radius_search
+        centres = starting_centres(curator.seeds, self.n_clusters, curator.n_features, self.initialisation, search)
+        for _ in range(rounds):
+            counts, sums = curator.counts_and_bounded_sums(
+                centres,
+                count_noise=Laplace(SCALE / count_epsilon),
+                sum_noise=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
+                about=about,
+            )
+            centres = snap_centres(about + sums / (counts[:, :, None] / SCALE))
+        return centres, rounds
+
+    def _swapped_shares(self, n_points: int, n_features: int) -> tuple[int, float, float]:
+        """Rounds, and epsilon of a count and of a coordinate in each of them."""
+        c = _count_weight(n_features)
+        least = math.sqrt(500 * self.n_clusters**3 / n_points**2 * (n_features + c) ** 3)
+        rounds = self._rounds(self.epsilon / least)
+        unit = self.epsilon / rounds / (n_features + c)
+        return rounds, unit, c * unit
+
+
+def _count_weight(n_features: int) -> float:
+    """Su et al.'s weight of a count against a coordinate."""
+    return (4 * n_features * TYPICAL_CENTRE**2) ** (1 / 3)

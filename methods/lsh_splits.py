@@ -1,0 +1,169 @@
+"""LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means (Chang et al. 2021).
+
+Points are centred by a private mean, split level by level by the sign of a random projection while cells are large
+enough, and the noisy means of the leaves, weighted by their noisy counts, are clustered. The accounting is that of the
+library that the DPM paper ran: one Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
+"""
+
+import math
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from methods.dpm import origin_of, root_count
+from methods.weighted import weighted_kmeans
+from privacy import (
+    SCALE,
+    Curator,
+    Gaussian,
+    Laplace,
+    Partition,
+    PrivacyClaim,
+    gaussian_mu,
+    largest_multiple,
+    snap_centres,
+)
+from privacy.noise import INITIALISATION, child
+
+COUNT_EPSILON, SUM_EPSILON, SUM_DELTA = 0.2, 0.8, 1.0  # shares of the centring's budget
+COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
+BRANCH = 3  # a cell is split from three times the least size on
+ENTRY = 1 << 16  # normal vectors are rounded to multiples of its inverse, which keeps products exact
+
+
+@dataclass(eq=False, repr=False)
+class LSHSplits(PrivateKMeans):
+    """Coreset by sign-hash trees, then k-means.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` spends its shares one beside the other, centres about the origin of the data's units, and takes
+        the largest shifted bound times sqrt(d) as radius. ``sound`` centres about the domain's middle, takes the radius
+        from every column's own shifted bounds, has Gaussian noise throughout, scaled so that the ledger's total is the
+        budget, and uses the public number of points.
+    centring_share : float, default=0.1
+        Of the budget, for the private mean that the hyperplanes pass through.
+    depth : int, default=20
+        Most levels of the tree; all are paid for.
+    n_init : int, default=1
+        Starts of the k-means on the coreset.
+    bounds, clip, random_state
+        As for :class:`methods.base.PrivateKMeans`. ``published`` needs one pair of bounds for all columns.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
+    >>> model = LSHSplits(n_clusters=2, epsilon=1.0, random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", flaws=("F-16",)),
+        "sound": PrivacyClaim("approximate"),
+    }
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "variant": ("published", "sound"),
+        "secure": (True, False),
+    }
+    batched: ClassVar[bool] = False
+    published_delta = staticmethod(inverse_n_root_n)
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | str = "auto"
+    variant: str = "sound"
+    centring_share: float = 0.1
+    depth: int = 20
+    n_init: int = 1
+    secure: bool = False
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_integer(self.depth) and 1 <= self.depth <= 60):
+            raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 60")
+        if not (is_number(self.centring_share) and 0 < self.centring_share < 1):
+            raise ValueError(f"centring_share={self.centring_share!r} must be a number in (0, 1)")
+        if not (is_integer(self.n_init) and self.n_init >= 1):
+            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Centre, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
+        draw = self._published_noise if self.variant == "published" else self._sound_noise
+        about, radius, multiplier, count_noise = draw(curator)
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
+        normals = np.rint(generator.standard_normal((self.depth, curator.n_features)) * ENTRY).astype(np.int64)
+        partition = curator.hyperplanes(normals, about)
+        cells, sizes = self._grow(partition, multiplier, count_noise, curator)
+        sums = partition.sums(cells, multiplier, np.tile(about, (len(cells), 1)), radius)
+        coreset = _into_ball(sums / sizes[:, None], radius * SCALE)
+        state = int(generator.integers(2**32))
+        return snap_centres(about + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, state))[None], 1
+
+    def _published_noise(self, curator: Curator) -> tuple[np.ndarray, float, float, Laplace]:
+        """Released centre, radius, noise multiplier of the sums, and noise of the counts."""
+        origin, _ = origin_of(curator.domain)
+        delta = self.resolved_delta(curator.n_points)
+        epsilon = self.centring_share * self.epsilon
+        size = root_count(curator, Laplace(SCALE / (COUNT_EPSILON * epsilon)))
+        multiplier = 1 / gaussian_mu(SUM_EPSILON * epsilon, self.centring_share * SUM_DELTA * delta)
+        about = _mean(curator, size, multiplier, origin)
+        rest = 1 - self.centring_share
+        epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
+        alpha = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
+        radius = math.sqrt(curator.n_features) * float(SCALE + np.abs(about).max()) / SCALE
+        return about, radius, alpha, Laplace(SCALE * COUNTS_TO_SUM * alpha)
+
+    def _sound_noise(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(curator.n_points))
+        # Gaussian releases: mu^2 adds up. The tree's share is halved between its sums and its counts.
+        centring, tree = mu * math.sqrt(self.centring_share), mu * math.sqrt((1 - self.centring_share) / 2)
+        about = _mean(curator, float(curator.n_points), 1 / centring, np.zeros(curator.n_features, np.int64))
+        radius = math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE
+        return about, radius, 1 / tree, Gaussian(SCALE * math.sqrt(self.depth + 1) / tree)
+
+    def _grow(
+        self, partition: Partition, multiplier: float, count_noise, curator: Curator
+    ) -> tuple[list[int], np.ndarray]:
+        """Split while cells are large; return leaves and their released counts."""
+        size = max(partition.counts([0], count_noise)[0], 1.0)
+        least = min(int(10 * math.sqrt(curator.n_features) * multiplier), int(size / (2 * self.n_clusters)))
+        least = float(max(1, least))
+        nodes, leaves = [(0, size)], []
+        for level in range(self.depth):
+            branching = [node for node in nodes if node[1] >= BRANCH * least]
+            leaves += [node for node in nodes if node[1] < BRANCH * least]
+            pairs = [partition.split(cell, level) for cell, _ in branching]
+            counts = partition.counts([cell for pair in pairs for cell in pair], count_noise)
+            nodes = []
+            for i, node in enumerate(branching):
+                kept = [(pairs[i][s], counts[2 * i + s]) for s in (0, 1) if counts[2 * i + s] >= least]
+                nodes += kept
+                leaves += [] if kept else [node]
+        leaves += nodes
+        return [cell for cell, _ in leaves], np.array([size for _, size in leaves])
+
+
+def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
+    """Private mean of all points, put back into the domain."""
+    whole = curator.hyperplanes(np.zeros((1, curator.n_features), np.int64), np.zeros(curator.n_features, np.int64))
+    mean = origin + whole.sums([0], multiplier, origin[None])[0] / max(size, 1.0)
+    return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
+
+
+def _into_ball(points: np.ndarray, radius: float) -> np.ndarray:
+    """Shorten vectors (m, d) that are longer than a radius."""
+    length = np.sqrt((points * points).sum(axis=1, keepdims=True))
+    return points * np.minimum(1.0, radius / np.maximum(length, 1.0))
