@@ -1,7 +1,8 @@
 """The ledger: what every release costs, written down before the noise is drawn.
 
-Gaussian releases are kept as mu and composed in closed form; pure ones are added; a mixture is composed numerically
-(privacy loss distributions of dp-accounting, whose discretisation errs on the safe side).
+Gaussian releases are kept as mu and composed in closed form; a pure release is at worst a biased coin, and coins are
+composed by listing the sums of their privacy losses. A mixture of both is exact for up to :data:`MOST_LOSSES` sums and
+errs on the safe side beyond.
 """
 
 import math
@@ -9,10 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, log_ndtr, ndtr
+from scipy.stats import binom
+
 from privacy.budget import Budget
 from privacy.calibration import gdp_delta, gdp_epsilon
 
 SLACK = 1e-9  # relative room for rounding in sums of charges
+MOST_LOSSES = 1 << 17
 
 
 class BudgetExceeded(RuntimeError):
@@ -142,12 +149,8 @@ class Ledger:
         """Epsilon that the releases so far need at the budget's delta."""
         mu, epsilons, delta = _tally(self.charges)
         room = self.budget.delta - delta
-        if not epsilons:
-            return gdp_epsilon(mu, room)
-        plain = math.fsum(epsilons) if mu == 0 else math.inf
-        if plain <= self.budget.epsilon * (1 + SLACK):
-            return plain
-        return min(plain, _composed_epsilon(mu, epsilons, room, self.budget.epsilon))
+        plain = math.fsum(epsilons) + gdp_epsilon(mu, room)
+        return plain if not epsilons or room <= 0 else _composed_epsilon(mu, epsilons, room, plain)
 
     def unspent(self) -> float:
         """Epsilon of the budget that is left at its delta."""
@@ -198,6 +201,16 @@ def _largest_multiple(mu: float, epsilons: tuple[float, ...], epsilon: float, de
     return low
 
 
+@lru_cache(maxsize=4096)
+def _composed_epsilon(mu: float, epsilons: tuple[float, ...], delta: float, plain: float) -> float:
+    """Smallest epsilon at ``delta``, between 0 and the plain sum."""
+    if _composed_delta(mu, epsilons, 0.0) <= delta:
+        return 0.0
+    if _composed_delta(mu, epsilons, plain) >= delta:  # only by rounding: the plain sum is always enough
+        return plain
+    return brentq(lambda epsilon: _composed_delta(mu, epsilons, epsilon) - delta, 0.0, plain, xtol=1e-14, rtol=1e-12)
+
+
 def _tally(charges) -> tuple[float, tuple[float, ...], float]:
     mu = math.sqrt(math.fsum(c.mu**2 for c in charges))
     return mu, tuple(sorted(c.epsilon for c in charges if c.epsilon > 0)), math.fsum(c.delta for c in charges)
@@ -210,29 +223,37 @@ def _delta_at(charges, epsilon: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> float:
-    """Delta at ``epsilon`` of Gaussian and pure releases together; remembered, for schedules are run many times."""
+    """Delta at ``epsilon`` of Gaussian and pure releases together; remembered, for schedules are run many times.
+
+    A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1 (Kairouz, Oh, Viswanath 2015),
+    whose privacy loss is epsilon_i or -epsilon_i. Their sums have few values, and given one of them the rest is Gaussian
+    in closed form.
+    """
     if not epsilons:
         return gdp_delta(mu, epsilon)
-    if mu == 0 and math.fsum(epsilons) <= epsilon:
-        return 0.0
-    return _loss_distribution(mu, epsilons, epsilon).get_delta_for_epsilon(epsilon)
+    losses, probabilities = _coin_losses(epsilons)
+    if mu == 0:
+        deltas = -np.expm1(np.minimum(epsilon - losses, 0.0))
+    else:
+        rest = epsilon - losses
+        # 1 - exp(log ...) would cancel where both terms are tiny; the difference of the two terms does not go negative.
+        deltas = ndtr(mu / 2 - rest / mu) - np.exp(np.minimum(rest + log_ndtr(-rest / mu - mu / 2), 0.0))
+    return math.fsum(probabilities * np.maximum(deltas, 0.0))
 
 
-@lru_cache(maxsize=4096)
-def _composed_epsilon(mu: float, epsilons: tuple[float, ...], delta: float, near: float) -> float:
-    return _loss_distribution(mu, epsilons, near).get_epsilon_for_delta(delta)
-
-
-def _loss_distribution(mu: float, epsilons: tuple[float, ...], epsilon: float):
-    from dp_accounting.pld import common, privacy_loss_distribution  # slow to import, needed for mixtures only
-
-    grid = min(1e-3, epsilon / 50)
-    composed = None
-    if mu > 0:
-        composed = privacy_loss_distribution.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
+@lru_cache(maxsize=64)
+def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Values and probabilities of the summed privacy loss of worst-case pure releases."""
+    losses, probabilities = np.zeros(1), np.ones(1)
     for value in sorted(set(epsilons)):
-        pure = privacy_loss_distribution.from_privacy_parameters(
-            common.DifferentialPrivacyParameters(value, 0.0), value_discretization_interval=grid
-        ).self_compose(epsilons.count(value))
-        composed = pure if composed is None else composed.compose(pure)
-    return composed
+        times = epsilons.count(value)
+        heads = np.arange(times + 1)
+        losses = np.add.outer(losses, value * (2.0 * heads - times)).ravel()
+        probabilities = np.outer(probabilities, binom.pmf(heads, times, expit(value))).ravel()
+        if len(losses) > MOST_LOSSES:
+            # Losses are rounded up to multiples of a small step: never in favour of the claim.
+            step = np.ptp(losses) / MOST_LOSSES
+            levels = np.ceil((losses - losses.min()) / step).astype(np.int64)
+            probabilities = np.bincount(levels, probabilities)
+            losses = losses.min() + step * np.arange(len(probabilities))
+    return losses, probabilities

@@ -298,7 +298,7 @@ def test_many_small_pure_charges_fit_where_their_sum_does_not():
     assert ledger.spent() < 1.0 and ledger.delta_at(1.0) <= 1e-6
 
 
-def test_mixed_charges_compose_numerically():
+def test_mixed_charges_compose_exactly():
     """A mixture costs more than its parts and less than their sum; delta charged beside it is added."""
     ledger = Ledger(Budget(5.0, 1e-5))
     ledger.charge(Charge("g", 0, "gaussian", mu=0.2))
@@ -311,7 +311,8 @@ def test_mixed_charges_compose_numerically():
         common.DifferentialPrivacyParameters(0.05, 0), value_discretization_interval=1e-3
     ).self_compose(7)
     both = privacy_loss_distribution.from_gaussian_mechanism(5.0, value_discretization_interval=1e-3).compose(parts)
-    assert mixed == pytest.approx(both.get_epsilon_for_delta(1e-5), rel=1e-6)
+    theirs = both.get_epsilon_for_delta(1e-5)  # their grid errs on the safe side, by about its own size
+    assert mixed <= theirs <= mixed * (1 + 1e-5)
     ledger.charge(Charge("d", 0, "threshold", delta=5e-6))
     assert ledger.spent() > mixed
 
