@@ -5,6 +5,7 @@ ratios little.
 """
 
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,9 +15,9 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 import datasets
-from benchmarks.straightforward import cluster, nicv
-from compute import Points, labels
-from methods import FastLloyd, GLloyd, Lloyd, SuLloyd
+from benchmarks.straightforward import cluster, nicv, separate
+from compute import Points, cells, labels
+from methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
 from metrics import evaluate
 from privacy import snap
 
@@ -106,6 +107,57 @@ def single_fits() -> list[Measurement]:
     return rows
 
 
+#: Data set, its shape and k, its common range, and the CPU milliseconds that a fit of DPM and of LSH-Splits may take.
+TREES = (
+    ("letters-18720", 18_720, 16, 26, (0.0, 15.0), 10, 20),
+    ("gas", 36_733, 11, 2, (-6.23, 1100.9), 15, 30),
+    ("synth-10d", 100_000, 10, 64, (-100.0, 100.0), 40, 60),
+    ("synth-100d", 100_000, 100, 64, (-100.0, 100.0), 400, 150),
+)
+FITS = 10  # replicates that share one encoding of the points
+
+
+def trees() -> list[Measurement]:
+    """Fits of the methods that grow trees, per replicate of a batch; DPM's extra memory, encoding included."""
+    return [row for tree in TREES for row in one_set_of_trees(*tree)]
+
+
+def one_set_of_trees(name, n, d, k, ends, dpm_ms, lsh_ms) -> list[Measurement]:
+    """The rows of one data set."""
+    lower, upper = ends
+    try:
+        raw = np.clip(datasets.load(name).points, lower, upper)
+    except datasets.DataUnavailable:
+        raw, name = np.random.default_rng(0).uniform(lower, upper, (n, d)), f"{name} (noise of its shape)"
+    points, _ = Points.from_box(raw, np.full(d, lower), np.full(d, upper))
+    hash(points)  # the data set's identity, worked out once
+    domain = [[lower] * d, [upper] * d]
+    rows = []
+    for method, limit in ((DPM, dpm_ms), (LSHSplits, lsh_ms)):
+        for variant in ("published", "sound"):
+            fitted, what = method(k, variant=variant), f"{name}: {method.__name__} {variant}"
+            fit = least_seconds(lambda m=fitted: m.fit_batch(points, range(FITS), domain), 3) / FITS
+            rows.append(Measurement(what, 1e3 * fit, "ms CPU", limit, at_most=True))
+            if method is DPM:
+                extra = peak_bytes(lambda m=fitted: m.fit_batch(points, [0], domain)) / (n * d)
+                rows.append(Measurement(f"{what}, extra memory", extra, "bytes a value", 3, at_most=True))
+            if method is DPM and variant == "published":
+                naive = least_seconds(lambda: separate(raw, lower, upper, 0), repetitions=1)
+                rows.append(Measurement(f"{what}, against numpy", naive / fit, "x", 5))
+    return rows
+
+
+def peak_bytes(call: Callable) -> int:
+    """Most memory that a call holds at once, its encodings of the points included."""
+    for cached in (cells.encode, cells.distinct_gaps):
+        cached.cache_clear()
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
 def gemm_rate(size: int = 1500) -> float:
     """Floating-point operations per second of this machine's float64 matrix product, one thread."""
     matrix = np.random.default_rng(0).random((size, size))
@@ -115,7 +167,7 @@ def gemm_rate(size: int = 1500) -> float:
 def main() -> int:
     """Measure everything, print a table."""
     with threadpool_limits(1):
-        rows = s1_sweep() + single_fits()
+        rows = s1_sweep() + single_fits() + trees()
     table = Table("what", "measured", "target", "", title="Speed")
     for row in rows:
         sign = "<=" if row.at_most else ">="

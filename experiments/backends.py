@@ -1,34 +1,35 @@
 """Run many cells, in this process or in several, with one outcome: the store filled."""
 
+import os
 import signal
-import threading
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 
 import joblib
-import numba
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from threadpoolctl import threadpool_limits
 
-from experiments.cell import Cell, is_int, is_real, require
+from experiments.cell import Cell, is_int, require, require_time_limit
 from experiments.environment import git_commit
-from experiments.execute import execute
+from experiments.execute import execute, make_ready, pinned
 from experiments.store import Store
 
 #: A chunk of work handed to a worker is at most this long by the estimate, so that the bar keeps moving.
 CHUNK_SECONDS = 20.0
 #: Where the output is no terminal, a line of progress is printed this often.
 LINE_SECONDS = 20.0
-#: Seconds between repetitions of the alarm of a time limit.
-ALARM_INTERVAL = 1.0
 
 
 class TimeLimitExceeded(RuntimeError):
-    """A cell took longer than the backend's time limit."""
+    """A cell took longer than its time limit."""
 
 
 class WorkerDied(RuntimeError):
@@ -48,7 +49,8 @@ class Backend:
     threads : int, default=1
         Threads of BLAS, OpenMP and numba inside each process.
     time_limit : float, optional
-        Seconds a cell may take. Checked between Python instructions: a compiled loop is interrupted when it returns.
+        Seconds a cell may take that has no limit of its own. Loading its data and searching for reference clusterings
+        are not counted. A cell with a limit is run in a process of its own, which is killed when the time is over.
     retries : int, default=1
         How often a failed cell is tried again within one run. A cell over its time limit is not.
     """
@@ -64,9 +66,7 @@ class Backend:
         for name, least in (("jobs", 1), ("threads", 1), ("retries", 0)):
             value = getattr(self, name)
             require(is_int(value) and value >= least, name, value, f"a whole number of at least {least}")
-        limit = self.time_limit
-        holds = limit is None or (is_real(limit) and limit > 0)
-        require(holds, "time_limit", limit, "a number of seconds above 0, or null")
+        require_time_limit(self.time_limit)
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ def run_cells(
 
     Cells of one data set are run next to each other, so that it is loaded once per worker; the most expensive data sets
     come first, so that no long one is left for the end. Neither the order nor the number of workers changes a result.
+    Cells that measure running time come last, one at a time with nothing beside them, whatever the backend.
 
     Parameters
     ----------
@@ -120,14 +121,16 @@ def run_cells(
     """
     store.check_writable()
     costs = {cell.key: max((costs or {}).get(cell.key, 1.0), 1e-6) for cell in cells}
-    chunks = arrange(list(cells), costs, backend.jobs)
+    chunks = arrange([cell for cell in cells if not cell.timing], costs, backend.jobs)
+    timed = arrange([cell for cell in cells if cell.timing], costs, 1)
     parallel = backend.name == "joblib" and backend.jobs > 1 and len(chunks) > 0
     stream = in_workers if parallel else in_this_process
     outcomes = []
     with progress_of(costs, console) as advance:
-        for outcome in stream(chunks, store, backend, mirror):
-            outcomes.append(outcome)
-            advance(outcome)
+        for some in (stream(chunks, store, backend, mirror), in_this_process(timed, store, backend, mirror)):
+            for outcome in some:
+                outcomes.append(outcome)
+                advance(outcome)
     return outcomes
 
 
@@ -167,10 +170,10 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
 
 def in_this_process(chunks, store: Store, backend: Backend, mirror: str | None) -> Iterator[Outcome]:
     """Run chunks one after another here."""
-    with pinned(backend.threads):
+    with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
         for chunk in chunks:
             for cell in chunk:
-                yield attempt(cell, store, backend, mirror)
+                yield run_one(cell, store, backend, mirror, stoppable)
 
 
 def in_workers(chunks, store: Store, backend: Backend, mirror: str | None) -> Iterator[Outcome]:
@@ -227,68 +230,132 @@ def pool(backend: Backend, jobs: int, tasks) -> Iterator:
 
 def run_chunk(number: int, chunk: list[Cell], store: Store, backend: Backend, mirror: str | None):
     """Run the cells of a chunk inside a worker; return the chunk's number and the outcomes."""
-    with pinned(backend.threads):
-        return number, [attempt(cell, store, backend, mirror) for cell in chunk]
+    with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
+        return number, [run_one(cell, store, backend, mirror, stoppable) for cell in chunk]
 
 
-def attempt(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> Outcome:
-    """Run one cell, within the limits of the backend, and store what comes of it."""
+def limit_of(cell: Cell, backend: Backend) -> float | None:
+    """Return the seconds that a cell may take: its own limit, else the backend's."""
+    return backend.time_limit if cell.time_limit is None else cell.time_limit
+
+
+def run_one(cell: Cell, store: Store, backend: Backend, mirror: str | None, stoppable: "Stoppable") -> Outcome:
+    """Run one cell: here, or where it can be stopped if it has a time limit."""
+    limit = limit_of(cell, backend)
+    return attempt(cell, store, backend, mirror) if limit is None else stoppable.run(cell, limit)
+
+
+def attempt(
+    cell: Cell, store: Store, backend: Backend, mirror: str | None, begin: Callable[[], object] = lambda: None
+) -> Outcome:
+    """Run one cell, again if it fails, and store what comes of it; `begin` is called when its own work starts."""
     started = time.perf_counter()
     before = store.failure_record(cell.key).get("attempts", 0)
     for trial in range(1, backend.retries + 2):
         try:
-            with time_limit(backend.time_limit):
-                rows = execute(cell, mirror)
+            make_ready(cell, mirror)
+            begin()
+            rows = execute(cell, mirror)
         # Whatever a method raises is this cell's failure, recorded below, and no reason to stop the others.
         except Exception as error:
             store.write_failure(cell, error, before + trial)
             failure = f"{type(error).__name__}: {error}"
-            if isinstance(error, TimeLimitExceeded):
-                break
         else:
             store.write(cell, rows.assign(git=git_commit(), finished=time.time()))
             return Outcome(cell.key, "done", time.perf_counter() - started)
     return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
 
-@contextmanager
-def time_limit(seconds: float | None):
-    """Raise `TimeLimitExceeded` in a block that runs longer than `seconds`.
+class Stoppable:
+    """A worker process for cells with a time limit, started when the first one comes.
 
-    Raises
-    ------
-    RuntimeError
-        If a limit is asked for outside a process's main thread, where no alarm can be received.
+    A compiled loop cannot be interrupted, but a process can be killed at any moment: the worker sets an alarm that it
+    does not catch. It stores its results itself, atomically, and says how each cell went. It lives until an alarm ends
+    it or the block is left, so that data and compiled code are loaded once.
+
+    Parameters
+    ----------
+    store, backend, mirror
+        As for `run_cells`.
     """
-    if seconds is None:
-        yield
-        return
-    if threading.current_thread() is not threading.main_thread():
-        raise RuntimeError("time_limit works only in a process's main thread: set backend.time_limit=null here")
 
-    def stop(signum, frame):
-        raise TimeLimitExceeded(f"stopped after {seconds:g} s (backend.time_limit)")
+    def __init__(self, store: Store, backend: Backend, mirror: str | None):
+        self.store, self.backend, self.mirror = store, backend, mirror
+        self.process = self.line = None
 
-    previous = signal.signal(signal.SIGALRM, stop)
-    # Repeated, because an exception raised inside a callback from compiled code is dropped.
-    signal.setitimer(signal.ITIMER_REAL, seconds, ALARM_INTERVAL)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.end()
+
+    def run(self, cell: Cell, limit: float) -> Outcome:
+        """Run a cell in the worker, which dies of it if the cell's own work takes longer than `limit` seconds.
+
+        Returns
+        -------
+        Outcome
+            The worker's, or the failure that the cell ran out of time or ended the worker.
+        """
+        started = time.perf_counter()
+        if self.process is None:
+            self.begin()
+        try:
+            self.line.send((cell, limit))
+            return self.line.recv()
+        except (EOFError, ConnectionError) as cause:
+            if self.process.wait() == -signal.SIGALRM:
+                error = TimeLimitExceeded(f"time limit of {limit:g} s reached")
+            else:
+                error = WorkerDied("the worker process ended without an answer (killed? out of memory?)")
+            error.__cause__ = cause
+        self.end()
+        seconds = time.perf_counter() - started
+        # The last thing it did may have been to store the result.
+        if self.store.status(cell.key) == "done":
+            return Outcome(cell.key, "done", seconds)
+        self.store.write_failure(cell, error, self.store.failure_record(cell.key).get("attempts", 0) + 1)
+        return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
+
+    def begin(self) -> None:
+        """Start the worker: a fresh interpreter, because a fork of one with threads may hang."""
+        self.line, other = Pipe()
+        # The path as it is now: methods may lie outside the project, in a folder added on the way.
+        path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+        command = f"from experiments.backends import serve; serve({other.fileno()})"
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", command], env=os.environ | {"PYTHONPATH": path}, pass_fds=[other.fileno()]
+            )
+        self.line.send((self.store, self.backend, self.mirror))
+
+    def end(self) -> None:
+        """Kill the worker, if there is one."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        self.line.close()
+        self.process = self.line = None
 
 
-@contextmanager
-def pinned(threads: int):
-    """Hold the thread pools of BLAS, OpenMP and numba at `threads` during a block."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-    try:
-        with threadpool_limits(limits=threads):
-            yield
-    finally:
-        numba.set_num_threads(before)
+def serve(descriptor: int) -> None:
+    """Run the cells that come down a line, until it is closed: the life of a `Stoppable`'s worker."""
+    line = Connection(descriptor)
+    store, backend, mirror = line.recv()
+    # An interrupt at the keyboard reaches the whole group of processes; the one at the other end deals with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Not caught: the kernel ends the process, whatever it is at.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with pinned(backend.threads):
+        while True:
+            try:
+                cell, limit = line.recv()
+            except EOFError:
+                return
+            outcome = attempt(cell, store, backend, mirror, partial(signal.setitimer, signal.ITIMER_REAL, limit))
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            line.send(outcome)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import hashlib
 import importlib.util
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -36,8 +36,8 @@ class Cell:
         Constructor parameters apart from the number of clusters and the budget, sorted by name. Use `freeze`.
     dataset : str
         Name of the data set in the registry, or ``"file"``.
-    preprocessing : {"minmax", "public"}
-        How the raw columns are mapped to [-1, 1].
+    preprocessing : {"minmax", "public", "range"}
+        How the raw columns are mapped to [-1, 1]; see `datasets.scale`.
     k : int
         Number of clusters.
     epsilon : float or None
@@ -54,6 +54,10 @@ class Cell:
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per column.
     clip : bool, default=True
         Whether points outside the public domain are moved to its border or refused.
+    timing : bool, default=False
+        Whether the cell measures running time: every seed is a fit of its own, on one thread, with nothing beside it.
+    time_limit : float, optional
+        Seconds that the cell may take; the backend's limit where there is none. Not part of the identity.
 
     Raises
     ------
@@ -80,9 +84,13 @@ class Cell:
     path: str | None = None
     bounds: tuple | None = None
     clip: bool = True
+    timing: bool = False
+    time_limit: float | None = field(default=None, compare=False)
 
     def __post_init__(self):
-        require(isinstance(self.clip, bool), "clip", self.clip, "true or false")
+        for name in ("clip", "timing"):
+            require(isinstance(getattr(self, name), bool), name, getattr(self, name), "true or false")
+        require_time_limit(self.time_limit)
         require(is_int(self.k) and self.k >= 1, "k", self.k, "a whole number of at least 1")
         if self.epsilon is not None:
             require(is_real(self.epsilon) and self.epsilon > 0, "epsilon", self.epsilon, "a finite number above 0")
@@ -123,7 +131,7 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path`.
+            All fields but `path` and `time_limit`.
         """
         return {
             "method": self.method,
@@ -138,6 +146,7 @@ class Cell:
             "delta": float(self.delta) if is_real(self.delta) else self.delta,
             "seeds": list(self.seeds),
             "metrics": list(self.metrics),
+            "timing": self.timing,
         }
 
     @cached_property
@@ -161,6 +170,18 @@ def require(holds: bool, name: str, value, rule: str) -> None:
     """
     if not holds:
         raise ValueError(f"{name}={value!r} is not allowed: {name} must be {rule}")
+
+
+def require_time_limit(seconds) -> None:
+    """Refuse a time limit that is neither a positive number nor None.
+
+    Raises
+    ------
+    ValueError
+        If it breaks that rule.
+    """
+    holds = seconds is None or (is_real(seconds) and seconds > 0)
+    require(holds, "time_limit", seconds, "a number of seconds above 0, or null")
 
 
 def is_int(value) -> bool:

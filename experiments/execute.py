@@ -1,4 +1,4 @@
-"""One cell to its rows: load, scale, snap, fit all seeds as one batch, measure."""
+"""One cell to its rows: load, scale, snap, fit all seeds as one batch (or, to be timed, one by one), measure."""
 
 import importlib.metadata
 import inspect
@@ -8,19 +8,22 @@ import platform
 import resource
 import sys
 import time
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
+import numba
 import numpy as np
 import pandas as pd
+from threadpoolctl import threadpool_limits
 
 import datasets
 from compute import Points
 from experiments.cell import Cell, canonical, code_hash, data_fingerprint, require, thaw
-from methods import load_method
-from metrics import evaluate
+from methods import Run, load_method
+from metrics import REFERENCE_METRICS, evaluate, prepare_metrics, reference_set
 from privacy import prepare as lay_out
 from privacy import snap
 
@@ -30,11 +33,34 @@ OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_st
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set as the methods see it: on the integer grid, with how it got there."""
+    """A data set as the methods see it: on the integer grid, with how it got there.
+
+    Parameters
+    ----------
+    points : Points
+        On the 2^-16 grid.
+    labels : ndarray of shape (n,) or None
+        The points' classes, for the metrics alone.
+    domain : ndarray of shape (2, d)
+        The bounds in raw units that [-1, 1] stands for.
+    private_bounds : bool
+        Whether those bounds were read off the points.
+    clipped : int
+        Number of points that lay outside of them.
+    """
 
     points: Points
+    labels: np.ndarray | None
+    domain: np.ndarray
     private_bounds: bool
     clipped: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the range in raw units where all columns share one, else NaN."""
+        lower, upper = self.domain
+        shared = np.all(lower == lower[0]) and np.all(upper == upper[0])
+        return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
 
 
 def prepare(cell: Cell, mirror: str | None) -> Prepared:
@@ -67,7 +93,13 @@ def prepare_data(
     """
     given = {"path": path, "bounds": thaw(bounds)} if dataset == "file" else {}
     scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip)
-    return Prepared(lay_out(snap(scaled.points)), bool(scaled.uses_private_bounds), int(scaled.clipped))
+    return Prepared(
+        points=lay_out(snap(scaled.points)),
+        labels=scaled.labels,
+        domain=np.array([scaled.lower, scaled.upper]),
+        private_bounds=bool(scaled.uses_private_bounds),
+        clipped=int(scaled.clipped),
+    )
 
 
 @cache
@@ -86,6 +118,13 @@ def parameters(target: str) -> tuple[str, ...]:
         If the method cannot be found.
     """
     return tuple(inspect.signature(method_class(target)).parameters)
+
+
+@cache
+def presets(target: str) -> dict:
+    """Return the parameters of a method's constructor that have a default value, with that value."""
+    signature = inspect.signature(method_class(target)).parameters
+    return {name: given.default for name, given in signature.items() if given.default is not inspect.Parameter.empty}
 
 
 def accepts(target: str, parameter: str) -> bool:
@@ -126,6 +165,11 @@ def build(cell: Cell):
     return method_class(cell.target)(**given)
 
 
+def make_ready(cell: Cell, mirror: str | None) -> None:
+    """Do what is no part of a cell's own work: load its data, search for reference clusterings. Both are kept."""
+    prepare_metrics(prepare(cell, mirror).points, cell.metrics)
+
+
 def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     """Run a cell.
 
@@ -141,7 +185,8 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     DataFrame
         One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall clock) and
         ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of the batch, so that sums over
-        rows are the cell's own cost; ``peak_memory_mb`` is the process's peak while the cell ran.
+        rows are the cell's own cost; in a timing cell the first and the third are the replicate's own.
+        ``peak_memory_mb`` is the process's peak while the cell ran.
 
     Raises
     ------
@@ -150,18 +195,22 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     datasets.DataUnavailable
         If the data cannot be had.
     """
+    make_ready(cell, mirror)
     with peak_memory() as peak:
         prepared = prepare(cell, mirror)
-        n, d = prepared.points.shape
+        points = prepared.points
+        n, d = points.shape
         require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
         method = build(cell)
-        with stopwatch() as fit_time:
-            run = method.fit_batch(prepared.points, cell.seeds)
+        with pinned(1) if cell.timing else nullcontext():
+            fits = timed_fits(method, prepared, cell.seeds, alone=cell.timing)
+        centres, n_centres = stacked([run for run, _ in fits])
         with stopwatch() as metric_time:
-            values = evaluate(prepared.points, run.centres, cell.metrics, cell.k)
+            values = evaluate(points, centres, cell.metrics, cell.k, labels=prepared.labels, n_centres=n_centres)
     replicates = len(cell.seeds)
-    claim, ledger = method.claim, run.ledger
+    claim = method.claim
     others = {name: thaw(value) for name, value in cell.params if name != "variant"}
+    compared = reference_set(points).centres if set(cell.metrics) & set(REFERENCE_METRICS) else ()
     rows = {
         "cell": cell.key,
         "method": cell.method,
@@ -172,24 +221,22 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         "preprocessing": cell.preprocessing,
         "private_bounds": prepared.private_bounds,
         "clipped": prepared.clipped,
+        "half_width": prepared.half_width,
         "n": n,
         "d": d,
         "k": cell.k,
         "epsilon": math.nan if cell.epsilon is None else float(cell.epsilon),
-        "delta": math.nan if ledger is None else float(ledger.budget.delta),
         "seed": np.asarray(cell.seeds, dtype=np.int64),
         "notion": str(claim.notion),
         "adjacency": str(claim.adjacency),
         "trust": str(claim.trust),
         "view": str(claim.view),
         "flaws": " ".join(claim.flaws),
-        "epsilon_spent": math.nan,
-        "epsilon_unspent": math.nan,
-        "iterations": int(run.n_iter),
-        "charges": "[]",
+        **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
-        "fit_seconds": fit_time.wall / replicates,
-        "fit_cpu_seconds": fit_time.cpu / replicates,
+        "n_centres": n_centres.astype(np.float64),
+        "references": canonical([len(each) for each in compared]),
+        "timing": cell.timing,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
         "peak_memory_mb": peak.mebibytes,
@@ -199,11 +246,70 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         "versions": versions(),
         "metrics_asked": " ".join(cell.metrics),
     }
-    if ledger is not None:
-        rows["epsilon_spent"] = float(ledger.spent())
-        rows["epsilon_unspent"] = float(ledger.unspent())
-        rows["charges"] = json.dumps([charge.to_dict() for charge in ledger.charges])
     return pd.DataFrame(rows, index=range(replicates))
+
+
+def timed_fits(method, prepared: Prepared, seeds: Sequence[int], *, alone: bool) -> list[tuple[Run, "Elapsed"]]:
+    """Fit all seeds, as one batch or each alone.
+
+    Before the first fit on its own another one is made and thrown away, so that compiling and first touches of memory
+    are not in the measured times.
+
+    Returns
+    -------
+    list of (Run, Elapsed)
+        One per call of the method.
+    """
+    if alone:
+        method.fit_batch(prepared.points, seeds[:1], domain=prepared.domain)
+    fits = []
+    for batch in [(seed,) for seed in seeds] if alone else [seeds]:
+        with stopwatch() as elapsed:
+            run = method.fit_batch(prepared.points, batch, domain=prepared.domain)
+        fits.append((run, elapsed))
+    return fits
+
+
+def fit_columns(fits: list[tuple[Run, "Elapsed"]]) -> dict[str, np.ndarray]:
+    """Return the columns that a fit decides, one value per replicate: what its ledger holds, and its time."""
+    tables = []
+    for run, elapsed in fits:
+        replicates, ledger = len(run.seeds), run.ledger
+        columns = {
+            "delta": math.nan if ledger is None else float(ledger.budget.delta),
+            "epsilon_spent": math.nan if ledger is None else float(ledger.spent()),
+            "epsilon_unspent": math.nan if ledger is None else float(ledger.unspent()),
+            "charges": "[]" if ledger is None else json.dumps([charge.to_dict() for charge in ledger.charges]),
+            "iterations": int(run.n_iter),
+            "fit_seconds": elapsed.wall / replicates,
+            "fit_cpu_seconds": elapsed.cpu / replicates,
+        }
+        tables.append(pd.DataFrame(columns, index=range(replicates)))
+    together = pd.concat(tables, ignore_index=True)
+    return {name: together[name].to_numpy() for name in together}
+
+
+def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centres of several runs as one array, filled up with copies of each first one, and their numbers."""
+    n_centres = np.concatenate([run.n_centres for run in runs])
+    most = max(run.centres.shape[1] for run in runs)
+    centres = [
+        np.concatenate([run.centres, np.repeat(run.centres[:, :1], most - run.centres.shape[1], axis=1)], axis=1)
+        for run in runs
+    ]
+    return np.concatenate(centres), n_centres
+
+
+@contextmanager
+def pinned(threads: int):
+    """Hold the thread pools of BLAS, OpenMP and numba at `threads` during a block."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        with threadpool_limits(limits=threads):
+            yield
+    finally:
+        numba.set_num_threads(before)
 
 
 @lru_cache(maxsize=1)

@@ -12,21 +12,25 @@ from rich.console import Console
 from rich.table import Table
 
 import datasets
+from datasets.dataset import shared_range
 from datasets.loading import resolve
-from experiments.backends import duration
-from experiments.cell import Cell, freeze
+from experiments.backends import Backend, duration, limit_of
+from experiments.cell import Cell, freeze, is_int
 from experiments.configuration import ConfigurationError, method_entry, unknown
-from experiments.execute import accepts, build, method_class, prepare
+from experiments.execute import accepts, build, method_class, prepare, presets
 from experiments.store import Store
 from metrics import METRICS
 
-PREPROCESSINGS = ("minmax", "public")
-SWEEP_KEYS = ("datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds")
+SWEEP_KEYS = (
+    "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds", "timing", "time_limit",
+)  # fmt: skip
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an ordinary core.
 SECONDS_PER_CELL = 0.01
 DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
+#: Families of generated data sets whose columns share one range by their recipe.
+RANGED_FAMILIES = ("g2", "blobs")
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000
 #: How many names a printed line spells out.
@@ -218,14 +222,14 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
         If a name is unknown or a value breaks its rule.
     """
     metrics = known_metrics(spec.get("metrics", ["nicv"]))
-    clip = spec.get("clip", True)
+    chosen = {"clip": spec.get("clip", True), "timing": spec.get("timing", False), "time_limit": spec.get("time_limit")}
     seeds, epsilons = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0]))
     sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
     if not sources or not methods or not epsilons:
         raise ConfigurationError("a sweep needs at least one data set, one method and one epsilon")
     # Checked here because a method without epsilon would let a wrong one pass unseen.
     for epsilon in epsilons:
-        Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, clip=clip)
+        Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, **chosen)
     cells, gaps, substitutions = [], [], []
     for source in sources:
         preprocessing = preprocessing_of(source, spec.get("preprocessing"))
@@ -265,7 +269,7 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                     metrics=metrics,
                     path=source["path"],
                     bounds=freeze(source["bounds"]),
-                    clip=clip,
+                    **chosen,
                 )
                 check(cell, facts, mirror)
                 cells.append(cell)
@@ -280,8 +284,8 @@ def preprocessing_of(source: Mapping, asked: str | None) -> str:
     ConfigurationError
         If `asked` is unknown, or is one that would pass over the bounds given.
     """
-    if asked not in (None, *PREPROCESSINGS):
-        raise ConfigurationError(unknown("preprocessing", asked, PREPROCESSINGS))
+    if asked not in (None, *datasets.PREPROCESSING):
+        raise ConfigurationError(unknown("preprocessing", asked, datasets.PREPROCESSING))
     given = source["bounds"] is not None
     if given and asked == "minmax":
         raise ConfigurationError(
@@ -329,14 +333,27 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     Raises
     ------
     ValueError
-        If k exceeds the number of points, the method refuses its parameters, a file's content does not fit, or points
-        lie outside a domain that may not clip them.
+        If k exceeds the number of points, the method refuses its parameters, a file's content does not fit, a data set
+        has no range that all columns share and is to be scaled by it, or points lie outside a domain that may not clip
+        them.
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}")
     build(cell).check_parameters(facts.n)
-    if cell.dataset == "file" or (cell.preprocessing == "public" and not cell.clip):
+    unclipped = cell.preprocessing != "minmax" and not cell.clip
+    ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
+    if cell.dataset == "file" or unclipped or ranged:
         prepare(cell, mirror)
+
+
+@lru_cache(maxsize=4096)
+def has_common_range(dataset: str) -> bool:
+    """Tell whether it is known without the points of a data set that all its columns share one range."""
+    known = resolve(dataset)
+    if known.family is not None:
+        return known.family.name in RANGED_FAMILIES
+    entry = known.entry
+    return entry is not None and (entry.common_range is not None or shared_range(entry.domain()) is not None)
 
 
 def as_list(value) -> list:
@@ -444,49 +461,70 @@ def rough_seconds(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
     A fixed part, the distances from points to centres in seven iterations of every seed, and for the silhouette the
-    distances among at most 10,000 points and their sums for every seed, each over a rate of an ordinary core.
+    distances among at most 10,000 points and their sums for every seed, each over a rate of an ordinary core. A timing
+    cell makes one fit more.
     """
     facts = facts_of(cell.dataset, cell.path)
-    n, d = facts.n or 2048, facts.d or 2
-    seconds = SECONDS_PER_CELL + 7 * len(cell.seeds) * n * cell.k * (2 * d + 2) / DISTANCE_RATE
+    n, d, fits = facts.n or 2048, facts.d or 2, len(cell.seeds) + cell.timing
+    seconds = SECONDS_PER_CELL + 7 * fits * n * most_centres(cell) * (2 * d + 2) / DISTANCE_RATE
     if "silhouette" in cell.metrics:
         seconds += min(n, 10_000) ** 2 * (2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE)
     return seconds
 
 
-def estimator(store: Store):
+def most_centres(cell: Cell) -> int:
+    """Return how many centres a cell's method may release: k, or all leaves of a tree that is not merged to k."""
+    values = presets(cell.target) | dict(cell.params)
+    return 2 ** values["depth"] if values.get("merge") is False and is_int(values.get("depth")) else cell.k
+
+
+def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -> float:
+    """Estimate how long cells take together: those that measure running time one by one, the others side by side."""
+    times = {False: 0.0, True: 0.0}
+    for cell in cells:
+        times[cell.timing] += costs[cell.key]
+    return times[False] / jobs + times[True]
+
+
+def estimator(store: Store, backend: Backend | None = None):
     """Make the function that estimates a cell's seconds: from stored cells like it, else by the rough model.
 
-    Alike are cells of the same method, data set, k and metrics, whatever their budget, parameters or code version;
-    their time is scaled to the number of seeds. Only the newest cells are looked at.
+    Alike are cells of the same method, data set, k and metrics, timed or not, whatever their budget, parameters or code
+    version; their time is scaled to the number of seeds. Only the newest cells are looked at. No cell takes longer than
+    its time limit.
 
     Parameters
     ----------
     store : Store
         Where timings are looked for.
+    backend : Backend, optional
+        Whose time limit holds for cells that have none of their own.
 
     Returns
     -------
     callable
         Cell to (seconds, whether measured).
     """
-    columns = ["method", "dataset", "k", "seed", "metrics_asked", "fit_seconds", "metric_seconds"]
-    rows = store.read(store.keys()[:TIMINGS_READ], columns)
+    backend = backend or Backend()
+    alike = ["method", "dataset", "k", "metrics_asked", "timing"]
+    rows = store.read(store.keys()[:TIMINGS_READ], [*alike, "fit_seconds", "metric_seconds"])
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
-        measured = rows.groupby(["method", "dataset", "k", "metrics_asked"])["seconds"].median().to_dict()
+        # Results of older versions do not say whether they were timed; they were not.
+        rows["timing"] = rows["timing"].eq(True) if "timing" in rows else False
+        measured = rows.groupby(alike)["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        found = measured.get((cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics)))
-        if found is None:
-            return rough_seconds(cell), False
-        return SECONDS_PER_CELL + found * len(cell.seeds), True
+        found = measured.get((cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics), cell.timing))
+        seconds = rough_seconds(cell) if found is None else SECONDS_PER_CELL + found * (len(cell.seeds) + cell.timing)
+        limit = limit_of(cell, backend)
+        return seconds if limit is None else min(seconds, limit), found is not None
 
     return estimate
 
 
-def show(plan: Plan, store: Store, jobs: int, console: Console) -> None:
+def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
     """Print a dry run: cells per sweep, what is stored already, what is lacking, and an estimate of the time.
 
     Parameters
@@ -495,17 +533,17 @@ def show(plan: Plan, store: Store, jobs: int, console: Console) -> None:
         What would be run.
     store : Store
         What has been run.
-    jobs : int
-        Number of workers the estimate is for.
+    backend : Backend
+        Which the estimate is for.
     console : rich.console.Console
         Where to print.
     """
-    estimate = estimator(store)
+    estimate, jobs = estimator(store, backend), backend.jobs
     status = {cell.key: store.status(cell.key) for cell in plan.cells}
     table = Table("sweep", "data sets", "methods", "cells", "stored", "failed", "gaps", "estimate", title=plan.paper)
     for column in table.columns[1:]:
         column.justify = "right"
-    total, guessed, waiting = 0.0, 0, {}
+    guessed, waiting = 0, {}
     for sweep in plan.sweeps:
         cells = [cell for name, cell in plan.entries if name == sweep]
         gaps = sum(gap.sweep == sweep for gap in plan.gaps)
@@ -517,7 +555,6 @@ def show(plan: Plan, store: Store, jobs: int, console: Console) -> None:
             # A cell that two sweeps share is run, and counted in the total, once.
             if cell.key not in waiting:
                 waiting[cell.key] = cost
-                total += cost
                 guessed += not known
         counts = Counter(status[cell.key] for cell in cells)
         table.add_row(
@@ -533,9 +570,8 @@ def show(plan: Plan, store: Store, jobs: int, console: Console) -> None:
     console.print(table)
     show_lacking(plan, console)
     basis = f"{len(waiting) - guessed} cells from stored timings, {guessed} by the rough model"
-    console.print(
-        f"{len(waiting)} of {len(status)} cells to run, about {duration(total / jobs)} with jobs={jobs} ({basis})"
-    )
+    total = wall_seconds(waiting, [cell for cell in plan.cells if cell.key in waiting], jobs)
+    console.print(f"{len(waiting)} of {len(status)} cells to run, about {duration(total)} with jobs={jobs} ({basis})")
 
 
 def show_lacking(plan: Plan, console: Console) -> None:

@@ -25,7 +25,16 @@ from rich.table import Table
 from experiments.backends import Backend, duration, run_cells
 from experiments.configuration import choices, load
 from experiments.environment import environment, origin_of
-from experiments.plan import Plan, estimator, listed, make_plan, show, show_lacking, stand_in_lines
+from experiments.plan import (
+    Plan,
+    estimator,
+    listed,
+    make_plan,
+    show,
+    show_lacking,
+    stand_in_lines,
+    wall_seconds,
+)
 from experiments.run import REFUSALS, consoles, known_choices
 from experiments.store import Store
 
@@ -102,7 +111,7 @@ def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
     plan = make_plan(config.paper, config.profile, mirror=config.data)
     store = Store(config.results)
     if verb == "plan":
-        show(plan, store, Backend(**config.backend).jobs, console)
+        show(plan, store, Backend(**config.backend), console)
         return 0
     if verb == "status":
         show_status(plan, store, console)
@@ -138,12 +147,12 @@ def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, 
         console.print(told, style="yellow", markup=False)
     for line in stand_in_lines(plan.substitutions):
         console.print(f"stand-in: {line}", markup=False, soft_wrap=True)
-    estimate = estimator(store)
-    costs = {cell.key: estimate(cell)[0] for cell in waiting}
     backend = Backend(**config.backend)
+    estimate = estimator(store, backend)
+    costs = {cell.key: estimate(cell)[0] for cell in waiting}
     console.print(
         f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(intact)} stored, "
-        f"{len(waiting)} to run, about {duration(sum(costs.values()) / backend.jobs)} with jobs={backend.jobs}"
+        f"{len(waiting)} to run, about {duration(wall_seconds(costs, waiting, backend.jobs))} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
     outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)

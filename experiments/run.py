@@ -25,6 +25,8 @@ from experiments.configuration import GROUPS, ConfigurationError, choices, expan
 from experiments.plan import Plan, estimator, make_plan
 from experiments.store import Store
 
+#: What points lie outside of, by preprocessing; none can by the data's own extremes.
+DOMAINS = {"public": "public domain", "range": "range of all columns"}
 #: Errors that are the asker's to mend: shown as one line, without a traceback.
 REFUSALS = (ValueError, PermissionError, datasets.DataUnavailable)
 
@@ -95,7 +97,7 @@ def run(configs: Sequence, console: Console) -> int:
     store.check_writable()
     stored = store.intact([cell.key for cell in plan.cells])
     waiting = [cell for cell in plan.cells if cell.key not in stored]
-    estimate = estimator(store)
+    estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     run_cells(waiting, store, backend, mirror=settings.data, costs=costs, console=console)
     rows, missing = plan.rows(store), plan.missing(store)
@@ -126,7 +128,7 @@ def plan_of(config) -> Plan:
     for name in ("path", "bounds"):
         if values["dataset"]["name"] != "file":
             require(values[name] is None, name, values[name], "left out unless dataset=file")
-    sweep = {name: values[name] for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k")}
+    sweep = {name: values[name] for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")}
     paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
     if plan.gaps:
@@ -159,7 +161,10 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     for _, cell in rows.groupby(["cell", "dataset"], sort=False):
         first = cell.iloc[0]
         budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
-        shown = [f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}" for metric in metrics]
+        shown = [
+            "-" if cell[metric].isna().all() else f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}"
+            for metric in metrics
+        ]
         seconds = 1000 * cell["fit_seconds"].mean()
         label = first["method"] if first["variant"] in ("", "published") else f"{first['method']} ({first['variant']})"
         table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown, f"{seconds:.3g}")
@@ -167,11 +172,11 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
 
 
 def clipping_lines(rows: pd.DataFrame) -> list[str]:
-    """Say of which data sets points outside the public domain were moved to its border, and how many."""
-    moved = rows.loc[rows["clipped"] > 0, ["dataset", "clipped", "n"]].drop_duplicates()
+    """Say of which data sets points outside the domain were moved to its border, and how many."""
+    moved = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]].drop_duplicates()
     return [
-        f"{each.dataset}: {each.clipped} of {each.n} points lie outside the public domain and were moved to its border "
-        "(clip=false refuses them)"
+        f"{each.dataset}: {each.clipped} of {each.n} points lie outside the {DOMAINS[each.preprocessing]} "
+        "and were moved to its border (clip=false refuses them)"
         for each in moved.itertuples()
     ]
 

@@ -24,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +52,8 @@ COLUMNS = {
     "metrics.`silhouette_mean`": 105,
     "metrics.`fit_seconds_mean`": 105,
 }
+#: Shown as well where a cell of the paper asks for them.
+MORE_METRICS = ("inertia", "accuracy", "norm_kmeans_distance", "norm_reverse_kmeans_distance", "n_centres")
 #: Runs per transaction.
 BATCH = 500
 
@@ -147,7 +149,7 @@ def sync(
         added, kept, removed = added + len(fresh), kept + len(children) - len(fresh), removed + len(stale)
         if fresh or stale or report is not None:
             attach(client, parent_id, sweep, rows[rows["sweep"] == sweep], report)
-    prepare_view(client, experiment)
+    prepare_view(client, experiment, {metric for cell in plan.cells for metric in cell.metrics})
     return Synced(added, kept, removed)
 
 
@@ -186,17 +188,18 @@ def open_experiment(client, paper: str, artifacts: str) -> str:
     return found.experiment_id
 
 
-def prepare_view(client, experiment: str) -> None:
-    """Save the prepared view in an experiment.
+def prepare_view(client, experiment: str, metrics: Collection[str] = ()) -> None:
+    """Save the prepared view in an experiment, with the columns that the paper's metrics call for.
 
     The interface shows no parameter and no metric until somebody picks columns, and folds children under their parents
     as long as runs are sorted by date. A saved view is a tag of the experiment that holds such picks; this one lists
     cells, those with the best silhouette first and those without one last.
     """
+    columns = COLUMNS | {f"metrics.`{name}_mean`": 105 for name in MORE_METRICS if name in metrics}
     state = {
-        "selectedColumns": list(COLUMNS),
-        "columnOrder": list(COLUMNS),
-        "columnWidths": COLUMNS,
+        "selectedColumns": list(columns),
+        "columnOrder": list(columns),
+        "columnWidths": columns,
         "searchFilter": "tags.kind = 'cell'",
         "orderByKey": "metrics.`silhouette_mean`",
         "orderByAsc": False,
@@ -258,10 +261,15 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
         "seeds": f"{len(cell.seeds)}: {', '.join(map(str, cell.seeds))}"[:5000],
         "n": str(first["n"]),
         "d": str(first["d"]),
+        "half_width": f"{first['half_width']:g}",
+        "timing": str(cell.timing).lower(),
+        "references": first["references"],
         "host": first["host"],
     }
     metrics = {}
-    for name in (*cell.metrics, *TIMES):
+    # The number of centres is worth a column only where the method finds its own.
+    found = () if (rows["n_centres"] == cell.k).all() else ("n_centres",)
+    for name in dict.fromkeys((*cell.metrics, *found, *TIMES)):
         metrics |= summary(name, rows[name])
     for name in ("epsilon_spent", "delta", "iterations", "peak_memory_mb"):
         if math.isfinite(first[name]):

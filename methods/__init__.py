@@ -6,19 +6,20 @@ from importlib.metadata import entry_points
 from methods.base import PrivateKMeans, Run
 from methods.dp_lloyd import DPLloyd
 from methods.dpm import DPM
+from methods.em_mc import EMMC
 from methods.kmeans import KMeansPlusPlus
 from methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
 from methods.lsh_splits import LSHSplits
 from methods.yardsticks import DataMean, PackingCentres
 
 OWN = (
-    KMeansPlusPlus, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, LSHSplits, DataMean, PackingCentres,
+    KMeansPlusPlus, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, DataMean, PackingCentres,
 )  # fmt: skip
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
 __all__ = [
-    "DPM", "ENTRY_POINTS", "OWN", "DPLloyd", "DataMean", "FastLloyd", "GLloyd", "KMeansPlusPlus", "LSHSplits", "Lloyd",
-    "PackingCentres", "PrivateKMeans", "Run", "SuLloyd", "load_method",
+    "DPM", "EMMC", "ENTRY_POINTS", "OWN", "DPLloyd", "DataMean", "FastLloyd", "GLloyd", "KMeansPlusPlus", "LSHSplits",
+    "Lloyd", "PackingCentres", "PrivateKMeans", "Run", "SuLloyd", "load_method",
 ]  # fmt: skip
 
 

@@ -266,7 +266,7 @@ class DPM(PrivateKMeans):
 
 def root_count(curator: Curator, noise: Laplace) -> float:
     """Noisy number of all points."""
-    return float(curator.partition(Grid.of_intervals(2.0)).counts([0], noise)[0])
+    return float(curator.whole().counts([0], noise)[0])
 
 
 def interval_width(gap: float, size: float) -> float:

@@ -158,8 +158,7 @@ class LSHSplits(PrivateKMeans):
 
 def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
     """Private mean of all points, put back into the domain."""
-    whole = curator.hyperplanes(np.zeros((1, curator.n_features), np.int64), np.zeros(curator.n_features, np.int64))
-    mean = origin + whole.sums([0], multiplier, origin[None])[0] / max(size, 1.0)
+    mean = origin + curator.whole().sums([0], multiplier, origin[None])[0] / max(size, 1.0)
     return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
 
 

@@ -1,6 +1,17 @@
 """How good a clustering is, measured without privacy by the harness, for a batch of replicates at once."""
 
-from metrics.evaluation import METRICS, check_metrics, evaluate
+from metrics.evaluation import METRICS, REFERENCE_METRICS, check_metrics, evaluate, prepare_metrics
 from metrics.matching import reference_centres
+from metrics.references import ReferenceSet, reference_set, reference_silhouettes
 
-__all__ = ["METRICS", "check_metrics", "evaluate", "reference_centres"]
+__all__ = [
+    "METRICS",
+    "REFERENCE_METRICS",
+    "ReferenceSet",
+    "check_metrics",
+    "evaluate",
+    "prepare_metrics",
+    "reference_centres",
+    "reference_set",
+    "reference_silhouettes",
+]

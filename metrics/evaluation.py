@@ -2,59 +2,66 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from compute import SCALE, Points, cluster_means, distance_tiles, inertia, labels, mean_silhouettes, mean_spreads
-from metrics.matching import matched_distance, reference_centres
-
-SILHOUETTE_POINTS = 10_000  # above, a fixed sample of so many points
-SILHOUETTE_SEED = 0
+import compute
+from compute import SCALE, Points, cluster_means, mean_spreads
+from metrics.matching import matched_distance, nearest_distances, reference_centres
+from metrics.references import reference_set
+from metrics.silhouettes import silhouette_sample, silhouettes
 
 
 @dataclass(frozen=True)
 class _Clustering:
-    """Released centres on the points they are judged by; labels are found once for all metrics."""
+    """Released centres on the points they are judged by; what several metrics need is found once for all of them."""
 
     points: Points
     centres: np.ndarray
     n_clusters: int
+    n_centres: np.ndarray
+    classes: np.ndarray | None
 
     @cached_property
     def labels(self) -> np.ndarray:
-        return labels(self.points, self.centres)
+        return compute.labels(self.points, self.centres)
 
     @cached_property
-    def units(self) -> np.ndarray:
-        return self.centres / SCALE
+    def squares(self) -> list[int]:
+        return compute.inertia(self.points, self.centres)
+
+    @cached_property
+    def released(self) -> list[np.ndarray]:
+        """Each replicate's own centres, in half-widths."""
+        return [each[:own] / SCALE for each, own in zip(self.centres, self.n_centres, strict=True)]
+
+    @cached_property
+    def distances(self) -> tuple[np.ndarray, np.ndarray]:
+        return nearest_distances(self.released, reference_set(self.points).centres)
+
+    @property
+    def diagonal(self) -> float:
+        """Length of the domain's diagonal in half-widths."""
+        return 2 * np.sqrt(self.points.shape[1])
 
 
 def nicv(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance of the points to their nearest released centre, exact before the one rounding."""
     per_unit = clustering.points.shape[0] * SCALE**2
-    return np.array([total / per_unit for total in inertia(clustering.points, clustering.centres)])
+    return np.array([total / per_unit for total in clustering.squares])
+
+
+def inertia(clustering: _Clustering) -> np.ndarray:
+    """Sum of squared distances of the points to their nearest released centre, exact before the one rounding."""
+    return np.array([total / SCALE**2 for total in clustering.squares])
 
 
 def silhouette(clustering: _Clustering) -> np.ndarray:
     """Mean silhouette; -1 for a single cluster; exact up to 10,000 points, above on a fixed sample of so many."""
-    points = clustering.points
-    sample = silhouette_sample(points.shape[0])
-    found = np.ascontiguousarray(clustering.labels[:, sample])
-    return mean_silhouettes(_distances(points), found, clustering.centres.shape[1])
-
-
-def silhouette_sample(n: int) -> np.ndarray:
-    """Indices of the points that silhouettes of n points are taken over."""
-    if n <= SILHOUETTE_POINTS:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False))
-
-
-@lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB
-def _distances(points: Points) -> np.ndarray:
-    return distance_tiles(Points.prepare(points.rows[silhouette_sample(points.shape[0])]))
+    sample = silhouette_sample(clustering.points.shape[0])
+    return silhouettes(clustering.points, clustering.labels[:, sample], clustering.centres.shape[1])
 
 
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:
@@ -75,26 +82,81 @@ def _davies_bouldin(means: np.ndarray, spreads: np.ndarray) -> float:
 def centroid_mse(clustering: _Clustering) -> np.ndarray:
     """Mean squared distance to matched k-means++ centres (App. D of the FastLloyd paper)."""
     reference = reference_centres(clustering.points, clustering.n_clusters)
-    return matched_distance(clustering.units, reference, squared=True)
+    return matched_distance(clustering.released, reference, squared=True)
 
 
 def centroid_distance(clustering: _Clustering) -> np.ndarray:
     """Mean distance to matched k-means++ centres: what the FastLloyd paper's figures show under the name of MSE."""
     reference = reference_centres(clustering.points, clustering.n_clusters)
-    return matched_distance(clustering.units, reference, squared=False)
+    return matched_distance(clustering.released, reference, squared=False)
+
+
+def kmeans_distance(clustering: _Clustering) -> np.ndarray:
+    """Mean distance of the released centres to the nearest reference centre, averaged over the references."""
+    return clustering.distances[0]
+
+
+def kmeans_distance_sum(clustering: _Clustering) -> np.ndarray:
+    """The same with the sum over the released centres in place of the mean (Definition 9 of the DPM paper)."""
+    return clustering.distances[0] * clustering.n_centres
+
+
+def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
+    """The k-means distance as a share of the domain's diagonal."""
+    return clustering.distances[0] / clustering.diagonal
+
+
+def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
+    """Mean distance of the reference centres to the nearest released centre, averaged over the references."""
+    return clustering.distances[1]
+
+
+def norm_reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
+    """The reverse k-means distance as a share of the domain's diagonal."""
+    return clustering.distances[1] / clustering.diagonal
+
+
+def accuracy(clustering: _Clustering) -> np.ndarray:
+    """Share of the points whose class is the most frequent one of their cluster; NaN where no classes are known.
+
+    Ties go to the smallest class. Outliers (class -1) have no class: they are left out.
+    """
+    classes = clustering.classes
+    if classes is None or not np.any(classes >= 0):
+        return np.full(len(clustering.centres), np.nan)
+    known, codes = np.unique(classes[classes >= 0], return_inverse=True)
+    k, found = clustering.centres.shape[1], clustering.labels[:, classes >= 0]
+    tables = [np.bincount(row * np.int64(len(known)) + codes, minlength=k * len(known)) for row in found]
+    # A tie changes which class a cluster stands for, not how many of its points have it.
+    return np.array([table.reshape(k, -1).max(axis=1).sum() / len(codes) for table in tables])
+
+
+def n_centres(clustering: _Clustering) -> np.ndarray:
+    """Number of released centres."""
+    return clustering.n_centres.astype(np.float64)
+
+
+def nonempty_centres(clustering: _Clustering) -> np.ndarray:
+    """Number of released centres that are nearest to some point."""
+    return np.array([len(np.unique(row)) for row in clustering.labels], dtype=np.float64)
 
 
 def empty_clusters(clustering: _Clustering) -> np.ndarray:
     """Number of released centres that are nearest to no point."""
-    k = clustering.centres.shape[1]
-    return np.array([k - len(np.unique(row)) for row in clustering.labels], dtype=np.float64)
+    return n_centres(clustering) - nonempty_centres(clustering)
 
 
 _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     function.__name__: function
-    for function in (nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters)
-}
+    for function in (
+        nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia, accuracy,
+        kmeans_distance, kmeans_distance_sum, norm_kmeans_distance, reverse_kmeans_distance,
+        norm_reverse_kmeans_distance, n_centres, nonempty_centres,
+    )
+}  # fmt: skip
 METRICS = tuple(_FUNCTIONS)
+#: Those that need the reference clusterings.
+REFERENCE_METRICS = tuple(name for name in METRICS if name.endswith(("kmeans_distance", "kmeans_distance_sum")))
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -104,7 +166,21 @@ def check_metrics(metrics: Sequence[str]) -> None:
             raise ValueError(f"metric {name!r} is unknown, choose from {', '.join(METRICS)}")
 
 
-def evaluate(points, centres: np.ndarray, metrics: Sequence[str], n_clusters: int | None = None) -> dict:
+def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
+    """Make what metrics need of the points alone, which may take minutes the first time and is kept on disk."""
+    if set(metrics) & set(REFERENCE_METRICS):
+        reference_set(points)
+
+
+def evaluate(
+    points,
+    centres: np.ndarray,
+    metrics: Sequence[str],
+    n_clusters: int | None = None,
+    *,
+    labels: np.ndarray | None = None,
+    n_centres: np.ndarray | None = None,
+) -> dict:
     """Evaluate released centres.
 
     Parameters
@@ -116,18 +192,54 @@ def evaluate(points, centres: np.ndarray, metrics: Sequence[str], n_clusters: in
     metrics : sequence of str
         Names from :data:`METRICS`.
     n_clusters : int, optional
-        Number of centres of the reference clustering. Default: k.
+        Number of centres of the reference clustering of ``centroid_mse`` and ``centroid_distance``. Default: k.
+    labels : ndarray of shape (n,), int, optional
+        The points' classes, -1 for outliers; only ``accuracy`` asks for them.
+    n_centres : ndarray of shape (R,), int, optional
+        How many of a replicate's k centres it released; copies of its first fill up the rest. Default: all.
 
     Returns
     -------
     dict of str to ndarray of shape (R,), float64
 
+    Raises
+    ------
+    ValueError
+        If a metric is unknown or a shape does not fit the others.
+
     Examples
     --------
-    >>> evaluate(np.array([[0], [2 * SCALE]]), np.array([[[SCALE]]]), ["nicv", "silhouette"])
-    {'nicv': array([1.]), 'silhouette': array([-1.])}
+    >>> evaluate(np.array([[0], [2 * SCALE]]), np.array([[[SCALE]]]), ["nicv", "inertia", "silhouette"])
+    {'nicv': array([1.]), 'inertia': array([2.]), 'silhouette': array([-1.])}
     """
     check_metrics(metrics)
     points = points if isinstance(points, Points) else Points.prepare(points)
-    clustering = _Clustering(points, np.asarray(centres), n_clusters or np.shape(centres)[1])
+    centres = np.asarray(centres)
+    if centres.ndim != 3:
+        raise ValueError(f"centres must have shape (replicate, cluster, {points.shape[1]}), got {centres.shape}")
+    own = _check_released(centres, n_centres)
+    classes = None if labels is None else _check_classes(labels, points.shape[0])
+    clustering = _Clustering(points, centres, n_clusters or centres.shape[1], own, classes)
     return {name: _FUNCTIONS[name](clustering) for name in metrics}
+
+
+def _check_released(centres: np.ndarray, n_centres) -> np.ndarray:
+    replicates, k, _ = centres.shape
+    if n_centres is None:
+        return np.full(replicates, k)
+    n_centres = np.asarray(n_centres)
+    if n_centres.shape != (replicates,) or n_centres.dtype.kind not in "iu":
+        raise ValueError(f"n_centres must be {replicates} integers, one per replicate, got {n_centres!r}")
+    if not np.all((n_centres >= 1) & (n_centres <= k)):
+        raise ValueError(f"n_centres={n_centres.tolist()} must lie between 1 and {k}, the centres given")
+    filling = np.arange(k) >= n_centres[:, None]
+    if np.any((centres != centres[:, :1]).any(axis=2) & filling):
+        raise ValueError("centres beyond n_centres must be copies of the replicate's first centre")
+    return n_centres
+
+
+def _check_classes(labels, n: int) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.shape != (n,) or labels.dtype.kind not in "iu":
+        raise ValueError(f"labels must be {n} integers, one per point, got shape {labels.shape} of {labels.dtype}")
+    return labels

@@ -1,5 +1,6 @@
-"""How far released centres are from the centres of a strong non-private clustering."""
+"""How far released centres are from the centres of strong non-private clusterings."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -31,12 +32,13 @@ def reference_centres(points: Points, k: int) -> np.ndarray:
     return fit.fit(points.rows.astype(np.float64) / SCALE).cluster_centers_
 
 
-def matched_distance(centres: np.ndarray, reference: np.ndarray, squared: bool) -> np.ndarray:
+def matched_distance(centres: Sequence[np.ndarray], reference: np.ndarray, squared: bool) -> np.ndarray:
     """Mean distance between released and reference centres under the best one-to-one matching.
 
     Parameters
     ----------
-    centres : ndarray of shape (R, k, d), float64
+    centres : sequence of R ndarrays of shape (k, d), float64
+        One per replicate; k may differ.
     reference : ndarray of shape (m, d), float64
         Where k and m differ, the smaller set is matched.
     squared : bool
@@ -53,3 +55,37 @@ def matched_distance(centres: np.ndarray, reference: np.ndarray, squared: bool) 
     """
     cost = [cdist(each, reference, "sqeuclidean" if squared else "euclidean") for each in centres]
     return np.array([each[linear_sum_assignment(each)].mean() for each in cost])
+
+
+def nearest_distances(centres: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean distance from centres to the nearest reference centre, and the other way round.
+
+    Parameters
+    ----------
+    centres : sequence of R ndarrays of shape (k, d), float64
+        One per replicate; k may differ.
+    references : sequence of ndarray of shape (m, d), float64
+        Clusterings; m may differ.
+
+    Returns
+    -------
+    there : ndarray of shape (R,)
+        Mean over the centres of the distance to the nearest centre of a reference, averaged over the references.
+    back : ndarray of shape (R,)
+        Mean over the centres of a reference of the distance to the nearest centre, averaged over the references.
+
+    Examples
+    --------
+    >>> there, back = nearest_distances([np.array([[0.0], [2.0]])], [np.array([[2.0], [5.0]])])
+    >>> there.tolist(), back.tolist()
+    ([1.0], [1.5])
+    """
+    sizes = np.array([len(each) for each in references])
+    starts = np.cumsum(sizes) - sizes
+    together = np.concatenate(references)
+    there, back = np.empty(len(centres)), np.empty(len(centres))
+    for r, each in enumerate(centres):
+        apart = cdist(each, together)
+        there[r] = np.minimum.reduceat(apart, starts, axis=1).mean()
+        back[r] = (np.add.reduceat(apart.min(axis=0), starts) / sizes).mean()
+    return there, back

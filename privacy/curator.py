@@ -11,6 +11,7 @@ import numpy as np
 
 from compute import Points, distinct_gaps, sums_and_counts
 from privacy.budget import Adjacency
+from privacy.cover import Projected
 from privacy.grid import SCALE
 from privacy.ledger import Charge, Ledger
 from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
@@ -206,6 +207,11 @@ class Curator:
         counts = sum(answer[1] for answer in answers)
         return (sums - counts[:, :, None] * centres if relative else sums), counts
 
+    def whole(self) -> Partition:
+        """Put the points of the only replicate into one cell, to be counted and summed."""
+        self._check_door("whole")
+        return Partition.whole(self._shards, self._streams, self._charge)
+
     def partition(self, grid: Grid) -> Partition:
         """Sort the points of the only replicate into one cell that can be split at the boundaries of a public grid.
 
@@ -231,6 +237,24 @@ class Curator:
         """
         self._check_door("hyperplanes")
         return Partition.by_hyperplanes(self._shards, normals, about, self._streams, self._charge)
+
+    def projection(self, matrix: np.ndarray, length: float) -> Projected:
+        """See the points of the only replicate through a public projection into the unit ball.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (m, d), int64
+            Small enough that products are exact.
+        length : float
+            Projected points are divided by it and pulled into the unit ball.
+
+        Returns
+        -------
+        Projected
+            See there for what may be asked.
+        """
+        self._check_door("projection")
+        return Projected(self._shards, matrix, length, self._streams, self._charge)
 
     def gap_percentile(self, percent: float, epsilon: float) -> float:
         """Percentile of the distances between neighbouring values of a column, averaged over columns rank by rank.

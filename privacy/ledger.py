@@ -226,8 +226,8 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
     """Delta at ``epsilon`` of Gaussian and pure releases together; remembered, for schedules are run many times.
 
     A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1 (Kairouz, Oh, Viswanath 2015),
-    whose privacy loss is epsilon_i or -epsilon_i. Their sums have few values, and given one of them the rest is Gaussian
-    in closed form.
+    whose privacy loss is epsilon_i or -epsilon_i. Their sums have few values, and given one of them the rest is
+    Gaussian in closed form.
     """
     if not epsilons:
         return gdp_delta(mu, epsilon)

@@ -114,4 +114,5 @@ class NoiseStreams:
             exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(-1, *shape)
         else:
             exponential = self._seeded(key, shape, lambda generator, into: generator.standard_exponential(out=into))
-        return -np.log(np.maximum(exponential, np.finfo(np.float64).tiny))
+        np.log(np.maximum(exponential, np.finfo(np.float64).tiny, out=exponential), out=exponential)
+        return np.negative(exponential, out=exponential)

@@ -123,10 +123,14 @@ class Partition:
         self._grid, self._streams, self._charge = grid, streams, charge
         self._n_codes = codes[0].shape[1]
         self._n_points, self._d = sum(len(each) for each in codes), shards[0].shape[1]
-        self._histograms: dict[int, np.ndarray] = {}
         bins = 1 if grid is None else grid.n_bins
         whole = np.full(self._d, SCALE, np.int64)
         self._cells = [_Cell(-whole, whole, np.zeros(self._d, np.int64), np.full(self._d, bins))]
+
+    @classmethod
+    def whole(cls, shards: Sequence[Points], *door) -> "Partition":
+        """One cell that cannot be split."""
+        return cls(shards, [np.empty((shard.shape[0], 0), np.uint8) for shard in shards], None, *door)
 
     @classmethod
     def by_columns(cls, shards: Sequence[Points], grid: Grid, *door) -> "Partition":
@@ -158,7 +162,7 @@ class Partition:
         if whole.children is not None:
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
-            raise ValueError(f"feature={feature} must be in 0 .. {self._n_codes - 1}")
+            raise ValueError(f"feature={feature} must be one of the {self._n_codes} that cells can be split by")
         for shard in self._shards:
             shard.split(cell, feature, boundary)
         left = _Cell(whole.lower, whole.upper.copy(), whole.first, whole.last.copy(), cell)
@@ -288,28 +292,14 @@ class Partition:
 
     def _scores(self, cell: int, size: float, score: SplitScore) -> np.ndarray:
         """Scores of all candidates, shape (d, candidates), ``-inf`` where a candidate is not allowed."""
-        counts = self._histogram(cell)
-        below = np.zeros((len(counts), self._grid.n_bins + 1))
+        counts = self._counted(cell)
+        below = np.zeros((len(counts), self._grid.n_bins + 1), np.int32)
         np.cumsum(counts, axis=1, out=below[:, 1:])
         scores = score(below[:, 1:-2:2], below[:, 2:-1:2] - below[:, 0:-3:2], below[0, -1], size)
         if self._grid.inside_cell:
             at = np.array(self._grid.boundaries)
             scores[(at <= self._cells[cell].first[:, None]) | (at >= self._cells[cell].last[:, None])] = -np.inf
         return scores
-
-    def _histogram(self, cell: int) -> np.ndarray:
-        """Exact counts per column and bin: taken over the smaller of two siblings, and by difference for the other."""
-        if cell in self._histograms:
-            return self._histograms[cell]
-        parent = self._cells[cell].parent
-        if parent is None or parent not in self._histograms:
-            self._histograms[cell] = self._counted(cell)
-            return self._histograms[cell]
-        small, large = sorted(self._cells[parent].children, key=lambda c: sum(len(s.members(c)) for s in self._shards))
-        self._histograms[small] = self._counted(small)
-        self._histograms[large] = self._histograms.pop(parent)
-        self._histograms[large] -= self._histograms[small]
-        return self._histograms[cell]
 
     def _counted(self, cell: int) -> np.ndarray:
         kind = np.uint16 if self._n_points < 1 << 16 else np.uint32

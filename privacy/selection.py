@@ -114,4 +114,6 @@ class Exponential:
 
     def choose(self, exponents: np.ndarray, streams: NoiseStreams, key: tuple) -> int:
         """Draw an index from the flat exponents of one replicate; ``-inf`` is never chosen unless all are."""
-        return int(np.argmax(exponents.ravel() + streams.gumbel(key, (exponents.size,))[0]))
+        noisy = streams.gumbel(key, (exponents.size,))[0]
+        noisy += exponents.ravel()
+        return int(noisy.argmax())

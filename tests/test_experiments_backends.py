@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from experiments.backends import Backend, TimeLimitExceeded, arrange, run_cells, time_limit
+from experiments import backends, execute
+from experiments.backends import Backend, arrange, run_cells
 from experiments.cell import Cell, freeze
 from experiments.store import Store
 
@@ -41,6 +42,10 @@ import os
 import time
 from pathlib import Path
 
+import numba
+from numba import njit
+from threadpoolctl import threadpool_info
+
 from methods.yardsticks import DataMean
 
 HERE = Path(__file__).parent
@@ -58,6 +63,22 @@ class Endless(DataMean):
         return super().cluster(curator)
 
 
+@njit
+def spin(rounds):
+    total = 0
+    for number in range(rounds):
+        total ^= number * total + 1
+    return total
+
+
+class Compiled(DataMean):
+    def cluster(self, curator):
+        spin(0)
+        (HERE / "spinning").touch()
+        spin(2**62)
+        return super().cluster(curator)
+
+
 class Broken(DataMean):
     def cluster(self, curator):
         raise ZeroDivisionError("by design")
@@ -69,6 +90,23 @@ class BrokenOnce(DataMean):
             (HERE / "tried").touch()
             raise OSError("the first time only")
         return super().cluster(curator)
+
+
+class Watched(DataMean):
+    # Writes down when and where each fit ran.
+    name = "watched"
+
+    def cluster(self, curator):
+        start = time.time()
+        time.sleep(0.05)
+        with open(HERE / "log", "a") as log:
+            threads = sorted({pool["num_threads"] for pool in threadpool_info()} | {numba.get_num_threads()})
+            print(start, time.time(), os.getpid(), len(curator.seeds), self.name, threads[-1], file=log)
+        return super().cluster(curator)
+
+
+class Neighbour(Watched):
+    name = "neighbour"
 
 
 class Deadly(DataMean):
@@ -84,6 +122,8 @@ def trouble(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     # Workers of earlier tests have been told another search path.
     get_reusable_executor().shutdown(wait=True)
+    for cached in (execute.method_class, execute.parameters):
+        cached.cache_clear()
     yield lambda name, **changes: replace(
         BASE, method=name.lower(), target=f"trouble_methods.{name}", params=(), epsilon=None, delta=None, **changes
     )
@@ -177,18 +217,102 @@ def test_dying_worker_costs_its_own_cell_only(trouble, tmp_path):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_time_limit_stops_a_cell_without_a_second_try(trouble, tmp_path, jobs):
-    store, cells = Store(tmp_path / "results"), [trouble("Endless"), trouble("Endless", k=2)]
-    run_cells(cells, store, Backend("joblib", jobs=jobs, time_limit=0.3, retries=3))
-    for cell in cells:
-        assert "TimeLimitExceeded" in store.failure_record(cell.key)["error"]
-        assert store.failure_record(cell.key)["attempts"] == 1
+    store, cells = Store(tmp_path / "results"), [trouble("Endless"), trouble("Slow")]
+    found = run_cells(cells, store, Backend("joblib", jobs=jobs, time_limit=6, retries=3))
+    outcomes = {outcome.key: outcome for outcome in found}
+    error = outcomes[cells[0].key].error
+    assert error == "TimeLimitExceeded: time limit of 6 s reached"
+    assert (store.failure_record(cells[0].key)["error"], store.failure_record(cells[0].key)["attempts"]) == (error, 1)
+    # The limit ends its own cell only.
+    assert store.status(cells[1].key) == "done"
 
 
-def test_time_limit_leaves_no_alarm_behind():
-    with pytest.raises(TimeLimitExceeded, match=r"after 0\.05 s"), time_limit(0.05):
-        time.sleep(1)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+def test_time_limit_holds_inside_compiled_code(trouble, tmp_path):
+    store, cell = Store(tmp_path / "results"), trouble("Compiled", time_limit=1.0)
+    started = time.monotonic()
+    (outcome,) = run_cells([cell], store, Backend())
+    # Starting a process and compiling take a few seconds; the loop alone would take decades.
+    assert time.monotonic() - started < 60
+    assert (tmp_path / "spinning").exists()
+    assert outcome.error == "TimeLimitExceeded: time limit of 1 s reached"
+
+
+def test_cell_may_have_a_time_limit_of_its_own(trouble, tmp_path):
+    store, generous, strict = Store(tmp_path), trouble("Slow", time_limit=60.0), trouble("Endless", time_limit=0.3)
+    outcomes = {outcome.key: outcome for outcome in run_cells([generous, strict], store, Backend(time_limit=0.1))}
+    assert outcomes[generous.key].status == "done"
+    assert "time limit of 0.3 s reached" in outcomes[strict.key].error
+
+
+def test_time_limit_changes_neither_key_nor_rows(serial, tmp_path):
+    limited = [replace(cell, time_limit=100.0) for cell in CELLS]
+    assert [cell.key for cell in limited] == [cell.key for cell in CELLS]
+    run_cells(limited, Store(tmp_path), Backend())
+    pd.testing.assert_frame_equal(stored(Store(tmp_path), CELLS), serial, check_exact=True)
+
+
+def test_failures_of_a_cell_with_a_limit_are_recorded_as_ever(trouble, tmp_path):
+    store, cells = Store(tmp_path / "results"), [trouble(name) for name in ("Broken", "Deadly", "BrokenOnce", "Slow")]
+    outcomes = {outcome.key: outcome for outcome in run_cells(cells, store, Backend(time_limit=60.0))}
+    broken, deadly, once, slow = (outcomes[cell.key] for cell in cells)
+    assert "ZeroDivisionError: by design" in broken.error
+    assert store.failure_record(cells[0].key)["attempts"] == 2
+    assert "WorkerDied" in deadly.error
+    assert (once.status, slow.status) == ("done", "done")
+
+
+def test_clock_starts_when_data_and_references_are_ready(tmp_path, monkeypatch):
+    order = []
+    for name in ("make_ready", "execute"):
+        found = getattr(backends, name)
+        monkeypatch.setattr(backends, name, lambda *given, n=name, f=found: (order.append(n), f(*given))[1])
+    backends.attempt(BASE, Store(tmp_path), Backend(), None, lambda: order.append("begin"))
+    assert order == ["make_ready", "begin", "execute"]
+
+
+def log_of(folder):
+    """Return what `Watched` has written down."""
+    table = pd.read_csv(folder / "log", sep=" ", names=["start", "end", "process", "seeds", "name", "threads"])
+    return table.sort_values("start").reset_index(drop=True)
+
+
+@pytest.mark.parametrize("backend", [Backend(threads=2), Backend("joblib", jobs=2, threads=2)])
+def test_timing_cells_run_last_alone_seed_by_seed_on_one_thread(trouble, tmp_path, backend):
+    timed = [trouble("Watched", timing=True, k=k) for k in (1, 2)]
+    others = [trouble("Neighbour", seeds=(seed,)) for seed in range(6)]
+    store = Store(tmp_path / "results")
+    outcomes = run_cells([*timed, *others], store, backend)
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    log = log_of(tmp_path)
+    assert list(log["name"]) == ["neighbour"] * 6 + ["watched"] * 8
+    alone = log[log["name"] == "watched"]
+    # Per cell: one fit to warm up, three that count; all in one process, none beside another.
+    assert set(alone["seeds"]) == {1} and set(alone["threads"]) == {1}
+    assert set(alone["process"]) == {os.getpid()}
+    ends = log["end"].cummax()
+    assert (alone["start"].to_numpy() >= ends[alone.index - 1].to_numpy()).all()
+    rows = store.read([timed[0].key])
+    assert rows["timing"].all() and rows["seed"].tolist() == [0, 1, 2]
+    assert rows["fit_seconds"].between(0.05, 5).all() and rows["fit_seconds"].nunique() == 3
+
+
+def test_timing_cell_can_have_a_time_limit(trouble, tmp_path):
+    cells = [trouble("Watched", timing=True, time_limit=60.0), trouble("Endless", timing=True, time_limit=0.3)]
+    outcomes = {outcome.key: outcome for outcome in run_cells(cells, Store(tmp_path / "results"), Backend())}
+    assert outcomes[cells[0].key].status == "done"
+    assert "time limit of 0.3 s reached" in outcomes[cells[1].key].error
+    (process,) = set(log_of(tmp_path)["process"])
+    assert process != os.getpid()
+
+
+def test_timing_changes_what_is_measured_and_nothing_else(serial, tmp_path):
+    timed = [replace(cell, timing=True) for cell in CELLS]
+    assert not {cell.key for cell in timed} & {cell.key for cell in CELLS}
+    run_cells(timed, Store(tmp_path), Backend())
+    rows = stored(Store(tmp_path), timed)
+    # The number of iterations of k-means is that of the slowest replicate of a batch.
+    own = ["cell", "timing", "iterations"]
+    pd.testing.assert_frame_equal(rows.drop(columns=own), serial.drop(columns=own), check_exact=True)
 
 
 def test_unwritable_results_are_refused_before_any_work(trouble, tmp_path):

@@ -18,7 +18,7 @@ BASE = Cell(
     [
         {"method": "other"}, {"target": "methods.lloyd.GLloyd"}, {"params": freeze({"alpha": 0.9})},
         {"dataset": "wine"}, {"preprocessing": "public"}, {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
-        {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
+        {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")}, {"timing": True},
     ],
 )  # fmt: skip
 def test_every_field_counts(change):
@@ -28,6 +28,11 @@ def test_every_field_counts(change):
 def test_equal_fields_give_equal_keys_however_they_are_written():
     same = dataclasses.replace(BASE, epsilon=1, params=freeze({"alpha": 0.8}))
     assert same.key == BASE.key
+
+
+def test_time_limit_is_no_part_of_the_identity():
+    limited = dataclasses.replace(BASE, time_limit=60.0)
+    assert limited.key == BASE.key and limited == BASE and limited.identity() == BASE.identity()
 
 
 def test_file_is_known_by_content_not_by_place(tmp_path):
@@ -59,6 +64,9 @@ def test_file_is_known_by_content_not_by_place(tmp_path):
         ({"seeds": (-1,)}, r"seeds=\(-1,\)"),
         ({"metrics": ()}, r"metrics=\(\)"),
         ({"clip": 0}, "clip=0 is not allowed: clip must be true or false"),
+        ({"timing": 1}, "timing=1 is not allowed: timing must be true or false"),
+        ({"time_limit": 0}, "time_limit=0 is not allowed: time_limit must be a number of seconds above 0, or null"),
+        ({"time_limit": "1 h"}, "time_limit='1 h' is not allowed"),
     ],
 )
 def test_value_outside_its_rule_is_refused_by_name(change, message):

@@ -93,9 +93,29 @@ def test_outside_method_by_import_path(call, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
 def test_every_method_file_runs_from_the_command_line(call, name):
-    code, out, err = call(f"method={name}", "dataset=iris", "epsilon=1.0", "seeds=1", "metrics=[nicv]")
+    words = ("dataset=blobs-200-2-3", "preprocessing=range", "epsilon=1.0", "seeds=1", "metrics=[nicv]")
+    code, out, err = call(f"method={name}", *words)
     assert (code, err) == (0, "")
     assert name.removesuffix("_sound") in out
+
+
+def test_running_time_can_be_measured(call):
+    code, _, _ = call("method=mean", "dataset=iris", "seeds=3", "timing=true", "jobs=2")
+    assert code == 0
+    rows = call.store.read(call.store.keys())
+    assert rows["timing"].all() and rows["fit_seconds"].nunique() == 3
+    assert "0 cells were stored already, 1 were run" in call("method=mean", "dataset=iris", "seeds=3")[1]
+
+
+def test_time_limit_is_told(call, tmp_path, monkeypatch):
+    (tmp_path / "sleepy.py").write_text(
+        "import time\nfrom methods.yardsticks import DataMean\n\n\n"
+        "class Sleepy(DataMean):\n    def cluster(self, curator):\n        time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, _ = call("method._target_=sleepy.Sleepy", "dataset=iris", "seeds=2", "backend.time_limit=0.5")
+    assert code == 1
+    assert "sleepy · iris: failed: TimeLimitExceeded: time limit of 0.5 s reached" in out
 
 
 @pytest.mark.parametrize("name", choices("backend"))
@@ -106,7 +126,7 @@ def test_every_backend_file_runs(call, name):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["method=loyd"], "Did you mean lloyd? Known: external, fastlloyd"),
+        (["method=loyd"], "Did you mean lloyd? Known: dp_lloyd, "),
         (["dataset=irises"], "unknown data set 'irises'; known are iris, lsun"),
         (["metrics=[nicvv]"], "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette"),
         (["epsilon=0"], "epsilon=0 is not allowed"),
@@ -139,6 +159,9 @@ def test_every_backend_file_runs(call, name):
         (["tracking=mlflow", "tracking.artifacts=null"], "tracking.artifacts=None is not allowed"),
         (["tracking=none", "tracking.uri=sqlite:///x.db"], "must be left out unless tracking=mlflow"),
         (["clip=maybe"], "clip='maybe' is not allowed"),
+        (["timing=maybe"], "timing='maybe' is not allowed"),
+        (["preprocessing=rnge"], "preprocessing='rnge' is unknown. Did you mean range? Known: minmax, public, range"),
+        (["dataset=wine", "preprocessing=range"], "preprocessing='range' needs one range that all columns share"),
         (["dataset=ablation-2-2-0.25", "k=5000"], "k=5000 is not allowed: k must be at most n="),
         (["epsilon=[0.1"], "0.1"),
     ],

@@ -17,7 +17,7 @@ PAPER = {
     "epsilon": [0.1, 1.0],
     "sweeps": {
         "one": {"datasets": ["iris"], "methods": ["mean", "fastlloyd"], "metrics": ["nicv", "davies_bouldin"]},
-        "two": {"datasets": ["wine"], "methods": ["packing"]},
+        "two": {"datasets": ["wine"], "methods": ["packing"], "metrics": ["nicv", "accuracy"], "timing": True},
     },
 }
 
@@ -82,6 +82,15 @@ def test_single_centre_has_no_davies_bouldin_index_and_no_metric_of_it(world):
     assert not [name for name in run.data.metrics if name.startswith("davies_bouldin")]
 
 
+def test_number_of_centres_is_a_metric_where_the_method_finds_its_own(world):
+    _, _, where, _, _ = world
+    (mean,), (packing,) = (runs(where, f"params.method = '{name}'") for name in ("mean", "packing"))
+    assert mean.data.metrics["n_centres_mean"] == 1
+    assert not [name for name in packing.data.metrics if name.startswith("n_centres")]
+    assert 0 < packing.data.metrics["accuracy_mean"] <= 1
+    assert (mean.data.tags["timing"], packing.data.tags["timing"]) == ("false", "true")
+
+
 def test_second_sync_adds_nothing(world):
     plan, store, where, _, folder = world
     before = {run.info.run_id for run in runs(where, "")}
@@ -106,8 +115,9 @@ def test_prepared_view_shows_the_columns_a_person_wants(world):
     tags = open_client(where["uri"]).get_experiment_by_name("mini").tags
     state = json.loads(json.loads(tags[VIEW_TAG])["state"])
     shown = " ".join(state["selectedColumns"])
-    for name in ("method", "dataset", "epsilon", "nicv", "silhouette", "seconds"):
+    for name in ("method", "dataset", "epsilon", "nicv", "silhouette", "seconds", "accuracy_mean"):
         assert name in shown
+    assert "inertia" not in shown
     assert tags["mlflow.experimentKind"] == "custom_model_development"
 
 

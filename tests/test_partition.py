@@ -145,26 +145,6 @@ def test_a_split_outside_a_cell_leaves_its_box_alone():
     assert all((one == other).all() for one, other in zip(partition.box(empty), partition.box(full), strict=True))
 
 
-@given(st.integers(0, 10**6))
-@settings(max_examples=20, deadline=None)
-def test_scores_by_difference_equal_scores_by_counting(seed):
-    points = grid_points(seed, step=8192)
-    partition, leaves = grown(points, seed)
-    grid = partition._grid
-    for cell in leaves:
-        own = encode(Points.prepare(members(partition, cell).reshape(-1, 3)), grid.thresholds)
-        expected = np.array([np.bincount(own[:, h], minlength=grid.n_bins) for h in range(3)])
-        # Ask for parents first, so that siblings are worked out by difference.
-        chain = [cell]
-        while partition._cells[chain[-1]].parent is not None:
-            chain.append(partition._cells[chain[-1]].parent)
-        for each in reversed(chain):
-            found = partition._histogram(each)
-            assert found.sum() == 3 * len(members(partition, each))
-        assert (found == expected).all()
-        partition._histograms.clear()
-
-
 def test_answers_do_not_depend_on_shards_or_order():
     points = grid_points(7, n=300)
     score = SplitScore(0.3, 1 / 12, 5.0, True)

@@ -1,0 +1,44 @@
+"""Mean silhouettes of many labelings of the same points, which share the distances among them."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from compute import Points, distance_tiles, mean_silhouettes
+
+SILHOUETTE_POINTS = 10_000  # above, a fixed sample of so many points
+SILHOUETTE_SEED = 0
+LABELINGS = 8  # at a time, so that their sums stay in the core's own cache
+
+
+def silhouette_sample(n: int) -> np.ndarray:
+    """Indices of the points that silhouettes of n points are taken over."""
+    if n <= SILHOUETTE_POINTS:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False))
+
+
+def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
+    """Mean silhouette of each labeling, over the sample of the points.
+
+    Parameters
+    ----------
+    points : Points
+        n points.
+    labels : ndarray of shape (R, m), int32
+        Labels in [0, k) of the m points of :func:`silhouette_sample`.
+    k : int
+
+    Returns
+    -------
+    ndarray of shape (R,)
+        -1 where fewer than two clusters have points.
+    """
+    tiles = _distances(points)
+    parts = [labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)]
+    return np.concatenate([mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts])
+
+
+@lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB
+def _distances(points: Points) -> np.ndarray:
+    return distance_tiles(Points.prepare(points.rows[silhouette_sample(points.shape[0])]))

@@ -1,0 +1,267 @@
+"""Private points seen through a public projection into the unit ball of few dimensions, and what may be asked of them.
+
+Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by Nguyen, Chaturvedi, Xu, AAAI
+2021): grid points are picked one after the other, each with probability proportional to ``exp(weight * c)`` where c is
+the number of points within reach that no earlier pick has covered.
+
+Cost of a cover, zero-out or add-remove adjacency, whatever the number of picks and grids. Let a record be in A and not
+in B, and let p_i be the probability, on B and given the earlier picks, that pick i covers it. Until it is covered, the
+sum of weights on A is ``1 + (exp(weight) - 1) p_i`` times that on B; afterwards all is equal. So any outcome is at most
+``exp(weight)`` times as likely on A. The other way round the ratio is at most ``exp((exp(weight) - 1) S)``, where S
+sums p_i over the picks before the record is covered (the covering pick itself has a ratio of at most one); S exceeds
+ln(1 / delta) with probability at most delta, because so much has to be missed. Hence
+``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of what the papers' constant stands for.
+
+Most grid points cover nothing and are never listed. A pick is drawn from a mixture of the same law: every grid point
+weighs 1, and a grid point that covers c points weighs ``exp(weight c) - 1`` on top. Where only a bound on c is known,
+the bound is drawn and thinned out. All in log space.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compute import SCALE, Points
+from compute.cover import BLOCK_SIDE, Cover, label_sums, log_expm1, nearest, pick, project
+from privacy.mechanisms import Gaussian, Laplace
+from privacy.noise import NoiseStreams
+
+
+def cover_epsilon(weight: float, delta: float) -> float:
+    """Epsilon of a maximum cover that fails with probability ``delta``.
+
+    Parameters
+    ----------
+    weight : float
+        Positive: what a covered point adds to the exponent.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+    """
+    if not 0 < weight < math.inf:
+        raise ValueError(f"weight={weight} must be positive and finite")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    return max(weight, math.expm1(weight) * math.log(1 / delta))
+
+
+def cover_weight(epsilon: float, delta: float) -> float:
+    """Largest weight with which a maximum cover costs no more than (epsilon, delta).
+
+    Examples
+    --------
+    >>> round(cover_epsilon(cover_weight(0.2, 1e-6), 1e-6), 12)
+    0.2
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise ValueError(f"epsilon={epsilon} must be positive and finite")
+    if not 0 < delta < 1:
+        raise ValueError(f"delta={delta} must be in (0, 1) for a maximum cover")
+    return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
+
+
+class Projected:
+    """One replicate's points under a public projection; what leaves is charged first.
+
+    Made by :meth:`privacy.Curator.projection`.
+
+    Parameters
+    ----------
+    shards : sequence of Points
+        Private; answers do not depend on the split.
+    matrix : ndarray of shape (m, d), int64
+        Public: the projection, small enough that products are exact.
+    length : float
+        Public: projected points are divided by it and pulled into the unit ball.
+    streams : NoiseStreams
+        Of one replicate.
+    charge : callable
+        ``charge(label, mechanism, **cost)`` charges a release and returns its stream key.
+
+    Raises
+    ------
+    ValueError
+        If the matrix does not fit.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Points],
+        matrix: np.ndarray,
+        length: float,
+        streams: NoiseStreams,
+        charge: Callable[..., tuple],
+    ):
+        self._shards, self._streams, self._charge = shards, streams, charge
+        self._projected = [project(shard, matrix, length) for shard in shards]
+        self.n_dimensions, self.n_features = matrix.shape
+
+    def maximum_cover(
+        self, scales: Sequence[tuple[float, float]], picks: int, *, weight: float, delta: float
+    ) -> np.ndarray:
+        """Pick grid points that cover many points.
+
+        Parameters
+        ----------
+        scales : sequence of (side, radius)
+            Public grids, each with the distance up to which its grid points cover; a record that is covered on one
+            grid is out of the game on all later ones.
+        picks : int
+            Number of grid points per grid; one can be picked twice.
+        weight : float
+            What a covered point adds to the exponent.
+        delta : float
+            Probability with which the promise may fail.
+
+        Returns
+        -------
+        ndarray of shape (len(scales) * picks, m), float64
+            Grid points of the unit ball, in the order of the picks.
+        """
+        if picks < 1 or not scales:
+            raise ValueError(f"picks={picks} and the number of scales, {len(scales)}, must be at least 1")
+        details = {"weight": weight, "count_sensitivity": 1.0}
+        epsilon = cover_epsilon(weight, delta)
+        key = self._charge("maximum_cover", "exponential", epsilon=epsilon, delta=delta, details=details)
+        points, chosen = np.concatenate(self._projected), []
+        for number, (side, radius) in enumerate(scales):
+            cover = Cover(points, side, radius, weight)
+            for which in range(picks):
+                grid_point = draw_cover(cover, weight, self._streams, (*key, number, which))
+                chosen.append(grid_point * side)
+                cover.take_out(cover.members(grid_point))
+            points = cover.rest()
+        return np.array(chosen)
+
+    def counts(self, centres: np.ndarray, noise: Laplace | Gaussian) -> np.ndarray:
+        """Noisy numbers of points nearest to each centre in the projection.
+
+        Parameters
+        ----------
+        centres : ndarray of shape (k, m), float64
+            Public or released, in the unit ball's coordinates.
+        noise : Laplace or Gaussian
+
+        Returns
+        -------
+        ndarray of shape (k,), int64
+            In units of 2**-16 records.
+
+        Notes
+        -----
+        One record lies in one cell: all counts together have sensitivity 1 under zero-out adjacency.
+        """
+        self._check_centres(centres)
+        share = SCALE / noise.scale
+        cost = {"mu": share} if noise.norm == 2 else {"epsilon": share}
+        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
+        key = self._charge("projected_counts", noise.name, details=details, **cost)
+        exact = sum(np.bincount(nearest(each, centres), minlength=len(centres)) for each in self._projected)
+        return noise.add(exact[None] * SCALE, self._streams, key)[0]
+
+    def sums_and_counts(
+        self, centres: np.ndarray, *, sum_noise: Gaussian, count_noise: Gaussian
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy sums, in all features and about the domain's middle, and counts of the points nearest to each centre.
+
+        Parameters
+        ----------
+        centres : ndarray of shape (k, m), float64
+            Public or released, in the unit ball's coordinates.
+        sum_noise, count_noise : Gaussian
+
+        Returns
+        -------
+        sums : ndarray of shape (k, d), int64
+            In grid steps.
+        counts : ndarray of shape (k,), int64
+            In units of 2**-16 records.
+
+        Notes
+        -----
+        A record changes one cell: its count by 1 and its sum by at most the domain's half-diagonal, sqrt(d).
+        """
+        self._check_centres(centres)
+        sum_sensitivity = math.sqrt(self.n_features)
+        mu = math.hypot(sum_sensitivity * SCALE / sum_noise.scale, SCALE / count_noise.scale)
+        details = {
+            "sum_scale": sum_noise.scale / SCALE,
+            "count_scale": count_noise.scale / SCALE,
+            "sum_sensitivity": sum_sensitivity,
+            "count_sensitivity": 1.0,
+        }
+        key = self._charge("projected_sums_and_counts", sum_noise.name, mu=mu, details=details)
+        sums, counts = self._exact_sums_and_counts(centres)
+        return (
+            sum_noise.add(sums[None], self._streams, (*key, "sums"))[0],
+            count_noise.add(counts[None] * SCALE, self._streams, (*key, "counts"))[0],
+        )
+
+    def _exact_sums_and_counts(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        answers = [
+            label_sums(shard, nearest(projected, centres), len(centres))
+            for shard, projected in zip(self._shards, self._projected, strict=True)
+        ]
+        return sum(answer[0] for answer in answers), sum(answer[1] for answer in answers)
+
+    def _check_centres(self, centres: np.ndarray) -> None:
+        if centres.ndim != 2 or centres.shape[1] != self.n_dimensions or not len(centres):
+            raise ValueError(f"centres must have shape (k, {self.n_dimensions}) with k >= 1, got {centres.shape}")
+        if not np.isfinite(centres).all():
+            raise ValueError("centres must be finite")
+
+
+def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -> np.ndarray:
+    """Draw one grid point with probability proportional to ``exp(weight * points covered)``.
+
+    Parameters
+    ----------
+    cover : Cover
+    weight : float
+        Not larger than the one that the cover was made for.
+    streams : NoiseStreams
+        Of one replicate.
+    key : tuple
+
+    Returns
+    -------
+    ndarray of shape (m,), int64
+    """
+    lattice = cover.lattice
+    block_size = BLOCK_SIDE**lattice.dimensions
+    counts, multiplicities = cover.counted()
+    logs = np.concatenate(
+        [
+            [math.log(lattice.size)],
+            np.log(multiplicities) + log_expm1(weight * counts),
+            np.log(cover.n_bounded) + math.log(block_size) + log_expm1(weight * cover.bounds),
+        ]
+    )
+    attempt = 0
+    while True:
+        here = (*key, attempt)
+        kind = int(np.argmax(logs + streams.gumbel((*here, "kind"), logs.shape)[0]))
+        uniforms = _uniforms(streams, (*here, "place"), max(3, lattice.dimensions))
+        if kind == 0:
+            return lattice.draw(uniforms[: lattice.dimensions])
+        if kind <= len(counts):
+            which = kind - 1
+            return cover.counted_point(int(counts[which]), pick(uniforms[0], int(multiplicities[which])))
+        which = kind - 1 - len(counts)
+        block, at = pick(uniforms[0], int(cover.n_bounded[which])), pick(uniforms[1], block_size)
+        grid_point = cover.bounded_point(int(cover.bounds[which]), block, at)
+        covered = len(cover.members(grid_point))
+        if covered:
+            kept = log_expm1(np.array([covered, cover.bounds[which]]) * weight)
+            if uniforms[2] <= math.exp(kept[0] - kept[1]):
+                return grid_point
+        attempt += 1
+
+
+def _uniforms(streams: NoiseStreams, key: tuple, n: int) -> np.ndarray:
+    """Uniforms in [0, 1] of one replicate, by the distribution function of the Gumbel law."""
+    return np.exp(-np.exp(-streams.gumbel(key, (n,))[0]))
