@@ -30,6 +30,8 @@ DESCRIPTION = (
     "iterations",
     "charges",
 )
+# Columns that older rows lack, with the name they have in `Study.cells` and their value there.
+OPTIONAL = {"half_width": ("domain_half_width", np.nan), "timing": ("timing", False)}
 METRIC_NAMES = {
     "nicv": "NICV",
     "silhouette": "silhouette score",
@@ -37,6 +39,23 @@ METRIC_NAMES = {
     "centroid_mse": "centroid MSE",
     "centroid_distance": "mean centroid distance",
     "empty_clusters": "empty clusters",
+    "accuracy": "accuracy by majority label",
+    "inertia": "inertia",
+    "kmeans_distance": "KMeans distance",
+    "kmeans_distance_sum": "KMeans distance, summed over centres",
+    "norm_kmeans_distance": "normalised KMeans distance",
+    "reverse_kmeans_distance": "reverse KMeans distance",
+    "norm_reverse_kmeans_distance": "normalised reverse KMeans distance",
+    "n_centres": "released centres",
+    "nonempty_centres": "non-empty centres",
+}
+HIGHER_IS_BETTER = ("silhouette", "accuracy")
+# Metrics measured in half-widths of the domain, with the power of the half-width that gives raw units.
+RAW_POWERS = {
+    "inertia": 2,
+    "kmeans_distance": 1,
+    "kmeans_distance_sum": 1,
+    "reverse_kmeans_distance": 1,
 }
 BOOTSTRAP_REPEATS = 2000
 _BOOTSTRAP_SEED = 20250601
@@ -126,7 +145,11 @@ class Study:
         if np.unique(place).size != len(rows):
             twice = rows.loc[pd.Series(place, index=rows.index).duplicated(), ["sweep", "cell", "seed"]].iloc[0]
             raise ValueError(f"seed {twice['seed']} stands twice in cell {twice['cell']} of sweep {twice['sweep']!r}")
-        self.cells = _expand_parameters(rows.iloc[first][list(DESCRIPTION)].reset_index(drop=True))
+        described = [*DESCRIPTION, *(name for name in OPTIONAL if name in rows.columns)]
+        cells = rows.iloc[first][described].reset_index(drop=True)
+        cells = cells.rename(columns={name: OPTIONAL[name][0] for name in described if name in OPTIONAL})
+        cells = cells.assign(**{name: value for name, value in OPTIONAL.values() if name not in cells})
+        self.cells = _expand_parameters(cells)
         self._panels = {}
 
     @property
@@ -191,6 +214,17 @@ def _plain(value):
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
+def raw_units(panel):
+    """Return the panel in the raw units of the data; NaN where the columns of the data share no range.
+
+    Metrics that have no unit, such as scores and counts, stay as they are.
+    """
+    power = RAW_POWERS.get(panel.metric, 0)
+    if not power:
+        return panel
+    return replace(panel, values=panel.values * panel.cells["domain_half_width"].to_numpy(dtype=float) ** power)
+
+
 def concatenate(panels):
     """Join panels of one metric side by side (several sweeps); seeds are matched, missing ones are NaN."""
     seeds = np.unique(np.concatenate([panel.seeds for panel in panels]))
@@ -225,6 +259,15 @@ def summarise(panel):
     return panel.cells.assign(
         metric=panel.metric, mean=mean, half_width=half_width, median=median, seeds=count, left_out=panel.left_out
     )
+
+
+def standard_deviations(values):
+    """Standard deviation of the finite values of each column, with n - 1; NaN below two of them."""
+    finite = np.isfinite(values)
+    count = finite.sum(axis=0)
+    mean = np.where(finite, values, 0).sum(axis=0) / np.maximum(count, 1)
+    squares = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
+    return np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
 
 
 def column_statistics(values):
@@ -435,6 +478,11 @@ _LATEX = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "²": r"$^2$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "→": r"$\rightarrow$",
+    "·": r"$\cdot$",
+    "√": r"$\surd$",
     "×": r"$\times$",
 }
 

@@ -27,13 +27,31 @@ kinds of test are approximate for heavy-tailed metrics at small numbers of seeds
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from analysis import claims as claim_data
+from analysis import printed, settings
+from analysis.findings import (
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    LEVEL,
+    MIN_SEEDS,
+    NOT_RUN,
+    Absent,
+    Context,
+    Finding,
+    decide,
+    exact,
+    percent,
+    too_few,
+    within,
+)
 from analysis.inference import holm, paired_tests, rank_correlation
 from analysis.tables import (
     area,
@@ -43,39 +61,6 @@ from analysis.tables import (
     resampled_means,
     resampling_weights,
 )
-
-HOLDS, FAILS, INCONCLUSIVE, NOT_RUN = "holds", "fails", "inconclusive", "not run"
-LEVEL = 0.05
-MIN_SEEDS = 10
-_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Outcome of one check.
-
-    Attributes
-    ----------
-    verdict : str
-        ``"holds"``, ``"fails"``, ``"inconclusive"`` or ``"not run"``.
-    numbers : str
-        What was measured, in one or two sentences.
-    comparisons : int
-        How many single comparisons were made.
-    seeds : int or None
-        Fewest paired seeds behind a comparison; None where seeds play no part.
-    lacking : str
-        Data that the claim asks for and that are absent; empty if complete.
-    evidence : DataFrame
-        One line per comparison.
-    """
-
-    verdict: str
-    numbers: str
-    comparisons: int = 0
-    seeds: int | None = None
-    lacking: str = ""
-    evidence: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
@@ -89,30 +74,6 @@ class Verdict:
     def partial(self):
         """Whether the verdict rests on a part of the data only."""
         return bool(self.finding.lacking) and self.finding.verdict != NOT_RUN
-
-
-@dataclass(frozen=True)
-class Context:
-    """What an evaluator may look at besides the rows: named sets and the list of what is missing."""
-
-    sets: Mapping
-    missing: pd.DataFrame
-
-    def resolve(self, values):
-        """Return the members of a named set, or the values themselves as a list."""
-        if isinstance(values, str):
-            return list(self.sets[values])
-        return list(values)
-
-    def why(self, sweeps):
-        """Say why sweeps have no rows, with the commonest recorded reason."""
-        text = f"no stored rows of sweep {' or '.join(sweeps)} that this claim needs"
-        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"] if len(self.missing) else []
-        return f"{text} ({pd.Series(reasons).mode().iloc[0]})" if len(reasons) else text
-
-
-class Absent(LookupError):
-    """The rows that a check needs are not stored; the message says which."""
 
 
 def evaluate(study, paper, missing=None):
@@ -133,7 +94,7 @@ def evaluate(study, paper, missing=None):
     """
     content = claim_data.load(paper)
     missing = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"]) if missing is None else missing
-    context = Context(content["sets"], missing)
+    context = Context(content["sets"], missing, content.get("printed", {}))
     evaluators = EVALUATORS | claim_data.own_evaluators(paper)
     return [Verdict(claim, _check(study, claim["check"], context, evaluators)) for claim in content["claims"]]
 
@@ -219,6 +180,7 @@ def _pairs(study, check, context):
 
     `left` and `right` list selectors (a method's name, or column values); `over` names the columns in which both sides
     must agree, with the expected values. Data sets that share these columns are averaged, over those that both have.
+    With `across` each selector names one cell per combination, and the two sides need not be of the same data set.
     """
     sweeps = [check["sweep"]] if isinstance(check["sweep"], str) else list(check["sweep"])
     found = [panel for panel in (study.panel(sweep, check["metric"]) for sweep in sweeps) if len(panel.cells)]
@@ -235,6 +197,8 @@ def _pairs(study, check, context):
     for (a, a_cells), (b, b_cells) in product(lefts, rights or [("1", None)]):
         for key, mine in a_cells.items():
             theirs = mine if b_cells is None else b_cells.get(key, {})
+            if check.get("across"):
+                mine, theirs = _nameless(mine, a), _nameless(theirs, b)
             datasets = [name for name in mine if name in theirs and (denominators is None or name in denominators)]
             if not datasets:
                 continue
@@ -247,6 +211,13 @@ def _pairs(study, check, context):
     keys = pd.DataFrame(lines)
     lacking = "; ".join(filter(None, [_lacking(check, over, keys, min(map(len, left))), _unseen(check, panel.cells)]))
     return Pairs(panel, keys, left, right, scale if denominators is not None else None, lacking)
+
+
+def _nameless(positions, selector):
+    """Return the only cell under no name, so that it matches one of another data set."""
+    if len(positions) > 1:
+        raise ValueError(f"across: selector {selector!r} matches several data sets, {sorted(positions)}")
+    return dict(zip([""], positions.values(), strict=False))
 
 
 def _right_selectors(cells, check):
@@ -379,9 +350,36 @@ def ordering(study, check, context):
     """Left at most right (at least, with `higher_is_better`), by paired one-sided t tests; see the module's rules.
 
     Options: `strict`; `ties_suffice` (the claim is that there is no difference in favour of the right side);
-    `tolerated` with `within`: so many values of one key may be violated.
+    `tolerated` with `within`: so many values of one key may be violated; `across`: the sides name their data sets.
     """
+    return _order(_pairs(study, check, context), check)
+
+
+def improving(study, check, context):
+    """Every value of `along` is at least as good as the one before, as `ordering` judges it."""
     pairs = _pairs(study, check, context)
+    along, keys = check["along"], pairs.keys
+    groups = [name for name in keys.columns if name not in (along, "right")]
+    lines, left, right = [], [], []
+    for group, inside in keys.groupby(groups, sort=False):
+        at = inside.index.to_numpy()[np.argsort(inside[along].to_numpy(dtype=float))]
+        for before, after in pairwise(at):
+            named = dict(zip(groups, group, strict=True))
+            place = {along: f"{keys[along][before]} to {keys[along][after]}"}
+            lines.append({name: named[name] for name in groups if name != "left"} | place)
+            lines[-1] |= {"left": named["left"], "right": "the one before"}
+            left.append(pairs.left[after])
+            right.append(pairs.left[before])
+    if not lines:
+        raise Absent(f"only one value of {along} is stored")
+    # Steps are counted here, not values.
+    asked = check["steps"]
+    lacking = f"{len(lines)} of {asked} steps at hand" if len(lines) < asked else ""
+    return _order(replace(pairs, keys=pd.DataFrame(lines), left=left, right=right, lacking=lacking), check)
+
+
+def _order(pairs, check):
+    """Judge pairs of columns by paired tests."""
     values = pairs.panel.values
     sign = -1.0 if check.get("higher_is_better") else 1.0
     average = check.get("average", "ratio_of_means")
@@ -445,7 +443,7 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
         few = f"{counts['few seeds']} comparisons have fewer than {MIN_SEEDS} paired seeds"
         lacking = "; ".join(filter(None, [lacking, few]))
     numbers = _ordering_numbers(evidence, toward_violation, leaning, counts, check)
-    return Finding(verdict, numbers + _too_few(seeds), len(evidence), seeds, lacking, evidence)
+    return Finding(verdict, numbers + too_few(seeds), len(evidence), seeds, lacking, evidence)
 
 
 def _ordering_numbers(evidence, toward_violation, leaning, counts, check):
@@ -458,16 +456,16 @@ def _ordering_numbers(evidence, toward_violation, leaning, counts, check):
     violated, tied = ((evidence["outcome"] == name).to_numpy() for name in ("violated", "tied"))
     if violated.any():
         worst = np.where(violated, relative, -np.inf).argmax()
-        text += f" Violated most: {_where(evidence, worst)} by {_percent(relative[worst])}"
+        text += f" Violated most: {_where(evidence, worst)} by {percent(relative[worst])}"
         text += f"; violated in: {_spread(evidence[violated], check)}." if check["over"] else "."
     elif leaning.any():
         worst = np.where(leaning, relative, -np.inf).argmax()
         text += (
-            f" {leaning.sum()} ties lean the other way, most {_where(evidence, worst)} by {_percent(relative[worst])}."
+            f" {leaning.sum()} ties lean the other way, most {_where(evidence, worst)} by {percent(relative[worst])}."
         )
     if tied.any():
         widest = (evidence["half_width"].to_numpy()[tied] / right[tied]).max()
-        text += f" Widest interval of a tied difference: ±{_percent(widest)} of the right-hand mean."
+        text += f" Widest interval of a tied difference: ±{percent(widest)} of the right-hand mean."
     return text
 
 
@@ -484,14 +482,6 @@ def _where(evidence, position):
     return f"{where} ({line['left']} against {line['right']})".strip()
 
 
-def _percent(value):
-    return f"{100 * value:.3g} %"
-
-
-def _too_few(seeds):
-    return f" Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict." if seeds < MIN_SEEDS else ""
-
-
 # --- predicates on means: paired bootstrap ---------------------------------------------------------------------------
 
 
@@ -499,7 +489,8 @@ def _ratios(study, check, context):
     """Resampled ratios left / right per comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the smallest right-hand
-    side divides, chosen anew in every resample.
+    side divides, chosen anew in every resample. ``by: difference`` subtracts the right side instead; `per` divides the
+    left side by a column of its cells, such as ``k``.
 
     Returns
     -------
@@ -512,6 +503,11 @@ def _ratios(study, check, context):
     average = check.get("average", "ratio_of_means")
     left, right = (_sides(means, side, pairs.scale, average) for side in (pairs.left, pairs.right))
     keys = pairs.keys
+    if "per" in check:
+        column = pairs.panel.cells[check["per"]].to_numpy(dtype=float)
+        left = left / [column[at].mean() for at in pairs.left]
+    if check.get("by", "ratio") == "difference":
+        return keys, left - right, pairs.seeds, pairs.lacking
     if "right" not in check:
         right = np.ones_like(left)
     if "best_of" in check:
@@ -529,65 +525,23 @@ def _sides(means, side, scale, average):
     return np.column_stack([_scaled(means, at, by, average) for at, by in zip(side, scale, strict=True)])
 
 
-def decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
-    """Turn the truth of predicates under resampling into a finding; line 0 is the sample itself."""
-    share = truth[1:].mean(axis=0)
-    p_true = holm((1 + truth[1:].sum(axis=0)) / (len(truth)))
-    kept = truth[0] & (share >= 1 - LEVEL)
-    violated = ~truth[0] & (p_true <= LEVEL)
-    evidence = evidence.assign(
-        true_on_sample=truth[0],
-        true_in_resamples=share,
-        outcome=np.select([violated, kept], ["violated", "kept"], "open"),
-    )
-    if quantifier == "all":
-        verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
-        counted = (
-            f"{kept.sum()} kept, {(~kept & ~violated).sum()} open, {violated.sum()} violated of {len(keys)} parts."
-            if len(keys) > 1
-            else f"true in {_percent(share[0])} of resamples."
-        )
-    else:
-        joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
-        level = joint[1:].mean()
-        verdict = INCONCLUSIVE
-        if joint[0] and level >= 1 - LEVEL:
-            verdict = HOLDS
-        elif not joint[0] and level <= LEVEL and not (quantifier == "some" and lacking):
-            verdict = FAILS
-        counted = (
-            f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {_percent(level)} of resamples."
-        )
-    if seeds < MIN_SEEDS:
-        verdict = INCONCLUSIVE
-    text = f"{numbers} {counted}{_too_few(seeds)}"
-    return Finding(verdict, text[0].upper() + text[1:], len(keys), seeds, lacking, evidence)
-
-
 def bound(study, check, context):
-    """Check the ratio left / right against `at_most`, `at_least`, `below`, `above`, for `all` or `some` comparisons."""
+    """Check the ratio left / right against `at_most`, `at_least`, `below`, `above`, for `all` or `some` comparisons.
+
+    See `_ratios` for differences and values.
+    """
+    word = "Difference" if check.get("by") == "difference" else "Ratio"
+    if not {"right", "relative_to", "per"} & set(check):
+        word = "Value"
     keys, ratios, seeds, lacking = _ratios(study, check, context)
-    truth = _within(ratios, check)
+    truth = within(ratios, check)
     low, high = percentile_interval(ratios)
-    evidence = keys.assign(ratio=ratios[0], low=low, high=high)
-    numbers = f"Ratio between {_place(keys, ratios[0], np.argmin)} and {_place(keys, ratios[0], np.argmax)}"
+    evidence = keys.assign(**{word.lower(): ratios[0]}, low=low, high=high)
+    numbers = f"{word} between {_place(keys, ratios[0], np.argmin)} and {_place(keys, ratios[0], np.argmax)}"
     numbers += f" (asked: {_rule(check)});" if len(keys) > 1 else ""
     if len(keys) == 1:
-        numbers = f"Ratio {ratios[0, 0]:.4g} [{low[0]:.4g}, {high[0]:.4g}] (asked: {_rule(check)});"
+        numbers = f"{word} {ratios[0, 0]:.4g} [{low[0]:.4g}, {high[0]:.4g}] (asked: {_rule(check)});"
     return decide(truth, keys, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
-
-
-def _within(values, check):
-    truth = np.isfinite(values)
-    if "at_most" in check:
-        truth &= values <= check["at_most"] + _ROUNDING
-    if "at_least" in check:
-        truth &= values >= check["at_least"] - _ROUNDING
-    if "below" in check:
-        truth &= values < check["below"]
-    if "above" in check:
-        truth &= values > check["above"]
-    return truth
 
 
 def _rule(check):
@@ -623,7 +577,7 @@ def trend(study, check, context):
             continue
         values = ratios[:, at]
         correlation = sign * rank_correlation(keys[along].to_numpy(dtype=float)[at], values)
-        true = _within(correlation, check)
+        true = within(correlation, check)
         if check.get("ends"):
             true &= sign * (values[:, -1] - values[:, 0]) > 0
         truth.append(true)
@@ -694,24 +648,31 @@ def largest_gain(study, check, context):
     evidence = keys.assign(gain=gains[0]).sort_values("gain", ascending=False, ignore_index=True)
     at = int(gains[0].argmax())
     where = ", ".join(f"{name} {keys.iloc[at][name]}" for name in check["over"])
-    interval = f"[{_percent(low)}, {_percent(high)}]"
-    numbers = f"Largest reduction {_percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
+    interval = f"[{percent(low)}, {percent(high)}]"
+    numbers = f"Largest reduction {percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
     one = evidence.iloc[:1]
-    found = decide(_within(largest, check)[:, None], one, seeds, numbers, lacking, one)
+    found = decide(within(largest, check)[:, None], one, seeds, numbers, lacking, one)
     if lacking and found.verdict == FAILS and largest[0] < check["at_least"]:
         found = replace(found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} The absent part may hold a larger one.")
     return replace(found, evidence=evidence)
 
 
 def best_value(study, check, context):
-    """Check that the key value with the smallest ratio left / right lies in [`at_least`, `at_most`]."""
+    """Check that the key value with the smallest ratio left / right lies in [`at_least`, `at_most`].
+
+    The largest with `higher_is_better`; without a right side the value itself.
+    """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     along = keys[check["along"]].to_numpy(dtype=float)
-    best = along[ratios.argmin(axis=1)]
+    largest = check.get("higher_is_better", False)
+    at = ratios.argmax(axis=1) if largest else ratios.argmin(axis=1)
+    best = along[at]
     evidence = keys.assign(ratio=ratios[0], best_in_resamples=[(best[1:] == value).mean() for value in along])
-    numbers = f"Smallest at {check['along']} = {best[0]:g} (ratio {ratios[0].min():.4g}; asked: {_rule(check)});"
+    word = "ratio" if "right" in check or "relative_to" in check else "value"
+    numbers = f"{'Largest' if largest else 'Smallest'} at {check['along']} = {best[0]:g} "
+    numbers += f"({word} {ratios[0, at[0]]:.4g}; asked: {_rule(check)});"
     one = evidence.iloc[:1]
-    return replace(decide(_within(best, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+    return replace(decide(within(best, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
 
 
 def crossing(study, check, context):
@@ -743,7 +704,7 @@ def crossing(study, check, context):
             ]
     evidence = pd.DataFrame(lines)
     numbers = "; ".join(
-        f"within {_percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items()
+        f"within {percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items()
     )
     return decide(np.column_stack(truth), evidence, seeds, numbers.capitalize() + ";", lacking, evidence)
 
@@ -770,33 +731,86 @@ def contrast(study, check, context):
         lacking = "; ".join(filter(None, [lacking, f"of {', '.join(check['group'])} only {inside.sum()} at hand"]))
     smallest, median = gains[:, inside].min(axis=1), np.median(gains, axis=1)
     evidence = keys.assign(gain=gains[0], in_group=inside).sort_values("gain", ascending=False, ignore_index=True)
-    numbers = f"Smallest reduction in the group {_percent(smallest[0])}, median of all {_percent(median[0])};"
+    numbers = f"Smallest reduction in the group {percent(smallest[0])}, median of all {percent(median[0])};"
     one = evidence.iloc[:1]
     return replace(decide((smallest > median)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+
+
+def dispersion(study, check, context):
+    """Check the standard deviation of the left side over its mean against `above`, `at_most`, ..."""
+    pairs = _pairs(study, check, context)
+    weights = resampling_weights(len(pairs.panel.seeds))
+    panel = pairs.panel
+    mean = _sides(resampled_means(panel, weights), pairs.left, None, "ratio_of_means")
+    square = _sides(
+        resampled_means(replace(panel, values=panel.values**2), weights), pairs.left, None, "ratio_of_means"
+    )
+    seeds = pairs.seeds
+    deviation = np.sqrt(np.maximum(square - mean**2, 0) * seeds / max(seeds - 1, 1))
+    relative = deviation / np.abs(mean)
+    evidence = pairs.keys.assign(mean=mean[0], deviation=deviation[0], relative=relative[0])
+    numbers = f"Deviation over mean between {_place(pairs.keys, relative[0], np.argmin)} and "
+    numbers += f"{_place(pairs.keys, relative[0], np.argmax)} (asked: {_rule(check)});"
+    return decide(within(relative, check), pairs.keys, seeds, numbers, pairs.lacking, evidence)
+
+
+def slope(study, check, context):
+    """Check the slope of log(left) over log(`along`) in every group of the other keys against its bounds."""
+    keys, values, seeds, lacking = _ratios(study, check, context)
+    along = check["along"]
+    names = [name for name in keys.columns if name not in (along, "right")]
+    slopes, lines = [], []
+    for group, inside in keys.groupby(names, sort=False):
+        x = np.log(inside[along].to_numpy(dtype=float))
+        if x.size < 3:
+            continue
+        centred = x - x.mean()
+        slopes.append(np.log(values[:, inside.index]) @ centred / (centred @ centred))
+        ends = {"from": np.exp(x.min()), "to": np.exp(x.max()), "values": x.size}
+        lines.append(dict(zip(names, group, strict=True)) | ends)
+    if not slopes:
+        raise Absent(f"a slope along {along} needs at least three stored values of it")
+    slopes = np.column_stack(slopes)
+    low, high = percentile_interval(slopes)
+    evidence = pd.DataFrame(lines).assign(slope=slopes[0], low=low, high=high)
+    shown = "; ".join(f"{line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in evidence.itertuples())
+    numbers = f"Slope over {along} from {evidence['from'].min():g} to {evidence['to'].max():g}: {shown} "
+    numbers += f"(asked: {_rule(check)});"
+    return decide(within(slopes, check), evidence, seeds, numbers, lacking, evidence)
+
+
+def longer_than(study, check, context):
+    """Check that `runs` fits take longer than `seconds`; a recorded time limit below that leaves it open."""
+    for sweep in check["sweeps"]:
+        panel = study.panel(sweep, "fit_seconds")
+        cells = panel.cells
+        if len(cells):
+            panel = panel.take(
+                ((cells["method"] == check["method"]) & (cells["dataset"] == check["dataset"])).to_numpy()
+            )
+        if len(panel.cells):
+            total = check["runs"] * resampled_means(panel, resampling_weights(len(panel.seeds)))[:, :1]
+            evidence = pd.DataFrame({"sweep": [sweep], "seconds_of_one": total[0] / check["runs"]})
+            numbers = f"{check['runs']} fits take {total[0, 0]:.4g} s (asked: more than {check['seconds']:g} s);"
+            return decide(total > check["seconds"], evidence, len(panel.seeds), numbers, "", evidence)
+    gaps = context.missing
+    mine = gaps[gaps["sweep"].isin(check["sweeps"]) & (gaps["method"] == check["method"])]
+    mine = mine[(mine["dataset"] == check["dataset"]) & mine["reason"].str.contains("time limit|time_limit")]
+    if not len(mine):
+        raise Absent(context.why(check["sweeps"]))
+    return Finding(INCONCLUSIVE, f"Stopped before the end, so only a lower bound is known: {mine['reason'].iloc[0]}", 1)
 
 
 # --- counts and printed numbers --------------------------------------------------------------------------------------
 
 
-def exact(evidence, numbers, lacking="", agreed="agrees"):
-    """Turn a table with a truth column into a finding: holds if every line agrees, fails otherwise."""
-    if not len(evidence):
-        raise Absent(numbers)
-    wrong = evidence[~evidence[agreed].astype(bool)]
-    text = f"{len(evidence) - len(wrong)} of {len(evidence)} agree. {numbers}"
-    if len(wrong):
-        shown = wrong.iloc[0].to_dict()
-        text += (
-            " First that does not: "
-            + ", ".join(f"{name} {value}" for name, value in shown.items() if name != agreed)
-            + "."
-        )
-    return Finding(FAILS if len(wrong) else HOLDS, text.strip(), len(evidence), None, lacking, evidence)
-
-
 def sizes(study, check, context):
-    """Compare N, d and k of the stored data sets with the printed ones (`expected`: data set to [N, d, k])."""
-    stored = study.cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]]
+    """Compare N, d and k of the stored data sets with the printed ones (`expected`: data set to [N, d, k]).
+
+    `sweep` restricts the look to one sweep, where others run the data sets with another k.
+    """
+    cells = study.cells[study.cells["sweep"] == check["sweep"]] if "sweep" in check else study.cells
+    stored = cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]]
     lines = [
         {
             "dataset": name,
@@ -832,6 +846,48 @@ def grid_count(study, check, context):
     return Finding(HOLDS if complete else INCONCLUSIVE if part else FAILS, numbers, 1, None, lacking)
 
 
+def every_row(study, check, context):
+    """Check a metric in every stored row of a method against bounds."""
+    rows = study.rows_with([check["metric"]])
+    rows = rows[rows["method"] == check["method"]]
+    if not len(rows):
+        raise Absent(f"no stored row of {check['method']} has {check['metric']}")
+    extremes = rows.groupby(["sweep", "dataset"])[check["metric"]].agg(["min", "max", "size"]).reset_index()
+    extremes["agrees"] = within(extremes["min"].to_numpy(), check) & within(extremes["max"].to_numpy(), check)
+    values = rows[check["metric"]]
+    numbers = f"Between {values.min():g} and {values.max():g} in {len(rows)} rows (asked: {_rule(check)})."
+    return exact(extremes, numbers)
+
+
+def printed_values(study, check, context):
+    """Check that every printed number that can be compared is reproduced within sampling error.
+
+    Holds if every one is; fails if more lie outside than two standard errors let by chance (binomial test at the level
+    of all claims); else inconclusive.
+    """
+    table = printed.compare(study, context.printed[check["numbers"]])
+    judged = table[table["verdict"].isin(printed.JUDGED)]
+    if not len(judged):
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in table["verdict"].value_counts().items())
+        raise Absent(f"none of {len(table)} printed numbers can be judged: {reasons}")
+    counts = judged["verdict"].value_counts().reindex(printed.JUDGED, fill_value=0)
+    outside = len(judged) - counts[printed.WITHIN]
+    # Two-sided chance beyond two standard errors; half a printed digit of slack makes it smaller.
+    by_chance = stats.binom.sf(outside - 1, len(judged), 2 * stats.norm.sf(printed.STANDARD_ERRORS))
+    verdict = HOLDS if not outside else FAILS if by_chance <= LEVEL else INCONCLUSIVE
+    near = sum(printed.near(line) for line in judged.to_dict("records"))
+    within_error, better, worse = counts
+    counted = f"{within_error} are within sampling error, {better} better here and {worse} worse"
+    numbers = f"Of {len(judged)} printed numbers that can be compared {counted}; {near} lie within "
+    numbers += f"{percent(printed.LOOSE)} of the printed mean."
+    others = table["verdict"].value_counts()
+    lacking = "; ".join(f"{others[name]} numbers {name}" for name in others.index if name not in printed.JUDGED)
+    order = {printed.WORSE: 0, printed.BETTER: 1, printed.WITHIN: 2}
+    shown = judged.sort_values("verdict", key=lambda column: column.map(order), ignore_index=True)
+    columns = ["dataset", "method", "metric", "mean", "deviation", "seeds", "printed", "margin", "ratio", "verdict"]
+    return Finding(verdict, numbers, len(judged), int(judged["seeds"].min()), lacking, shown[[*columns, "note"]])
+
+
 def quoted(study, check, context):
     """Check numbers that the paper itself quotes from elsewhere; nothing is measured here."""
     lines = [
@@ -859,12 +915,18 @@ EVALUATORS = {
     "largest_gain": largest_gain,
     "best_value": best_value,
     "crossing": crossing,
+    "improving": improving,
+    "dispersion": dispersion,
+    "slope": slope,
+    "longer_than": longer_than,
+    "every_row": every_row,
+    "printed_values": printed_values,
     "contrast": contrast,
     "sizes": sizes,
     "grid_count": grid_count,
     "quoted": quoted,
     "not_run": not_run,
-}
+} | settings.EVALUATORS
 
 
 def overview(verdicts):

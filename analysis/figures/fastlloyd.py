@@ -15,6 +15,7 @@ from analysis.figures.panels import (
     epsilon_grid_figure,
     heat_map,
     log_axis,
+    on_one_axis,
     plain_number,
     say,
     set_value_axis,
@@ -110,7 +111,7 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     panel, strangers = study.panel(sweep, metric), ()
     if methods is None:
         yardsticks = ("mean", "packing", "kmeans") if metric != "nicv" else ()
-        methods, strangers = _on_one_axis(panel.cells)
+        methods, strangers = on_one_axis(panel.cells)
         methods = [name for name in methods if name not in yardsticks]
     datasets = (*REAL, *sorted(set(panel.cells["dataset"]) - set(REAL)))
     figure, summary, logarithmic, absent, outside = epsilon_grid_figure(
@@ -161,14 +162,6 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     gaps += tuple(f"{name}: another adjacency or trust model, not on this axis" for name in strangers)
     caption = " ".join(f"{caption} {note}".split())
     return Drawn(figure, table, _printed_over_epsilon(table), caption, gaps, _stand_ins(table["dataset"]))
-
-
-def _on_one_axis(cells):
-    """Split methods into those under the commonest adjacency and trust model (with the non-private), and the rest."""
-    private = cells[cells["notion"] != "none"]
-    models = private["adjacency"].str.cat(private["trust"], sep="/")
-    odd = set(private.loc[models != models.mode().iloc[0], "method"]) if len(private) else set()
-    return [name for name in cells["method"].unique() if name not in odd], sorted(odd)
 
 
 def _printed_over_epsilon(table):

@@ -7,12 +7,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look
+from analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look, parts
 from analysis.tables import summarise
 
 LOG_RATIO = 5.0
 # Scores between -1 and 1 have no ratios, so no logarithms.
 SCORES = ("silhouette",)
+
+
+def on_one_axis(cells):
+    """Split methods into those under the commonest adjacency and trust model (with the non-private), and the rest."""
+    private = cells[cells["notion"] != "none"]
+    models = private["adjacency"].str.cat(private["trust"], sep="/")
+    odd = set(private.loc[models != models.mode().iloc[0], "method"]) if len(private) else set()
+    return [name for name in cells["method"].unique() if name not in odd], sorted(odd)
 
 
 def say(axes, text):
@@ -114,7 +122,7 @@ def curves(axes, summary, methods, known, linear=False):
         if np.isnan(x).all():
             span = grid if grid.size else np.array([0.1, 1.0])
             x, mean, half = span, np.repeat(mean[:1], span.size), np.repeat(half[:1], span.size)
-        yardstick = method.partition("_")[0] in YARDSTICKS
+        yardstick = parts(method)[0] in YARDSTICKS
         keywords = style.line() | ({"marker": None} if np.isnan(mine["epsilon"]).all() else {})
         axes.plot(x, mean, zorder=2 if yardstick else 10 + order, **keywords)
         if not yardstick:
@@ -227,7 +235,7 @@ def _legend_columns(labels, width):
     return 1
 
 
-def heat_map(axes, values, rows, columns, norm, cmap, text):
+def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5):
     """Draw a matrix with its numbers; cells without a number carry a grey dash.
 
     Parameters
@@ -240,6 +248,7 @@ def heat_map(axes, values, rows, columns, norm, cmap, text):
         Colour scale.
     text : callable
         Turns a value into its text.
+    fontsize : float
     """
     masked = np.ma.masked_invalid(values)
     image = axes.imshow(masked, norm=norm, cmap=cmap, aspect="auto", origin="lower")
@@ -258,7 +267,9 @@ def heat_map(axes, values, rows, columns, norm, cmap, text):
         if np.isfinite(values[i, j]):
             red, green, blue, _ = image.cmap(image.norm(values[i, j]))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            axes.text(j, i, text(values[i, j]), ha="center", va="center", fontsize=9.5, color="white" if dark else INK)
+            axes.text(
+                j, i, text(values[i, j]), ha="center", va="center", fontsize=fontsize, color="white" if dark else INK
+            )
         else:
             axes.text(j, i, "–", ha="center", va="center", color=GREY)
     return image

@@ -16,8 +16,20 @@ _COLOURS = {
     "sulloyd": "#d55e00",
     "glloyd": "#0072b2",
     "fastlloyd": "#009e73",
+    "dp_lloyd": "#d55e00",
+    "em_mc": "#e69f00",
+    "lsh_splits": "#0072b2",
+    "dpm": "#009e73",
 }
-_MARKERS = {"sulloyd": "s", "glloyd": "^", "fastlloyd": "o"}
+_MARKERS = {
+    "sulloyd": "s",
+    "glloyd": "^",
+    "fastlloyd": "o",
+    "dp_lloyd": "s",
+    "em_mc": "D",
+    "lsh_splits": "^",
+    "dpm": "o",
+}
 _SPARE = (("#e69f00", "D"), ("#56b4e9", "v"), ("#7a3e9d", "P"), ("#8a6d1f", "X"), ("#b2182b", "*"))
 _NAMES = {
     "lloyd": "Lloyd (non-private)",
@@ -27,9 +39,20 @@ _NAMES = {
     "fastlloyd": "FastLloyd",
     "mean": "data mean as only centre",
     "packing": "packing centres (no data)",
+    "dp_lloyd": "DP-Lloyd",
+    "em_mc": "EM-MC",
+    "lsh_splits": "LSH-Splits",
+    "dpm": "DPM",
 }
 YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2))}
-_SUFFIXES = {"fold": "fold", "sound": "sound", "truncate": "truncate", "uniform": "uniform start"}
+_SUFFIXES = {
+    "fold": "fold",
+    "sound": "sound",
+    "truncate": "truncate",
+    "uniform": "uniform start",
+    "merged": "sound, merged to k",
+}
+_SUFFIX_MARKERS = {"merged": "d"}
 RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -80,6 +103,21 @@ class Look:
         }
 
 
+def parts(method):
+    """Split a configuration name into the method and what follows it.
+
+    Examples
+    --------
+    >>> parts("dp_lloyd_sound"), parts("sulloyd_fold"), parts("dpm"), parts("own_method")
+    (('dp_lloyd', 'sound'), ('sulloyd', 'fold'), ('dpm', ''), ('own', 'method'))
+    """
+    for base in sorted(_NAMES, key=len, reverse=True):
+        if method == base or method.startswith(f"{base}_"):
+            return base, method[len(base) + 1 :]
+    base, _, suffix = method.partition("_")
+    return base, suffix
+
+
 def look(method, variant="", known=()):
     """Return how a method is drawn.
 
@@ -96,13 +134,13 @@ def look(method, variant="", known=()):
     known : sequence of str
         All methods of the figure, so that unknown ones get different spare colours.
     """
-    base, _, suffix = method.partition("_")
+    base, suffix = parts(method)
     if base in YARDSTICKS:
         return Look(_NAMES[base], GREY, YARDSTICKS[base], None, False)
     if base in _COLOURS:
-        colour, marker = _COLOURS[base], _MARKERS.get(base)
+        colour, marker = _COLOURS[base], _SUFFIX_MARKERS.get(suffix, _MARKERS.get(base))
     else:
-        strangers = sorted({name.partition("_")[0] for name in known} - set(_COLOURS) - set(YARDSTICKS)) or [base]
+        strangers = sorted({parts(name)[0] for name in known} - set(_COLOURS) - set(YARDSTICKS)) or [base]
         colour, marker = _SPARE[strangers.index(base) % len(_SPARE)]
     name = _NAMES.get(base, base)
     kind = _SUFFIXES.get(suffix, suffix.replace("_", " ")) or ("sound" if variant == "sound" else "")
@@ -151,6 +189,8 @@ def _delta_text(cells):
     delta, n = cells["delta"].to_numpy(dtype=float), cells["n"].to_numpy(dtype=float)
     if np.allclose(delta, 1 / (n * np.log(n)), rtol=1e-6):
         return "δ = 1/(N ln N)"
+    if np.allclose(delta, n**-1.5, rtol=1e-6):
+        return "δ = 1/(N √N)"
     if np.ptp(delta) == 0:
         return f"δ = {delta[0]:.3g}"
     return f"δ = {delta.min():.1g} to {delta.max():.1g} by data set"

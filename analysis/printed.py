@@ -1,0 +1,153 @@
+"""Printed numbers of a paper beside stored ones: who is better by more than sampling error, and what is comparable.
+
+A claims file lists, under ``printed: <name>:``, the `sweeps` that hold our runs, the `runs` behind a printed number,
+the `epsilon` they used, `cells` (table, data set, method, and for each metric ``"mean ± standard deviation"`` as
+printed), `not_comparable` and `notes` (which cells they concern, and a `reason`).
+"""
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from analysis.findings import MIN_SEEDS
+from analysis.tables import HIGHER_IS_BETTER, column_statistics, concatenate, raw_units, standard_deviations
+
+WITHIN, BETTER, WORSE = "within sampling error", "better", "worse"
+NOT_COMPARABLE, FEW_SEEDS, NOT_STORED = "not comparable", "too few seeds", "not run"
+JUDGED = (WITHIN, BETTER, WORSE)
+STANDARD_ERRORS = 2
+LOOSE = 0.1
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A printed ``mean ± standard deviation``.
+
+    Attributes
+    ----------
+    mean, deviation : float
+    unit : float
+        One unit of the mean's last printed digit.
+    """
+
+    mean: float
+    deviation: float
+    unit: float
+
+
+def parse(text):
+    """Read ``"0.61 ± 0.02"``; None where the paper prints that there is no number.
+
+    Raises
+    ------
+    ValueError
+        If the text has another form.
+
+    Examples
+    --------
+    >>> parse("1.4e06 ± 1.3e05")
+    Printed(mean=1400000.0, deviation=130000.0, unit=100000.0)
+    >>> parse("N/A") is None
+    True
+    """
+    if text == "N/A":
+        return None
+    try:
+        mean, deviation = (Decimal(part.strip()) for part in text.split("±"))
+    except (InvalidOperation, ValueError):
+        raise ValueError(f"printed number {text!r} should be 'mean ± standard deviation' or 'N/A'") from None
+    return Printed(float(mean), float(deviation), float(Decimal(1).scaleb(mean.as_tuple().exponent)))
+
+
+def compare(study, printed):
+    """Put every printed number beside the stored one.
+
+    Parameters
+    ----------
+    study : analysis.tables.Study
+    printed : mapping
+        One entry of a claims file's `printed`; see the module.
+
+    Returns
+    -------
+    DataFrame
+        One line per printed number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation` (n - 1), `seeds`,
+        `printed`, `printed_mean`, `printed_deviation`, `margin` (two standard errors of both and half a printed digit),
+        `ratio` (ours over printed), `verdict`, `reason` (why it cannot be compared), `note`, `epsilon`,
+        `epsilon_spent`, `adjacency`.
+    """
+    metrics = [name for name in dict.fromkeys(key for cell in printed["cells"] for key in cell)]
+    metrics = [name for name in metrics if name not in ("table", "dataset", "method")]
+    stored = {metric: _stored(study, printed, metric) for metric in metrics}
+    lines = []
+    for cell, metric in product(printed["cells"], metrics):
+        if metric not in cell:
+            continue
+        place = {"table": cell["table"], "dataset": cell["dataset"], "method": cell["method"], "metric": metric}
+        ours = stored[metric].get((cell["dataset"], cell["method"]))
+        lines.append(place | _compared(parse(cell[metric]), cell[metric], ours, place, printed))
+    return pd.DataFrame(lines)
+
+
+def _stored(study, printed, metric):
+    """Mean, deviation, seeds and cell of each data set and method, in raw units."""
+    panels = [panel for name in printed["sweeps"] if len((panel := study.panel(name, metric)).cells)]
+    if not panels:
+        return {}
+    panel = raw_units(concatenate(panels))
+    epsilon = panel.cells["epsilon"]
+    panel = panel.take((epsilon.isna() | np.isclose(epsilon, printed["epsilon"])).to_numpy())
+    mean, _, _, count = column_statistics(panel.values)
+    deviation = standard_deviations(panel.values)
+    cells = panel.cells.to_dict("records")
+    return {
+        (cell["dataset"], cell["method"]): (mean[i], deviation[i], int(count[i]), cell) for i, cell in enumerate(cells)
+    }
+
+
+def _compared(asked, text, ours, place, printed):
+    mean, deviation, seeds, cell = ours or (np.nan, np.nan, 0, {})
+    line = {
+        "mean": mean,
+        "deviation": deviation,
+        "seeds": seeds,
+        "printed": text,
+        "printed_mean": np.nan if asked is None else asked.mean,
+        "printed_deviation": np.nan if asked is None else asked.deviation,
+        "margin": np.nan,
+        "ratio": np.nan,
+        "note": _reason(printed.get("notes", ()), place),
+        **{name: cell.get(name, np.nan) for name in ("epsilon", "epsilon_spent", "adjacency")},
+    }
+    reason = _reason(printed.get("not_comparable", ()), place)
+    if asked is not None and np.isfinite(mean):
+        error = np.hypot(asked.deviation / np.sqrt(printed["runs"]), np.nan_to_num(deviation) / np.sqrt(seeds))
+        line["margin"] = STANDARD_ERRORS * error + asked.unit / 2
+        line["ratio"] = mean / asked.mean if asked.mean else np.nan
+    if reason:
+        return line | {"verdict": NOT_COMPARABLE, "reason": reason}
+    if asked is None:
+        return line | {"verdict": NOT_COMPARABLE, "reason": "the paper prints no number"}
+    if not np.isfinite(mean):
+        return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
+    if seeds < MIN_SEEDS:
+        return line | {"verdict": FEW_SEEDS, "reason": f"{seeds} seeds"}
+    off = (mean - asked.mean) * (1 if place["metric"] in HIGHER_IS_BETTER else -1)
+    verdict = WITHIN if abs(off) <= line["margin"] else BETTER if off > 0 else WORSE
+    return line | {"verdict": verdict, "reason": ""}
+
+
+def _reason(rules, place):
+    """Text of the first rule that concerns a cell; a key that a rule lacks concerns all."""
+    for rule in rules:
+        if all(place[name] in rule.get(f"{name}s", (place[name],)) for name in ("dataset", "method", "metric")):
+            return rule["reason"]
+    return ""
+
+
+def near(line):
+    """Tell whether our mean lies within a tenth of the printed one."""
+    return abs(line["mean"] - line["printed_mean"]) <= LOOSE * abs(line["printed_mean"])
