@@ -223,10 +223,10 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
     """
     metrics = known_metrics(spec.get("metrics", ["nicv"]))
     chosen = {"clip": spec.get("clip", True), "timing": spec.get("timing", False), "time_limit": spec.get("time_limit")}
-    seeds, epsilons = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0]))
+    seeds, epsilons, ks = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0])), as_list(spec.get("k"))
     sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
-    if not sources or not methods or not epsilons:
-        raise ConfigurationError("a sweep needs at least one data set, one method and one epsilon")
+    if not (sources and methods and epsilons and ks):
+        raise ConfigurationError("a sweep needs at least one data set, one method, one epsilon and one k (or null)")
     # Checked here because a method without epsilon would let a wrong one pass unseen.
     for epsilon in epsilons:
         Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, **chosen)
@@ -239,9 +239,9 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
             source = source | {"name": source["otherwise"]}
             reason = obtainable(source["name"], None, mirror)
         facts = None if reason else facts_of(source["name"], source["path"])
-        if facts and spec.get("k") is None and facts.k is None:
+        if facts and None in ks and facts.k is None:
             raise ValueError(f"k=None is not allowed: data set {source['name']!r} has no number of its own, give k=...")
-        if facts and spec.get("k") is not None and facts.n is None:
+        if facts and ks != [None] and facts.n is None:
             facts = replace(facts, n=drawn_points(source["name"]))
         for entry in methods:
             name = entry["name"] or entry["_target_"].rpartition(".")[2].lower()
@@ -251,7 +251,7 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                 private = accepts(target, "epsilon")
             except ValueError as error:
                 private, lacking = True, str(error)
-            for epsilon in epsilons if private else [None]:
+            for k, epsilon in itertools.product(ks, epsilons if private else [None]):
                 label = source["name"] if source["path"] is None else source["path"]
                 if lacking:
                     gaps.append(Gap(sweep, name, label, epsilon, lacking))
@@ -262,7 +262,7 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                     params=freeze({key: value for key, value in entry.items() if key not in ("name", "_target_")}),
                     dataset=source["name"],
                     preprocessing=preprocessing,
-                    k=facts.k if spec.get("k") is None else spec["k"],
+                    k=facts.k if k is None else k,
                     epsilon=None if epsilon is None else float(epsilon),
                     delta=spec.get("delta", "auto") if accepts(target, "delta") else None,
                     seeds=seeds,

@@ -231,7 +231,7 @@ def test_more_clusters_step_by_step():
     found = claim_finding("inertia-accuracy-profit-from-k", rows)
     assert found.verdict == HOLDS and found.comparisons == 30 and not found.lacking
     assert "13 to 26" in set(found.evidence["k"])
-    up = changed(rows, {"sweep": "clusters_letters_52"}, inertia=2.0)
+    up = changed(rows, {"sweep": "clusters_letters", "k": 52}, inertia=2.0)
     assert claim_finding("inertia-accuracy-profit-from-k", up).verdict == FAILS
     less = rows[~rows["sweep"].str.startswith("clusters_embeddings")]
     assert "9 of 15 steps" in claim_finding("inertia-accuracy-profit-from-k", less).lacking
@@ -240,9 +240,9 @@ def test_more_clusters_step_by_step():
 def test_the_best_number_of_clusters_on_gas():
     rows = all_rows()
     assert claim_finding("gas-two-clusters", rows).verdict == HOLDS
-    found = claim_finding("gas-two-clusters", changed(rows, {"sweep": "gas_7"}, silhouette=2.0))
+    found = claim_finding("gas-two-clusters", changed(rows, {"sweep": "clusters_gas", "k": 7}, silhouette=2.0))
     assert found.verdict == FAILS and "k = 7" in found.numbers
-    assert "18 of 19" in claim_finding("gas-two-clusters", rows[rows["sweep"] != "gas_7"]).lacking
+    assert "18 of 19" in claim_finding("gas-two-clusters", rows[~((rows["sweep"] == "clusters_gas") & (rows["k"] == 7))]).lacking
 
 
 def test_a_time_limit_is_a_lower_bound_only():

@@ -207,11 +207,11 @@ def _more_clusters(datasets, seeds):
         kind = next((kind for kind in kinds if kind in name), None)
         for clusters in kinds.get(kind, ()) if name != "letters" else ():
             factors = {"inertia": (k / clusters) ** 0.3, "accuracy": min((clusters / k) ** 0.1, 1.02)}
-            sweep = f"clusters_{kind}_{clusters}"
+            sweep = f"clusters_{kind}"
             yield dpm_rows(sweep, "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors)
         for clusters in range(3, 21) if name == "gas" else ():
             factors = {"silhouette": (2 / clusters) ** 0.3}
-            yield dpm_rows(f"gas_{clusters}", "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors)
+            yield dpm_rows("clusters_gas", "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors)
 
 
 @cache

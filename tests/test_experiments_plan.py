@@ -266,7 +266,7 @@ def test_method_that_cannot_be_found_is_a_gap():
         ({"preprocessing": "zscore"}, "preprocessing='zscore' is unknown"),
         ({"epsilon": 0}, "epsilon=0 is not allowed"),
         ({"epsilon": [1.0, -1]}, "epsilon=-1 is not allowed"),
-        ({"epsilon": []}, "at least one data set, one method and one epsilon"),
+        ({"epsilon": []}, "at least one data set, one method, one epsilon"),
         ({"methods": ["glloyd"], "delta": 1.5}, r"delta=1\.5 is not allowed"),
         ({"k": 0}, "k=0 is not allowed"),
         ({"k": 151}, "k=151 is not allowed: k must be at most n=150"),
