@@ -11,7 +11,7 @@ VENV := .venv
 RUN  := $(VENV)/bin/python
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report test lint format bench dashboard data lock clean
+.PHONY: help setup reproduce plan status retry report test lint format bench dashboard data embeddings lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -60,6 +60,10 @@ dashboard: setup ## open the MLflow dashboard on the stored results
 
 data: setup      ## list the data sets and where they would come from
 	$(RUN) -m datasets $(if $(DATA),--mirror $(DATA)) list
+
+embeddings: setup ## train the image embeddings once (installs torch, takes some minutes): DATA=
+	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-embeddings.txt
+	$(RUN) -m datasets $(if $(DATA),--mirror $(DATA)) embeddings
 
 lock: setup      ## make requirements.txt anew from requirements.in
 	$(RUN) -m pip install --quiet --disable-pip-version-check uv

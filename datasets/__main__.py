@@ -1,13 +1,14 @@
-"""Command line: ``python -m datasets list | fetch NAME | verify``."""
+"""Command line: ``python -m datasets list | fetch NAME | verify | embeddings``."""
 
 import argparse
 import sys
+import time
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
-from . import generated, loading, registry, sources
+from . import embeddings, generated, loading, registry, sources
 from .g2_hashes import G2_HASHES
 
 
@@ -18,11 +19,12 @@ class Status:
     Attributes
     ----------
     origin : str
-        Where `datasets.load` would take it from: bundled, cache, mirror or url.
+        Where `datasets.load` would take it from: bundled, cache, mirror or url; for embeddings cache or, until they are
+        trained, training.
     hashes : str
         ok, missing, or what is wrong.
     size : int
-        Bytes of its files at hand, as stored.
+        Bytes of its files at hand, as stored; of embeddings, those of the stored arrays.
     bad : bool
         Whether a file at hand is not the declared one.
     """
@@ -35,6 +37,8 @@ class Status:
 
 def status(entry, mirror=None):
     """Find out where a published data set would come from and whether its files are the declared ones."""
+    if entry.trained:
+        return trained_status(entry, mirror)
     origins, missing, wrong, size = [], [], [], 0
     for file in entry.files:
         copies = list(sources.copies(file, mirror))
@@ -55,6 +59,18 @@ def status(entry, mirror=None):
     else:
         hashes = f"{len(missing)} missing" if missing and not entry.bundled else "ok"
     return Status(origin, hashes, size, bool(wrong))
+
+
+def trained_status(entry, mirror=None):
+    """Find out whether embeddings are trained and undamaged, and if not trained, whether their images are at hand."""
+    try:
+        return Status("cache", "ok", len(embeddings.read_bytes(entry)), False)
+    except sources.ChecksumMismatch as error:
+        return Status("cache", f"wrong: {error}", 0, True)
+    except sources.DataUnavailable:
+        absent = sum(not list(sources.copies(file, mirror)) for file in entry.files)
+        images = f"{absent} image files missing" if absent else "images at hand"
+        return Status("training", f"not trained, {images}: make embeddings", 0, False)
 
 
 def check_copies(file, mirror=None):
@@ -78,6 +94,9 @@ def list_data(console, mirror=None):
         state = status(entry, mirror)
         shape = (f"{entry.n:,}", str(entry.d), str(entry.n_clusters))
         table.add_row(entry.name, *shape, f"{state.size:,}" if state.size else "", state.origin, state.hashes)
+    for name in generated.ALIASES:
+        recipe = generated.find(name)[1]
+        table.add_row(name, f"{recipe.n:,}", str(recipe.d), str(recipe.n_clusters), "", "generated", "ok")
     for family in generated.FAMILIES:
         published = [registry.g2_entry(name) for name in G2_HASHES] if family.name == "g2" else []
         states = [status(entry, mirror) for entry in published]
@@ -123,6 +142,8 @@ def fetch(console, name, mirror=None):
                 continue
             found = sources.fetch(file, entry.name, progress=True)
             console.print(f"{file.path}: {len(found.content):,} bytes in {found.place}", soft_wrap=True)
+        if entry.trained and trained_status(entry, mirror).hashes != "ok":
+            console.print(f"{entry.name}: the images are at hand; {embeddings.mend(entry)}", soft_wrap=True)
 
 
 def verify(console, mirror=None):
@@ -138,10 +159,39 @@ def verify(console, mirror=None):
                 loading.read_bundled(entry)
             except sources.ChecksumMismatch as error:
                 wrong.append(str(error))
+        if entry.trained:
+            state = trained_status(entry, mirror)
+            checked += state.origin == "cache"
+            wrong += [state.hashes] if state.bad else []
     for message in wrong:
         console.print(message, style="red", soft_wrap=True)
     console.print(f"{checked} files and bundled sets checked, {len(wrong)} wrong")
     return len(wrong)
+
+
+def train(console, names, mirror=None):
+    """Train the embeddings that are not stored, or stored damaged, and say how k-means does on them."""
+    entries = [entry for entry in registry.ENTRIES if entry.trained]
+    known = [entry.name for entry in entries]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"unknown embeddings {name!r}; known are {', '.join(known)}")
+    for entry in entries:
+        if names and entry.name not in names:
+            continue
+        place = embeddings.places(entry)[0]
+        if trained_status(entry, mirror).hashes == "ok":
+            console.print(f"{entry.name}: at hand in {place}", soft_wrap=True)
+            continue
+        began = time.perf_counter()
+        points, labels = embeddings.train(entry, mirror, lambda line, name=entry.name: console.print(f"{name}: {line}"))
+        seconds = time.perf_counter() - began
+        accuracy, inertia = embeddings.quality(points, labels, entry.n_clusters)
+        console.print(
+            f"{entry.name}: {len(points):,} x {points.shape[1]} in {place} after {seconds:.0f} s; k-means with ten "
+            f"starts: accuracy {accuracy:.3f}, inertia {inertia:.3g}",
+            soft_wrap=True,
+        )
 
 
 def main(arguments=None):
@@ -153,6 +203,8 @@ def main(arguments=None):
     fetching = commands.add_parser("fetch", help="download a data set into the cache")
     fetching.add_argument("name", help="a name of the list, or g2 for all published files of the family")
     commands.add_parser("verify", help="check every file at hand; exit status 1 if one is wrong")
+    training = commands.add_parser("embeddings", help="train the embeddings that are not in the cache; needs torch")
+    training.add_argument("names", nargs="*", metavar="name", help="default: all")
     given = parser.parse_args(arguments)
     # A pipe has no width of its own; eighty columns would break the names.
     console = Console() if sys.stdout.isatty() else Console(width=140)
@@ -161,6 +213,8 @@ def main(arguments=None):
             list_data(console, given.mirror)
         elif given.command == "fetch":
             fetch(console, given.name, given.mirror)
+        elif given.command == "embeddings":
+            train(console, given.names, given.mirror)
         elif verify(console, given.mirror):
             return 1
     except (sources.DataUnavailable, ValueError) as error:

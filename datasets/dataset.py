@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Dataset:
-    """Points in their raw units, with what is publicly known about them.
+    """Points in their raw units, with what is known about them.
 
     Attributes
     ----------
@@ -26,6 +26,11 @@ class Dataset:
     citation, licence : str
     origin : str
         Where the points came from: bundled, generated, cache, mirror, url or file.
+    common_range : (float, float) or None
+        One lower and one upper bound that all columns share; where none is given, that of the domain if it is the same
+        in every column, else None.
+    common_range_is_private : bool
+        Whether that range was read off the points.
     """
 
     name: str
@@ -37,6 +42,44 @@ class Dataset:
     citation: str
     licence: str
     origin: str
+    common_range: tuple[float, float] | None = None
+    common_range_is_private: bool = False
+
+    def __post_init__(self):
+        common = shared_range(self.domain) if self.common_range is None else self.common_range
+        object.__setattr__(self, "common_range", None if common is None else check_common_range(common, self.name))
+
+
+def shared_range(domain):
+    """Return the bounds of a domain whose columns all have the same finite ones, else None.
+
+    Examples
+    --------
+    >>> shared_range(np.array([[0.0, 0.0], [15.0, 15.0]])), shared_range(np.array([[0.0, 0.0], [15.0, 9.0]]))
+    ((0.0, 15.0), None)
+    """
+    lower, upper = (float(bounds[0]) for bounds in domain)
+    shared = np.all(domain[0] == lower) and np.all(domain[1] == upper) and np.isfinite(lower) and np.isfinite(upper)
+    return (lower, upper) if shared else None
+
+
+def check_common_range(common_range, source):
+    """Return a range as two floats, refusing one that is not finite or not ascending.
+
+    Examples
+    --------
+    >>> check_common_range([0, 15], "letters")
+    (0.0, 15.0)
+    """
+    try:
+        lower, upper = (float(bound) for bound in common_range)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source}: common_range={common_range!r} should be (lower, upper)") from error
+    if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
+        raise ValueError(
+            f"{source}: common_range={common_range!r} should be finite, the lower bound below the upper one"
+        )
+    return lower, upper
 
 
 def check_points(points, source):

@@ -2,7 +2,8 @@
 
 The seed of a data set is made of its family's number and the numbers in its name, so the name alone reproduces it.
 Sizes and separation, shapes, points and the number of outliers have separate random streams: an outlier count given by
-hand leaves the prescribed separation and the shapes as they are.
+hand leaves the prescribed separation and the shapes as they are. The family ``blobs`` is scikit-learn's and has one
+published seed.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import make_blobs
 
 from . import clusters
 
@@ -35,6 +37,14 @@ CLUSTER_GENERATION = (
     "Journal of Classification 23(2), 315-334."
 )
 FAST_LLOYD = "Recipe of the FastLloyd paper (USENIX Security 2025), section 6.1.3 and appendix B. "
+BLOBS_CENTRES = (-100.0, 100.0)
+BLOBS_SEED = 42
+BLOBS_CITATION = (
+    "Normal clusters of scikit-learn's make_blobs, as in the DPM paper (CCS 2024). Pedregosa, F. et al. (2011). "
+    "Scikit-learn: machine learning in Python. Journal of Machine Learning Research 12, 2825-2830."
+)
+# Names that stand for a member of a family.
+ALIASES = {"synth-10d": "blobs-100000-10-64", "synth-100d": "blobs-100000-100-64"}
 G2_CITATION = (
     "Fränti, P., Mariescu-Istodor, R. and Zhong, C. (2016). XNN graph. Joint IAPR International Workshop on "
     "Structural, Syntactic, and Statistical Pattern Recognition, LNCS 10029, 207-217 (G2 sets)."
@@ -71,11 +81,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn data set: points, labels, public domain."""
+    """A drawn data set: points, labels, public domain, and the range of all columns where it is another."""
 
     points: np.ndarray
     labels: np.ndarray
     domain: np.ndarray
+    common_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -190,6 +201,25 @@ def g2_domain(sd, n_dimensions):
     return np.repeat([[G2_CENTRES[0] - 5 * sd], [G2_CENTRES[1] + 5 * sd]], n_dimensions, axis=1)
 
 
+def draw_blobs(recipe):
+    """Draw normal clusters of equal size and deviation around centres uniform in a box.
+
+    The range of all columns is the box of the centres, as the DPM paper has it: points may lie outside. The public
+    domain reaches five standard deviations further.
+    """
+    box, sd = (recipe.number("least centre"), recipe.number("most centre")), recipe.number("sd")
+    points, labels = make_blobs(
+        n_samples=recipe.n,
+        n_features=recipe.d,
+        centers=recipe.n_clusters,
+        cluster_std=sd,
+        center_box=box,
+        random_state=recipe.seed[0],
+    )
+    domain = np.repeat([[box[0] - 5 * sd], [box[1] + 5 * sd]], recipe.d, axis=1)
+    return Drawn(points, labels.astype(np.int64), domain, box)
+
+
 SYNTH_NUMBERS = (
     ("least separation", SYNTH_SEPARATION[0]),
     ("most separation", SYNTH_SEPARATION[1]),
@@ -225,6 +255,11 @@ def _timesynth(n, k, d):
 def _g2(d, sd):
     numbers = (("sd", int(sd)), ("first centre", G2_CENTRES[0]), ("second centre", G2_CENTRES[1]))
     return Recipe("g2", (5, int(d), int(sd)), 2 * G2_CLUSTER_SIZE, int(d), 2, numbers)
+
+
+def _blobs(n, d, k):
+    numbers = (("sd", 1.0), ("least centre", BLOBS_CENTRES[0]), ("most centre", BLOBS_CENTRES[1]))
+    return Recipe("blobs", (BLOBS_SEED,), int(n), int(d), int(k), numbers)
 
 
 FAMILIES = (
@@ -273,10 +308,20 @@ FAMILIES = (
         tuple(f"timesynth-{n}-{k}-{d}" for n in (10_000, 100_000) for k in (2, 5) for d in (2, 5)),
         FAST_LLOYD + CLUSTER_GENERATION,
     ),
+    Family(
+        "blobs",
+        "blobs-<n>-<d>-<k>",
+        r"blobs-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
+        _blobs,
+        draw_blobs,
+        tuple(ALIASES),
+        BLOBS_CITATION,
+    ),
 )
 
 # Larger than any set of the papers; keeps a slip in a name from filling the memory.
 LIMITS = {"d": 4096, "n_clusters": 1024, "n": 10_000_000}
+MOST_VALUES = 10**9
 
 
 def find(name):
@@ -288,7 +333,7 @@ def find(name):
         If the name has a family's form but numbers out of range.
     """
     for family in FAMILIES:
-        match = re.fullmatch(family.pattern, name)
+        match = re.fullmatch(family.pattern, ALIASES.get(name, name))
         if match:
             recipe = family.recipe(*match.groups())
             _check(name, recipe)
@@ -297,11 +342,13 @@ def find(name):
 
 
 def _check(name, recipe):
-    least = 1 if recipe.family == "g2" else 2
+    least = 1 if recipe.family in ("g2", "blobs") else 2
     for field, most in LIMITS.items():
         value = getattr(recipe, field)
         if value > most:
             raise ValueError(f"{name}: {field}={value} should be at most {most}")
+    if recipe.n * recipe.d > MOST_VALUES:
+        raise ValueError(f"{name}: n={recipe.n} times d={recipe.d} should be at most {MOST_VALUES}")
     if recipe.d < least or recipe.n_clusters < 2:
         raise ValueError(f"{name}: d={recipe.d} should be at least {least} and k={recipe.n_clusters} at least 2")
     outliers = recipe.number("outliers")
@@ -332,6 +379,10 @@ def _sources(family):
     """Source texts: the whole generator of clusters for those that use it, and this module."""
     folder = Path(__file__).parent
     yield inspect.getsource(family.draw)
+    if family.name == "blobs":
+        # The points are scikit-learn's: another release may draw others.
+        yield inspect.getsource(make_blobs)
+        return
     yield inspect.getsource(_streams)
     if family.name == "g2":
         yield inspect.getsource(g2_domain)

@@ -13,6 +13,8 @@ import numpy as np
 
 # Public constant in place of a missing score of `breast`: see `breast`.
 BREAST_MISSING = "1"
+LETTERS_SEED = 42
+LETTERS_PER_CLASS = 720
 
 
 def _rows(content, separator=None):
@@ -87,6 +89,34 @@ def yeast(data):
     return rows[:, 1:9].astype(np.float64), _codes(rows[:, 9])
 
 
+def letters(data):
+    """Sixteen integers from 0 to 15; the letter comes first, as in A to Z."""
+    rows = _rows(data, ",")
+    return rows[:, 1:].astype(np.float64), _codes(rows[:, 0])
+
+
+def letters_resampled(data):
+    """Of each letter, in the order of the alphabet, 720 rows drawn with replacement; then all 18,720 rows shuffled.
+
+    One generator of numpy with the seed 42 draws everything, so the rows are always the same. Rows repeat: one person's
+    row may stand in the data several times.
+    """
+    points, labels = letters(data)
+    generator = np.random.default_rng(LETTERS_SEED)
+    drawn = []
+    for letter in range(labels.max() + 1):
+        rows = np.flatnonzero(labels == letter)
+        drawn.append(rows[generator.integers(0, len(rows), size=LETTERS_PER_CLASS)])
+    drawn = np.concatenate(drawn)
+    drawn = drawn[generator.permutation(len(drawn))]
+    return points[drawn], labels[drawn]
+
+
+def gas(*years):
+    """Eleven sensors, one file per year with a header line, in the order of the years; no labels."""
+    return np.concatenate([_points(year.partition(b"\n")[2], ",") for year in years]), None
+
+
 def mnist(images, labels):
     """Images of 28 x 28 bytes, row by row; both files are published gzipped in the IDX format."""
     pixels = np.frombuffer(gzip.decompress(images), dtype=np.uint8, offset=16)
@@ -103,4 +133,7 @@ def g2(data):
 def source(parser):
     """Text that decides what a parser returns: its own source and that of the shared steps."""
     shared = (_rows, _points, _codes)
-    return "".join(inspect.getsource(function) for function in (*shared, parser)) + f"BREAST_MISSING={BREAST_MISSING}"
+    text = "".join(inspect.getsource(function) for function in (*shared, parser)) + f"BREAST_MISSING={BREAST_MISSING}"
+    if parser is letters_resampled:
+        text += f"{inspect.getsource(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
+    return text

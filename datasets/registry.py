@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import bundled, generated, parsers
+from . import bundled, embeddings, generated, parsers
 from .g2_hashes import G2_HASHES
 from .sources import File
 
@@ -21,9 +21,31 @@ SIPU = "https://cs.uef.fi/sipu/datasets/"
 SUITE = "https://raw.githubusercontent.com/gagolews/clustering-data-v1/27ac73a6fd331fb18181419838d2e753dd1b5f80/"
 AUTHORS = "https://raw.githubusercontent.com/D-Diaa/privateclustering/2fffc839c5b2fb4d2ee5f83089891ca23cbc8caa/data/"
 MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
+FASHION = (
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/",
+)
 
 CC_BY = "CC BY 4.0"
 PUBLIC_SIPU = "public, no licence stated (SIPU)"
+
+# One file, two data sets: the second is drawn from the first.
+LETTERS_FILE = File(
+    "letters/letter-recognition.data",
+    "2b89f3602cf768d3c8355267d2f13f2417809e101fc2b5ceee10db19a60de6e2",
+    urls=(UCI + "59/letter+recognition.zip",),
+    member="letter-recognition.data",
+)
+LETTERS_CITATION = "Slate, D. (1991). Letter Recognition. UCI Machine Learning Repository."
+LETTERS_REASON = "moments and edge counts that the authors scaled to integers from 0 to 15"
+GAS_URL = UCI + "551/gas+turbine+co+and+nox+emission+data+set.zip"
+GAS_FILES = {
+    2011: "d87ceef9aa59533cc7d924d10de241b1b06ecd11f9b26bab59191ea0f8a76b9a",
+    2012: "be54b9d0e1a7de40c55d32fa489e75de892b000c066b5a09f09a19124ee29100",
+    2013: "13c437bb440ec2045bd12057e6654c41dd4107a661eac16ba2e878e897a08f9e",
+    2014: "c2a03c92c9c3207aad0c6be7de8d9b5b4bfa4720ad0efb2c1f21b6cec4d3f3fa",
+    2015: "9b08f35fde0d4b138232a605db4093c2b8bf9d6757e6f1fbd9534ad616c13591",
+}
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,13 @@ class Entry:
         Reader of a copy that an installed package brings along, equal to what the parser returns.
     bundled_sha256 : str or None
         `datasets.bundled.digest` of what that reader must return.
+    common_range : (float, float) or None
+        One range for all columns, where it is another than the domain's; see `datasets.Dataset`.
+    common_range_is_private : bool
+        Whether it was read off the points.
+    trained : datasets.embeddings.Recipe or None
+        Where the points are embeddings: how the network is trained on the files' images. Then n, d and the domain are
+        those of the embeddings, and the set is looked for in the cache only.
     """
 
     name: str
@@ -63,6 +92,9 @@ class Entry:
     citation: str
     bundled: Callable | None = None
     bundled_sha256: str | None = None
+    common_range: tuple[float, float] | None = None
+    common_range_is_private: bool = False
+    trained: embeddings.Recipe | None = None
 
     def __post_init__(self):
         if not len(self.lower) == len(self.upper) == self.d:
@@ -74,11 +106,17 @@ class Entry:
 
 
 def fingerprint(entry):
-    """SHA-256 of the files' declared hashes, the parser's source and the declared domain.
+    """SHA-256 of the files' declared hashes, the parser's source and the declared domain and range.
 
     The files themselves need not be read: `datasets.load` refuses any file whose hash is not the declared one, so equal
     declarations mean equal bytes, and equal bytes through an equal parser mean equal points. The same holds for a
-    bundled copy, whose points and labels are checked against a declared hash of what the parser returns.
+    bundled copy, whose points and labels are checked against a declared hash of what the parser returns. Of embeddings
+    the noted hash of the stored arrays counts too, which are read no more than the files.
+
+    Raises
+    ------
+    DataUnavailable
+        If the set is one of embeddings and has not been trained.
     """
     declared = {
         "files": [file.sha256 for file in entry.files],
@@ -86,7 +124,29 @@ def fingerprint(entry):
         "domain": [entry.lower, entry.upper],
         "parser": parsers.source(entry.parse),
     }
+    if entry.common_range is not None:
+        declared["common range"] = [entry.common_range, entry.common_range_is_private]
+    if entry.trained:
+        declared["trained"] = [embeddings.key(entry), embeddings.stored_sha256(entry)]
     return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
+
+
+def embedded(name, files, recipe, licence, citation):
+    """Entry of the embeddings of 60,000 training images of ten classes."""
+    return Entry(
+        name=name,
+        n=60000,
+        d=recipe.dimensions,
+        n_clusters=10,
+        files=files,
+        parse=parsers.mnist,
+        lower=(0.0,) * recipe.dimensions,
+        upper=(recipe.upper,) * recipe.dimensions,
+        reason="the network's own clipping layer, which bounds every embedding whatever the image",
+        licence=licence,
+        citation=f"{citation} Embeddings of the training images by a network that this project trains on them.",
+        trained=recipe,
+    )
 
 
 ENTRIES = (
@@ -332,6 +392,98 @@ ENTRIES = (
             "Zhang, T., Ramakrishnan, R. and Livny, M. (1997). BIRCH: a new data clustering algorithm and its "
             "applications. Data Mining and Knowledge Discovery 1(2), 141-182; 25,000 of the 100,000 points of "
             f"{SIPU}birch2.txt."
+        ),
+    ),
+    Entry(
+        name="letters",
+        n=20000,
+        d=16,
+        n_clusters=26,
+        files=(LETTERS_FILE,),
+        parse=parsers.letters,
+        lower=(0.0,) * 16,
+        upper=(15.0,) * 16,
+        reason=LETTERS_REASON,
+        licence=CC_BY,
+        citation=LETTERS_CITATION,
+    ),
+    Entry(
+        name="letters-18720",
+        n=18720,
+        d=16,
+        n_clusters=26,
+        files=(LETTERS_FILE,),
+        parse=parsers.letters_resampled,
+        lower=(0.0,) * 16,
+        upper=(15.0,) * 16,
+        reason=LETTERS_REASON,
+        licence=CC_BY,
+        citation=f"{LETTERS_CITATION} 720 rows of each letter, drawn with replacement as in the DPM paper (CCS 2024).",
+    ),
+    Entry(
+        name="gas",
+        n=36733,
+        d=11,
+        n_clusters=2,
+        files=tuple(
+            File(f"gas/gt_{year}.csv", sha256, urls=(GAS_URL,), member=f"gt_{year}.csv")
+            for year, sha256 in GAS_FILES.items()
+        ),
+        parse=parsers.gas,
+        lower=(-50.0, 850.0, 0.0, 0.0, 0.0, 800.0, 400.0, 0.0, 0.0, 0.0, 0.0),
+        upper=(60.0, 1100.0, 110.0, 20.0, 60.0, 1300.0, 700.0, 250.0, 30.0, 100.0, 200.0),
+        reason=(
+            "what a gas turbine's sensors can show: air from -50 to 60 degrees Celsius, 850 to 1100 millibar and up to "
+            "110 per cent humidity (a hygrometer may read a little above saturation); pressures of air filter, exhaust "
+            "and compressor up to 20 and 60 millibar and 30 bar; 800 to 1300 degrees before and 400 to 700 behind the "
+            "turbine; up to 250 megawatt hours; carbon monoxide and nitrogen oxides up to 100 and 200 milligrams per "
+            "cubic metre. The common range is the DPM paper's, the data's own extremes: private"
+        ),
+        licence=CC_BY,
+        citation=(
+            "Kaya, H., Tüfekci, P. and Uzun, E. (2019). Predicting CO and NOx emissions from gas turbines: novel data "
+            "and a benchmark PEMS. Turkish Journal of Electrical Engineering and Computer Sciences 27(6), 4783-4796."
+        ),
+        common_range=(-6.23, 1100.9),
+        common_range_is_private=True,
+    ),
+    embedded(
+        "mnist-embeddings",
+        (
+            File(
+                "mnist/train-images-idx3-ubyte.gz",
+                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                urls=tuple(base + "train-images-idx3-ubyte.gz" for base in MNIST),
+            ),
+            File(
+                "mnist/train-labels-idx1-ubyte.gz",
+                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                urls=tuple(base + "train-labels-idx1-ubyte.gz" for base in MNIST),
+            ),
+        ),
+        embeddings.Recipe(epochs=6, penalty=0.0012),
+        "CC BY-SA 3.0 (images, as commonly stated)",
+        "LeCun, Y., Cortes, C. and Burges, C. (1998). The MNIST database of handwritten digits.",
+    ),
+    embedded(
+        "fashion-embeddings",
+        (
+            File(
+                "fashion-mnist/train-images-idx3-ubyte.gz",
+                "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                urls=tuple(base + "train-images-idx3-ubyte.gz" for base in FASHION),
+            ),
+            File(
+                "fashion-mnist/train-labels-idx1-ubyte.gz",
+                "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                urls=tuple(base + "train-labels-idx1-ubyte.gz" for base in FASHION),
+            ),
+        ),
+        embeddings.Recipe(epochs=1, penalty=0.004),
+        "MIT (images)",
+        (
+            "Xiao, H., Rasul, K. and Vollgraf, R. (2017). Fashion-MNIST: a novel image dataset for benchmarking "
+            "machine learning algorithms. arXiv:1708.07747."
         ),
     ),
 )

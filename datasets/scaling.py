@@ -6,7 +6,9 @@ import numpy as np
 
 from .dataset import Dataset, check_points
 
-PREPROCESSING = ("minmax", "public")
+PREPROCESSING = ("minmax", "public", "range")
+# What the bounds are called in messages; with minmax no point lies outside.
+_DECLARED = {"public": "domain", "range": "range"}
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,11 @@ class Scaled:
     n_clusters : int or None
         Default number of clusters; None for a file without one.
     preprocessing : str
-        minmax or public.
+        minmax, public or range.
     uses_private_bounds : bool
         True where the bounds were read off the points: private facts that no budget paid for.
     clipped : int
-        Number of points with a coordinate that was outside the public domain and moved to its border.
+        Number of points with a coordinate that was outside the bounds and moved to them.
     lower, upper : ndarray of float64, shape (d,)
         The bounds used, in raw units.
     """
@@ -48,11 +50,13 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Parameters
     ----------
     dataset : Dataset
-    preprocessing : {"minmax", "public"}
+    preprocessing : {"minmax", "public", "range"}
         ``minmax``: each column by its own minimum and maximum, as the papers do; a constant column becomes 0. The
-        result is flagged, because those bounds are private. ``public``: by the declared domain.
+        result is flagged, because those bounds are private. ``public``: by the declared domain. ``range``: all columns
+        by the one range that they share, which keeps the shape of the clusters; flagged where that range was read off
+        the points.
     clip : bool
-        Whether points outside the public domain are moved to its border (and counted) or refused.
+        Whether points outside the domain or range are moved to its border (and counted) or refused.
 
     Returns
     -------
@@ -61,8 +65,8 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Raises
     ------
     ValueError
-        If the preprocessing is unknown, the data set has no public domain, a point is not finite, or points lie outside
-        the domain and `clip` is False.
+        If the preprocessing is unknown, the data set has no public domain or common range, a point is not finite, or
+        points lie outside and `clip` is False.
 
     Examples
     --------
@@ -71,23 +75,15 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     >>> scaled.points.shape, scaled.uses_private_bounds, scaled.clipped
     ((150, 4), False, 0)
     """
-    points = check_points(dataset.points, dataset.name)
-    if preprocessing == "minmax":
-        lower, upper = points.min(axis=0), points.max(axis=0)
-    elif preprocessing == "public":
-        lower, upper = dataset.domain
-        if not np.all(np.isfinite(dataset.domain)):
-            raise ValueError(
-                f"preprocessing='public' needs a public domain, and {dataset.name!r} has none: give "
-                "bounds=[lower, upper] (or bounds per column), or use preprocessing='minmax'"
-            )
-    else:
+    if preprocessing not in PREPROCESSING:
         raise ValueError(f"preprocessing={preprocessing!r} should be one of {', '.join(PREPROCESSING)}")
+    points = check_points(dataset.points, dataset.name)
+    lower, upper = _bounds(dataset, points, preprocessing)
     outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
     if outside and not clip:
         raise ValueError(
-            f"{outside} of {len(points)} points of {dataset.name!r} lie outside the declared domain: widen the bounds "
-            "or allow clipping"
+            f"{outside} of {len(points)} points of {dataset.name!r} lie outside the declared "
+            f"{_DECLARED[preprocessing]}: widen the bounds or allow clipping"
         )
     return Scaled(
         name=dataset.name,
@@ -95,11 +91,30 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         labels=dataset.labels,
         n_clusters=dataset.n_clusters,
         preprocessing=preprocessing,
-        uses_private_bounds=preprocessing == "minmax",
+        uses_private_bounds=preprocessing == "minmax" or (preprocessing == "range" and dataset.common_range_is_private),
         clipped=outside,
         lower=lower,
         upper=upper,
     )
+
+
+def _bounds(dataset, points, preprocessing):
+    """Lower and upper bound of each column in raw units."""
+    if preprocessing == "minmax":
+        return points.min(axis=0), points.max(axis=0)
+    if preprocessing == "public":
+        if not np.all(np.isfinite(dataset.domain)):
+            raise ValueError(
+                f"preprocessing='public' needs a public domain, and {dataset.name!r} has none: give "
+                "bounds=[lower, upper] (or bounds per column), or use preprocessing='minmax'"
+            )
+        return dataset.domain
+    if dataset.common_range is None:
+        raise ValueError(
+            f"preprocessing='range' needs one range that all columns share, and {dataset.name!r} has none: give "
+            "bounds=[lower, upper] with a file of your own, or use preprocessing='public' or 'minmax'"
+        )
+    return np.repeat(np.array(dataset.common_range)[:, None], points.shape[1], axis=1)
 
 
 def _to_cube(points, lower, upper):

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from scipy.stats import chi2, ks_2samp, kstest
+from sklearn.datasets import make_blobs
 from test_datasets_separation import best_by_search, best_by_shares
 
 import datasets
@@ -158,7 +159,17 @@ def test_timesynth_is_balanced(n, k, d):
 
 
 @pytest.mark.parametrize(
-    "name", ["synth-4-8-1", "synthk-16-0", "ablation-4-4-0.5", "timesynth-1000-2-2", "g2-4-20-generated", "g2-1024-10"]
+    "name",
+    [
+        "synth-4-8-1",
+        "synthk-16-0",
+        "ablation-4-4-0.5",
+        "timesynth-1000-2-2",
+        "g2-4-20-generated",
+        "g2-1024-10",
+        "blobs-1000-3-4",
+        "synth-10d",
+    ],
 )
 def test_a_name_always_means_the_same_points(name):
     first, second = datasets.load(name), datasets.load(name)
@@ -176,6 +187,50 @@ def test_recorded_values():
     assert dataset.labels[:2].tolist() == [1, 3]
 
 
+@pytest.mark.parametrize(("name", "d"), [("synth-10d", 10), ("synth-100d", 100)])
+def test_synth_of_the_dpm_paper(name, d):
+    dataset = datasets.load(name)
+    points, labels = make_blobs(
+        n_samples=100_000, n_features=d, centers=64, random_state=42, center_box=(-100, 100), cluster_std=1
+    )
+    np.testing.assert_array_equal(dataset.points, points)
+    np.testing.assert_array_equal(dataset.labels, labels)
+    assert (dataset.n_clusters, dataset.labels.dtype, dataset.origin) == (64, np.int64, "generated")
+    assert datasets.fingerprint(name) == datasets.fingerprint(f"blobs-100000-{d}-64")
+
+
+def test_recorded_values_of_synth_10d():
+    # Pins scikit-learn's generator, on which the points depend; equal counts of points per cluster, up to one.
+    dataset = datasets.load("synth-10d")
+    np.testing.assert_allclose(dataset.points[0, :3], [25.535641, 40.248134, -10.273501], atol=1e-6)
+    sizes = np.bincount(dataset.labels)
+    assert sizes.max() - sizes.min() <= 1 and len(sizes) == 64
+
+
+def test_the_range_of_blobs_is_the_box_of_their_centres():
+    dataset = datasets.load("synth-10d")
+    assert dataset.common_range == (-100, 100) and not dataset.common_range_is_private
+    outside = (np.abs(dataset.points) > 100).any(axis=1).sum()
+    assert datasets.scale(dataset, "range").clipped == outside > 0
+    means = np.stack([dataset.points[dataset.labels == i].mean(axis=0) for i in range(64)])
+    # A mean of 1,562 points with deviation 1 lies within 0.13 of its centre (five standard errors).
+    assert np.abs(means).max() < 100.13
+    away = dataset.points - means[dataset.labels]
+    np.testing.assert_allclose(away.std(axis=0), 1, atol=0.01)
+    assert datasets.scale(dataset, "public").clipped == 0
+
+
+def test_the_fingerprint_of_blobs_follows_scikit_learns_generator(monkeypatch):
+    before = datasets.fingerprint("synth-10d")
+    assert before != datasets.fingerprint("synth-100d")
+
+    def make_blobs():
+        """Another generator."""
+
+    monkeypatch.setattr(generated, "make_blobs", make_blobs)
+    assert datasets.fingerprint("synth-10d") != before
+
+
 def test_different_names_mean_different_points_and_fingerprints():
     names = ["synth-2-2-0", "synth-2-2-1", "synthk-2-0", "synthk-2-1", "ablation-2-2-0.25", "ablation-2-2-0.5"]
     loaded = [datasets.load(name) for name in names]
@@ -183,7 +238,9 @@ def test_different_names_mean_different_points_and_fingerprints():
     assert len({dataset.points[0].tobytes() for dataset in loaded}) == len(names)
 
 
-@pytest.mark.parametrize("name", ["synth-4-2-0", "synth-32-512-0", "synthk-128-0", "ablation-16-16-0.75", "g2-512-10"])
+@pytest.mark.parametrize(
+    "name", ["synth-4-2-0", "synth-32-512-0", "synthk-128-0", "ablation-16-16-0.75", "g2-512-10", "synth-10d"]
+)
 def test_the_public_domain_of_generated_sets_holds_the_points(name):
     dataset = datasets.load(name)
     outside = (dataset.points < dataset.domain[0]) | (dataset.points > dataset.domain[1])
@@ -203,6 +260,11 @@ def test_the_public_domain_of_generated_sets_holds_the_points(name):
         ("synth-2-9999-0", "d=9999 should be at most 4096"),
         ("ablation-2-2-0.0", "separation=0.0 should be between 0 and 1"),
         ("timesynth-3-5-2", "k=5 is too large for n=3"),
+        ("blobs-5-2-6", "k=6 is too large for n=5"),
+        ("blobs-5-2-1", "k=1 at least 2"),
+        ("blobs-10000000-4096-2", "n=10000000 times d=4096 should be at most 1000000000"),
+        ("blobs-100-2", "unknown data set"),
+        ("synth-20d", "unknown data set"),
         ("synth-02-2-0", "unknown data set"),
         ("synth-2-2", "unknown data set"),
         ("g2-2-10-made", "unknown data set"),
@@ -231,7 +293,7 @@ def test_the_largest_sequence_of_sizes_still_has_no_empty_cluster():
 
 def test_families_hold_the_sets_of_the_paper():
     counts = {family.name: len(family.members) for family in generated.FAMILIES}
-    assert counts == {"g2": 110, "synth": 135, "synthk": 21, "ablation": 48, "timesynth": 8}
+    assert counts == {"g2": 110, "synth": 135, "synthk": 21, "ablation": 48, "timesynth": 8, "blobs": 2}
     for family in generated.FAMILIES:
         assert all(generated.find(name)[0] is family for name in family.members)
 

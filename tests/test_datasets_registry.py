@@ -25,7 +25,11 @@ TABLE_2 = {
     "mnist": (10000, 784, 10),
     "birch2": (25000, 2, 100),
 }
+# Table 1 of the DPM paper, and all the rows of the letters.
+TABLE_1 = {"letters": (20000, 16, 26), "letters-18720": (18720, 16, 26), "gas": (36733, 11, 2)}
+SHAPES = TABLE_2 | TABLE_1
 CLASS_SIZES = {
+    "letters-18720": [720] * 26,
     "iris": [50, 50, 50],
     "lsun": [200, 100, 100],
     "adult": [37155, 11687],
@@ -42,14 +46,15 @@ def empty_cache(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def test_registry_declares_the_papers_table():
-    assert {entry.name: (entry.n, entry.d, entry.n_clusters) for entry in registry.ENTRIES} == TABLE_2
+def test_registry_declares_the_papers_tables():
+    shapes = {entry.name: (entry.n, entry.d, entry.n_clusters) for entry in registry.ENTRIES}
+    assert shapes == SHAPES | {f"{images}-embeddings": (60000, 40, 10) for images in ("mnist", "fashion")}
 
 
-@pytest.mark.parametrize("name", TABLE_2)
-def test_loaded_data_have_the_shape_of_the_papers_table(name, mirror):
+@pytest.mark.parametrize("name", SHAPES)
+def test_loaded_data_have_the_shape_of_the_papers_tables(name, mirror):
     dataset = datasets.load(name, mirror=mirror)
-    assert (*dataset.points.shape, dataset.n_clusters) == TABLE_2[name]
+    assert (*dataset.points.shape, dataset.n_clusters) == SHAPES[name]
     assert dataset.points.dtype == np.float64 and dataset.points.flags.c_contiguous
     assert dataset.fingerprint == datasets.fingerprint(name)
     assert dataset.origin == ("bundled" if name in ("iris", "wine") else "mirror")
@@ -57,18 +62,18 @@ def test_loaded_data_have_the_shape_of_the_papers_table(name, mirror):
         assert np.bincount(dataset.labels).tolist() == CLASS_SIZES[name]
 
 
-@pytest.mark.parametrize("name", [*TABLE_2, "g2-2-100", "g2-256-100"])
+@pytest.mark.parametrize("name", [*SHAPES, "g2-2-100", "g2-256-100"])
 def test_the_public_domain_holds_every_published_point(name, mirror):
     dataset = datasets.load(name, mirror=mirror)
     assert np.all((dataset.points >= dataset.domain[0]) & (dataset.points <= dataset.domain[1]))
 
 
-@pytest.mark.parametrize("name", [*TABLE_2, "g2-2-10"])
+@pytest.mark.parametrize("name", [*SHAPES, "g2-2-10"])
 def test_the_public_domain_is_not_the_range_of_the_points(name, mirror):
-    # Columns whose scale is used to its ends (scores 1 to 10, bytes) may coincide, a whole set of measurements not.
+    # Columns whose scale is used to its ends (scores, bytes, digits) may coincide, a whole set of measurements not.
     dataset = datasets.load(name, mirror=mirror)
     tight = (dataset.domain[0] == dataset.points.min(axis=0)) & (dataset.domain[1] == dataset.points.max(axis=0))
-    if name not in ("breast", "mnist"):
+    if name in ("gas", *TABLE_2) and name not in ("breast", "mnist"):
         assert not tight.all()
     assert registry.find(name).reason
 
@@ -162,6 +167,72 @@ def test_mnist_pixels_are_in_reading_order(mirror):
     assert np.sum(ones.max(axis=1) > 50) > np.sum(ones.max(axis=0) > 50)
 
 
+def test_letters_are_in_the_published_order(mirror):
+    dataset = datasets.load("letters", mirror=mirror)
+    assert dataset.points[0].tolist() == [2, 8, 3, 5, 1, 8, 13, 0, 6, 6, 10, 8, 0, 8, 0, 8]
+    # T, I, D, N, G.
+    assert dataset.labels[:5].tolist() == [19, 8, 3, 13, 6]
+    assert len(np.unique(dataset.points, axis=0)) == 18668
+
+
+def test_resampled_letters_are_rows_of_their_own_letter_and_repeat(mirror):
+    whole, drawn = (datasets.load(name, mirror=mirror) for name in ("letters", "letters-18720"))
+    published = {(*row, label) for row, label in zip(whole.points.tolist(), whole.labels.tolist(), strict=True)}
+    rows = {(*row, label) for row, label in zip(drawn.points.tolist(), drawn.labels.tolist(), strict=True)}
+    assert rows <= published
+    assert len(np.unique(drawn.points, axis=0)) == 11_597
+    # The rows are shuffled: among the first two hundred there are rows of nearly every letter.
+    assert len(np.unique(drawn.labels[:200])) > 20
+
+
+def test_resampling_follows_the_stated_draws(mirror):
+    # The same draws, made one row at a time from the file.
+    with (mirror / "letters" / "letter-recognition.data").open() as stream:
+        rows = [line.strip().split(",") for line in stream]
+    generator, drawn = np.random.default_rng(42), []
+    for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
+        own = [row for row in rows if row[0] == letter]
+        drawn += [own[i] for i in generator.integers(0, len(own), size=720)]
+    expected = [drawn[i] for i in generator.permutation(18_720)]
+    dataset = datasets.load("letters-18720", mirror=mirror)
+    np.testing.assert_array_equal(dataset.points, [[float(value) for value in row[1:]] for row in expected])
+    assert [chr(ord("A") + label) for label in dataset.labels] == [row[0] for row in expected]
+
+
+def test_gas_has_the_years_in_order_and_no_labels(mirror):
+    dataset = datasets.load("gas", mirror=mirror)
+    assert dataset.labels is None
+    first = [np.loadtxt(mirror / "gas" / f"gt_{year}.csv", delimiter=",", skiprows=1) for year in range(2011, 2016)]
+    assert [len(rows) for rows in first] == [7411, 7628, 7152, 7158, 7384]
+    np.testing.assert_array_equal(dataset.points, np.concatenate(first))
+
+
+def test_the_range_of_gas_is_its_own_extremes_and_flagged(mirror):
+    dataset = datasets.load("gas", mirror=mirror)
+    assert dataset.common_range == (-6.23, 1100.9) and dataset.common_range_is_private
+    scaled = datasets.scale(dataset, "range")
+    # One temperature lies below the rounded minimum.
+    assert scaled.clipped == 1 and scaled.uses_private_bounds
+    assert dataset.points.min() == -6.2348 and dataset.points.max() == 1100.9
+    assert not datasets.scale(dataset, "public").uses_private_bounds
+
+
+@pytest.mark.parametrize("name", ["letters", "letters-18720"])
+def test_the_range_of_letters_is_the_public_domain(name, mirror):
+    dataset = datasets.load(name, mirror=mirror)
+    assert dataset.common_range == (0, 15) and not dataset.common_range_is_private
+    scaled = datasets.scale(dataset, "range", clip=False)
+    assert not scaled.uses_private_bounds
+    np.testing.assert_array_equal(scaled.points, datasets.scale(dataset, "public").points)
+
+
+def test_parsers_of_one_file_have_separate_fingerprints(monkeypatch):
+    assert datasets.fingerprint("letters") != datasets.fingerprint("letters-18720")
+    before = datasets.fingerprint("letters-18720")
+    monkeypatch.setattr(parsers, "LETTERS_SEED", 43)
+    assert datasets.fingerprint("letters-18720") != before
+
+
 def test_every_hash_is_the_one_of_the_mirrors_manifest(mirror):
     with (mirror / "MANIFEST.csv").open() as stream:
         manifest = {row["file"]: row["sha256"] for row in csv.DictReader(stream)}
@@ -197,8 +268,10 @@ def test_fingerprints_change_with_hash_parser_and_domain():
         registry.Entry(**{**vars(entry), "files": (changed_file,)}),
         registry.Entry(**{**vars(entry), "parse": parsers.numbers}),
         registry.Entry(**{**vars(entry), "upper": (2.0,) * 8}),
+        registry.Entry(**{**vars(entry), "common_range": (0.0, 1.0)}),
+        registry.Entry(**{**vars(entry), "common_range": (0.0, 1.0), "common_range_is_private": True}),
     ]
-    assert len({registry.fingerprint(variant) for variant in variants}) == 4
+    assert len({registry.fingerprint(variant) for variant in variants}) == 6
     # Citing better changes no result.
     assert registry.fingerprint(registry.Entry(**{**vars(entry), "citation": ""})) == registry.fingerprint(entry)
 
@@ -209,7 +282,7 @@ def test_fingerprint_reads_no_file(monkeypatch):
 
     monkeypatch.setattr("datasets.sources.read_checked", refuse)
     monkeypatch.setattr("datasets.bundled.digest", refuse)
-    assert len({datasets.fingerprint(name) for name in TABLE_2}) == len(TABLE_2)
+    assert len({datasets.fingerprint(name) for name in SHAPES}) == len(SHAPES)
 
 
 def test_entry_refuses_bounds_of_another_width():

@@ -50,8 +50,78 @@ def test_public_without_a_domain_is_refused():
 
 
 def test_unknown_preprocessing_lists_the_known_ones():
-    with pytest.raises(ValueError, match="preprocessing='zscore' should be one of minmax, public"):
+    with pytest.raises(ValueError, match="preprocessing='zscore' should be one of minmax, public, range"):
         datasets.scale(made(POINTS), "zscore")
+
+
+def ranged(points, common, private=False):
+    return datasets.Dataset(
+        "made", np.asarray(points, float), None, unbounded(3), 2, "", "", "", "file", common, private
+    )
+
+
+def unbounded(d):
+    return np.repeat([[-np.inf], [np.inf]], d, axis=1)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_range_scales_all_columns_alike_clips_and_counts_rows(private):
+    scaled = datasets.scale(ranged(POINTS, (0, 20), private), "range")
+    np.testing.assert_array_equal(scaled.points, [[-1, 0, -0.7], [-0.5, 1, -0.7], [0, 1, -0.7]])
+    np.testing.assert_array_equal([scaled.lower, scaled.upper], [[0, 0, 0], [20, 20, 20]])
+    assert scaled.clipped == 1 and scaled.uses_private_bounds is private and scaled.preprocessing == "range"
+    with pytest.raises(ValueError, match="1 of 3 points of 'made' lie outside the declared range: widen"):
+        datasets.scale(ranged(POINTS, (0, 20)), "range", clip=False)
+
+
+def test_range_keeps_distances_up_to_one_factor():
+    scaled = datasets.scale(ranged(POINTS, (0, 50)), "range").points
+    np.testing.assert_allclose(np.diff(scaled, axis=0), np.diff(POINTS, axis=0) / 25, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"),
+    [
+        ([[0, 0, 0], [5, 5, 5]], (0, 5)),
+        ([[0, 0, 0], [5, 5, 6]], None),
+        ([[0, 1, 0], [5, 5, 5]], None),
+        (unbounded(3), None),
+    ],
+)
+def test_the_common_range_is_the_domains_where_all_columns_agree(domain, expected):
+    dataset = made(POINTS, domain)
+    assert dataset.common_range == expected and not dataset.common_range_is_private
+
+
+def test_a_given_range_comes_before_the_domains():
+    domain = np.array([[0.0] * 3, [50.0] * 3])
+    assert datasets.Dataset("made", POINTS, None, domain, 2, "", "", "", "file", (0, 9)).common_range == (0.0, 9.0)
+
+
+def test_range_without_a_common_one_is_refused():
+    message = (
+        r"preprocessing='range' needs one range .* and 'made' has none: give bounds=.* or use preprocessing='public'"
+    )
+    with pytest.raises(ValueError, match=message):
+        datasets.scale(made(POINTS, [[0, 0, 0], [5, 20, 6]]), "range")
+    with pytest.raises(ValueError, match="'wine' has none"):
+        datasets.scale(datasets.load("wine"), "range")
+
+
+@pytest.mark.parametrize("common", [(1, 1), (2, 1), (0, np.inf), (np.nan, 1), (0, 1, 2), 5, ("a", "b")])
+def test_wrong_ranges_are_refused(common):
+    with pytest.raises(ValueError, match=r"made: common_range=.* should be"):
+        ranged(POINTS, common)
+
+
+def test_scalar_bounds_of_a_file_are_its_range(tmp_path):
+    path = write(tmp_path / "points.npy", POINTS)
+    assert datasets.load("file", path=path, bounds=[0, 50]).common_range == (0, 50)
+    assert datasets.load("file", path=path, bounds=[[0, 0, 0], [10, 40, 9]]).common_range is None
+    scaled = datasets.scale(datasets.load("file", path=path, bounds=[0, 50]), "range")
+    assert scaled.clipped == 0 and not scaled.uses_private_bounds
+    with pytest.raises(ValueError, match="'file' has none: give bounds"):
+        datasets.scale(datasets.load("file", path=path), "range")
 
 
 @given(arrays(np.float64, (5, 3), elements=st.floats(-1e300, 1e300)))

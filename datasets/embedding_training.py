@@ -1,0 +1,108 @@
+"""Train a small convolutional network on labelled images and take its second-to-last layer.
+
+The only module that needs torch. Its whole text counts for the identity of the embeddings (`datasets.embeddings.key`):
+a change here means training them again.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+SIDE = 28
+KERNEL = 5
+EMBEDDED_AT_ONCE = 1000
+
+
+class Network(nn.Module):
+    """Two convolutions with stride 2, a hidden layer, the embedding with its clipping layer, the classes."""
+
+    def __init__(self, recipe, n_classes):
+        super().__init__()
+        first, second = recipe.channels
+        side = (SIDE + 3) // 4
+        self.body = nn.Sequential(
+            nn.Conv2d(1, first, KERNEL, stride=2, padding=KERNEL // 2),
+            nn.ReLU(),
+            nn.Conv2d(first, second, KERNEL, stride=2, padding=KERNEL // 2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Dropout(recipe.dropout[0]),
+            nn.Linear(second * side * side, recipe.hidden),
+            nn.ReLU(),
+            nn.Dropout(recipe.dropout[1]),
+            nn.Linear(recipe.hidden, recipe.dimensions),
+            nn.Hardtanh(0.0, recipe.upper),
+        )
+        self.classes = nn.Linear(recipe.dimensions, n_classes)
+
+
+@contextmanager
+def reproducible(recipe):
+    """Fix random numbers, threads and the choice of algorithms, and put everything back afterwards."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        torch.set_num_threads(recipe.threads)
+        torch.use_deterministic_algorithms(True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(deterministic)
+            torch.set_num_threads(threads)
+
+
+def train_and_embed(images, labels, recipe, report=None):
+    """Train on images and return their embeddings.
+
+    The loss is the cross-entropy of the classes plus `recipe.penalty` times the mean squared embedding. Without the
+    penalty the embeddings grow as long as the training goes on.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, 784)
+        Bytes as numbers.
+    labels : ndarray of int64, shape (n,)
+    recipe : datasets.embeddings.Recipe
+    report : callable, optional
+        Takes one line of text per epoch.
+
+    Returns
+    -------
+    ndarray of float32, shape (n, recipe.dimensions)
+        In [0, recipe.upper], in the order of the images.
+    """
+    pixels = torch.from_numpy((np.asarray(images) / 255).astype(np.float32)).reshape(-1, 1, SIDE, SIDE)
+    classes = torch.from_numpy(np.asarray(labels, dtype=np.int64))
+    with reproducible(recipe):
+        network = Network(recipe, int(classes.max()) + 1)
+        optimiser = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+        for epoch in range(recipe.epochs):
+            right = run_epoch(network, optimiser, pixels, classes, recipe)
+            if report:
+                report(f"epoch {epoch + 1} of {recipe.epochs}: training accuracy {right / len(classes):.4f}")
+        return embed(network, pixels)
+
+
+def run_epoch(network, optimiser, pixels, classes, recipe):
+    """Pass once over all images in random order; return how many were classified right on the way."""
+    network.train()
+    right = 0
+    for batch in torch.randperm(len(pixels)).split(recipe.batch):
+        embedding = network.body(pixels[batch])
+        scores = network.classes(embedding)
+        loss = functional.cross_entropy(scores, classes[batch]) + recipe.penalty * embedding.square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        right += int((scores.argmax(dim=1) == classes[batch]).sum())
+    return right
+
+
+def embed(network, pixels):
+    """Embeddings of all images, without dropout."""
+    network.eval()
+    with torch.no_grad():
+        return torch.cat([network.body(part) for part in pixels.split(EMBEDDED_AT_ONCE)]).numpy()
