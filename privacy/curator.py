@@ -286,7 +286,7 @@ class Curator:
         utility = -np.abs(np.concatenate([[0], ranks]) - percent / 100 * (self.n_points - 1))
         with np.errstate(divide="ignore"):
             exponents = epsilon / 4 * utility + np.log(lengths)
-        chosen = Exponential(epsilon).choose(exponents, self._streams, (*key, "interval"))
+        chosen = int(Exponential(epsilon).choose(exponents[None], self._streams, (*key, "interval"))[0])
         inside = float(self._streams.uniform((*key, "inside"), (1,))[0, 0])
         return float(edges[chosen] + inside * lengths[chosen]) / SCALE
 

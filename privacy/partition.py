@@ -16,6 +16,7 @@ from privacy.noise import NoiseStreams
 from privacy.selection import Exponential, SplitScore
 
 MOST_INTERVALS = 4096  # a grid finer than that would not fit the memory of large trees
+SCORES_AT_ONCE = 1 << 12  # candidates scored together: enough to spread the cost of a call, few enough for the cache
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,10 @@ class _Shard:
         start, stop = self._cells[cell]
         middle = start + divide(self.codes, self.order[start:stop], feature, boundary, self._spare)
         self._cells += [(start, middle), (middle, stop)]
+
+    def size(self, cell: int) -> int:
+        start, stop = self._cells[cell]
+        return stop - start
 
     def members(self, cell: int) -> np.ndarray:
         return self.order[slice(*self._cells[cell])]
@@ -193,7 +198,7 @@ class Partition:
         cost = {"mu": SCALE / noise.scale} if noise.norm == 2 else {"epsilon": SCALE / noise.scale}
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         key = self._charge("cell_counts", noise.name, details=details, **cost)
-        exact = np.array([[sum(len(s.members(cell)) for s in self._shards) for cell in cells]], dtype=np.int64)
+        exact = np.array([[sum(shard.size(cell) for shard in self._shards) for cell in cells]], dtype=np.int64)
         return noise.add(exact * SCALE, self._streams, key)[0] / SCALE
 
     def sums(
@@ -269,13 +274,17 @@ class Partition:
             raise ValueError(f"margin={margin} must not be negative: it would raise the cost above what is charged")
         details = {"score_sensitivity": score.spread, "margin": margin}
         key = self._charge("splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details)
-        chosen, boundaries = [], self._grid.boundaries
-        for i, (cell, size) in enumerate(zip(cells, sizes, strict=True)):
+        sizes, boundaries, chosen = np.array(sizes, np.float64), self._grid.boundaries, []
+        together = max(1, SCORES_AT_ONCE // (self._d * len(boundaries)))
+        for first in range(0, len(cells), together):
+            some, size = cells[first : first + together], sizes[first : first + together, None, None]
             # Scores move by spread / size; the floor only matters where all scores are 0 anyway.
-            exponents = (mechanism.epsilon * max(1.0, size - margin) / score.spread) * self._scores(cell, size, score)
-            index = mechanism.choose(exponents, self._streams, (*key, i))
-            feature, candidate = divmod(index, len(boundaries))
-            chosen.append((feature, boundaries[candidate]))
+            scale = mechanism.epsilon * np.maximum(1.0, size - margin) / score.spread
+            exponents = self._scores(some, size, score)
+            exponents *= scale
+            for index in mechanism.choose(exponents.reshape(len(some), -1), self._streams, (*key, first)).tolist():
+                feature, candidate = divmod(index, len(boundaries))
+                chosen.append((feature, boundaries[candidate]))
         return chosen
 
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
@@ -290,22 +299,27 @@ class Partition:
         """Grid position of a boundary: points at or below it go to the left."""
         return self._grid.thresholds[boundary - 1]
 
-    def _scores(self, cell: int, size: float, score: SplitScore) -> np.ndarray:
-        """Scores of all candidates, shape (d, candidates), ``-inf`` where a candidate is not allowed."""
-        counts = self._counted(cell)
-        below = np.zeros((len(counts), self._grid.n_bins + 1), np.int32)
-        np.cumsum(counts, axis=1, out=below[:, 1:])
-        scores = score(below[:, 1:-2:2], below[:, 2:-1:2] - below[:, 0:-3:2], below[0, -1], size)
+    def _scores(self, cells: Sequence[int], size: np.ndarray, score: SplitScore) -> np.ndarray:
+        """Scores of all candidates, shape (cells, d, candidates), ``-inf`` where a candidate is not allowed."""
+        counts = self._histograms(cells)
+        below = np.zeros((*counts.shape[:2], self._grid.n_bins + 1), np.int32)
+        np.cumsum(counts, axis=2, out=below[:, :, 1:])
+        inside = below[:, :, 2:-1:2] - below[:, :, 0:-3:2]
+        scores = score(below[:, :, 1:-2:2], inside, below[:, :1, -1:], size)
         if self._grid.inside_cell:
             at = np.array(self._grid.boundaries)
-            scores[(at <= self._cells[cell].first[:, None]) | (at >= self._cells[cell].last[:, None])] = -np.inf
+            first = np.array([self._cells[cell].first for cell in cells])[:, :, None]
+            last = np.array([self._cells[cell].last for cell in cells])[:, :, None]
+            scores[(at <= first) | (at >= last)] = -np.inf
         return scores
 
-    def _counted(self, cell: int) -> np.ndarray:
+    def _histograms(self, cells: Sequence[int]) -> np.ndarray:
+        """Exact counts per cell, column and bin."""
         kind = np.uint16 if self._n_points < 1 << 16 else np.uint32
-        counts = np.zeros((self._d, self._grid.n_bins), kind)
-        for shard in self._shards:
-            histogram(shard.codes, shard.members(cell), counts)
+        counts = np.zeros((len(cells), self._d, self._grid.n_bins), kind)
+        for i, cell in enumerate(cells):
+            for shard in self._shards:
+                histogram(shard.codes, shard.members(cell), counts[i])
         return counts
 
     def _reach(self, cells: Sequence[int], about: np.ndarray, radius: float | None) -> np.ndarray:

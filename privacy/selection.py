@@ -68,32 +68,38 @@ class SplitScore:
         bound = self.t / self.q + self.emptiness_weight
         return bound if self.from_both_ends else 2 * bound
 
-    def __call__(self, left: np.ndarray, inside: np.ndarray, total: float, size: float) -> np.ndarray:
+    def __call__(self, left: np.ndarray, inside: np.ndarray, total, size) -> np.ndarray:
         """Score candidates.
 
         Parameters
         ----------
         left, inside : ndarray
             Exact numbers of points below a candidate and in its interval.
-        total : float
+        total : float or ndarray
             Exact number of points in the cell.
-        size : float
+        size : float or ndarray
             The cell's released count; below one record nothing can be told apart and all scores are 0.
 
         Returns
         -------
         ndarray
-            Shaped like ``left``.
+            Shaped like ``left``, against which cells may broadcast.
         """
-        if size < 1:
-            return np.zeros(np.shape(left))
+        known = size >= 1
+        size = np.maximum(size, 1.0)
         half, outer = size / 2, size * self.q
-        from_half = np.abs(left - half)
-        rank = np.minimum(np.minimum(left, total - left), half) if self.from_both_ends else half - from_half
+        rank = np.minimum(left, total - left) if self.from_both_ends else half - np.abs(left - half)
+        rank = np.minimum(rank, half)
         # Two lines that meet at the border; the outer one is the steeper, so the smaller of them is the centreness.
-        inner = rank * ((1 - self.t) / (half - outer)) + (self.t - 2 * self.q) / (1 - 2 * self.q)
-        centreness = np.minimum(rank * (self.t / outer), inner)
-        return centreness + np.maximum(inside * (-self.emptiness_weight / size) + self.emptiness_weight, 0.0)
+        scores = rank * (self.t / outer)
+        rank *= (1 - self.t) / (half - outer)
+        rank += (self.t - 2 * self.q) / (1 - 2 * self.q)
+        np.minimum(scores, rank, out=scores)
+        emptiness = np.multiply(inside, -self.emptiness_weight / size, out=rank)
+        emptiness += self.emptiness_weight
+        scores += np.maximum(emptiness, 0.0, out=emptiness)
+        scores *= known
+        return scores
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,8 @@ class Exponential:
         if not 0 < self.epsilon < np.inf:
             raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
 
-    def choose(self, exponents: np.ndarray, streams: NoiseStreams, key: tuple) -> int:
-        """Draw an index from the flat exponents of one replicate; ``-inf`` is never chosen unless all are."""
-        noisy = streams.gumbel(key, (exponents.size,))[0]
-        noisy += exponents.ravel()
-        return int(noisy.argmax())
+    def choose(self, exponents: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
+        """Draw an index for each row of exponents, for one replicate; ``-inf`` only if a row has nothing else."""
+        noisy = streams.gumbel(key, exponents.shape)[0]
+        noisy += exponents
+        return noisy.argmax(axis=1)
