@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 import datasets
 from benchmarks.straightforward import cluster, nicv, separate
-from compute import Points, cells, labels
+from compute import Points, forget, labels
 from methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
 from metrics import evaluate
 from privacy import snap
@@ -149,8 +149,7 @@ def one_set_of_trees(name, n, d, k, ends, dpm_ms, lsh_ms) -> list[Measurement]:
 
 def peak_bytes(call: Callable) -> int:
     """Most memory that a call holds at once, its encodings of the points included."""
-    for cached in (cells.encode, cells.distinct_gaps):
-        cached.cache_clear()
+    forget()
     tracemalloc.start()
     call()
     peak = tracemalloc.get_traced_memory()[1]

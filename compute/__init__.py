@@ -4,14 +4,14 @@ All coordinates are integers held in float64 and small enough that every product
 (see :func:`exact_limit`), so results do not depend on block size, order of points, or number of threads.
 """
 
-from compute.cells import column_sums, distinct_gaps, divide, encode, histogram, signs
+from compute.cells import averaged_gaps, column_sums, divide, encode, forget, histogram, signs
 from compute.nearest import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
 from compute.packing import largest_packing
 from compute.partition import cluster_means, distance_tiles, mean_silhouettes, mean_spreads
 
 __all__ = [
     "SCALE",
-    "Points", "cluster_means", "column_sums", "distance_tiles", "distinct_gaps", "divide", "encode", "exact_limit",
-    "histogram", "inertia", "labels", "largest_packing", "mean_silhouettes", "mean_spreads", "signs",
+    "Points", "averaged_gaps", "cluster_means", "column_sums", "distance_tiles", "divide", "encode", "exact_limit",
+    "forget", "histogram", "inertia", "labels", "largest_packing", "mean_silhouettes", "mean_spreads", "signs",
     "sums_and_counts",
 ]  # fmt: skip

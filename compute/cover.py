@@ -146,7 +146,7 @@ class Lattice:
         if (2 / side + 1) ** dimensions >= MOST_GRID_POINTS:
             raise ValueError(f"side={side} is too small in {dimensions} dimensions: more than 2^62 grid points")
         self.dimensions, self.side = dimensions, side
-        self.limit = int(1 / side**2)
+        self.limit = int(1 / side**2 * (1 + 1e-12))
         self.reach = math.isqrt(self.limit)
 
     @cached_property

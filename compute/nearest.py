@@ -87,8 +87,8 @@ def _copy_short(points, rows, norms):
 
 
 @njit(cache=True, fastmath=REORDERED)
-def _snap(points, middle, half, rows, norms):
-    """Fill rows and norms from a box; return by how much coordinates were clipped, not finite where one is not."""
+def _snap(points, middle, half, rows, norms, remainders):
+    """Fill rows, norms and remainders from a box; return by how much coordinates were clipped (NaN where one is)."""
     spill = 0.0
     for i in range(points.shape[0]):
         norm = 0.0
@@ -99,6 +99,7 @@ def _snap(points, middle, half, rows, norms):
             spill += abs(x - clipped)
             snapped = np.rint(clipped * SCALE)
             rows[i, h] = snapped
+            remainders[i, h] = np.int16(min(np.rint((clipped * SCALE - snapped) * SCALE), 32767.0))
             norm += snapped * snapped
         norms[i] = norm
     return spill
@@ -116,11 +117,14 @@ class Points:
         The same, feature by feature in blocks padded with zeros; only for few features.
     norms : ndarray of shape (n,), float64
         Squared norms.
+    remainders : ndarray of shape (n, d), int16, or None
+        What rounding to the grid took away, in units of 2**-16 steps; None where points came as integers.
     """
 
     rows: np.ndarray
     blocks: np.ndarray | None
     norms: np.ndarray
+    remainders: np.ndarray | None = None
 
     @classmethod
     def prepare(cls, points: np.ndarray) -> "Points":
@@ -154,27 +158,31 @@ class Points:
             If a coordinate is NaN or infinite.
         """
         rows, norms = np.empty(points.shape, np.float32), np.empty(len(points))
-        spill = _snap(points, upper / 2 + lower / 2, upper / 2 - lower / 2, rows, norms)
+        remainders = np.empty(points.shape, np.int16)
+        spill = _snap(points, upper / 2 + lower / 2, upper / 2 - lower / 2, rows, norms, remainders)
         if not np.isfinite(spill):
             raise ValueError("points contain NaN or infinite values; remove or impute those rows")
-        return cls._of_rows(rows, norms), spill > 0
+        return cls._of_rows(rows, norms, remainders), spill > 0
 
     @classmethod
-    def _of_rows(cls, rows: np.ndarray, norms: np.ndarray) -> "Points":
+    def _of_rows(cls, rows: np.ndarray, norms: np.ndarray, remainders: np.ndarray | None = None) -> "Points":
         n, d = rows.shape
         if d > SCAN_DIMENSIONS:
-            return cls(rows, None, norms)
+            return cls(rows, None, norms, remainders)
         blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK), np.float32)
         whole = n // SCAN_BLOCK
         blocks[:whole] = rows[: whole * SCAN_BLOCK].reshape(whole, SCAN_BLOCK, d).transpose(0, 2, 1)
         if rest := n % SCAN_BLOCK:
             blocks[whole, :, :rest] = rows[-rest:].T
-        return cls(rows, blocks, norms)
+        return cls(rows, blocks, norms, remainders)
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of shape and coordinates."""
-        return hashlib.blake2b(repr(self.shape).encode() + self.rows.tobytes(), digest_size=32).digest()
+        """Hash of shape and coordinates, with what rounding took away."""
+        found = hashlib.blake2b(repr(self.shape).encode() + self.rows.tobytes(), digest_size=32)
+        if self.remainders is not None:
+            found.update(self.remainders.tobytes())
+        return found.digest()
 
     def __eq__(self, other):
         return isinstance(other, Points) and self.digest == other.digest

@@ -20,12 +20,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 import datasets
-from compute import Points
+from compute import Points, forget
 from experiments.cell import Cell, canonical, code_hash, data_fingerprint, require, thaw
 from methods import Run, load_method
 from metrics import REFERENCE_METRICS, evaluate, prepare_metrics, reference_set
-from privacy import prepare as lay_out
-from privacy import snap
 
 #: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
 OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
@@ -94,7 +92,7 @@ def prepare_data(
     given = {"path": path, "bounds": thaw(bounds)} if dataset == "file" else {}
     scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip)
     return Prepared(
-        points=lay_out(snap(scaled.points)),
+        points=Points.from_box(scaled.points, *np.array([[-1.0], [1.0]]).repeat(scaled.points.shape[1], axis=1))[0],
         labels=scaled.labels,
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
@@ -253,7 +251,7 @@ def timed_fits(method, prepared: Prepared, seeds: Sequence[int], *, alone: bool)
     """Fit all seeds, as one batch or each alone.
 
     Before the first fit on its own another one is made and thrown away, so that compiling and first touches of memory
-    are not in the measured times.
+    are not in the measured times; what is kept of the points from one fit to the next is dropped before each.
 
     Returns
     -------
@@ -264,6 +262,8 @@ def timed_fits(method, prepared: Prepared, seeds: Sequence[int], *, alone: bool)
         method.fit_batch(prepared.points, seeds[:1], domain=prepared.domain)
     fits = []
     for batch in [(seed,) for seed in seeds] if alone else [seeds]:
+        if alone:
+            forget()
         with stopwatch() as elapsed:
             run = method.fit_batch(prepared.points, batch, domain=prepared.domain)
         fits.append((run, elapsed))

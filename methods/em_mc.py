@@ -34,6 +34,7 @@ GAMMA = 0.99  # distortion of the projection, and how much finer than its covers
 SLACK = 1.5  # what a projected point may be longer than half of the domain's diagonal before it is clipped
 MATRIX_STEPS = 1 << 16  # entries of the projection are multiples of 2^-16, so that products are exact
 MOST_DIMENSIONS = 6
+SMALLEST_RADII = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.01, 5: 0.05, 6: 0.1}  # by projected dimensions
 LEAST_RADIUS = 0.002  # finer grids have tables that take seconds
 N_INIT = 10  # starts of the k-means on candidates: free
 
@@ -79,9 +80,10 @@ class EMMC(PrivateKMeans):
     variant : {"published", "sound"}, default="sound"
         ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta)) and adds the parts' budgets up;
         ``sound`` takes the largest weight that its part pays for, and composes the parts tightly.
-    smallest_radius : float, default=0.01
+    smallest_radius : float or "auto", default="auto"
         Radii below it are left out of the paper's list; 1 is half of the domain's diagonal and half as much again. In
-        [0.002, 1].
+        [0.002, 1]. ``auto`` is 0.01 in up to four projected dimensions, 0.05 in five, 0.1 in six: finer grids have so
+        many points there that time and memory would follow from how the data lie.
     n_dimensions : int or "auto", default="auto"
         Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
     secure : bool, default=False
@@ -98,7 +100,7 @@ class EMMC(PrivateKMeans):
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {
-        "published": PrivacyClaim("approximate"),
+        "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
     }
     choices: ClassVar[dict[str, tuple]] = {
@@ -113,7 +115,7 @@ class EMMC(PrivateKMeans):
     epsilon: float = 1.0
     delta: float | str = "auto"
     variant: str = "sound"
-    smallest_radius: float = 0.01
+    smallest_radius: float | str = "auto"
     n_dimensions: int | str = "auto"
     secure: bool = False
 
@@ -121,8 +123,8 @@ class EMMC(PrivateKMeans):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         radius, dimensions = self.smallest_radius, self.n_dimensions
-        if not (is_number(radius) and LEAST_RADIUS <= radius <= 1):
-            raise ValueError(f"smallest_radius={radius!r} must be a number in [{LEAST_RADIUS}, 1]")
+        if radius != "auto" and not (is_number(radius) and LEAST_RADIUS <= radius <= 1):
+            raise ValueError(f"smallest_radius={radius!r} must be 'auto' or a number in [{LEAST_RADIUS}, 1]")
         if dimensions != "auto" and not (is_integer(dimensions) and 1 <= dimensions <= MOST_DIMENSIONS):
             raise ValueError(f"n_dimensions={dimensions!r} must be 'auto' or an integer from 1 to {MOST_DIMENSIONS}")
         if n_points is not None:
@@ -135,7 +137,8 @@ class EMMC(PrivateKMeans):
         return min(max(int(math.log10(n_points) / GAMMA**2), 1), MOST_DIMENSIONS)
 
     def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
-        return tuple(scales(n_points, self.dimensions(n_points), GAMMA, self.smallest_radius))
+        m, radius = self.dimensions(n_points), self.smallest_radius
+        return tuple(scales(n_points, m, GAMMA, SMALLEST_RADII[m] if radius == "auto" else radius))
 
     def plan(self, n_points: int, n_features: int) -> Plan:
         """Everything that is asked, before the first question."""

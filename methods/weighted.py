@@ -50,7 +50,7 @@ def _seeding(points, weights, k, generator) -> np.ndarray:
         cost = np.cumsum(nearest * weights)
         drawn = np.minimum(np.searchsorted(cost, generator.random(trials) * cost[-1]), len(points) - 1)
         closer = np.minimum(nearest, cdist(points[drawn], points, "sqeuclidean"))
-        best = np.argmin(closer @ weights)
+        best = np.argmin((closer * weights).sum(axis=1))
         centres[j], nearest = points[drawn[best]], closer[best]
     return centres
 
@@ -59,14 +59,14 @@ def _lloyd(points, weights, centres) -> tuple[np.ndarray, float]:
     tolerance = TOLERANCE * points.var(axis=0).mean()
     for _ in range(ITERATIONS):
         distances = cdist(points, centres, "sqeuclidean")
-        member = (distances.argmin(axis=1)[:, None] == np.arange(len(centres))) * weights[:, None]
-        sizes = member.sum(axis=0)
-        # A centre that lost all points moves to where the cost is largest.
-        moved = np.where(sizes[:, None] > 0, (member.T @ points) / np.maximum(sizes, 1e-300)[:, None], centres)
-        for j in np.flatnonzero(sizes == 0):
-            moved[j] = points[(distances.min(axis=1) * weights).argmax()]
+        member, nearest = distances.argmin(axis=1), distances.min(axis=1) * weights
+        sizes, moved = np.bincount(member, weights, len(centres)), np.zeros_like(centres)
+        np.add.at(moved, member, weights[:, None] * points)  # in order, unlike a matrix product
+        occupied = sizes > 0
+        moved[occupied] /= sizes[occupied, None]
+        moved[~occupied] = points[nearest.argmax()]  # a centre without points goes where the cost is largest
         shift = ((moved - centres) ** 2).sum()
         centres = moved
         if shift <= tolerance:
             break
-    return centres, float(cdist(points, centres, "sqeuclidean").min(axis=1) @ weights)
+    return centres, float((cdist(points, centres, "sqeuclidean").min(axis=1) * weights).sum())

@@ -24,10 +24,14 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 
 from compute import SCALE, Points, cluster_means
-from metrics.silhouettes import SILHOUETTE_POINTS, SILHOUETTE_SEED, silhouette_sample, silhouettes
+from compute.partition import __file__ as partition_room
+from metrics.silhouettes import __file__ as silhouettes_room
+from metrics.silhouettes import silhouette_sample, silhouettes
 
-#: Raised when the search changes in a way that its parameters do not show.
-VERSION = 1
+#: The files that decide what the search finds, beside the versions of what they import: a change makes it anew.
+SOURCES = (Path(__file__), Path(silhouettes_room), Path(partition_room))
+#: The first seed of the search: no replicate of a baseline has it, which would then be compared with itself.
+FIRST_SEED = 1_000_000
 GRID = (*range(2, 13), 14, 16, 20, 24, 26, 28, 32, 40, 48, 56, 64, 72, 80, 96, 112, 128)
 BEST = 2  # numbers of clusters that are run again
 RUNS = 20  # how often
@@ -111,7 +115,7 @@ def judged(points: Points, asked: list[tuple[int, int]]) -> list[tuple[int, int,
     double, single = points.rows.astype(np.float64) / SCALE, points.rows / np.float32(SCALE)
     norms, found = points.norms / SCALE**2, []
     for k, seed in asked:
-        start, _ = kmeans_plusplus(double, k, x_squared_norms=norms, random_state=seed)
+        start, _ = kmeans_plusplus(double, k, x_squared_norms=norms, random_state=FIRST_SEED + seed)
         found.append(KMeans(k, init=start.astype(np.float32), n_init=1).fit(single).labels_)
     found = np.stack(found)
     scores = silhouettes(points, found[:, silhouette_sample(points.shape[0])], max(k for k, _ in asked))
@@ -132,7 +136,8 @@ def centres_of(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
 
 def search_key(points: Points) -> str:
     """Hash the points and everything that decides what the search finds."""
-    decided = [VERSION, GRID, BEST, RUNS, TOP, SILHOUETTE_POINTS, SILHOUETTE_SEED, sklearn.__version__]
+    sources = [hashlib.sha256(path.read_bytes()).hexdigest() for path in SOURCES]
+    decided = [sources, sklearn.__version__, np.__version__]
     return hashlib.sha256(points.digest + json.dumps(decided).encode()).hexdigest()
 
 

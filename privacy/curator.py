@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 
-from compute import Points, distinct_gaps, sums_and_counts
+from compute import Points, averaged_gaps, sums_and_counts
 from privacy.budget import Adjacency
 from privacy.cover import Projected
 from privacy.grid import SCALE
@@ -17,7 +17,8 @@ from privacy.ledger import Charge, Ledger
 from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from privacy.noise import NoiseStreams
 from privacy.partition import Grid, Partition
-from privacy.selection import Exponential
+
+GAPS_AT_ONCE = 1 << 13
 
 
 class Disclosure(PermissionError):
@@ -279,16 +280,28 @@ class Curator:
         self._check_door("gap_percentile")
         flaw = "F-13" if self.n_features > 1 else ""
         key = self._charge("gap_percentile", "exponential", epsilon=epsilon, flaw=flaw)
-        values, ranks = distinct_gaps(tuple(self._shards))
-        edges = np.concatenate([[0.0], values / self.n_features, [2.0 * SCALE]])
-        lengths = np.maximum(np.diff(edges), 0)
-        # An interval's weight is its length; ranks that the claim lets move by two count with epsilon / 4.
-        utility = -np.abs(np.concatenate([[0], ranks]) - percent / 100 * (self.n_points - 1))
-        with np.errstate(divide="ignore"):
-            exponents = epsilon / 4 * utility + np.log(lengths)
-        chosen = int(Exponential(epsilon).choose(exponents[None], self._streams, (*key, "interval"))[0])
+        gaps, n = averaged_gaps(tuple(self._shards)), self.n_points
+        best, lower, length = -math.inf, 0.0, 2.0 * SCALE
+        for first in range(0, n, GAPS_AT_ONCE):
+            last = min(first + GAPS_AT_ONCE, n)
+            # Interval i lies between the i-th smallest gap and the next; the range's ends stand at either side.
+            edges = np.empty(last - first + 1)
+            edges[1:-1], edges[0], edges[-1] = gaps[first : last - 1], 0.0, 2.0 * SCALE
+            if first > 0:
+                edges[0] = gaps[first - 1]
+            if last < n:
+                edges[-1] = gaps[last - 1]
+            lengths = np.maximum(np.diff(edges), 0.0)
+            # Its weight is its length; ranks that the claim lets move by two count with epsilon / 4.
+            utility = -np.abs(np.arange(first, last) - percent / 100 * (n - 1))
+            with np.errstate(divide="ignore"):
+                exponents = epsilon / 4 * utility + np.log(lengths)
+            noisy = exponents + self._streams.gumbel((*key, "interval", first), exponents.shape)[0]
+            i = int(noisy.argmax())
+            if noisy[i] > best:
+                best, lower, length = noisy[i], edges[i], lengths[i]
         inside = float(self._streams.uniform((*key, "inside"), (1,))[0, 0])
-        return float(edges[chosen] + inside * lengths[chosen]) / SCALE
+        return float(lower + inside * length) / SCALE
 
     def _check_door(self, query: str) -> None:
         if self._ledger is None:

@@ -104,7 +104,8 @@ class NoiseStreams:
         if self.secure:
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
             return np.where(signs > 0, tails, 1.0 - tails).reshape(-1, *shape)
-        return self._seeded(key, shape, lambda generator, into: generator.random(out=into)) + 2.0**-54
+        drawn = self._seeded(key, shape, lambda generator, into: generator.random(out=into))
+        return np.maximum(drawn, 2.0**-54)  # generator.random includes 0 and leaves out 1
 
     def gumbel(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
         """Draw standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""

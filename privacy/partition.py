@@ -16,6 +16,7 @@ from privacy.noise import NoiseStreams
 from privacy.selection import Exponential, SplitScore
 
 MOST_INTERVALS = 4096  # a grid finer than that would not fit the memory of large trees
+MOST_SUM = 2.0**60
 SCORES_AT_ONCE = 1 << 12  # candidates scored together: enough to spread the cost of a call, few enough for the cache
 
 
@@ -163,11 +164,15 @@ class Partition:
         -------
         tuple of int
         """
+        self._check_disjoint([cell])
         whole = self._cells[cell]
         if whole.children is not None:
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
             raise ValueError(f"feature={feature} must be one of the {self._n_codes} that cells can be split by")
+        last = 1 if self._grid is None else self._grid.n_bins - 1
+        if not 1 <= boundary <= last:
+            raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
         for shard in self._shards:
             shard.split(cell, feature, boundary)
         left = _Cell(whole.lower, whole.upper.copy(), whole.first, whole.last.copy(), cell)
@@ -229,6 +234,8 @@ class Partition:
         self._check_disjoint(cells)
         if not np.issubdtype(about.dtype, np.integer) or about.shape != (len(cells), self._d):
             raise ValueError(f"about must be grid integers of shape {(len(cells), self._d)}")
+        if np.abs(about).max(initial=0) * float(self._n_points) > MOST_SUM:
+            raise ValueError(f"about={np.abs(about).max()} steps is too far away for sums of {self._n_points} points")
         noise, reach = Gaussian(multiplier), self._reach(cells, about, radius)
         # The cost is known before any cell is: the multiplier alone.
         key = self._charge("cell_sums", noise.name, mu=1 / multiplier, details={"multiplier": multiplier})
@@ -270,11 +277,16 @@ class Partition:
             Column and boundary.
         """
         self._check_disjoint(cells)
+        if self._grid is None:
+            raise ValueError("splits can be chosen on a grid only; make the cells with curator.partition(grid)")
+        sizes = np.asarray(sizes, np.float64)
+        if sizes.shape != (len(cells),) or not np.isfinite(sizes).all():
+            raise ValueError(f"sizes must be {len(cells)} finite numbers, one for each cell, got {sizes}")
         if not margin >= 0:
             raise ValueError(f"margin={margin} must not be negative: it would raise the cost above what is charged")
         details = {"score_sensitivity": score.spread, "margin": margin}
         key = self._charge("splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details)
-        sizes, boundaries, chosen = np.array(sizes, np.float64), self._grid.boundaries, []
+        boundaries, chosen = self._grid.boundaries, []
         together = max(1, SCORES_AT_ONCE // (self._d * len(boundaries)))
         for first in range(0, len(cells), together):
             some, size = cells[first : first + together], sizes[first : first + together, None, None]
@@ -324,13 +336,13 @@ class Partition:
 
     def _reach(self, cells: Sequence[int], about: np.ndarray, radius: float | None) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its reference, in grid steps."""
-        lower = np.array([self._cells[cell].lower for cell in cells])
-        upper = np.array([self._cells[cell].upper for cell in cells])
+        lower = np.array([self._cells[cell].lower for cell in cells]).reshape(-1, self._d)
+        upper = np.array([self._cells[cell].upper for cell in cells]).reshape(-1, self._d)
         farthest = np.maximum(np.abs(lower - about), np.abs(upper - about)).astype(np.float64)
         reach = np.sqrt((farthest * farthest).sum(axis=1))
         if radius is None:
             return np.maximum(reach, 1.0)  # a cell of one grid point has nothing to hide but its count
-        if radius * SCALE < reach.max() * (1 - 1e-9):
+        if radius * SCALE < reach.max(initial=0.0) * (1 - 1e-9):
             raise ValueError(
                 f"radius={radius} must cover the cells: the farthest corner is {reach.max() / SCALE} from its reference"
             )
@@ -338,6 +350,8 @@ class Partition:
 
     def _check_disjoint(self, cells: Sequence[int]) -> None:
         asked = set(cells)
+        if not all(cell in range(len(self._cells)) for cell in asked):
+            raise ValueError(f"cells={list(cells)} must be among the {len(self._cells)} that there are")
         if len(asked) < len(cells):
             raise ValueError(f"cells={list(cells)} must be named once each")
         for cell in asked:

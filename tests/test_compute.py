@@ -220,7 +220,10 @@ def test_mapping_a_box_is_scaling_clipping_and_rounding(d):
     mapped, outside = Points.from_box(points, lower, upper)
     units = (points - (upper / 2 + lower / 2)) / (upper / 2 - lower / 2)
     assert outside
-    assert mapped == Points.prepare(np.rint(np.clip(units, -1, 1) * SCALE).astype(np.int64))
+    steps = np.clip(units, -1, 1) * SCALE
+    assert (mapped.rows == np.rint(steps)).all() and (mapped.norms == (np.rint(steps) ** 2).sum(axis=1)).all()
+    assert mapped.remainders == pytest.approx((steps - np.rint(steps)) * SCALE, abs=0.6)
+    assert mapped != Points.prepare(np.rint(steps).astype(np.int64))  # which do not know what was rounded away
     assert not Points.from_box(np.clip(points, lower + 1e-9, upper - 1e-9), lower, upper)[1]
 
 

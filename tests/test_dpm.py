@@ -5,12 +5,15 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as pld
 
 from compute import Points, inertia
 from methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from methods.dpm import gap_constant, interval_width, levels
+from methods.dpm import _Leaf, gap_constant, interval_width, levels
+from methods.lsh_splits import _into_ball
 from methods.weighted import weighted_kmeans
-from privacy import SCALE, Curator, Laplace, Ledger, gaussian_mu, gdp_epsilon, snap
+from privacy import SCALE, Curator, Gaussian, Grid, Laplace, Ledger, NoiseStreams, gaussian_mu, gdp_epsilon, snap
 
 EASY = 1e4  # an epsilon so large that noise is no matter
 
@@ -135,7 +138,7 @@ def test_schedules_do_not_depend_on_the_points():
 def test_a_schedule_that_follows_the_data_is_caught(monkeypatch):
     def peeking(self, curator: Curator):
         cells = [0] if curator.seeds[0] == 0 else []
-        curator.partition(__import__("privacy").Grid.of_intervals(1.0)).counts(cells, Laplace((2 - len(cells)) * 9e5))
+        curator.partition(Grid.of_intervals(1.0)).counts(cells, Laplace((2 - len(cells)) * 9e5))
         return np.zeros((1, 1, curator.n_features), int), 1
 
     monkeypatch.setattr(DPM, "cluster", peeking)
@@ -306,3 +309,110 @@ def test_the_domain_reaches_the_method_in_fit():
     model = DPM(variant="published", bounds=(0, 15), epsilon=50.0, random_state=0).fit(X)
     assert np.abs(model.cluster_centers_[:, None] - X[[0, -1]]).max(axis=2).min(axis=0).max() < 0.5
     assert isinstance(model.ledger_, Ledger) and gdp_epsilon(0.0, 0.5) == 0
+
+
+# The schedules themselves, worked out again by another accountant from what the charges say was drawn
+
+
+def spent_again(ledger, d):
+    """Epsilon of the releases by dp-accounting, from scales and sensitivities, not from the ledger's own costs."""
+    delta = ledger.budget.delta - math.fsum(charge.delta for charge in ledger.charges)
+    nothing = common.DifferentialPrivacyParameters(0.0, 0.0)
+    composed = pld.from_privacy_parameters(nothing, value_discretization_interval=1e-4)
+    for charge in ledger.charges:
+        details = charge.details
+        if charge.label == "cell_counts" and charge.mechanism == "laplace":
+            part = pld.from_laplace_mechanism(details["count_scale"], value_discretization_interval=1e-4)
+        elif charge.label == "cell_counts":
+            part = pld.from_gaussian_mechanism(details["count_scale"], value_discretization_interval=1e-4)
+        elif charge.label == "cell_sums":
+            part = pld.from_gaussian_mechanism(details["multiplier"], value_discretization_interval=1e-4)
+        else:
+            pure = common.DifferentialPrivacyParameters(charge.epsilon, 0.0)
+            part = pld.from_privacy_parameters(pure, value_discretization_interval=1e-4)
+        composed = composed.compose(part)
+    return composed.get_epsilon_for_delta(delta)
+
+
+@pytest.mark.parametrize("variant", ["published", "sound"])
+@pytest.mark.parametrize("method", [DPM, LSHSplits])
+def test_another_accountant_finds_no_more_than_the_ledger(method, variant):
+    points, _ = blobs(n=2000)
+    ledger = method(variant=variant, delta=1e-6).fit_batch(points, [0]).ledger
+    again = spent_again(ledger, 4)
+    # Its grid rounds 16 to 24 small losses up by as much as 1e-4 each.
+    assert again <= ledger.spent() + 24e-4
+    assert again >= 0.95 * ledger.spent()  # a Laplace release is slightly cheaper than the coin it is charged as
+
+
+def test_published_dp_lloyd_draws_what_it_is_charged_for():
+    points, _ = blobs(n=3000)
+    ledger = DPLloyd(n_clusters=2, variant="published", epsilon=0.9).fit_batch(points, [0]).ledger
+    c = (4 * 4 * 0.225**2) ** (1 / 3)
+    for charge in ledger.charges:
+        unit = 0.9 / len(ledger.charges) / (4 + c)
+        assert 1 / charge.details["count_scale"] == pytest.approx(unit)
+        assert charge.details["sum_epsilon"] == pytest.approx(c * unit)
+        assert charge.epsilon == pytest.approx(unit + 4 * c * unit)
+
+
+def test_published_margins_are_the_papers():
+    """Lambda of level 0 is 4077 at n = 100,000, and 3571 at n = 18,720 (epsilon 1)."""
+    for n, margin in ((100_000, 4077), (18_720, 3571)):
+        ledger = DPM(variant="published").fit_batch(np.zeros((n, 1), int), [0]).ledger
+        margins = [charge.details["margin"] for charge in ledger.charges if charge.label == "splits"]
+        assert margins[0] == pytest.approx(margin, abs=1) and margins[-1] == pytest.approx(margin / 8, rel=1e-3)
+
+
+def test_rejected_parts_count_with_their_own_weight():
+    """The inverse-variance mean of a count and of the sum of its parts' counts."""
+    noise = [None, Gaussian(2.0 * SCALE), Gaussian(1.0 * SCALE)]
+    node, sides = _Leaf(0, 100.0), [_Leaf(1, 70.0), _Leaf(2, 36.0)]
+    combined = DPM()._combined(node, sides, noise, 1)
+    assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
+    assert DPM()._combined(node, sides, noise, 0) == 100.0  # the public number of points needs no help
+    assert DPM(variant="published")._combined(node, sides, noise, 1) == 100.0
+
+
+def test_interval_width_goes_to_the_nearest_half():
+    unit = gap_constant() / 1e4
+    assert [interval_width(unit * s, 1e4) for s in (3.2, 3.3, 3.7, 3.8)] == [1.5, 1.75, 1.75, 2.0]
+
+
+def test_lsh_splits_branches_from_three_times_the_least_size():
+    """One column, noise of no matter: with a least size of 100 cells split from 300 on, and parts below 100 drop."""
+    for sizes, leaves in (((100, 199), [299]), ((101, 201), [101, 201]), ((90, 300), [300])):
+        points = np.repeat([[-SCALE // 2], [SCALE // 2]], sizes, axis=0)
+        method = LSHSplits(n_clusters=1, epsilon=1e9, depth=1)
+        curator = Curator(points, Ledger(method.budget(sum(sizes), 1)), NoiseStreams([0]))
+        partition = curator.hyperplanes(np.array([[SCALE]]), np.array([0]))
+        _, found = method._grow(partition, 10.0, Gaussian(1e-3 * SCALE), curator)
+        assert np.sort(found) == pytest.approx(leaves, abs=0.1)
+
+
+def test_lsh_splits_radius_reaches_the_farthest_corner_and_no_further():
+    points = np.random.default_rng(0).integers(SCALE // 2, SCALE, (5000, 3))
+    ledger = LSHSplits(epsilon=1e4)
+    about, radius, _, _ = ledger._sound_noise(
+        Curator(points, Ledger(ledger.budget(5000, 3)), NoiseStreams([0]), [[-1.0] * 3, [1.0] * 3])
+    )
+    corner = np.linalg.norm(SCALE + np.abs(about)) / SCALE
+    assert radius == pytest.approx(corner) and np.abs(about - points.mean(axis=0)).max() < SCALE / 50
+
+
+def test_coreset_points_are_pulled_into_the_ball():
+    assert _into_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0).tolist() == [[3.0, 4.0], [6.0, 8.0]]
+
+
+def test_published_dp_lloyd_reaches_the_means_when_noise_is_no_matter():
+    points = snap(np.repeat([[-0.5, 0.25], [0.5, 0.5]], 2000, axis=0))
+    run = DPLloyd(n_clusters=2, variant="published", epsilon=1e6).fit_batch(points, range(5), [[0.0] * 2, [10.0] * 2])
+    assert min(cost(points, run)) == pytest.approx(0, abs=1)
+
+
+def test_ranges_far_from_zero_are_refused_where_averages_are_about_zero():
+    with pytest.raises(ValueError, match="times their half-width from zero"):
+        DPM(variant="published", bounds=(1e6, 1e6 + 1)).fit(np.full((50, 2), 1e6 + 0.5))
+    for shares in (0.5, None, {1, 2, 3, 4}):
+        with pytest.raises(ValueError, match="four numbers"):
+            DPM(shares=shares).fit(np.zeros((50, 2)))

@@ -390,9 +390,9 @@ def test_one_point():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"smallest_radius": 0.001}, r"smallest_radius=0.001 must be a number in \[0.002, 1\]"),
+        ({"smallest_radius": 0.001}, r"smallest_radius=0.001 must be 'auto' or a number in \[0.002, 1\]"),
         ({"smallest_radius": 1.5}, "smallest_radius=1.5"),
-        ({"smallest_radius": "auto"}, "smallest_radius='auto'"),
+        ({"smallest_radius": "fine"}, "smallest_radius='fine'"),
         ({"n_dimensions": 0}, "n_dimensions=0 must be 'auto' or an integer from 1 to 6"),
         ({"n_dimensions": 7}, "n_dimensions=7"),
         ({"variant": "fast"}, "variant='fast'"),

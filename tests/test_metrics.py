@@ -266,12 +266,20 @@ def test_damaged_cache_is_replaced(cache, damage):
     assert file.read_bytes() == content
 
 
-def test_cache_knows_points_and_search_apart(cache, monkeypatch):
+def test_cache_knows_points_and_search_apart(tmp_path, monkeypatch):
     points, others = Points.prepare(draw()[0]), Points.prepare(draw(seed=1)[0])
     keys = {references.search_key(points), references.search_key(others)}
-    monkeypatch.setattr(references, "RUNS", 5)
+    assert references.SOURCES[0].name == "references.py" and len(keys) == 2
+    changed = tmp_path / "references.py"
+    changed.write_text(references.SOURCES[0].read_text().replace("RUNS = 20", "RUNS = 21"))
+    monkeypatch.setattr(references, "SOURCES", (changed, *references.SOURCES[1:]))
     keys.add(references.search_key(points))
     assert len(keys) == 3
+
+
+def test_references_share_no_start_with_a_baseline():
+    """Seeds of replicates are small numbers; a baseline with the seed of a reference would be its own yardstick."""
+    assert references.FIRST_SEED > 100_000
 
 
 def test_cache_that_cannot_be_written_costs_time_only(tmp_path, monkeypatch):

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from compute import Points, column_sums, distinct_gaps, divide, encode, histogram, signs
+from compute import Points, averaged_gaps, column_sums, divide, encode, histogram, signs
+from methods import OWN
 from privacy import (
     SCALE,
     BoundedLaplace,
@@ -101,12 +102,24 @@ def test_signs_are_those_of_exact_integer_products():
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([1, 4096, 32768]))
 @settings(max_examples=30, deadline=None)
-def test_gaps_are_added_up_rank_by_rank_for_any_shards(seed, d, step):
+def test_gaps_are_averaged_rank_by_rank_for_any_shards(seed, d, step):
     points = grid_points(seed, n=12, d=d, step=step)
-    gaps = np.sort(np.diff(np.sort(points, axis=0), axis=0).sum(axis=1))
+    gaps = np.sort(np.diff(np.sort(points, axis=0), axis=0).mean(axis=1))
     for shards in ([points], [points[:5], points[5:6], points[6:]]):
-        values, ranks = distinct_gaps(tuple(Points.prepare(shard) for shard in shards))
-        assert (np.repeat(values, np.diff(ranks, prepend=0)) == gaps).all()
+        assert averaged_gaps(tuple(Points.prepare(shard) for shard in shards)) == pytest.approx(
+            gaps, rel=1e-5, abs=1e-3
+        )
+
+
+def test_gaps_are_finer_than_the_grid_where_points_were():
+    """Points crowded in a thousandth of the range: their gaps are far below a grid step, and known to 2**-16 of one."""
+    raw = np.random.default_rng(0).uniform(0, 0.002, (5000, 3))
+    points, _ = Points.from_box(raw, np.full(3, -1.0), np.ones(3))
+    gaps = np.sort(np.diff(np.sort(raw, axis=0), axis=0).mean(axis=1)) * SCALE
+    assert gaps[-1] < 0.3 and averaged_gaps((points,)) == pytest.approx(gaps, abs=2 * 2.0**-16)
+    assert np.unique(averaged_gaps((Points.prepare(points.rows.astype(int)),))).size < 10
+    ties, _ = Points.from_box(np.repeat([[0.1], [0.2]], 50, axis=0), np.array([0.0]), np.array([1.0]))
+    assert (averaged_gaps((ties,))[:-1] == 0).all()
 
 
 # Grid and cells
@@ -240,8 +253,8 @@ def test_scores_without_a_bound_are_refused(t, q, weight):
 def test_rank_averaged_gaps_have_no_bounded_sensitivity():
     """The paper's Lemma 1 holds for one column only: here one record moves the rank of a value by thousands.
 
-    In the first column every second gap is 2, in the second the others are, so that the sums are all 2. A record below
-    all others in one column shifts that column's gaps by one rank, and the sums become 0 and 4.
+    In the first column every second gap is 2, in the second the others are, so that the averages are all 1. A record
+    below all others in one column shifts that column's gaps by one rank, and the averages become 0 and 2.
     """
     n = 2000
     first = np.repeat(np.arange(n // 2) * 2, 2)
@@ -250,10 +263,9 @@ def test_rank_averaged_gaps_have_no_bounded_sensitivity():
     one = np.vstack([points, [-SCALE, SCALE]])
 
     def share_below(values, limit):
-        sums, ranks = distinct_gaps((Points.prepare(values),))
-        return ranks[np.searchsorted(sums, limit, side="right") - 1] if sums[0] <= limit else 0
+        return int(np.searchsorted(averaged_gaps((Points.prepare(values),)), limit, side="right"))
 
-    assert share_below(one, 1) - share_below(points, 1) > 900  # the claim: at most 2
+    assert share_below(one, 0.5) - share_below(points, 0.5) > 900  # the claim: at most 2
 
     for seed in range(50):  # one column: at most two gaps change
         column = grid_points(seed, n=40, d=1)
@@ -508,3 +520,168 @@ def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_sa
     monkeypatch.undo()
     fine = room._composed_delta(0.1, tuple(sorted(epsilons)), 0.7)
     assert fine <= rough <= 1.1 * fine
+
+
+# What is released is what is charged: on neighbours, cell by cell, draw by draw
+
+
+class Recorded(Exponential):
+    """The exponential mechanism, which also keeps the exponents it was given."""
+
+    def choose(self, exponents, streams, key):
+        object.__setattr__(self, "seen", [*getattr(self, "seen", []), exponents.copy()])
+        return super().choose(exponents, streams, key)
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.floats(0, 30), st.sampled_from([1, 16384]))
+@settings(max_examples=60, deadline=None)
+def test_a_record_moves_the_exponents_of_all_cells_by_no_more_than_is_charged(seed, both, margin, step):
+    """Same released sizes, same tree, one record less: summed over the cells, the exponents move apart by epsilon."""
+    points, epsilon = grid_points(seed, step=step), 0.7
+    score = SplitScore(0.3, 1 / 12, 5.0, both)
+    grid = Grid.of_intervals(2 / 9, inside_cell=both)
+    sizes = np.random.default_rng(seed).uniform(-3, 40, 7)
+    seen = []
+    for given_points in (points, np.delete(points, seed % 60, axis=0)):
+        partition, leaves = grown(given_points, seed, grid=grid)
+        mechanism = Recorded(epsilon)
+        partition.choose_splits(leaves, sizes[: len(leaves)], score, mechanism, margin=margin)
+        seen.append(np.concatenate(mechanism.seen))
+    finite = np.isfinite(seen[0])
+    assert (finite == np.isfinite(seen[1])).all()  # which candidates are allowed is public
+    step = np.where(finite, np.where(finite, seen[0], 0) - np.where(finite, seen[1], 0), np.nan)
+    rows = step[finite.any(axis=1)]
+    assert (np.nanmax(rows, axis=1) - np.nanmin(rows, axis=1)).sum() <= epsilon * (1 + 1e-9)
+
+
+def test_the_charge_of_a_selection_is_attained():
+    """Without a margin nothing of epsilon is wasted: a record in one candidate's interval and left of the next ones."""
+    points = np.array([[-60000]] * 3 + [[60000]] * 57)
+    seen = []
+    for given_points in (points, np.vstack([points, [[-22000]]])):
+        partition, mechanism = curator(given_points).partition(Grid.of_intervals(0.25)), Recorded(0.7)
+        partition.choose_splits([0], [60.0], SplitScore(0.3, 1 / 12, 5.0, True), mechanism)
+        seen.append(mechanism.seen[0])
+    step = seen[1] - seen[0]
+    assert step.max() - step.min() == pytest.approx(0.7, rel=1e-9)
+
+
+def test_a_margin_lowers_the_exponents():
+    points = grid_points(3)
+    seen = []
+    for margin in (0.0, 20.0, 1e9):
+        mechanism = Recorded(0.7)
+        score = SplitScore(0.3, 1 / 12, 5.0, False)
+        curator(points).partition(Grid.of_intervals(0.25)).choose_splits([0], [60.0], score, mechanism, margin=margin)
+        seen.append(mechanism.seen[0])
+    assert seen[1] == pytest.approx(seen[0] * 40 / 60) and seen[2] == pytest.approx(seen[0] / 60)
+
+
+def test_candidates_outside_a_cell_are_left_out_where_the_grid_says_so():
+    for inside in (True, False):
+        partition = curator(grid_points(0)).partition(Grid.of_intervals(0.25, inside_cell=inside))
+        low, _ = partition.split(0, 1, 5)
+        mechanism = Recorded(1.0)
+        partition.choose_splits([low], [30.0], SplitScore(0.3, 1 / 12, 5.0, inside), mechanism)
+        allowed = np.isfinite(mechanism.seen[0][0]).reshape(3, 8)
+        assert allowed[[0, 2]].all() and allowed[1].tolist() == ([True] * 2 + [False] * 6 if inside else [True] * 8)
+
+
+def test_each_cell_gets_noise_for_its_own_reach():
+    points, reps = grid_points(1, d=2), 400
+    noise = []
+    for seed in range(reps):
+        partition = curator(points, seed=seed).partition(Grid.of_intervals(0.25))
+        small, large = partition.split(partition.split(0, 0, 1)[0], 1, 1)[0], 2
+        about = np.array([partition.middle(small), partition.middle(large)])
+        exact = [(members(partition, c) - a).sum(axis=0) for c, a in zip((small, large), about, strict=True)]
+        noise.append(partition.sums([small, large], 3.0, about) - exact)
+    sd = np.std(noise, axis=(0, 2))
+    # Half-diagonals: an eighth of a half-width by an eighth, and seven eighths (and a bit) by a whole one.
+    expected = 3.0 * SCALE * np.array([math.hypot(1 / 16, 1 / 16), math.hypot(15 / 16, 1)])
+    assert sd == pytest.approx(expected, rel=5 / math.sqrt(4 * reps) + 1e-3)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 59))
+@settings(max_examples=30, deadline=None)
+def test_hyperplane_cells_and_the_whole_change_by_one_record(seed, gone):
+    points, rng = grid_points(seed), np.random.default_rng(seed)
+    normals = np.rint(rng.standard_normal((3, 3)) * SCALE).astype(int)
+    about = points[rng.integers(60)]
+    changed = np.zeros(8, int)
+    for sign, given_points in ((1, points), (-1, np.delete(points, gone, axis=0))):
+        partition, leaves = curator(given_points).hyperplanes(normals, about), [0]
+        for level in range(3):
+            leaves = [child for cell in leaves for child in partition.split(cell, level)]
+        changed += sign * np.array([len(members(partition, cell)) for cell in leaves])
+        reach = partition._reach(leaves, np.tile(about, (8, 1)), None)
+    assert sorted(changed.tolist()) == [0] * 7 + [1]
+    step = points[gone] - about
+    assert math.sqrt(int(step @ step)) <= reach.min()
+    whole = curator(points).whole()
+    assert math.sqrt(int(step @ step)) <= whole._reach([0], about[None], None)[0]
+    with pytest.raises(ValueError, match="one of the 0 that cells can be split by"):
+        whole.split(0, 0)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 49))
+@settings(max_examples=30, deadline=None)
+def test_bounded_sums_change_by_no_more_than_their_sensitivity(seed, gone):
+    points = grid_points(seed, n=50)
+    rng = np.random.default_rng(seed)
+    centres, about = grid_points(seed + 1, n=4)[None], rng.integers(-SCALE, SCALE, 3)
+    one, other = (
+        Curator(given_points, Ledger(ROOMY), NoiseStreams([0]))._exact_sums_and_counts(centres, None, False)
+        for given_points in (points, np.delete(points, gone, axis=0))
+    )
+    relative = [sums - counts[:, :, None] * about for sums, counts in (one, other)]
+    assert np.abs(relative[0] - relative[1]).max() <= SCALE + np.abs(about).max()
+    assert np.abs(one[1] - other[1]).sum() == 1
+
+
+@pytest.mark.parametrize("method", [m for m in OWN if any(c.private for c in m.claims.values())])
+def test_no_release_shares_a_stream_with_another(method, monkeypatch):
+    """Every draw of a run, of every variant, has a key of its own."""
+    drawn = []
+    original = NoiseStreams._seeded
+
+    def recording(self, key, shape, draw):
+        drawn.append((self.seeds, key))
+        return original(self, key, shape, draw)
+
+    monkeypatch.setattr(NoiseStreams, "_seeded", recording)
+    points = np.random.default_rng(0).integers(-SCALE, SCALE, (4000, 3))
+    for variant in method.claims:
+        drawn.clear()
+        run = method(n_clusters=3, variant=variant, epsilon=5.0).fit_batch(points, [0, 1])
+        assert len(drawn) > len(run.ledger.charges) / 2 and len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("sizes", [[300.0], [1.0, 2.0, 3.0, 4.0], [1.0, np.nan, 2.0], [1.0, np.inf, 2.0]])
+def test_sizes_that_do_not_fit_the_cells_are_refused(sizes):
+    door = curator(grid_points(0))
+    partition = door.partition(Grid.of_intervals(0.25))
+    low, high = partition.split(0, 0, 7)
+    cells = [*partition.split(low, 1, 7), high]
+    with pytest.raises(ValueError, match="sizes must be 3 finite numbers"):
+        partition.choose_splits(cells, sizes, SplitScore(0.3, 0.1, 5.0, True), Exponential(0.3))
+    assert door._ledger.charges == ()
+
+
+def test_doors_are_checked_before_anything_is_charged():
+    door = curator(grid_points(0))
+    whole = door.whole()
+    with pytest.raises(ValueError, match="on a grid only"):
+        whole.choose_splits([0], [60.0], SplitScore(0.3, 0.1, 5.0, True), Exponential(0.3))
+    partition = door.partition(Grid.of_intervals(0.25))
+    for call, message in (
+        (lambda: partition.split(0, 0, 0), r"boundary=0 must be in 1 \.\. 16"),
+        (lambda: partition.split(0, 0, 17), "boundary=17"),
+        (lambda: partition.split(5, 0, 1), r"cells=\[5\] must be among the 1"),
+        (lambda: partition.counts([-1], Laplace(SCALE)), r"cells=\[-1\]"),
+        (lambda: partition.sums([0], 1.0, np.full((1, 3), 1 << 58)), "too far away"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    assert door._ledger.charges == ()
+    assert partition.sums([], 1.0, np.zeros((0, 3), int)).shape == (0, 3) and len(door._ledger.charges) == 1
