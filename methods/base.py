@@ -15,6 +15,7 @@ from compute import Points, labels
 from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+LEAST_EPSILON = 1e-6  # below, rounding decides what noise a budget asks for
 
 
 @dataclass(frozen=True)
@@ -129,8 +130,8 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             if value not in known:
                 raise ValueError(f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, known))}")
         if self.claim.private:
-            if not (is_number(self.epsilon) and self.epsilon > 0 and math.isfinite(self.epsilon)):
-                raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
+            if not (is_number(self.epsilon) and LEAST_EPSILON <= self.epsilon < math.inf):
+                raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number, at least {LEAST_EPSILON}")
             delta = getattr(self, "delta", "auto")
             if delta != "auto" and not (is_number(delta) and 0 < delta < 1):
                 raise ValueError(f"delta={delta!r} must be 'auto' or a number in (0, 1)")

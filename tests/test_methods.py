@@ -355,3 +355,14 @@ def test_k_means_is_scikit_learns():
     ours = KMeansPlusPlus(4, n_init=3, random_state=7).fit(points)
     theirs = KMeans(4, n_init=3, random_state=7).fit(snap(points) / SCALE)
     np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=2.0**-16)
+
+
+@pytest.mark.parametrize("method", [m for m in OWN if any(c.private for c in m.claims.values())])
+def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
+    points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
+    for variant in method.claims:
+        for epsilon in (1e-6, 1e5):
+            run = method(n_clusters=2, variant=variant, epsilon=epsilon).fit_batch(points, [0])
+            assert np.isfinite(run.centres).all()
+        with pytest.raises(ValueError, match="epsilon=1e-07 must be a positive finite number, at least 1e-06"):
+            method(n_clusters=2, variant=variant, epsilon=1e-7).fit_batch(points, [0])
