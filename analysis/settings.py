@@ -9,14 +9,16 @@ anew in every resample.
 import itertools
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.findings import Absent, decide, percent, within
+from analysis.findings import INCONCLUSIVE, Absent, Finding, decide, percent, within
 from analysis.tables import HIGHER_IS_BETTER, percentile_interval, resampled_means, resampling_weights
+
+_TIE = 1e-9  # relative difference of quality that is rounding
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,12 @@ def _keys(found, **columns):
     return keys.assign(settings=[len(grid.settings) for grid in found], **columns)
 
 
+def _intervals(found, name, resampled):
+    """One line per grid: a resampled quantity on the sample itself, and its 95 % interval."""
+    low, high = percentile_interval(np.column_stack(resampled))
+    return _keys(found, **{name: [values[0] for values in resampled]}, low=low, high=high)
+
+
 def _finding(truth, evidence, found, numbers, lacking):
     seeds = min(grid.seeds for grid in found)
     return decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence)
@@ -158,8 +166,7 @@ def best_part(study, check, context):
         truth.append(best < worst if check.get("below_worst") else within(best, check))
         bests.append(best)
         worsts.append(worst[0])
-    low, high = percentile_interval(np.column_stack(bests))
-    evidence = _keys(found, best=[best[0] for best in bests], best_low=low, best_high=high, worst=worsts)
+    evidence = _intervals(found, "best", bests).assign(worst=worsts)
     form = " ".join(f"{weight:+g} {name}" for name, weight in check["form"].items())
     numbers = f"Mean of {form} in the best {percent(check['share'])} between {evidence['best'].min():.3g} and "
     numbers += f"{evidence['best'].max():.3g}, in the worst between {min(worsts):.3g} and {max(worsts):.3g};"
@@ -167,23 +174,47 @@ def best_part(study, check, context):
 
 
 def interior_best(study, check, context):
-    """Check that the mean quality is best in an inner one of `bins` equal parts of a parameter's range (`along`)."""
+    """Check that the mean quality is best at an inner level of each parameter `along`.
+
+    All parameters but `rest_of` divide what that one leaves, so its levels bound theirs. A level is therefore a share
+    of the rest, counts only if it is stored at every level of `rest_of`, and its quality is the mean over these of the
+    means inside them. Inconclusive below `levels` levels; a tie with an outer level leaves a part open.
+    """
     found, lacking = grids(study, check, context)
-    truth, lines = [], []
+    truth, lines, fewest = [], [], math.inf
     for grid, name in itertools.product(found, check["along"]):
-        value = grid.settings[name].to_numpy()
-        edges = np.linspace(value.min(), value.max(), check["bins"] + 1)
-        place = np.clip(np.searchsorted(edges, value, side="right") - 1, 0, check["bins"] - 1)
-        used = np.unique(place)
-        quality = np.column_stack([grid.quality[:, place == bin_].mean(axis=1) for bin_ in used])
-        best = quality.argmax(axis=1)
-        truth.append((best > 0) & (best < len(used) - 1))
-        low, high = edges[used[best[0]]], edges[used[best[0]] + 1]
-        lines.append({"dataset": grid.dataset, "metric": grid.metric, "along": name, "best_from": low, "best_to": high})
+        outer = grid.settings[check["rest_of"]].to_numpy()
+        share = np.round(grid.settings[name].to_numpy() / (1 - outer), 4)
+        inside = [set(share[outer == value]) for value in np.unique(outer)]
+        levels = sorted(set.intersection(*inside))
+        fewest = min(fewest, len(levels))
+        if len(levels) < 3:
+            continue
+        quality = np.column_stack([_balanced(grid.quality, share == level, outer) for level in levels])
+        ahead = quality[:, 1:-1].max(axis=1) - quality[:, [0, -1]].max(axis=1)
+        level = _TIE * np.abs(quality).max(axis=1)
+        truth.append(np.append(ahead[:1] >= -level[:1], ahead[1:] > level[1:]))
+        best = levels[quality[0].argmax()]
+        lines.append({"dataset": grid.dataset, "metric": grid.metric, "along": name, "best": best})
+        lines[-1]["levels"] = ", ".join(f"{value:.3g}" for value in levels)
+    if fewest < check["levels"]:
+        few = f"{fewest} of {check['levels']} levels of {' and '.join(check['along'])} stored at every level of "
+        lacking = "; ".join(filter(None, [lacking, few + check["rest_of"]]))
+    seeds = min(grid.seeds for grid in found)
+    if not truth:
+        return Finding(INCONCLUSIVE, "Too few levels to have an inner one.", 0, seeds, lacking)
     evidence = pd.DataFrame(lines)
     inner = sum(bool(part[0]) for part in truth)
-    numbers = f"Best in an inner part of the range for {inner} of {len(truth)};"
-    return _finding(truth, evidence, found, numbers, lacking)
+    numbers = f"Best at an inner level for {inner} of {len(truth)};"
+    finding = _finding(truth, evidence, found, numbers, lacking)
+    if fewest < check["levels"]:
+        return replace(finding, verdict=INCONCLUSIVE, numbers=f"{finding.numbers} Too few levels for a verdict.")
+    return finding
+
+
+def _balanced(quality, chosen, outer):
+    """Mean over the levels of `outer` of the mean of the chosen columns inside each."""
+    return np.mean([quality[:, chosen & (outer == value)].mean(axis=1) for value in np.unique(outer)], axis=0)
 
 
 def among_best(study, check, context):
@@ -237,8 +268,7 @@ def flat(study, check, context):
         spread = np.ptp(means, axis=1) / np.abs(means.mean(axis=1))
         truth.append(within(spread, check))
         spreads.append(spread)
-    low, high = percentile_interval(np.column_stack(spreads))
-    evidence = _keys(found, spread=[spread[0] for spread in spreads], low=low, high=high)
+    evidence = _intervals(found, "spread", spreads)
     at = int(evidence["spread"].argmax())
     numbers = f"Largest relative spread {percent(evidence['spread'][at])} ({evidence['dataset'][at]}, "
     numbers += f"{evidence['metric'][at]}; asked: at most {percent(check['at_most'])});"

@@ -755,7 +755,10 @@ def dispersion(study, check, context):
 
 
 def slope(study, check, context):
-    """Check the slope of log(left) over log(`along`) in every group of the other keys against its bounds."""
+    """Check the slope of log(left) over log(`along`) in every group of the other keys against its bounds.
+
+    Inconclusive where a group is not stored up to `reach`.
+    """
     keys, values, seeds, lacking = _ratios(study, check, context)
     along = check["along"]
     names = [name for name in keys.columns if name not in (along, "right")]
@@ -776,13 +779,17 @@ def slope(study, check, context):
     shown = "; ".join(f"{line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in evidence.itertuples())
     numbers = f"Slope over {along} from {evidence['from'].min():g} to {evidence['to'].max():g}: {shown} "
     numbers += f"(asked: {_rule(check)});"
-    return decide(within(slopes, check), evidence, seeds, numbers, lacking, evidence)
+    finding = decide(within(slopes, check), evidence, seeds, numbers, lacking, evidence)
+    if evidence["to"].min() < check["reach"] * (1 - 1e-9):
+        small = f"{finding.numbers} Sizes up to {along} = {check['reach']:g} are needed for a verdict."
+        return replace(finding, verdict=INCONCLUSIVE, numbers=small)
+    return finding
 
 
 def longer_than(study, check, context):
-    """Check that `runs` fits take longer than `seconds`; a recorded time limit below that leaves it open."""
+    """Check that `runs` fits take more CPU seconds than `seconds`; a recorded time limit below that leaves it open."""
     for sweep in check["sweeps"]:
-        panel = study.panel(sweep, "fit_seconds")
+        panel = study.panel(sweep, "fit_cpu_seconds")
         cells = panel.cells
         if len(cells):
             panel = panel.take(
@@ -791,7 +798,9 @@ def longer_than(study, check, context):
         if len(panel.cells):
             total = check["runs"] * resampled_means(panel, resampling_weights(len(panel.seeds)))[:, :1]
             evidence = pd.DataFrame({"sweep": [sweep], "seconds_of_one": total[0] / check["runs"]})
-            numbers = f"{check['runs']} fits take {total[0, 0]:.4g} s (asked: more than {check['seconds']:g} s);"
+            numbers = (
+                f"{check['runs']} fits take {total[0, 0]:.4g} s of CPU time (asked: more than {check['seconds']:g} s);"
+            )
             return decide(total > check["seconds"], evidence, len(panel.seeds), numbers, "", evidence)
     gaps = context.missing
     mine = gaps[gaps["sweep"].isin(check["sweeps"]) & (gaps["method"] == check["method"])]

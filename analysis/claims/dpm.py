@@ -31,6 +31,20 @@ def min_emptiness(study, check, context):
     )
 
 
+def emptiness_range(study, check, context):
+    """Range of the emptiness over candidates where all clusters are normal with the interval's deviation, and weighted.
+
+    A mixture's share of an interval is an average of its clusters', so none is larger than the fullest of one cluster.
+    """
+    value = stats.norm.cdf(0.25) - stats.norm.cdf(-0.25)
+    weighted = check["weight"] * value
+    line = {"largest_difference": value, "asked_at_most": check["at_most"], "weight": check["weight"]}
+    line["weighted_range"] = weighted
+    line["agrees"] = value <= check["at_most"] and abs(weighted - 1) <= check["margin"]
+    numbers = f"Emptiness lies between {1 - value:.4f} and 1, its weighted range is {weighted:.4f}; centreness has 1."
+    return exact(pd.DataFrame([line]), numbers)
+
+
 def half_sigma(study, check, context):
     """Mass of a normal distribution within half a standard deviation, against the printed share."""
     value = stats.norm.cdf(0.5) - stats.norm.cdf(-0.5)
@@ -71,18 +85,28 @@ def underestimates(study, check, context):
 
 
 def total_budget(study, check, context):
-    """Shares of the stored published cells add up to one, and their pure charges and the ledger stay within them."""
+    """Stored published cells spend no more than declared: shares that add up to one, pure charges, ledger and δ.
+
+    What declares δ is 1/(n √n). The charges' own δ and that of their Gaussian noise, at the share of ε meant for it,
+    are summed, and the δ of the ledger is checked as well.
+    """
     cells = study.cells
     mine = cells["target"].str.endswith(".DPM") & (cells["variant"] == "published")
     lines = []
     for cell in cells[mine].drop_duplicates("cell").to_dict("records"):
         shares = _shares(cell)
-        pure = math.fsum(c["loss"] for c in json.loads(cell["charges"] or "[]") if c["mechanism"] != "gaussian")
+        charges = json.loads(cell["charges"] or "[]")
+        pure = math.fsum(charge["loss"] for charge in charges if charge["mechanism"] != "gaussian")
+        declared, delta = cell["n"] ** -1.5, _delta(charges, cell["epsilon"] * shares[3])
         allowed = cell["epsilon"] * (1 - shares[3])
         line = {name: cell[name] for name in ("sweep", "dataset", "epsilon", "epsilon_spent")}
         line |= {"shares": str(shares), "sum": math.fsum(shares), "pure_charges": pure, "pure_allowed": allowed}
-        fits = abs(line["sum"] - 1) <= _TOLERANCE and pure <= allowed * (1 + 1e-6)
-        lines.append(line | {"agrees": fits and cell["epsilon_spent"] <= cell["epsilon"] * (1 + 1e-6)})
+        line |= {"delta_ledger": cell["delta"], "delta_charges": delta, "delta_declared": declared}
+        # Noise is a whole number of steps, so a cost may exceed its share by rounding.
+        costs = [(pure, allowed), (cell["epsilon_spent"], cell["epsilon"])]
+        costs += [(cell["delta"], declared), (delta, declared)]
+        fits = all(cost <= most * (1 + 1e-6) for cost, most in costs)
+        lines.append(line | {"agrees": abs(line["sum"] - 1) <= _TOLERANCE and fits})
     table = pd.DataFrame(lines)
     if not len(table):
         raise Absent("no stored rows of the published DPM")
@@ -90,8 +114,18 @@ def total_budget(study, check, context):
     return exact(
         table,
         f"Composed tightly the ledger needs {spent.min():.3f} to {spent.max():.3f} of the declared ε, counting the "
-        "interval size at the cost that the paper claims for it.",
+        "interval size at the cost that the paper claims for it. The charges' δ add up to "
+        f"{(table['delta_charges'] / table['delta_declared']).max():.3f} of the declared one at most.",
     )
+
+
+def _delta(charges, epsilon):
+    """Sum of the charges' own δ and the δ at `epsilon` of their Gaussian noise taken together."""
+    mu = math.sqrt(math.fsum(charge["loss"] ** 2 for charge in charges if charge["mechanism"] == "gaussian"))
+    own = math.fsum(charge.get("delta", 0.0) for charge in charges)
+    if not mu:
+        return own
+    return own + stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
 
 
 def _shares(cell):
@@ -217,6 +251,7 @@ def _standard_metrics(points, classes, centres, references):
 
 EVALUATORS = {
     "min_emptiness": min_emptiness,
+    "emptiness_range": emptiness_range,
     "half_sigma": half_sigma,
     "level_budgets": level_budgets,
     "underestimates": underestimates,
