@@ -16,10 +16,19 @@ GAP_BLOCK = 8192
 
 
 @njit(cache=True)
-def _look_up(rows, table, codes):
+def _encode(rows, thresholds, codes):
+    last = len(thresholds)
+    inverse = (last - 1) / max(thresholds[-1] - thresholds[0], 1)
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
-            codes[i, h] = table[np.int64(rows[i, h]) + SCALE]
+            x = np.int64(rows[i, h])
+            # Thresholds are about equally far apart: the first guess is hardly ever off by more than one.
+            code = min(max(np.int64((x - thresholds[0]) * inverse) + 1, 0), last)
+            while code > 0 and thresholds[code - 1] >= x:
+                code -= 1
+            while code < last and thresholds[code] < x:
+                code += 1
+            codes[i, h] = code
 
 
 @lru_cache(maxsize=2)
@@ -42,10 +51,8 @@ def encode(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     >>> encode(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
     [0, 1, 2]
     """
-    steps = np.diff(np.clip([-SCALE - 1, *thresholds, SCALE], -SCALE - 1, SCALE))
-    table = np.repeat(np.arange(len(steps), dtype=np.min_scalar_type(len(thresholds))), steps)
-    codes = np.empty(points.shape, table.dtype)
-    _look_up(points.rows, table, codes)
+    codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
+    _encode(points.rows, np.array(thresholds, np.int64), codes)
     codes.flags.writeable = False
     return codes
 

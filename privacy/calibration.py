@@ -39,6 +39,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     return max(sys.float_info.min, float(ndtr(-epsilon / mu + mu / 2)) - second)
 
 
+@lru_cache(maxsize=4096)
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP; infinite for delta = 0 and mu > 0."""
     if mu == 0 or gdp_delta(mu, 0.0) <= delta:

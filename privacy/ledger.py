@@ -122,7 +122,7 @@ class Ledger:
         if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
             raise StreamReuse(f"release {charge.label!r} round {charge.round} was made before; noise must be fresh")
         charges = (*self.charges, charge)
-        if self._fits_plainly(charges):
+        if any(each.epsilon for each in charges) and self._fits_plainly(charges):
             self.charges = charges
             return
         needed = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
@@ -134,7 +134,7 @@ class Ledger:
         self.charges = charges
 
     def _fits_plainly(self, charges) -> bool:
-        """Tell whether the plain sum is within the budget: cheap, and enough for all but tight schedules."""
+        """Tell whether the plain sum is within the budget: cheaper than a composition, and mostly enough."""
         mu, epsilons, delta = _tally(charges)
         room = self.budget.delta - delta
         if mu > 0 and room <= 0:

@@ -70,8 +70,9 @@ class _Shard:
 
     def __init__(self, points: Points, codes: np.ndarray):
         self.rows, self.codes = points.rows, codes
-        self.order = np.arange(len(codes), dtype=np.int32)
-        self._spare = np.empty(len(codes), np.int32)
+        index = np.uint16 if len(codes) <= 1 << 16 else np.int32
+        self.order = np.arange(len(codes), dtype=index)
+        self._spare = np.empty(len(codes), index)
         self._cells = [(0, len(codes))]
 
     def split(self, cell: int, feature: int, boundary: int) -> None:
