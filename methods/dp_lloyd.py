@@ -1,13 +1,11 @@
 """DP-Lloyd as the library does it that the DPM paper compared with (diffprivlib), and as it was meant."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from methods.initialisation import starting_centres
-from methods.lloyd import TYPICAL_CENTRE, SuLloyd
+from methods.lloyd import SuLloyd, count_weight
 from privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centres
 
 
@@ -46,19 +44,19 @@ class DPLloyd(SuLloyd):
         budget = super().budget(n_points, n_features)
         if self.variant == "sound":
             return budget
-        c = _count_weight(n_features)
+        c = count_weight(n_features)
         return Budget(self.epsilon * (1 + n_features * c) / (n_features + c), 0.0, budget.adjacency)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         if self.variant == "sound":
             return super().cluster(curator)
-        rounds, count_epsilon, sum_epsilon = self._swapped_shares(curator.n_points, curator.n_features)
+        # The library's slip: what the split gives to a coordinate goes to the count, and the other way round.
+        rounds, count_epsilon, sum_epsilon = self._split(curator.n_points, curator.n_features)
         lower, upper = curator.domain
         origin = np.rint(-(lower / 2 + upper / 2) / (upper / 2 - lower / 2) * SCALE)
         about = np.clip(origin, -SCALE, SCALE).astype(np.int64)
-        search = "halving" if self.radius_search == "auto" else self.radius_search
-        centres = starting_centres(curator.seeds, self.n_clusters, curator.n_features, self.initialisation, search)
+        centres = self._start(curator)
         for _ in range(rounds):
             counts, sums = curator.counts_and_bounded_sums(
                 centres,
@@ -68,16 +66,3 @@ class DPLloyd(SuLloyd):
             )
             centres = snap_centres(about + sums / (counts[:, :, None] / SCALE))
         return centres, rounds
-
-    def _swapped_shares(self, n_points: int, n_features: int) -> tuple[int, float, float]:
-        """Rounds, and epsilon of a count and of a coordinate in each of them."""
-        c = _count_weight(n_features)
-        least = math.sqrt(500 * self.n_clusters**3 / n_points**2 * (n_features + c) ** 3)
-        rounds = self._rounds(self.epsilon / least)
-        unit = self.epsilon / rounds / (n_features + c)
-        return rounds, unit, c * unit
-
-
-def _count_weight(n_features: int) -> float:
-    """Su et al.'s weight of a count against a coordinate."""
-    return (4 * n_features * TYPICAL_CENTRE**2) ** (1 / 3)

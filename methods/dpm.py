@@ -126,9 +126,8 @@ class DPM(PrivateKMeans):
     ``published`` differs from the authors' code, not from what the paper asks for, where the code is not private or the
     curator does not allow it: points are clipped to the range; an empty leaf is averaged with noise like any other; the
     interval around a candidate is the same for emptiness and rank; noise on counts is Laplace on the grid; a cell whose
-    released count is below one has scores of 0; gaps are those of the points on the grid, which coarsens interval sizes
-    where data crowd in a small part of the range. The exponential mechanism has the factor two that the paper's
-    definition lacks (F-12) and its proof needs.
+    released count is below one has scores of 0; gaps are known to 2**-16 of a grid step. The exponential mechanism has
+    the factor two that the paper's definition lacks (F-12) and its proof needs.
 
     Examples
     --------

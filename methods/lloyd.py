@@ -41,6 +41,11 @@ def iterations(bound: float) -> int:
     return int(min(max(bound, FEWEST), MOST))
 
 
+def count_weight(n_features: int) -> float:
+    """Su et al.'s weight of a count against a coordinate of a sum."""
+    return (4 * n_features * TYPICAL_CENTRE**2) ** (1 / 3)
+
+
 def fold(centres: np.ndarray) -> np.ndarray:
     """Reflect grid coordinates at the borders of [-1, 1] until they lie inside (Sec. 5.3.5).
 
@@ -118,12 +123,7 @@ class Lloyd(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self.schedule(curator.n_points, curator.n_features)
-        search = self.radius_search
-        if search == "auto":
-            search = "halving" if self.variant == "published" else "bisection"
-        seeds = curator.seeds
-        centres = starting_centres(seeds, self.n_clusters, curator.n_features, self.initialisation, search)
+        schedule, centres = self.schedule(curator.n_points, curator.n_features), self._start(curator)
         for this in schedule:
             sums, counts = curator.sums_and_counts(
                 centres,
@@ -134,6 +134,13 @@ class Lloyd(PrivateKMeans):
             )
             centres = self._move(centres, sums, counts, this.radius)
         return centres, len(schedule)
+
+    def _start(self, curator: Curator) -> np.ndarray:
+        """Starting centres of all replicates."""
+        search = self.radius_search
+        if search == "auto":
+            search = "halving" if self.variant == "published" else "bisection"
+        return starting_centres(curator.seeds, self.n_clusters, curator.n_features, self.initialisation, search)
 
     def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
@@ -204,14 +211,18 @@ class SuLloyd(_DPLloyd):
 
     def schedule(self, n_points, n_features):
         """All rounds, from public quantities only."""
+        rounds, per_coordinate, per_count = self._split(n_points, n_features)
+        sum_noise = Laplace(SCALE / per_coordinate)  # L1 sensitivity d, epsilon d * per_coordinate
+        return [Round(None, sum_noise, Laplace(SCALE / per_count))] * rounds
+
+    def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
+        """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
         n, d, k = n_points, n_features, self.n_clusters
-        count_weight = (4 * d * TYPICAL_CENTRE**2) ** (1 / 3)
-        least_epsilon = math.sqrt(500 * k**3 / n**2 * (d + count_weight) ** 3)
+        weight = count_weight(d)
+        least_epsilon = math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
         rounds = self._rounds(self.epsilon / least_epsilon)
-        per_unit = self.epsilon / rounds / (d + count_weight)
-        sum_noise = Laplace(SCALE / per_unit)  # L1 sensitivity d, epsilon d * per_unit
-        count_noise = Laplace(SCALE / (count_weight * per_unit))
-        return [Round(None, sum_noise, count_noise)] * rounds
+        per_unit = self.epsilon / rounds / (d + weight)
+        return rounds, per_unit, weight * per_unit
 
 
 @dataclass(eq=False, repr=False)

@@ -27,7 +27,7 @@ from privacy import (
 )
 from privacy.noise import INITIALISATION, child
 
-COUNT_EPSILON, SUM_EPSILON, SUM_DELTA = 0.2, 0.8, 1.0  # shares of the centring's budget
+COUNT_EPSILON, SUM_EPSILON = 0.2, 0.8  # shares of the centring's budget
 COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
 BRANCH = 3  # a cell is split from three times the least size on
 ENTRY = 1 << 16  # normal vectors are rounded to multiples of its inverse, which keeps products exact
@@ -126,7 +126,7 @@ class LSHSplits(PrivateKMeans):
         delta = self.resolved_delta(curator.n_points)
         epsilon = self.centring_share * self.epsilon
         size = root_count(curator, Laplace(SCALE / (COUNT_EPSILON * epsilon)))
-        multiplier = 1 / gaussian_mu(SUM_EPSILON * epsilon, self.centring_share * SUM_DELTA * delta)
+        multiplier = 1 / gaussian_mu(SUM_EPSILON * epsilon, self.centring_share * delta)
         about = _mean(curator, size, multiplier, origin)
         rest = 1 - self.centring_share
         epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
