@@ -40,7 +40,7 @@ FAST_LLOYD = "Recipe of the FastLloyd paper (USENIX Security 2025), section 6.1.
 BLOBS_CENTRES = (-100.0, 100.0)
 BLOBS_SEED = 42
 BLOBS_CITATION = (
-    "Normal clusters of scikit-learn's make_blobs, as in the DPM paper (CCS 2024). Pedregosa, F. et al. (2011). "
+    "Normal clusters of scikit-learn's make_blobs, as in the DPM paper (Liebenow et al.). Pedregosa, F. et al. (2011). "
     "Scikit-learn: machine learning in Python. Journal of Machine Learning Research 12, 2825-2830."
 )
 # Names that stand for a member of a family.

@@ -1,4 +1,4 @@
-"""DPM: clusters found by splitting the data through sparse regions (Liebenow et al., "DPM", 2023).
+"""DPM: clusters found by splitting the data through sparse regions (Liebenow et al., "DPM").
 
 The domain is split recursively at candidates chosen by a score that favours empty intervals near the median; a split
 stands if both sides keep enough points; the noisy means of the remaining cells are the centres. The number of centres
