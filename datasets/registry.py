@@ -418,7 +418,7 @@ ENTRIES = (
         upper=(15.0,) * 16,
         reason=LETTERS_REASON,
         licence=CC_BY,
-        citation=f"{LETTERS_CITATION} 720 rows of each letter, drawn with replacement as in the DPM paper (Liebenow et al.).",
+        citation=f"{LETTERS_CITATION} 720 rows of each letter, drawn with replacement as in the DPM paper.",
     ),
     Entry(
         name="gas",
