@@ -17,7 +17,6 @@ from privacy.selection import Exponential, SplitScore
 
 MOST_INTERVALS = 4096  # a grid finer than that would not fit the memory of large trees
 MOST_SUM = 2.0**60
-SCORES_AT_ONCE = 1 << 12  # candidates scored together: enough to spread the cost of a call, few enough for the cache
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,12 @@ class _Shard:
         self.rows, self.codes = points.rows, codes
         index = np.uint16 if len(codes) <= 1 << 16 else np.int32
         self.order = np.arange(len(codes), dtype=index)
-        self._spare = np.empty(len(codes), index)
         self._cells = [(0, len(codes))]
 
     def split(self, cell: int, feature: int, boundary: int) -> None:
         start, stop = self._cells[cell]
-        middle = start + divide(self.codes, self.order[start:stop], feature, boundary, self._spare)
+        order = self.order[start:stop]
+        middle = start + divide(self.codes, order, feature, boundary, np.empty_like(order))
         self._cells += [(start, middle), (middle, stop)]
 
     def size(self, cell: int) -> int:
@@ -90,10 +89,8 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """What is public about a cell: its box in grid steps, its bins, its parent, and its children once it is split."""
+    """What is public about a cell: its bins per column, its parent, and its children once it is split."""
 
-    lower: np.ndarray
-    upper: np.ndarray
     first: np.ndarray
     last: np.ndarray
     parent: int | None = None
@@ -131,8 +128,10 @@ class Partition:
         self._n_codes = codes[0].shape[1]
         self._n_points, self._d = sum(len(each) for each in codes), shards[0].shape[1]
         bins = 1 if grid is None else grid.n_bins
-        whole = np.full(self._d, SCALE, np.int64)
-        self._cells = [_Cell(-whole, whole, np.zeros(self._d, np.int64), np.full(self._d, bins))]
+        self._cells = [_Cell(np.zeros(self._d, np.int64), np.full(self._d, bins))]
+        # Bin b reaches from above edges[b] to edges[b + 1], the first from the domain's lower end itself.
+        self._edges = np.array([-SCALE - 1, *(grid.thresholds if grid else ()), SCALE], np.int64)
+        self._everywhere = np.full(self._d, -1), np.full(self._d, bins)
 
     @classmethod
     def whole(cls, shards: Sequence[Points], *door) -> "Partition":
@@ -165,7 +164,7 @@ class Partition:
         -------
         tuple of int
         """
-        self._check_disjoint([cell])
+        self._check_known([cell])
         whole = self._cells[cell]
         if whole.children is not None:
             raise ValueError(f"cell={cell} is split already")
@@ -176,12 +175,9 @@ class Partition:
             raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
         for shard in self._shards:
             shard.split(cell, feature, boundary)
-        left = _Cell(whole.lower, whole.upper.copy(), whole.first, whole.last.copy(), cell)
-        right = _Cell(whole.lower.copy(), whole.upper, whole.first.copy(), whole.last, cell)
+        left, right = _Cell(whole.first, whole.last.copy(), cell), _Cell(whole.first.copy(), whole.last, cell)
         if self._grid is not None and whole.first[feature] < boundary < whole.last[feature]:
             left.last[feature] = right.first[feature] = boundary
-            left.upper[feature] = self._grid.thresholds[boundary - 1]
-            right.lower[feature] = left.upper[feature] + 1
         whole.children = len(self._cells), len(self._cells) + 1
         self._cells += [left, right]
         return whole.children
@@ -287,58 +283,43 @@ class Partition:
             raise ValueError(f"margin={margin} must not be negative: it would raise the cost above what is charged")
         details = {"score_sensitivity": score.spread, "margin": margin}
         key = self._charge("splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details)
+        # Scores move by spread / size; the floor only matters where all scores are 0 anyway.
+        scales = mechanism.epsilon * np.maximum(1.0, sizes - margin) / score.spread
+        uniforms = self._streams.uniform(key, (len(cells),))[0].tolist()
         boundaries, chosen = self._grid.boundaries, []
-        together = max(1, SCORES_AT_ONCE // (self._d * len(boundaries)))
-        for first in range(0, len(cells), together):
-            some, size = cells[first : first + together], sizes[first : first + together, None, None]
-            # Scores move by spread / size; the floor only matters where all scores are 0 anyway.
-            scale = mechanism.epsilon * np.maximum(1.0, size - margin) / score.spread
-            exponents = self._scores(some, size, score)
-            exponents *= scale
-            for index in mechanism.choose(exponents.reshape(len(some), -1), self._streams, (*key, first)).tolist():
-                feature, candidate = divmod(index, len(boundaries))
-                chosen.append((feature, boundaries[candidate]))
+        exponents = np.empty((self._d, len(boundaries)))
+        for cell, size, scale, uniform in zip(cells, sizes.tolist(), scales.tolist(), uniforms, strict=True):
+            self._score(cell, size, scale, score, exponents)
+            feature, candidate = divmod(mechanism.choose(exponents.ravel(), uniform), len(boundaries))
+            chosen.append((feature, boundaries[candidate]))
         return chosen
 
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper corner of a cell, each of shape (d,), in grid steps: public."""
-        return self._cells[cell].lower.copy(), self._cells[cell].upper.copy()
+        return self._edges[self._cells[cell].first] + 1, self._edges[self._cells[cell].last]
 
     def middle(self, cell: int) -> np.ndarray:
         """Grid point in the middle of a cell, of shape (d,), int64: public."""
-        return (self._cells[cell].lower + self._cells[cell].upper) // 2
+        lower, upper = self.box(cell)
+        return (lower + upper) // 2
 
     def position(self, boundary: int) -> int:
         """Grid position of a boundary: points at or below it go to the left."""
         return self._grid.thresholds[boundary - 1]
 
-    def _scores(self, cells: Sequence[int], size: np.ndarray, score: SplitScore) -> np.ndarray:
-        """Scores of all candidates, shape (cells, d, candidates), ``-inf`` where a candidate is not allowed."""
-        counts = self._histograms(cells)
-        below = np.zeros((*counts.shape[:2], self._grid.n_bins + 1), np.int32)
-        np.cumsum(counts, axis=2, out=below[:, :, 1:])
-        inside = below[:, :, 2:-1:2] - below[:, :, 0:-3:2]
-        scores = score(below[:, :, 1:-2:2], inside, below[:, :1, -1:], size)
-        if self._grid.inside_cell:
-            at = np.array(self._grid.boundaries)
-            first = np.array([self._cells[cell].first for cell in cells])[:, :, None]
-            last = np.array([self._cells[cell].last for cell in cells])[:, :, None]
-            scores[(at <= first) | (at >= last)] = -np.inf
-        return scores
-
-    def _histograms(self, cells: Sequence[int]) -> np.ndarray:
-        """Exact counts per cell, column and bin."""
+    def _score(self, cell: int, size: float, scale: float, score: SplitScore, into: np.ndarray) -> None:
+        """Scaled scores of all candidates of a cell, into an array of shape (d, candidates)."""
         kind = np.uint16 if self._n_points < 1 << 16 else np.uint32
-        counts = np.zeros((len(cells), self._d, self._grid.n_bins), kind)
-        for i, cell in enumerate(cells):
-            for shard in self._shards:
-                histogram(shard.codes, shard.members(cell), counts[i])
-        return counts
+        counts = np.zeros((self._d, self._grid.n_bins), kind)
+        for shard in self._shards:
+            histogram(shard.codes, shard.members(cell), counts)
+        place = self._cells[cell]
+        allowed = (place.first, place.last) if self._grid.inside_cell else self._everywhere
+        score.of_cell(counts, size, scale, *allowed, into)
 
     def _reach(self, cells: Sequence[int], about: np.ndarray, radius: float | None) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its reference, in grid steps."""
-        lower = np.array([self._cells[cell].lower for cell in cells]).reshape(-1, self._d)
-        upper = np.array([self._cells[cell].upper for cell in cells]).reshape(-1, self._d)
+        lower, upper = np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d).swapaxes(0, 1)
         farthest = np.maximum(np.abs(lower - about), np.abs(upper - about)).astype(np.float64)
         reach = np.sqrt((farthest * farthest).sum(axis=1))
         if radius is None:
@@ -350,9 +331,8 @@ class Partition:
         return np.full(len(cells), radius * SCALE)
 
     def _check_disjoint(self, cells: Sequence[int]) -> None:
+        self._check_known(cells)
         asked = set(cells)
-        if not all(cell in range(len(self._cells)) for cell in asked):
-            raise ValueError(f"cells={list(cells)} must be among the {len(self._cells)} that there are")
         if len(asked) < len(cells):
             raise ValueError(f"cells={list(cells)} must be named once each")
         for cell in asked:
@@ -361,3 +341,7 @@ class Partition:
                 if above in asked:
                     raise ValueError(f"cells {above} and {cell} overlap; ask for disjoint cells")
                 above = self._cells[above].parent
+
+    def _check_known(self, cells: Sequence[int]) -> None:
+        if not all(cell in range(len(self._cells)) for cell in cells):
+            raise ValueError(f"cells={list(cells)} must be among the {len(self._cells)} that there are")

@@ -1,14 +1,61 @@
 """Choosing one of many public candidates by a private score: the exponential mechanism, and the score of a split.
 
-Only the index of the winner leaves. Candidates are compared in log space with Gumbel noise, so that no weight can
-overflow or vanish.
+Only the index of the winner leaves. Weights are relative to the largest, so that none can overflow.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit, vectorize
 
-from privacy.noise import NoiseStreams
+NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a uniform variate
+
+
+@vectorize(cache=True)
+def _split_score(left, inside, total, size, t, q, emptiness_weight, from_both_ends):
+    if size < 1:
+        return 0.0
+    half, outer = size / 2, size * q
+    rank = min(left, total - left) if from_both_ends else half - abs(left - half)
+    rank = min(rank, half)
+    # Two lines that meet at the border; the outer one is the steeper, so the smaller of them is the centreness.
+    inner_line = rank * ((1 - t) / (half - outer)) + (t - 2 * q) / (1 - 2 * q)
+    centreness = min(rank * (t / outer), inner_line)
+    return centreness + max(inside * (-emptiness_weight / size) + emptiness_weight, 0.0)
+
+
+@njit(cache=True)
+def _score_cell(counts, size, score, scale, first, last, exponents):
+    t, q, emptiness_weight, from_both_ends = score
+    total = counts[0].sum()
+    for h in range(exponents.shape[0]):
+        below = 0
+        for candidate in range(exponents.shape[1]):
+            boundary = 2 * candidate + 1
+            left = below + counts[h, boundary - 1]
+            inside = np.int64(counts[h, boundary - 1]) + counts[h, boundary]
+            below += inside
+            exponents[h, candidate] = -np.inf
+            if first[h] < boundary < last[h]:
+                value = _split_score(left, inside, total, size, t, q, emptiness_weight, from_both_ends)
+                exponents[h, candidate] = value * scale
+
+
+@njit(cache=True)
+def _draw(exponents, uniform):
+    """Index drawn with probability proportional to ``exp(exponents)``, by the inverse of the distribution function."""
+    top = exponents.max()
+    if top == -np.inf:
+        return 0
+    below = np.empty(len(exponents))
+    total = 0.0
+    for i in range(len(exponents)):
+        if exponents[i] > top - NEGLIGIBLE:
+            total += math.exp(exponents[i] - top)
+        below[i] = total
+    # Rounding may lift the product to the total itself, past the last candidate that has weight.
+    return min(np.searchsorted(below, uniform * total, side="right"), np.searchsorted(below, total))
 
 
 @dataclass(frozen=True)
@@ -85,21 +132,30 @@ class SplitScore:
         ndarray
             Shaped like ``left``, against which cells may broadcast.
         """
-        known = size >= 1
-        size = np.maximum(size, 1.0)
-        half, outer = size / 2, size * self.q
-        rank = np.minimum(left, total - left) if self.from_both_ends else half - np.abs(left - half)
-        rank = np.minimum(rank, half)
-        # Two lines that meet at the border; the outer one is the steeper, so the smaller of them is the centreness.
-        scores = rank * (self.t / outer)
-        rank *= (1 - self.t) / (half - outer)
-        rank += (self.t - 2 * self.q) / (1 - 2 * self.q)
-        np.minimum(scores, rank, out=scores)
-        emptiness = np.multiply(inside, -self.emptiness_weight / size, out=rank)
-        emptiness += self.emptiness_weight
-        scores += np.maximum(emptiness, 0.0, out=emptiness)
-        scores *= known
-        return scores
+        return _split_score(left, inside, total, size, *self._numbers)
+
+    def of_cell(self, counts, size: float, scale: float, first: np.ndarray, last: np.ndarray, into: np.ndarray) -> None:
+        """Score the candidates of a cell: the middles of intervals of two bins each.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (d, 2 m + 1), unsigned
+            Exact number of the cell's points per column and bin.
+        size : float
+            Its released count.
+        scale : float
+            What scores are multiplied by.
+        first, last : ndarray of shape (d,), int64
+            Candidate c is allowed in column h if ``first[h] < 2 c + 1 < last[h]``.
+
+        into : ndarray of shape (d, m), float64
+            Receives the scaled scores, ``-inf`` where a candidate is not allowed.
+        """
+        _score_cell(counts, float(size), self._numbers, float(scale), first, last, into)
+
+    @property
+    def _numbers(self) -> tuple[float, float, float, bool]:
+        return float(self.t), float(self.q), float(self.emptiness_weight), bool(self.from_both_ends)
 
 
 @dataclass(frozen=True)
@@ -118,8 +174,19 @@ class Exponential:
         if not 0 < self.epsilon < np.inf:
             raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
 
-    def choose(self, exponents: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
-        """Draw an index for each row of exponents, for one replicate; ``-inf`` only if a row has nothing else."""
-        noisy = streams.gumbel(key, exponents.shape)[0]
-        noisy += exponents
-        return noisy.argmax(axis=1)
+    def choose(self, exponents: np.ndarray, uniform: float) -> int:
+        """Choose a candidate.
+
+        Parameters
+        ----------
+        exponents : ndarray of shape (m,), float64
+            ``-inf`` for candidates that must not be chosen, unless there are no others.
+        uniform : float
+            Secret uniform variate in (0, 1). What is less likely than its resolution, 2**-53, is never chosen.
+
+        Returns
+        -------
+        int
+            Index of the candidate.
+        """
+        return _draw(exponents, uniform)

@@ -279,7 +279,8 @@ def test_rank_averaged_gaps_have_no_bounded_sensitivity():
 
 def test_selection_has_the_laws_probabilities():
     exponents = np.array([0.0, 1.5, -2.0, 0.5, -np.inf, 1.0])
-    drawn = Exponential(1.0).choose(np.tile(exponents, (20_000, 1)), NoiseStreams([11]), ("x", 0))
+    uniforms = NoiseStreams([11]).uniform(("x", 0), (20_000,))[0]
+    drawn = [Exponential(1.0).choose(exponents, uniform) for uniform in uniforms]
     drawn, weights = np.bincount(drawn, minlength=6), np.exp(exponents)
     assert drawn[4] == 0
     expected = 20_000 * weights / weights.sum()
@@ -287,11 +288,21 @@ def test_selection_has_the_laws_probabilities():
 
 
 def test_selection_survives_scores_that_cannot_be_exponentiated():
-    streams = NoiseStreams([0])
-    assert Exponential(1.0).choose(np.array([[-1e6, 1e6, 0.0]]), streams, ("x", 0)) == [1]
-    assert Exponential(1.0).choose(np.full((1, 3), -np.inf), streams, ("x", 1))[0] in range(3)
+    for uniform in (2.0**-54, 0.5, 1 - 2.0**-53):
+        assert Exponential(1.0).choose(np.array([-1e6, 1e6, 0.0]), uniform) == 1
+        assert Exponential(1.0).choose(np.array([-np.inf, 1e6, -np.inf]), uniform) == 1
+        assert Exponential(1.0).choose(np.full(3, -np.inf), uniform) in range(3)
     with pytest.raises(ValueError, match="epsilon=0 of a selection"):
         Exponential(0)
+
+
+@given(st.lists(st.floats(-60, 60), min_size=1, max_size=30), st.integers(0, 10**6))
+def test_selection_inverts_the_distribution_function(exponents, seed):
+    exponents, uniform = np.array(exponents), np.random.default_rng(seed).uniform(2.0**-54, 1)
+    weights = [math.exp(each - exponents.max()) for each in exponents]
+    i = Exponential(1.0).choose(exponents, uniform)
+    below, total = math.fsum(weights[:i]), math.fsum(weights)
+    assert below / total - 1e-14 <= uniform <= (below + weights[i]) / total + 1e-14
 
 
 @pytest.mark.parametrize("secure", [False, True])
@@ -528,9 +539,9 @@ def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_sa
 class Recorded(Exponential):
     """The exponential mechanism, which also keeps the exponents it was given."""
 
-    def choose(self, exponents, streams, key):
-        object.__setattr__(self, "seen", [*getattr(self, "seen", []), exponents.copy()])
-        return super().choose(exponents, streams, key)
+    def choose(self, exponents, uniform):
+        object.__setattr__(self, "seen", [*getattr(self, "seen", []), exponents.copy()[None]])
+        return super().choose(exponents, uniform)
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.floats(0, 30), st.sampled_from([1, 16384]))
@@ -585,6 +596,30 @@ def test_candidates_outside_a_cell_are_left_out_where_the_grid_says_so():
         partition.choose_splits([low], [30.0], SplitScore(0.3, 1 / 12, 5.0, inside), mechanism)
         allowed = np.isfinite(mechanism.seen[0][0]).reshape(3, 8)
         assert allowed[[0, 2]].all() and allowed[1].tolist() == ([True] * 2 + [False] * 6 if inside else [True] * 8)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_exponents_of_a_cell_are_its_candidates_scores(seed, both):
+    """Against counting the points around each candidate one by one."""
+    points, score = grid_points(seed), SplitScore(0.3, 1 / 12, 5.0, both)
+    grid = Grid.of_intervals(2 / 9, inside_cell=both)
+    partition, leaves = grown(points, seed, grid=grid)
+    sizes, mechanism = np.random.default_rng(seed).uniform(-3, 40, len(leaves)), Recorded(0.7)
+    partition.choose_splits(leaves, sizes, score, mechanism)
+    for cell, size, seen in zip(leaves, sizes, np.concatenate(mechanism.seen), strict=True):
+        inside, (lower, upper) = members(partition, cell), partition.box(cell)
+        for h, row in enumerate(seen.reshape(points.shape[1], -1)):
+            for c, exponent in enumerate(row):
+                # An interval's ends: the boundaries half an interval to either side of the candidate's.
+                ends = [(grid.thresholds[b - 1] if b else -SCALE - 1) for b in (2 * c, 2 * c + 2)]
+                if both and not (ends[0] + 1 >= lower[h] and ends[1] <= upper[h]):
+                    assert exponent == -np.inf
+                    continue
+                left = (inside[:, h] <= grid.thresholds[2 * c]).sum()
+                near = ((inside[:, h] > ends[0]) & (inside[:, h] <= ends[1])).sum()
+                expected = score(left, near, len(inside), size) * 0.7 * max(1.0, size) / score.spread
+                assert exponent == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 def test_each_cell_gets_noise_for_its_own_reach():
