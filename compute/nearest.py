@@ -200,7 +200,7 @@ class Points:
 # compiled once per number of features, with the loop over them unrolled, and found in the cache by later processes.
 
 
-@njit(cache=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _scan(block, centres, squares, best, label, features):
     """Find the nearest centre of each point of a block, for one replicate."""
     size = block.shape[1]
@@ -218,13 +218,13 @@ def _scan(block, centres, squares, best, label, features):
             label[b] = j if closer else label[b]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scan_all(block, centres, squares, best, label, features):
     for r in range(centres.shape[0]):
         _scan(block, centres[r], squares[r], best[r], label[r], features)
 
 
-@njit(cache=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=REORDERED)
 def _sum_by_masks(block, norms, best, label, limit, sums, counts, features):
     """Add each cluster's points as a masked sum: for few clusters faster than one point at a time."""
     size = norms.shape[0]
@@ -242,7 +242,7 @@ def _sum_by_masks(block, norms, best, label, limit, sums, counts, features):
             sums[j, h] += total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sum_by_points(block, norms, best, label, limit, sums, counts, features):
     for b in range(norms.shape[0]):
         if best[b] + norms[b] <= limit:
@@ -252,7 +252,7 @@ def _sum_by_points(block, norms, best, label, limit, sums, counts, features):
                 sums[j, h] += np.float64(block[h, b])
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _scan_and_sum(blocks, norms, centres, squares, limit, sums, counts, features):
     """Scan and accumulate block by block while the block is at hand."""
     size = blocks.shape[2]
@@ -267,7 +267,7 @@ def _scan_and_sum(blocks, norms, centres, squares, limit, sums, counts, features
                 _sum_by_points(blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features)
 
 
-@njit(cache=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def _minimum(products, squares, best, label):
     """Turn inner products (replicates, k, block) into the least ``|c|^2 - 2 c.x`` and its index."""
     replicates, k, size = products.shape
@@ -286,7 +286,7 @@ def _minimum(products, squares, best, label):
                 at[b] = j if closer else at[b]
 
 
-@njit(cache=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=REORDERED)
 def _few_products(rows, centres, products):
     """Inner products of many points with few centres, four points by two centres at a time."""
     n, d = rows.shape
@@ -319,7 +319,7 @@ def _few_products(rows, centres, products):
             products[j, b] = total
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _accumulate(rows, norms, best, label, limit, sums, counts):
     replicates, d = best.shape[0], rows.shape[1]
     for r in range(replicates):
@@ -334,7 +334,7 @@ def _accumulate(rows, norms, best, label, limit, sums, counts):
 _LOW_BITS = 24
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _accumulate_inertia(norms, best, high, low):
     mask = (1 << _LOW_BITS) - 1
     for r in range(best.shape[0]):

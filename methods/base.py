@@ -3,7 +3,7 @@
 import math
 import numbers
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
@@ -154,13 +154,31 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         """
         shards = shards_of(points)
         n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
+        return self.fit_with(lambda *door: Curator(shards, *door, domain), n_points, n_features, seeds)
+
+    def fit_with(self, door: Callable[..., Curator], n_points: int, n_features: int, seeds: Sequence[int]) -> Run:
+        """Cluster through a curator of whatever kind, once per seed.
+
+        Parameters
+        ----------
+        door : callable
+            From a ledger (None where no privacy is claimed) and the replicates' NoiseStreams to a curator.
+        n_points, n_features : int
+            Of all points together, whoever holds them.
+        seeds : sequence of int
+            One replicate each.
+
+        Returns
+        -------
+        Run
+        """
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         streams = NoiseStreams(seeds, secure=getattr(self, "secure", False))
         released, rounds, ledgers = [], [], []
         for some in [streams] if self.batched else streams.each():
             ledgers.append(None if budget is None else Ledger(budget))
-            centres, n_iter = self.cluster(Curator(shards, ledgers[-1], some, domain))
+            centres, n_iter = self.cluster(door(ledgers[-1], some))
             released += list(centres)
             rounds.append(n_iter)
         if any(ledger is not None and ledger.charges != ledgers[0].charges for ledger in ledgers):

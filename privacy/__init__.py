@@ -2,7 +2,7 @@
 
 from privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
-from privacy.curator import Curator, Disclosure, prepare, shards_of
+from privacy.curator import Curator, Disclosure, noisy_sums_and_counts, prepare, shards_of
 from privacy.grid import SCALE, snap, snap_centres, to_unit
 from privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuse, largest_multiple
 from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
@@ -13,6 +13,6 @@ from privacy.selection import Exponential, SplitScore
 __all__ = [
     "NO_CLAIM", "SCALE", "Adjacency", "BoundedLaplace", "Budget", "BudgetExceeded", "Charge", "Curator", "Disclosure",
     "Exponential", "Gaussian", "Grid", "Laplace", "Ledger", "NoiseStreams", "Partition", "PrivacyClaim", "SplitScore",
-    "StreamReuse", "gaussian_mu", "gdp_delta", "gdp_epsilon", "largest_multiple", "prepare", "shards_of", "snap",
-    "snap_centres", "to_unit",
+    "StreamReuse", "gaussian_mu", "gdp_delta", "gdp_epsilon", "largest_multiple", "noisy_sums_and_counts", "prepare",
+    "shards_of", "snap", "snap_centres", "to_unit",
 ]  # fmt: skip

@@ -117,14 +117,11 @@ class Curator:
         self._check_sums_and_counts(centres, radius, relative, sum_noise, count_noise)
         if sum_noise is None:
             self._refuse_disclosure("sums_and_counts")
-            sums, counts = self._exact_sums_and_counts(centres, radius, relative)
-            return sums, counts * SCALE
-        key = self._charge_sums_and_counts(radius, relative, sum_noise, count_noise)
+            key = None
+        else:
+            key = self._charge_sums_and_counts(radius, relative, sum_noise, count_noise)
         sums, counts = self._exact_sums_and_counts(centres, radius, relative)
-        return (
-            sum_noise.add(sums, self._streams, (*key, "sums")),
-            count_noise.add(counts * SCALE, self._streams, (*key, "counts")),
-        )
+        return self._release(sums, counts * SCALE, sum_noise, count_noise, key)
 
     def counts_and_bounded_sums(
         self, centres: np.ndarray, *, count_noise: Laplace, sum_noise: BoundedLaplace, about: np.ndarray
@@ -200,6 +197,12 @@ class Curator:
         self._ledger.charge(Charge(*key, mechanism, **cost))
         self._rounds[label] += 1
         return key
+
+    def _release(self, sums, counts, sum_noise, count_noise, key) -> tuple[np.ndarray, np.ndarray]:
+        """Make the exact answer what leaves; a curator that holds a part of the points only does it with others."""
+        if sum_noise is None:
+            return sums, counts
+        return noisy_sums_and_counts(sums, counts, sum_noise, count_noise, self._streams, key)
 
     def _exact_sums_and_counts(self, centres, radius, relative) -> tuple[np.ndarray, np.ndarray]:
         limit = None if radius is None else math.floor((radius * SCALE) ** 2)
@@ -323,6 +326,11 @@ class Curator:
     def _refuse_disclosure(self, query: str) -> None:
         if self._ledger is not None:
             raise Disclosure(f"{query} asks for exact answers, but the method claims privacy: give it noise")
+
+
+def noisy_sums_and_counts(sums, counts, sum_noise, count_noise, streams: NoiseStreams, key: tuple):
+    """Add the noise of a release of sums and counts, each from a stream of its own, to int64 values."""
+    return sum_noise.add(sums, streams, (*key, "sums")), count_noise.add(counts, streams, (*key, "counts"))
 
 
 def sum_sensitivity_of(n_features: int, radius: float | None, norm: int) -> float:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privacy.noise import NoiseStreams
+from privacy.noise import LARGEST, NoiseStreams
 
 _MOST = 2.0**61  # noise saturates far beyond any sum, never wraps
 
@@ -28,6 +28,11 @@ class _Additive:
     def __post_init__(self):
         if not (self.scale > 0 and math.isfinite(self.scale)):
             raise ValueError(f"scale={self.scale} must be positive and finite")
+
+    @property
+    def largest(self) -> int:
+        """Bound on the size of the noise, in grid steps; see :data:`privacy.noise.LARGEST`."""
+        return math.ceil(min(self.scale * LARGEST[self.law], _MOST))
 
     def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple, unit: float | np.ndarray = 1.0) -> np.ndarray:
         """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...).

@@ -12,6 +12,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import ndtri
 
+# No variate is larger. Uniforms have 53 bits (seeded) or end at 2**-65 (secure), so logarithms stay below 37 or 45; the
+# tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
+LARGEST = {"normal": 13.0, "laplace": 45.0}
 DATA, PARTITION, INITIALISATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
 
 

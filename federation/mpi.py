@@ -1,0 +1,199 @@
+"""The links between processes, over MPI: rank 0 is the server, ranks from 1 on are the clients.
+
+Messages are buffers of bytes whose sizes the receiver knows beforehand; nothing is pickled. Waiting is polling with a
+deadline, for MPI itself would wait for ever. Imported only by processes that mpirun has started.
+"""
+
+import os
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+from compute import Points
+from federation.links import PATIENCE, ProtocolError, check_size, flat_bytes, too_late, wait
+from federation.parties import (
+    ClientReport,
+    Measured,
+    ServerReport,
+    Setting,
+    check_equal,
+    digest,
+    parts_of,
+    serve,
+    take_part,
+)
+from privacy import NoiseStreams
+
+SERVER = 0
+MESSAGE, FAREWELL = 1, 2  # tags
+SPINNING, NAP = 1e-4, 1e-5  # seconds: parties may outnumber cores, and who waits should not keep others from working
+
+
+def _poll(ready, time_limit: float):
+    """Ask until the answer is not None, giving the core away in between; None when the time is up."""
+    began = time.perf_counter()
+    while (found := ready()) is None and (waited := time.perf_counter() - began) < time_limit:
+        if waited < SPINNING:
+            os.sched_yield()
+        else:
+            time.sleep(NAP)
+    return found
+
+
+class _Ends:
+    """What both ends of a link do."""
+
+    def __init__(self, comm: MPI.Comm, setting: Setting):
+        # A communicator of one's own: messages that a failed run left behind are never taken for the next run's.
+        self._comm, self._setting, self._sent = comm.Dup(), setting, []
+        self.n_clients = setting.n_clients
+
+    def _isend(self, buffer: np.ndarray, rank: int, tag: int = MESSAGE) -> None:
+        self._sent = [request for request in self._sent if not request[0].Test()]
+        self._sent.append((self._comm.Isend([buffer, MPI.BYTE], dest=rank, tag=tag), buffer))
+
+    def _say(self, reason: str, ranks) -> None:
+        for rank in ranks:
+            self._isend(np.frombuffer(reason.encode(), np.uint8), rank, FAREWELL)
+        _poll(lambda: True if all(request.Test() for request, _ in self._sent) else None, 1.0)
+
+    def _probe(self, rank: int):
+        status = MPI.Status()
+        message = self._comm.Improbe(source=rank, tag=MPI.ANY_TAG, status=status)
+        return None if message is None else (message, status)
+
+    @staticmethod
+    def _take(message, status) -> tuple[np.ndarray, bool]:
+        """Receive a probed message; tell whether it is a farewell."""
+        buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        message.Recv([buffer, MPI.BYTE])
+        return buffer, status.Get_tag() == FAREWELL
+
+
+class MpiServerLink(_Ends):
+    """The server's end; see :class:`federation.links.ServerLink`."""
+
+    def __init__(self, comm: MPI.Comm, setting: Setting):
+        super().__init__(comm, setting)
+        self.bytes_received = self.bytes_sent = 0
+
+    def gather(self, n_bytes, clients=None):
+        """See :class:`federation.links.ServerLink`."""
+        clients = list(clients or range(1, self.n_clients + 1))
+        found, limit = {}, self._setting.time_limit
+
+        def all_here():
+            for client in clients:
+                if client not in found and (probed := self._probe(client)) is not None:
+                    arrival = time.perf_counter()
+                    buffer, farewell = self._take(*probed)
+                    if farewell:
+                        raise ProtocolError(f"client {client} gave up: {buffer.tobytes().decode()}")
+                    check_size(client, buffer.size, n_bytes)
+                    found[client] = buffer, arrival
+            return True if len(found) == len(clients) else None
+
+        if _poll(all_here, limit) is None:
+            raise too_late([client for client in clients if client not in found], limit)
+        self.bytes_received += n_bytes * len(clients)
+        return [found[client][0] for client in clients], [found[client][1] for client in clients]
+
+    def deliver(self, messages, clients=None):
+        """See :class:`federation.links.ServerLink`."""
+        wait(self._setting.latency)
+        for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
+            buffer = flat_bytes(message)
+            self.bytes_sent += buffer.size
+            self._isend(buffer, client)
+
+    def give_up(self, reason):
+        """See :class:`federation.links.ServerLink`."""
+        self._say(reason, range(1, self.n_clients + 1))
+
+
+class MpiClientLink(_Ends):
+    """A client's end; see :class:`federation.links.ClientLink`."""
+
+    def __init__(self, comm: MPI.Comm, setting: Setting):
+        super().__init__(comm, setting)
+        self.client = comm.Get_rank()
+
+    def send(self, message):
+        """See :class:`federation.links.ClientLink`."""
+        wait(self._setting.latency)
+        self._isend(flat_bytes(message), SERVER)
+
+    def receive(self, n_bytes):
+        """See :class:`federation.links.ClientLink`."""
+        limit = PATIENCE * self._setting.time_limit
+        probed = _poll(lambda: self._probe(SERVER), limit)
+        if probed is None:
+            raise ProtocolError(f"the server sent nothing for {limit:g} s")
+        buffer, farewell = self._take(*probed)
+        if farewell:
+            raise ProtocolError(f"the server ended the run: {buffer.tobytes().decode()}")
+        if buffer.size != n_bytes:
+            raise ProtocolError(f"the server sent a malformed message: {buffer.size} bytes where {n_bytes} were due")
+        return buffer
+
+    def give_up(self, reason):
+        """See :class:`federation.links.ClientLink`."""
+        self._say(reason, [SERVER])
+
+
+def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, split: str = "balanced"):
+    """Run a method as a protocol, as one rank of a job of ``setting.n_clients + 1``; all ranks call it alike.
+
+    Parameters
+    ----------
+    method, seeds, domain, setting
+        As for :func:`federation.run_in_threads`.
+    points : Points
+        All points, for a measurement on one machine: each client takes its own part and looks at no other.
+    split : str
+        See :func:`federation.parts_of`.
+
+    Returns
+    -------
+    run : methods.Run or None
+        On rank 1, the first client; None elsewhere.
+    measured : Measured or None
+
+    Raises
+    ------
+    ProtocolError
+        On every rank, naming the party at fault.
+    """
+    comm, n_points = MPI.COMM_WORLD, points.shape[0]
+    if comm.Get_size() != setting.n_clients + 1:
+        raise ValueError(f"n_clients={setting.n_clients} must be one less than the job's {comm.Get_size()} processes")
+    rank, run = comm.Get_rank(), None
+    report, tag = np.zeros(5), np.zeros(16, np.uint8)
+    part = None if rank == SERVER else parts_of(points, setting.n_clients, seeds[0], split)[rank - 1]
+    link = (MpiServerLink if rank == SERVER else MpiClientLink)(comm, setting)
+    try:
+        if rank == SERVER:
+            noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
+            report[:] = _numbers(serve(link, method, n_points, points.shape[1], noise, setting))
+        else:
+            run, found = take_part(link, method, part, n_points, seeds, domain, setting)
+            report[:], tag[:] = _numbers(found), np.frombuffer(digest(run), np.uint8)
+    except Exception as error:
+        link.give_up(str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}")
+        raise
+    # After the protocol: how long it took, and whether the clients agree, to the first of them.
+    reports = np.empty((comm.Get_size(), len(report))) if rank == 1 else None
+    tags = np.empty((comm.Get_size(), len(tag)), np.uint8) if rank == 1 else None
+    comm.Gather(report, reports, root=1)
+    comm.Gather(tag, tags, root=1)
+    if rank != 1:
+        return None, None
+    check_equal([each.tobytes() for each in tags[1:]])
+    clients = [ClientReport(*each[:4], int(each[4])) for each in reports[1:].tolist()]
+    work, waiting, *counted = reports[0].tolist()
+    return run, Measured.of(run.n_iter, ServerReport(work, waiting, *map(int, counted)), clients)
+
+
+def _numbers(report: ServerReport | ClientReport) -> tuple[float, ...]:
+    return tuple(vars(report).values())
