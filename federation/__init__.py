@@ -1,4 +1,4 @@
-"""Masked secure aggregation: the same methods, run by clients that keep their points, and a server that sees nothing."""
+"""Masked secure aggregation: the same methods, run by clients that keep their points and a server that sees nothing."""
 
 from federation.curator import FederatedCurator
 from federation.launch import mpi_at_hand, mpirun
