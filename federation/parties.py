@@ -1,7 +1,7 @@
 """The parties of a run: clients that run the same method on their own points, and a server that adds and adds noise.
 
-The method's schedule is public, so every party knows how many messages there will be, of what size, and with what noise;
-nothing but sums and counts travels. What the server holds: the schedule, its noise, and masked words.
+The method's schedule is public, so every party knows how many messages there will be, of what size, and with what
+noise; nothing but sums and counts travels. What the server holds: the schedule, its noise, and masked words.
 """
 
 import hashlib

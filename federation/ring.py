@@ -63,7 +63,7 @@ class Ring:
             largest = n_points * each + (0 if noise is None else noise.largest)
             if largest >= 1 << (8 * self.word_bytes - 1):
                 raise ValueError(
-                    f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may reach {largest:.3g} "
-                    f"grid steps, noise included, and must stay below 2**{8 * self.word_bytes - 1}"
+                    f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may reach "
+                    f"{largest:.3g} grid steps, noise included, and must stay below 2**{8 * self.word_bytes - 1}"
                     + ("; set word_bytes=8" if self.word_bytes == 4 else "")
                 )

@@ -419,7 +419,7 @@ def bytes_held_by(roots):
 
 
 def test_noise_of_sums_counts_rounds_and_runs_is_independent():
-    """What clients get minus the exact answer, with secure noise: standardised, it is uncorrelated wherever one looks."""
+    """What clients get minus the exact answer, with secure noise: standardised, uncorrelated wherever one looks."""
     points, method = some_points(n=60), FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
     noises = []
     for run in range(150):
