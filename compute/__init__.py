@@ -8,10 +8,13 @@ from compute.cells import averaged_gaps, column_sums, divide, encode, forget, hi
 from compute.nearest import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
 from compute.packing import largest_packing
 from compute.partition import cluster_means, distance_tiles, mean_silhouettes, mean_spreads
+from compute.seeding import nearest_row, race
+from compute.weighted import weighted_lloyd
 
 __all__ = [
     "SCALE",
     "Points", "averaged_gaps", "cluster_means", "column_sums", "distance_tiles", "divide", "encode", "exact_limit",
-    "forget", "histogram", "inertia", "labels", "largest_packing", "mean_silhouettes", "mean_spreads", "signs",
-    "sums_and_counts",
+    "forget", "histogram", "inertia", "labels", "largest_packing", "mean_silhouettes", "mean_spreads",
+    "nearest_row", "race", "signs", "sums_and_counts",
+    "weighted_lloyd",
 ]  # fmt: skip

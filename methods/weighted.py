@@ -3,6 +3,8 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from compute import weighted_lloyd
+
 ITERATIONS = 300
 TOLERANCE = 1e-4  # of the mean variance: as scikit-learn's default
 
@@ -31,6 +33,7 @@ def weighted_kmeans(points: np.ndarray, weights: np.ndarray, k: int, n_init: int
     >>> weighted_kmeans(np.array([[0.0], [1.0], [9.0]]), np.array([3.0, 1.0, 2.0]), 2, 1, 0).tolist()
     [[0.25], [9.0]]
     """
+    points, weights = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(weights, np.float64)
     distinct = np.unique(points, axis=0)
     if len(distinct) <= k:
         return distinct
@@ -56,17 +59,5 @@ def _seeding(points, weights, k, generator) -> np.ndarray:
 
 
 def _lloyd(points, weights, centres) -> tuple[np.ndarray, float]:
-    tolerance = TOLERANCE * points.var(axis=0).mean()
-    for _ in range(ITERATIONS):
-        distances = cdist(points, centres, "sqeuclidean")
-        member, nearest = distances.argmin(axis=1), distances.min(axis=1) * weights
-        sizes, moved = np.bincount(member, weights, len(centres)), np.zeros_like(centres)
-        np.add.at(moved, member, weights[:, None] * points)  # in order, unlike a matrix product
-        occupied = sizes > 0
-        moved[occupied] /= sizes[occupied, None]
-        moved[~occupied] = points[nearest.argmax()]  # a centre without points goes where the cost is largest
-        shift = ((moved - centres) ** 2).sum()
-        centres = moved
-        if shift <= tolerance:
-            break
+    weighted_lloyd(points, weights, centres, TOLERANCE * points.var(axis=0).mean(), ITERATIONS)
     return centres, float((cdist(points, centres, "sqeuclidean").min(axis=1) * weights).sum())
