@@ -11,7 +11,7 @@ VENV := .venv
 RUN  := $(VENV)/bin/python
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report test lint format bench dashboard data embeddings lock clean
+.PHONY: help setup reproduce plan status retry report test lint format bench dashboard data embeddings protocol lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -65,10 +65,18 @@ embeddings: setup ## train the image embeddings once (installs torch, takes some
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-embeddings.txt
 	$(RUN) -m datasets $(if $(DATA),--mirror $(DATA)) embeddings
 
-lock: setup      ## make requirements.txt anew from requirements.in
+# The protocol's sweeps alone; the report that follows is on all that is stored.
+protocol: PAPER = fastlloyd
+protocol: setup  ## run FastLloyd between processes (installs Open MPI) and build the report: PROFILE= RESULTS=
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-protocol.txt
+	$(RUN) -m experiments.reproduce $(SETTINGS) 'sweeps=[protocol,parties,wide_area,narrow,baselines]'
+
+lock: setup      ## make requirements.txt and requirements-protocol.txt anew from what the .in files name
 	$(RUN) -m pip install --quiet --disable-pip-version-check uv
-	$(VENV)/bin/uv pip compile requirements.in --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.txt
+	for name in requirements requirements-protocol; do \
+		$(VENV)/bin/uv pip compile $$name.in --universal --python-version 3.11 --generate-hashes \
+			--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $$name.txt || exit 1; \
+	done
 
 clean:           ## remove the environment and caches; results stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

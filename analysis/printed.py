@@ -65,11 +65,22 @@ def parse(text):
     if text == "N/A":
         return None
     try:
-        mean, deviation = (Decimal(part.strip()) for part in text.split("±"))
+        (mean, unit), (deviation, deviation_unit) = (number(part) for part in text.split("±"))
     except (InvalidOperation, ValueError):
         raise ValueError(f"printed number {text!r} should be 'mean ± standard deviation' or 'N/A'") from None
-    units = (float(Decimal(1).scaleb(part.as_tuple().exponent)) for part in (mean, deviation))
-    return Printed(float(mean), float(deviation), *units)
+    return Printed(mean, deviation, unit, deviation_unit)
+
+
+def number(text):
+    """Read one printed number: its value and one unit of its last digit.
+
+    Examples
+    --------
+    >>> number("1.33e6")
+    (1330000.0, 10000.0)
+    """
+    value = Decimal(text.strip())
+    return float(value), float(Decimal(1).scaleb(value.as_tuple().exponent))
 
 
 def compare(study, printed):

@@ -30,8 +30,17 @@ DESCRIPTION = (
     "iterations",
     "charges",
 )
-# Columns that older rows lack, with the name they have in `Study.cells` and their value there.
-OPTIONAL = {"half_width": ("domain_half_width", np.nan), "timing": ("timing", False)}
+# Columns that older rows lack, with the name they have in `Study.cells` and their value there; central cells have no
+# clients.
+OPTIONAL = {
+    "half_width": ("domain_half_width", np.nan),
+    "timing": ("timing", False),
+    "clients": ("clients", 0),
+    "latency_ms": ("latency_ms", np.nan),
+    "word_bytes": ("word_bytes", 0),
+    "transport": ("transport", ""),
+    "split": ("split", ""),
+}
 METRIC_NAMES = {
     "nicv": "NICV",
     "silhouette": "silhouette score",
@@ -48,6 +57,15 @@ METRIC_NAMES = {
     "norm_reverse_kmeans_distance": "normalised reverse KMeans distance",
     "n_centres": "released centres",
     "nonempty_centres": "non-empty centres",
+    "iteration_ms": "ms per iteration",
+    "setup_ms": "ms of key agreement",
+    "bytes_per_iteration": "bytes per iteration",
+    "rounds_per_iteration": "rounds per iteration",
+    "client_ms": "client",
+    "masking_ms": "masking",
+    "server_ms": "server",
+    "wire_ms": "wire",
+    "waiting_ms": "waiting",
 }
 HIGHER_IS_BETTER = ("silhouette", "accuracy")
 # Metrics measured in half-widths of the domain, with the power of the half-width that gives raw units.
@@ -149,6 +167,8 @@ class Study:
         cells = rows.iloc[first][described].reset_index(drop=True)
         cells = cells.rename(columns={name: OPTIONAL[name][0] for name in described if name in OPTIONAL})
         cells = cells.assign(**{name: value for name, value in OPTIONAL.values() if name not in cells})
+        # Rows from before and after a column came to be may stand together.
+        cells = cells.fillna({name: value for name, value in OPTIONAL.values() if value == value})
         self.cells = _expand_parameters(cells)
         self._panels = {}
 

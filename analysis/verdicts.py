@@ -16,6 +16,9 @@ The rules, the same for every claim:
   true on the sample and in 95 % of the resamples, *violated* if it is false on the sample and true in so few resamples
   that the Holm-corrected share is at most 5 %. The claim holds if every part is kept, fails if one is violated. "Some"
   and "most" are decided on the joint predicate.
+* **Times of the protocol** are ours, from this machine and with the simulated latency in them; such a claim says what
+  carried the messages. A printed time is compared by its factor: *faster* or *slower* beyond sampling error, never
+  reproduced. Bytes must be equal in every run.
 * **Counts and formulas** are compared exactly (up to rounding) with what the rows and the ledger's charges say.
 * Fewer than `MIN_SEEDS` paired seeds decide nothing about means: such a comparison is left out of the verdict, and
   where no other is left the claim is inconclusive, whatever the numbers look like.
@@ -856,9 +859,11 @@ def grid_count(study, check, context):
 
 
 def every_row(study, check, context):
-    """Check a metric in every stored row of a method against bounds."""
+    """Check a metric in every stored row of a method against bounds; `sweeps` restricts the look."""
     rows = study.rows_with([check["metric"]])
     rows = rows[rows["method"] == check["method"]]
+    if "sweeps" in check:
+        rows = rows[rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
         raise Absent(f"no stored row of {check['method']} has {check['metric']}")
     extremes = rows.groupby(["sweep", "dataset"])[check["metric"]].agg(["min", "max", "size"]).reset_index()

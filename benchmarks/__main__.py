@@ -22,6 +22,7 @@ from federation.curator import Membership
 from federation.masks import SECRET_BYTES, KeyStream
 from federation.parties import aggregate
 from methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
+from methods.unlearning import mufc
 from metrics import evaluate
 from privacy import NoiseStreams, snap
 
@@ -201,6 +202,42 @@ def protocol() -> list[Measurement]:
     ]
 
 
+def unlearning() -> list[Measurement]:
+    """Seeding and removals with celltype's shape, and sustained exact deletions from a million points."""
+    name, raw = data("celltype", 12_009, 10)
+    parts = [Points.prepare(part) for part in np.array_split(snap(raw), 100)]
+    model, k = mufc(4).fit(parts, 0), 4
+    seconds = least_seconds(lambda: [client.seed(0) for client in model._clients])
+    rows = [Measurement(f"{name}: seeding 100 clients", 1e3 * seconds, "ms CPU", 8, at_most=True)]
+    kept, hit = [], []
+    generator = np.random.default_rng(0)
+    for request in range(300):
+        others = np.setdiff1d(model.ids, model.seeds)
+        start = time.process_time()
+        removal = model.remove([generator.choice(model.seeds if request % 3 == 0 else others)])
+        if removal.n_reseeded:
+            hit.append(time.process_time() - start)
+        else:
+            kept.append(removal.client_seconds)
+    bookkeeping, whole = 1e3 * float(np.median(kept)), 1e3 * float(np.median(hit))
+    rows += [
+        Measurement(f"{name}: a removal without re-seeding, at the client", bookkeeping, "ms", 0.1, at_most=True),
+        Measurement(f"{name}: a removal with re-seeding and the server's refit", whole, "ms CPU", 10, at_most=True),
+    ]
+    many = Points.prepare(np.random.default_rng(0).integers(-(1 << 16), (1 << 16) + 1, (10_000, 10)))
+    model = mufc(k).fit([many] * 100, 0)
+    for batch, target in ((1, 50), (100, 2000)):
+        asked = generator.permutation(model.ids)[: 50 * batch].reshape(50, batch)
+        start = time.process_time()
+        for ids in asked:
+            model.remove(ids)
+        rate = asked.size / (time.process_time() - start)
+        rows.append(
+            Measurement(f"1,000,000 x 10, 100 clients: exact deletions, {batch} a request", rate, "/ s", target)
+        )
+    return rows
+
+
 def peak_bytes(call: Callable) -> int:
     """Most memory that a call holds at once, its encodings of the points included."""
     forget()
@@ -220,7 +257,7 @@ def gemm_rate(size: int = 1500) -> float:
 def main() -> int:
     """Measure everything, print a table."""
     with threadpool_limits(1):
-        rows = s1_sweep() + single_fits() + trees() + protocol()
+        rows = s1_sweep() + single_fits() + trees() + protocol() + unlearning()
     table = Table("what", "measured", "target", "", title="Speed")
     for row in rows:
         sign = "<=" if row.at_most else ">="

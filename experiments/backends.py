@@ -1,5 +1,6 @@
 """Run many cells, in this process or in several, with one outcome: the store filled."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -324,15 +325,23 @@ class Stoppable:
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         command = f"from experiments.backends import serve; serve({other.fileno()})"
         with other:
+            # The leader of a group of its own, to which the processes belong that a cell starts; an interrupt at the
+            # keyboard does not reach it.
             self.process = subprocess.Popen(
-                [sys.executable, "-c", command], env=os.environ | {"PYTHONPATH": path}, pass_fds=[other.fileno()]
+                [sys.executable, "-c", command],
+                env=os.environ | {"PYTHONPATH": path},
+                pass_fds=[other.fileno()],
+                process_group=0,
             )
         self.line.send((self.store, self.backend, self.mirror))
 
     def end(self) -> None:
-        """Kill the worker, if there is one."""
+        """Kill the worker, if there is one, and end what it has started."""
         if self.process is None:
             return
+        # Not killed: mpirun, told to end, ends the parties; killed, it would leave them.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGTERM)
         self.process.kill()
         self.process.wait()
         self.line.close()
@@ -343,8 +352,6 @@ def serve(descriptor: int) -> None:
     """Run the cells that come down a line, until it is closed: the life of a `Stoppable`'s worker."""
     line = Connection(descriptor)
     store, backend, mirror = line.recv()
-    # An interrupt at the keyboard reaches the whole group of processes; the one at the other end deals with it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Not caught: the kernel ends the process, whatever it is at.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with pinned(backend.threads):

@@ -17,6 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("compute", "datasets", "metrics", "privacy", "federation", "methods", "experiments", "analysis")
 #: Modules whose results end up in a row, whatever the method.
 ALWAYS = ("metrics", "privacy", "compute", "experiments.execute")
+#: What a cell that is run as a protocol depends on as well.
+PROTOCOL = "experiments.protocol"
+#: The names of `federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
+SPLITS = ("balanced", "unbalanced", "sorted")
+TRANSPORTS = ("threads", "mpi")
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,9 @@ class Cell:
         Whether points outside the public domain are moved to its border or refused.
     timing : bool, default=False
         Whether the cell measures running time: every seed is a fit of its own, on one thread, with nothing beside it.
+    federation : tuple of (str, value) pairs, optional
+        How the cell is run as a protocol between clients and a server: clients, latency_ms, word_bytes, split and
+        transport, sorted by name. None: centrally. Part of the identity only where it is given.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the identity.
 
@@ -85,6 +93,7 @@ class Cell:
     bounds: tuple | None = None
     clip: bool = True
     timing: bool = False
+    federation: tuple | None = None
     time_limit: float | None = field(default=None, compare=False)
 
     def __post_init__(self):
@@ -106,13 +115,19 @@ class Cell:
             rule,
         )
         require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
+        if self.federation is not None:
+            require_federation(dict(self.federation))
+            require(self.timing, "timing", self.timing, "true for a cell with federation")
 
     @property
     def label(self) -> str:
-        """Short name for people: method, data set and budget."""
+        """Short name for people: method, data set, budget, and the parties of a protocol."""
         parts = [self.method, self.dataset_name]
         if self.epsilon is not None:
             parts.append(f"ε={self.epsilon:g}")
+        if self.federation is not None:
+            setting = dict(self.federation)
+            parts.append(f"{setting['clients']} clients, {setting['latency_ms']:g} ms")
         return " · ".join(parts)
 
     @property
@@ -131,9 +146,9 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path` and `time_limit`.
+            All fields but `path`, `time_limit` and, in a central cell, `federation`.
         """
-        return {
+        fields = {
             "method": self.method,
             "target": self.target,
             "params": {name: thaw(value) for name, value in self.params},
@@ -148,13 +163,22 @@ class Cell:
             "metrics": list(self.metrics),
             "timing": self.timing,
         }
+        if self.federation is not None:
+            setting = dict(self.federation)
+            fields["federation"] = setting | {"latency_ms": float(setting["latency_ms"])}
+        return fields
+
+    @property
+    def code(self) -> str:
+        """SHA-256 (hex) over the source files behind the result; see `code_hash`."""
+        return code_hash(self.target, self.federation is not None)
 
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over the identity, the source closure and the data: the name of the stored result."""
         parts = {
             "cell": self.identity(),
-            "code": code_hash(self.target),
+            "code": self.code,
             "data": data_fingerprint(self.dataset, self.path),
         }
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
@@ -182,6 +206,24 @@ def require_time_limit(seconds) -> None:
     """
     holds = seconds is None or (is_real(seconds) and seconds > 0)
     require(holds, "time_limit", seconds, "a number of seconds above 0, or null")
+
+
+def require_federation(setting: dict) -> None:
+    """Refuse a setting of a protocol that lacks something or breaks a rule.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong, its value and the rule.
+    """
+    names = ("clients", "latency_ms", "split", "transport", "word_bytes")
+    require(tuple(sorted(setting)) == names, "federation", setting, f"given {', '.join(names)}")
+    clients, latency = setting["clients"], setting["latency_ms"]
+    require(is_int(clients) and clients >= 1, "clients", clients, "a whole number of at least 1")
+    rule = "a number of milliseconds, at least 0 and below 60000"
+    require(is_real(latency) and 0 <= latency < 60_000, "latency_ms", latency, rule)
+    for name, known in (("word_bytes", (4, 8)), ("split", SPLITS), ("transport", TRANSPORTS)):
+        require(setting[name] in known, name, setting[name], f"one of {', '.join(map(str, known))}")
 
 
 def is_int(value) -> bool:
@@ -226,13 +268,15 @@ def data_fingerprint(dataset: str, path: str | None = None) -> str:
 
 
 @cache
-def code_hash(target: str) -> str:
+def code_hash(target: str, federated: bool = False) -> str:
     """Hash the source files that a result of `target` depends on.
 
     Parameters
     ----------
     target : str
         Import path of a method's class.
+    federated : bool, default=False
+        Whether it is run as a protocol.
 
     Returns
     -------
@@ -240,7 +284,8 @@ def code_hash(target: str) -> str:
         SHA-256 (hex) over the names and contents of the files in `closure`.
     """
     module = load_method(target).__module__
-    files = closure((module, *ALWAYS, datasets.scale.__module__), outside=module.partition(".")[0])
+    roots = (module, *ALWAYS, datasets.scale.__module__, *((PROTOCOL,) if federated else ()))
+    files = closure(roots, outside=module.partition(".")[0])
     listing = [[name, file_hash(path)] for name, path in sorted(files.items())]
     return hashlib.sha256(canonical(listing).encode()).hexdigest()
 
@@ -257,9 +302,9 @@ def closure(modules, outside: str | None = None) -> dict[str, Path]:
     Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py`` counts where it is
     imported by name (``from privacy import Budget``), not as the parent of another module.
 
-    Two roads are left out, so that adding a data set or a method does not make every stored result stale: from
-    `experiments` into `datasets`, for which the data fingerprint stands, and from `experiments` into `methods`, of
-    which only the cell's own method matters.
+    Three roads are left out, so that adding a data set or a method does not make every stored result stale: from
+    `experiments` into `datasets`, for which the data fingerprint stands, from `experiments` into `methods`, of which
+    only the cell's own method matters, and from `experiments` to `PROTOCOL`, where only some cells go.
 
     Parameters
     ----------
@@ -293,7 +338,8 @@ def closure(modules, outside: str | None = None) -> dict[str, Path]:
         found[name] = path
         imported = imported_names(path, name)
         if name.partition(".")[0] == "experiments":
-            imported = [other for other in imported if other.partition(".")[0] not in ("datasets", "methods")]
+            left_out = ("datasets", "methods")
+            imported = [other for other in imported if other.partition(".")[0] not in left_out and other != PROTOCOL]
         queue.extend(imported)
     return found
 

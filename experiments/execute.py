@@ -1,4 +1,7 @@
-"""One cell to its rows: load, scale, snap, fit all seeds as one batch (or, to be timed, one by one), measure."""
+"""One cell to its rows: load, scale, snap, fit all seeds as one batch (or, to be timed, one by one), measure.
+
+Cells that are run as a protocol between several parties are fitted by `experiments.protocol`.
+"""
 
 import importlib.metadata
 import inspect
@@ -21,12 +24,22 @@ from threadpoolctl import threadpool_limits
 
 import datasets
 from compute import Points, forget
-from experiments.cell import Cell, canonical, code_hash, data_fingerprint, require, thaw
+from experiments.cell import Cell, canonical, data_fingerprint, require, thaw
 from methods import Run, load_method
 from metrics import REFERENCE_METRICS, evaluate, prepare_metrics, reference_set
 
 #: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
 OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+#: What is measured of every run of a protocol; the fields of `federation.Measured`, but for the iterations.
+MEASURED = (
+    "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms", "masking_ms", "server_ms",
+    "wire_ms", "waiting_ms",
+)  # fmt: skip
+#: The columns of a protocol, with what they hold where there is none.
+CENTRAL = {
+    "clients": 0, "latency_ms": math.nan, "word_bytes": 0, "split": "", "transport": "",
+    **dict.fromkeys(MEASURED, math.nan),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -183,7 +196,9 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     DataFrame
         One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall clock) and
         ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of the batch, so that sums over
-        rows are the cell's own cost; in a timing cell the first and the third are the replicate's own.
+        rows are the cell's own cost; in a timing cell the first and the third are the replicate's own. In a cell that
+        is run as a protocol ``fit_seconds`` is the run's, from the first message to the last centre, and
+        ``fit_cpu_seconds`` is NaN, for the parties may be processes of their own.
         ``peak_memory_mb`` is the process's peak while the cell ran.
 
     Raises
@@ -201,7 +216,13 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
         method = build(cell)
         with pinned(1) if cell.timing else nullcontext():
-            fits = timed_fits(method, prepared, cell.seeds, alone=cell.timing)
+            if cell.federation is None:
+                fits, protocol = timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
+            else:
+                # Imported here, and passed over by `experiments.cell.closure`: no other cell depends on it.
+                from experiments.protocol import protocol_fits
+
+                fits, protocol = protocol_fits(cell, prepared, mirror)
         centres, n_centres = stacked([run for run, _ in fits])
         with stopwatch() as metric_time:
             values = evaluate(points, centres, cell.metrics, cell.k, labels=prepared.labels, n_centres=n_centres)
@@ -235,10 +256,13 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         "n_centres": n_centres.astype(np.float64),
         "references": canonical([len(each) for each in compared]),
         "timing": cell.timing,
+        **CENTRAL,
+        **cell.identity().get("federation", {}),
+        **protocol,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
         "peak_memory_mb": peak.mebibytes,
-        "code": code_hash(cell.target),
+        "code": cell.code,
         "data": data_fingerprint(cell.dataset, cell.path),
         "host": platform.node(),
         "versions": versions(),

@@ -15,20 +15,29 @@ import datasets
 from datasets.dataset import shared_range
 from datasets.loading import resolve
 from experiments.backends import Backend, duration, limit_of
-from experiments.cell import Cell, freeze, is_int
+from experiments.cell import Cell, freeze, is_int, require
 from experiments.configuration import ConfigurationError, method_entry, unknown
 from experiments.execute import accepts, build, method_class, prepare, presets
+from experiments.protocol import setting_of
 from experiments.store import Store
+from federation import mpi_at_hand
+from federation.parties import check_schedule
 from metrics import METRICS
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds", "timing", "time_limit",
+    "federation",
 )  # fmt: skip
+#: What a sweep with `federation` has there unless it says otherwise; any of it may be a list.
+FEDERATION = {"clients": 2, "latency_ms": 0.0, "word_bytes": 8, "split": "balanced", "transport": "auto"}
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an ordinary core.
 SECONDS_PER_CELL = 0.01
 DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
+#: What every party costs that is a process of its own, and the most iterations that a paper's rule asks for.
+SECONDS_PER_PROCESS = 1.5
+MOST_ITERATIONS = 7
 #: Families of generated data sets whose columns share one range by their recipe.
 RANGED_FAMILIES = ("g2", "blobs")
 #: How many stored cells are read for their timings.
@@ -225,11 +234,16 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
     chosen = {"clip": spec.get("clip", True), "timing": spec.get("timing", False), "time_limit": spec.get("time_limit")}
     seeds, epsilons, ks = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0])), as_list(spec.get("k"))
     sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
-    if not (sources and methods and epsilons and ks):
-        raise ConfigurationError("a sweep needs at least one data set, one method, one epsilon and one k (or null)")
+    federations = federation_entries(spec.get("federation"))
+    if not (sources and methods and epsilons and ks and federations):
+        raise ConfigurationError(
+            "a sweep needs at least one data set, one method, one epsilon, one k (or null) and one value of each key "
+            "of federation (or none at all)"
+        )
     # Checked here because a method without epsilon would let a wrong one pass unseen.
-    for epsilon in epsilons:
-        Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, **chosen)
+    for epsilon, federation in itertools.product(epsilons, federations):
+        given = chosen | {"federation": federation}
+        Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, **given)
     cells, gaps, substitutions = [], [], []
     for source in sources:
         preprocessing = preprocessing_of(source, spec.get("preprocessing"))
@@ -251,10 +265,10 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                 private = accepts(target, "epsilon")
             except ValueError as error:
                 private, lacking = True, str(error)
-            for k, epsilon in itertools.product(ks, epsilons if private else [None]):
+            for k, epsilon, federation in itertools.product(ks, epsilons if private else [None], federations):
                 label = source["name"] if source["path"] is None else source["path"]
-                if lacking:
-                    gaps.append(Gap(sweep, name, label, epsilon, lacking))
+                if lacks := lacking or transport_lacking(federation):
+                    gaps.append(Gap(sweep, name, label, epsilon, lacks))
                     continue
                 cell = Cell(
                     method=name,
@@ -269,6 +283,7 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                     metrics=metrics,
                     path=source["path"],
                     bounds=freeze(source["bounds"]),
+                    federation=federation,
                     **chosen,
                 )
                 check(cell, facts, mirror)
@@ -334,12 +349,15 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     ------
     ValueError
         If k exceeds the number of points, the method refuses its parameters, a file's content does not fit, a data set
-        has no range that all columns share and is to be scaled by it, or points lie outside a domain that may not clip
-        them.
+        has no range that all columns share and is to be scaled by it, points lie outside a domain that may not clip
+        them, or the method cannot be run as a protocol with words of that size.
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}")
-    build(cell).check_parameters(facts.n)
+    method = build(cell)
+    method.check_parameters(facts.n)
+    if cell.federation is not None and None not in (facts.n, facts.d):
+        check_schedule(method, facts.n, facts.d, setting_of(cell))
     unclipped = cell.preprocessing != "minmax" and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
@@ -457,6 +475,39 @@ def method_entries(specs: Sequence) -> list[dict]:
     return entries
 
 
+def federation_entries(spec) -> list[tuple | None]:
+    """Expand the `federation` of a sweep: every combination of its lists, or None alone for a sweep without it.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has a key that nothing reads.
+    ValueError
+        If it is no mapping.
+
+    Examples
+    --------
+    >>> [dict(entry)["clients"] for entry in federation_entries({"clients": [2, 4]})]
+    [2, 4]
+    """
+    if spec is None:
+        return [None]
+    require(isinstance(spec, Mapping), "federation", spec, f"null or a mapping of {', '.join(FEDERATION)}")
+    strange = sorted(set(spec) - set(FEDERATION))
+    if strange:
+        raise ConfigurationError(unknown("federation: key", strange[0], list(FEDERATION)))
+    lists = {name: as_list(value) for name, value in (FEDERATION | spec).items()}
+    at_hand = "mpi" if mpi_at_hand() else "threads"
+    lists["transport"] = [at_hand if transport == "auto" else transport for transport in lists["transport"]]
+    return [freeze(dict(zip(lists, values, strict=True))) for values in itertools.product(*lists.values())]
+
+
+def transport_lacking(federation: tuple | None) -> str | None:
+    """Say what is lacking for parties to be processes of their own; None where nothing is, or they are threads."""
+    processes = federation is not None and dict(federation)["transport"] == "mpi"
+    return "transport=mpi needs mpi4py and mpirun: make protocol" if processes and not mpi_at_hand() else None
+
+
 def rough_seconds(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
@@ -466,10 +517,19 @@ def rough_seconds(cell: Cell) -> float:
     """
     facts = facts_of(cell.dataset, cell.path)
     n, d, fits = facts.n or 2048, facts.d or 2, len(cell.seeds) + cell.timing
-    seconds = SECONDS_PER_CELL + 7 * fits * n * most_centres(cell) * (2 * d + 2) / DISTANCE_RATE
+    seconds = fixed_seconds(cell) + 7 * fits * n * most_centres(cell) * (2 * d + 2) / DISTANCE_RATE
     if "silhouette" in cell.metrics:
         seconds += min(n, 10_000) ** 2 * (2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE)
+    if cell.federation is not None:
+        seconds += fits * MOST_ITERATIONS * 2 * dict(cell.federation)["latency_ms"] / 1000
     return seconds
+
+
+def fixed_seconds(cell: Cell) -> float:
+    """Estimate the seconds that a cell takes whatever its work: more where its parties are processes to be started."""
+    setting = dict(cell.federation or ())
+    processes = setting["clients"] + 1 if setting.get("transport") == "mpi" else 0
+    return SECONDS_PER_CELL + SECONDS_PER_PROCESS * processes
 
 
 def most_centres(cell: Cell) -> int:
@@ -489,9 +549,9 @@ def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -
 def estimator(store: Store, backend: Backend | None = None):
     """Make the function that estimates a cell's seconds: from stored cells like it, else by the rough model.
 
-    Alike are cells of the same method, data set, k and metrics, timed or not, whatever their budget, parameters or code
-    version; their time is scaled to the number of seeds. Only the newest cells are looked at. No cell takes longer than
-    its time limit.
+    Alike are cells of the same method, data set, k and metrics, timed or not, with the same parties and latency,
+    whatever their budget, parameters or code version; their time is scaled to the number of seeds. Only the newest
+    cells are looked at. No cell takes longer than its time limit.
 
     Parameters
     ----------
@@ -506,18 +566,23 @@ def estimator(store: Store, backend: Backend | None = None):
         Cell to (seconds, whether measured).
     """
     backend = backend or Backend()
-    alike = ["method", "dataset", "k", "metrics_asked", "timing"]
+    alike = ["method", "dataset", "k", "metrics_asked", "timing", "clients", "latency_ms", "transport"]
     rows = store.read(store.keys()[:TIMINGS_READ], [*alike, "fit_seconds", "metric_seconds"])
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
-        # Results of older versions do not say whether they were timed; they were not.
-        rows["timing"] = rows["timing"].eq(True) if "timing" in rows else False
+        # Results of older versions do not say whether they were timed, or run as a protocol; they were not.
+        for name, value in {"timing": False, "clients": 0, "latency_ms": 0.0, "transport": ""}.items():
+            rows[name] = rows[name].where(rows[name].notna(), value) if name in rows else value
         measured = rows.groupby(alike)["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        found = measured.get((cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics), cell.timing))
-        seconds = rough_seconds(cell) if found is None else SECONDS_PER_CELL + found * (len(cell.seeds) + cell.timing)
+        setting = {"clients": 0, "latency_ms": 0.0, "transport": ""} | dict(cell.federation or ())
+        parties = (setting["clients"], setting["latency_ms"], setting["transport"])
+        found = measured.get((cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics), cell.timing, *parties))
+        seconds = rough_seconds(cell)
+        if found is not None:
+            seconds = fixed_seconds(cell) + found * (len(cell.seeds) + cell.timing)
         limit = limit_of(cell, backend)
         return seconds if limit is None else min(seconds, limit), found is not None
 

@@ -8,7 +8,8 @@
     python -m experiments.reproduce retry    run the failed cells again
     python -m experiments.reproduce report   write the report from what is stored
 
-Without a verb: run, then report. Stop it at any time and start it again: finished cells are kept and never run twice.
+Without a verb: run, then report. With sweeps=[NAME,...] only these are run; the report is on all that is stored. Stop
+it at any time and start it again: finished cells are kept and never run twice.
 """
 
 import argparse
@@ -18,15 +19,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
 from experiments.backends import Backend, duration, run_cells
-from experiments.configuration import choices, load
+from experiments.configuration import ConfigurationError, choices, load, unknown
 from experiments.environment import environment, origin_of
 from experiments.plan import (
     Plan,
+    as_list,
     estimator,
     listed,
     make_plan,
@@ -109,19 +111,42 @@ def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
         If the results folder cannot be written.
     """
     plan = make_plan(config.paper, config.profile, mirror=config.data)
+    asked = asked_of(plan, config)
     store = Store(config.results)
     if verb == "plan":
-        show(plan, store, Backend(**config.backend), console)
+        show(asked, store, Backend(**config.backend), console)
         return 0
     if verb == "status":
-        show_status(plan, store, console)
+        show_status(asked, store, console)
         return 0
     if verb in (None, "run", "retry"):
-        run_missing(plan, store, config, console, again=verb == "retry")
+        run_missing(asked, store, config, console, again=verb == "retry")
     folder = report(plan, store, config, console) if verb in (None, "report") else None
     if config.tracking.name == "mlflow":
         project(plan, store, config, folder, console)
-    return 1 if any(store.status(cell.key) == "failed" for cell in plan.cells) else 0
+    return 1 if any(store.status(cell.key) == "failed" for cell in asked.cells) else 0
+
+
+def asked_of(plan: Plan, config: DictConfig) -> Plan:
+    """Return the part of a plan that belongs to the sweeps asked for: all of it where ``sweeps`` is null.
+
+    Raises
+    ------
+    ConfigurationError
+        If the paper has no sweep of a given name; those it has are listed.
+    """
+    if config.sweeps is None:
+        return plan
+    names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
+    for name in names:
+        if name not in config.paper.sweeps:
+            raise ConfigurationError(unknown("sweep", name, list(config.paper.sweeps)))
+    return Plan(
+        plan.paper,
+        tuple(entry for entry in plan.entries if entry[0] in names),
+        tuple(gap for gap in plan.gaps if gap.sweep in names),
+        tuple(found for found in plan.substitutions if found.sweep in names),
+    )
 
 
 def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool) -> None:

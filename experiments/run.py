@@ -129,6 +129,8 @@ def plan_of(config) -> Plan:
         if values["dataset"]["name"] != "file":
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     sweep = {name: values[name] for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")}
+    federation = {name: value for name, value in values["federation"].items() if value is not None}
+    sweep["federation"] = federation or None
     paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
     if plan.gaps:
@@ -155,9 +157,11 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     Returns
     -------
     rich.table.Table
-        Mean ± standard deviation of each metric; time per seed.
+        Mean ± standard deviation of each metric; time per seed; where there are protocols, their parties and time.
     """
-    table = Table("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", box=None, header_style="bold")
+    protocol = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
+    headings = ("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", *protocol)
+    table = Table(*headings, box=None, header_style="bold")
     for _, cell in rows.groupby(["cell", "dataset"], sort=False):
         first = cell.iloc[0]
         budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
@@ -167,7 +171,10 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         ]
         seconds = 1000 * cell["fit_seconds"].mean()
         label = first["method"] if first["variant"] in ("", "published") else f"{first['method']} ({first['variant']})"
-        table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown, f"{seconds:.3g}")
+        shown.append(f"{seconds:.3g}")
+        if protocol and first["clients"]:
+            shown += [str(first["clients"]), f"{first['latency_ms']:g}", f"{cell['iteration_ms'].mean():.3g}"]
+        table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown)
     return table
 
 

@@ -34,6 +34,7 @@ from scipy import stats
 from experiments.cell import Cell, canonical, thaw
 from experiments.configuration import load
 from experiments.environment import git_commit
+from experiments.execute import MEASURED
 from experiments.plan import Plan, make_plan
 from experiments.run import REFUSALS, consoles
 from experiments.store import Store
@@ -53,7 +54,14 @@ COLUMNS = {
     "metrics.`fit_seconds_mean`": 105,
 }
 #: Shown as well where a cell of the paper asks for them.
-MORE_METRICS = ("inertia", "accuracy", "norm_kmeans_distance", "norm_reverse_kmeans_distance", "n_centres")
+MORE_METRICS = (
+    "inertia",
+    "accuracy",
+    "norm_kmeans_distance",
+    "norm_reverse_kmeans_distance",
+    "n_centres",
+    "iteration_ms",
+)
 #: Runs per transaction.
 BATCH = 500
 
@@ -149,7 +157,7 @@ def sync(
         added, kept, removed = added + len(fresh), kept + len(children) - len(fresh), removed + len(stale)
         if fresh or stale or report is not None:
             attach(client, parent_id, sweep, rows[rows["sweep"] == sweep], report)
-    prepare_view(client, experiment, {metric for cell in plan.cells for metric in cell.metrics})
+    prepare_view(client, experiment, {metric for cell in plan.cells for metric in (*cell.metrics, *measured_in(cell))})
     return Synced(added, kept, removed)
 
 
@@ -232,6 +240,11 @@ def parent_record(plan: Plan, sweep: str, profile: str, groups: Sequence[pd.Data
     return RunRecord(identity_of(plan.paper, profile, sweep), name, start, end, tags)
 
 
+def measured_in(cell: Cell) -> tuple[str, ...]:
+    """Name what is measured of the runs of a cell's protocol: nothing in a central cell."""
+    return () if cell.federation is None else MEASURED
+
+
 def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) -> RunRecord:
     """Describe the child run of a cell.
 
@@ -242,6 +255,7 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
     params = {"method": cell.method, "dataset": cell.dataset_name, "k": str(cell.k)}
     params["epsilon"] = "none" if cell.epsilon is None else f"{cell.epsilon:g}"
     params |= {name: json.dumps(thaw(value)).strip('"') for name, value in cell.params}
+    params |= {name: f"{value:g}" if name == "latency_ms" else str(value) for name, value in cell.federation or ()}
     tags = {
         "mlflow.parentRunId": parent_id,
         "kind": "cell",
@@ -269,7 +283,7 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
     metrics = {}
     # The number of centres is worth a column only where the method finds its own.
     found = () if (rows["n_centres"] == cell.k).all() else ("n_centres",)
-    for name in dict.fromkeys((*cell.metrics, *found, *TIMES)):
+    for name in dict.fromkeys((*cell.metrics, *found, *TIMES, *measured_in(cell))):
         metrics |= summary(name, rows[name])
     for name in ("epsilon_spent", "delta", "iterations", "peak_memory_mb"):
         if math.isfinite(first[name]):

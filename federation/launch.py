@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from federation.links import ProtocolError
 #: Waiting processes yield their core: parties often outnumber cores.
 SETTINGS = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}
 LAST_WORDS = 2000  # characters
+LAST_SECONDS = 20.0  # that a job may take to end when asked to
 
 
 def find_mpirun() -> str | None:
@@ -43,17 +43,25 @@ def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | SETTINGS,
-        start_new_session=True,
     )
     try:
         said, _ = job.communicate(timeout=time_limit)
     except subprocess.TimeoutExpired:
-        os.killpg(job.pid, signal.SIGKILL)
-        said, _ = job.communicate()
+        said = _stop(job)
         raise ProtocolError(f"the job did not end within {time_limit:g} s (time_limit): {said[-LAST_WORDS:]}") from None
     except BaseException:
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
+        _stop(job)
         raise
     if job.returncode != 0:
         raise ProtocolError(f"the job failed with exit status {job.returncode}: {said[-LAST_WORDS:].strip()}")
+
+
+def _stop(job: subprocess.Popen) -> str:
+    """End a job and return what it said: mpirun ends its processes when asked to; killed, it would leave them running."""
+    job.terminate()
+    try:
+        said, _ = job.communicate(timeout=LAST_SECONDS)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        said, _ = job.communicate()
+    return said

@@ -7,10 +7,12 @@ and cannot forget.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from compute import SCALE, Points
+from privacy import NO_CLAIM, PrivacyClaim
 from privacy.noise import INITIALISATION, child
 
 ROUNDS, CHANGE = 300, 1e-3
@@ -34,6 +36,8 @@ class KFed:
     ValueError
         If a number is not a positive integer.
     """
+
+    claim: ClassVar[PrivacyClaim] = NO_CLAIM
 
     n_clusters: int
     client_clusters: int | None = None

@@ -12,11 +12,13 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from compute import SCALE, Points, nearest_row, race
 from methods.weighted import weighted_kmeans
+from privacy import NO_CLAIM, PrivacyClaim
 from privacy.noise import INITIALISATION, child
 
 SERVER_STARTS = 10
@@ -49,6 +51,8 @@ class Unlearning:
     ValueError
         Naming the parameter, its value and the rule.
     """
+
+    claim: ClassVar[PrivacyClaim] = NO_CLAIM
 
     n_clusters: int
     client: str = "seeding"

@@ -248,7 +248,8 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     small += [
         f"paper.profiles.smoke.{sweep}=null" for sweep in ("real", "g2", "synthk", "synth", "ablation", "iterations")
     ]
-    small += ["paper.profiles.smoke.initialisation=null", "paper.profiles.smoke.sound.epsilon=[1.0]"]
+    small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialisation", "protocol")]
+    small += ["paper.profiles.smoke.sound.epsilon=[1.0]"]
 
     def go(*words):
         code = reproduce.main([*words, *small])
@@ -296,7 +297,8 @@ def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monk
         f"paper.profiles.smoke.{sweep}=null" for sweep in ("real", "sound", "synthk", "synth", "ablation", "iterations")
     ]
     pattern = "{pattern:'g2-{d}-20',otherwise:'g2-{d}-20-generated',d:[2]}"
-    small += ["paper.profiles.smoke.initialisation=null", f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
+    small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialisation", "protocol")]
+    small += [f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
     assert reproduce.main(small) == 0
     assert told["stand-ins"] == "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20"
     assert "stand-in: g2-{d}-20 as" in capsys.readouterr().out

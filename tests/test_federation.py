@@ -613,7 +613,8 @@ method.fit_batch(points, [0])
 MPI.COMM_WORLD.Barrier()
 """
     program.write_text(start + body)
-    mpirun(n_ranks, [str(program)], time_limit)
+    # Under mpi4py's own runner a process that fails ends the job.
+    mpirun(n_ranks, ["-m", "mpi4py", str(program)], time_limit)
 
 
 @with_mpi

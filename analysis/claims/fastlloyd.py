@@ -1,18 +1,24 @@
-"""Claims of the FastLloyd paper that need a formula of their own: charges, iterations, one cluster, outliers."""
+"""Claims of the FastLloyd paper that need a formula of their own: charges, iterations, outliers, protocol and more."""
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
+from analysis import verdicts
+from analysis.findings import FAILS, INCONCLUSIVE, within
+from analysis.printed import number
+from analysis.protocol import federated, transports
 from analysis.tables import percentile_interval, resampled_means, resampling_weights
 from analysis.verdicts import Absent, decide, exact
 
 DEFAULT_ALPHA = 0.8
 _TOLERANCE = 1e-6
+_ROUNDING = 1e-12
 
 
 def gaussian_delta(mu, epsilon):
@@ -266,7 +272,122 @@ def _outliers_lacking(context, check, table):
     return "; ".join(texts)
 
 
+# --- protocol ---------------------------------------------------------------------------------------------------------
+
+
+def _taken(study, sweep):
+    """Say what our times of a sweep rest on."""
+    cells = study.cells[study.cells["sweep"] == sweep]
+    latency = " or ".join(f"{value:g}" for value in sorted(cells["latency_ms"].dropna().unique()))
+    return f"Our times: {transports(cells)}, {latency} ms of simulated latency a send."
+
+
+def timed(study, check, context):
+    """Judge another check (`judged`) on our times, and say how these were taken."""
+    judged = check["judged"]
+    finding = verdicts.EVALUATORS[judged["type"]](study, judged, context)
+    return replace(finding, numbers=f"{finding.numbers} {_taken(study, judged['sweep'])}")
+
+
+def over_quoted(study, check, context):
+    """Largest ratio of a number the paper quotes (`quoted`) to our `metric`, over data sets, against bounds."""
+    asked = context.printed[check["numbers"]]
+    quoted = {cell["dataset"]: number(cell[check["quoted"]])[0] for cell in asked["cells"] if check["quoted"] in cell}
+    panel = study.panel(asked["sweep"], check["metric"])
+    mine = (panel.cells["method"] == asked["method"]) & panel.cells["dataset"].isin(list(quoted))
+    panel = panel.take(mine.to_numpy())
+    if not len(panel.cells):
+        raise Absent(context.why([asked["sweep"]]))
+    theirs = panel.cells["dataset"].map(quoted).to_numpy(dtype=float)
+    ours = resampled_means(panel, resampling_weights(len(panel.seeds)))
+    ratios = theirs / ours
+    evidence = panel.cells[["dataset", "transport"]].assign(quoted=theirs, ours=ours[0], ratio=ratios[0])
+    evidence = evidence.sort_values("ratio", ascending=False, ignore_index=True)
+    last, first = evidence.iloc[-1], evidence.iloc[0]
+    numbers = f"Factors from {last['ratio']:.4g} ({last['dataset']}) to {first['ratio']:.4g} ({first['dataset']}), "
+    numbers += f"{math.log10(last['ratio']):.1f} to {math.log10(first['ratio']):.1f} orders of magnitude;"
+    absent = [name for name in quoted if name not in set(evidence["dataset"])]
+    lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
+    seeds = int(np.isfinite(panel.values).sum(axis=0).min())
+    one = evidence.iloc[:1]
+    found = decide(within(ratios.max(axis=1), check)[:, None], one, seeds, numbers, lacking, one)
+    verdict = INCONCLUSIVE if lacking and found.verdict == FAILS else found.verdict
+    text = f" {_taken(study, asked['sweep'])}" if check["metric"] == "iteration_ms" else ""
+    return replace(found, verdict=verdict, numbers=found.numbers + text, evidence=evidence)
+
+
+def _messages(study, check, context):
+    """Rows of federated runs in some sweeps, with what shapes a message."""
+    rows = federated(study.rows_with(["bytes_per_iteration"]))
+    rows = rows[rows["sweep"].isin(check["sweeps"])]
+    if not len(rows):
+        raise Absent(context.why(check["sweeps"]))
+    return rows.assign(entries=rows["k"] * (rows["d"] + 1))
+
+
+def message_bytes(study, check, context):
+    """Bytes of every run: `factor` times k (d + 1) an iteration, else 2 clients x word x k (d + 1) x T in all.
+
+    `clients` lists the numbers of clients that the claim is about.
+    """
+    rows = _messages(study, check, context)
+    if "factor" in check:
+        rows = rows.assign(asked=check["factor"] * rows["entries"], found=rows["bytes_per_iteration"])
+    else:
+        asked = 2 * rows["clients"] * rows["word_bytes"] * rows["entries"] * rows["iterations"]
+        rows = rows.assign(asked=asked, found=rows["bytes_per_iteration"] * rows["iterations"])
+    keys = ["sweep", "method", "dataset", "k", "d", "clients", "word_bytes", "iterations", "asked"]
+    table = rows.groupby(keys)["found"].agg(["min", "max", "size"]).reset_index()
+    table["agrees"] = (table["min"] == table["asked"]) & (table["max"] == table["asked"])
+    stored = sorted(int(value) for value in rows["clients"].unique())
+    absent = [str(value) for value in check.get("clients", ()) if value not in stored]
+    numbers = f"{len(rows)} runs of {', '.join(map(str, stored))} clients, T = {rows['iterations'].min():g} to "
+    numbers += f"{rows['iterations'].max():g}, {rows['bytes_per_iteration'].min():g} to "
+    numbers += f"{rows['bytes_per_iteration'].max():g} bytes an iteration."
+    return exact(table, numbers, f"no stored rows of {', '.join(absent)} clients" if absent else "")
+
+
+def same_bytes(study, check, context):
+    """Bytes of an iteration are the same for every n, at equal k, d, clients and word; in `groups` of them."""
+    rows = _messages(study, check, context)
+    keys = ["method", "k", "d", "clients", "word_bytes"]
+    table = rows.groupby(keys).agg(
+        sizes=("n", "nunique"), least=("bytes_per_iteration", "min"), most=("bytes_per_iteration", "max")
+    )
+    table = table[table["sizes"] > 1].reset_index()
+    if not len(table):
+        raise Absent("no k and d are stored with two numbers of points")
+    lacking = f"{len(table)} of {check['groups']} k and d at hand" if len(table) < check["groups"] else ""
+    return exact(table.assign(agrees=table["least"] == table["most"]), "Compared: k and d with both sizes.", lacking)
+
+
+def central_twin(study, check, context):
+    """NICV of federated runs equals that of the central run of the same method, data, budget and seed."""
+    rows = study.rows_with(["nicv"])
+    mine = federated(rows)
+    central = rows.drop(mine.index)
+    mine = mine[mine["sweep"].isin(check["sweeps"])]
+    if not len(mine):
+        raise Absent(context.why(check["sweeps"]))
+    keys = ["method", "target", "variant", "params", "dataset", "preprocessing", "epsilon", "seed"]
+    both = mine.merge(central[[*keys, "nicv"]].drop_duplicates(keys), on=keys, suffixes=("", "_central"))
+    if not len(both):
+        raise Absent("no central run of the same method, data set, epsilon and seed is stored beside a federated one")
+    both["apart"] = (both["nicv"] / both["nicv_central"] - 1).abs()
+    groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
+    table = both.groupby(groups)["apart"].agg(runs="size", apart="max").reset_index()
+    table["agrees"] = table["apart"] <= _ROUNDING
+    alone = sorted(set(mine["dataset"]) - set(both["dataset"]))
+    lacking = f"no central runs of {', '.join(alone)} at this epsilon" if alone else ""
+    return exact(table, f"{len(both)} runs, at most {both['apart'].max():.2g} apart.", lacking)
+
+
 EVALUATORS = {
+    "timed": timed,
+    "over_quoted": over_quoted,
+    "message_bytes": message_bytes,
+    "same_bytes": same_bytes,
+    "central_twin": central_twin,
     "iterations": iterations,
     "noise_split": noise_split,
     "radius": radius,

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from analysis import claims, printed
 from analysis.figures import Drawn, FigureSpec
-from analysis.figures.panels import heat_map, log_axis, on_one_axis, say
+from analysis.figures.panels import NO_DATA, heat_map, log_axis, on_one_axis, say
 from analysis.figures.style import GREY, INK, PALE, epsilon_label, look
 from analysis.settings import table_of_settings
 from analysis.tables import (
@@ -55,7 +55,6 @@ GRID_METRICS = ("silhouette", "inertia", "accuracy", "norm_kmeans_distance")
 CHOSEN_SHARE = 0.2
 OWN_SHARES = (0.04, 0.18, 0.18, 0.6)
 BEST, WORST = "#009e73", "#e69f00"
-NO_DATA = "not run: no stored rows"
 NO_PAIR = "no pair of stored runs at matched budgets"
 
 

@@ -1,4 +1,7 @@
-"""Figures 2 to 8 and Table 2 of the FastLloyd paper, and the figures this bench adds to them."""
+"""Figures 2 to 8 and Table 2 of the FastLloyd paper, and the figures this bench adds to them.
+
+Table 3 and what belongs to the protocol are in `analysis.figures.protocol`.
+"""
 
 from dataclasses import replace
 
@@ -10,8 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import claims
-from analysis.figures import Drawn, FigureSpec
+from analysis.figures import Drawn, FigureSpec, protocol
 from analysis.figures.panels import (
+    NO_DATA,
     epsilon_grid_figure,
     heat_map,
     log_axis,
@@ -61,7 +65,6 @@ FRONT_TO_BACK = (
     "glloyd",
     "fastlloyd",
 )
-NO_DATA = "not run: no stored rows"
 STAND_IN = "-generated"
 REFERENCE = (
     "The reference centres of a data set are the best of ten seeded k-means++ starts, the same for every method. A "
@@ -695,6 +698,7 @@ FIGURES = (
     FigureSpec("table2", "Table 2: data sets", True, _table2),
     FigureSpec("figure3", "Figure 3: scaling with dimensions and clusters", True, _figure3),
     FigureSpec("figure4", "Figure 4: SuLloyd and FastLloyd on Synth", True, _figure4),
+    protocol.TABLE3,
     FigureSpec("figure5", "Figure 5: ablation of radius and post-processing", True, _figure5("ratio_of_means")),
     FigureSpec("figure6", "Figure 6: silhouette score", True, _figure6),
     FigureSpec("figure7", "Figure 7: Davies–Bouldin index", True, _figure7),
@@ -706,4 +710,5 @@ FIGURES = (
     FigureSpec("sound_silhouette", "Sound variants: silhouette score", False, _sound("silhouette")),
     FigureSpec("iterations", "Number of iterations", False, _iterations),
     FigureSpec("initialisation", "Packed spheres against a uniform start", False, _initialisation),
+    *protocol.OWN,
 )

@@ -11,6 +11,7 @@ from analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look, p
 from analysis.tables import summarise
 
 LOG_RATIO = 5.0
+NO_DATA = "not run: no stored rows"
 # Scores between -1 and 1 have no ratios, so no logarithms.
 SCORES = ("silhouette",)
 
@@ -186,7 +187,7 @@ def epsilon_grid_figure(panel, datasets, methods, *, titles, value_name, columns
         mine = summary[summary["dataset"] == name]
         axes.set_title(f"({chr(97 + place)}) {titles.get(name, name)}", color=INK)
         if not np.isfinite(mine["mean"]).any():
-            say(axes, "not run: no stored rows")
+            say(axes, NO_DATA)
             absent.append(name)
             continue
         is_log, beyond = curves(axes, mine, methods, present, panel.metric in SCORES)

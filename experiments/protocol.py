@@ -1,0 +1,117 @@
+"""A cell as a protocol: every seed is a run between clients and a server, as threads or as processes under mpirun."""
+
+import math
+import pickle
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from experiments.cell import Cell
+from experiments.execute import MEASURED, Elapsed, Prepared, build, pinned, prepare
+from federation import Measured, ProtocolError, Setting, mpirun, parts_of, run_in_threads
+from methods import Run
+
+#: Seconds that a party which cannot go on gives the others to say why.
+GRACE = 1.0
+#: How many times longer than a party waits for a message a job of processes may take to start and to end.
+START_AND_END = 10
+
+
+def setting_of(cell: Cell) -> Setting:
+    """Return what all parties of a cell's runs know."""
+    given = dict(cell.federation)
+    return Setting(given["clients"], word_bytes=given["word_bytes"], latency=given["latency_ms"] / 1000)
+
+
+def protocol_fits(
+    cell: Cell, prepared: Prepared, mirror: str | None
+) -> tuple[list[tuple[Run, Elapsed]], dict[str, np.ndarray]]:
+    """Run a cell's seeds one by one, after a run of the first one that is thrown away.
+
+    Parameters
+    ----------
+    cell : Cell
+        One with `federation`.
+    prepared : Prepared
+        Its data.
+    mirror : str or None
+        Folder with the original data files, for parties that are processes of their own.
+
+    Returns
+    -------
+    fits : list of (Run, Elapsed)
+        One per seed; wall clock from the first message to the last centre, no CPU time.
+    columns : dict of str to ndarray
+        What was measured, one value per seed.
+
+    Raises
+    ------
+    federation.ProtocolError
+        Naming the party at fault.
+    ValueError
+        If the method cannot be run as a protocol.
+    """
+    processes = dict(cell.federation)["transport"] == "mpi"
+    outcomes = in_processes(cell, mirror) if processes else in_threads(cell, prepared)
+    fits = []
+    for run, measured in outcomes:
+        milliseconds = measured.setup_ms + measured.iterations * measured.iteration_ms
+        fits.append((run, Elapsed(milliseconds / 1000, math.nan)))
+    return fits, {name: np.array([getattr(measured, name) for _, measured in outcomes]) for name in MEASURED}
+
+
+def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, Measured]]:
+    """Run a cell's seeds with the parties as threads of this process."""
+    method, setting, split = build(cell), setting_of(cell), dict(cell.federation)["split"]
+    outcomes = []
+    for seed in (cell.seeds[0], *cell.seeds):
+        parts = parts_of(prepared.points, setting.n_clients, seed, split)
+        outcomes.append(run_in_threads(method, parts, [seed], prepared.domain, setting=setting))
+    return outcomes[1:]
+
+
+def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, Measured]]:
+    """Run a cell's seeds as one job of processes on this machine, in which every party loads the data itself."""
+    setting = setting_of(cell)
+    # The path as it is now: methods may lie outside the project, in a folder added on the way.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from experiments.protocol import party; party(sys.argv[1])"
+    with TemporaryDirectory(prefix="protocol-") as name:
+        folder = Path(name)
+        (folder / "job").write_bytes(pickle.dumps((cell, mirror)))
+        try:
+            # Under mpi4py's own runner a process that fails ends the job; without it all would wait for one another.
+            arguments = ["-m", "mpi4py", "-c", code, name]
+            mpirun(setting.n_clients + 1, arguments, setting.time_limit * (len(cell.seeds) + START_AND_END))
+        except ProtocolError as error:
+            told = sorted(folder.glob("error-*"))
+            # The server's word comes first: it names the client.
+            raise (ProtocolError(told[0].read_text()) if told else error) from error
+        return pickle.loads((folder / "outcomes").read_bytes())
+
+
+def party(folder: str) -> None:
+    """Take part in a job as one of its processes: rank 0 is the server, rank 1 the client that writes the outcomes."""
+    from mpi4py import MPI
+
+    from federation.mpi import run_rank
+
+    place, rank, outcomes = Path(folder), MPI.COMM_WORLD.Get_rank(), []
+    try:
+        cell, mirror = pickle.loads((place / "job").read_bytes())
+        prepared, method, setting = prepare(cell, mirror), build(cell), setting_of(cell)
+        split = dict(cell.federation)["split"]
+        with pinned(1):
+            for seed in (cell.seeds[0], *cell.seeds):
+                outcomes.append(
+                    run_rank(method, prepared.points, [seed], prepared.domain, setting=setting, split=split)
+                )
+        if rank == 1:
+            (place / "outcomes").write_bytes(pickle.dumps(outcomes[1:]))
+    except Exception as error:
+        told = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+        (place / f"error-{rank}").write_text(told)
+        time.sleep(GRACE)
+        raise
