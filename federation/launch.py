@@ -57,7 +57,7 @@ def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
 
 
 def _stop(job: subprocess.Popen) -> str:
-    """End a job and return what it said: mpirun ends its processes when asked to; killed, it would leave them running."""
+    """End a job, return what it said. mpirun ends its processes when asked to; killed, it would leave them running."""
     job.terminate()
     try:
         said, _ = job.communicate(timeout=LAST_SECONDS)
