@@ -17,11 +17,14 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("compute", "datasets", "metrics", "privacy", "federation", "methods", "experiments", "analysis")
 #: Modules whose results end up in a row, whatever the method.
 ALWAYS = ("metrics", "privacy", "compute", "experiments.execute")
-#: What a cell that is run as a protocol depends on as well.
-PROTOCOL = "experiments.protocol"
+#: Modules that fit special kinds of cells, which depend on them as well.
+PROTOCOL, UNLEARNING = "experiments.protocol", "experiments.unlearning"
 #: The names of `federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
 SPLITS = ("balanced", "unbalanced", "sorted")
 TRANSPORTS = ("threads", "mpi")
+#: How points are dealt out to the clients of federated clustering, and which are asked to be removed.
+CLIENT_SPLITS = ("published", "noniid", "iid")
+REQUESTS = ("random", "adversarial")
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ class Cell:
     federation : tuple of (str, value) pairs, optional
         How the cell is run as a protocol between clients and a server: clients, latency_ms, word_bytes, split and
         transport, sorted by name. None: centrally. Part of the identity only where it is given.
+    unlearning : tuple of (str, value) pairs, optional
+        How points are dealt out to clients and removed again: clients, split, clusters_per_client, split_seed,
+        removals, batch, requests and sparse, sorted by name. Part of the identity only where it is given.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the identity.
 
@@ -94,6 +100,7 @@ class Cell:
     clip: bool = True
     timing: bool = False
     federation: tuple | None = None
+    unlearning: tuple | None = None
     time_limit: float | None = field(default=None, compare=False)
 
     def __post_init__(self):
@@ -118,6 +125,11 @@ class Cell:
         if self.federation is not None:
             require_federation(dict(self.federation))
             require(self.timing, "timing", self.timing, "true for a cell with federation")
+        if self.unlearning is not None:
+            require(self.federation is None, "federation", self.federation, "null for a cell with unlearning")
+            require_unlearning(dict(self.unlearning))
+            removals = dict(self.unlearning)["removals"]
+            require(self.timing or not removals, "timing", self.timing, "true for a cell with removals")
 
     @property
     def label(self) -> str:
@@ -146,7 +158,7 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path`, `time_limit` and, in a central cell, `federation`.
+            All fields but `path`, `time_limit` and, where they are None, `federation` and `unlearning`.
         """
         fields = {
             "method": self.method,
@@ -166,12 +178,21 @@ class Cell:
         if self.federation is not None:
             setting = dict(self.federation)
             fields["federation"] = setting | {"latency_ms": float(setting["latency_ms"])}
+        if self.unlearning is not None:
+            fields["unlearning"] = dict(self.unlearning)
         return fields
+
+    @property
+    def harness(self) -> str | None:
+        """Module that fits this kind of cell; None for those that `experiments.execute` fits itself."""
+        if self.federation is not None:
+            return PROTOCOL
+        return None if self.unlearning is None else UNLEARNING
 
     @property
     def code(self) -> str:
         """SHA-256 (hex) over the source files behind the result; see `code_hash`."""
-        return code_hash(self.target, self.federation is not None)
+        return code_hash(self.target, self.harness)
 
     @cached_property
     def key(self) -> str:
@@ -226,6 +247,22 @@ def require_federation(setting: dict) -> None:
         require(setting[name] in known, name, setting[name], f"one of {', '.join(map(str, known))}")
 
 
+def require_unlearning(setting: dict) -> None:
+    """Refuse a setting of federated clustering with removals that lacks something or breaks a rule.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong, its value and the rule.
+    """
+    names = ("batch", "clients", "clusters_per_client", "removals", "requests", "sparse", "split", "split_seed")
+    require(tuple(sorted(setting)) == names, "unlearning", setting, f"given {', '.join(names)}")
+    for name, least in (("batch", 1), ("clients", 1), ("clusters_per_client", 1), ("removals", 0), ("split_seed", 0)):
+        require(is_int(setting[name]) and setting[name] >= least, name, setting[name], f"an integer, {least} or more")
+    for name, known in (("split", CLIENT_SPLITS), ("requests", REQUESTS), ("sparse", (True, False))):
+        require(setting[name] in known, name, setting[name], f"one of {', '.join(map(str, known))}")
+
+
 def is_int(value) -> bool:
     """Tell whether `value` is a whole number (a bool is not)."""
     return isinstance(value, int) and not isinstance(value, bool)
@@ -268,15 +305,15 @@ def data_fingerprint(dataset: str, path: str | None = None) -> str:
 
 
 @cache
-def code_hash(target: str, federated: bool = False) -> str:
+def code_hash(target: str, harness: str | None = None) -> str:
     """Hash the source files that a result of `target` depends on.
 
     Parameters
     ----------
     target : str
         Import path of a method's class.
-    federated : bool, default=False
-        Whether it is run as a protocol.
+    harness : str, optional
+        Module that fits its kind of cell.
 
     Returns
     -------
@@ -284,7 +321,7 @@ def code_hash(target: str, federated: bool = False) -> str:
         SHA-256 (hex) over the names and contents of the files in `closure`.
     """
     module = load_method(target).__module__
-    roots = (module, *ALWAYS, datasets.scale.__module__, *((PROTOCOL,) if federated else ()))
+    roots = (module, *ALWAYS, datasets.scale.__module__, *((harness,) if harness else ()))
     files = closure(roots, outside=module.partition(".")[0])
     listing = [[name, file_hash(path)] for name, path in sorted(files.items())]
     return hashlib.sha256(canonical(listing).encode()).hexdigest()
@@ -302,9 +339,9 @@ def closure(modules, outside: str | None = None) -> dict[str, Path]:
     Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py`` counts where it is
     imported by name (``from privacy import Budget``), not as the parent of another module.
 
-    Three roads are left out, so that adding a data set or a method does not make every stored result stale: from
-    `experiments` into `datasets`, for which the data fingerprint stands, from `experiments` into `methods`, of which
-    only the cell's own method matters, and from `experiments` to `PROTOCOL`, where only some cells go.
+    Two roads are left out, so that adding a data set or a method does not make every stored result stale: from
+    `experiments` into `datasets`, for which the data fingerprint stands, and from `experiments` into `methods`, of
+    which only the cell's own method matters.
 
     Parameters
     ----------
@@ -338,8 +375,7 @@ def closure(modules, outside: str | None = None) -> dict[str, Path]:
         found[name] = path
         imported = imported_names(path, name)
         if name.partition(".")[0] == "experiments":
-            left_out = ("datasets", "methods")
-            imported = [other for other in imported if other.partition(".")[0] not in left_out and other != PROTOCOL]
+            imported = [other for other in imported if other.partition(".")[0] not in ("datasets", "methods")]
         queue.extend(imported)
     return found
 

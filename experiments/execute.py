@@ -1,8 +1,10 @@
 """One cell to its rows: load, scale, snap, fit all seeds as one batch (or, to be timed, one by one), measure.
 
-Cells that are run as a protocol between several parties are fitted by `experiments.protocol`.
+Cells that are run as a protocol between several parties are fitted by `experiments.protocol`, those from whose models
+points are removed by `experiments.unlearning`.
 """
 
+import importlib
 import importlib.metadata
 import inspect
 import json
@@ -52,6 +54,8 @@ class Prepared:
         On the 2^-16 grid.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone.
+    clients : ndarray of shape (n,) or None
+        Number of the client that holds each point, where the data came with such a split.
     domain : ndarray of shape (2, d)
         The bounds in raw units that [-1, 1] stands for.
     private_bounds : bool
@@ -62,6 +66,7 @@ class Prepared:
 
     points: Points
     labels: np.ndarray | None
+    clients: np.ndarray | None
     domain: np.ndarray
     private_bounds: bool
     clipped: int
@@ -107,6 +112,7 @@ def prepare_data(
     return Prepared(
         points=Points.from_box(scaled.points, *np.array([[-1.0], [1.0]]).repeat(scaled.points.shape[1], axis=1))[0],
         labels=scaled.labels,
+        clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
         clipped=int(scaled.clipped),
@@ -216,13 +222,11 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         require(cell.k <= n, "k", cell.k, f"at most n={n}, the number of points of {cell.dataset}")
         method = build(cell)
         with pinned(1) if cell.timing else nullcontext():
-            if cell.federation is None:
-                fits, protocol = timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
+            if cell.harness is None:
+                fits, measured = timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
             else:
-                # Imported here, and passed over by `experiments.cell.closure`: no other cell depends on it.
-                from experiments.protocol import protocol_fits
-
-                fits, protocol = protocol_fits(cell, prepared, mirror)
+                # By name, for `experiments.cell.closure` follows import statements: no other cell depends on it.
+                fits, measured = importlib.import_module(cell.harness).fits_of(cell, prepared, mirror)
         centres, n_centres = stacked([run for run, _ in fits])
         with stopwatch() as metric_time:
             values = evaluate(points, centres, cell.metrics, cell.k, labels=prepared.labels, n_centres=n_centres)
@@ -258,7 +262,8 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         "timing": cell.timing,
         **CENTRAL,
         **cell.identity().get("federation", {}),
-        **protocol,
+        **cell.identity().get("unlearning", {}),
+        **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
         "peak_memory_mb": peak.mebibytes,

@@ -20,16 +20,22 @@ from experiments.configuration import ConfigurationError, method_entry, unknown
 from experiments.execute import accepts, build, method_class, prepare, presets
 from experiments.protocol import setting_of
 from experiments.store import Store
+from experiments.unlearning import check_unlearning
 from federation import mpi_at_hand
 from federation.parties import check_schedule
 from metrics import METRICS
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds", "timing", "time_limit",
-    "federation",
+    "federation", "unlearning",
 )  # fmt: skip
 #: What a sweep with `federation` has there unless it says otherwise; any of it may be a list.
 FEDERATION = {"clients": 2, "latency_ms": 0.0, "word_bytes": 8, "split": "balanced", "transport": "auto"}
+#: The same for `unlearning`.
+UNLEARNING = {
+    "clients": 100, "split": "noniid", "clusters_per_client": 3, "split_seed": 0, "removals": 0, "batch": 1,
+    "requests": "random", "sparse": False,
+}  # fmt: skip
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an ordinary core.
 SECONDS_PER_CELL = 0.01
@@ -234,15 +240,19 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
     chosen = {"clip": spec.get("clip", True), "timing": spec.get("timing", False), "time_limit": spec.get("time_limit")}
     seeds, epsilons, ks = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0])), as_list(spec.get("k"))
     sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
-    federations = federation_entries(spec.get("federation"))
-    if not (sources and methods and epsilons and ks and federations):
+    kinds = [
+        {"federation": federation, "unlearning": unlearning}
+        for federation in federation_entries(spec.get("federation"))
+        for unlearning in crossed("unlearning", spec.get("unlearning"), UNLEARNING)
+    ]
+    if not (sources and methods and epsilons and ks and kinds):
         raise ConfigurationError(
             "a sweep needs at least one data set, one method, one epsilon, one k (or null) and one value of each key "
-            "of federation (or none at all)"
+            "of federation and unlearning (or none at all)"
         )
     # Checked here because a method without epsilon would let a wrong one pass unseen.
-    for epsilon, federation in itertools.product(epsilons, federations):
-        given = chosen | {"federation": federation}
+    for epsilon, kind in itertools.product(epsilons, kinds):
+        given = chosen | kind
         Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, **given)
     cells, gaps, substitutions = [], [], []
     for source in sources:
@@ -265,9 +275,9 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                 private = accepts(target, "epsilon")
             except ValueError as error:
                 private, lacking = True, str(error)
-            for k, epsilon, federation in itertools.product(ks, epsilons if private else [None], federations):
+            for k, epsilon, kind in itertools.product(ks, epsilons if private else [None], kinds):
                 label = source["name"] if source["path"] is None else source["path"]
-                if lacks := lacking or transport_lacking(federation):
+                if lacks := lacking or transport_lacking(kind["federation"]):
                     gaps.append(Gap(sweep, name, label, epsilon, lacks))
                     continue
                 cell = Cell(
@@ -283,7 +293,7 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                     metrics=metrics,
                     path=source["path"],
                     bounds=freeze(source["bounds"]),
-                    federation=federation,
+                    **kind,
                     **chosen,
                 )
                 check(cell, facts, mirror)
@@ -354,8 +364,13 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}")
-    method = build(cell)
-    method.check_parameters(facts.n)
+    if cell.unlearning is not None:
+        check_unlearning(cell, facts.n)
+    else:
+        method = build(cell)
+        through = hasattr(method, "fit_with")
+        require(through, "method", cell.method, "one that asks a curator; this one needs the sweep's key unlearning")
+        method.check_parameters(facts.n)
     if cell.federation is not None and None not in (facts.n, facts.d):
         check_schedule(method, facts.n, facts.d, setting_of(cell))
     unclipped = cell.preprocessing != "minmax" and not cell.clip
@@ -490,15 +505,30 @@ def federation_entries(spec) -> list[tuple | None]:
     >>> [dict(entry)["clients"] for entry in federation_entries({"clients": [2, 4]})]
     [2, 4]
     """
+    at_hand = "mpi" if mpi_at_hand() else "threads"
+    return [
+        entry and freeze({name: at_hand if value == "auto" else value for name, value in entry})
+        for entry in crossed("federation", spec, FEDERATION)
+    ]
+
+
+def crossed(key: str, spec, presets: Mapping) -> list[tuple | None]:
+    """Expand a sweep's key that is a mapping of lists: every combination, or None alone for a sweep without it.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has a key that nothing reads.
+    ValueError
+        If it is no mapping.
+    """
     if spec is None:
         return [None]
-    require(isinstance(spec, Mapping), "federation", spec, f"null or a mapping of {', '.join(FEDERATION)}")
-    strange = sorted(set(spec) - set(FEDERATION))
+    require(isinstance(spec, Mapping), key, spec, f"null or a mapping of {', '.join(presets)}")
+    strange = sorted(set(spec) - set(presets))
     if strange:
-        raise ConfigurationError(unknown("federation: key", strange[0], list(FEDERATION)))
-    lists = {name: as_list(value) for name, value in (FEDERATION | spec).items()}
-    at_hand = "mpi" if mpi_at_hand() else "threads"
-    lists["transport"] = [at_hand if transport == "auto" else transport for transport in lists["transport"]]
+        raise ConfigurationError(unknown(f"{key}: key", strange[0], list(presets)))
+    lists = {name: as_list(value) for name, value in (presets | spec).items()}
     return [freeze(dict(zip(lists, values, strict=True))) for values in itertools.product(*lists.values())]
 
 

@@ -26,7 +26,7 @@ def setting_of(cell: Cell) -> Setting:
     return Setting(given["clients"], word_bytes=given["word_bytes"], latency=given["latency_ms"] / 1000)
 
 
-def protocol_fits(
+def fits_of(
     cell: Cell, prepared: Prepared, mirror: str | None
 ) -> tuple[list[tuple[Run, Elapsed]], dict[str, np.ndarray]]:
     """Run a cell's seeds one by one, after a run of the first one that is thrown away.

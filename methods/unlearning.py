@@ -248,6 +248,19 @@ class FederatedModel:
         """Numbers of points that the clients have left."""
         return [client.n for client in self._clients]
 
+    @property
+    def told(self) -> tuple[np.ndarray, np.ndarray]:
+        """What the server was last told: distinct places (bins, where centres are rounded), and their weights."""
+        return self._server.bins, self._server.weights
+
+    def clients_of(self, ids: np.ndarray) -> np.ndarray:
+        """Client of each of some points; -1 for those that were removed."""
+        return self._client_of[ids]
+
+    def n_seeds(self, client: int) -> int:
+        """Number of seeds of a client: fewer than asked for where it has fewer distinct points."""
+        return self._clients[client].n_seeds
+
     def members(self, client: int) -> np.ndarray:
         """Names of a client's points, in order."""
         return np.sort(self._clients[client].ids[: self._clients[client].n])

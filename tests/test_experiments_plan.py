@@ -24,6 +24,7 @@ from experiments.plan import (
     wall_seconds,
 )
 from experiments.store import Store
+from methods import load_method
 
 PROFILE = {"name": "tiny", "seeds": 2}
 
@@ -354,9 +355,11 @@ def test_cell_over_its_time_limit_is_failed_with_that_reason(tmp_path, monkeypat
 
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
 def test_every_method_file_runs(name):
-    private = accepts(method_entry(name)["_target_"], "epsilon")
+    target = method_entry(name)["_target_"]
+    private, central = accepts(target, "epsilon"), hasattr(load_method(target), "fit_with")
     # Published versions of the DPM paper's methods know one range for all columns only.
-    (cell,) = cells(methods=[name], epsilon=1.0, datasets=["blobs-300-2-3"], preprocessing="range")
+    setting = {} if central else {"unlearning": {"clients": 4, "clusters_per_client": 2}}
+    (cell,) = cells(methods=[name], epsilon=1.0, datasets=["blobs-300-2-3"], preprocessing="range", **setting)
     rows = execute(cell)
     assert list(rows["seed"]) == [0, 1]
     assert rows["method"].unique() == [name]

@@ -17,7 +17,7 @@ from experiments.cell import SPLITS, Cell, code_hash, freeze
 from experiments.configuration import ConfigurationError, choices, load
 from experiments.execute import CENTRAL, MEASURED, build, execute, prepare, timed_fits
 from experiments.plan import FEDERATION, estimator, fixed_seconds, make_plan, rough_seconds
-from experiments.protocol import protocol_fits
+from experiments.protocol import fits_of
 from experiments.store import Store
 from experiments.tracking import child_record
 
@@ -112,7 +112,7 @@ def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
     parties = set(module.closure((target.rpartition(".")[0], *module.ALWAYS, module.PROTOCOL)))
     assert {"experiments.protocol", "federation", "federation.mpi", "federation.parties"} <= parties - central
     assert not any(name.startswith(("federation", "experiments.protocol")) for name in central)
-    assert protocol().code == code_hash(target, True) != CENTRE.code == code_hash(target)
+    assert protocol().code == code_hash(target, module.PROTOCOL) != CENTRE.code == code_hash(target)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_protocol_finds_what_a_central_run_finds(transport, change):
     cell = protocol(transport=transport, **change)
     prepared = prepare(CENTRE, None)
     central = timed_fits(build(CENTRE), prepared, CENTRE.seeds, alone=True)
-    parties, _ = protocol_fits(cell, prepared, None)
+    parties, _ = fits_of(cell, prepared, None)
     for (one, _), (other, _) in zip(central, parties, strict=True):
         np.testing.assert_array_equal(one.centres, other.centres)
         assert (one.seeds, one.n_iter) == (other.seeds, other.n_iter)

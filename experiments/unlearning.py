@@ -1,0 +1,241 @@
+"""A cell as federated clustering from which points are removed: fits, requests, and what both cost."""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from compute import SCALE, Points
+from experiments.cell import Cell, require
+from experiments.execute import Elapsed, Prepared, build
+from federation.sparse import SparseCode, aggregate_sparse
+from federation.splits import iid, noniid
+from methods import Run
+from methods.k_fed import KFed
+from methods.unlearning import FederatedModel, Unlearning
+from privacy import snap_centres
+
+OPTIMUM_STARTS, CHECKPOINT_STARTS = 20, 3
+CHECKPOINTS, RETRAININGS = 25, 5
+QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+
+
+def check_unlearning(cell: Cell, n: int | None) -> None:
+    """Refuse a cell whose method cannot do what is asked of it.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong.
+    """
+    asked, method = dict(cell.unlearning), build(cell)
+    require(isinstance(method, Unlearning | KFed), "method", cell.method, "one of methods.unlearning or methods.k_fed")
+    forgets = isinstance(method, Unlearning)
+    require(forgets or not asked["removals"], "removals", asked["removals"], f"0, for {cell.method} cannot forget")
+    wanted = asked["removals"] * asked["batch"]
+    require(n is None or wanted < n, "removals", asked["removals"], f"fewer points in all than n={n}")
+    rounds = forgets and method.gamma is not None
+    require(rounds or not asked["sparse"], "sparse", asked["sparse"], f"false, for {cell.method} has no bins")
+
+
+def fits_of(
+    cell: Cell, prepared: Prepared, mirror: str | None
+) -> tuple[list[tuple[Run, Elapsed]], dict[str, np.ndarray | list]]:
+    """Fit and serve removals for a cell's seeds one by one, after a fit that is thrown away.
+
+    Parameters
+    ----------
+    cell : Cell
+        One with `unlearning`.
+    prepared : Prepared
+        Its data.
+    mirror : str or None
+        Not used: the data are at hand.
+
+    Returns
+    -------
+    fits : list of (Run, Elapsed)
+        One per seed: the centres after the last removal, and the time of the fit.
+    columns : dict
+        What was measured, one value per seed.
+
+    Raises
+    ------
+    ValueError
+        If the data set has no published split, or the split that is asked for cannot be made.
+    """
+    asked, method = dict(cell.unlearning), build(cell)
+    clients = split_of(cell, prepared)
+    ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
+    grid = prepared.points.rows.astype(np.int64)
+    parts = [Points.prepare(grid[each]) for each in ids]
+    optimum, _ = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS)
+    shared = {
+        "largest_client": max(len(each) for each in ids),
+        "optimum": optimum,
+        "exact": isinstance(method, Unlearning) and method.exact,
+    }
+    method.fit(parts, cell.seeds[0]) if isinstance(method, KFed) else method.fit(parts, cell.seeds[0], ids=ids)
+    fits, found = [], []
+    for seed in cell.seeds:
+        began, cpu = time.perf_counter(), time.process_time()
+        if isinstance(method, KFed):
+            centres, labels = method.fit(parts, seed)
+            elapsed = Elapsed(time.perf_counter() - began, time.process_time() - cpu)
+            points = np.concatenate([part.rows for part in parts]) / SCALE
+            own = {"loss_ratio": float(((points - centres[labels]) ** 2).sum()) / optimum}
+        else:
+            model = method.fit(parts, seed, ids=ids)
+            elapsed = Elapsed(time.perf_counter() - began, time.process_time() - cpu)
+            own = {"loss_ratio": float(model.induced()[1].sum()) / optimum}
+            own |= {"fit_client_ms": 1e3 * model.fit_seconds[0], "fit_server_ms": 1e3 * model.fit_seconds[1]}
+            points, centres = prepared.points.rows / SCALE, model.centres
+        own |= {"fit_all_ms": 1e3 * elapsed.wall, "loss_ratio_nearest": nearest_cost(points, centres) / optimum}
+        if asked["sparse"]:
+            own |= sparse_columns(model, cell.k)
+        if asked["removals"]:
+            own |= removal_columns(model, grid, ids, seed, asked)
+            centres = model.centres
+        released = snap_centres(centres * SCALE)[None]
+        fits.append((Run(released, 1, None, (seed,), np.array([len(centres)])), elapsed))
+        found.append(shared | own)
+    return fits, {name: [each[name] for each in found] for name in found[0]}
+
+
+def split_of(cell: Cell, prepared: Prepared) -> np.ndarray:
+    """Client of each point."""
+    asked = dict(cell.unlearning)
+    if asked["split"] == "published":
+        require(prepared.clients is not None, "split", "published", f"another: {cell.dataset_name} came without one")
+        return prepared.clients
+    _, labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS)
+    if asked["split"] == "iid":
+        return iid(labels, asked["clients"])
+    return noniid(labels, asked["clients"], asked["clusters_per_client"], asked["split_seed"])
+
+
+@lru_cache(maxsize=4)
+def best_k_means(points: Points, k: int, starts: int) -> tuple[float, np.ndarray]:
+    """Cost in squared half-widths, and labels, of the best of some starts of k-means."""
+    fitted = KMeans(k, n_init=starts, random_state=0).fit(points.rows.astype(np.float64) / SCALE)
+    return float(fitted.inertia_), fitted.labels_
+
+
+def nearest_cost(points: np.ndarray, centres: np.ndarray) -> float:
+    """Sum of squared distances to the nearest centre."""
+    return float(sum(((part[:, None] - centres) ** 2).sum(axis=2).min(axis=1).sum() for part in blocks(points)))
+
+
+def blocks(points: np.ndarray, size: int = 4096) -> list[np.ndarray]:
+    """Pieces of bounded size, so that temporaries stay small."""
+    return [points[start : start + size] for start in range(0, len(points), size)]
+
+
+def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
+    """Cost of telling the server by sparse aggregation, which must tell it what it was told.
+
+    Raises
+    ------
+    RuntimeError
+        If the decoded sum is another.
+    """
+    messages = model.messages()
+    d = messages[0][0].shape[1]
+    bins, counts, report = aggregate_sparse(SparseCode(d, model.n_bins, k * len(messages)), messages)
+    told_bins, told_counts = model.told
+    if not (np.array_equal(bins, told_bins) and np.array_equal(counts, told_counts)):
+        raise RuntimeError("sparse aggregation decoded another sum than the server was told")
+    return {
+        "sparse_bytes": report.bytes_per_client,
+        "sparse_encode_ms": 1e3 * report.encode_seconds,
+        "sparse_mask_ms": 1e3 * report.mask_seconds,
+        "sparse_decode_ms": 1e3 * report.decode_seconds,
+        "sparse_attempts": report.attempts,
+        "plain_bytes": 4 * k * (d + 1),
+    }
+
+
+def removal_columns(
+    model: FederatedModel, grid: np.ndarray, ids: Sequence[np.ndarray], seed: int, asked: dict
+) -> dict[str, float | str]:
+    """Serve requests one after the other; latencies, rates, losses, and what retraining would have cost."""
+    requests, batch = asked["removals"], asked["batch"]
+    generator = np.random.default_rng([seed, requests, batch])
+    seen = sorted(set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist()))
+    retrained = set(np.linspace(1, requests, min(requests, RETRAININGS)).round().astype(int).tolist())
+    latencies, client_seconds, server_seconds, reseeded, predicted, wall = [], [], [], [], [], 0.0
+    honest, full, series = [], [], {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []}
+    for request in range(1, requests + 1):
+        victims = adversarial(model, batch) if asked["requests"] == "adversarial" else random(model, batch, generator)
+        predicted.append(chance_of_a_seed(model, victims))
+        began = time.perf_counter()
+        removal = model.remove(victims)
+        wall += time.perf_counter() - began
+        client_seconds.append(removal.client_seconds)
+        server_seconds.append(removal.server_seconds)
+        latencies.append(removal.client_seconds + removal.server_seconds)
+        reseeded.append(removal.n_reseeded > 0)
+        if request in retrained:
+            honest.append(retraining(model, grid, ids, seed, model.kind.client))
+            full.append(retraining(model, grid, ids, seed, "full"))
+        if request in seen:
+            left = Points.prepare(grid[model.ids])
+            series["request"].append(request)
+            series["accumulated_s"].append(sum(latencies))
+            series["retrain_s"].append(request * float(np.mean(honest)))
+            optimum = KMeans(model.kind.n_clusters, n_init=CHECKPOINT_STARTS, random_state=0).fit(left.rows / SCALE)
+            series["loss_ratio"].append(float(model.induced()[1].sum()) / float(optimum.inertia_))
+    points = grid[model.ids] / SCALE
+    after, _ = best_k_means(Points.prepare(grid[model.ids]), model.kind.n_clusters, OPTIMUM_STARTS)
+    untouched = [seconds for seconds, hit in zip(latencies, reseeded, strict=True) if not hit]
+    return {
+        "retrain_ms": 1e3 * float(np.mean(honest)),
+        "retrain_full_ms": 1e3 * float(np.mean(full)),
+        "removal_mean_ms": 1e3 * float(np.mean(latencies)),
+        **{f"removal_{name}_ms": 1e3 * float(np.percentile(latencies, q)) for name, q in QUANTILES.items()},
+        "removal_client_ms": 1e3 * float(np.mean(client_seconds)),
+        "removal_server_ms": 1e3 * float(np.mean(server_seconds)),
+        "deletions_per_second": requests * batch / wall,
+        "reseeded": float(np.mean(reseeded)),
+        "reseeded_predicted": float(np.mean(predicted)),
+        "mean_untouched_ms": 1e3 * float(np.mean(untouched)) if untouched else math.nan,
+        "optimum_after": after,
+        "loss_ratio_after": float(model.induced()[1].sum()) / after,
+        "loss_ratio_after_nearest": nearest_cost(points, model.centres) / after,
+        "series": json.dumps(series),
+    }
+
+
+def random(model: FederatedModel, batch: int, generator: np.random.Generator) -> np.ndarray:
+    """A client at random among those with more points than asked for, then its points at random."""
+    able = [client for client, size in enumerate(model.sizes) if size > batch]
+    require(bool(able), "batch", batch, "fewer than the points that a client has left")
+    return generator.choice(model.members(able[generator.integers(len(able))]), batch, replace=False)
+
+
+def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
+    """The point that costs most by way of its client's centre, or the costliest ones of its client."""
+    ids, squares = model.induced()
+    clients = model.clients_of(ids)
+    own = np.flatnonzero(clients == clients[squares.argmax()])
+    return ids[own[np.argsort(-squares[own], kind="stable")[:batch]]]
+
+
+def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
+    """Probability that so many points of that client, at random, have a seed among them."""
+    if model.kind.client == "full":
+        return 1.0
+    client = int(model.clients_of(victims[:1])[0])
+    n, seeds, r = model.sizes[client], model.n_seeds(client), len(victims)
+    return 1 - math.comb(n - seeds, r) / math.comb(n, r)
+
+
+def retraining(model: FederatedModel, grid: np.ndarray, ids: Sequence[np.ndarray], seed: int, client: str) -> float:
+    """Seconds of a fit of what is left from scratch: slowest client and server."""
+    left = [each[np.isin(each, model.ids)] for each in ids]
+    kind = Unlearning(**(vars(model.kind) | {"client": client, "gamma": model.gamma}))
+    return sum(kind.fit([Points.prepare(grid[each]) for each in left], seed, ids=left).fit_seconds)
