@@ -19,8 +19,8 @@ class Status:
     Attributes
     ----------
     origin : str
-        Where `datasets.load` would take it from: bundled, cache, mirror or url; for embeddings cache or, until they are
-        trained, training.
+        Where `datasets.load` would take it from: bundled, cache, mirror or url, or the user, who has to get it; for
+        embeddings cache or, until they are trained, training.
     hashes : str
         ok, missing, or what is wrong.
     size : int
@@ -43,7 +43,7 @@ def status(entry, mirror=None):
     for file in entry.files:
         copies = list(sources.copies(file, mirror))
         if not copies:
-            missing.append(file.path)
+            missing.append(file)
             continue
         origins.append(copies[0][2])
         size += copies[0][0].stat().st_size
@@ -53,7 +53,8 @@ def status(entry, mirror=None):
             loading.read_bundled(entry)
         except sources.ChecksumMismatch as error:
             wrong.append(str(error))
-    origin = "bundled" if entry.bundled else "url" if missing else "+".join(dict.fromkeys(origins))
+    absent = "url" if any(file.urls for file in missing) else "the user"
+    origin = "bundled" if entry.bundled else absent if missing else "+".join(dict.fromkeys(origins))
     if wrong:
         hashes = f"wrong: {'; '.join(wrong)}"
     else:

@@ -31,6 +31,10 @@ class Dataset:
         in every column, else None.
     common_range_is_private : bool
         Whether that range was read off the points.
+    clients : ndarray of int64, shape (n,), or None
+        Number of the client that holds each point, from 0, where such a split was published with the points.
+    prescaled : bool
+        Whether the points come scaled by bounds that were read off them: then all results use private bounds.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Dataset:
     origin: str
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False
+    clients: np.ndarray | None = None
+    prescaled: bool = False
 
     def __post_init__(self):
         common = shared_range(self.domain) if self.common_range is None else self.common_range

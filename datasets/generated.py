@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.datasets import make_blobs
 
 from . import clusters
+from .scaling import largest_one
 
 POWERS = tuple(2**i for i in range(1, 11))
 SYNTH_POINTS = 10_000
@@ -43,8 +44,16 @@ BLOBS_CITATION = (
     "Normal clusters of scikit-learn's make_blobs, as in the DPM paper (Liebenow et al.). Pedregosa, F. et al. (2011). "
     "Scikit-learn: machine learning in Python. Journal of Machine Learning Research 12, 2825-2830."
 )
+GAUSSIANS_VARIANCE = 0.5
+GAUSSIANS_CITATION = (
+    "Recipe of Pan, C. et al. (2023). Machine unlearning of federated clusters. ICLR, appendix M (a draw of ours)."
+)
 # Names that stand for a member of a family.
-ALIASES = {"synth-10d": "blobs-100000-10-64", "synth-100d": "blobs-100000-100-64"}
+ALIASES = {
+    "synth-10d": "blobs-100000-10-64",
+    "synth-100d": "blobs-100000-100-64",
+    "gaussian-10": "gaussians-30000-10-10",
+}
 G2_CITATION = (
     "Fränti, P., Mariescu-Istodor, R. and Zhong, C. (2016). XNN graph. Joint IAPR International Workshop on "
     "Structural, Syntactic, and Statistical Pattern Recognition, LNCS 10029, 207-217 (G2 sets)."
@@ -81,12 +90,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn data set: points, labels, public domain, and the range of all columns where it is another."""
+    """A drawn data set: points, labels, public domain, and the range of all columns where it is another.
+
+    `prescaled` says that the points were scaled by bounds read off them.
+    """
 
     points: np.ndarray
     labels: np.ndarray
     domain: np.ndarray
     common_range: tuple[float, float] | None = None
+    prescaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,6 +174,18 @@ def draw_synth(recipe):
     """Draw clusters of sizes 1:2:...:k, with outliers that take their places among the n points."""
     separation, n_outliers = synth_parameters(recipe)
     return _draw_clusters(recipe, ratio_sizes(recipe.n - n_outliers, recipe.n_clusters), separation, n_outliers)
+
+
+def draw_gaussians(recipe):
+    """Draw round normal clusters of equal sizes, one after another, around centres uniform in the unit cube.
+
+    The clusters are wider than their centres are apart. Everything is divided by the largest value.
+    """
+    design, _, noise, _ = _streams(recipe)
+    labels = np.arange(recipe.n) * recipe.n_clusters // recipe.n
+    centres = design.uniform(size=(recipe.n_clusters, recipe.d))
+    points = centres[labels] + np.sqrt(recipe.number("variance")) * noise.standard_normal((recipe.n, recipe.d))
+    return Drawn(largest_one(points), labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1), prescaled=True)
 
 
 def draw_balanced(recipe):
@@ -262,6 +287,11 @@ def _blobs(n, d, k):
     return Recipe("blobs", (BLOBS_SEED,), int(n), int(d), int(k), numbers)
 
 
+def _gaussians(n, d, k):
+    numbers = (("variance", GAUSSIANS_VARIANCE),)
+    return Recipe("gaussians", (6, int(n), int(d), int(k)), int(n), int(d), int(k), numbers)
+
+
 FAMILIES = (
     Family(
         "g2",
@@ -314,8 +344,17 @@ FAMILIES = (
         r"blobs-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
         _blobs,
         draw_blobs,
-        tuple(ALIASES),
+        tuple(alias for alias, name in ALIASES.items() if name.startswith("blobs-")),
         BLOBS_CITATION,
+    ),
+    Family(
+        "gaussians",
+        "gaussians-<n>-<d>-<k>",
+        r"gaussians-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
+        _gaussians,
+        draw_gaussians,
+        tuple(alias for alias, name in ALIASES.items() if name.startswith("gaussians-")),
+        GAUSSIANS_CITATION,
     ),
 )
 
@@ -342,7 +381,7 @@ def find(name):
 
 
 def _check(name, recipe):
-    least = 1 if recipe.family in ("g2", "blobs") else 2
+    least = 1 if recipe.family in ("g2", "blobs", "gaussians") else 2
     for field, most in LIMITS.items():
         value = getattr(recipe, field)
         if value > most:
@@ -384,6 +423,9 @@ def _sources(family):
         yield inspect.getsource(make_blobs)
         return
     yield inspect.getsource(_streams)
+    if family.name == "gaussians":
+        yield inspect.getsource(largest_one)
+        return
     if family.name == "g2":
         yield inspect.getsource(g2_domain)
         return

@@ -98,15 +98,16 @@ def load(name, *, mirror=None, path=None, bounds=None, n_clusters=None):
     if name == FILE:
         return _load_file(path, bounds, n_clusters)
     if known.entry:
-        points, labels, origin = _read(known.entry, mirror)
+        points, labels, clients, origin = _read(known.entry, mirror)
         domain, default = known.entry.domain(), known.entry.n_clusters
         common, private = known.entry.common_range, known.entry.common_range_is_private
+        prescaled = known.entry.prescaled
         citation, licence = known.entry.citation, known.entry.licence
     else:
         drawn = known.family.draw(known.recipe)
-        points, labels, origin = drawn.points, drawn.labels, "generated"
+        points, labels, clients, origin = drawn.points, drawn.labels, None, "generated"
         domain, default = drawn.domain, known.recipe.n_clusters
-        common, private = drawn.common_range, False
+        common, private, prescaled = drawn.common_range, False, drawn.prescaled
         citation, licence = known.family.citation, GENERATED_LICENCE
     return Dataset(
         name=name,
@@ -114,12 +115,14 @@ def load(name, *, mirror=None, path=None, bounds=None, n_clusters=None):
         labels=labels,
         domain=domain,
         n_clusters=check_n_clusters(default if n_clusters is None else n_clusters, len(points), name),
-        fingerprint=fingerprint(name),
+        fingerprint=registry.fingerprint(known.entry, mirror) if known.entry else fingerprint(name),
         citation=citation,
         licence=licence,
         origin=origin,
         common_range=common,
         common_range_is_private=private,
+        clients=clients,
+        prescaled=prescaled,
     )
 
 
@@ -129,12 +132,12 @@ def fingerprint(name, *, path=None):
     For a published set: the declared hashes of its files, the parser's source and the declared domain (every file is
     checked on loading, so the declaration stands for the bytes). For a generated one: the recipe and the generator's
     source. For ``file``: the file's content and the reader's source. For embeddings: the recipe and the noted hash of
-    what was trained.
+    what was trained. A file without a declared hash counts with the one that was noted when it was first read.
 
     Raises
     ------
     DataUnavailable
-        If the file given, or the embeddings, are not at hand.
+        If the file given, or the embeddings, are not at hand, or a file without a declared hash has never been.
 
     Examples
     --------
@@ -206,21 +209,24 @@ def _load_file(path, bounds, n_clusters):
 
 
 def _read(entry, mirror):
-    """Points, labels and origin of a published data set."""
+    """Points, labels, clients (or None) and origin of a published data set."""
     if entry.bundled:
         points, labels = read_bundled(entry)
-        return points, labels, "bundled"
+        return points, labels, None, "bundled"
     if entry.trained:
         points, labels = embeddings.read(entry)
         _check_shape(entry, points)
-        return points, labels, "cache"
+        return points, labels, None, "cache"
     try:
         found = [sources.obtain(file, entry.name, mirror) for file in entry.files]
     except sources.DataUnavailable as error:
         raise sources.DataUnavailable(_with_stand_in(str(error), entry)) from None
-    points, labels = entry.parse(*(each.content for each in found))
+    try:
+        points, labels, *clients = entry.parse(*(each.content for each in found))
+    except ValueError as error:
+        raise ValueError(f"{entry.name}: {error}") from error
     _check_shape(entry, points)
-    return points, labels, found[0].origin
+    return points, labels, clients[0] if clients else None, found[0].origin
 
 
 def _check_shape(entry, points):

@@ -1,20 +1,27 @@
 """From the published bytes of a data set to points and labels.
 
 Each parser takes the contents of its files in the order of the registry and returns points (float64) and labels (int64,
-from 0, in sorted order of the published class names) or None. Nothing is scaled, reordered or dropped unless the parser
-says so.
+from 0, in sorted order of the published class names) or None, and third, where the points were published as a split
+over clients, the number of each point's client or None. Nothing is scaled, reordered or dropped unless the parser says
+so.
 """
 
 import gzip
 import inspect
+import zipfile
 from io import BytesIO
 
 import numpy as np
+
+from .scaling import largest_one
 
 # Public constant in place of a missing score of `breast`: see `breast`.
 BREAST_MISSING = "1"
 LETTERS_SEED = 42
 LETTERS_PER_CLASS = 720
+# The same value in every row of `covtype`.
+CONSTANT_SOILS = ("Soil_Type7", "Soil_Type15")
+POSTURES_MARKERS = 5
 
 
 def _rows(content, separator=None):
@@ -130,10 +137,63 @@ def g2(data):
     return points, np.repeat(np.array([0, 1], dtype=np.int64), len(points) // 2)
 
 
+def arrays(data):
+    """Numpy's archive of `data` (n, d) and, where there are such, `label` and `client` (n,).
+
+    The points are divided by their largest value where that is above 1.
+
+    Raises
+    ------
+    ValueError
+        If it is no such archive.
+    """
+    try:
+        with np.load(BytesIO(data), allow_pickle=False) as stored:
+            found = {name: stored[name] for name in ("data", "label", "client") if name in stored}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"cannot be read as a .npz file without pickles: {error}") from error
+    if found.keys() < {"data"} or found["data"].ndim != 2:
+        raise ValueError("a .npz file should hold an array 'data' of two dimensions, (n, d)")
+    points = largest_one(found.pop("data").astype(np.float64))
+    for name, numbers in found.items():
+        if numbers.shape != points.shape[:1] or numbers.dtype.kind not in "iu":
+            raise ValueError(
+                f"array {name!r} of shape {numbers.shape} and type {numbers.dtype} should hold n={len(points)} integers"
+            )
+    return points, *(_codes(found[name]) if name in found else None for name in ("label", "client"))
+
+
+def covtype(data):
+    """Cartographic variables without the two constant ones, each scaled to [0, 1] by its own extremes; class last.
+
+    The identifier, which comes first, is dropped.
+    """
+    header, _, body = data.partition(b"\n")
+    names = header.decode("ascii").strip().split(",")
+    table = _points(body, ",")
+    points = table[:, [i for i in range(1, len(names) - 1) if names[i] not in CONSTANT_SOILS]]
+    least, most = points.min(axis=0), points.max(axis=0)
+    return (points - least) / (most - least), _codes(table[:, -1].astype(np.int64))
+
+
+def postures(data):
+    """Places of the first five markers where none of them is missing, divided by the largest value; the class is first.
+
+    The user comes second. The first row of the file is all zeros, and dropped: it belongs to no class.
+    """
+    width = 2 + 3 * POSTURES_MARKERS
+    lines = data.decode("ascii").splitlines()[1:]
+    rows = np.array([line.split(",")[:width] for line in lines if line.strip()])
+    rows = rows[(rows[:, 0] != "0") & (rows[:, 2:] != "?").all(axis=1)]
+    return largest_one(rows[:, 2:].astype(np.float64)), _codes(rows[:, 0])
+
+
 def source(parser):
     """Text that decides what a parser returns: its own source and that of the shared steps."""
     shared = (_rows, _points, _codes)
     text = "".join(inspect.getsource(function) for function in (*shared, parser)) + f"BREAST_MISSING={BREAST_MISSING}"
     if parser is letters_resampled:
         text += f"{inspect.getsource(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
+    if parser in (arrays, covtype, postures):
+        text += f"{inspect.getsource(largest_one)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
     return text

@@ -14,7 +14,7 @@ import numpy as np
 
 from . import bundled, embeddings, generated, parsers
 from .g2_hashes import G2_HASHES
-from .sources import File
+from .sources import File, known_sha256
 
 UCI = "https://archive.ics.uci.edu/static/public/"
 SIPU = "https://cs.uef.fi/sipu/datasets/"
@@ -48,6 +48,13 @@ GAS_FILES = {
 }
 
 
+UNLEARNING_CUBE = "the cube in which the unlearning paper asks all values to lie"
+UNLEARNING_FORM = (
+    "expected is a .npz file of an array 'data' with the {n:,} points as rows of {d} numbers and, if wanted, 'label' "
+    "and 'client' with an integer for each point"
+)
+
+
 @dataclass(frozen=True)
 class Entry:
     """What is known about a data set without reading it.
@@ -60,7 +67,7 @@ class Entry:
     files : tuple of File
         In the order in which the parser takes them.
     parse : callable
-        From the files' published bytes to points and labels (`datasets.parsers`).
+        From the files' published bytes to points and labels, and clients where there are any (`datasets.parsers`).
     lower, upper : tuple of float
         Public bounds per column.
     reason : str
@@ -77,6 +84,8 @@ class Entry:
     trained : datasets.embeddings.Recipe or None
         Where the points are embeddings: how the network is trained on the files' images. Then n, d and the domain are
         those of the embeddings, and the set is looked for in the cache only.
+    prescaled : bool
+        Whether the points come, or are parsed, scaled by bounds read off them; see `datasets.Dataset`.
     """
 
     name: str
@@ -95,6 +104,7 @@ class Entry:
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False
     trained: embeddings.Recipe | None = None
+    prescaled: bool = False
 
     def __post_init__(self):
         if not len(self.lower) == len(self.upper) == self.d:
@@ -105,27 +115,30 @@ class Entry:
         return np.array([self.lower, self.upper], dtype=np.float64)
 
 
-def fingerprint(entry):
+def fingerprint(entry, mirror=None):
     """SHA-256 of the files' declared hashes, the parser's source and the declared domain and range.
 
     The files themselves need not be read: `datasets.load` refuses any file whose hash is not the declared one, so equal
     declarations mean equal bytes, and equal bytes through an equal parser mean equal points. The same holds for a
     bundled copy, whose points and labels are checked against a declared hash of what the parser returns. Of embeddings
-    the noted hash of the stored arrays counts too, which are read no more than the files.
+    the noted hash of the stored arrays counts too, which are read no more than the files. Of a file without a declared
+    hash the one counts that was noted when it was first read.
 
     Raises
     ------
     DataUnavailable
-        If the set is one of embeddings and has not been trained.
+        If the set is one of embeddings and has not been trained, or a file without a declared hash was never at hand.
     """
     declared = {
-        "files": [file.sha256 for file in entry.files],
+        "files": [known_sha256(file, entry.name, mirror) for file in entry.files],
         "shape": [entry.n, entry.d],
         "domain": [entry.lower, entry.upper],
         "parser": parsers.source(entry.parse),
     }
     if entry.common_range is not None:
         declared["common range"] = [entry.common_range, entry.common_range_is_private]
+    if entry.prescaled:
+        declared["prescaled"] = True
     if entry.trained:
         declared["trained"] = [embeddings.key(entry), embeddings.stored_sha256(entry)]
     return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
@@ -147,6 +160,30 @@ def embedded(name, files, recipe, licence, citation):
         citation=f"{citation} Embeddings of the training images by a network that this project trains on them.",
         trained=recipe,
     )
+
+
+def unlearning(name, n, d, n_clusters, file, parse, licence, citation):
+    """Entry of a data set of the unlearning paper, prepared as in that paper."""
+    return Entry(
+        name=name,
+        n=n,
+        d=d,
+        n_clusters=n_clusters,
+        files=(file,),
+        parse=parse,
+        lower=(-1.0,) * d,
+        upper=(1.0,) * d,
+        reason=UNLEARNING_CUBE,
+        licence=licence,
+        citation=citation,
+        prescaled=True,
+    )
+
+
+def given(name, n, d, n_clusters, where, licence, citation):
+    """Entry of a data set that each user has to get and bring into a form of ours."""
+    file = File(f"{name}/{name}.npz", None, source=f"{where}; {UNLEARNING_FORM.format(n=n, d=d)}")
+    return unlearning(name, n, d, n_clusters, file, parsers.arrays, licence, citation)
 
 
 ENTRIES = (
@@ -485,6 +522,99 @@ ENTRIES = (
             "Xiao, H., Rasul, K. and Vollgraf, R. (2017). Fashion-MNIST: a novel image dataset for benchmarking "
             "machine learning algorithms. arXiv:1708.07747."
         ),
+    ),
+    unlearning(
+        "celltype",
+        12009,
+        10,
+        4,
+        File(
+            "celltype/celltype.npz",
+            "af08ec1fdd37ebc5647d1ace8a010d4c0d68eae1a010caf9f476441fcabcb2c8",
+            source=(
+                "https://github.com/thupchnsky/mufc (celltype_processed.pkl, a pickle), of which expected is the .npz "
+                "file that the mirror holds"
+            ),
+        ),
+        parsers.arrays,
+        "MIT (repository); Mouse Cell Atlas",
+        (
+            "Han, X. et al. (2018). Mapping the Mouse Cell Atlas by Microwell-Seq. Cell 172(5), 1091-1107; ten "
+            "principal components, scaled and split over 100 clients by Pan, C. et al. (2023). Machine unlearning of "
+            "federated clusters. ICLR."
+        ),
+    ),
+    unlearning(
+        "covtype-52",
+        15120,
+        52,
+        7,
+        File(
+            "covtype/train.csv",
+            "45d9949029e81059332efa1dcb22af082f7ad344859984b5dc761d1f328d88f5",
+            "4c6b0be9a12c1843b5484fe8020a138bfbdbe1401470a9ce70aafe710145efdc",
+            source="https://www.kaggle.com/c/forest-cover-type-prediction (train.csv, for registered users)",
+        ),
+        parsers.covtype,
+        CC_BY,
+        (
+            "Blackard, J. and Dean, D. (1999). Comparative accuracies of artificial neural networks and discriminant "
+            "analysis in predicting forest cover types from cartographic variables. Computers and Electronics in "
+            "Agriculture 24(3), 131-151 (the training rows of a competition)."
+        ),
+    ),
+    unlearning(
+        "postures-full",
+        74975,
+        15,
+        5,
+        File(
+            "postures/Postures.csv",
+            None,
+            source=f"{UCI}405/motion+capture+hand+postures.zip (the table with the columns Class, User, X0, ..., Z11)",
+        ),
+        parsers.postures,
+        CC_BY,
+        "Gardner, A. et al. (2014). Motion Capture Hand Postures. UCI Machine Learning Repository.",
+    ),
+    given(
+        "femnist",
+        36725,
+        784,
+        62,
+        (
+            "https://github.com/TalwalkarLab/leaf (built there from NIST Special Database 19; the paper takes 100 "
+            "writers of at least 350 images, and does not say which)"
+        ),
+        "BSD 2-Clause (LEAF)",
+        "Caldas, S. et al. (2018). LEAF: a benchmark for federated settings. arXiv:1812.01097.",
+    ),
+    given(
+        "tcga",
+        1904,
+        57,
+        4,
+        (
+            "https://portal.gdc.cancer.gov, with access on request (methylation at 57 sites of 11 genes, tumours LGG, "
+            "LUAD, LUSC and STAD; the sites are not listed in the paper)"
+        ),
+        "The Cancer Genome Atlas, access-controlled",
+        (
+            "Hutter, C. and Zenklusen, J. (2018). The Cancer Genome Atlas: creating lasting value beyond its data. "
+            "Cell 173(2), 283-285."
+        ),
+    ),
+    given(
+        "tmi",
+        1126,
+        984,
+        4,
+        (
+            "https://hmpdacc.org, with access on request (frequencies of bacteria in human guts; which samples is not "
+            "listed in the paper)"
+        ),
+        "NIH Human Microbiome Project, access-controlled",
+        "Peterson, J. et al. (2009). The NIH Human Microbiome Project. Genome Research 19(12), 2317-2323.",
     ),
 )
 

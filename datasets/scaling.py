@@ -31,6 +31,8 @@ class Scaled:
         Number of points with a coordinate that was outside the bounds and moved to them.
     lower, upper : ndarray of float64, shape (d,)
         The bounds used, in raw units.
+    clients : ndarray of int64, shape (n,), or None
+        Published split, see `Dataset`.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Scaled:
     clipped: int
     lower: np.ndarray
     upper: np.ndarray
+    clients: np.ndarray | None = None
 
 
 def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
@@ -91,11 +94,27 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         labels=dataset.labels,
         n_clusters=dataset.n_clusters,
         preprocessing=preprocessing,
-        uses_private_bounds=preprocessing == "minmax" or (preprocessing == "range" and dataset.common_range_is_private),
+        uses_private_bounds=(
+            dataset.prescaled
+            or preprocessing == "minmax"
+            or (preprocessing == "range" and dataset.common_range_is_private)
+        ),
         clipped=outside,
         lower=lower,
         upper=upper,
+        clients=dataset.clients,
     )
+
+
+def largest_one(points):
+    """Divide points by the largest of their values where that is above 1: the unlearning paper's preparation.
+
+    Examples
+    --------
+    >>> largest_one(np.array([[-1.0, 4.0], [2.0, 0.0]])).tolist()
+    [[-0.25, 1.0], [0.5, 0.0]]
+    """
+    return points / max(float(points.max()), 1.0)
 
 
 def _bounds(dataset, points, preprocessing):

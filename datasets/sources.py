@@ -16,6 +16,7 @@ from pathlib import Path
 
 CACHE_VARIABLE = "PKM_CACHE"
 MIRROR_VARIABLE = "PKM_DATA"
+NOTES = "noted"
 DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
 TIMEOUT_SECONDS = 60
 
@@ -36,21 +37,25 @@ class File:
     ----------
     path : str
         Relative path in the cache and in a mirror, as published; a mirror may hold ``path + ".gz"`` instead.
-    sha256 : str
-        Of the published file.
+    sha256 : str or None
+        Of the published file. None where nobody here has seen that file: the first one read is taken, its hash is noted
+        in the cache, and from then on the note stands for it.
     gz_sha256 : str or None
         Of the gzipped copy, where there is one.
     urls : tuple of str
         Tried in this order.
     member : str or None
         Name inside the archive, where the URLs lead to a ZIP archive.
+    source : str
+        Where no URL leads to the file: in words, where it can be had and in which form it is expected.
     """
 
     path: str
-    sha256: str
+    sha256: str | None
     gz_sha256: str | None = None
     urls: tuple[str, ...] = ()
     member: str | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,9 +131,12 @@ def read_checked(file, place, gzipped):
     Raises
     ------
     ChecksumMismatch
-        If the copy, or what it unpacks to, has another hash than declared.
+        If the copy, or what it unpacks to, has another hash than declared or noted.
     """
     stored = place.read_bytes()
+    if file.sha256 is None:
+        _require_noted(file, stored, place)
+        return stored
     _require_hash(stored, file.gz_sha256 if gzipped else file.sha256, place)
     if not gzipped:
         return stored
@@ -144,6 +152,35 @@ def _require_hash(content, expected, what):
             f"{what} has SHA-256 {got}, the registry declares {expected}: the file is damaged or another version; "
             "delete it and fetch it again"
         )
+
+
+def note_of(file):
+    """Where the hash of a file is noted that has no declared one."""
+    return cache_folder() / NOTES / f"{file.path}.sha256"
+
+
+def _require_noted(file, content, place):
+    note, got = note_of(file), sha256(content)
+    if not note.is_file():
+        write_atomically(note, got.encode())
+    elif (noted := note.read_text()) != got:
+        raise ChecksumMismatch(
+            f"{place} has SHA-256 {got}, noted in {note} is {noted}: the file is not the one that was read first; "
+            "bring that one back, or delete the note to take this one"
+        )
+
+
+def known_sha256(file, name, mirror=None):
+    """SHA-256 of a published file, declared or noted; a file that nobody has read yet is read for it.
+
+    Raises
+    ------
+    DataUnavailable
+        If it is neither declared nor noted and the file is not at hand.
+    """
+    if file.sha256 is None and not note_of(file).is_file() and find(file, mirror) is None:
+        raise DataUnavailable(missing(file, name))
+    return file.sha256 or note_of(file).read_text()
 
 
 def find(file, mirror=None):
@@ -191,13 +228,13 @@ def obtain(file, name, mirror=None, download=None):
 def missing(file, name, failures=()):
     """Say which file is missing, where it is published and where to put it."""
     stored = f"{file.path} (or {file.path}.gz)" if file.gz_sha256 else file.path
-    urls = ", ".join(file.urls) or "no public URL"
+    urls = ", ".join(file.urls) or file.source or "no public URL"
     inside = f", file {file.member} in the archive" if file.member else ""
     tried = f" Tried without success: {'; '.join(failures)}." if failures else ""
+    fetching = f", or run 'python -m datasets fetch {name}' where there is network access" if file.urls else ""
     return (
         f"data set {name!r} needs the file {stored}, published at {urls}{inside}.{tried} Put it into "
-        f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative path), or run "
-        f"'python -m datasets fetch {name}' where there is network access"
+        f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative path){fetching}"
     )
 
 

@@ -1,0 +1,119 @@
+"""Who holds which points: splits over clients that see few or all of the clusters.
+
+Source: the preparation published with Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), App. M. Both
+splits take the points of a cluster in their order, without a shuffle.
+"""
+
+import numpy as np
+
+ATTEMPTS = 2000
+
+
+def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
+    """Split every cluster evenly; the last client also gets what no even share covers.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n,)
+        Cluster of each point.
+    n_clients : int
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Client of each point, from 0.
+
+    Raises
+    ------
+    ValueError
+        If the clusters are too small to give every client a point.
+
+    Examples
+    --------
+    >>> iid(np.array([0, 0, 0, 1, 1, 1, 1]), 3).tolist()
+    [0, 1, 2, 0, 1, 2, 2]
+    """
+    clusters = _rows(labels)
+    largest = max(len(rows) for rows in clusters)
+    if not 1 <= n_clients <= largest:
+        raise ValueError(f"n_clients={n_clients} must be at least 1 and at most {largest}, the largest cluster's size")
+    clients = np.full(len(labels), n_clients - 1, np.int64)
+    for rows in clusters:
+        share = len(rows) // n_clients
+        clients[rows[: share * n_clients]] = np.repeat(np.arange(n_clients), share)
+    return clients
+
+
+def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np.ndarray:
+    """Split so that nobody holds points of more than `per_client` clusters.
+
+    All clients but the last are filled in turn, up to a share of n / n_clients points each: from clusters drawn at
+    random among those not used up, each of which gives a random number of points, as far as it has them and there is
+    room. The last one gets what is left, usually far more than a share. Where that is more clusters than allowed,
+    everything is drawn again, with the next of the seed's streams: the split is a function of the arguments.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n,)
+        Cluster of each point.
+    n_clients : int
+    per_client : int
+        Most clusters that a client may hold points of.
+    seed : int
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Client of each point, from 0; nobody is without points.
+
+    Raises
+    ------
+    ValueError
+        If a number breaks its rule, or none of 2,000 draws leaves the last client with as few clusters as allowed.
+
+    Examples
+    --------
+    >>> noniid(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 4, 2, seed=0).tolist()
+    [0, 2, 3, 3, 1, 2, 0, 1]
+    """
+    clusters = _rows(labels)
+    if n_clients < 1 or 2 * n_clients > len(labels):
+        raise ValueError(f"n_clients={n_clients} must be at least 1 and at most half of n={len(labels)}")
+    if not 1 <= per_client <= len(clusters):
+        raise ValueError(
+            f"per_client={per_client} must be at least 1 and at most {len(clusters)}, one for each cluster"
+        )
+    for attempt in range(ATTEMPTS):
+        clients = _drawn(clusters, len(labels), n_clients, per_client, np.random.default_rng([seed, attempt]))
+        if len(np.unique(labels[clients == n_clients - 1])) <= per_client:
+            return clients
+    raise ValueError(
+        f"per_client={per_client} cannot be kept: in {ATTEMPTS} draws the last of n_clients={n_clients} always got "
+        "points of more clusters; take fewer clients, more clusters per client or another seed"
+    )
+
+
+def _rows(labels: np.ndarray) -> list[np.ndarray]:
+    """Rows of each cluster, in order."""
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _drawn(
+    clusters: list[np.ndarray], n: int, n_clients: int, per_client: int, generator: np.random.Generator
+) -> np.ndarray:
+    """One draw of the split, whatever the last client gets."""
+    clients = np.full(n, n_clients - 1, np.int64)
+    share, used = n // n_clients, np.zeros(len(clusters), np.int64)
+    sizes = np.array([len(rows) for rows in clusters])
+    for client in range(n_clients - 1):
+        left, room = np.flatnonzero(used < sizes), share
+        for cluster in generator.permutation(left)[:per_client]:
+            # One at least, so that nobody is without points where shares are small.
+            wanted = generator.integers(max(share // per_client - 1, 1), share)
+            count = min(wanted, room, sizes[cluster] - used[cluster])
+            clients[clusters[cluster][used[cluster] : used[cluster] + count]] = client
+            used[cluster] += count
+            room -= count
+            if not room:
+                break
+    return clients
