@@ -19,10 +19,10 @@ from federation.parties import (
     Setting,
     check_equal,
     digest,
-    parts_of,
     serve,
     take_part,
 )
+from federation.splits import parts_of
 from privacy import NoiseStreams
 
 SERVER = 0

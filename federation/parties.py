@@ -19,9 +19,6 @@ from federation.links import ClientLink, ProtocolError, ServerLink, ThreadServer
 from federation.masks import Masks
 from federation.ring import Ring
 from privacy import NoiseStreams, noisy_sums_and_counts
-from privacy.noise import PARTITION, child
-
-SPLITS = ("balanced", "unbalanced", "sorted")
 
 
 @dataclass(frozen=True)
@@ -121,36 +118,6 @@ class Measured:
             wire_ms=(exchange - work - waiting) / iterations,
             waiting_ms=waiting / iterations,
         )
-
-
-def parts_of(points: Points, n_clients: int, seed: int, split: str = "balanced") -> list[Points]:
-    """Deal points out to clients.
-
-    Parameters
-    ----------
-    points : Points
-    n_clients : int
-    seed : int
-        Of the replicate: the dealing has a stream of its own.
-    split : {"balanced", "unbalanced", "sorted"}
-        Shares at random of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the first column, which is
-        far from identically distributed.
-
-    Returns
-    -------
-    list of Points
-        One per client; some may be empty.
-    """
-    if split not in SPLITS:
-        raise ValueError(f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}")
-    n = points.shape[0]
-    if split == "sorted":
-        order = np.argsort(points.rows[:, 0], kind="stable")
-    else:
-        order = np.random.default_rng(child(seed, PARTITION)).permutation(n)
-    weights = np.arange(1, n_clients + 1) if split == "unbalanced" else np.ones(n_clients)
-    ends = np.rint(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
-    return [Points.prepare(points.rows[part].astype(np.int64)) for part in np.split(order, ends)]
 
 
 def check_schedule(method, n_points: int, n_features: int, setting: Setting) -> list:

@@ -298,14 +298,10 @@ def decode(
         raise DecodeFailure("the bins do not have the hashes they came under: a collision or a damaged message")
     if signed:
         counts = [count - prime if count > prime // 2 else count for count in counts]
-    if any(not (0 < abs(count) <= _most_of(total, signed)) for count in counts) or sum(counts) != total:
+    if sum(counts) != total or not (signed or all(count <= total for count in counts)):
         raise DecodeFailure(f"counts must add up to total={total}, each of them possible")
     order = np.lexsort(bins.T[::-1])
     return bins[order], np.array(counts, np.int64)[order]
-
-
-def _most_of(total: int, signed: bool) -> int:
-    return 1 << 59 if signed else total
 
 
 def _rows_of(code: SparseCode, words, counts: Sequence[int], solved) -> list[list[int]]:
@@ -412,7 +408,9 @@ def aggregate_sparse(
     private = [X25519PrivateKey.generate() for _ in vectors] if masked else []
     public = [key.public_key() for key in private]
     encoding = masking = decoding = 0.0
-    for attempt in range(1, ATTEMPTS + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         salt, sums = os.urandom(SALT_BYTES), np.zeros(code.n_words, code.dtype)
         for client, (bins, counts) in enumerate(vectors):
             began = time.perf_counter()
@@ -427,12 +425,10 @@ def aggregate_sparse(
         try:
             bins, counts = decode(code, salt, sums, total, signed=signed)
         except DecodeFailure:
-            decoding += time.perf_counter() - began
             if attempt == ATTEMPTS:
                 raise
-            continue
+        else:
+            n = max(len(vectors), 1)
+            decoding += time.perf_counter() - began
+            return bins, counts, SparseReport(code.n_bytes, encoding / n, masking / n, decoding, attempt)
         decoding += time.perf_counter() - began
-        n = max(len(vectors), 1)
-        report = SparseReport(code.n_bytes, encoding / n, masking / n, decoding, attempt)
-        return bins, counts, report
-    raise AssertionError("every attempt returns or raises")

@@ -1,12 +1,46 @@
-"""Who holds which points: splits over clients that see few or all of the clusters.
+"""Who holds which points: shares at random, and splits over clients that see few or all of the clusters.
 
-Source: the preparation published with Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), App. M. Both
-splits take the points of a cluster in their order, without a shuffle.
+Source of `iid` and `noniid`: the preparation published with Pan et al., "Machine unlearning of federated clusters"
+(ICLR 2023), App. M. Both take the points of a cluster in their order, without a shuffle.
 """
 
 import numpy as np
 
+from compute import Points
+from privacy.noise import PARTITION, child
+
+SPLITS = ("balanced", "unbalanced", "sorted")
 ATTEMPTS = 2000
+
+
+def parts_of(points: Points, n_clients: int, seed: int, split: str = "balanced") -> list[Points]:
+    """Deal points out to clients.
+
+    Parameters
+    ----------
+    points : Points
+    n_clients : int
+    seed : int
+        Of the replicate: the dealing has a stream of its own.
+    split : {"balanced", "unbalanced", "sorted"}
+        Shares at random of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the first column, which is
+        far from identically distributed.
+
+    Returns
+    -------
+    list of Points
+        One per client; some may be empty.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}")
+    n = points.shape[0]
+    if split == "sorted":
+        order = np.argsort(points.rows[:, 0], kind="stable")
+    else:
+        order = np.random.default_rng(child(seed, PARTITION)).permutation(n)
+    weights = np.arange(1, n_clients + 1) if split == "unbalanced" else np.ones(n_clients)
+    ends = np.rint(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
+    return [Points.prepare(points.rows[part].astype(np.int64)) for part in np.split(order, ends)]
 
 
 def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:

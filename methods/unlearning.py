@@ -23,7 +23,6 @@ from privacy.noise import INITIALISATION, child
 
 SERVER_STARTS = 10
 CLIENT_ROUNDS, CLIENT_CHANGE = 300, 1e-3
-_CLOCKS, _SERVER = 0, 1  # children of the initialisation's seed
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,9 @@ class Unlearning:
         Whether a client's centre counts as often as it has points.
     server_data : {"centres", "points"}, default="centres"
         What the server clusters: weighted bin centres, or uniform points in the bins, one for each point (the paper's).
+    clocks : {"kept", "fresh"}, default="kept"
+        What decides the seeds that are made anew after a removal: the clocks that the points have had from the start,
+        or fresh ones, which is the paper's Alg. 3: exact in law, but not the same model that a fit would give.
     server : {"refit", "lazy"}, default="refit"
         ``lazy`` keeps the server's centres where no seed was removed, as the published code does: **not exact**.
 
@@ -59,6 +61,7 @@ class Unlearning:
     gamma: float | str | None = "auto"
     weights: str = "sizes"
     server_data: str = "centres"
+    clocks: str = "kept"
     server: str = "refit"
 
     def __post_init__(self):
@@ -72,6 +75,7 @@ class Unlearning:
             ("client", ("seeding", "full")),
             ("weights", ("sizes", "unit")),
             ("server_data", ("centres", "points")),
+            ("clocks", ("kept", "fresh")),
             ("server", ("refit", "lazy")),
         ):
             if getattr(self, name) not in known:
@@ -85,7 +89,7 @@ class Unlearning:
 
     @property
     def exact(self) -> bool:
-        """Whether a removal gives what a fit without the removed points gives."""
+        """Whether a removal gives what a fit without the removed points gives: the model, or (fresh clocks) its law."""
         return self.server == "refit"
 
     def fit(self, parts: Sequence[Points], seed: int, *, ids: Sequence[np.ndarray] | None = None) -> "FederatedModel":
@@ -113,13 +117,14 @@ class Unlearning:
         if [len(each) for each in ids] != sizes or len(np.unique(everything)) < len(everything) or everything.min() < 0:
             raise ValueError("ids must be different non-negative integers, one for each point")
         gamma = 1 / math.sqrt(sum(sizes)) if self.gamma == "auto" else self.gamma
-        seeds = child(seed, INITIALISATION).spawn(2)
+        clocks, server, fresh = child(seed, INITIALISATION).spawn(3)
         # A point's clocks depend on its name alone: they are the same whoever else is there.
-        drawn = np.random.default_rng(seeds[_CLOCKS]).standard_exponential((everything.max() + 1, self.n_clusters))
+        drawn = np.random.default_rng(clocks).standard_exponential((everything.max() + 1, self.n_clusters))
         clients = [
             _Client(part.rows.copy(), each.astype(np.int64), drawn[each]) for part, each in zip(parts, ids, strict=True)
         ]
-        return FederatedModel(self, gamma, int(seeds[_SERVER].generate_state(1)[0]), clients, everything.max() + 1)
+        server_seed = int(server.generate_state(1)[0])
+        return FederatedModel(self, gamma, server_seed, np.random.default_rng(fresh), clients, everything.max() + 1)
 
 
 class _Client:
@@ -214,8 +219,17 @@ class FederatedModel:
         Of the slowest client and of the server.
     """
 
-    def __init__(self, kind: Unlearning, gamma: float | None, server_seed: int, clients: list[_Client], most_ids: int):
-        self.kind, self.gamma, self._server_seed, self._clients = kind, gamma, server_seed, clients
+    def __init__(
+        self,
+        kind: Unlearning,
+        gamma: float | None,
+        server_seed: int,
+        fresh: np.random.Generator,
+        clients: list[_Client],
+        most_ids: int,
+    ):
+        self.kind, self.gamma, self._clients = kind, gamma, clients
+        self._server_seed, self._fresh = server_seed, fresh
         self._client_of, self._row_of = np.full(most_ids, -1, np.int32), np.zeros(most_ids, np.int32)
         self._server = _Server()
         slowest = 0.0
@@ -323,7 +337,11 @@ class FederatedModel:
                 self._row_of[moved] = row
         if hit or self.kind.client == "full":
             # Seeds before the first removed one stay, the race is run again from there (Alg. 3).
-            self._retrain(client, min(hit, default=0))
+            first = min(hit, default=0)
+            if self.kind.clocks == "fresh":
+                later = client.clocks[: client.n, first:]
+                later[:] = self._fresh.standard_exponential(later.shape)
+            self._retrain(client, first)
         return bool(hit) or self.kind.client == "full"
 
     def _retrain(self, client: _Client, first: int) -> None:

@@ -105,6 +105,25 @@ def test_keeping_the_prefix_of_seeds_is_exact_by_enumeration(gone):
     assert after == target
 
 
+def test_fresh_clocks_give_the_law_of_a_fit_without_the_point():
+    """The paper's algorithm as it stands: seeds after a removal, over many models, against the enumerated law."""
+    points, gone, draws = 1000 * np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 4000
+    left = [i for i in range(5) if i != gone]
+    law, seen = seeding_law(points[left], 3), {}
+    parts = [Points.prepare(points)]
+    for seed in range(draws):
+        model = mufc(3, clocks="fresh").fit(parts, seed)
+        model.remove([gone])
+        client = model._clients[0]
+        found = tuple(client.ids[client.seeds].tolist())
+        seen[found] = seen.get(found, 0) + 1
+    expected = np.array([float(p) * draws for p in law.values()])
+    observed = np.array([seen.get(tuple(left[i] for i in s), 0) for s in law])
+    assert observed.sum() == draws and stats.chisquare(observed, expected).pvalue > 1e-6
+    kept = [mufc(3, clocks="fresh").fit(parts, seed).seeds.tolist() for seed in range(20)]
+    assert kept == [mufc(3).fit(parts, seed).seeds.tolist() for seed in range(20)]  # no difference until a removal
+
+
 def test_restarting_all_seeds_is_not_exact():
     """What the published code does instead, by the same enumeration: the law differs."""
     points, k, gone = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 3
