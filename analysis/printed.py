@@ -1,8 +1,8 @@
 """Printed numbers of a paper beside stored ones: who is better by more than sampling error, and what is comparable.
 
 A claims file lists, under ``printed: <name>:``, the `sweeps` that hold our runs, the `runs` behind a printed number,
-the `epsilon` they used, `cells` (table, data set, method, and for each metric ``"mean ± standard deviation"`` as
-printed), `not_comparable` and `notes` (which cells they concern, and a `reason`).
+the `epsilon` they used, if any, `cells` (table, data set, method, and for each metric ``"mean ± standard deviation"``
+as printed), `not_comparable` and `notes` (which cells they concern, and a `reason`).
 """
 
 from dataclasses import dataclass
@@ -123,7 +123,7 @@ def _stored(study, printed, metric):
         return {}
     panel = raw_units(concatenate(panels))
     epsilon = panel.cells["epsilon"]
-    panel = panel.take((epsilon.isna() | np.isclose(epsilon, printed["epsilon"])).to_numpy())
+    panel = panel.take((epsilon.isna() | np.isclose(epsilon, printed.get("epsilon", np.nan))).to_numpy())
     mean, _, _, count = column_statistics(panel.values)
     deviation = standard_deviations(panel.values)
     cells = panel.cells.to_dict("records")

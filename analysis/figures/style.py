@@ -20,6 +20,9 @@ _COLOURS = {
     "em_mc": "#e69f00",
     "lsh_splits": "#0072b2",
     "dpm": "#009e73",
+    "mufc": "#009e73",
+    "dc_kmeans": "#0072b2",
+    "k_fed": "#d55e00",
 }
 _MARKERS = {
     "sulloyd": "s",
@@ -29,6 +32,9 @@ _MARKERS = {
     "em_mc": "D",
     "lsh_splits": "^",
     "dpm": "o",
+    "mufc": "o",
+    "dc_kmeans": "^",
+    "k_fed": "s",
 }
 _SPARE = (("#e69f00", "D"), ("#56b4e9", "v"), ("#7a3e9d", "P"), ("#8a6d1f", "X"), ("#b2182b", "*"))
 _NAMES = {
@@ -43,6 +49,9 @@ _NAMES = {
     "em_mc": "EM-MC",
     "lsh_splits": "LSH-Splits",
     "dpm": "DPM",
+    "mufc": "MUFC",
+    "dc_kmeans": "DC-KMeans",
+    "k_fed": "K-FED",
 }
 YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2))}
 _SUFFIXES = {
@@ -51,8 +60,11 @@ _SUFFIXES = {
     "truncate": "truncate",
     "uniform": "uniform start",
     "merged": "sound, merged to k",
+    "points": "points in bins",
+    "full": "full clients",
+    "lazy": "lazy server",
 }
-_SUFFIX_MARKERS = {"merged": "d"}
+_SUFFIX_MARKERS = {"merged": "d", "points": "P", "full": "D"}
 RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
