@@ -19,7 +19,7 @@ from methods.k_fed import KFed
 from methods.unlearning import FederatedModel, Unlearning
 from privacy import snap_centres
 
-OPTIMUM_STARTS, CHECKPOINT_STARTS = 20, 3
+OPTIMUM_STARTS = 20
 CHECKPOINTS, RETRAININGS = 25, 5
 QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
@@ -73,7 +73,8 @@ def fits_of(
     ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
     grid = prepared.points.rows.astype(np.int64)
     parts = [Points.prepare(grid[each]) for each in ids]
-    optimum, _ = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS)
+    best = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS)
+    optimum = float(best.inertia_)
     shared = {
         "largest_client": max(len(each) for each in ids),
         "optimum": optimum,
@@ -98,7 +99,7 @@ def fits_of(
         if asked["sparse"]:
             own |= sparse_columns(model, cell.k)
         if asked["removals"]:
-            own |= removal_columns(model, grid, ids, seed, asked)
+            own |= removal_columns(model, grid, ids, seed, asked, best.cluster_centers_)
             centres = model.centres
         released = snap_centres(centres * SCALE)[None]
         fits.append((Run(released, 1, None, (seed,), np.array([len(centres)])), elapsed))
@@ -112,17 +113,21 @@ def split_of(cell: Cell, prepared: Prepared) -> np.ndarray:
     if asked["split"] == "published":
         require(prepared.clients is not None, "split", "published", f"another: {cell.dataset_name} came without one")
         return prepared.clients
-    _, labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS)
+    labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS).labels_
     if asked["split"] == "iid":
         return iid(labels, asked["clients"])
     return noniid(labels, asked["clients"], asked["clusters_per_client"], asked["split_seed"])
 
 
 @lru_cache(maxsize=4)
-def best_k_means(points: Points, k: int, starts: int) -> tuple[float, np.ndarray]:
-    """Cost in squared half-widths, and labels, of the best of some starts of k-means."""
-    fitted = KMeans(k, n_init=starts, random_state=0).fit(points.rows.astype(np.float64) / SCALE)
-    return float(fitted.inertia_), fitted.labels_
+def best_k_means(points: Points, k: int, starts: int) -> KMeans:
+    """k-means in half-widths, the best of some starts."""
+    return KMeans(k, n_init=starts, random_state=0).fit(points.rows.astype(np.float64) / SCALE)
+
+
+def optimum_of(points: np.ndarray, centres: np.ndarray) -> float:
+    """Cost of k-means that goes on from good centres: what is left of the points has its optimum near."""
+    return float(KMeans(len(centres), init=centres, n_init=1).fit(points).inertia_)
 
 
 def nearest_cost(points: np.ndarray, centres: np.ndarray) -> float:
@@ -160,9 +165,12 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
 
 
 def removal_columns(
-    model: FederatedModel, grid: np.ndarray, ids: Sequence[np.ndarray], seed: int, asked: dict
+    model: FederatedModel, grid: np.ndarray, ids: Sequence[np.ndarray], seed: int, asked: dict, best: np.ndarray
 ) -> dict[str, float | str]:
-    """Serve requests one after the other; latencies, rates, losses, and what retraining would have cost."""
+    """Serve requests one after the other; latencies, rates, losses, and what retraining would have cost.
+
+    ``best`` are the best known centres of all points, from which those of what is left are found.
+    """
     requests, batch = asked["removals"], asked["batch"]
     generator = np.random.default_rng([seed, requests, batch])
     seen = sorted(set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist()))
@@ -183,14 +191,12 @@ def removal_columns(
             honest.append(retraining(model, grid, ids, seed, model.kind.client))
             full.append(retraining(model, grid, ids, seed, "full"))
         if request in seen:
-            left = Points.prepare(grid[model.ids])
             series["request"].append(request)
             series["accumulated_s"].append(sum(latencies))
             series["retrain_s"].append(request * float(np.mean(honest)))
-            optimum = KMeans(model.kind.n_clusters, n_init=CHECKPOINT_STARTS, random_state=0).fit(left.rows / SCALE)
-            series["loss_ratio"].append(float(model.induced()[1].sum()) / float(optimum.inertia_))
+            series["loss_ratio"].append(float(model.induced()[1].sum()) / optimum_of(grid[model.ids] / SCALE, best))
     points = grid[model.ids] / SCALE
-    after, _ = best_k_means(Points.prepare(grid[model.ids]), model.kind.n_clusters, OPTIMUM_STARTS)
+    after = optimum_of(points, best)
     untouched = [seconds for seconds, hit in zip(latencies, reseeded, strict=True) if not hit]
     return {
         "retrain_ms": 1e3 * float(np.mean(honest)),

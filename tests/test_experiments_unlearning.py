@@ -12,7 +12,7 @@ from experiments.cell import Cell, code_hash, freeze
 from experiments.configuration import ConfigurationError
 from experiments.execute import execute
 from experiments.plan import UNLEARNING, make_plan
-from experiments.unlearning import adversarial, best_k_means, chance_of_a_seed, random
+from experiments.unlearning import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
 from methods.unlearning import mufc
 
 SET = "gaussians-300-3-3"
@@ -162,7 +162,12 @@ def test_the_chance_of_a_seed_is_that_of_drawing_one():
 
 def test_the_optimum_is_the_cost_of_its_labels():
     points = Points.prepare(np.random.default_rng(0).integers(-60000, 60000, (200, 3)))
-    cost, labels = best_k_means(points, 4, 5)
-    rows = points.rows / 2**16
-    centres = np.array([rows[labels == j].mean(axis=0) for j in range(4)])
-    assert cost == pytest.approx(((rows - centres[labels]) ** 2).sum(), rel=1e-6)
+    best, rows = best_k_means(points, 4, 5), points.rows / 2**16
+    centres = np.array([rows[best.labels_ == j].mean(axis=0) for j in range(4)])
+    assert best.inertia_ == pytest.approx(((rows - centres[best.labels_]) ** 2).sum(), rel=1e-6)
+    # Going on from there without some of the points costs less, and no more than starting anew does.
+    left = rows[20:]
+    again = optimum_of(left, best.cluster_centers_)
+    assert (
+        again < best.inertia_ and again <= best_k_means(Points.prepare((left * 2**16).astype(int)), 4, 1).inertia_ * 1.1
+    )
