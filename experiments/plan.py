@@ -44,6 +44,8 @@ PAIR_RATE = 2e9
 #: What every party costs that is a process of its own, and the most iterations that a paper's rule asks for.
 SECONDS_PER_PROCESS = 1.5
 MOST_ITERATIONS = 7
+#: What federated clustering costs for each seed, and each request to remove points, with what is measured beside it.
+SECONDS_PER_MODEL, SECONDS_PER_REQUEST = 0.3, 0.05
 #: Families of generated data sets whose columns share one range by their recipe.
 RANGED_FAMILIES = ("g2", "blobs")
 #: How many stored cells are read for their timings.
@@ -552,6 +554,8 @@ def rough_seconds(cell: Cell) -> float:
         seconds += min(n, 10_000) ** 2 * (2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE)
     if cell.federation is not None:
         seconds += fits * MOST_ITERATIONS * 2 * dict(cell.federation)["latency_ms"] / 1000
+    if cell.unlearning is not None:
+        seconds += len(cell.seeds) * (SECONDS_PER_MODEL + SECONDS_PER_REQUEST * dict(cell.unlearning)["removals"])
     return seconds
 
 
