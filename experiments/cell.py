@@ -140,6 +140,10 @@ class Cell:
         if self.federation is not None:
             setting = dict(self.federation)
             parts.append(f"{setting['clients']} clients, {setting['latency_ms']:g} ms")
+        if self.unlearning is not None:
+            setting = dict(self.unlearning)
+            asked = f"{setting['removals']} {setting['requests']} removals of {setting['batch']}"
+            parts.append(f"{setting['split']} clients" + (f", {asked}" if setting["removals"] else ""))
         return " · ".join(parts)
 
     @property

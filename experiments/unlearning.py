@@ -38,6 +38,8 @@ def check_unlearning(cell: Cell, n: int | None) -> None:
     require(forgets or not asked["removals"], "removals", asked["removals"], f"0, for {cell.method} cannot forget")
     wanted = asked["removals"] * asked["batch"]
     require(n is None or wanted < n, "removals", asked["removals"], f"fewer points in all than n={n}")
+    split = asked["split"] != "noniid" or n is None or 2 * asked["clients"] <= n
+    require(split, "clients", asked["clients"], f"at most half of n={n} for split=noniid")
     rounds = forgets and method.gamma is not None
     require(rounds or not asked["sparse"], "sparse", asked["sparse"], f"false, for {cell.method} has no bins")
 
@@ -175,7 +177,7 @@ def removal_columns(
     generator = np.random.default_rng([seed, requests, batch])
     seen = sorted(set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist()))
     retrained = set(np.linspace(1, requests, min(requests, RETRAININGS)).round().astype(int).tolist())
-    latencies, client_seconds, server_seconds, reseeded, predicted, wall = [], [], [], [], [], 0.0
+    latencies, client_seconds, server_seconds, reseeded, predicted, wall, removed = [], [], [], [], [], 0.0, 0
     honest, full, series = [], [], {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []}
     for request in range(1, requests + 1):
         victims = adversarial(model, batch) if asked["requests"] == "adversarial" else random(model, batch, generator)
@@ -187,6 +189,7 @@ def removal_columns(
         server_seconds.append(removal.server_seconds)
         latencies.append(removal.client_seconds + removal.server_seconds)
         reseeded.append(removal.n_reseeded > 0)
+        removed += removal.n_points
         if request in retrained:
             honest.append(retraining(model, grid, ids, seed, model.kind.client))
             full.append(retraining(model, grid, ids, seed, "full"))
@@ -205,7 +208,7 @@ def removal_columns(
         **{f"removal_{name}_ms": 1e3 * float(np.percentile(latencies, q)) for name, q in QUANTILES.items()},
         "removal_client_ms": 1e3 * float(np.mean(client_seconds)),
         "removal_server_ms": 1e3 * float(np.mean(server_seconds)),
-        "deletions_per_second": requests * batch / wall,
+        "deletions_per_second": removed / wall,
         "reseeded": float(np.mean(reseeded)),
         "reseeded_predicted": float(np.mean(predicted)),
         "mean_untouched_ms": 1e3 * float(np.mean(untouched)) if untouched else math.nan,

@@ -1,5 +1,8 @@
 """Links between the clients and the server: buffers of stated sizes, counted, with time limits.
 
+Beside each of its messages a client's link says how many it has received so far, so that one that came too often is not
+taken for the next round's.
+
 This is the contract and its in-process form, with parties that are threads; :mod:`federation.mpi` has the same between
 processes. Clients count from 1. A link carries bytes and nothing else: what they mean follows from the protocol's
 public schedule.
@@ -64,6 +67,12 @@ def check_size(client: int, size: int, n_bytes: int) -> None:
         raise ProtocolError(f"client {client} sent a malformed message: {size} bytes where {n_bytes} were due")
 
 
+def check_turn(client: int, received: int, sent: int) -> None:
+    """Refuse a message that answers another one than the last."""
+    if received != sent:
+        raise ProtocolError(f"client {client} sent a message where none was due")
+
+
 def too_late(clients: Sequence[int], time_limit: float) -> ProtocolError:
     """What the server says when clients stall."""
     named = " and ".join(f"client {client}" for client in clients)
@@ -98,6 +107,7 @@ class ThreadServerLink:
     def __init__(self, n_clients: int, latency: float, time_limit: float):
         self.n_clients, self._latency, self._time_limit = n_clients, latency, time_limit
         self._up, self._down = queue.SimpleQueue(), [queue.SimpleQueue() for _ in range(n_clients)]
+        self._sent = [0] * n_clients
         self.bytes_received = self.bytes_sent = 0
 
     def client(self, client: int) -> "ThreadClientLink":
@@ -113,13 +123,12 @@ class ThreadServerLink:
         while len(found) < len(clients):
             late = [client for client in clients if client not in found]
             try:
-                client, arrival, message = self._up.get(timeout=max(deadline - time.perf_counter(), 1e-3))
+                client, arrival, received, message = self._up.get(timeout=max(deadline - time.perf_counter(), 1e-3))
             except queue.Empty:
                 raise too_late(late, self._time_limit) from None
             if isinstance(message, _Farewell):
                 raise ProtocolError(f"client {client} gave up: {message}")
-            if client not in late:
-                raise ProtocolError(f"client {client} sent a message where none was due")
+            check_turn(client, received if client in late else -1, self._sent[client - 1])
             check_size(client, len(message), n_bytes)
             found[client] = message, arrival
         self.bytes_received += n_bytes * len(clients)
@@ -131,6 +140,7 @@ class ThreadServerLink:
         for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
             buffer = flat_bytes(message).copy()
             self.bytes_sent += buffer.size
+            self._sent[client - 1] += 1
             self._down[client - 1].put(buffer)
 
     def give_up(self, reason):
@@ -145,11 +155,12 @@ class ThreadClientLink:
     def __init__(self, client: int, n_clients: int, up, down, latency: float, time_limit: float):
         self.client, self.n_clients = client, n_clients
         self._up, self._down, self._latency, self._time_limit = up, down, latency, time_limit
+        self._received = 0
 
     def send(self, message):
         """See :class:`ClientLink`."""
         wait(self._latency)
-        self._up.put((self.client, time.perf_counter(), flat_bytes(message).copy()))
+        self._up.put((self.client, time.perf_counter(), self._received, flat_bytes(message).copy()))
 
     def receive(self, n_bytes):
         """See :class:`ClientLink`."""
@@ -161,8 +172,9 @@ class ThreadClientLink:
             raise ProtocolError(f"the server ended the run: {message}")
         if len(message) != n_bytes:
             raise ProtocolError(f"the server sent a malformed message: {len(message)} bytes where {n_bytes} were due")
+        self._received += 1
         return message
 
     def give_up(self, reason):
         """See :class:`ClientLink`."""
-        self._up.put((self.client, time.perf_counter(), _Farewell(reason)))
+        self._up.put((self.client, time.perf_counter(), self._received, _Farewell(reason)))

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from compute import Points
-from federation.links import PATIENCE, ProtocolError, check_size, flat_bytes, too_late, wait
+from federation.links import PATIENCE, ProtocolError, check_size, check_turn, flat_bytes, too_late, wait
 from federation.parties import (
     ClientReport,
     Measured,
@@ -26,7 +26,7 @@ from federation.splits import parts_of
 from privacy import NoiseStreams
 
 SERVER = 0
-MESSAGE, FAREWELL = 1, 2  # tags
+FAREWELL = 0  # a tag; that of a message is one more than the number of messages its sender has received
 SPINNING, NAP = 1e-4, 1e-5  # seconds: parties may outnumber cores, and who waits should not keep others from working
 
 
@@ -46,17 +46,17 @@ class _Ends:
 
     def __init__(self, comm: MPI.Comm, setting: Setting):
         # A communicator of one's own: messages that a failed run left behind are never taken for the next run's.
-        self._comm, self._setting, self._sent = comm.Dup(), setting, []
+        self._comm, self._setting, self._pending = comm.Dup(), setting, []
         self.n_clients = setting.n_clients
 
-    def _isend(self, buffer: np.ndarray, rank: int, tag: int = MESSAGE) -> None:
-        self._sent = [request for request in self._sent if not request[0].Test()]
-        self._sent.append((self._comm.Isend([buffer, MPI.BYTE], dest=rank, tag=tag), buffer))
+    def _isend(self, buffer: np.ndarray, rank: int, tag: int) -> None:
+        self._pending = [request for request in self._pending if not request[0].Test()]
+        self._pending.append((self._comm.Isend([buffer, MPI.BYTE], dest=rank, tag=tag), buffer))
 
     def _say(self, reason: str, ranks) -> None:
         for rank in ranks:
             self._isend(np.frombuffer(reason.encode(), np.uint8), rank, FAREWELL)
-        _poll(lambda: True if all(request.Test() for request, _ in self._sent) else None, 1.0)
+        _poll(lambda: True if all(request.Test() for request, _ in self._pending) else None, 1.0)
 
     def _probe(self, rank: int):
         status = MPI.Status()
@@ -64,11 +64,11 @@ class _Ends:
         return None if message is None else (message, status)
 
     @staticmethod
-    def _take(message, status) -> tuple[np.ndarray, bool]:
-        """Receive a probed message; tell whether it is a farewell."""
+    def _take(message, status) -> tuple[np.ndarray, int]:
+        """Receive a probed message, with its tag."""
         buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
         message.Recv([buffer, MPI.BYTE])
-        return buffer, status.Get_tag() == FAREWELL
+        return buffer, status.Get_tag()
 
 
 class MpiServerLink(_Ends):
@@ -76,6 +76,7 @@ class MpiServerLink(_Ends):
 
     def __init__(self, comm: MPI.Comm, setting: Setting):
         super().__init__(comm, setting)
+        self._sent = [0] * setting.n_clients
         self.bytes_received = self.bytes_sent = 0
 
     def gather(self, n_bytes, clients=None):
@@ -87,9 +88,10 @@ class MpiServerLink(_Ends):
             for client in clients:
                 if client not in found and (probed := self._probe(client)) is not None:
                     arrival = time.perf_counter()
-                    buffer, farewell = self._take(*probed)
-                    if farewell:
+                    buffer, tag = self._take(*probed)
+                    if tag == FAREWELL:
                         raise ProtocolError(f"client {client} gave up: {buffer.tobytes().decode()}")
+                    check_turn(client, tag - 1, self._sent[client - 1])
                     check_size(client, buffer.size, n_bytes)
                     found[client] = buffer, arrival
             return True if len(found) == len(clients) else None
@@ -105,7 +107,8 @@ class MpiServerLink(_Ends):
         for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
             buffer = flat_bytes(message)
             self.bytes_sent += buffer.size
-            self._isend(buffer, client)
+            self._sent[client - 1] += 1
+            self._isend(buffer, client, tag=1)
 
     def give_up(self, reason):
         """See :class:`federation.links.ServerLink`."""
@@ -117,12 +120,12 @@ class MpiClientLink(_Ends):
 
     def __init__(self, comm: MPI.Comm, setting: Setting):
         super().__init__(comm, setting)
-        self.client = comm.Get_rank()
+        self.client, self._received = comm.Get_rank(), 0
 
     def send(self, message):
         """See :class:`federation.links.ClientLink`."""
         wait(self._setting.latency)
-        self._isend(flat_bytes(message), SERVER)
+        self._isend(flat_bytes(message), SERVER, tag=1 + self._received)
 
     def receive(self, n_bytes):
         """See :class:`federation.links.ClientLink`."""
@@ -130,11 +133,12 @@ class MpiClientLink(_Ends):
         probed = _poll(lambda: self._probe(SERVER), limit)
         if probed is None:
             raise ProtocolError(f"the server sent nothing for {limit:g} s")
-        buffer, farewell = self._take(*probed)
-        if farewell:
+        buffer, tag = self._take(*probed)
+        if tag == FAREWELL:
             raise ProtocolError(f"the server ended the run: {buffer.tobytes().decode()}")
         if buffer.size != n_bytes:
             raise ProtocolError(f"the server sent a malformed message: {buffer.size} bytes where {n_bytes} were due")
+        self._received += 1
         return buffer
 
     def give_up(self, reason):
@@ -182,14 +186,17 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
     except Exception as error:
         link.give_up(str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}")
         raise
-    # After the protocol: how long it took, and whether the clients agree, to the first of them.
+    # After the protocol: how long it took, and among the clients whether they agree, to the first of them.
     reports = np.empty((comm.Get_size(), len(report))) if rank == 1 else None
-    tags = np.empty((comm.Get_size(), len(tag)), np.uint8) if rank == 1 else None
     comm.Gather(report, reports, root=1)
-    comm.Gather(tag, tags, root=1)
+    clients_only = comm.Split(int(rank != SERVER), rank)
+    if rank != SERVER:
+        tags = np.empty((setting.n_clients, len(tag)), np.uint8) if rank == 1 else None
+        clients_only.Gather(tag, tags, root=0)
+    clients_only.Free()
     if rank != 1:
         return None, None
-    check_equal([each.tobytes() for each in tags[1:]])
+    check_equal([each.tobytes() for each in tags])
     clients = [ClientReport(*each[:4], int(each[4])) for each in reports[1:].tolist()]
     work, waiting, *counted = reports[0].tolist()
     return run, Measured.of(run.n_iter, ServerReport(work, waiting, *map(int, counted)), clients)

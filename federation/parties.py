@@ -168,6 +168,10 @@ def take_part(link: ClientLink, method, points: Points, n_points: int, seeds, do
         If the method cannot run as a protocol.
     """
     check_schedule(method, n_points, points.shape[1], setting)
+    if points.shape[0] > n_points:
+        raise ValueError(
+            f"n_points={n_points} must be at least this client's own {points.shape[0]}: it bounds the sums"
+        )
     began = time.perf_counter()
     masks = Masks(agree(link), link.client, link.n_clients, Ring(setting.word_bytes))
     member, keyed = Membership(link, masks, n_points), time.perf_counter()

@@ -43,7 +43,9 @@ class KFed:
     client_clusters: int | None = None
 
     def __post_init__(self):
-        for name, value in (("n_clusters", self.n_clusters), ("client_clusters", self.client_clusters or 1)):
+        for name, value in (("n_clusters", self.n_clusters), ("client_clusters", self.client_clusters)):
+            if name == "client_clusters" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
                 raise ValueError(f"{name}={value!r} must be an integer of at least 1")
 

@@ -2,7 +2,8 @@
 
 Every client clusters its own points; the server clusters the clients' centres. With seeding by a race (see
 :mod:`compute.seeding`) the model is a function of the remaining points and of clocks that belong to them, so that
-removing points gives, bit for bit, the model that a fit without them gives. No privacy is claimed.
+removing points gives, bit for bit, the model that a fit of the others gives: with the same seed, their old names and
+the old side of the bins. No privacy is claimed.
 
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3; DC-KMeans after Ginart et al.
 (2019), with clients as leaves. Units: the domain is [-1, 1]^d; points lie on the 2^-16 grid.
@@ -22,6 +23,7 @@ from privacy import NO_CLAIM, PrivacyClaim
 from privacy.noise import INITIALISATION, child
 
 SERVER_STARTS = 10
+MOST_IDS = 1000
 CLIENT_ROUNDS, CLIENT_CHANGE = 300, 1e-3
 
 
@@ -82,7 +84,8 @@ class Unlearning:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown, choose one of {', '.join(map(repr, known))}"
                 )
-        if not (self.gamma in ("auto", None) or (not isinstance(self.gamma, str) and 0 < self.gamma <= 1)):
+        numeric = not isinstance(self.gamma, str | bool | None) and 0 < self.gamma <= 1
+        if not (numeric or self.gamma is None or self.gamma == "auto"):
             raise ValueError(f"gamma={self.gamma!r} must be 'auto', None or a number in (0, 1]")
         if self.server_data == "points" and (self.gamma is None or self.weights == "unit"):
             raise ValueError("server_data='points' needs bins (gamma) and weights='sizes'")
@@ -114,8 +117,14 @@ class Unlearning:
         if ids is None:
             ids = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
         everything = np.concatenate(ids)
-        if [len(each) for each in ids] != sizes or len(np.unique(everything)) < len(everything) or everything.min() < 0:
-            raise ValueError("ids must be different non-negative integers, one for each point")
+        integers = np.issubdtype(everything.dtype, np.integer)
+        if not integers or [len(each) for each in ids] != sizes or len(np.unique(everything)) < len(everything):
+            raise ValueError("ids must be different integers, one for each point")
+        if everything.min() < 0 or everything.max() >= MOST_IDS * sum(sizes):
+            raise ValueError(
+                f"ids={everything.max()} must be at least 0 and less than {MOST_IDS} times the number of points: "
+                "clocks are drawn for all names up to the largest; count the points through"
+            )
         gamma = 1 / math.sqrt(sum(sizes)) if self.gamma == "auto" else self.gamma
         clocks, server, fresh = child(seed, INITIALISATION).spawn(3)
         # A point's clocks depend on its name alone: they are the same whoever else is there.
@@ -124,7 +133,9 @@ class Unlearning:
             _Client(part.rows.copy(), each.astype(np.int64), drawn[each]) for part, each in zip(parts, ids, strict=True)
         ]
         server_seed = int(server.generate_state(1)[0])
-        return FederatedModel(self, gamma, server_seed, np.random.default_rng(fresh), clients, everything.max() + 1)
+        # From a number, not from the sequence: that holds the seed, from which removed points' clocks would follow.
+        redrawn = np.random.default_rng(int(fresh.generate_state(1, np.uint64)[0]))
+        return FederatedModel(self, gamma, server_seed, redrawn, clients, everything.max() + 1)
 
 
 class _Client:
@@ -135,7 +146,6 @@ class _Client:
         self.n = len(ids)
         k = clocks.shape[1]
         self.seeds, self.sizes, self.n_seeds = np.zeros(k, np.int64), np.zeros(k, np.int64), 0
-        self.labels = None  # only where the centres are means
         self.centres = np.empty((0, rows.shape[1]))
 
     def seed(self, first: int) -> None:
@@ -163,7 +173,7 @@ class _Client:
             if before - loss <= CLIENT_CHANGE * before:
                 break
             before = loss
-        self.centres, self.labels = centres, labels
+        self.centres = centres
         self.sizes[:] = 0
         self.sizes[: len(sizes)] = sizes
 
@@ -319,14 +329,16 @@ class FederatedModel:
     def remove_clients(self, clients) -> Removal:
         """Forget all points of some clients; see :meth:`remove`. No other client has anything to do."""
         numbers = sorted(set(clients))
-        if not all(0 <= number < len(self._clients) for number in numbers):
-            raise ValueError(f"clients={list(clients)} must be among the {len(self._clients)} that there are")
-        return self.remove(np.concatenate([self.members(number) for number in numbers]))
+        if not numbers or not all(0 <= number < len(self._clients) for number in numbers):
+            raise ValueError(f"clients={list(clients)} must be one or more of the {len(self._clients)} that there are")
+        members = np.concatenate([self.members(number) for number in numbers])
+        return self.remove(members) if len(members) else Removal(0, 0, 0.0, 0.0)
 
     def _forget(self, client: _Client, ids: list[int]) -> bool:
         """Remove points of one client; tell whether its seeds had to be made anew."""
         chosen = client.ids[client.seeds[: client.n_seeds]].tolist()
-        hit = [step for step, each in enumerate(chosen) if each in set(ids)]
+        asked = set(ids)
+        hit = [step for step, each in enumerate(chosen) if each in asked]
         for each in ids:
             row = int(self._row_of[each])
             if not hit and self.kind.client == "seeding":
@@ -346,8 +358,8 @@ class FederatedModel:
 
     def _retrain(self, client: _Client, first: int) -> None:
         if client.n == 0:
-            client.n_seeds, client.centres = 0, client.centres[:0]
-            client.sizes[:] = 0
+            client.n_seeds, client.centres = 0, np.empty((0, client.rows.shape[1]))
+            client.seeds[:], client.sizes[:] = 0, 0
         elif self.kind.client == "seeding":
             client.seed(first)
         else:
@@ -356,11 +368,24 @@ class FederatedModel:
 
     def messages(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """What each client tells: bins of its centres (see :attr:`n_bins`) and sizes; summed, all the server needs."""
-        return [(self._binned(client.centres), client.sizes[: len(client.centres)].copy()) for client in self._clients]
+        return [(self._binned(client.centres), self._weights(client)) for client in self._clients]
+
+    def _weights(self, client: _Client) -> np.ndarray:
+        """How much each of a client's centres counts: its points, or one where it has any."""
+        sizes = client.sizes[: len(client.centres)]
+        return sizes.copy() if self.kind.weights == "sizes" else (sizes > 0).astype(np.int64)
 
     @property
     def n_bins(self) -> int:
-        """Bins per coordinate: numbered from 0, symmetric about the middle of the domain."""
+        """Bins per coordinate: numbered from 0, symmetric about the middle of the domain.
+
+        Raises
+        ------
+        ValueError
+            If centres are not rounded to bins.
+        """
+        if self.gamma is None:
+            raise ValueError("gamma=None: centres are not rounded, there are no bins")
         return 2 * self._offset + 1
 
     @property
@@ -372,14 +397,11 @@ class FederatedModel:
 
     def _told(self) -> tuple[np.ndarray, np.ndarray]:
         """Places and weights that the server gets: a function of the sum over clients, in a canonical order."""
-        filled = [client.sizes[: len(client.centres)] > 0 for client in self._clients]
-        centres = np.concatenate([client.centres[some] for client, some in zip(self._clients, filled, strict=True)])
-        sizes = np.concatenate(
-            [client.sizes[: len(some)][some] for client, some in zip(self._clients, filled, strict=True)]
-        )
+        each = np.concatenate([self._weights(client) for client in self._clients])
+        centres = np.concatenate([client.centres for client in self._clients])[each > 0]
         places = centres if self.gamma is None else self._binned(centres)
         distinct, which = np.unique(places, axis=0, return_inverse=True)
-        weights = np.bincount(which.ravel(), weights=sizes if self.kind.weights == "sizes" else None)
+        weights = np.bincount(which.ravel(), weights=each[each > 0])
         return distinct, weights
 
     def _refit(self) -> None:
@@ -410,7 +432,7 @@ class FederatedModel:
         for client in self._clients:
             if not client.n:
                 continue
-            rows, n_local = client.rows[: client.n].astype(np.float64), len(client.centres)
+            rows = client.rows[: client.n].astype(np.float64)
             local = ((rows[:, None] - client.centres[None]) ** 2).sum(axis=2).argmin(axis=1)
             places = client.centres if self.gamma is None else self._binned(client.centres)
             known = [self._server.cluster_of.get(bytes(place)) for place in np.ascontiguousarray(places)]
@@ -418,7 +440,7 @@ class FederatedModel:
                 ((self.centres - centre / SCALE) ** 2).sum(axis=1).argmin() if label is None else label
                 for label, centre in zip(known, client.centres, strict=True)
             ]
-            assigned = self.centres[np.array(nearest)[local]] if n_local else self.centres[:1]
+            assigned = self.centres[np.array(nearest)[local]]
             ids.append(client.ids[: client.n])
             squares.append(((rows / SCALE - assigned) ** 2).sum(axis=1))
         return np.concatenate(ids), np.concatenate(squares)

@@ -1,7 +1,7 @@
 """Masked secure aggregation: rings, masks, keys, equality with the central run, obliviousness, failures.
 
-Statistical tests use fixed seeds where they can; keys and secure noise are fresh entropy, where a test at a p-value of
-1e-6 fails by luck once in a million runs.
+Statistical tests use fixed seeds where they can; keys and secure noise are fresh entropy, where p-values of 1e-8 and
+seven standard errors leave all checks together less than one failure by luck in a million runs.
 """
 
 import os
@@ -127,8 +127,8 @@ def test_no_noise_is_larger_than_the_bound_the_ring_is_checked_with(secure):
     streams = NoiseStreams([3], secure=secure)
     for noise in (Gaussian(50.0), Laplace(50.0)):
         drawn = noise.add(np.zeros((1, 10**6), np.int64), streams, ("x", 0))
-        # A million draws come within a half and a third of the bound, which covers the rarest draw there is.
-        assert 0.25 * noise.largest < np.abs(drawn).max() <= noise.largest
+        # The bound covers the rarest draw there is; a million draws pass a fifth of it but for once in 10^50.
+        assert 0.2 * noise.largest < np.abs(drawn).max() <= noise.largest
 
 
 # Masks
@@ -361,12 +361,12 @@ def test_what_the_server_sees_is_uniform():
         for words in (first, second, first + second, first - second, sent.ravel()):
             for shift in (0, 24, 56):  # low, middle and high bytes
                 observed = np.bincount(((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256)
-                assert stats.chisquare(observed).pvalue > 1e-6
+                assert stats.chisquare(observed).pvalue > 1e-8
             assert len(np.unique(words)) == len(words)
             after = np.corrcoef(words[:-12].astype(float), words[12:].astype(float))[0, 1]  # the next round
-            assert abs(after) < 5 / np.sqrt(len(words) - 12)
+            assert abs(after) < 7 / np.sqrt(len(words) - 12)
     for one, other in zip(*views, strict=True):
-        assert stats.ks_2samp(one.ravel().astype(float), other.ravel().astype(float)).pvalue > 1e-6
+        assert stats.ks_2samp(one.ravel().astype(float), other.ravel().astype(float)).pvalue > 1e-8
 
 
 def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
@@ -473,6 +473,12 @@ def test_what_does_not_fit_the_ring_is_refused_before_anything_is_sent():
             party()
 
 
+def test_a_client_with_more_points_than_there_are_is_refused():
+    """The number of all points bounds the sums: were it too small, they could wrap unseen."""
+    with pytest.raises(ValueError, match="n_points=100 must be at least this client's own 400"):
+        take_part(None, FastLloyd(2), some_points(n=400), 100, [0], None, Setting(2))
+
+
 def test_only_methods_with_a_public_schedule_run_as_a_protocol():
     with pytest.raises(ValueError, match="DPM cannot run as a protocol"):
         run_in_threads(DPM(), [some_points()], [0], setting=Setting(1))
@@ -557,12 +563,27 @@ def test_a_client_that_sends_a_malformed_message_is_named(monkeypatch, n_bytes):
     assert said == f"client 2 sent a malformed message: {n_bytes} bytes where 72 were due"
 
 
-def test_a_client_that_speaks_twice_is_named(monkeypatch):
-    def twice(link):
-        link.send(np.zeros(72, np.uint8))
-        link.send(np.zeros(72, np.uint8))
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_message_too_many_is_never_taken_for_the_next_rounds(late):
+    """Whether it comes before or after the other client's message; its sender goes on as if nothing had happened."""
 
-    assert failing_run(monkeypatch, twice) == "client 2 sent a message where none was due"
+    def client(link):
+        for number in range(3):
+            if link.client == late:
+                time.sleep(0.05)
+            link.send(np.full(8, number, np.uint8))
+            if link.client == 2 and number == 1:
+                link.send(np.full(8, 99, np.uint8))
+            link.receive(8)
+
+    def server(link):
+        for number in range(3):
+            messages, _ = link.gather(8)
+            assert [message[0] for message in messages] == [number] * 2
+            link.deliver([np.zeros(8, np.uint8)] * 2)
+
+    _, served = in_threads(2, client, server)
+    assert str(served) == "client 2 sent a message where none was due"
 
 
 def test_the_other_clients_hear_why():
@@ -585,7 +606,7 @@ def test_measured_times_add_up_and_cover_the_latency():
     parts = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
     assert sum(getattr(measured, part) for part in parts) == pytest.approx(measured.iteration_ms, rel=1e-9)
     assert min(getattr(measured, part) for part in parts) >= 0
-    assert measured.wire_ms >= 2e3 * latency and measured.setup_ms >= 4e3 * latency
+    assert measured.wire_ms >= 2e3 * latency and measured.setup_ms >= 3e3 * latency
 
 
 # Between processes
@@ -646,6 +667,10 @@ for word_bytes in (4, 8):
         (
             "link.send(np.zeros(71, np.uint8)); time.sleep(3)",
             "client 2 sent a malformed message: 71 bytes where 72 were due",
+        ),
+        (
+            "[link.send(np.zeros(72, np.uint8)) for _ in range(2)]; link.receive(72)",
+            "client 2 sent a message where none",
         ),
         ("os.kill(os.getpid(), signal.SIGKILL)", "rank 2"),  # mpirun's words: a client's number is its rank
     ],

@@ -244,8 +244,8 @@ def test_masked_messages_are_uniform_whatever_is_in_them():
         words = np.concatenate(group)
         for shift in (0, 30, 53):
             observed = np.bincount(((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256)
-            assert stats.chisquare(observed).pvalue > 1e-6
-    assert stats.ks_2samp(*(np.concatenate(group).astype(float) for group in (seen[:20], seen[20:]))).pvalue > 1e-6
+            assert stats.chisquare(observed).pvalue > 1e-8
+    assert stats.ks_2samp(*(np.concatenate(group).astype(float) for group in (seen[:20], seen[20:]))).pvalue > 1e-8
 
 
 def test_uniform_elements_are_drawn_by_rejection():

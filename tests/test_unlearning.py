@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from compute import SCALE, Points, race
+from methods.k_fed import KFed, client_centres
 from methods.unlearning import Unlearning, dc_kmeans, mufc
+from privacy.noise import INITIALISATION, child
 
 KINDS = [
     mufc(3),
@@ -202,8 +204,10 @@ def test_a_client_is_removed_without_work_for_the_others():
     assert all((a[0] == b[0]).all() and (a[1] == b[1]).all() for a, b in zip(kept, [now[0], now[2]], strict=True))
     parts, ids = without(parts, ids, range(15, 20))
     assert state(model) == state(Unlearning(3, gamma=model.gamma).fit(parts, 0, ids=ids))
-    with pytest.raises(ValueError, match=r"clients=\[3\] must be among the 3"):
-        model.remove_clients([3])
+    for bad in ([3], []):
+        with pytest.raises(ValueError, match=r"clients=.* must be one or more of the 3"):
+            model.remove_clients(bad)
+    assert model.remove_clients([1]).n_points == 0  # it is empty already
 
 
 def test_the_lazy_server_is_not_exact():
@@ -221,7 +225,7 @@ def test_the_lazy_server_is_not_exact():
     assert model.centres.tolist() == before != fresh.centres.tolist() == other.centres.tolist()
 
 
-@pytest.mark.parametrize("kind", [mufc(3), mufc(3, client="full"), dc_kmeans(3)], ids=str)
+@pytest.mark.parametrize("kind", [mufc(3, gamma=0.01), mufc(3, client="full", gamma=0.01), dc_kmeans(3)], ids=str)
 def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     parts, _ = dealt(grid(5), [15, 5, 20])
     model = kind.fit(parts, 0)
@@ -236,7 +240,13 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     assert all(rows[i] in dump and clocks[i] in dump for i in gone)  # the search finds what is there
     model.remove(gone[:2])
     model.remove(gone[2:])
+    model.remove_clients([1])
+    gone += range(15, 20)
     dump = pickle.dumps(model)
+    assert model._clients[1].centres.base is None and not model._clients[1].seeds.any()
+    # Nor does what draws fresh clocks lead back to the seed, from which the old ones could be drawn again.
+    sequence, secret = model._fresh.bit_generator.seed_seq, child(0, INITIALISATION)
+    assert (sequence.entropy, sequence.spawn_key[:1]) != (secret.entropy, secret.spawn_key)
     for i in gone:
         assert rows[i] not in dump and clocks[i] not in dump
         assert bins.get(i, b"?" * 40) not in dump
@@ -308,6 +318,7 @@ def test_bad_requests_are_refused_and_change_nothing():
         ({"n_clusters": 3, "gamma": -0.1}, "gamma=-0.1 must be"),
         ({"n_clusters": 3, "gamma": math.nan}, "gamma=nan must be"),
         ({"n_clusters": 3, "gamma": "fine"}, "gamma='fine' must be"),
+        ({"n_clusters": 3, "gamma": True}, "gamma=True must be"),
         ({"n_clusters": 3, "client": "half"}, "client='half' is unknown"),
         ({"n_clusters": 3, "server": "none"}, "server='none' is unknown"),
         ({"n_clusters": 3, "gamma": None, "server_data": "points"}, "server_data='points' needs bins"),
@@ -324,7 +335,49 @@ def test_bad_parts_are_refused():
         mufc(3).fit(parts, 0, ids=[ids[0], ids[0][:15].repeat(2)[:25]])
     with pytest.raises(ValueError, match="ids must be different"):
         mufc(3).fit(parts, 0, ids=[ids[0], ids[1][:5]])
+    with pytest.raises(ValueError, match="ids must be different"):
+        mufc(3).fit(parts, 0, ids=[ids[0].astype(float), ids[1].astype(float)])
+    with pytest.raises(ValueError, match="ids=10000000000000 must be at least 0 and less than 1000 times"):
+        mufc(3).fit(parts, 0, ids=[ids[0], np.append(ids[1][:-1], 10**13)])
+    with pytest.raises(ValueError, match="gamma=None: centres are not rounded"):
+        dc_kmeans(3).fit(parts, 0).n_bins  # noqa: B018
     with pytest.raises(ValueError, match="parts must hold at least one point"):
         mufc(3).fit([Points.prepare(np.empty((0, 2), np.int64))], 0)
     with pytest.raises(ValueError, match="points must lie in the domain"):
         Points.prepare(np.array([[SCALE + 1, 0]]))
+
+
+# K-FED
+
+
+def test_k_fed_by_hand():
+    """Two far groups at one client: cores are the groups, means their middles; one server step averages clients."""
+    groups = np.array([[-40000, 0], [-40000, 4000], [40000, 0], [40000, -4000]])
+    centres, labels = client_centres(groups / SCALE, 2, np.random.default_rng(0))
+    order = np.argsort(centres[:, 0])
+    assert (centres[order] * SCALE).round(6).tolist() == [[-40000, 2000], [40000, -2000]]
+    assert labels.tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    other = Points.prepare(groups + np.array([0, 8000]))
+    found, labels = KFed(2).fit([Points.prepare(groups), Points.prepare(np.empty((0, 2), np.int64)), other], 0)
+    assert (found[np.argsort(found[:, 0])] * SCALE).round(6).tolist() == [[-40000, 6000], [40000, 2000]]
+    assert len(labels) == 8 and (labels[:4] == labels[4:]).all()
+
+
+def test_k_fed_goes_on_with_the_farthest_centres():
+    """Clients with one cluster each: the first one's centre, then the farthest, then the next."""
+    parts = [Points.prepare(np.full((5, 1), place)) for place in (0, 1000, 60000, 30000)]
+    centres, labels = KFed(3, client_clusters=1).fit(parts, 0)
+    assert (centres * SCALE).round(6).ravel().tolist() == [500, 60000, 30000]
+    assert labels[::5].tolist() == [0, 0, 1, 2]
+
+
+def test_k_fed_with_as_many_seeds_as_points():
+    """Every core is a point of its own."""
+    centres, labels = client_centres(np.array([[0.0], [0.5], [1.0]]), 3, np.random.default_rng(1))
+    assert sorted(centres.ravel().round(12).tolist()) == [0.0, 0.5, 1.0] and len(set(labels.tolist())) == 3
+
+
+@pytest.mark.parametrize("given_parameters", [{"n_clusters": 0}, {"n_clusters": 2, "client_clusters": 0}])
+def test_k_fed_refuses_bad_parameters(given_parameters):
+    with pytest.raises(ValueError, match="clusters=0 must be an integer of at least 1"):
+        KFed(**given_parameters)
