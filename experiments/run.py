@@ -129,8 +129,8 @@ def plan_of(config) -> Plan:
         if values["dataset"]["name"] != "file":
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     sweep = {name: values[name] for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")}
-    federation = {name: value for name, value in values["federation"].items() if value is not None}
-    sweep["federation"] = federation or None
+    for key in ("federation", "unlearning"):
+        sweep[key] = {name: value for name, value in values[key].items() if value is not None} or None
     paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
     if plan.gaps:

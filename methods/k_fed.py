@@ -109,7 +109,7 @@ def client_centres(points: np.ndarray, k: int, generator: np.random.Generator) -
         centres = np.array(
             [points[labels == j].mean(axis=0) if (labels == j).any() else c for j, c in enumerate(centres)]
         )
-        if before - loss <= CHANGE * before:
+        if loss >= (1 - CHANGE) * before:
             break
         before = loss
     return centres, labels

@@ -170,7 +170,7 @@ class _Client:
             # Sums of integers: exact, so that the order of rows does not matter.
             sums = np.stack([points[labels == j].sum(axis=0) for j in range(len(centres))])
             centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
-            if before - loss <= CLIENT_CHANGE * before:
+            if loss >= (1 - CLIENT_CHANGE) * before:
                 break
             before = loss
         self.centres = centres

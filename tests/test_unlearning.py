@@ -180,6 +180,38 @@ def test_removal_equals_a_fit_without_the_points(kind, seed, data):
     assert dict(zip(i.tolist(), s.tolist(), strict=True)) == dict(zip(j.tolist(), t.tolist(), strict=True))
 
 
+def lloyd_losses(points, centres, steps):
+    """Losses of plain Lloyd's algorithm, step by step."""
+    losses = []
+    for _ in range(steps):
+        squares = ((points[:, None] - centres) ** 2).sum(axis=2)
+        losses.append(squares.min(axis=1).sum())
+        labels = squares.argmin(axis=1)
+        centres = np.array(
+            [points[labels == j].mean(axis=0) if (labels == j).any() else c for j, c in enumerate(centres)]
+        )
+    return losses
+
+
+def test_full_clients_train_until_the_loss_stands_still():
+    """From the seeds on as plain Lloyd's algorithm goes, until a step changes the loss by less than a thousandth."""
+    points = grid(9, n=400)
+    seeded, full = (kind.fit([Points.prepare(points)], 0) for kind in (mufc(6), mufc(6, client="full")))
+    start = points[seeded._clients[0].ids[seeded._clients[0].seeds]].astype(float)
+    losses = lloyd_losses(points, start, 300)
+    steps = next(t for t in range(1, 300) if losses[t] >= (1 - 1e-3) * losses[t - 1])
+    assert steps > 3  # the first step is not the last
+    trained = lloyd_losses(points, full._clients[0].centres, 1)[0]
+    assert trained == pytest.approx(losses[steps + 1], rel=1e-9) and trained < losses[1]
+
+
+def test_k_fed_clients_train_until_the_loss_stands_still():
+    points = grid(10, n=400) / SCALE
+    centres, _ = client_centres(points, 6, np.random.default_rng(0))
+    losses = lloyd_losses(points, centres, 2)
+    assert losses[1] >= (1 - 2e-3) * losses[0]
+
+
 def test_seeds_are_removed_too():
     parts, ids = dealt(grid(1), [15, 5, 20])
     model, rounds = mufc(3).fit(parts, 4), 0
