@@ -287,7 +287,7 @@ def test_older_fingerprints_know_nothing_of_the_new_fields():
 @st.composite
 def clusterings(draw):
     """Labels of clusters of different sizes, shuffled."""
-    sizes = draw(st.lists(st.integers(20, 120), min_size=1, max_size=8))
+    sizes = draw(st.lists(st.integers(24, 120), min_size=1, max_size=8))
     generator = np.random.default_rng(draw(st.integers(0, 99)))
     return generator.permutation(np.repeat(np.arange(len(sizes)), sizes))
 
