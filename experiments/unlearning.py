@@ -3,10 +3,10 @@
 import json
 import math
 import time
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from compute import SCALE, Points
@@ -82,26 +82,26 @@ def fits_of(
         "optimum": optimum,
         "exact": isinstance(method, Unlearning) and method.exact,
     }
-    method.fit(parts, cell.seeds[0]) if isinstance(method, KFed) else method.fit(parts, cell.seeds[0], ids=ids)
+    points = np.concatenate([part.rows for part in parts]) / SCALE
+    named = {} if isinstance(method, KFed) else {"ids": ids}
+    method.fit(parts, cell.seeds[0], **named)
     fits, found = [], []
     for seed in cell.seeds:
         began, cpu = time.perf_counter(), time.process_time()
+        model = method.fit(parts, seed, **named)
+        elapsed = Elapsed(time.perf_counter() - began, time.process_time() - cpu)
         if isinstance(method, KFed):
-            centres, labels = method.fit(parts, seed)
-            elapsed = Elapsed(time.perf_counter() - began, time.process_time() - cpu)
-            points = np.concatenate([part.rows for part in parts]) / SCALE
+            centres, labels = model
             own = {"loss_ratio": float(((points - centres[labels]) ** 2).sum()) / optimum}
         else:
-            model = method.fit(parts, seed, ids=ids)
-            elapsed = Elapsed(time.perf_counter() - began, time.process_time() - cpu)
+            centres = model.centres
             own = {"loss_ratio": float(model.induced()[1].sum()) / optimum}
             own |= {"fit_client_ms": 1e3 * model.fit_seconds[0], "fit_server_ms": 1e3 * model.fit_seconds[1]}
-            points, centres = prepared.points.rows / SCALE, model.centres
         own |= {"fit_all_ms": 1e3 * elapsed.wall, "loss_ratio_nearest": nearest_cost(points, centres) / optimum}
         if asked["sparse"]:
             own |= sparse_columns(model, cell.k)
         if asked["removals"]:
-            own |= removal_columns(model, grid, ids, seed, asked, best.cluster_centers_)
+            own |= removal_columns(model, grid, seed, asked, best.cluster_centers_)
             centres = model.centres
         released = snap_centres(centres * SCALE)[None]
         fits.append((Run(released, 1, None, (seed,), np.array([len(centres)])), elapsed))
@@ -134,12 +134,7 @@ def optimum_of(points: np.ndarray, centres: np.ndarray) -> float:
 
 def nearest_cost(points: np.ndarray, centres: np.ndarray) -> float:
     """Sum of squared distances to the nearest centre."""
-    return float(sum(((part[:, None] - centres) ** 2).sum(axis=2).min(axis=1).sum() for part in blocks(points)))
-
-
-def blocks(points: np.ndarray, size: int = 4096) -> list[np.ndarray]:
-    """Pieces of bounded size, so that temporaries stay small."""
-    return [points[start : start + size] for start in range(0, len(points), size)]
+    return float(cdist(points, centres, "sqeuclidean").min(axis=1).sum())
 
 
 def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
@@ -167,7 +162,7 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
 
 
 def removal_columns(
-    model: FederatedModel, grid: np.ndarray, ids: Sequence[np.ndarray], seed: int, asked: dict, best: np.ndarray
+    model: FederatedModel, grid: np.ndarray, seed: int, asked: dict, best: np.ndarray
 ) -> dict[str, float | str]:
     """Serve requests one after the other; latencies, rates, losses, and what retraining would have cost.
 
@@ -177,7 +172,7 @@ def removal_columns(
     generator = np.random.default_rng([seed, requests, batch])
     seen = sorted(set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist()))
     retrained = set(np.linspace(1, requests, min(requests, RETRAININGS)).round().astype(int).tolist())
-    latencies, client_seconds, server_seconds, reseeded, predicted, wall, removed = [], [], [], [], [], 0.0, 0
+    removals, latencies, predicted, wall = [], [], [], 0.0
     honest, full, series = [], [], {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []}
     for request in range(1, requests + 1):
         victims = adversarial(model, batch) if asked["requests"] == "adversarial" else random(model, batch, generator)
@@ -185,14 +180,11 @@ def removal_columns(
         began = time.perf_counter()
         removal = model.remove(victims)
         wall += time.perf_counter() - began
-        client_seconds.append(removal.client_seconds)
-        server_seconds.append(removal.server_seconds)
+        removals.append(removal)
         latencies.append(removal.client_seconds + removal.server_seconds)
-        reseeded.append(removal.n_reseeded > 0)
-        removed += removal.n_points
         if request in retrained:
-            honest.append(retraining(model, grid, ids, seed, model.kind.client))
-            full.append(retraining(model, grid, ids, seed, "full"))
+            honest.append(retraining(model, grid, seed, model.kind.client))
+            full.append(retraining(model, grid, seed, "full"))
         if request in seen:
             series["request"].append(request)
             series["accumulated_s"].append(sum(latencies))
@@ -200,16 +192,16 @@ def removal_columns(
             series["loss_ratio"].append(float(model.induced()[1].sum()) / optimum_of(grid[model.ids] / SCALE, best))
     points = grid[model.ids] / SCALE
     after = optimum_of(points, best)
-    untouched = [seconds for seconds, hit in zip(latencies, reseeded, strict=True) if not hit]
+    untouched = [seconds for seconds, removal in zip(latencies, removals, strict=True) if not removal.n_reseeded]
     return {
         "retrain_ms": 1e3 * float(np.mean(honest)),
         "retrain_full_ms": 1e3 * float(np.mean(full)),
         "removal_mean_ms": 1e3 * float(np.mean(latencies)),
         **{f"removal_{name}_ms": 1e3 * float(np.percentile(latencies, q)) for name, q in QUANTILES.items()},
-        "removal_client_ms": 1e3 * float(np.mean(client_seconds)),
-        "removal_server_ms": 1e3 * float(np.mean(server_seconds)),
-        "deletions_per_second": removed / wall,
-        "reseeded": float(np.mean(reseeded)),
+        "removal_client_ms": 1e3 * float(np.mean([removal.client_seconds for removal in removals])),
+        "removal_server_ms": 1e3 * float(np.mean([removal.server_seconds for removal in removals])),
+        "deletions_per_second": sum(removal.n_points for removal in removals) / wall,
+        "reseeded": float(np.mean([removal.n_reseeded > 0 for removal in removals])),
         "reseeded_predicted": float(np.mean(predicted)),
         "mean_untouched_ms": 1e3 * float(np.mean(untouched)) if untouched else math.nan,
         "optimum_after": after,
@@ -243,8 +235,8 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
     return 1 - math.comb(n - seeds, r) / math.comb(n, r)
 
 
-def retraining(model: FederatedModel, grid: np.ndarray, ids: Sequence[np.ndarray], seed: int, client: str) -> float:
+def retraining(model: FederatedModel, grid: np.ndarray, seed: int, client: str) -> float:
     """Seconds of a fit of what is left from scratch: slowest client and server."""
-    left = [each[np.isin(each, model.ids)] for each in ids]
+    left = [model.members(number) for number in range(len(model.sizes))]
     kind = Unlearning(**(vars(model.kind) | {"client": client, "gamma": model.gamma}))
     return sum(kind.fit([Points.prepare(grid[each]) for each in left], seed, ids=left).fit_seconds)

@@ -61,10 +61,10 @@ def flat_bytes(message: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(message).reshape(-1).view(np.uint8)
 
 
-def check_size(client: int, size: int, n_bytes: int) -> None:
+def check_size(party: str, size: int, n_bytes: int) -> None:
     """Refuse a message that is not of the size that the schedule says."""
     if size != n_bytes:
-        raise ProtocolError(f"client {client} sent a malformed message: {size} bytes where {n_bytes} were due")
+        raise ProtocolError(f"{party} sent a malformed message: {size} bytes where {n_bytes} were due")
 
 
 def check_turn(client: int, received: int, sent: int) -> None:
@@ -129,7 +129,7 @@ class ThreadServerLink:
             if isinstance(message, _Farewell):
                 raise ProtocolError(f"client {client} gave up: {message}")
             check_turn(client, received if client in late else -1, self._sent[client - 1])
-            check_size(client, len(message), n_bytes)
+            check_size(f"client {client}", len(message), n_bytes)
             found[client] = message, arrival
         self.bytes_received += n_bytes * len(clients)
         return [found[client][0] for client in clients], [found[client][1] for client in clients]
@@ -170,8 +170,7 @@ class ThreadClientLink:
             raise ProtocolError(f"the server sent nothing for {PATIENCE * self._time_limit:g} s") from None
         if isinstance(message, _Farewell):
             raise ProtocolError(f"the server ended the run: {message}")
-        if len(message) != n_bytes:
-            raise ProtocolError(f"the server sent a malformed message: {len(message)} bytes where {n_bytes} were due")
+        check_size("the server", len(message), n_bytes)
         self._received += 1
         return message
 

@@ -13,12 +13,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from federation.ring import Ring
 
 SECRET_BYTES = 32
-_NO_NONCE = bytes(16)  # every key serves one stream
 
 
 def derived(secret: bytes, purpose: str, salt: bytes | None = None) -> bytes:
     """Derive a key for one purpose from a secret (HKDF with SHA-256)."""
     return HKDF(SHA256(), SECRET_BYTES, salt, b"private k-means bench: " + purpose.encode()).derive(secret)
+
+
+def keystream(key: bytes):
+    """Encryptor whose encryption of zeros is uniform bytes: AES-256 in counter mode; a key serves one stream."""
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
 
 class KeyStream:
@@ -32,8 +36,7 @@ class KeyStream:
     """
 
     def __init__(self, secret: bytes, number: int):
-        key = derived(secret, f"mask stream {number}")
-        self._cipher = Cipher(algorithms.AES(key), modes.CTR(_NO_NONCE)).encryptor()
+        self._cipher = keystream(derived(secret, f"mask stream {number}"))
 
     def next(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """The stream's next words."""

@@ -92,7 +92,7 @@ class MpiServerLink(_Ends):
                     if tag == FAREWELL:
                         raise ProtocolError(f"client {client} gave up: {buffer.tobytes().decode()}")
                     check_turn(client, tag - 1, self._sent[client - 1])
-                    check_size(client, buffer.size, n_bytes)
+                    check_size(f"client {client}", buffer.size, n_bytes)
                     found[client] = buffer, arrival
             return True if len(found) == len(clients) else None
 
@@ -136,8 +136,7 @@ class MpiClientLink(_Ends):
         buffer, tag = self._take(*probed)
         if tag == FAREWELL:
             raise ProtocolError(f"the server ended the run: {buffer.tobytes().decode()}")
-        if buffer.size != n_bytes:
-            raise ProtocolError(f"the server sent a malformed message: {buffer.size} bytes where {n_bytes} were due")
+        check_size("the server", buffer.size, n_bytes)
         self._received += 1
         return buffer
 
@@ -173,7 +172,7 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
     if comm.Get_size() != setting.n_clients + 1:
         raise ValueError(f"n_clients={setting.n_clients} must be one less than the job's {comm.Get_size()} processes")
     rank, run = comm.Get_rank(), None
-    report, tag = np.zeros(5), np.zeros(16, np.uint8)
+    report, tag = np.zeros(4), np.zeros(16, np.uint8)
     part = None if rank == SERVER else parts_of(points, setting.n_clients, seeds[0], split)[rank - 1]
     link = (MpiServerLink if rank == SERVER else MpiClientLink)(comm, setting)
     try:
@@ -197,7 +196,7 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
     if rank != 1:
         return None, None
     check_equal([each.tobytes() for each in tags])
-    clients = [ClientReport(*each[:4], int(each[4])) for each in reports[1:].tolist()]
+    clients = [ClientReport(*each) for each in reports[1:].tolist()]
     work, waiting, *counted = reports[0].tolist()
     return run, Measured.of(run.n_iter, ServerReport(work, waiting, *map(int, counted)), clients)
 

@@ -62,7 +62,6 @@ class ServerReport:
 
     work: float
     waiting: float
-    setup_bytes: int
     bytes: int
     exchanges: int
 
@@ -75,7 +74,6 @@ class ClientReport:
     total: float
     masking: float
     exchange: float
-    exchanges: int
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,7 @@ def take_part(link: ClientLink, method, points: Points, n_points: int, seeds, do
     )
     clock = member.clock
     total = time.perf_counter() - keyed
-    return run, ClientReport(keyed - began, total, clock.masking, clock.exchange, clock.exchanges)
+    return run, ClientReport(keyed - began, total, clock.masking, clock.exchange)
 
 
 def serve(
@@ -224,7 +222,7 @@ def serve(
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
         link.deliver([reply] * link.n_clients)
     moved = link.bytes_received + link.bytes_sent - setup_bytes
-    return ServerReport(work, waiting, setup_bytes, moved, len(rounds))
+    return ServerReport(work, waiting, moved, len(rounds))
 
 
 def aggregate(ring: Ring, messages: Sequence[np.ndarray], this, noise: NoiseStreams, number: int) -> np.ndarray:

@@ -21,10 +21,9 @@ from functools import cached_property
 import flint
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numba import njit
 
-from federation.masks import derived
+from federation.masks import derived, keystream
 
 PRIME = (1 << 61) - 1
 CHECKS = 2  # power sums beyond those that decoding needs
@@ -354,7 +353,7 @@ def zero_sum_masks(
 
 def _uniform_elements(key: bytes, code: SparseCode) -> np.ndarray:
     """Uniform field elements by rejection, from AES-256 in counter mode."""
-    cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    cipher = keystream(key)
     size, cut = (code.prime.bit_length() + 7) // 8, (1 << code.prime.bit_length()) - 1
     found = np.empty(0, code.dtype)
     while len(found) < code.n_words:

@@ -12,10 +12,11 @@ from typing import ClassVar
 import numpy as np
 
 from compute import SCALE, Points
+from methods.base import is_integer
+from methods.local import local_lloyd
 from privacy import NO_CLAIM, PrivacyClaim
 from privacy.noise import INITIALISATION, child
 
-ROUNDS, CHANGE = 300, 1e-3
 NEAR = 3.0  # a point belongs to the core of a seed that is this many times nearer than any other
 
 
@@ -43,10 +44,9 @@ class KFed:
     client_clusters: int | None = None
 
     def __post_init__(self):
-        for name, value in (("n_clusters", self.n_clusters), ("client_clusters", self.client_clusters)):
-            if name == "client_clusters" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        own = self.n_clusters if self.client_clusters is None else self.client_clusters
+        for name, value in (("n_clusters", self.n_clusters), ("client_clusters", own)):
+            if not (is_integer(value) and value >= 1):
                 raise ValueError(f"{name}={value!r} must be an integer of at least 1")
 
     def fit(self, parts: Sequence[Points], seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -102,17 +102,7 @@ def client_centres(points: np.ndarray, k: int, generator: np.random.Generator) -
     centres = np.array(
         [points[core].mean(axis=0) if core.any() else points[s] for core, s in zip(cores.T, seeds, strict=True)]
     )
-    before = np.inf
-    for _ in range(ROUNDS):
-        squares = _squares(points, centres)
-        labels, loss = squares.argmin(axis=1), squares.min(axis=1).sum()
-        centres = np.array(
-            [points[labels == j].mean(axis=0) if (labels == j).any() else c for j, c in enumerate(centres)]
-        )
-        if loss >= (1 - CHANGE) * before:
-            break
-        before = loss
-    return centres, labels
+    return local_lloyd(points, centres)
 
 
 def _squares(points: np.ndarray, centres: np.ndarray) -> np.ndarray:

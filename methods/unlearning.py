@@ -12,19 +12,20 @@ Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from compute import SCALE, Points, nearest_row, race
+from methods.base import is_integer, is_number
+from methods.local import local_lloyd
 from methods.weighted import weighted_kmeans
 from privacy import NO_CLAIM, PrivacyClaim
 from privacy.noise import INITIALISATION, child
 
 SERVER_STARTS = 10
 MOST_IDS = 1000
-CLIENT_ROUNDS, CLIENT_CHANGE = 300, 1e-3
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,7 @@ class Unlearning:
     server: str = "refit"
 
     def __post_init__(self):
-        if (
-            isinstance(self.n_clusters, bool)
-            or not isinstance(self.n_clusters, int | np.integer)
-            or self.n_clusters < 1
-        ):
+        if not (is_integer(self.n_clusters) and self.n_clusters >= 1):
             raise ValueError(f"n_clusters={self.n_clusters!r} must be an integer of at least 1")
         for name, known in (
             ("client", ("seeding", "full")),
@@ -84,8 +81,7 @@ class Unlearning:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown, choose one of {', '.join(map(repr, known))}"
                 )
-        numeric = not isinstance(self.gamma, str | bool | None) and 0 < self.gamma <= 1
-        if not (numeric or self.gamma is None or self.gamma == "auto"):
+        if not (self.gamma is None or self.gamma == "auto" or (is_number(self.gamma) and 0 < self.gamma <= 1)):
             raise ValueError(f"gamma={self.gamma!r} must be 'auto', None or a number in (0, 1]")
         if self.server_data == "points" and (self.gamma is None or self.weights == "unit"):
             raise ValueError("server_data='points' needs bins (gamma) and weights='sizes'")
@@ -155,27 +151,14 @@ class _Client:
         self.centres = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
 
     def train(self) -> None:
-        """Lloyd's algorithm from the seeds; an empty cluster keeps its centre."""
+        """Lloyd's algorithm from the seeds."""
         # In the order of names: sums of floats then come out alike however the rows have been moved about.
         order = np.argsort(self.ids[: self.n])
         for held in (self.rows, self.ids, self.clocks):
             held[: self.n] = held[order]
         self.seed(0)
-        points, centres, before = self.rows[: self.n].astype(np.float64), self.centres, math.inf
-        for _ in range(CLIENT_ROUNDS):
-            squares = ((points[:, None] - centres) ** 2).sum(axis=2)
-            labels = squares.argmin(axis=1)
-            loss = squares[np.arange(self.n), labels].sum()
-            sizes = np.bincount(labels, minlength=len(centres))
-            # Sums of integers: exact, so that the order of rows does not matter.
-            sums = np.stack([points[labels == j].sum(axis=0) for j in range(len(centres))])
-            centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
-            if loss >= (1 - CLIENT_CHANGE) * before:
-                break
-            before = loss
-        self.centres = centres
-        self.sizes[:] = 0
-        self.sizes[: len(sizes)] = sizes
+        self.centres, labels = local_lloyd(self.rows[: self.n].astype(np.float64), self.centres)
+        self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
 
     def drop(self, row: int) -> int:
         """Take a row out: the last takes its place, and what was last is overwritten. Return the id that moved."""
@@ -207,14 +190,14 @@ class Removal:
     server_seconds: float
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Server:
-    """The server's state: what it was sent, and its centres."""
+    """The server's state: what it was told, its centres, and the cluster of each place."""
 
-    bins: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    weights: np.ndarray = field(default_factory=lambda: np.empty(0))
-    centres: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    cluster_of: dict = field(default_factory=dict)
+    places: np.ndarray
+    weights: np.ndarray
+    centres: np.ndarray
+    cluster_of: dict
 
 
 class FederatedModel:
@@ -241,7 +224,6 @@ class FederatedModel:
         self.kind, self.gamma, self._clients = kind, gamma, clients
         self._server_seed, self._fresh = server_seed, fresh
         self._client_of, self._row_of = np.full(most_ids, -1, np.int32), np.zeros(most_ids, np.int32)
-        self._server = _Server()
         slowest = 0.0
         for number, client in enumerate(clients):
             self._client_of[client.ids], self._row_of[client.ids] = number, np.arange(client.n)
@@ -275,7 +257,7 @@ class FederatedModel:
     @property
     def told(self) -> tuple[np.ndarray, np.ndarray]:
         """What the server was last told: distinct places (bins, where centres are rounded), and their weights."""
-        return self._server.bins, self._server.weights
+        return self._server.places, self._server.weights
 
     def clients_of(self, ids: np.ndarray) -> np.ndarray:
         """Client of each of some points; -1 for those that were removed."""
@@ -367,8 +349,11 @@ class FederatedModel:
             self._row_of[client.ids[: client.n]] = np.arange(client.n)
 
     def messages(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """What each client tells: bins of its centres (see :attr:`n_bins`) and sizes; summed, all the server needs."""
-        return [(self._binned(client.centres), self._weights(client)) for client in self._clients]
+        """What each client tells: where its centres are and what they count; summed, all the server needs.
+
+        Places are bins (see :attr:`n_bins`), or the centres themselves where they are not rounded.
+        """
+        return [(self._places(client.centres), self._weights(client)) for client in self._clients]
 
     def _weights(self, client: _Client) -> np.ndarray:
         """How much each of a client's centres counts: its points, or one where it has any."""
@@ -392,22 +377,21 @@ class FederatedModel:
     def _offset(self) -> int:
         return math.floor(1 / self.gamma + 0.5)
 
-    def _binned(self, centres: np.ndarray) -> np.ndarray:
+    def _places(self, centres: np.ndarray) -> np.ndarray:
+        if self.gamma is None:
+            return centres
         return np.floor(centres / (self.gamma * SCALE) + 0.5).astype(np.int64) + self._offset
 
     def _told(self) -> tuple[np.ndarray, np.ndarray]:
         """Places and weights that the server gets: a function of the sum over clients, in a canonical order."""
-        each = np.concatenate([self._weights(client) for client in self._clients])
-        centres = np.concatenate([client.centres for client in self._clients])[each > 0]
-        places = centres if self.gamma is None else self._binned(centres)
-        distinct, which = np.unique(places, axis=0, return_inverse=True)
-        weights = np.bincount(which.ravel(), weights=each[each > 0])
-        return distinct, weights
+        places, each = map(np.concatenate, zip(*self.messages(), strict=True))
+        distinct, which = np.unique(places[each > 0], axis=0, return_inverse=True)
+        return distinct, np.bincount(which.ravel(), weights=each[each > 0])
 
     def _refit(self) -> None:
         """The server's centres, a function of what it is told and of its public randomness."""
-        bins, weights = self._told()
-        places = bins / SCALE if self.gamma is None else (bins - self._offset) * self.gamma
+        told, weights = self._told()
+        places = told / SCALE if self.gamma is None else (told - self._offset) * self.gamma
         data, each = places, weights
         if self.kind.server_data == "points":
             generator = np.random.default_rng(self._server_seed)
@@ -416,8 +400,8 @@ class FederatedModel:
             each = np.ones(len(data))
         centres = weighted_kmeans(data, each, self.kind.n_clusters, SERVER_STARTS, self._server_seed)
         labels = ((places[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
-        cluster_of = dict(zip(map(bytes, np.ascontiguousarray(bins)), labels.tolist(), strict=True))
-        self._server = _Server(bins, weights, centres, cluster_of)
+        cluster_of = dict(zip(map(bytes, np.ascontiguousarray(told)), labels.tolist(), strict=True))
+        self._server = _Server(told, weights, centres, cluster_of)
 
     def induced(self) -> tuple[np.ndarray, np.ndarray]:
         """Global cluster of every point by way of its client's, and squared distance to that centre.
@@ -434,8 +418,8 @@ class FederatedModel:
                 continue
             rows = client.rows[: client.n].astype(np.float64)
             local = ((rows[:, None] - client.centres[None]) ** 2).sum(axis=2).argmin(axis=1)
-            places = client.centres if self.gamma is None else self._binned(client.centres)
-            known = [self._server.cluster_of.get(bytes(place)) for place in np.ascontiguousarray(places)]
+            places = np.ascontiguousarray(self._places(client.centres))
+            known = [self._server.cluster_of.get(bytes(place)) for place in places]
             nearest = [
                 ((self.centres - centre / SCALE) ** 2).sum(axis=1).argmin() if label is None else label
                 for label, centre in zip(known, client.centres, strict=True)

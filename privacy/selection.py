@@ -147,7 +147,6 @@ class SplitScore:
             What scores are multiplied by.
         first, last : ndarray of shape (d,), int64
             Candidate c is allowed in column h if ``first[h] < 2 c + 1 < last[h]``.
-
         into : ndarray of shape (d, m), float64
             Receives the scaled scores, ``-inf`` where a candidate is not allowed.
         """

@@ -264,7 +264,7 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     clocks = {int(i): c.tobytes() for client in model._clients for i, c in zip(client.ids, client.clocks, strict=True)}
     rows = {int(i): r.tobytes() for client in model._clients for i, r in zip(client.ids, client.rows, strict=True)}
     bins = {} if model.gamma is None else {
-        i: model._binned(np.frombuffer(r, np.float32).astype(float)[None]).tobytes() for i, r in rows.items()
+        i: model._places(np.frombuffer(r, np.float32).astype(float)[None]).tobytes() for i, r in rows.items()
     }  # fmt: skip
     gone = [int(model.seeds[0]), 17, 39, 0]
     gone = list(dict.fromkeys(gone))
