@@ -20,7 +20,7 @@ from compute import Points, forget, labels
 from federation import FederatedCurator, Masks, Ring
 from federation.curator import Membership
 from federation.masks import SECRET_BYTES, KeyStream
-from federation.parties import aggregate
+from federation.parties import aggregate, noise_words
 from methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
 from methods.unlearning import mufc
 from metrics import evaluate
@@ -182,7 +182,7 @@ def protocol() -> list[Measurement]:
 
     def server():
         for number, this in enumerate(schedule * 20):
-            aggregate(ring, messages, this, streams, number)
+            aggregate(ring, messages, noise_words(ring, (1, k, d + 1), this, streams, number))
 
     values = np.zeros(1 << 20, np.int64)
     masks, streams_of = Masks(secret, 2, 3, ring), [KeyStream(secret, number) for number in range(3)]

@@ -213,11 +213,15 @@ def serve(
     relay(link)
     setup_bytes = link.bytes_received + link.bytes_sent
     shape = len(noise.seeds), method.n_clusters, n_features + 1
-    n_bytes, work, waiting = int(np.prod(shape)) * ring.word_bytes, 0.0, 0.0
-    for number, this in enumerate(rounds):
+    n_bytes, waiting = int(np.prod(shape)) * ring.word_bytes, 0.0
+    began = time.perf_counter()
+    # Noise depends on nothing that is sent: it is drawn while the clients work on their first message.
+    added = [noise_words(ring, shape, this, noise, number) for number, this in enumerate(rounds)]
+    work = time.perf_counter() - began
+    for words in added:
         messages, arrivals = link.gather(n_bytes)
         began = time.perf_counter()
-        reply = aggregate(ring, [message.view(ring.dtype).reshape(shape) for message in messages], this, noise, number)
+        reply = aggregate(ring, [message.view(ring.dtype).reshape(shape) for message in messages], words)
         work += time.perf_counter() - began
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
         link.deliver([reply] * link.n_clients)
@@ -225,17 +229,21 @@ def serve(
     return ServerReport(work, waiting, moved, len(rounds))
 
 
-def aggregate(ring: Ring, messages: Sequence[np.ndarray], this, noise: NoiseStreams, number: int) -> np.ndarray:
-    """Sum of masked messages of shape (R, k, d + 1) and of the noise of one round, in the ring."""
-    total = np.sum(messages, axis=0, dtype=ring.dtype)
+def noise_words(ring: Ring, shape: tuple[int, ...], this, noise: NoiseStreams, number: int) -> np.ndarray | None:
+    """Noise of one round as words of shape (R, k, d + 1); None for a round without."""
     if this.sum_noise is None:
-        return total
-    masked = total.astype(np.int64)
-    key = "sums_and_counts", number
+        return None
+    nothing = np.zeros(shape, np.int64)
     sums, counts = noisy_sums_and_counts(
-        masked[:, :, :-1], masked[:, :, -1], this.sum_noise, this.count_noise, noise, key
+        nothing[:, :, :-1], nothing[:, :, -1], this.sum_noise, this.count_noise, noise, ("sums_and_counts", number)
     )
     return ring.words(np.concatenate([sums, counts[:, :, None]], axis=2))
+
+
+def aggregate(ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | None) -> np.ndarray:
+    """Sum of masked messages of shape (R, k, d + 1) and of the noise of one round, in the ring."""
+    total = np.sum(messages, axis=0, dtype=ring.dtype)
+    return total if noise is None else total + noise
 
 
 def digest(run) -> bytes:

@@ -33,7 +33,7 @@ from federation.curator import Membership
 from federation.keys import BOX_BYTES, PUBLIC_BYTES, agree, relay
 from federation.links import ThreadServerLink
 from federation.masks import SECRET_BYTES, KeyStream, derived
-from federation.parties import aggregate, check_schedule, serve, take_part
+from federation.parties import aggregate, check_schedule, noise_words, serve, take_part
 from methods.dpm import DPM
 from methods.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
 from privacy import SCALE, Gaussian, Grid, Laplace, NoiseStreams
@@ -256,14 +256,15 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
     values = rng.integers(-(2**24), 2**24, (n_clients, r, k, d + 1))
     messages = [mask.hide(value) for mask, value in zip(masks, values, strict=True)]
-    reply = aggregate(ring, messages, this, NoiseStreams([seed, seed + 1]), 4)
+    words = noise_words(ring, (r, k, d + 1), this, NoiseStreams([seed, seed + 1]), 4)
+    reply = aggregate(ring, messages, words)
     streams = NoiseStreams([seed, seed + 1])
     sums = this.sum_noise.add(values.sum(axis=0)[:, :, :d], streams, ("sums_and_counts", 4, "sums"))
     counts = this.count_noise.add(values.sum(axis=0)[:, :, d], streams, ("sums_and_counts", 4, "counts"))
     for mask in masks:
         assert (mask.reveal(reply) == np.concatenate([sums, counts[:, :, None]], axis=2)).all()
-    exact = aggregate(ring, messages, Round(None, None, None), NoiseStreams([0, 1]), 0)
-    assert (exact == np.sum(messages, axis=0, dtype=ring.dtype)).all()
+    assert noise_words(ring, (r, k, d + 1), Round(None, None, None), NoiseStreams([0, 1]), 0) is None
+    assert (aggregate(ring, messages, None) == np.sum(messages, axis=0, dtype=ring.dtype)).all()
 
 
 @pytest.mark.parametrize("method", KIN, ids=lambda m: f"{type(m).__name__}-{m.variant}")
