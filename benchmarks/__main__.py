@@ -7,7 +7,6 @@ ratios little.
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console
@@ -15,6 +14,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 import datasets
+from benchmarks.measuring import Measurement, least_seconds
 from benchmarks.straightforward import cluster, nicv, separate
 from compute import Points, forget, labels
 from federation import FederatedCurator, Masks, Ring
@@ -27,33 +27,6 @@ from metrics import evaluate
 from privacy import NoiseStreams, snap
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One row of the table; ``target`` is the bound that ``value`` must keep, ``at_most`` tells on which side."""
-
-    what: str
-    value: float
-    unit: str
-    target: float
-    at_most: bool = False
-
-    @property
-    def kept(self) -> bool:
-        """Whether the target is met."""
-        return self.value <= self.target if self.at_most else self.value >= self.target
-
-
-def least_seconds(call: Callable, repetitions: int = 5) -> float:
-    """Least CPU time of a call after one warm-up."""
-    call()
-    seconds = []
-    for _ in range(repetitions):
-        start = time.process_time()
-        call()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
 
 
 def data(name: str, n: int, d: int) -> tuple[str, np.ndarray]:

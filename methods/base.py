@@ -79,6 +79,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
     claims: ClassVar[dict[str, PrivacyClaim]]
     choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
     published_delta = staticmethod(inverse_n_log_n)  # what delta="auto" is where a paper takes it from n
+    curator: ClassVar[type] = Curator  # the kind of curator that serves the claim's adjacency
     batched: ClassVar[bool] = True  # whether ``cluster`` serves all replicates at once; else it is called for each
 
     n_clusters: int = 8
@@ -154,7 +155,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         """
         shards = shards_of(points)
         n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
-        return self.fit_with(lambda *door: Curator(shards, *door, domain), n_points, n_features, seeds)
+        return self.fit_with(lambda *door: self.curator(shards, *door, domain), n_points, n_features, seeds)
 
     def fit_with(self, door: Callable[..., Curator], n_points: int, n_features: int, seeds: Sequence[int]) -> Run:
         """Cluster through a curator of whatever kind, once per seed.

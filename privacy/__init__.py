@@ -9,10 +9,11 @@ from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from privacy.noise import NoiseStreams
 from privacy.partition import Grid, Partition
 from privacy.selection import Exponential, SplitScore
+from privacy.thresholding import Thresholded
 
 __all__ = [
     "NO_CLAIM", "SCALE", "Adjacency", "BoundedLaplace", "Budget", "BudgetExceeded", "Charge", "Curator", "Disclosure",
     "Exponential", "Gaussian", "Grid", "Laplace", "Ledger", "NoiseStreams", "Partition", "PrivacyClaim", "SplitScore",
-    "StreamReuse", "gaussian_mu", "gdp_delta", "gdp_epsilon", "largest_multiple", "noisy_sums_and_counts", "prepare",
-    "shards_of", "snap", "snap_centres", "to_unit",
+    "StreamReuse", "Thresholded", "gaussian_mu", "gdp_delta", "gdp_epsilon", "largest_multiple",
+    "noisy_sums_and_counts", "prepare", "shards_of", "snap", "snap_centres", "to_unit",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from privacy.noise import NoiseStreams
 from privacy.partition import Grid, Partition
 
 GAPS_AT_ONCE = 1 << 13
+MOST_CELLS = 1 << 22  # of a grid that is counted in full
 
 
 class Disclosure(PermissionError):
@@ -210,6 +211,43 @@ class Curator:
         sums = sum(answer[0] for answer in answers)
         counts = sum(answer[1] for answer in answers)
         return (sums - counts[:, :, None] * centres if relative else sums), counts
+
+    def grid_counts(self, intervals: int, noise: Gaussian | Laplace) -> np.ndarray:
+        """Noisy numbers of points in all cells of a public grid.
+
+        Parameters
+        ----------
+        intervals : int
+            Number of equal intervals per column, at least 1.
+        noise : Gaussian or Laplace
+
+        Returns
+        -------
+        ndarray of shape (R, intervals, ..., intervals), int64
+            One axis per column, in units of 2**-16 records. Interval i of m reaches from -1 + 2 i / m to
+            -1 + 2 (i + 1) / m in half-widths of the domain.
+
+        Notes
+        -----
+        One record lies in one cell and changes its count by 1.
+        """
+        if self._ledger is None:
+            raise ValueError("grid_counts needs a ledger to be charged to, and this curator has none")
+        shape = (intervals,) * self.n_features
+        if intervals < 1 or math.prod(shape) > MOST_CELLS:
+            raise ValueError(
+                f"intervals={intervals} must be at least 1 and, in {self.n_features} columns, make at most {MOST_CELLS}"
+                " cells; take fewer, or a method for more columns"
+            )
+        cost = {"mu": SCALE / noise.scale} if noise.norm == 2 else {"epsilon": SCALE / noise.scale}
+        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0, "intervals": intervals}
+        key = self._charge("grid_counts", noise.name, details=details, **cost)
+        counts = np.zeros(math.prod(shape), np.int64)
+        for shard in self._shards:
+            places = np.minimum((shard.rows.astype(np.int64) + SCALE) * intervals // (2 * SCALE), intervals - 1)
+            counts += np.bincount(np.ravel_multi_index(tuple(places.T), shape), minlength=len(counts))
+        exact = np.broadcast_to(counts.reshape(shape) * SCALE, (self.n_replicates, *shape))
+        return noise.add(exact, self._streams, key)
 
     def whole(self) -> Partition:
         """Put the points of the only replicate into one cell, to be counted and summed."""

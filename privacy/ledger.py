@@ -51,6 +51,8 @@ class Charge:
         Scales and sensitivities that the cost was computed from.
     flaw : str, default=""
         Where the cost is what a paper claims and is known not to hold: the flaw's id in ``analysis/flaws.yaml``.
+    group : int, optional
+        Number of the users that the release concerns, where users are dealt out into disjoint groups; None for all.
 
     Raises
     ------
@@ -66,6 +68,7 @@ class Charge:
     delta: float = 0.0
     details: Mapping[str, float | None] = field(default_factory=dict)
     flaw: str = ""
+    group: int | None = None
 
     def __post_init__(self):
         for name in ("mu", "epsilon", "delta"):
@@ -77,7 +80,11 @@ class Charge:
         """Return a flat, JSON-ready record; ``loss`` is mu or epsilon."""
         loss = {"loss": self.mu or self.epsilon, "delta": self.delta}
         flaw = {"flaw": self.flaw} if self.flaw else {}
-        return {"mechanism": self.mechanism, "label": self.label, "round": self.round, **loss, **self.details, **flaw}
+        group = {} if self.group is None else {"group": self.group}
+        return {
+            **{"mechanism": self.mechanism, "label": self.label, "round": self.round},
+            **loss, **self.details, **flaw, **group,
+        }  # fmt: skip
 
 
 class Ledger:
@@ -135,7 +142,9 @@ class Ledger:
 
     def _fits_plainly(self, charges) -> bool:
         """Tell whether the plain sum is within the budget: cheaper than a composition, and mostly enough."""
-        mu, epsilons, delta = _tally(charges)
+        return all(self._fits_one_plainly(*tally) for tally in _tallies(charges))
+
+    def _fits_one_plainly(self, mu: float, epsilons: tuple[float, ...], delta: float) -> bool:
         room = self.budget.delta - delta
         if mu > 0 and room <= 0:
             return False
@@ -146,8 +155,10 @@ class Ledger:
         return _delta_at(self.charges, epsilon)
 
     def spent(self) -> float:
-        """Epsilon that the releases so far need at the budget's delta."""
-        mu, epsilons, delta = _tally(self.charges)
+        """Epsilon that the releases so far need at the budget's delta; of disjoint groups, what the worst one needs."""
+        return max(self._spent(*tally) for tally in _tallies(self.charges))
+
+    def _spent(self, mu: float, epsilons: tuple[float, ...], delta: float) -> float:
         room = self.budget.delta - delta
         plain = math.fsum(epsilons) + gdp_epsilon(mu, room)
         return plain if not epsilons or room <= 0 else _composed_epsilon(mu, epsilons, room, plain)
@@ -211,14 +222,19 @@ def _composed_epsilon(mu: float, epsilons: tuple[float, ...], delta: float, plai
     return brentq(lambda epsilon: _composed_delta(mu, epsilons, epsilon) - delta, 0.0, plain, xtol=1e-14, rtol=1e-12)
 
 
+def _tallies(charges) -> list[tuple[float, tuple[float, ...], float]]:
+    """What concerns one record, for each disjoint group: mu, the pure epsilons, delta."""
+    groups = {charge.group for charge in charges if charge.group is not None} or {None}
+    return [_tally([each for each in charges if each.group in (None, group)]) for group in groups]
+
+
 def _tally(charges) -> tuple[float, tuple[float, ...], float]:
     mu = math.sqrt(math.fsum(c.mu**2 for c in charges))
     return mu, tuple(sorted(c.epsilon for c in charges if c.epsilon > 0)), math.fsum(c.delta for c in charges)
 
 
 def _delta_at(charges, epsilon: float) -> float:
-    mu, epsilons, delta = _tally(charges)
-    return delta + _composed_delta(mu, epsilons, epsilon)
+    return max(delta + _composed_delta(mu, epsilons, epsilon) for mu, epsilons, delta in _tallies(charges))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,100 @@
+"""Counts of cells that nobody lists: only those that are large enough leave (stability-based histograms).
+
+The cells that occur are themselves private, so an empty cell is never looked at, and a cell of one record must hardly
+ever pass. Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer, Zhang, Karrer
+2024.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtri_exp
+
+from privacy.grid import SCALE
+from privacy.mechanisms import Gaussian
+from privacy.noise import NoiseStreams
+
+
+@dataclass(frozen=True)
+class Thresholded:
+    """Gaussian noise on the counts of the cells that occur, and the least noisy count that leaves.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of the noise, in records.
+    delta : float
+        Probability that a change of one record shows by a cell that only one side has; in (0, 1).
+    cells : int, default=1
+        Most cells in which neighbours can differ, over all histograms that are released together.
+
+    Attributes
+    ----------
+    least : float
+        The threshold, in records: ``1 + deviation * q`` where all of ``cells`` standard normal variates stay below q
+        with probability ``1 - delta``. A cell that only one neighbour has holds one record there.
+
+    Examples
+    --------
+    >>> round(Thresholded(10.0, 1e-6).least, 2)
+    48.53
+    """
+
+    deviation: float
+    delta: float
+    cells: int = 1
+
+    def __post_init__(self):
+        if not (self.deviation > 0 and math.isfinite(self.deviation)):
+            raise ValueError(f"deviation={self.deviation} must be positive and finite")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta={self.delta} must be in (0, 1) for a histogram over unlisted cells")
+        if self.cells < 1:
+            raise ValueError(f"cells={self.cells} must be at least 1")
+
+    @property
+    def least(self) -> float:
+        """The threshold, in records."""
+        return 1 + self.deviation * quantile(self.delta, self.cells)
+
+    def release(
+        self, counts: np.ndarray, streams: NoiseStreams, key: tuple, least: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Add noise to the exact counts of cells that occur, in a public order, and keep the large ones.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (m,), int64
+            Positive, in an order that does not depend on that of the records.
+        streams : NoiseStreams
+            Of one replicate.
+        key : tuple
+            Of a release that has been paid for.
+        least : float, default=0
+            A higher public threshold.
+
+        Returns
+        -------
+        kept : ndarray of int64
+            Indices of the cells that leave.
+        noisy : ndarray of float64
+            Their noisy counts, in records.
+        """
+        noise = Gaussian(self.deviation * SCALE)
+        noisy = noise.add(np.asarray(counts, np.int64)[None] * SCALE, streams, key)[0] / SCALE
+        kept = np.flatnonzero(noisy >= max(self.least, least))
+        return kept, noisy[kept]
+
+
+def quantile(delta: float, cells: int = 1) -> float:
+    """Value that the largest of ``cells`` standard normal variates exceeds with probability ``delta``.
+
+    Examples
+    --------
+    >>> float(round(quantile(0.025), 6))
+    1.959964
+    """
+    # One minus the cells-th root of 1 - delta, without cancellation.
+    tail = -math.expm1(math.log1p(-delta) / cells)
+    return float(-ndtri_exp(math.log(tail)))
