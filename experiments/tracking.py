@@ -40,6 +40,12 @@ from experiments.run import REFUSALS, consoles
 from experiments.store import Store
 
 TIMES = ("fit_seconds", "metric_seconds")
+#: What runs of federated clusters that can forget are compared by: without removals, and with.
+LOSSES = ("loss_ratio", "loss_ratio_nearest")
+REMOVALS = (
+    "removal_mean_ms", "removal_p50_ms", "removal_p95_ms", "removal_p99_ms", "removal_max_ms", "removal_client_ms",
+    "removal_server_ms", "retrain_ms", "deletions_per_second", "reseeded",
+)  # fmt: skip
 #: The kind of experiment in MLflow's words; the name of the prepared view and the columns it shows.
 KIND = "custom_model_development"
 VIEW = "bench"
@@ -241,8 +247,12 @@ def parent_record(plan: Plan, sweep: str, profile: str, groups: Sequence[pd.Data
 
 
 def measured_in(cell: Cell) -> tuple[str, ...]:
-    """Name what is measured of the runs of a cell's protocol: nothing in a central cell."""
-    return () if cell.federation is None else MEASURED
+    """Name what is measured of a cell's protocol or of its removals: nothing in an ordinary cell."""
+    if cell.federation is not None:
+        return MEASURED
+    if cell.unlearning is None:
+        return ()
+    return LOSSES + (REMOVALS if dict(cell.unlearning)["removals"] else ())
 
 
 def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) -> RunRecord:
@@ -255,7 +265,8 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
     params = {"method": cell.method, "dataset": cell.dataset_name, "k": str(cell.k)}
     params["epsilon"] = "none" if cell.epsilon is None else f"{cell.epsilon:g}"
     params |= {name: json.dumps(thaw(value)).strip('"') for name, value in cell.params}
-    params |= {name: f"{value:g}" if name == "latency_ms" else str(value) for name, value in cell.federation or ()}
+    setting = cell.federation or cell.unlearning or ()
+    params |= {name: f"{value:g}" if name == "latency_ms" else str(value) for name, value in setting}
     tags = {
         "mlflow.parentRunId": parent_id,
         "kind": "cell",

@@ -12,6 +12,7 @@ from experiments.cell import Cell, code_hash, freeze
 from experiments.configuration import ConfigurationError
 from experiments.execute import execute
 from experiments.plan import UNLEARNING, make_plan
+from experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
 from experiments.unlearning import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
 from methods.unlearning import mufc
 
@@ -29,6 +30,14 @@ def cell(target="methods.unlearning.Unlearning", params=(), timing=False, **chan
 def paper(**sweep):
     base = {"datasets": [SET], "methods": ["mufc"], "preprocessing": "public", "seeds": 2, "unlearning": SMALL}
     return {"name": "test", "sweeps": {"only": base | sweep}}
+
+
+def test_mlflow_gets_what_people_compare_removals_by():
+    asked = cell(removals=2, timing=True)
+    record = child_record(asked, execute(asked).assign(git="g", finished="2026-01-01T00:00:00+00:00"), "parent", "1")
+    assert record.params["removals"] == "2" and record.params["split"] == "noniid"
+    assert {f"{name}_mean" for name in LOSSES + REMOVALS} <= set(record.metrics)
+    assert measured_in(cell()) == LOSSES and measured_in(asked) == LOSSES + REMOVALS
 
 
 def plan(**sweep):
