@@ -34,7 +34,7 @@ def paper(**sweep):
 
 def test_mlflow_gets_what_people_compare_removals_by():
     asked = cell(removals=2, timing=True)
-    record = child_record(asked, execute(asked).assign(git="g", finished="2026-01-01T00:00:00+00:00"), "parent", "1")
+    record = child_record(asked, execute(asked).assign(git="g", finished=0.0), "parent", "1")
     assert record.params["removals"] == "2" and record.params["split"] == "noniid"
     assert {f"{name}_mean" for name in LOSSES + REMOVALS} <= set(record.metrics)
     assert measured_in(cell()) == LOSSES and measured_in(asked) == LOSSES + REMOVALS
