@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 
 from compute import Points, averaged_gaps, sums_and_counts
+from privacy.buckets import Buckets
 from privacy.budget import Adjacency
 from privacy.cover import Projected
 from privacy.grid import SCALE
@@ -297,6 +298,22 @@ class Curator:
         """
         self._check_door("projection")
         return Projected(self._shards, matrix, length, self._streams, self._charge)
+
+    def buckets(self, radius: float) -> Buckets:
+        """Pull the points of the only replicate into a public ball about the middle of the domain.
+
+        Parameters
+        ----------
+        radius : float
+            In half-widths of the domain; sqrt(d) leaves all points where they are.
+
+        Returns
+        -------
+        Buckets
+            See there for what may be asked.
+        """
+        self._check_door("buckets")
+        return Buckets(self._shards, self.n_points, radius, self._streams, self._charge)
 
     def gap_percentile(self, percent: float, epsilon: float) -> float:
         """Percentile of the distances between neighbouring values of a column, averaged over columns rank by rank.

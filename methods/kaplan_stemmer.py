@@ -1,0 +1,460 @@
+"""Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018): a reconstruction.
+
+The paper's extended abstract fixes the outline: locality sensitive hashing isolates groups of points, private averages
+recover their centres; this is repeated on the points that are farthest from all centres so far, so that smaller groups
+are found; then k of the candidates are chosen by private local search, or the candidates with the numbers of points
+nearest to them stand for the data as a private coreset. The hash, the averages, the coreset and all constants are in a
+full version that we could not obtain; they are ours here, from the tools that the authors name. See
+docs/kaplan-stemmer.md for what is whose.
+"""
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from compute import Points, largest_packing
+from compute.hashing import euclidean_hash
+from methods.base import PrivateKMeans, is_integer, is_number
+from methods.local_search import MOVES, private_local_search
+from methods.weighted import weighted_kmeans
+from privacy import SCALE, Curator, Ledger, NoiseStreams, PrivacyClaim, gaussian_mu
+from privacy.buckets import Buckets, threshold_of
+from privacy.noise import INITIALISATION, child
+
+CANDIDATE_SHARE, SELECTION_SHARE, LLOYD_SHARE = 0.5, 0.25, 0.25  # of mu squared
+HISTOGRAM_SHARE = 0.3  # of the candidates' part, the rest is for averages
+THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
+WIDTHS = (1 / 2, 1 / 4)  # of buckets, in radii of the ball
+MANY_CLUSTERS, WIDTHS_FOR_MANY = 50, (1 / 2, 1 / 4, 1 / 8)
+FEW_FEATURES, WIDTHS_IN_FEW = 3, (1 / 8, 1 / 16)
+REPETITIONS = 2
+PROJECTIONS = 4
+SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
+N_INIT = 10  # starts of the k-means on candidates: free
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of the curator, from public quantities only.
+
+    Attributes
+    ----------
+    rounds : int
+    widths : tuple of float
+        In radii of the ball.
+    repetitions : int
+    histogram_mu, average_mu : float
+        Cost of one histogram, and of each of the two sums that follow it.
+    delta : float
+        Of one histogram's threshold.
+    selection_mu : float
+        Cost of the counts or of the local search.
+    lloyd_mu : float
+        Cost of one Lloyd step.
+    """
+
+    rounds: int
+    widths: tuple[float, ...]
+    repetitions: int
+    histogram_mu: float
+    average_mu: float
+    delta: float
+    selection_mu: float
+    lloyd_mu: float
+
+    @property
+    def threshold(self) -> float:
+        """Least noisy count that leaves the first round, in records."""
+        return threshold_of(self.histogram_mu, self.delta, narrowed=False).least
+
+
+@dataclass(frozen=True, eq=False)
+class Coreset:
+    """Private weighted points that stand for the data: what is done with them costs no further privacy.
+
+    Attributes
+    ----------
+    points : ndarray of shape (m, d), float64
+    weights : ndarray of shape (m,), float64
+        Noisy numbers of the records nearest to each point; not negative, they add up to the public n.
+    ledger : Ledger or None
+        What was paid.
+
+    Notes
+    -----
+    A weak coreset with an additive error. Without noise, moving every record to its nearest candidate changes the root
+    of any cost by at most the root of the candidates' own cost, ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))``
+    (triangle inequality). The estimate leaves out how records spread about their candidates, so that it tends to be too
+    low by about that cost, for all sets of centres alike. Noise adds an error of the order of ``sqrt(m)`` records, each
+    with up to the squared diameter of the ball.
+    """
+
+    points: np.ndarray
+    weights: np.ndarray
+    ledger: Ledger | None = None
+
+    def cost_estimate(self, centres) -> float:
+        """Estimate the sum of squared distances of all records to the nearest of some centres.
+
+        Parameters
+        ----------
+        centres : array-like of shape (k, d)
+
+        Returns
+        -------
+        float
+            In squared units of ``points``.
+
+        Examples
+        --------
+        >>> Coreset(np.array([[0.0], [4.0]]), np.array([10.0, 5.0])).cost_estimate([[1.0]])
+        55.0
+        """
+        centres = np.asarray(centres, np.float64)
+        if centres.ndim != 2 or centres.shape[1] != self.points.shape[1] or not len(centres):
+            raise ValueError(f"centres must have shape (k, {self.points.shape[1]}) with k >= 1, got {centres.shape}")
+        return float((cdist(self.points, centres, "sqeuclidean").min(axis=1) * self.weights).sum())
+
+
+@dataclass(eq=False, repr=False)
+class KaplanStemmer(PrivateKMeans):
+    """Candidates by hashing and private averages, twice over, then k of them.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
+    radius : float or "auto", default="auto"
+        Of the public ball about the middle of the domain that points are pulled into, in half-widths. ``auto`` is
+        sqrt(d): the whole domain. A tight ball is worth a lot: buckets and noise are in proportion to it.
+    rounds : int, default=2
+        Most passes; each but the first looks at the points farthest from the candidates so far.
+    keep : float, default=0.5
+        Part of the points that the next pass looks at.
+    select : {"counts", "local_search"}, default="counts"
+        ``counts`` clusters the candidates weighted by the noisy numbers of points nearest to them; ``local_search`` is
+        the paper's choice by the exponential mechanism.
+    search_rounds : int, default=20
+        Swaps of the local search.
+    moves : {"all", "round_robin"}, default="all"
+        Swaps that the local search draws from.
+    lloyd_steps : int, default=1
+        Noisy Lloyd steps at the end; their part of the budget goes to the rest if there are none.
+    release : {"centres", "candidates"}, default="centres"
+        ``candidates`` stops after the last pass and returns all candidates as centres; the whole budget is theirs.
+    widths : sequence of float or "auto", default="auto"
+        Of buckets, in radii of the ball.
+    repetitions : int or "auto", default="auto"
+        Hashes per width and pass.
+    projections : int, default=4
+        Of a hash; at most d are used.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+    bounds, clip, random_state
+        As for :class:`methods.base.PrivateKMeans`.
+
+    Raises
+    ------
+    ValueError
+        For too little budget, where there is nothing to fall back to: see Notes.
+
+    Notes
+    -----
+    ``auto`` takes the first schedule of a public list, from many hashes to one, whose threshold is at most n / (3 k):
+    each hash costs budget, and below that no cluster would be seen. Where the threshold is above n even for a
+    single hash, no bucket can pass. Centres then come from a packing that ignores the data and from the Lloyd steps;
+    candidates, a coreset, or a schedule that the parameters fix are refused.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
+    >>> model = KaplanStemmer(n_clusters=2, epsilon=1.0, random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(2).tolist())
+    [[-0.5, 0.25], [0.5, 0.5]]
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "select": ("counts", "local_search"),
+        "moves": MOVES,
+        "release": ("centres", "candidates"),
+        "secure": (True, False),
+    }
+    batched: ClassVar[bool] = False
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | str = "auto"
+    radius: float | str = "auto"
+    rounds: int = 2
+    keep: float = 0.5
+    select: str = "counts"
+    search_rounds: int = 20
+    moves: str = "all"
+    lloyd_steps: int = 1
+    release: str = "centres"
+    widths: Sequence[float] | str = "auto"
+    repetitions: int | str = "auto"
+    projections: int = PROJECTIONS
+    secure: bool = False
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.radius != "auto" and not (is_number(self.radius) and 0 < self.radius < math.inf):
+            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
+        for name in ("rounds", "search_rounds", "projections"):
+            value = getattr(self, name)
+            if not (is_integer(value) and value >= 1):
+                raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+        if not (is_integer(self.lloyd_steps) and self.lloyd_steps >= 0):
+            raise ValueError(f"lloyd_steps={self.lloyd_steps!r} must be an integer of at least 0")
+        if not (is_number(self.keep) and 0 < self.keep < 1):
+            raise ValueError(f"keep={self.keep!r} must be a number in (0, 1)")
+        if self.repetitions != "auto" and not (is_integer(self.repetitions) and self.repetitions >= 1):
+            raise ValueError(f"repetitions={self.repetitions!r} must be 'auto' or an integer of at least 1")
+        if self.widths != "auto":
+            numbers = not isinstance(self.widths, str) and all(is_number(w) and 0 < w < math.inf for w in self.widths)
+            if not (numbers and len(self.widths)):
+                raise ValueError(f"widths={self.widths!r} must be 'auto' or one or more positive finite numbers")
+
+    def plan(self, n_points: int, n_features: int, *, only: str = "centres") -> Plan:
+        """Everything that is asked, before the first question.
+
+        Parameters
+        ----------
+        n_points, n_features : int
+        only : {"centres", "coreset", "candidates"}, default="centres"
+            What is to be released: what is not asked for needs no budget.
+
+        Returns
+        -------
+        Plan
+
+        Raises
+        ------
+        ValueError
+            If no bucket can pass and there is nothing to fall back to.
+        """
+        lloyd = LLOYD_SHARE if only == "centres" and self.lloyd_steps else 0.0
+        selection = 0.0 if only == "candidates" else SELECTION_SHARE
+        total = CANDIDATE_SHARE + selection + lloyd
+        delta = self.resolved_delta(n_points)
+        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
+        for rounds, widths, repetitions in self._schedules(n_features):
+            hashes = rounds * len(widths) * repetitions
+            each = mu * math.sqrt(CANDIDATE_SHARE / total / hashes)
+            plan = Plan(
+                rounds,
+                widths,
+                repetitions,
+                each * math.sqrt(HISTOGRAM_SHARE),
+                each * math.sqrt((1 - HISTOGRAM_SHARE) / 2),
+                THRESHOLD_DELTA * delta / hashes,
+                mu * math.sqrt(selection / total),
+                mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
+            )
+            if plan.threshold <= n_points / (3 * self.n_clusters):
+                break
+        if plan.threshold > n_points and (only != "centres" or "auto" not in (self.widths, self.repetitions)):
+            raise ValueError(self._too_little(plan, n_points))
+        return plan
+
+    def _schedules(self, n_features: int) -> list[tuple[int, tuple[float, ...], int]]:
+        """Rounds, widths and repetitions, from the most hashes to the fewest."""
+        if self.widths != "auto":
+            several = one = tuple(float(width) for width in self.widths)
+        else:
+            several = WIDTHS_FOR_MANY if self.n_clusters > MANY_CLUSTERS else WIDTHS
+            several = WIDTHS_IN_FEW if n_features <= FEW_FEATURES else several
+            one = WIDTHS_IN_FEW[:1] if n_features <= FEW_FEATURES else WIDTHS[-1:]
+        twice, once = (REPETITIONS, 1) if self.repetitions == "auto" else (self.repetitions, self.repetitions)
+        return [(self.rounds, several, twice), (self.rounds, several, once), (self.rounds, one, once), (1, one, once)]
+
+    def _too_little(self, plan: Plan, n_points: int) -> str:
+        least = math.ceil(plan.threshold)
+        epsilon, histogram = self.epsilon, plan.histogram_mu / gaussian_mu(self.epsilon, plan.delta)
+        while threshold_of(histogram * gaussian_mu(epsilon, plan.delta), plan.delta, narrowed=False).least > n_points:
+            epsilon *= 1.1
+            if epsilon > 1e6:
+                return f"n={n_points} is too small for one release at any epsilon: n={least} would do at epsilon={self.epsilon:g}"
+        return (
+            f"epsilon={self.epsilon:g} is too little for one release from n={n_points} records: buckets need a noisy "
+            f"count of {plan.threshold:.1f}; about n={least} or epsilon={epsilon:.3g} would do"
+        )
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        plan = self.plan(curator.n_points, curator.n_features, only=self.release)
+        buckets = curator.buckets(self._radius(curator.n_features))
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
+        candidates = self._candidates(plan, buckets, generator)
+        if self.release == "candidates":
+            return candidates[None], plan.rounds
+        candidates = self._padded(candidates, buckets, generator)
+        if self.select == "counts":
+            centres = self._weighted(candidates, buckets.counts(candidates, mu=plan.selection_mu), plan, generator)
+        else:
+            centres = private_local_search(
+                buckets,
+                candidates,
+                self.n_clusters,
+                rounds=self.search_rounds,
+                mu=plan.selection_mu,
+                generator=generator,
+                moves=self.moves,
+            )
+        centres = buckets.into_ball(centres)
+        for _ in range(self.lloyd_steps):
+            centres = self._lloyd_step(centres, plan, buckets)
+        return centres[None], plan.rounds
+
+    def coreset(self, X) -> Coreset:
+        """Release a private coreset of points given in their own units.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        Coreset
+            In the units of X; the budget is all spent on it, on nothing else.
+
+        Examples
+        --------
+        >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
+        >>> coreset = KaplanStemmer(n_clusters=2, epsilon=4.0, random_state=1).coreset(X)
+        >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
+        (10000, 2660.0)
+        """
+        X = np.asarray(X, np.float64)
+        lower, upper = self._box(X.shape[1])
+        points, outside = Points.from_box(X, lower, upper)
+        if outside and not self.clip:
+            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
+        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
+        found = self.coreset_of(points, seed)
+        half = upper / 2 - lower / 2
+        return Coreset(found.points * half + (upper / 2 + lower / 2), found.weights, found.ledger)
+
+    def coreset_of(self, points, seed: int) -> Coreset:
+        """Release a private coreset of points on the grid, in half-widths of the domain.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d), int64, or Points, or a sequence of either
+            As for :meth:`fit_batch`.
+        seed : int
+
+        Returns
+        -------
+        Coreset
+        """
+        streams = NoiseStreams([seed], secure=self.secure)
+        door = self.curator(points, None, streams)
+        self.check_parameters(door.n_points)
+        ledger = Ledger(self.budget(door.n_points, door.n_features))
+        curator = self.curator(points, ledger, streams)
+        plan = self.plan(curator.n_points, curator.n_features, only="coreset")
+        buckets = curator.buckets(self._radius(curator.n_features))
+        generator = np.random.default_rng(child(seed, INITIALISATION))
+        candidates = self._candidates(plan, buckets, generator)
+        counts = buckets.counts(candidates, mu=plan.selection_mu)
+        return Coreset(candidates / SCALE, consistent(counts, float(curator.n_points)), ledger)
+
+    def _radius(self, n_features: int) -> float:
+        return math.sqrt(n_features) if self.radius == "auto" else self.radius
+
+    def _candidates(self, plan: Plan, buckets: Buckets, generator: np.random.Generator) -> np.ndarray:
+        """All passes: candidates on the grid, distinct, in lexicographic order; at least one."""
+        found = np.empty((0, buckets.n_features), np.int64)
+        for number in range(plan.rounds):
+            if number:
+                buckets.keep_farthest(found, self.keep)
+            for width in plan.widths:
+                for _ in range(plan.repetitions):
+                    found = np.concatenate([found, self._private_centres(width, plan, buckets, generator)])
+            # The middle of the domain, if there is nothing.
+            found = np.unique(found, axis=0) if len(found) else np.zeros((1, buckets.n_features), np.int64)
+        return found
+
+    def _private_centres(self, width: float, plan: Plan, buckets: Buckets, generator) -> np.ndarray:
+        """Centres of the large buckets of one hash: a coarse average, then one of what lies around it."""
+        projections = min(self.projections, buckets.n_features)
+        if buckets.n_features <= FEW_FEATURES:
+            projections = buckets.n_features
+        width *= buckets.radius
+        hashing = euclidean_hash(generator, projections, buckets.n_features, width)
+        least = buckets.n_kept / (SMALLEST_CLUSTER * self.n_clusters)
+        codes, counts = buckets.histogram(hashing, mu=plan.histogram_mu, delta=plan.delta, least=least)
+        centres = buckets.into_ball(hashing.middles(codes))
+        for reach in (buckets.radius, min(width, buckets.radius)):
+            sums = buckets.sums(hashing, codes, centres, reach, mu=plan.average_mu)
+            centres = buckets.into_ball(centres + sums / np.maximum(counts, 1.0)[:, None])
+        return centres
+
+    def _padded(self, candidates: np.ndarray, buckets: Buckets, generator: np.random.Generator) -> np.ndarray:
+        """At least k distinct candidates: what is missing is packed into the ball, whatever the data are."""
+        k, d = self.n_clusters, buckets.n_features
+        if len(candidates) >= k:
+            return candidates
+        source = np.random.RandomState(int(generator.integers(2**32)))
+        packed = largest_packing(source, k, d, "bisection") * (buckets.radius / math.sqrt(d) * SCALE)
+        return np.concatenate([candidates, buckets.into_ball(packed)[: k - len(candidates)]])
+
+    def _weighted(self, candidates, counts, plan: Plan, generator) -> np.ndarray:
+        """Weighted k-means on the candidates whose counts stand out of the noise; the k heaviest if they are too few."""
+        weights = np.where(counts < 1 / plan.selection_mu, 0.0, counts)
+        state = int(generator.integers(2**32))
+        if np.count_nonzero(weights) <= self.n_clusters:
+            return candidates[np.sort(np.argsort(-counts, kind="stable")[: self.n_clusters])].astype(np.float64)
+        some = weights > 0
+        return weighted_kmeans(candidates[some].astype(np.float64), weights[some], self.n_clusters, N_INIT, state)
+
+    def _lloyd_step(self, centres: np.ndarray, plan: Plan, buckets: Buckets) -> np.ndarray:
+        """Move each centre by the noisy mean difference of the points nearest to it."""
+        radius = min(plan.widths) * buckets.radius * LLOYD_REACH
+        # Of the error of a mean, the sum's part is sqrt(d) radius, the count's is the distance it moves: about half the radius.
+        parts = math.sqrt(buckets.n_features), 0.5
+        sum_mu, count_mu = (plan.lloyd_mu * math.sqrt(part / sum(parts)) for part in parts)
+        sums, counts = buckets.sums_and_counts(centres, radius, sum_mu=sum_mu, count_mu=count_mu)
+        moved = centres + sums / np.maximum(counts, 1.0)[:, None]
+        return buckets.into_ball(np.where(counts[:, None] < 1, centres, moved))
+
+
+LLOYD_REACH = 4  # of the last step, in the smallest widths
+
+
+def consistent(counts: np.ndarray, total: float) -> np.ndarray:
+    """Move noisy counts to the nearest ones that are not negative and add up to a public total.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (m,), float64
+    total : float
+        Positive.
+
+    Returns
+    -------
+    ndarray of shape (m,), float64
+
+    Examples
+    --------
+    >>> consistent(np.array([7.0, 3.0, -5.0]), 8.0).tolist()
+    [6.0, 2.0, 0.0]
+    """
+    ordered = np.sort(counts)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
+    shift = excess[np.flatnonzero(ordered > excess)[-1]]
+    return np.maximum(counts - shift, 0.0)
