@@ -12,9 +12,11 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from scipy.spatial.distance import pdist
 from sklearn.datasets import make_blobs
 
 from . import clusters
@@ -48,6 +50,14 @@ GAUSSIANS_VARIANCE = 0.5
 GAUSSIANS_CITATION = (
     "Recipe of Pan, C. et al. (2023). Machine unlearning of federated clusters. ICLR, appendix M (a draw of ours)."
 )
+CITIES_POINTS, CITIES_REGIONS, CITIES_EACH = 50_000, 6, 40
+CITIES_TAIL = 1.1  # exponent of the Pareto law of the cities' sizes
+CITIES_SPREADS = (8.0, 15.0)  # degrees of latitude and longitude, of a region's cities about its middle
+CITIES_WIDTHS = (0.05, 0.5)  # degrees, of a city's people about its centre
+CITIES_CITATION = "No real places: cities of random sizes at random positions, made by this project."
+PLANTED_CANDIDATES = 1024  # at least, and eight for each ball
+PLANTED_APART = 4.0  # smallest distance between two centres, in radii
+PLANTED_CITATION = "Balls of equal sizes about well separated centres in the unit ball, made by this project."
 # Names that stand for a member of a family.
 ALIASES = {
     "synth-10d": "blobs-100000-10-64",
@@ -245,6 +255,82 @@ def draw_blobs(recipe):
     return Drawn(points, labels.astype(np.int64), domain, box)
 
 
+def draw_cities(recipe):
+    """Draw people about cities of heavy-tailed sizes, which lie in a few regions of a made-up map.
+
+    Latitude and longitude in degrees. Labels are the cities.
+    """
+    design, shape, people, _ = _streams(recipe)
+    regions = np.stack([design.uniform(-45, 60, CITIES_REGIONS), design.uniform(-160, 160, CITIES_REGIONS)], axis=1)
+    spread = design.standard_normal((CITIES_REGIONS, CITIES_EACH, 2)) * CITIES_SPREADS
+    cities = (regions[:, None] + spread).reshape(-1, 2)
+    sizes = shape.pareto(CITIES_TAIL, len(cities)) + 1
+    widths = shape.uniform(*CITIES_WIDTHS, len(cities))
+    labels = np.searchsorted(np.cumsum(sizes / sizes.sum()), people.random(recipe.n)).clip(max=len(cities) - 1)
+    points = cities[labels] + widths[labels, None] * people.standard_normal((recipe.n, 2))
+    domain = np.array([[-90.0, -180.0], [90.0, 180.0]])
+    return Drawn(np.clip(points, *domain), labels.astype(np.int64), domain)
+
+
+@lru_cache(maxsize=16)
+def planted_centres(d, n_clusters):
+    """Well separated points of the unit ball: of many drawn in it, one after another the farthest from the others.
+
+    They depend on nothing else, so that sets of different sizes and radii have the same centres.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_clusters, d)
+
+    Examples
+    --------
+    >>> planted_centres(3, 5).shape, bool((np.linalg.norm(planted_centres(3, 5), axis=1) <= 1).all())
+    ((5, 3), True)
+    """
+    generator = np.random.default_rng(np.random.SeedSequence((8, d, n_clusters)))
+    candidates = _in_ball(generator, max(PLANTED_CANDIDATES, 8 * n_clusters), d)
+    chosen, nearest = [0], np.full(len(candidates), np.inf)
+    while len(chosen) < n_clusters:
+        nearest = np.minimum(nearest, ((candidates - candidates[chosen[-1]]) ** 2).sum(axis=1))
+        chosen.append(int(nearest.argmax()))
+    return candidates[chosen]
+
+
+def far_centre(centres):
+    """Place one more centre on the unit sphere, at the farthest of many drawn there from those that there are."""
+    generator = np.random.default_rng(np.random.SeedSequence((9, *reversed(centres.shape))))
+    drawn = generator.standard_normal((PLANTED_CANDIDATES, centres.shape[1]))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    nearest = ((drawn[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+    return drawn[nearest.argmax()]
+
+
+def _in_ball(generator, n, d):
+    """Points uniform in the unit ball, (n, d)."""
+    directions = generator.standard_normal((n, d))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return directions * generator.random((n, 1)) ** (1 / d)
+
+
+def planted_layout(recipe):
+    """Centres of all balls, the far one last, pulled in so that balls of the radius lie in the unit ball."""
+    small = recipe.number("small")
+    centres = planted_centres(recipe.d, recipe.n_clusters - bool(small))
+    if small:
+        centres = np.concatenate([centres, far_centre(centres)[None]])
+    return centres * (1 - recipe.number("radius"))
+
+
+def draw_planted(recipe):
+    """Draw balls of equal sizes (and a far, smaller one last), uniform inside; radius 0 repeats the centres exactly."""
+    points = _streams(recipe)[2]
+    small, k, centres = recipe.number("small") or 0, recipe.n_clusters, planted_layout(recipe)
+    n, k = recipe.n - small, k - bool(small)
+    labels = np.concatenate([np.arange(n) * k // n, np.full(small, k)])
+    away = recipe.number("radius") * _in_ball(points, recipe.n, recipe.d)
+    return Drawn(centres[labels] + away, labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
+
+
 SYNTH_NUMBERS = (
     ("least separation", SYNTH_SEPARATION[0]),
     ("most separation", SYNTH_SEPARATION[1]),
@@ -290,6 +376,16 @@ def _blobs(n, d, k):
 def _gaussians(n, d, k):
     numbers = (("variance", GAUSSIANS_VARIANCE),)
     return Recipe("gaussians", (6, int(n), int(d), int(k)), int(n), int(d), int(k), numbers)
+
+
+def _cities():
+    return Recipe("cities", (7,), CITIES_POINTS, 2, 8)
+
+
+def _planted(n, d, k, r, small=0):
+    n, d, k, small, tenths = int(n), int(d), int(k), int(small), round(1e4 * float(r))
+    numbers = (("radius", float(r)), ("small", small)) if small else (("radius", float(r)),)
+    return Recipe("planted", (10, n, d, k, tenths, small), n + small, d, k + bool(small), numbers)
 
 
 FAMILIES = (
@@ -356,6 +452,27 @@ FAMILIES = (
         tuple(alias for alias, name in ALIASES.items() if name.startswith("gaussians-")),
         GAUSSIANS_CITATION,
     ),
+    Family(
+        "cities", "generated-cities", "generated-cities", _cities, draw_cities, ("generated-cities",), CITIES_CITATION
+    ),
+    Family(
+        "planted",
+        "planted-<n>-<d>-<k>-<radius>",
+        r"planted-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)-(0(?:\.\d{1,4})?)",
+        _planted,
+        draw_planted,
+        ("planted-10000-2-16-0.05",),
+        PLANTED_CITATION,
+    ),
+    Family(
+        "planted-small",
+        "planted-small-<n>-<d>-<k>-<radius>-<m>",
+        r"planted-small-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)-(0(?:\.\d{1,4})?)-([1-9]\d*)",
+        _planted,
+        draw_planted,
+        ("planted-small-10000-2-16-0.05-100",),
+        PLANTED_CITATION,
+    ),
 )
 
 # Larger than any set of the papers; keeps a slip in a name from filling the memory.
@@ -381,7 +498,7 @@ def find(name):
 
 
 def _check(name, recipe):
-    least = 1 if recipe.family in ("g2", "blobs", "gaussians") else 2
+    least = 1 if recipe.family in ("g2", "blobs", "gaussians", "planted") else 2
     for field, most in LIMITS.items():
         value = getattr(recipe, field)
         if value > most:
@@ -400,6 +517,13 @@ def _check(name, recipe):
         most = int(np.sqrt(2 * recipe.n)) - 1 if recipe.family.startswith("synth") else recipe.n
         if recipe.n_clusters > most:
             raise ValueError(f"{name}: k={recipe.n_clusters} is too large for n={recipe.n}; at most {most}")
+    if radius := recipe.number("radius"):
+        apart = float(pdist(planted_layout(recipe)).min())
+        if apart < PLANTED_APART * radius:
+            raise ValueError(
+                f"{name}: radius={radius} should be at most {apart / PLANTED_APART:.4f}, a quarter of the smallest "
+                "distance between the centres"
+            )
 
 
 def fingerprint(family, recipe):
@@ -428,6 +552,14 @@ def _sources(family):
         return
     if family.name == "g2":
         yield inspect.getsource(g2_domain)
+        return
+    if family.name == "cities":
+        yield f"{CITIES_REGIONS=}{CITIES_EACH=}{CITIES_TAIL=}{CITIES_SPREADS=}{CITIES_WIDTHS=}"
+        return
+    if family.name.startswith("planted"):
+        for function in (planted_centres, far_centre, _in_ball, planted_layout):
+            yield inspect.getsource(function)
+        yield f"{PLANTED_CANDIDATES=}"
         return
     for text in (_draw_clusters, synth_parameters, ratio_sizes):
         yield inspect.getsource(text)

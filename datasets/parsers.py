@@ -6,12 +6,14 @@ over clients, the number of each point's client or None. Nothing is scaled, reor
 so.
 """
 
+import csv
 import gzip
 import inspect
 import zipfile
 from io import BytesIO
 
 import numpy as np
+import pandas as pd
 
 from .scaling import largest_one
 
@@ -22,6 +24,9 @@ LETTERS_PER_CLASS = 720
 # The same value in every row of `covtype`.
 CONSTANT_SOILS = ("Soil_Type7", "Soil_Type15")
 POSTURES_MARKERS = 5
+CHECKIN_COLUMNS = ("user", "time", "latitude", "longitude", "place")
+# The aggregates that no query lacks; the average beat is missing where a range holds no incident.
+QUERY_COLUMNS = ("x", "y", "x_range", "y_range", "count", "sum_")
 
 
 def _rows(content, separator=None):
@@ -188,6 +193,76 @@ def postures(data):
     return largest_one(rows[:, 2:].astype(np.float64)), _codes(rows[:, 0])
 
 
+def shuttle(*parts):
+    """Nine integers of the training rows, then of the test rows; the class comes last."""
+    table = np.concatenate([_points(part) for part in parts])
+    return table[:, :-1], _codes(table[:, -1])
+
+
+def shuttle_with_class(*parts):
+    """All ten columns, the class among them as a number from 1 to 7, as papers have used the set."""
+    table = np.concatenate([_points(part) for part in parts])
+    return table, _codes(table[:, -1])
+
+
+def skin(data):
+    """Blue, green and red as bytes; the class comes last."""
+    table = _points(data)
+    return table[:, :-1], _codes(table[:, -1])
+
+
+def skin_with_class(data):
+    """All four columns, the class among them as 1 or 2, as papers have used the set."""
+    table = _points(data)
+    return table, _codes(table[:, -1])
+
+
+def checkins(data):
+    """Latitude and longitude of each user's last check-in, users in ascending order; no labels.
+
+    The file is published gzipped: a line holds user, time, latitude, longitude and place, between tabs. Lines without a
+    time or a position are left out. Of check-ins at the same second the first line counts: a user's lines are published
+    newest first.
+
+    Raises
+    ------
+    ValueError
+        If it is no such file.
+    """
+    try:
+        table = pd.read_csv(
+            BytesIO(gzip.decompress(data)),
+            sep="\t",
+            header=None,
+            names=CHECKIN_COLUMNS,
+            usecols=CHECKIN_COLUMNS[:4],
+            dtype={"user": np.int64, "time": str, "latitude": np.float64, "longitude": np.float64},
+            quoting=csv.QUOTE_NONE,
+        )
+    except (OSError, EOFError, ValueError) as error:
+        raise ValueError(
+            f"expected are gzipped lines of {', '.join(CHECKIN_COLUMNS)} between tabs, not read as such: {error}"
+        ) from error
+    # Times are written with the year first and all parts in full width: their order as text is that in time.
+    known = table.dropna().sort_values(["user", "time"], ascending=[True, False], kind="stable")
+    return known.drop_duplicates("user")[["latitude", "longitude"]].to_numpy(), None
+
+
+def range_queries(data):
+    """Centre, half-widths, number of incidents and number of arrests of rectangles on a map; no labels.
+
+    Raises
+    ------
+    ValueError
+        If the table lacks one of these columns.
+    """
+    table = pd.read_csv(BytesIO(data))
+    absent = [name for name in QUERY_COLUMNS if name not in table]
+    if absent:
+        raise ValueError(f"columns {absent} are absent; the table has {list(table.columns)}")
+    return table[list(QUERY_COLUMNS)].to_numpy(np.float64), None
+
+
 def source(parser):
     """Text that decides what a parser returns: its own source and that of the shared steps."""
     shared = (_rows, _points, _codes)
@@ -196,4 +271,6 @@ def source(parser):
         text += f"{inspect.getsource(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
     if parser in (arrays, covtype, postures):
         text += f"{inspect.getsource(largest_one)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
+    if parser in (checkins, range_queries):
+        text += f"{CHECKIN_COLUMNS=}{QUERY_COLUMNS=}"
     return text

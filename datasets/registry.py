@@ -48,6 +48,60 @@ GAS_FILES = {
 }
 
 
+SHUTTLE_FILES = tuple(
+    File(
+        f"shuttle/shuttle.{part}",
+        published,
+        packed,
+        source=f"{UCI}148/statlog+shuttle.zip (shuttle.{part}{how}); expected are blank-separated integers, class last",
+    )
+    for part, how, published, packed in (
+        (
+            "trn",
+            ", there packed as shuttle.trn.Z",
+            "87b24ee9fb5137e1d417659cf905d84d0e15342bbaa60770f1ae83da1a38200a",
+            "7e5b6c9db2350161b89b562a6b73c3ec2eea2c1d6f632bf568401236ad49b751",
+        ),
+        (
+            "tst",
+            "",
+            "f776934a628d9b94c482cb058a76ddaa63823e0f74aec065813c9dff3b89d661",
+            "e01ccad7a0b332783e7eaeb7c99a1df3c38d614c55f63c23d2aab60bfbe69914",
+        ),
+    )
+)
+SHUTTLE_REASON = (
+    "each channel taken for a signed byte of telemetry, as the description gives no ranges; the few readings beyond "
+    "are moved to its ends"
+)
+SHUTTLE_CITATION = "Statlog (Shuttle). UCI Machine Learning Repository (data of NASA; Michie, D. et al., 1994)."
+SKIN_FILE = File(
+    "skin/Skin_NonSkin.txt",
+    "008f1fb6a169498dec54fb5951be6478e5465942cc4f6df3b5dabbe484c9a98f",
+    "8105fc61ceefeca8a7e821892dadf61e89cb7ebeef9d79695dda323896278bdd",
+    (UCI + "229/skin+segmentation.zip",),
+    "Skin_NonSkin.txt",
+)
+SKIN_REASON = "blue, green and red as bytes"
+SKIN_CITATION = "Bhatt, R. and Dhall, A. (2009). Skin Segmentation. UCI Machine Learning Repository."
+WITH_CLASS = " The class is taken for one more column."
+S_SETS_FILES = {
+    2: (
+        "c26ecf31043cfecf46dd534c5330fd5d111d2e52522064b2f2eae6623b2d248c",
+        "31aeb544430e3571556d2e9d514cea4ea7ae9bf8d6867052b06bd7f4af7a5161",
+    ),
+    3: (
+        "4814574eb85f3f6f51ec9b72736ee4cac8b54885c6e02a50d872ac236d05ba63",
+        "41761cdb8f63777dc08e0b7536aa6a8a814f9e354ae31f70961a29101bfbc641",
+    ),
+    4: (
+        "e340dfe24b2aed3cdc9480a0b783b2b902ca4fabb3ec19ff969963224600898c",
+        "ffc32b730a434f9c7a973fdfb9a79c3f6f8be4cbcc2484478f84707b0ab59418",
+    ),
+}
+SNAP = "https://snap.stanford.edu/data/"
+MAP_CLUSTERS = 8  # the distance-based paper's, where it does not vary the number
+
 UNLEARNING_CUBE = "the cube in which the unlearning paper asks all values to lie"
 UNLEARNING_FORM = (
     "expected is a .npz file of an array 'data' with the {n:,} points as rows of {d} numbers and, if wanted, 'label' "
@@ -184,6 +238,51 @@ def given(name, n, d, n_clusters, where, licence, citation):
     """Entry of a data set that each user has to get and bring into a form of ours."""
     file = File(f"{name}/{name}.npz", None, source=f"{where}; {UNLEARNING_FORM.format(n=n, d=d)}")
     return unlearning(name, n, d, n_clusters, file, parsers.arrays, licence, citation)
+
+
+def s_set(number):
+    """Entry of one of the S sets 2 to 4: as S1, with more and more overlap."""
+    points, labels = S_SETS_FILES[number]
+    return Entry(
+        name=f"s{number}",
+        n=5000,
+        d=2,
+        n_clusters=15,
+        files=(
+            File(f"s-sets/s{number}.txt", points, urls=(f"{SIPU}s{number}.txt",)),
+            File(f"s-sets/s{number}.labels0.gz", labels, urls=(f"{SUITE}sipu/s{number}.labels0.gz",)),
+        ),
+        parse=parsers.s1,
+        lower=(0.0,) * 2,
+        upper=(1e6,) * 2,
+        reason="the S sets live on a square of a million units",
+        licence=PUBLIC_SIPU,
+        citation=(
+            "Fränti, P. and Virmajoki, O. (2006). Iterative shrinking method for clustering problems. Pattern "
+            f"Recognition 39(5), 761-775. {SIPU}s{number}.txt"
+        ),
+    )
+
+
+def last_checkins(name, users):
+    """Entry of a network of friends: where each user checked in last."""
+    file = f"loc-{name}_totalCheckins.txt.gz"
+    return Entry(
+        name=name,
+        n=users,
+        d=2,
+        n_clusters=MAP_CLUSTERS,
+        files=(File(f"{name}/{file}", None, source=SNAP + file),),
+        parse=parsers.checkins,
+        lower=(-90.0, -180.0),
+        upper=(90.0, 180.0),
+        reason="latitude and longitude in degrees",
+        licence="public, no licence stated (SNAP)",
+        citation=(
+            "Cho, E., Myers, S. and Leskovec, J. (2011). Friendship and mobility: user movement in location-based "
+            "social networks. KDD, 1082-1090; the last check-in of each user."
+        ),
+    )
 
 
 ENTRIES = (
@@ -615,6 +714,88 @@ ENTRIES = (
         ),
         "NIH Human Microbiome Project, access-controlled",
         "Peterson, J. et al. (2009). The NIH Human Microbiome Project. Genome Research 19(12), 2317-2323.",
+    ),
+    s_set(2),
+    s_set(3),
+    s_set(4),
+    Entry(
+        name="shuttle",
+        n=58000,
+        d=9,
+        n_clusters=7,
+        files=SHUTTLE_FILES,
+        parse=parsers.shuttle,
+        lower=(-128.0,) * 9,
+        upper=(127.0,) * 9,
+        reason=SHUTTLE_REASON,
+        licence=CC_BY,
+        citation=SHUTTLE_CITATION,
+    ),
+    Entry(
+        name="shuttle-class",
+        n=58000,
+        d=10,
+        n_clusters=7,
+        files=SHUTTLE_FILES,
+        parse=parsers.shuttle_with_class,
+        lower=(*(-128.0,) * 9, 1.0),
+        upper=(*(127.0,) * 9, 7.0),
+        reason=f"{SHUTTLE_REASON}; seven numbered classes",
+        licence=CC_BY,
+        citation=SHUTTLE_CITATION + WITH_CLASS,
+    ),
+    Entry(
+        name="skin",
+        n=245057,
+        d=3,
+        n_clusters=2,
+        files=(SKIN_FILE,),
+        parse=parsers.skin,
+        lower=(0.0,) * 3,
+        upper=(255.0,) * 3,
+        reason=SKIN_REASON,
+        licence=CC_BY,
+        citation=SKIN_CITATION,
+    ),
+    Entry(
+        name="skin-class",
+        n=245057,
+        d=4,
+        n_clusters=2,
+        files=(SKIN_FILE,),
+        parse=parsers.skin_with_class,
+        lower=(0.0, 0.0, 0.0, 1.0),
+        upper=(255.0, 255.0, 255.0, 2.0),
+        reason=f"{SKIN_REASON}; two numbered classes",
+        licence=CC_BY,
+        citation=SKIN_CITATION + WITH_CLASS,
+    ),
+    last_checkins("brightkite", 51406),
+    last_checkins("gowalla", 107092),
+    Entry(
+        name="rangequeries",
+        n=200_000,
+        d=6,
+        n_clusters=MAP_CLUSTERS,
+        files=(
+            File(
+                "rangequeries/Range-Queries-Aggregates.csv",
+                None,
+                source=f"{UCI}493/query+analytics+workloads+dataset.zip (Datasets/Range-Queries-Aggregates.csv)",
+            ),
+        ),
+        parse=parsers.range_queries,
+        lower=(1.08e6, 1.80e6, 0.0, 0.0, 0.0, 0.0),
+        upper=(1.22e6, 1.96e6, 1.6e5, 1.6e5, 6e6, 6e6),
+        reason=(
+            "rectangles on the map of Chicago: the city in feet of its state plane, half-widths no longer than the "
+            "city, and counts below the six million incidents that the city had recorded"
+        ),
+        licence=CC_BY,
+        citation=(
+            "Anagnostopoulos, C., Savva, F. and Triantafillou, P. (2019). Query Analytics Workloads. UCI Machine "
+            "Learning Repository (range queries with their counts of incidents and arrests)."
+        ),
     ),
 )
 

@@ -1,0 +1,254 @@
+"""Data sets of the distance-based paper, and generated maps and balls."""
+
+import gzip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+import datasets
+from datasets import generated, parsers, registry, sources
+from privacy import snap
+
+MIRRORED = {
+    "s2": (5000, 2, 15),
+    "s3": (5000, 2, 15),
+    "s4": (5000, 2, 15),
+    "shuttle": (58000, 9, 7),
+    "shuttle-class": (58000, 10, 7),
+    "skin": (245057, 3, 2),
+    "skin-class": (245057, 4, 2),
+}
+OWN = {"brightkite": (51406, 2), "gowalla": (107092, 2), "rangequeries": (200_000, 6)}
+CHECKINS = (
+    "0\t2010-10-17T01:48:53Z\t39.747652\t-104.99251\t88c46bf2\n"
+    "0\t2010-10-16T06:02:04Z\t39.891383\t-105.070814\t7a0f88982\n"
+    "7\t2009-12-31T23:59:59Z\t10.0\t20.0\tdd7cd3d2\n"
+    "7\t2010-01-01T00:00:00Z\t11.0\t21.0\tdd7cd3d2\n"
+    "7\t2010-01-01T00:00:00Z\t12.0\t22.0\t9848afcc\n"
+    "3\t2010-05-05T05:05:05Z\t-33.5\t151.2\tab\n"
+    "9\t\t\t\t\n"
+)
+QUERIES = (
+    ",x,y,x_range,y_range,count,sum_,avg\n"
+    "0,1162691.0,1869013.0,5000.5,7000.0,15234,4100.0,12.5\n"
+    "1,1170000.0,1900000.0,100.0,90.0,0,0.0,\n"
+)
+RECORDED = {
+    "generated-cities": (0, [33.71606923153166, 9.043220804367792]),
+    "planted-100-3-4-0.1": (0, [0.12458623330588459, 0.41376313762803074]),
+    "planted-small-100-3-4-0.1-5": (-1, [-0.08223507654541465, -0.7345714246084792]),
+}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("PKM_CACHE", str(folder))
+    for name in ("PKM_DATA", "PKM_DOWNLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+@pytest.mark.parametrize("name", MIRRORED)
+def test_published_sets_have_the_papers_shape(name, mirror):
+    dataset = datasets.load(name, mirror=mirror)
+    assert (*dataset.points.shape, dataset.n_clusters) == MIRRORED[name]
+    assert dataset.fingerprint == datasets.fingerprint(name) and dataset.origin == "mirror"
+    assert not dataset.prescaled and registry.find(name).reason
+
+
+def test_s_sets_lie_in_their_square_and_overlap_more_and_more(mirror):
+    shares = []
+    for name in ("s1", "s2", "s3", "s4"):
+        dataset = datasets.load(name, mirror=mirror)
+        assert datasets.scale(dataset, "public", clip=False).clipped == 0
+        assert np.bincount(dataset.labels).min() >= 300
+        means = np.stack([dataset.points[dataset.labels == i].mean(axis=0) for i in range(15)])
+        shares.append(np.mean(cdist(dataset.points, means).argmin(axis=1) == dataset.labels))
+    # Labels belong to the rows; the share that the nearest mean gets right falls from set to set.
+    assert shares[0] > 0.98 and shares[3] > 0.75 and shares == sorted(shares, reverse=True)
+
+
+def test_shuttle_holds_the_published_classes(mirror):
+    plain, classed = (datasets.load(name, mirror=mirror) for name in ("shuttle", "shuttle-class"))
+    # Class sizes as the collection's description prints them.
+    assert np.bincount(plain.labels).tolist() == [45586, 50, 171, 8903, 3267, 10, 13]
+    np.testing.assert_array_equal(classed.points[:, :9], plain.points)
+    np.testing.assert_array_equal(classed.points[:, 9], plain.labels + 1)
+    clipped = datasets.scale(plain, "public").clipped
+    assert 0 < clipped < 0.02 * len(plain.points)
+
+
+def test_skin_holds_bytes_and_the_published_classes(mirror):
+    plain, classed = (datasets.load(name, mirror=mirror) for name in ("skin", "skin-class"))
+    assert np.bincount(plain.labels).tolist() == [50859, 194198]
+    assert datasets.scale(plain, "public", clip=False).clipped == 0
+    np.testing.assert_array_equal(plain.points, np.rint(plain.points))
+    np.testing.assert_array_equal(classed.points, np.column_stack([plain.points, plain.labels + 1]))
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_file_that_only_users_can_get_is_asked_for_by_name_and_place(name):
+    entry = registry.find(name)
+    assert (entry.n, entry.d) == OWN[name] and name in datasets.names()
+    reason = datasets.obtainable(name)
+    assert f"data set '{name}' needs the file {entry.files[0].path}" in reason and "https://" in reason
+    with pytest.raises(datasets.DataUnavailable, match=entry.files[0].path):
+        datasets.load(name)
+
+
+def test_of_check_ins_the_last_of_each_user_counts():
+    points, labels = parsers.checkins(gzip.compress(CHECKINS.encode()))
+    # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 never was anywhere.
+    assert points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]] and labels is None
+
+
+def put(folder, name, content, monkeypatch, n):
+    entry = replace(registry.find(name), n=n)
+    monkeypatch.setitem(registry.BY_NAME, name, entry)
+    target = folder / entry.files[0].path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+    return target
+
+
+@pytest.mark.parametrize(("name", "n"), [("brightkite", 3), ("gowalla", 3), ("rangequeries", 2)])
+def test_a_file_put_in_place_is_read_noted_and_pinned(name, n, cache, monkeypatch):
+    content = gzip.compress(CHECKINS.encode(), mtime=0) if n == 3 else QUERIES.encode()
+    target = put(cache, name, content, monkeypatch, n)
+    dataset = datasets.load(name)
+    assert dataset.points.shape == (n, OWN[name][1]) and dataset.labels is None
+    assert dataset.fingerprint == datasets.fingerprint(name)
+    assert datasets.scale(dataset, "public", clip=False).clipped == 0
+    target.write_bytes(content + b"\n")
+    with pytest.raises(sources.ChecksumMismatch, match="not the one that was read first"):
+        datasets.load(name)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_file_of_another_size_is_not_the_papers(name, cache, monkeypatch):
+    content = QUERIES.encode() if name == "rangequeries" else gzip.compress(CHECKINS.encode())
+    put(cache, name, content, monkeypatch, OWN[name][0])
+    with pytest.raises(ValueError, match=f"{name}: parsed to shape .* declared is"):
+        datasets.load(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("brightkite", b"not gzipped", "between tabs"),
+        ("gowalla", gzip.compress(b"user\ttime\tlatitude\tlongitude\tplace\n"), "between tabs"),
+        ("rangequeries", b"x,y\n1,2\n", "x_range"),
+    ],
+)
+def test_another_kind_of_file_is_refused(name, content, message, cache, monkeypatch):
+    put(cache, name, content, monkeypatch, 3)
+    with pytest.raises(ValueError, match=f"{name}: .*{message}"):
+        datasets.load(name)
+
+
+def test_queries_keep_the_six_complete_columns():
+    points, labels = parsers.range_queries(QUERIES.encode())
+    assert points.shape == (2, 6) and labels is None
+    assert points[1].tolist() == [1170000.0, 1900000.0, 100.0, 90.0, 0.0, 0.0]
+
+
+def test_places_are_scaled_by_ninety_and_a_hundred_and_eighty():
+    dataset = datasets.load("generated-cities")
+    scaled = datasets.scale(dataset, "public", clip=False)
+    np.testing.assert_allclose(scaled.points, dataset.points / [90.0, 180.0], rtol=0, atol=1e-15)
+    assert not scaled.uses_private_bounds
+
+
+def test_cities_are_generated_heavy_tailed_and_always_the_same():
+    dataset = datasets.load("generated-cities")
+    assert (
+        dataset.points.shape == (50_000, 2) and dataset.origin == "generated" and "No real places" in dataset.citation
+    )
+    np.testing.assert_array_equal(dataset.points, datasets.load("generated-cities").points)
+    sizes = np.sort(np.bincount(dataset.labels))[::-1]
+    # The largest tenth of the cities holds several times its share, yet no city holds nearly everybody.
+    assert sizes[: len(sizes) // 10].sum() > 0.35 * sizes.sum() and sizes[0] < 0.5 * sizes.sum()
+    assert sizes[0] > 20 * np.median(sizes)
+    # People live near their city: most of the variance is between cities.
+    middles = np.stack([dataset.points[dataset.labels == each].mean(axis=0) for each in np.unique(dataset.labels)])
+    places = np.searchsorted(np.unique(dataset.labels), dataset.labels)
+    assert np.mean((dataset.points - middles[places]) ** 2) < 0.01 * dataset.points.var(axis=0).mean()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_values_of_the_generated_sets(name):
+    # Pin the seeds: whoever changes them must know that every stored result of these sets goes stale.
+    row, expected = RECORDED[name]
+    np.testing.assert_allclose(datasets.load(name).points[row, :2], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("radius", [0, 0.01, 0.05])
+@pytest.mark.parametrize(("d", "k"), [(2, 16), (5, 7), (1, 3)])
+def test_planted_balls(d, k, radius):
+    dataset = datasets.load(f"planted-1000-{d}-{k}-{radius}")
+    assert dataset.points.shape == (1000, d) and dataset.n_clusters == k
+    np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], d, axis=1))
+    sizes = np.bincount(dataset.labels)
+    assert len(sizes) == k and np.ptp(sizes) <= 1
+    assert np.linalg.norm(dataset.points, axis=1).max() <= 1 + 1e-12
+    centres = generated.planted_layout(generated.find(f"planted-1000-{d}-{k}-{radius}")[1])
+    away = np.linalg.norm(dataset.points - centres[dataset.labels], axis=1)
+    assert away.max() <= radius * (1 + 1e-9)
+    if radius:
+        assert pdist(centres).min() >= 4 * radius
+        # Uniform in the ball: the share within half the radius is 2^-d (five standard errors).
+        inner = np.mean(away <= radius / 2)
+        assert abs(inner - 2.0**-d) < 5 * np.sqrt(2.0**-d / 1000)
+
+
+def test_balls_of_radius_zero_are_single_points_of_the_grid():
+    dataset = datasets.load("planted-900-4-9-0")
+    points = snap(datasets.scale(dataset, "public", clip=False).points)
+    assert len(np.unique(points, axis=0)) == 9
+    for each in range(9):
+        assert len(np.unique(points[dataset.labels == each], axis=0)) == 1
+
+
+def test_the_number_of_points_leaves_the_centres_where_they_are():
+    few, many = (generated.planted_layout(generated.find(f"planted-{n}-6-10-0.05")[1]) for n in (100, 100_000))
+    np.testing.assert_array_equal(few, many)
+    # Well separated: in six dimensions ten points of the unit ball can be about one apart.
+    assert pdist(few).min() > 0.8
+
+
+def test_a_small_far_ball_is_added_and_nothing_else_changes():
+    plain, more = (generated.find(name)[1] for name in ("planted-900-4-9-0.05", "planted-small-900-4-9-0.05-7"))
+    centres = generated.planted_layout(more)
+    np.testing.assert_array_equal(centres[:-1], generated.planted_layout(plain))
+    dataset = datasets.load("planted-small-900-4-9-0.05-7")
+    assert dataset.points.shape == (907, 4) and dataset.n_clusters == 10
+    assert np.bincount(dataset.labels).tolist() == [100] * 9 + [7]
+    far = dataset.points[dataset.labels == 9]
+    assert np.linalg.norm(far - centres[-1], axis=1).max() <= 0.05 * (1 + 1e-9)
+    assert cdist(centres[-1:], centres[:-1]).min() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("planted-1000-2-64-0.1", "radius=0.1 should be at most"),
+        ("planted-small-1000-2-16-0.2-5", "radius=0.2 should be at most"),
+        ("planted-1000-2-1-0", "k=1 at least 2"),
+        ("planted-5-2-16-0", "k=16 is too large for n=5"),
+        ("planted-1000-2-16-1.5", "unknown data set"),
+        ("planted-small-1000-2-16-0.05-0", "unknown data set"),
+        ("generated-cities-2", "unknown data set"),
+    ],
+)
+def test_wrong_names_are_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.load(name)
+
+
+def test_fingerprints_tell_the_sets_apart():
+    names = ["generated-cities", "planted-100-2-4-0", "planted-100-2-4-0.01", "planted-100-2-5-0", *MIRRORED]
+    names += ["planted-small-100-2-4-0-5", "planted-small-100-2-4-0-6"]
+    assert len({datasets.fingerprint(name) for name in names}) == len(names)
