@@ -13,6 +13,8 @@ from metrics.matching import matched_distance, nearest_distances, reference_cent
 from metrics.references import reference_set
 from metrics.silhouettes import silhouette_sample, silhouettes
 
+DISTANCE_ROWS = 1 << 14  # points whose distances are taken at once: what they need stays below some 100 MB
+
 
 @dataclass(frozen=True)
 class _Clustering:
@@ -131,6 +133,33 @@ def accuracy(clustering: _Clustering) -> np.ndarray:
     return np.array([table.reshape(k, -1).max(axis=1).sum() / len(codes) for table in tables])
 
 
+def mean_distance(clustering: _Clustering) -> np.ndarray:
+    """Mean distance of the points to their nearest released centre, in half-widths: the cost of k-median over n."""
+    rows, labels, totals = clustering.points.rows, clustering.labels, np.zeros(len(clustering.centres))
+    for start in range(0, len(rows), DISTANCE_ROWS):
+        block = rows[start : start + DISTANCE_ROWS].astype(np.float64)
+        for r, centres in enumerate(clustering.centres):
+            away = block - centres[labels[r, start : start + DISTANCE_ROWS]]
+            totals[r] += np.sqrt(np.einsum("ij,ij->i", away, away)).sum()
+    return totals / (len(rows) * SCALE)
+
+
+def farthest_class(clustering: _Clustering) -> np.ndarray:
+    """Largest distance, in half-widths, from a class's mean to its nearest released centre; NaN without classes.
+
+    It tells whether a clustering has missed a group altogether, however small. Outliers (class -1) are left out.
+    """
+    classes = clustering.classes
+    if classes is None or not np.any(classes >= 0):
+        return np.full(len(clustering.centres), np.nan)
+    inside = classes >= 0
+    _, codes, sizes = np.unique(classes[inside], return_inverse=True, return_counts=True)
+    sums = np.zeros((len(sizes), clustering.points.shape[1]))
+    np.add.at(sums, codes, clustering.points.rows[inside].astype(np.float64))
+    means = sums / (sizes[:, None] * SCALE)
+    return np.array([cdist(means, centres).min(axis=1).max() for centres in clustering.released])
+
+
 def n_centres(clustering: _Clustering) -> np.ndarray:
     """Number of released centres."""
     return clustering.n_centres.astype(np.float64)
@@ -151,7 +180,7 @@ _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     for function in (
         nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia, accuracy,
         kmeans_distance, kmeans_distance_sum, norm_kmeans_distance, reverse_kmeans_distance,
-        norm_reverse_kmeans_distance, n_centres, nonempty_centres,
+        norm_reverse_kmeans_distance, n_centres, nonempty_centres, mean_distance, farthest_class,
     )
 }  # fmt: skip
 METRICS = tuple(_FUNCTIONS)
@@ -194,7 +223,7 @@ def evaluate(
     n_clusters : int, optional
         Number of centres of the reference clustering of ``centroid_mse`` and ``centroid_distance``. Default: k.
     labels : ndarray of shape (n,), int, optional
-        The points' classes, -1 for outliers; only ``accuracy`` asks for them.
+        The points' classes, -1 for outliers; ``accuracy`` and ``farthest_class`` ask for them.
     n_centres : ndarray of shape (R,), int, optional
         How many of a replicate's k centres it released; copies of its first fill up the rest. Default: all.
 
