@@ -1,8 +1,8 @@
 """Claims of the papers as data: one YAML file per paper, and a module beside it where a claim needs its own formula.
 
 ``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `printed` (numbers the paper prints),
-`deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists, its `EVALUATORS` extend those of
-`analysis.verdicts`.
+`deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists (hyphens of the name as underscores), its
+`EVALUATORS` extend those of `analysis.verdicts`.
 """
 
 from functools import cache
@@ -41,5 +41,5 @@ def load(paper):
 
 def own_evaluators(paper):
     """Evaluators that only this paper needs, by check type; empty where it has none."""
-    name = f"{__name__}.{paper}"
+    name = f"{__name__}.{paper.replace('-', '_')}"
     return import_module(name).EVALUATORS if find_spec(name) else {}

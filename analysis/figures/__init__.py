@@ -1,6 +1,7 @@
 """Figures in the arrangement of their papers: one module per paper, each with a tuple `FIGURES`.
 
-A module ``analysis/figures/<paper>.py`` declares `FIGURES`, a tuple of `FigureSpec`; nothing else has to know of it.
+A module ``analysis/figures/<paper>.py`` (hyphens of the name as underscores) declares `FIGURES`, a tuple of
+`FigureSpec`; nothing else has to know of it.
 """
 
 from collections.abc import Callable
@@ -69,9 +70,10 @@ def figures_of(paper):
     ValueError
         If there is no module of that name.
     """
+    module = paper.replace("-", "_")
     try:
-        return import_module(f"{__name__}.{paper}").FIGURES
+        return import_module(f"{__name__}.{module}").FIGURES
     except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{paper}":
+        if error.name != f"{__name__}.{module}":
             raise
-        raise ValueError(f"no figures for paper={paper!r}: add analysis/figures/{paper}.py with FIGURES") from None
+        raise ValueError(f"no figures for paper={paper!r}: add analysis/figures/{module}.py with FIGURES") from None

@@ -23,6 +23,14 @@ _COLOURS = {
     "mufc": "#009e73",
     "dc_kmeans": "#0072b2",
     "k_fed": "#d55e00",
+    "dist_dp": "#e69f00",
+    "dist_dp_median": "#e69f00",
+    "dist_dp_random_points": "#7a7a7a",
+    "kaplan_stemmer": "#7a3e9d",
+    "kaplan_stemmer_local": "#7a3e9d",
+    "balcan": "#8a6d1f",
+    "ldp_lloyd": "#d55e00",
+    "ldp_noise": "#0072b2",
 }
 _MARKERS = {
     "sulloyd": "s",
@@ -35,6 +43,14 @@ _MARKERS = {
     "mufc": "o",
     "dc_kmeans": "^",
     "k_fed": "s",
+    "dist_dp": "o",
+    "dist_dp_median": "o",
+    "dist_dp_random_points": "X",
+    "kaplan_stemmer": "o",
+    "kaplan_stemmer_local": "o",
+    "balcan": "P",
+    "ldp_lloyd": "s",
+    "ldp_noise": "^",
 }
 _SPARE = (("#e69f00", "D"), ("#56b4e9", "v"), ("#7a3e9d", "P"), ("#8a6d1f", "X"), ("#b2182b", "*"))
 _NAMES = {
@@ -52,8 +68,17 @@ _NAMES = {
     "mufc": "MUFC",
     "dc_kmeans": "DC-KMeans",
     "k_fed": "K-FED",
+    "dist_dp": "dist-DP",
+    "dist_dp_median": "dist-DP k-median",
+    "dist_dp_random_points": "dist-DP random points",
+    "kaplan_stemmer": "Kaplan-Stemmer",
+    "kaplan_stemmer_local": "Kaplan-Stemmer, local",
+    "balcan": "Balcan et al.",
+    "ldp_lloyd": "local Lloyd",
+    "ldp_noise": "k-means on noisy reports",
+    "ldp_mean": "local mean as only centre",
 }
-YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2))}
+YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2)), "ldp_mean": (0, (1, 1.5))}
 _SUFFIXES = {
     "fold": "fold",
     "sound": "sound",
@@ -63,8 +88,13 @@ _SUFFIXES = {
     "points": "points in bins",
     "full": "full clients",
     "lazy": "lazy server",
+    "search": "local search",
+    "boxed": "knows the box only",
+    "candidates": "candidates",
+    "one_pass": "one pass",
+    "candidates_one_pass": "candidates of one pass",
 }
-_SUFFIX_MARKERS = {"merged": "d", "points": "P", "full": "D"}
+_SUFFIX_MARKERS = {"merged": "d", "points": "P", "full": "D", "search": "D", "boxed": "v", "candidates_one_pass": "s"}
 RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,

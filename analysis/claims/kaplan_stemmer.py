@@ -1,0 +1,316 @@
+"""Claims of the Kaplan-Stemmer paper: bounds from some n on, fits in log n, captured balls, printed bounds."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from analysis import verdicts
+from analysis.findings import FAILS, INCONCLUSIVE, Absent, Finding, decide, exact, percent, within
+from analysis.planted import asked, chosen, curve, excess_slope, joined, not_positive, slope_table, spans
+from analysis.tables import resampled_means, resampling_weights
+
+_TOLERANCE = 1e-6
+NEVER = math.inf
+
+
+# Table 1: factor and additive bound of every row; logarithms, epsilon and constants are left out, as they are there.
+BOUNDS = {
+    "feldman2009": (lambda n, k, d: np.sqrt(d), lambda n, k, d: (k * d) ** (2.0 * d)),
+    "nock2016": (lambda n, k, d: np.log(k), lambda n, k, d: n / np.log(n) ** 2),
+    "feldman2017": (lambda n, k, d: k * np.log(n), lambda n, k, d: np.sqrt(d) * k**1.5),
+    "balcan2017": (lambda n, k, d: np.log(n) ** 3, lambda n, k, d: d + k**2.0),
+    "nissim_stemmer2018": (lambda n, k, d: k, lambda n, k, d: d**0.51 * k**1.51),
+    "this_work": (lambda n, k, d: 1.0, lambda n, k, d: k**1.01 * d**0.51 + k**1.5),
+}
+
+
+def eventually(study, check, context):
+    """Check that a curve stays at most `at_most` from the first place on where it is (the last at the latest)."""
+    line = curve(study, check, context)
+    below = line.values <= check["at_most"]
+    first = np.where(below.any(axis=1), below.argmax(axis=1), below.shape[1])
+    places = np.arange(below.shape[1])
+    truth = below.any(axis=1) & (below | (places < first[:, None])).all(axis=1)
+    evidence = line.evidence()
+    since = f"from {line.along} = {line.x[first[0]]:g} on" if first[0] < line.x.size else "nowhere"
+    numbers = (
+        f"Between {line.values[0].min():.4g} and {line.values[0].max():.4g}, at most {check['at_most']:g} {since};"
+    )
+    one = evidence.iloc[:1]
+    found = decide(truth[:, None], one, line.seeds, numbers, spans(line, check["reach"]), one)
+    return replace(found, evidence=evidence)
+
+
+def polylogarithmic(study, check, context):
+    """Check that a (log x)^c fits a curve no worse than a x^b, up to `slack` of the error of the logarithm."""
+    line = curve(study, check | {"places": 3}, context)
+    if (found := not_positive(line)) is not None:
+        return found
+    power, polylog = line.residuals(), line.residuals(logarithmic=False)
+    truth = polylog <= (1 + check["slack"]) * power
+    evidence = slope_table([line], [line.slopes()]).assign(
+        exponent_of_log=line.slopes(logarithmic=False)[0], error_power=power[0], error_polylog=polylog[0]
+    )
+    numbers = f"Power {evidence['slope'][0]:.3g} with error {power[0]:.3g}, power of log "
+    numbers += f"{evidence['exponent_of_log'][0]:.3g} with error {polylog[0]:.3g} (of the natural logarithm);"
+    return decide(truth[:, None], evidence, line.seeds, numbers, spans(line, check["reach"]), evidence)
+
+
+def paid(study, check, context):
+    """Check the mean cost of one place (`where`) against bounds."""
+    panel = joined(study, check["sweep"], check["metric"])
+    mine = chosen(panel.cells, check["method"]) & chosen(panel.cells, check.get("where", {}))
+    if not mine.any():
+        raise Absent(context.why([check["sweep"]] if isinstance(check["sweep"], str) else check["sweep"]))
+    panel = panel.take(mine)
+    cost = resampled_means(panel, resampling_weights(len(panel.seeds))) * panel.cells["n"].to_numpy()
+    evidence = panel.cells[["method", "dataset", "n", "k", "epsilon"]].assign(cost=cost[0])
+    numbers = f"Mean cost {cost[0].min():.4g} to {cost[0].max():.4g} (asked: {asked(check)});"
+    seeds = int(np.isfinite(panel.values).sum(axis=0).min())
+    return decide(within(cost, check), evidence, seeds, numbers, "", evidence)
+
+
+# --- the small ball --------------------------------------------------------------------------------------------------
+
+
+def capture_shares(study, check):
+    """Share of runs in which no ball is farther than `factor` (r + 1/n) from all candidates.
+
+    Returns
+    -------
+    DataFrame, ndarray of shape (repeats + 1, cells), int
+        Cells with `share`; resampled shares; fewest seeds. Cells are sorted by method, n and size of the small ball.
+    """
+    panel = joined(study, check["sweep"], check["metric"])
+    panel = panel.take((panel.cells["small"].notna() & panel.cells["method"].isin(check["methods"])).to_numpy())
+    large = panel.cells["n"] - panel.cells["small"]  # of the points in all other balls
+    panel = replace(panel, cells=panel.cells.assign(large=large))
+    panel = panel.take(panel.cells.sort_values(["method", "large", "small"]).index.to_numpy())
+    reach = check["factor"] * (panel.cells["ball"] + 1 / panel.cells["n"]).to_numpy()
+    near = np.where(np.isfinite(panel.values), panel.values <= reach, np.nan)
+    shares = resampled_means(replace(panel, values=near), resampling_weights(len(panel.seeds)))
+    seeds = int(np.isfinite(near).sum(axis=0).min()) if near.size else 0
+    return panel.cells.assign(reach=reach, share=shares[0] if len(panel.cells) else []), shares, seeds
+
+
+def least_captured(cells, shares, level):
+    """Smallest size of the small ball from which on the share is at least `level`, for each method and n.
+
+    Returns
+    -------
+    DataFrame, ndarray of shape (repeats + 1, groups)
+        Groups with `least` and `largest` (size stored); the same sizes under every resample, infinite where the largest
+        stored ball is not captured.
+    """
+    lines, least = [], []
+    for (method, large), inside in cells.groupby(["method", "large"], sort=True):
+        at, sizes = inside.index.to_numpy(), inside["small"].to_numpy()
+        kept = shares[:, at] >= level - 1e-12
+        onwards = np.flip(np.logical_and.accumulate(np.flip(kept, axis=1), axis=1), axis=1)
+        found = np.where(onwards.any(axis=1), sizes[onwards.argmax(axis=1)], NEVER)
+        least.append(found)
+        lines.append({"method": method, "n": large, "least": found[0], "smallest": sizes[0], "largest": sizes[-1]})
+    return pd.DataFrame(lines), np.column_stack(least) if least else np.empty((1, 0))
+
+
+def _captured(study, check, context):
+    cells, shares, seeds = capture_shares(study, check)
+    if not len(cells):
+        raise Absent(context.why([check["sweep"]]))
+    return *least_captured(cells, shares, check["level"]), seeds
+
+
+def capture_growth(study, check, context):
+    """Check the slope of the smallest captured size over n, on logarithmic axes, against bounds."""
+    table, least, seeds = _captured(study, check, context)
+    mine = (table["method"] == check["methods"][0]).to_numpy()
+    table, least = table[mine].reset_index(drop=True), least[:, mine]
+    if len(table) < 3:
+        raise Absent("sizes at three values of n are needed")
+    told = ", ".join(f"n = {line.n:g}: {line.least:g}" for line in table.itertuples())
+    if not np.isfinite(least[0]).all():
+        numbers = f"Smallest captured size at {told}: not captured at all within the stored sizes."
+        return Finding(INCONCLUSIVE, numbers, len(table), seeds, "larger balls are needed", table)
+    x = np.log(table["n"].to_numpy(dtype=float))
+    centred = x - x.mean()
+    with np.errstate(invalid="ignore"):
+        slope = np.log(least) @ centred / (centred @ centred)
+    flat = (table["least"] == table["smallest"]).all()
+    numbers = f"Smallest size captured in {percent(check['level'])} of the runs at {told}; slope {slope[0]:.3g} "
+    numbers += f"(asked: {asked(check)});"
+    one = table.iloc[:1]
+    found = decide(within(slope, check)[:, None], one, seeds, numbers, spans_of(table, check["reach"]), one)
+    if flat:
+        text = f"{found.numbers} All are the smallest that is stored, so nothing is known of the growth."
+        return replace(found, verdict=INCONCLUSIVE, numbers=text, evidence=table)
+    return replace(found, evidence=table)
+
+
+def spans_of(table, reach):
+    """Say that the stored n do not reach as far as the claim asks."""
+    return "" if table["n"].max() >= reach else f"n up to {table['n'].max():g} instead of {reach:g}"
+
+
+def capture_smaller(study, check, context):
+    """Check that the first method captures balls no larger than the second needs, for every n."""
+    table, least, seeds = _captured(study, check, context)
+    sides = [table[table["method"] == name].set_index("n") for name in check["methods"]]
+    shared = [n for n in sides[0].index if n in sides[1].index]
+    if not shared:
+        raise Absent(context.why([check["sweep"]]))
+    places = [
+        [table.index[(table["method"] == name) & (table["n"] == n)][0] for n in shared] for name in check["methods"]
+    ]
+    truth = least[:, places[0]] <= least[:, places[1]]
+    keys = pd.DataFrame({"n": shared} | {name: least[0, at] for name, at in zip(check["methods"], places, strict=True)})
+    lost = ~np.isfinite(least[0, places[0]]) & ~np.isfinite(least[0, places[1]])
+    told = "; ".join(f"n = {line[0]:g}: {line[1]:g} against {line[2]:g}" for line in keys.itertuples(index=False))
+    numbers = f"Smallest captured size, {check['methods'][0]} against {check['methods'][1]}: {told};"
+    found = decide(truth, keys, seeds, numbers, spans_of(keys, check["reach"]), keys)
+    if lost.any() and found.verdict != FAILS:
+        return replace(
+            found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} Neither captures the largest stored ball."
+        )
+    return found
+
+
+# --- counts, ledger, printed bounds ----------------------------------------------------------------------------------
+
+
+def candidate_count(study, check, context):
+    """Number of candidates in every stored row against epsilon n log(k / beta)."""
+    rows = study.rows_with(["n_centres"])
+    rows = rows[rows["method"].isin(check["methods"])]
+    if not len(rows):
+        raise Absent(context.why([check["sweep"]]))
+    allowed = rows["epsilon"] * rows["n"] * np.log(rows["k"] / check["beta"])
+    table = rows[["method", "dataset", "n", "k", "epsilon"]].assign(candidates=rows["n_centres"], allowed=allowed)
+    table = table.groupby(["method", "dataset", "n", "k", "epsilon"])[["candidates", "allowed"]].max().reset_index()
+    table["agrees"] = table["candidates"] <= table["allowed"]
+    share = (table["candidates"] / table["allowed"]).max()
+    return exact(table, f"At most {table['candidates'].max():g} candidates, {percent(share)} of what is allowed.")
+
+
+def ledger_total(study, check, context):
+    """Epsilon and delta that the ledger has for every stored cell, against those declared."""
+    cells = study.cells[study.cells["method"].isin(check["methods"])].drop_duplicates("cell")
+    if not len(cells):
+        raise Absent(f"no stored rows of {', '.join(check['methods'])}")
+    spent = cells["epsilon_spent"] / cells["epsilon"]
+    table = cells[["sweep", "method", "dataset", "epsilon", "epsilon_spent", "delta"]].assign(
+        agrees=(spent <= 1 + _TOLERANCE) & (cells["delta"] <= check["delta"] * (1 + _TOLERANCE))
+    )
+    return exact(
+        table.reset_index(drop=True),
+        f"The ledger needs {spent.min():.4f} to {spent.max():.4f} of the declared ε. Accounting only.",
+        "the audit (a lower bound on epsilon) is no part of the rows; tests do it for the mechanisms",
+    )
+
+
+def table_at_most(study, check, context):
+    """Additive bound of one row of Table 1 over that of another, at most `at_most` for all k and d of a grid."""
+    mine_of, other_of = (BOUNDS[check[name]][1] for name in ("row", "other"))
+    lines = []
+    for k, d in itertools.product(*([2.0**power for power in range(check["powers"])] for _ in "kd")):
+        mine, other = (bound(2.0, k, d) for bound in (mine_of, other_of))
+        lines.append({"k": k, "d": d, "ratio": mine / other, "agrees": mine <= check["at_most"] * other})
+    table = pd.DataFrame(lines)
+    worst = table.loc[table["ratio"].idxmax()]
+    return exact(table, f"Largest ratio {worst['ratio']:.4g}, at k = {worst['k']:g} and d = {worst['d']:g}.")
+
+
+def constant_rows(study, check, context):
+    """Number of rows of Table 1 whose factor is the same for all sizes."""
+    sizes = list(itertools.product((1e3, 1e6), (2.0, 32.0), (2.0, 64.0)))
+    constant = [key for key, (factor, _) in BOUNDS.items() if len({float(factor(*each)) for each in sizes}) == 1]
+    line = {"constant": ", ".join(constant), "rows": len(BOUNDS), "asked": check["count"]}
+    line["agrees"] = len(constant) == check["count"]
+    return exact(
+        pd.DataFrame([line]), f"{len(constant)} of {len(BOUNDS)} rows have a constant factor: {line['constant']}."
+    )
+
+
+def passes(study, check, context):
+    """Number of passes ceil(log2 log2 n) at the sizes of `asked`, and how many the stored rows made."""
+    lines = [
+        {"n": n, "computed": math.ceil(math.log2(math.log2(n))), "asked": count} for n, count in check["asked"].items()
+    ]
+    table = pd.DataFrame(lines)
+    table["agrees"] = table["computed"] == table["asked"]
+    cells = study.cells
+    mine = cells[cells["method"].isin(check["methods"])] if "rounds" in cells else cells.iloc[:0]
+    stored = sorted({int(value) for value in mine["rounds"].dropna()}) if len(mine) else []
+    told = f" Stored runs made {' or '.join(map(str, stored))} passes." if stored else ""
+    return exact(table, f"ceil(log2(log2(n))).{told}")
+
+
+def same_rounds(study, check, context):
+    """Rounds of every stored cell of a method: one number, whatever n, k and d."""
+    cells = study.cells[study.cells["method"] == check["method"]].drop_duplicates("cell")
+    if not len(cells):
+        raise Absent(f"no stored rows of {check['method']}")
+    rounds = cells["iterations"].astype(int)
+    table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(rounds=rounds, agrees=rounds == rounds.iloc[0])
+    sizes = {name: f"{cells[name].min():g} to {cells[name].max():g}" for name in ("n", "k", "d")}
+    told = ", ".join(f"{name} {text}" for name, text in sizes.items())
+    return exact(table.reset_index(drop=True), f"{', '.join(map(str, sorted(set(rounds))))} rounds over {told}.")
+
+
+def unassigned(study, check, context):
+    """Bound 2 k w n^0.1 on the points without a near candidate, beside the n of every stored cell.
+
+    Where the bound is n or more it says nothing; nobody stores the number of these points.
+    """
+    cells = study.cells[study.cells["method"].isin(check["methods"])].drop_duplicates(["n", "d", "k", "epsilon"])
+    if not len(cells):
+        raise Absent(context.why([check["sweep"]]))
+    lines = []
+    for cell in cells.to_dict("records"):
+        allowed = 2 * cell["k"] * weight(cell, check["constant"], check["beta"]) * cell["n"] ** 0.1
+        facts = {name: cell[name] for name in ("dataset", "n", "d", "k", "epsilon")}
+        lines.append(facts | {"allowed": allowed, "over_n": allowed / cell["n"]})
+    table = pd.DataFrame(lines)
+    empty = int((table["over_n"] >= 1).sum())
+    numbers = (
+        f"With the unknown constant set to {check['constant']:g} the bound is {table['over_n'].min():.3g} to "
+        f"{table['over_n'].max():.3g} times n: it says nothing for {empty} of {len(table)} sizes. The number of points "
+        "without a near candidate is not stored."
+    )
+    return Finding(INCONCLUSIVE, numbers, len(table), None, "", table)
+
+
+def weight(cell, constant, beta):
+    """The paper's w, the size from which on a cluster is found, with its constant given (natural logarithms)."""
+    loglog = math.log(math.log(cell["n"]))
+    first = constant * math.sqrt(cell["d"]) * loglog / cell["epsilon"] * math.log(cell["k"] / beta)
+    return first * math.sqrt(math.log(loglog / cell["delta"]))
+
+
+def sufficient(study, check, context):
+    """Judge `judged`, which suffices for the claim and is not needed for it: its failure leaves the claim open."""
+    judged = check["judged"]
+    found = (verdicts.EVALUATORS | EVALUATORS)[judged["type"]](study, judged, context)
+    if found.verdict != FAILS:
+        return found
+    return replace(found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} {check['but']}")
+
+
+EVALUATORS = {
+    "eventually": eventually,
+    "excess_slope": excess_slope,
+    "polylogarithmic": polylogarithmic,
+    "paid": paid,
+    "capture_growth": capture_growth,
+    "capture_smaller": capture_smaller,
+    "candidate_count": candidate_count,
+    "ledger_total": ledger_total,
+    "table_at_most": table_at_most,
+    "constant_rows": constant_rows,
+    "passes": passes,
+    "same_rounds": same_rounds,
+    "unassigned": unassigned,
+    "sufficient": sufficient,
+}
