@@ -106,7 +106,7 @@ def test_of_check_ins_the_last_of_each_user_counts():
 
 
 def put(folder, name, content, monkeypatch, n):
-    entry = replace(registry.find(name), n=n)
+    entry = replace(registry.find(name), n=n, n_clusters=2)
     monkeypatch.setitem(registry.BY_NAME, name, entry)
     target = folder / entry.files[0].path
     target.parent.mkdir(parents=True, exist_ok=True)
