@@ -66,13 +66,14 @@ def build(rows, *, paper, missing, out, environment):
     findings = verdicts.evaluate(study, paper, missing)
     figures = [_figure(spec, study, folders) for spec in specs]
     overview = verdicts.overview(findings)
-    write(
-        overview,
-        folders["tables"],
-        "claims",
-        printed=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
-        caption=f"Claims of {content['title']}",
-    )
+    if findings:
+        write(
+            overview,
+            folders["tables"],
+            "claims",
+            printed=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
+            caption=f"Claims of {content['title']}",
+        )
     _write_summary(study, folders["tables"])
     html = _template().render(
         title=content["title"],

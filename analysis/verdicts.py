@@ -943,6 +943,12 @@ EVALUATORS = {
 } | settings.EVALUATORS
 
 
+OVERVIEW = [
+    "id", "section", "statement", "kind", "basis", "verdict", "partial", "comparisons", "seeds", "numbers", "lacking",
+    "reported",
+]  # fmt: skip
+
+
 def overview(verdicts):
     """One line per claim, for the verdict table and as CSV.
 
@@ -969,5 +975,6 @@ def overview(verdicts):
                 "reported": verdict.claim.get("reported", ""),
             }
             for verdict in verdicts
-        ]
+        ],
+        columns=OVERVIEW,
     )

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.backends import Backend, duration, run_cells
-from experiments.configuration import ConfigurationError, choices, load, unknown
+from experiments.configuration import CONF, ConfigurationError, choices, load, unknown
 from experiments.environment import environment, origin_of
 from experiments.plan import (
     Plan,
@@ -79,11 +79,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def every_paper(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand ``paper=all`` to one list of overrides per file of ``conf/paper``; other lists stay as they are."""
+    """Expand ``paper=all`` to one list of overrides per file of ``conf/paper``; other lists stay as they are.
+
+    Files that say ``last: true`` come after the others.
+    """
     if "paper=all" not in overrides:
         return [list(overrides)]
     rest = [override for override in overrides if override != "paper=all"]
-    return [[f"paper={paper}", *rest] for paper in choices("paper")]
+    last = {paper: OmegaConf.load(CONF / "paper" / f"{paper}.yaml").get("last", False) for paper in choices("paper")}
+    return [[f"paper={paper}", *rest] for paper in sorted(last, key=last.get)]
 
 
 def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
