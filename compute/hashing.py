@@ -50,23 +50,27 @@ class Hash:
 
     def __post_init__(self):
         if np.abs(self.directions).max() > ENTRY or self.directions.shape[1] * 2.0**32 > 2.0**EXACT_BITS:
-            raise ValueError(f"directions must have entries of at most {ENTRY}, and be no longer than exact products allow")
+            raise ValueError(
+                f"directions must have entries of at most {ENTRY}, and be no longer than exact products allow"
+            )
         if not (self.width >= 1 and (self.shifts >= 0).all() and (self.shifts < self.width).all()):
             raise ValueError(f"width={self.width} must be positive and shifts between 0 and it")
         if math.prod(self.sizes) > MOST_CODES:
-            raise ValueError(f"width={self.width / (ENTRY * SCALE):.3g} is too small: take wider cells or fewer projections")
+            raise ValueError(
+                f"width={self.width / (ENTRY * SCALE):.3g} is too small: take wider cells or fewer projections"
+            )
 
     @property
     def _lowest(self) -> list[int]:
         """Least cell of each projection that a point of the domain can be in."""
-        return [
-            (int(shift) - reach) // self.width for shift, reach in zip(self.shifts, self._reaches(), strict=True)
-        ]
+        return [(int(shift) - reach) // self.width for shift, reach in zip(self.shifts, self._reaches(), strict=True)]
 
     @property
     def sizes(self) -> list[int]:
         """Number of cells of the domain along each projection."""
-        highest = [(int(shift) + reach) // self.width for shift, reach in zip(self.shifts, self._reaches(), strict=True)]
+        highest = [
+            (int(shift) + reach) // self.width for shift, reach in zip(self.shifts, self._reaches(), strict=True)
+        ]
         return [high - low + 1 for high, low in zip(highest, self._lowest, strict=True)]
 
     def _reaches(self) -> list[int]:
@@ -232,7 +236,10 @@ def farthest(parts: list[Points], centres: np.ndarray, many: int) -> list[np.nda
     short = many - np.count_nonzero(marked)
     if short < len(tied):
         starts = np.cumsum([0, *(len(each) for each in squares)])
-        rows = [part.rows[tied[(tied >= a) & (tied < a + part.shape[0])] - a] for part, a in zip(parts, starts, strict=False)]
+        rows = [
+            part.rows[tied[(tied >= a) & (tied < a + part.shape[0])] - a]
+            for part, a in zip(parts, starts, strict=False)
+        ]
         tied = tied[np.lexsort(np.concatenate(rows).T[::-1])[:short]]
     marked[tied] = True
     return np.split(marked, np.cumsum([len(each) for each in squares])[:-1])
@@ -270,37 +277,48 @@ def swap_costs(points: Points, candidates: np.ndarray, current: np.ndarray, slot
     the points that are nearest to it: all swaps together take one pass over the n m distances.
     """
     squares = (candidates * candidates).sum(axis=1).astype(np.float64)
-    flat = candidates.T.astype(np.float64)
+    doubled = np.ascontiguousarray(-2.0 * candidates.T)
     # Partial sums of a block stay below 2**53: sums of integers are then exact in any order.
     block = int(min(BLOCK, 2.0**EXACT_BITS // (points.shape[1] * 4.0 * SCALE**2)))
     total = np.zeros((len(slots), len(candidates)), object)
     for start in range(0, points.shape[0], block):
-        rows, norms = points.rows[start : start + block].astype(np.float64), points.norms[start : start + block]
-        distances = norms[:, None] + squares - 2.0 * (rows @ flat)
-        total += _swaps(distances, current, slots).astype(np.int64)
+        some = slice(start, start + block)
+        total += _swaps(points.rows[some], points.norms[some], doubled, squares, current, slots).astype(np.int64)
     return total
 
 
 @njit(cache=True, nogil=True)
-def _swaps(distances, current, slots):
-    n, m = distances.shape
+def _swaps(rows, norms, doubled, squares, current, slots):
+    d, m = doubled.shape
     slot_of = np.full(len(current), -1)
     for s in range(len(slots)):
         slot_of[slots[s]] = s
-    kept, gained = np.zeros(m), np.zeros((len(slots), m))
-    for i in range(n):
+    kept, gained, distances = np.zeros(m), np.zeros((len(slots), m)), np.empty(m)
+    for i in range(rows.shape[0]):
+        norm = norms[i]
+        for j in range(m):
+            distances[j] = norm + squares[j]
+        for h in range(d):
+            x = np.float64(rows[i, h])
+            products = doubled[h]
+            for j in range(m):
+                distances[j] += x * products[j]
         first, second, own = np.inf, np.inf, 0
         for c in range(len(current)):
-            square = distances[i, current[c]]
+            square = distances[current[c]]
             if square < first:
                 first, second, own = square, first, c
             elif square < second:
                 second = square
         s = slot_of[own]
+        if s < 0:
+            for j in range(m):
+                kept[j] += distances[j] if distances[j] < first else first
+            continue
+        mine = gained[s]
         for j in range(m):
-            near = min(first, distances[i, j])
+            square = distances[j]
+            near = square if square < first else first
             kept[j] += near
-            if s >= 0:
-                gained[s, j] += min(second, distances[i, j]) - near
+            mine[j] += (square if square < second else second) - near
     return gained + kept
-

@@ -1,10 +1,10 @@
 """Private local search: k of a set of released candidates, by swaps that the exponential mechanism draws.
 
-Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick, Liang, Mou, Zhang (ICML 2017) and by
-Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k candidates, each round draws a swap with odds that
-fall with the cost after it, and a last draw picks one of the choices on the way. Ours are the scale of the exponents
-(costs only rise with a record, which halves what they cost), the accounting (each draw is Gaussian-private for the
-range of its exponents), and far fewer rounds than the theory's hundreds per centre.
+Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick, Liang, Mou, Zhang (ICML 2017) and
+by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k candidates, each round draws a swap with
+odds that fall with the cost after it, and a last draw picks one of the choices on the way. Ours are the scale of the
+exponents (costs only rise with a record, which halves what they cost), the accounting (each draw is Gaussian-private
+for the range of its exponents), and far fewer rounds than the theory's hundreds per centre.
 """
 
 import math

@@ -79,9 +79,7 @@ class Buckets:
         self._streams, self._charge = streams, charge
         self._hashed: tuple[Hash, list[np.ndarray]] | None = None
 
-    def histogram(
-        self, hashing: Hash, *, mu: float, delta: float, least: float = 0.0
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def histogram(self, hashing: Hash, *, mu: float, delta: float, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Buckets of the narrowed set whose noisy counts pass a threshold.
 
         Parameters
