@@ -1,0 +1,680 @@
+"""k-means and k-median under distance-based privacy (Epasto, Mirrokni, Narayanan, Zhong 2023), and what it is held to.
+
+Neighbours differ in one record, moved by at most rho. Every point is released with noise of rho's size; crude centres
+come from cells of shifted quadtrees; points far from all of them stay as they were released, and of the rest every
+region leaves a small weighted summary. See docs/distance-based.md for what the paper says and what it leaves open.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.base import clone
+
+from compute.quadtree import middles, nearest_of_many, occupied
+from methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
+from methods.lsh_splits import BRANCH, COUNTS_TO_SUM, ENTRY
+from methods.weighted import weighted_kmeans
+from privacy import (
+    NO_CLAIM,
+    SCALE,
+    Budget,
+    Gaussian,
+    Laplace,
+    PrivacyClaim,
+    Thresholded,
+    gaussian_mu,
+    largest_multiple,
+    snap_centres,
+)
+from privacy.budget import Adjacency
+from privacy.moving import MOST_NODES, MovingCurator, Regions, soft_sensitivity
+from privacy.noise import INITIALISATION, child
+
+BOX = 2 * SCALE  # noised points are moved into [-2, 2]^d
+WIDEST_SHIFT = 4 * SCALE
+CELLS_PER_CLUSTER = 4
+CENTRING = 0.01  # share of mu^2 for the tree's mean: n is public and a move small, so that little is enough
+CAUTION = 2.0  # by which the grid's noise counts for more than its sides: empty nodes attract centres
+MOST_INTERVALS = 512
+SPARE_LEVELS = 3  # of the tree, beyond what halving the points asks for
+TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
+ITERATIONS = 300
+ROWS = 1 << 14
+
+
+@dataclass(eq=False, repr=False)
+class _Moving(PrivateKMeans):
+    """What the methods under rho-bounded adjacency share."""
+
+    curator: ClassVar[type] = MovingCurator
+    batched: ClassVar[bool] = False
+    published_delta = staticmethod(lambda n_points: SOUND_DELTA)
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "p": (1, 2),
+        "calibration": ("classical", "analytic"),
+        "secure": (True, False),
+    }
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | str = "auto"
+    rho: float = 0.05
+    p: int = 2
+    calibration: str = "classical"
+    n_init: int = 1
+    secure: bool = False
+
+    def budget(self, n_points: int, n_features: int) -> Budget:
+        """Budget of one run: epsilon and delta for moves of at most rho."""
+        return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, float(self.rho))
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if not (is_number(self.rho) and 0 < self.rho < math.inf):
+            raise ValueError(f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain")
+        if not (is_integer(self.n_init) and self.n_init >= 1):
+            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+
+    def _clustered(self, points: np.ndarray, weights: np.ndarray, seed: int) -> np.ndarray:
+        """Centres on the grid (1, k', d) for weighted released points: post-processing."""
+        solve = weighted_kmeans if self.p == 2 else weighted_kmedian
+        return snap_centres(solve(points, weights, self.n_clusters, self.n_init, seed))[None]
+
+
+@dataclass(eq=False, repr=False)
+class DistDP(_Moving):
+    """Clustering under distance-based privacy.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, for neighbours that differ by the move of one point by at most rho.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6, the paper's.
+    rho : float, default=0.05
+        In half-widths of the domain; at most its diagonal, 2 sqrt(d). A matter of policy, never taken from data.
+    p : {2, 1}, default=2
+        k-means or k-median.
+    variant : {"published", "sound"}, default="sound"
+        ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three equal parts of the budget.
+        ``sound`` groups true points by their released positions, so that a move changes one sum by rho and nothing
+        else. Where the noise on points leaves too little of them, by a public rule (:class:`Plan`), it releases soft
+        counts of a grid, or a tree of hyperplanes on all points.
+    calibration : {"classical", "analytic"}, default="classical"
+        ``published``: noise on the points by the paper's formula, or by the exact one (about a fifth less noise).
+    regions : {"exact", "noised"}, default="exact"
+        ``published``: a point belongs to the crude centre nearest to its true place (Appendix E), with sizes that need
+        a threshold, or to the one nearest to its noised place (Algorithm 1), with public sizes.
+    ball : {"capped", "printed"} or float, default="capped"
+        ``published``: radius of a region's ball. ``capped``: the far distance, at most sqrt(d). ``printed``:
+        min(S, sqrt(d)) rho, to the letter. A number: half-widths.
+    replacement : {"charged", "uncharged"}, default="charged"
+        ``published``: the summaries' noise covers both records that a move changes, or one as the library that the
+        paper plugs in (flaw F-17).
+    least_region : float or "auto", default="auto"
+        ``published`` with ``regions="noised"``: smaller regions keep their noised points. ``auto`` is the paper's T
+        with constant 1: (k ln(n)^2 ln(1/delta) + k sqrt(d ln(1/delta))) / epsilon.
+    quadtrees : int, default=5
+    coarse, finest : int, default=5 and 10
+        Levels 0 .. coarse are counted on noised points, the rest, to the finest, on true ones (``published``) or on
+        noised ones as well (``sound``). Level l has cells of side 8 / 2^l half-widths.
+    cells : int or "auto", default="auto"
+        Fullest cells of each level of each tree that become crude centres; ``auto`` is 4 k.
+    depth : int, default=20
+        Most levels of a tree of hyperplanes.
+    points_share : float, default=0.9
+        ``sound``: share of mu^2 for the noised points; the rest goes to the sums.
+    n_init : int, default=1
+        Starts of the final clustering.
+    bounds, clip, random_state
+        As for :class:`methods.base.PrivateKMeans`.
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
+    >>> model = DistDP(n_clusters=2, rho=0.01, random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "published": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
+        "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
+    }
+    choices: ClassVar[dict[str, tuple]] = {
+        **_Moving.choices,
+        "variant": ("published", "sound"),
+        "regions": ("exact", "noised"),
+        "replacement": ("charged", "uncharged"),
+    }
+
+    _: KW_ONLY
+    variant: str = "sound"
+    regions: str = "exact"
+    ball: float | str = "capped"
+    replacement: str = "charged"
+    least_region: float | str = "auto"
+    quadtrees: int = 5
+    coarse: int = 5
+    finest: int = 10
+    cells: int | str = "auto"
+    depth: int = 20
+    points_share: float = 0.9
+
+    @property
+    def claim(self) -> PrivacyClaim:
+        """The claim of the chosen variant; with one record charged for two it carries the flaw."""
+        claim = self.claims[self.variant]
+        flawed = self.variant == "published" and self.replacement == "uncharged"
+        return replace(claim, flaws=("F-17",)) if flawed else claim
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        if self.variant not in self.claims:
+            raise ValueError(f"variant={self.variant!r} is unknown, choose one of 'published', 'sound'")
+        super().check_parameters(n_points)
+        for name, lowest, highest in (("quadtrees", 1, 64), ("depth", 1, 60), ("coarse", 0, 17), ("finest", 1, 18)):
+            value = getattr(self, name)
+            if not (is_integer(value) and lowest <= value <= highest):
+                raise ValueError(f"{name}={value!r} must be an integer from {lowest} to {highest}")
+        if not self.coarse < self.finest:
+            raise ValueError(f"finest={self.finest} must be above coarse={self.coarse}")
+        if self.cells != "auto" and not (is_integer(self.cells) and self.cells >= 1):
+            raise ValueError(f"cells={self.cells!r} must be 'auto' or an integer of at least 1")
+        for name, words in (("ball", ("capped", "printed")), ("least_region", ("auto",))):
+            value = getattr(self, name)
+            if value not in words and not (is_number(value) and 0 < value < math.inf):
+                raise ValueError(f"{name}={value!r} must be a positive number or one of {', '.join(map(repr, words))}")
+        if not (is_number(self.points_share) and 0 < self.points_share < 1):
+            raise ValueError(f"points_share={self.points_share!r} must be a number in (0, 1)")
+        if self.variant == "published":
+            part = self._parts(n_points)[0]
+            _points_multiplier(self.calibration, part.epsilon, part.delta)
+
+    def cluster(self, curator: MovingCurator) -> tuple[np.ndarray, int]:
+        """Summarise and cluster; see :meth:`PrivateKMeans.cluster`."""
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
+        summarise = self._published if self.variant == "published" else self._sound
+        points, weights = summarise(curator, generator)
+        if self.variant == "sound":
+            points = np.clip(points, -SCALE, SCALE)
+        return self._clustered(points, weights, int(generator.integers(2**32))), 1
+
+    def _parts(self, n_points) -> tuple[Budget, Budget, Budget]:
+        """Budgets of the noised points, of the fine cells, and of regions with their summaries."""
+        whole = Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, float(self.rho))
+        return whole.split([1, 1, 1])
+
+    # As published
+
+    def _published(self, curator: MovingCurator, generator) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted points of Algorithm 1."""
+        n, d = curator.n_points, curator.n_features
+        part = self._parts(n)[0]
+        deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.reach
+        far_distance = self.far_factor(n, d) * curator.reach
+        radius = self._radius(far_distance, curator.reach, d)
+        sizes = _sizes_noise(part.epsilon / 2, part.delta / 2)
+        least = sizes.least if self.regions == "exact" else self._least_region(n, d)
+        if least > n and _blind(deviation, n):
+            enough = min(math.ceil(least), math.ceil((deviation * SCALE / BOX) ** 2))
+            self._refuse(n, enough, lambda epsilon: self._says_something(epsilon, curator))
+        noised = np.clip(curator.noised_points(Gaussian(deviation * SCALE)), -BOX, BOX)
+        centres = self._crude_centres(curator, noised, generator, part)
+        nearest, distance = nearest_of_many(noised, centres)
+        far = distance > far_distance * SCALE
+        if self.regions == "exact":
+            single = far
+            regions = curator.regions(centres, radius, members=~far, charged=self.replacement == "charged")
+            cells, _ = regions.sizes(sizes)
+            epsilon, delta = part.epsilon / 2, part.delta / 2
+        else:
+            small = np.bincount(nearest[~far], minlength=len(centres)) < least
+            single = far | small[nearest]
+            groups = np.where(single, -1, nearest)
+            regions = curator.regions(centres, radius, groups=groups, charged=self.replacement == "charged")
+            cells, (epsilon, delta) = np.unique(groups[groups >= 0]), (part.epsilon, part.delta)
+        points, weights = self._summaries(regions, cells, centres, radius, epsilon, delta, generator)
+        points = np.concatenate([points, noised[single]])
+        weights = np.concatenate([weights, np.ones(single.sum())])
+        if not len(points):  # no region left and no point was far: the noised points are released all the same
+            return noised.astype(np.float64), np.ones(n)
+        return points, weights
+
+    def far_factor(self, n_points: int, n_features: int) -> float:
+        """The paper's S: points farther than S rho from all crude centres are far; a matter of utility alone."""
+        epsilon, delta = self.epsilon / 6, self.resolved_delta(n_points) / 6
+        return math.sqrt(2 * math.log(1.25 / delta) * n_features) / epsilon
+
+    def _radius(self, far_distance: float, rho: float, d: int) -> float:
+        """Radius of a region's ball, in half-widths."""
+        if self.ball == "capped":
+            return min(far_distance, math.sqrt(d))
+        if self.ball == "printed":
+            return min(far_distance, math.sqrt(d) * rho)
+        return float(self.ball)
+
+    def _least_region(self, n: int, d: int) -> float:
+        if self.least_region != "auto":
+            return float(self.least_region)
+        k, log = self.n_clusters, math.log(1 / self.resolved_delta(n))
+        return (k * math.log(n) ** 2 * log + k * math.sqrt(d * log)) / self.epsilon
+
+    def _fullest(self) -> int:
+        return CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
+
+    def _crude_centres(self, curator, noised, generator, part: Budget | None) -> np.ndarray:
+        """Middles of the fullest cells of shifted quadtrees, (m, d), int64; without a part from noised points alone."""
+        shifts = generator.integers(0, WIDEST_SHIFT + 1, (self.quadtrees, curator.n_features))
+        last = self.finest if part is None else self.coarse
+        found = [(i, *each) for i, shift in enumerate(shifts) for each in occupied(noised, shift, range(last + 1))]
+        if part is not None:
+            fine = range(self.coarse + 1, self.finest + 1)
+            changes = 2 * self.quadtrees * len(fine)
+            deviation = math.sqrt(changes) / gaussian_mu(part.epsilon, part.delta / 2)
+            found += curator.cell_counts(shifts, fine, Thresholded(deviation, part.delta / 2, changes))
+        some = []
+        for tree, level, cells, counts in found:
+            fullest = np.argsort(-counts, kind="stable")[: self._fullest()]
+            some.append(middles(cells[fullest], shifts[tree], level))
+        return np.unique(np.concatenate(some), axis=0)
+
+    def _summaries(self, regions: Regions, cells, centres, radius, epsilon, delta, generator):
+        """Weighted points (m, d) and weights (m,) of all regions, by the library's tree and the library's shares."""
+        # Every record is in depth + 1 counts; both records of a move, unless only one is charged.
+        counts = (self.depth + 1) * (2 if self.replacement == "charged" else 1)
+        sensitivity = regions.sum_sensitivity / radius
+        alpha = 1 / largest_multiple([sensitivity], [1 / COUNTS_TO_SUM] * counts, epsilon, delta)
+        count_noise = Laplace(SCALE * COUNTS_TO_SUM * alpha)
+        sizes = np.maximum(regions.counts(cells, count_noise), 1.0)
+        return grow(
+            regions, cells, sizes, centres, radius, self.depth, count_noise, Gaussian(SCALE * radius * alpha),
+            self.n_clusters, generator,
+        )  # fmt: skip
+
+    def _says_something(self, epsilon: float, curator: MovingCurator) -> bool:
+        other = self._with_epsilon(epsilon)
+        part = other._parts(curator.n_points)[0]
+        if self.regions == "exact":
+            least = _sizes_noise(part.epsilon / 2, part.delta / 2).least
+        else:
+            least = other._least_region(curator.n_points, curator.n_features)
+        deviation = _points_multiplier("analytic", part.epsilon, part.delta) * curator.reach
+        return least <= curator.n_points or not _blind(deviation, curator.n_points)
+
+    def _with_epsilon(self, epsilon: float) -> "DistDP":
+        return clone(self).set_params(epsilon=epsilon)
+
+    def _refuse(self, n: int, enough_points: int, enough: Callable[[float], bool]) -> None:
+        raise ValueError(
+            f"epsilon={self.epsilon} with n={n} points and rho={self.rho} is too little for any release to say where "
+            f"points are: take n >= {enough_points}, epsilon >= {_least_epsilon(self.epsilon, enough):.3g}, or a "
+            "smaller rho"
+        )
+
+    # As we would have it
+
+    def _sound(self, curator: MovingCurator, generator) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted points by the best of three ways, chosen by public values."""
+        n, d = curator.n_points, curator.n_features
+        plan = self.plan(n, d, curator.reach)
+        if plan.starved(n):
+            enough = min(math.ceil(math.sqrt(2) / plan.mu), math.ceil((plan.deviation * SCALE / BOX) ** 2))
+
+            def says_something(epsilon):
+                return not self._with_epsilon(epsilon).plan(n, d, curator.reach).starved(n)
+
+            self._refuse(n, enough, says_something)
+        ways = {"groups": self._by_groups, "grid": self._by_grid, "tree": self._by_tree}
+        return ways[plan.way](curator, generator, plan)
+
+    def plan(self, n_points: int, n_features: int, reach: float) -> "Plan":
+        """What ``sound`` does for public values: see :class:`Plan`."""
+        n, d, k = n_points, n_features, self.n_clusters
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n))
+        deviation = reach / (mu * math.sqrt(self.points_share))
+        # The grid: half a side on average, and what the counts' noise moves a cluster of the domain's k equal parts.
+        grid, intervals = math.inf, 0
+        for m in range(1, MOST_INTERVALS + 1):
+            nodes = (m + 1) ** d
+            if nodes > MOST_NODES:
+                break
+            noise = soft_sensitivity(d, 2 / m, reach) / mu
+            error = math.hypot(2 / (m * math.sqrt(12)), CAUTION * noise * math.sqrt(k * nodes / 3) * k ** (-1 / d) / n)
+            if error < grid:
+                grid, intervals = error, m
+        # The tree: leaves of about twice the least size, taken for cubes that share the domain equally.
+        share = mu * math.sqrt((1 - CENTRING) / 2)
+        least = max(1.0, min(10 * math.sqrt(2 * d) / share, n / (2 * k)))
+        leaves = max(1.0, n / (2 * least))
+        depth = min(self.depth, math.ceil(math.log2(leaves)) + SPARE_LEVELS)
+        errors = {"groups": deviation, "grid": grid, "tree": leaves ** (-1 / d) / math.sqrt(3)}
+        return Plan(errors, mu, deviation, intervals, share, depth)
+
+    def _by_groups(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
+        """Means of the true points of groups that noised points define; far and lonely points as they were released."""
+        d = curator.n_features
+        noised = np.clip(curator.noised_points(Gaussian(plan.deviation * SCALE)), -BOX, BOX)
+        centres = self._crude_centres(curator, noised, generator, None)
+        nearest, distance = nearest_of_many(noised, centres)
+        far = distance > 2 * math.sqrt(d) * plan.deviation * SCALE
+        sizes = np.bincount(nearest[~far], minlength=len(centres))
+        # From this size on a group's mean carries less noise than the mean of its noised points.
+        single = far | (sizes <= self.points_share / (1 - self.points_share))[nearest]
+        groups = np.where(single, -1, nearest)
+        noise = Gaussian(curator.reach * SCALE / (plan.mu * math.sqrt(1 - self.points_share)))
+        sums = curator.group_sums(groups, len(centres), noise)
+        sizes = np.bincount(groups[~single], minlength=len(centres))
+        present = sizes > 0
+        points = np.concatenate([sums[present] / sizes[present, None], noised[single]])
+        return points, np.concatenate([sizes[present], np.ones(single.sum())])
+
+    def _by_grid(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
+        """Nodes of a public grid, weighted by soft counts, where these stand out from the noise on empty nodes."""
+        d = curator.n_features
+        deviation = soft_sensitivity(d, 2 / plan.intervals, curator.reach) / plan.mu
+        weights = curator.soft_counts(plan.intervals, Gaussian(deviation * SCALE)).ravel() / SCALE
+        order = np.argsort(-weights, kind="stable")
+        # What the largest of that many normal variates stays below.
+        clear = int((weights >= deviation * math.sqrt(2 * math.log(len(weights)))).sum())
+        kept = order[: max(clear, self.n_clusters)]
+        kept = kept[weights[kept] > 0]
+        if not len(kept):
+            return np.zeros((1, d)), np.ones(1)
+        places = np.stack(np.unravel_index(kept, (plan.intervals + 1,) * d), axis=1)
+        return (2 * places / plan.intervals - 1) * SCALE, weights[kept]
+
+    def _by_tree(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
+        """Leaves of one tree of hyperplanes on all points, with noise for a record that leaves and one that comes."""
+        noise = Gaussian(curator.reach * SCALE / (plan.mu * math.sqrt(CENTRING)))
+        mean = curator.total(noise) / curator.n_points
+        about = np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)[None]
+        radius = math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE  # the farthest corner: nothing is clipped
+        regions = curator.regions(about, radius)
+        count_noise = Gaussian(SCALE * math.sqrt(2 * plan.depth) / plan.share)
+        sum_noise = Gaussian(SCALE * regions.sum_sensitivity / plan.share)
+        sizes = np.array([float(curator.n_points)])
+        return grow(
+            regions, np.zeros(1, np.int64), sizes, about, radius, plan.depth, count_noise, sum_noise, self.n_clusters,
+            generator,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What ``sound`` does, worked out from rho, epsilon, delta, n, d and k alone.
+
+    Attributes
+    ----------
+    errors : dict
+        Rough error of a point's place per column, in half-widths, by way: ``groups`` of true points by noised points
+        (the noise on these), ``grid`` of soft counts (its sides, and what the counts' noise adds to the centre of an
+        average cluster), ``tree`` of hyperplanes (the size of its leaves).
+    mu : float
+        Of the whole run.
+    deviation : float
+        Of the noise on points, in half-widths.
+    intervals : int
+        Of the grid.
+    share : float
+        Of mu, for the tree's sums, and as much for its counts.
+    depth : int
+        Levels of the tree.
+    """
+
+    errors: dict[str, float]
+    mu: float
+    deviation: float
+    intervals: int
+    share: float
+    depth: int
+
+    @property
+    def way(self) -> str:
+        """The way with the smallest error."""
+        return min(self.errors, key=self.errors.get)
+
+    def starved(self, n_points: int) -> bool:
+        """Whether noise hides both the mean of the noised points and a count of all points."""
+        return _blind(self.deviation, n_points) and math.sqrt(2) / self.mu > n_points
+
+
+def grow(
+    regions: Regions, cells: np.ndarray, sizes: np.ndarray, centres: np.ndarray, radius: float, depth: int,
+    count_noise: Gaussian | Laplace, sum_noise: Gaussian, k: int, generator,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Split regions by random hyperplanes through their centres while cells are large; return what the leaves hold.
+
+    The tree of LSH-Splits (:mod:`methods.lsh_splits`), grown for all regions at once.
+
+    Parameters
+    ----------
+    regions : Regions
+    cells : ndarray of shape (m,), int64
+        Regions to split.
+    sizes : ndarray of shape (m,), float64
+        Their released sizes.
+    centres : ndarray, int64
+        Of all regions.
+    radius : float
+        In half-widths.
+    depth : int
+        Levels; the counts of all are paid for.
+    count_noise, sum_noise : mechanism
+    k : int
+    generator : numpy.random.Generator
+        Of public randomness.
+
+    Returns
+    -------
+    points : ndarray of shape (leaves, d), float64
+        In grid steps.
+    weights : ndarray of shape (leaves,), float64
+    """
+    d = centres.shape[1]
+    multiplier = sum_noise.scale / (radius * SCALE)
+    least = np.maximum(1.0, np.minimum(int(10 * math.sqrt(d) * multiplier), np.floor(sizes / (2 * k))))
+    region, cells, sizes = cells.copy(), cells.copy(), sizes.copy()
+    leaves, unions = [], []  # (region, size) per leaf, and the cells that it is made of
+    for normal in np.rint(generator.standard_normal((depth, d)) * ENTRY).astype(np.int64):
+        large = sizes >= BRANCH * least
+        leaves += zip(region[~large], sizes[~large], strict=True)
+        unions += cells[~large, None].tolist()
+        region, sizes, least = region[large], sizes[large], least[large]
+        parts = regions.split(cells[large], normal)
+        counts = regions.counts(parts.ravel(), count_noise).reshape(parts.shape)
+        kept = counts >= least[:, None]
+        # A cell of which neither part is large enough stays whole.
+        whole = ~kept.any(axis=1)
+        leaves += zip(region[whole], sizes[whole], strict=True)
+        unions += parts[whole].tolist()
+        row, _ = np.nonzero(kept)
+        region, least, cells, sizes = region[row], least[row], parts[kept], counts[kept]
+    leaves += zip(region, sizes, strict=True)
+    unions += cells[:, None].tolist()
+    owner = np.full(regions.n_cells, -1, np.int64)
+    for leaf, union in enumerate(unions):
+        owner[union] = leaf
+    sums = regions.sums(owner, len(leaves), sum_noise)
+    weights = np.array([size for _, size in leaves], np.float64)
+    means = sums / weights[:, None]
+    length = np.sqrt((means * means).sum(axis=1, keepdims=True))
+    means *= np.minimum(1.0, radius * SCALE / np.maximum(length, 1.0))
+    return centres[np.array([region for region, _ in leaves], np.int64)] + means, weights
+
+
+@dataclass(eq=False, repr=False)
+class NoisedPoints(_Moving):
+    """Cluster the noised points, on which the whole budget is spent: the paper's naive baseline ("random points").
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon, delta, rho, p, n_init, secure
+        As for :class:`DistDP`.
+    calibration : {"classical", "analytic"}, default="classical"
+        The paper's formula, or the exact one.
+    bounds, clip, random_state
+        As for :class:`methods.base.PrivateKMeans`.
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)}
+
+    def check_parameters(self, n_points=None):
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        _points_multiplier(self.calibration, self.epsilon, self.resolved_delta(n_points))
+
+    def cluster(self, curator: MovingCurator) -> tuple[np.ndarray, int]:
+        """Noise, clip, cluster; see :meth:`PrivateKMeans.cluster`."""
+        multiplier = _points_multiplier(self.calibration, self.epsilon, self.resolved_delta(curator.n_points))
+        noised = np.clip(curator.noised_points(Gaussian(multiplier * curator.reach * SCALE)), -BOX, BOX)
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
+        weights = np.ones(curator.n_points)
+        return self._clustered(noised.astype(np.float64), weights, int(generator.integers(2**32))), 1
+
+
+@dataclass(eq=False, repr=False)
+class KMedian(PrivateKMeans):
+    """k-median without privacy: what the methods with ``p=1`` are held to.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    n_init : int, default=1
+        Number of starts, of which the best is kept.
+    bounds, clip, random_state
+        As for :class:`methods.base.PrivateKMeans`.
+    """
+
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+
+    _: KW_ONLY
+    n_init: int = 1
+
+    def cluster(self, curator):
+        """Run once per seed; see :meth:`PrivateKMeans.cluster`."""
+        points = curator.disclose().astype(np.float64)
+        weights = np.ones(len(points))
+        found = [
+            weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32) for seed in curator.seeds
+        ]
+        return [snap_centres(centres) for centres in found], 1
+
+
+def weighted_kmedian(points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int) -> np.ndarray:
+    """Cluster weighted points for the sum of distances, and keep the best of a few starts.
+
+    Starts are drawn by distance; then every centre moves by one step of Weiszfeld's algorithm over the points that are
+    nearest to it, and points are assigned anew: the cost falls at each of both.
+
+    Parameters
+    ----------
+    points : ndarray of shape (m, d), float64
+        In grid steps.
+    weights : ndarray of shape (m,), float64
+        Positive.
+    k, n_init, seed : int
+
+    Returns
+    -------
+    ndarray of shape (min(k, number of distinct points), d), float64
+
+    Examples
+    --------
+    >>> points = np.array([[0.0], [100.0], [100.0], [9000.0]])
+    >>> weighted_kmedian(points, np.ones(4), 2, 1, 0).round().tolist()
+    [[100.0], [9000.0]]
+    """
+    points, weights = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(weights, np.float64)
+    distinct = np.unique(points, axis=0)
+    if len(distinct) <= k:
+        return distinct
+    generator = np.random.default_rng(seed)
+    found = [_medians(points, weights, _spread_starts(points, weights, k, generator)) for _ in range(n_init)]
+    centres = min(found, key=lambda fit: fit[1])[0]
+    return centres[np.lexsort(centres.T[::-1])]
+
+
+def _spread_starts(points, weights, k, generator) -> np.ndarray:
+    """Greedy seeding by distance: of 2 + log k candidates the one that lowers the cost most."""
+    trials, centres = 2 + int(np.log(k)), np.empty((k, points.shape[1]))
+    centres[0] = points[generator.choice(len(points), p=weights / weights.sum())]
+    nearest = cdist(points, centres[:1])[:, 0]
+    for j in range(1, k):
+        cost = np.cumsum(nearest * weights)
+        drawn = np.minimum(np.searchsorted(cost, generator.random(trials) * cost[-1]), len(points) - 1)
+        closer = np.minimum(nearest, cdist(points[drawn], points))
+        best = np.argmin((closer * weights).sum(axis=1))
+        centres[j], nearest = points[drawn[best]], closer[best]
+    return centres
+
+
+def _medians(points, weights, centres) -> tuple[np.ndarray, float]:
+    k, last = len(centres), math.inf
+    for _ in range(ITERATIONS):
+        pulls, moved, cost = np.zeros(k), np.zeros(centres.shape), 0.0
+        costliest = points[0], -1.0
+        for start in range(0, len(points), ROWS):
+            some, own = points[start : start + ROWS], weights[start : start + ROWS]
+            distance = cdist(some, centres)
+            label = distance.argmin(axis=1)
+            nearest = distance[np.arange(len(some)), label]
+            cost += float(own @ nearest)
+            farthest = int((own * nearest).argmax())
+            if own[farthest] * nearest[farthest] > costliest[1]:
+                costliest = some[farthest], own[farthest] * nearest[farthest]
+            # Distances are smoothed by one grid step: a centre on a point would stay there for ever.
+            pull = own / np.sqrt(nearest * nearest + 1.0)
+            pulls += np.bincount(label, pull, k)
+            for column in range(points.shape[1]):
+                moved[:, column] += np.bincount(label, pull * some[:, column], k)
+        if last - cost <= TOLERANCE * cost:
+            break
+        last = cost
+        centres = np.where(pulls[:, None] > 0, moved / np.where(pulls > 0, pulls, 1.0)[:, None], costliest[0])
+    return centres, cost
+
+
+def _points_multiplier(calibration: str, epsilon: float, delta: float) -> float:
+    """Standard deviation of the noise on points per unit of rho."""
+    exact = 1 / gaussian_mu(epsilon, delta)
+    if calibration == "analytic":
+        return exact
+    classical = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+    if classical < exact:
+        raise ValueError(
+            f"calibration='classical' gives too little noise for epsilon={epsilon:.4g}, for which it was not proved; "
+            "take 'analytic'"
+        )
+    return classical
+
+
+def _blind(deviation: float, n: int) -> bool:
+    """Whether noise on points hides even the mean of all of them."""
+    return deviation / math.sqrt(n) > BOX / SCALE
+
+
+def _sizes_noise(epsilon: float, delta: float) -> Thresholded:
+    """Thresholded sizes of regions: two change, by one each; half of delta is the threshold's."""
+    return Thresholded(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
+
+
+def _least_epsilon(epsilon: float, enough: Callable[[float], bool]) -> float:
+    """Smallest epsilon from which on a public condition holds, within a percent."""
+    low, high = epsilon, 2 * epsilon
+    while not enough(high):
+        low, high = high, 2 * high
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
