@@ -14,7 +14,7 @@ from analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, pars
 from analysis.tables import column_statistics
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
-COSTS = ("iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", *PARTS)
+COSTS = ("iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", *PARTS, "noise_ms")
 NETWORKS = {0.25: "LAN", 25.0: "WAN"}
 TRANSPORTS = {
     "mpi": "MPI processes on one host",

@@ -170,7 +170,7 @@ def protocol() -> list[Measurement]:
     name = "protocol, 100,000 x 2, k = 2"
     return [
         Measurement(f"{name}: a client, per iteration", client_ms, "ms CPU", AUTHORS_CLIENT / 10, at_most=True),
-        Measurement(f"{name}: the server, per iteration", server_ms, "ms CPU", AUTHORS_SERVER / 10, at_most=True),
+        Measurement(f"{name}: the server and its noise", server_ms, "ms CPU", AUTHORS_SERVER / 10, at_most=True),
         Measurement("masking 1,048,576 words: against the cipher alone", share, "of its rate", 0.5),
     ]
 

@@ -35,7 +35,7 @@ OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_st
 #: What is measured of every run of a protocol; the fields of `federation.Measured`, but for the iterations.
 MEASURED = (
     "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms", "masking_ms", "server_ms",
-    "wire_ms", "waiting_ms",
+    "wire_ms", "waiting_ms", "noise_ms",
 )  # fmt: skip
 #: The columns of a protocol, with what they hold where there is none.
 CENTRAL = {

@@ -172,7 +172,7 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
     if comm.Get_size() != setting.n_clients + 1:
         raise ValueError(f"n_clients={setting.n_clients} must be one less than the job's {comm.Get_size()} processes")
     rank, run = comm.Get_rank(), None
-    report, tag = np.zeros(4), np.zeros(16, np.uint8)
+    report, tag = np.zeros(5), np.zeros(16, np.uint8)
     part = None if rank == SERVER else parts_of(points, setting.n_clients, seeds[0], split)[rank - 1]
     link = (MpiServerLink if rank == SERVER else MpiClientLink)(comm, setting)
     try:
@@ -181,7 +181,7 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
             report[:] = _numbers(serve(link, method, n_points, points.shape[1], noise, setting))
         else:
             run, found = take_part(link, method, part, n_points, seeds, domain, setting)
-            report[:], tag[:] = _numbers(found), np.frombuffer(digest(run), np.uint8)
+            report[:4], tag[:] = _numbers(found), np.frombuffer(digest(run), np.uint8)
     except Exception as error:
         link.give_up(str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}")
         raise
@@ -196,9 +196,9 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
     if rank != 1:
         return None, None
     check_equal([each.tobytes() for each in tags])
-    clients = [ClientReport(*each) for each in reports[1:].tolist()]
-    work, waiting, *counted = reports[0].tolist()
-    return run, Measured.of(run.n_iter, ServerReport(work, waiting, *map(int, counted)), clients)
+    clients = [ClientReport(*each[:4]) for each in reports[1:].tolist()]
+    *seconds, moved, exchanges = reports[0].tolist()
+    return run, Measured.of(run.n_iter, ServerReport(*seconds, int(moved), int(exchanges)), clients)
 
 
 def _numbers(report: ServerReport | ClientReport) -> tuple[float, ...]:

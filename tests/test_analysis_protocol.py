@@ -66,6 +66,7 @@ def federated_rows(
         **parts,
         **facts,
         cell=rows["cell"] + place,
+        noise_ms=0.1 * noise,
         split="balanced",
         iteration_ms=sum(parts.values()),
         setup_ms=1.0 + 4 * latency_ms,

@@ -191,8 +191,9 @@ def _breakdown(study):
         figure.supxlabel("ms per iteration", fontsize=11, color=INK)
     caption = (
         "Parts of an iteration, as means over the clients. Client: sums, counts and new centres, with the start shared "
-        "out over the iterations; masking: putting masks on and taking them off; server: adding messages and noise; "
-        "waiting: for the slowest client; wire: the rest, transport and the simulated latency of two sends. Numbers "
+        "out over the iterations; masking: putting masks on and taking them off; server: adding messages and noise "
+        "(drawn ahead, while the clients work; its CPU time is in the table); waiting: for the slowest client; "
+        "wire: the rest, transport and the simulated latency of two sends. Numbers "
         "and whiskers: the whole iteration with its 95 % Student t interval. The panels have different scales."
     )
     caption += f" Messages of 8-byte words, carried by {taken}." if taken else ""
@@ -201,7 +202,7 @@ def _breakdown(study):
 
 
 def _numbers():
-    return [name for cost in ("iteration_ms", *PARTS) for name in (cost, f"{cost}_half_width")]
+    return [name for cost in ("iteration_ms", *PARTS, "noise_ms") for name in (cost, f"{cost}_half_width")]
 
 
 def _pairs(table):
