@@ -15,6 +15,8 @@ from compute.nearest import EXACT_BITS, SCALE, Points, _assigned, _check
 
 ENTRY = 1 << 16  # directions are rounded to multiples of its inverse
 BLOCK = 4096
+SWAP_BLOCK = 256
+PRODUCT_DIMENSIONS = 32  # above, products with the candidates come from the library
 MOST_CODES = 1 << 62
 SHORTER = 1 - 2.0**-48  # more than what rounding of a root and a quotient can add to a length
 
@@ -279,33 +281,43 @@ def swap_costs(points: Points, candidates: np.ndarray, current: np.ndarray, slot
     squares = (candidates * candidates).sum(axis=1).astype(np.float64)
     doubled = np.ascontiguousarray(-2.0 * candidates.T)
     # Partial sums of a block stay below 2**53: sums of integers are then exact in any order.
-    block = int(min(BLOCK, 2.0**EXACT_BITS // (points.shape[1] * 4.0 * SCALE**2)))
+    block = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // (points.shape[1] * 4.0 * SCALE**2)))
     total = np.zeros((len(slots), len(candidates)), object)
     for start in range(0, points.shape[0], block):
-        some = slice(start, start + block)
-        total += _swaps(points.rows[some], points.norms[some], doubled, squares, current, slots).astype(np.int64)
+        rows, norms = points.rows[start : start + block], points.norms[start : start + block]
+        if points.shape[1] > PRODUCT_DIMENSIONS:
+            distances = rows.astype(np.float64) @ doubled
+        else:
+            distances = np.zeros((len(rows), len(candidates)))
+            _products(rows, doubled, distances)
+        distances += squares
+        distances += norms[:, None]
+        total += _swaps(distances, current, slots).astype(np.int64)
     return total
 
 
 @njit(cache=True, nogil=True)
-def _swaps(rows, norms, doubled, squares, current, slots):
-    d, m = doubled.shape
+def _products(rows, others, products):
+    for i in range(rows.shape[0]):
+        row = products[i]
+        for h in range(rows.shape[1]):
+            x = np.float64(rows[i, h])
+            for j in range(others.shape[1]):
+                row[j] += x * others[h, j]
+
+
+@njit(cache=True, nogil=True)
+def _swaps(distances, current, slots):
+    m = distances.shape[1]
     slot_of = np.full(len(current), -1)
     for s in range(len(slots)):
         slot_of[slots[s]] = s
-    kept, gained, distances = np.zeros(m), np.zeros((len(slots), m)), np.empty(m)
-    for i in range(rows.shape[0]):
-        norm = norms[i]
-        for j in range(m):
-            distances[j] = norm + squares[j]
-        for h in range(d):
-            x = np.float64(rows[i, h])
-            products = doubled[h]
-            for j in range(m):
-                distances[j] += x * products[j]
+    kept, gained = np.zeros(m), np.zeros((len(slots), m))
+    for i in range(distances.shape[0]):
+        row = distances[i]
         first, second, own = np.inf, np.inf, 0
         for c in range(len(current)):
-            square = distances[current[c]]
+            square = row[current[c]]
             if square < first:
                 first, second, own = square, first, c
             elif square < second:
@@ -313,11 +325,11 @@ def _swaps(rows, norms, doubled, squares, current, slots):
         s = slot_of[own]
         if s < 0:
             for j in range(m):
-                kept[j] += distances[j] if distances[j] < first else first
+                kept[j] += row[j] if row[j] < first else first
             continue
         mine = gained[s]
         for j in range(m):
-            square = distances[j]
+            square = row[j]
             near = square if square < first else first
             kept[j] += near
             mine[j] += (square if square < second else second) - near
