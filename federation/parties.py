@@ -60,8 +60,8 @@ class Setting:
 class ServerReport:
     """What the server measured.
 
-    Seconds of adding up, for which all wait; CPU seconds of drawing noise, which falls into the clients' work; mean seconds
-    that clients waited for the last one; bytes and exchanges.
+    Seconds of adding up, for which all wait; CPU seconds of drawing noise, which falls into the clients' work; mean
+    seconds that clients waited for the last one; bytes and exchanges.
     """
 
     work: float
