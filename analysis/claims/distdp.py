@@ -184,7 +184,7 @@ def points_noise(study, check, context):
                 agrees = math.isclose(stored, formula, rel_tol=_TOLERANCE) and needed <= delta
                 line = {name: cell[name] for name in ("method", "dataset", "epsilon", "rho")}
                 line |= {"stored": stored, "formula": formula, "delta_at_epsilon": needed, "delta": delta}
-                if cell.get("calibration", "classical") == "classical":
+                if cell.get("calibration") in (None, "classical"):
                     lines.append(line | {"agrees": agrees})
     table = pd.DataFrame(lines)
     if not len(table):

@@ -1,0 +1,446 @@
+"""The report on distance-based privacy on fabricated rows: curves, claims that can hold and fail, figures."""
+
+import json
+import math
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from test_analysis_synthetic import SIZES as OTHER_SIZES
+from test_analysis_synthetic import cell_rows
+
+from analysis import claims, report, verdicts
+from analysis.claims.distdp import delta_of
+from analysis.claims.fastlloyd import gaussian_delta
+from analysis.figures import figures_of
+from analysis.figures.style import styled
+from analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from analysis.planted import curve, described, joined
+from analysis.tables import DESCRIPTION, Study
+
+NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
+CONTENT = claims.load("distdp")
+SPECS = {spec.name: spec for spec in figures_of("distdp")}
+SIZES = {"shuttle": (58000, 9), "shuttle-class": (58000, 10), "skin-class": (245057, 4), "s1": (5000, 2)}
+SIZES |= {"generated-cities": (50000, 2)}
+MAPS = ("generated-cities",)
+KS = (4, 6, 8, 12, 16)
+RHOS = (1.0, 0.08, 0.008, 0.0001)
+MOVED = ("dist_dp", "dist_dp_sound", "dist_dp_random_points", "dist_dp_median", "dist_dp_median_sound")
+LEVELS = {"kmeans": 1.0, "dist_dp": 1.2, "dist_dp_sound": 1.1, "lsh_splits_sound": 2.5, "dist_dp_random_points": 6.0}
+LABELS = {"noised_points": "gaussian", "cell_counts": "gaussian_threshold", "region_counts": "laplace"}
+
+
+def charges_of(method, epsilon, delta):
+    """Charges as the ledger writes them, every part within its third."""
+    if method == "dist_dp_random_points":
+        scale = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+        return [
+            {"mechanism": "gaussian", "label": "noised_points", "loss": 1 / scale, "scale": scale, "sensitivity": 1}
+        ]
+    if method != "dist_dp":
+        return []
+    scale = math.sqrt(2 * math.log(1.25 / (delta / 3))) / (epsilon / 3)
+    losses = {"noised_points": 1 / scale, "cell_counts": 0.8 / scale, "region_counts": epsilon / 7}
+    return [
+        {
+            "mechanism": LABELS[label],
+            "label": label,
+            "round": 0,
+            "loss": loss,
+            "delta": delta / 6 * (label == "cell_counts"),
+        }
+        | ({"scale": 0.05 * scale, "sensitivity": 0.05} if label == "noised_points" else {})
+        for label, loss in losses.items()
+    ]
+
+
+def row_of(sweep, method, dataset, *, k=8, epsilon=1.0, rho=None, seeds=12, size=None, level=1.0, spread=0.01, **facts):
+    """Rows of one cell, one per seed: NICV about `level`."""
+    n, d = size or SIZES[dataset]
+    private = method not in ("kmeans", "kmedian")
+    params = {} if rho is None else {"rho": rho}
+    params |= facts.pop("params", {})
+    text = json.dumps(params, sort_keys=True)
+    key = f"{sweep}|{method}|{dataset}|{k}|{epsilon if private else None}|{text}"
+    rng = np.random.default_rng(list(key.encode()))
+    row = {
+        "sweep": sweep,
+        "cell": key,
+        "method": method,
+        "target": f"methods.{method}",
+        "variant": "" if not private else "published" if method == "dist_dp" else "sound",
+        "params": text,
+        "dataset": dataset,
+        "preprocessing": "minmax",
+        "private_bounds": True,
+        "n": n,
+        "d": d,
+        "k": k,
+        "epsilon": epsilon if private else math.nan,
+        "delta": 1e-6 if private else math.nan,
+        "notion": "approximate" if private else "none",
+        "adjacency": "rho_bounded" if method in MOVED else "zero_out",
+        "trust": "central" if private else "none",
+        "view": "transcript",
+        "flaws": "",
+        "epsilon_spent": 0.9 * epsilon if private else math.nan,
+        "epsilon_unspent": 0.1 * epsilon if private else math.nan,
+        "iterations": 1,
+        "charges": json.dumps(charges_of(method, epsilon, 1e-6)),
+        "nicv": level * rng.normal(1, spread, seeds),
+        "fit_cpu_seconds": n * 1e-5,
+    }
+    return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
+
+
+@cache
+def all_rows():
+    """Rows of every sweep, under which every judged claim holds; copy before changing."""
+    parts = []
+    for dataset in SIZES:
+        geo = "_geo" if dataset in MAPS else ""
+        for method, factor in LEVELS.items():
+            for k in KS:
+                rho = 0.05 if method in MOVED else None
+                parts.append(row_of(f"figure1{geo}", method, dataset, k=k, rho=rho, level=0.1 * factor / k))
+            if method not in MOVED:
+                parts.append(row_of(f"figure2{geo}", method, dataset, level=0.1 * factor / 8))
+                continue
+            for rho in RHOS:
+                level = 0.1 / 8 * (1 + 1.4 * rho + (5 if "random" in method else 0))
+                parts.append(row_of(f"figure2{geo}", method, dataset, rho=rho, level=level))
+    for dataset in ("s1", "generated-cities"):
+        for epsilon in (0.25, 1.0, 4.0):
+            parts.append(row_of("grid", "lsh_splits_sound", dataset, epsilon=epsilon, level=0.03))
+            for method, rho in ((method, rho) for method in ("dist_dp", "dist_dp_sound") for rho in (0.01, 0.1)):
+                level = 0.01 * (1 + rho / epsilon)
+                parts.append(row_of("grid", method, dataset, epsilon=epsilon, rho=rho, level=level))
+        parts += [row_of(sweep, "kmeans", dataset, level=0.01) for sweep in ("grid", "readings")]
+        for reading in (
+            {},
+            {"regions": "noised"},
+            {"ball": "printed", "regions": "noised"},
+            {"calibration": "analytic"},
+        ):
+            rows = row_of("readings", "dist_dp", dataset, rho=0.05, level=0.02 + 0.01 * len(reading), params=reading)
+            parts.append(rows.assign(charges="[]"))
+        for method in ("kmeans", "dist_dp_median", "dist_dp_median_sound", "dist_dp_random_points"):
+            for rho in RHOS if method in MOVED else (None,):
+                rows = row_of("median", method, dataset, rho=rho, level=0.1 * (1 + (rho or 0)))
+                rows = rows.rename(columns={"nicv": "mean_distance"})
+                parts.append(rows.assign(charges="[]"))
+    planted = "planted-20000-4-8-0.05"
+    parts.append(row_of("planted_rho", "kmeans", planted, size=(20000, 4), level=0.0016, params={"n_init": 10}))
+    for method, rho in ((method, rho) for method in MOVED[:2] for rho in (0.01, 0.02, 0.04, 0.08, 0.16)):
+        level = 0.0016 + 5 * rho**2
+        parts.append(row_of("planted_rho", method, planted, size=(20000, 4), rho=rho, level=level, spread=0.001))
+    parts.append(row_of("planted_radius", "lsh_splits_sound", "planted-20000-4-8-0", size=(20000, 4), level=0.01))
+    for method, rho in ((method, rho) for method in MOVED[:2] for rho in (0.04, 0.01, 0.0025, 0.000625)):
+        rows = row_of("planted_radius", method, "planted-20000-4-8-0", size=(20000, 4), rho=rho, level=rho**1.9)
+        parts.append(rows)
+    for k in (4, 8, 16, 32):
+        name, size = f"planted-{2500 * k}-4-{k}-0.05", (2500 * k, 4)
+        # An excess over n that grows like k^2 for dist-DP and like k for DP.
+        for method, cost in (("kmeans", 0), ("lsh_splits_sound", k), ("dist_dp", k**2), ("dist_dp_sound", k**2)):
+            rho = 0.01 if method in MOVED else None
+            level = 0.0016 + cost / size[0]
+            parts.append(row_of("planted_k", method, name, k=k, size=size, rho=rho, level=level, spread=1e-4))
+    for n, d, k in ((10000, 4, 8), (100000, 4, 8), (100000, 4, 2), (100000, 16, 8), (300000, 4, 8)):
+        name = f"planted-{n}-{d}-{k}-0.05"
+        for method, factor in (("kmeans", 1), ("dist_dp", 1.5), ("dist_dp_sound", 1.2)):
+            rho = 0.01 if method in MOVED else None
+            parts.append(row_of("planted_factor", method, name, k=k, size=(n, d), rho=rho, level=0.0016 * factor))
+    for n in (12500, 25000, 50000, 100000, 200000):
+        for method in ("kmeans", "lsh_splits_sound", "dist_dp", "dist_dp_sound", "dist_dp_random_points"):
+            rows = row_of("timing", method, f"planted-{n}-4-8-0.05", size=(n, 4), rho=0.01 if method in MOVED else None)
+            parts.append(rows.assign(timing=True))
+    return pd.concat(parts, ignore_index=True)
+
+
+@cache
+def foreign_rows():
+    """Rows of another paper, as a store holds them as well."""
+    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=OTHER_SIZES["iris"])
+
+
+@pytest.fixture(scope="module")
+def study():
+    return Study(all_rows())
+
+
+@pytest.fixture(scope="module")
+def findings(study):
+    return {v.claim["id"].removeprefix("distdp/"): v.finding for v in verdicts.evaluate(study, "distdp", NO_GAPS)}
+
+
+def finding(name, rows, missing=NO_GAPS):
+    claim = {claim["id"]: claim for claim in CONTENT["claims"]}[f"distdp/{name}"]
+    context = verdicts.Context(CONTENT["sets"], missing)
+    return verdicts._check(Study(rows), claim["check"], context, verdicts.EVALUATORS | claims.own_evaluators("distdp"))
+
+
+def changed(column, change, **where):
+    """Copy of all rows in which one column of some rows is changed."""
+    rows = all_rows().copy()
+    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
+    assert chosen.any()
+    rows.loc[chosen, column] = change(rows.loc[chosen, column])
+    return rows
+
+
+def drawn(name, rows):
+    with styled():
+        return SPECS[name].draw(Study(rows))
+
+
+# --- curves ----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_have_the_schema(study):
+    assert set(DESCRIPTION) <= set(all_rows().columns) and "rho" in study.cells
+
+
+def test_names_of_planted_sets_are_read():
+    cells = described(pd.DataFrame({"dataset": ["planted-small-100-2-3-0-7", "planted-10-2-3-0.05", "shuttle"]}))
+    assert cells["ball"].tolist()[:2] == [0.0, 0.05] and cells["small"].tolist()[0] == 7
+    assert cells["ball"].isna().tolist() == [False, False, True]
+
+
+def test_values_of_a_curve_are_cost_excess_and_ratio(study):
+    base = {"sweep": "planted_k", "metric": "nicv", "method": {"method": "dist_dp", "rho": 0.01}, "along": "k"}
+    context = verdicts.Context({}, NO_GAPS)
+    values = {value: curve(study, base | {"value": value}, context).values[0] for value in ("mean", "cost", "excess")}
+    ratio = curve(study, base | {"value": "ratio"}, context).values[0]
+    n = 2500 * np.array([4, 8, 16, 32])
+    assert values["cost"] == pytest.approx(values["mean"] * n)
+    assert values["excess"] == pytest.approx([16, 64, 256, 1024], rel=0.02)
+    assert ratio == pytest.approx(values["mean"] / (values["mean"] - values["excess"] / n))
+
+
+def test_where_points_coincide_the_optimum_is_zero(study):
+    check = {"sweep": "planted_radius", "metric": "nicv", "method": "dist_dp", "along": "rho"}
+    context = verdicts.Context({}, NO_GAPS)
+    excess, cost = (curve(study, check | {"value": value}, context).values for value in ("excess", "cost"))
+    assert (excess == cost).all()
+
+
+def test_a_selector_of_several_cells_at_one_place_is_refused(study):
+    check = {
+        "sweep": "planted_rho",
+        "metric": "nicv",
+        "method": {"method": ["dist_dp", "dist_dp_sound"]},
+        "along": "rho",
+    }
+    with pytest.raises(ValueError, match="several cells"):
+        curve(study, check, verdicts.Context({}, NO_GAPS))
+    with pytest.raises(ValueError, match="value='sum'"):
+        curve(study, check | {"value": "sum"}, verdicts.Context({}, NO_GAPS))
+
+
+def test_slopes_are_those_of_the_logarithms():
+    rows = pd.concat(
+        [
+            row_of("one", "dist_dp", f"planted-{n}-2-2-0", size=(n, 2), level=3 * n**-0.6, spread=0)
+            for n in (100, 1000, 10000)
+        ]
+    )
+    check = {"sweep": "one", "metric": "nicv", "method": "dist_dp", "along": "n"}
+    line = curve(Study(rows), check, verdicts.Context({}, NO_GAPS))
+    assert line.slopes() == pytest.approx(0.4) and line.residuals() == pytest.approx(0, abs=1e-12)
+    assert line.residuals(logarithmic=False).min() > 0.01
+    assert joined(Study(rows), "none", "nicv").values.shape[1] == 0
+
+
+# --- claims ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_claim_has_a_verdict(findings):
+    assert len(findings) == 23
+    told = {name for name, found in findings.items() if found.verdict == NOT_RUN}
+    assert told == {"lower-bound-k-rho2", "mpc-constant-rounds"}
+    others = {name: found.verdict for name, found in findings.items() if name not in told}
+    assert others == dict.fromkeys(others, HOLDS), {name: found.numbers for name, found in findings.items()}
+
+
+def test_absent_data_sets_make_a_verdict_partial(findings):
+    assert "20 of 55 comparisons" in findings["order-dist-below-dp"].lacking
+    assert "brightkite" in findings["dataset-shapes"].lacking
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "change", "where"),
+    [
+        ("order-dist-below-dp", "nicv", lambda x: 3 * x, {"method": "dist_dp", "sweep": "figure1"}),
+        ("order-nonprivate-lowest", "nicv", lambda x: 2 * x, {"method": "kmeans", "sweep": "figure1"}),
+        ("order-random-points-worst", "nicv", lambda x: x / 6, {"method": "dist_dp_random_points", "sweep": "figure1"}),
+        ("order-random-points-above-dp", "nicv", lambda x: x / 3, {"method": "dist_dp_random_points", "k": 16}),
+        ("order-all-four", "nicv", lambda x: 3 * x, {"method": "dist_dp", "k": 8}),
+        ("slightly-worse-than-nonprivate", "nicv", lambda x: 1.4 * x, {"method": "dist_dp", "dataset": "s1"}),
+        ("closer-to-nonprivate-than-to-dp", "nicv", lambda x: 1.7 * x, {"method": "dist_dp", "dataset": "s1"}),
+        ("cost-falls-with-k", "nicv", lambda x: 5 * x, {"method": "dist_dp", "k": 16}),
+        ("monotone-in-rho", "nicv", lambda x: 0 * x + 0.0125, {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 1.0}'}),
+        ("rho-zero-is-nonprivate", "nicv", lambda x: 1.1 * x, {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 0.0001}'}),
+        ("rho-one-near-dp", "nicv", lambda x: x / 3, {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 1.0}'}),
+        (
+            "runtime-minutes",
+            "fit_cpu_seconds",
+            lambda x: 1000.0 + 0 * x,
+            {"method": "dist_dp", "dataset": "skin-class"},
+        ),
+        ("dataset-shapes", "d", lambda x: x + 1, {"dataset": "s1"}),
+        ("additive-error-free-of-radius", "nicv", lambda x: x**0.5, {"sweep": "planted_radius", "method": "dist_dp"}),
+        (
+            "additive-error-rho-squared",
+            "nicv",
+            lambda x: 0.0016 + (x - 0.0016) ** 0.5,
+            {"sweep": "planted_rho", "method": "dist_dp"},
+        ),
+        ("constant-multiplicative", "nicv", lambda x: 20 * x, {"sweep": "planted_factor", "method": "dist_dp"}),
+        ("runtime-linear", "fit_cpu_seconds", lambda x: x**2, {"sweep": "timing", "method": "dist_dp"}),
+        (
+            "extra-k-dependence",
+            "nicv",
+            lambda x: 0.0016 + 1e-6 / (x - 0.0016),
+            {"sweep": "planted_k", "method": "dist_dp"},
+        ),
+        (
+            "release-is-dist-dp",
+            "charges",
+            lambda x: x.str.replace('"sensitivity": 0.05', '"sensitivity": 0.1'),
+            {"method": "dist_dp"},
+        ),
+        ("budget-three-parts", "charges", lambda x: x.str.replace("cell_counts", "something"), {"method": "dist_dp"}),
+    ],
+)
+def test_every_judged_claim_can_fail(name, column, change, where):
+    assert finding(name, changed(column, change, **where)).verdict == FAILS
+
+
+def test_sound_reading_stands_beside_the_published_one(findings):
+    assert "With the sound variant: holds as well" in findings["rho-zero-is-nonprivate"].numbers
+    rows = changed("nicv", lambda x: 3 * x, method="dist_dp_sound", sweep="figure1")
+    assert "With the sound variant: fails instead" in finding("order-dist-below-dp", rows).numbers
+
+
+def test_a_budget_part_may_not_exceed_its_third():
+    def larger(texts):
+        charges = [json.loads(text) for text in texts]
+        for each in charges:
+            each[1]["loss"] *= 2
+        return [json.dumps(each) for each in charges]
+
+    found = finding("budget-three-parts", changed("charges", larger, method="dist_dp", sweep="figure1"))
+    assert found.verdict == FAILS and "cell_counts" not in found.lacking
+    whole = finding("budget-three-parts", changed("epsilon_spent", lambda x: 2 * x, method="dist_dp", sweep="grid"))
+    assert whole.verdict == FAILS
+
+
+def test_delta_of_gaussian_charges_is_that_of_their_common_mu():
+    charges = [{"loss": 0.3, "delta": 0.0}, {"loss": 0.4, "delta": 1e-3}]
+    assert delta_of(charges, 1.0) == pytest.approx(gaussian_delta(0.5, 1.0) + 1e-3)
+    assert delta_of([{"loss": 0.0, "delta": 1e-3}], 1.0) == 1e-3
+
+
+def test_the_two_cities_are_as_far_apart_as_the_formula_says(findings):
+    line = findings["rho-005-meaning"].evidence.iloc[0]
+    assert line["distance"] == pytest.approx(0.0443, abs=2e-4)
+    far = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/rho-005-meaning"]["check"] | {"rho": 0.04}
+    found = claims.own_evaluators("distdp")["cities"](None, far, None)
+    assert found.verdict == FAILS
+
+
+def test_excess_that_is_not_positive_has_no_slope():
+    rows = changed("nicv", lambda x: 0 * x + 0.001, sweep="planted_rho", method="dist_dp")
+    found = finding("additive-error-rho-squared", rows)
+    assert found.verdict == INCONCLUSIVE and "not above zero" in found.numbers
+
+
+def test_few_seeds_decide_nothing_about_means():
+    rows = all_rows().query("seed < 3")
+    for name in ("order-dist-below-dp", "additive-error-rho-squared", "closer-to-nonprivate-than-to-dp"):
+        assert finding(name, rows).verdict == INCONCLUSIVE
+
+
+def test_claims_without_rows_give_the_recorded_reason():
+    gap = {"sweep": "figure1", "method": "dist_dp", "dataset": "skin", "epsilon": 1.0, "reason": "no such file"}
+    found = verdicts.evaluate(Study(foreign_rows()), "distdp", pd.DataFrame([gap]))
+    found = {verdict.claim["id"].removeprefix("distdp/"): verdict.finding for verdict in found}
+    assert {name for name, one in found.items() if one.verdict != NOT_RUN} == {"rho-005-meaning", "dataset-shapes"}
+    assert "no such file" in found["order-dist-below-dp"].numbers
+
+
+# --- figures and report ----------------------------------------------------------------------------------------------
+
+
+def test_figure1_has_the_papers_curves_and_names_the_other_notion(study):
+    with styled():
+        shown = SPECS["figure1"].draw(study)
+    titles = [axes.get_title() for axes in shown.figure.axes]
+    assert titles[2] == "(c) cities (generated)" and len(shown.gaps) == 12 - len(SIZES)
+    axes = shown.figure.axes[titles.index("(i) S1")]
+    assert [line.get_linestyle() for line in axes.lines].count(":") == 1 and len(axes.lines) == 5
+    labels = [text.get_text() for text in shown.figure.legends[0].get_texts()]
+    assert any("zero-out, not ρ-bounded" in label for label in labels)
+    line = shown.table.query("dataset == 's1' and method == 'dist_dp' and x == 8").iloc[0]
+    values = all_rows().query("sweep == 'figure1' and dataset == 's1' and method == 'dist_dp' and k == 8")["nicv"]
+    assert line["value"] == pytest.approx(5000 * values.mean())
+    assert line["high"] - line["value"] == pytest.approx(3 * 5000 * values.std() / math.sqrt(12))
+
+
+def test_figure2_falls_from_left_to_right_and_has_level_lines(study):
+    with styled():
+        shown = SPECS["figure2"].draw(study)
+    axes = next(axes for axes in shown.figure.axes if axes.get_title().endswith("S1"))
+    low, high = axes.get_xlim()
+    assert low > high and axes.get_xscale() == "log"
+    levels = shown.table.query("dataset == 's1' and method in ['kmeans', 'lsh_splits_sound']")
+    assert levels["x"].isna().all() and len(levels) == 2
+
+
+def test_own_figures_keep_the_two_notions_apart(study):
+    with styled():
+        grid, planted, times = (SPECS[name].draw(study) for name in ("grid", "planted", "times"))
+    assert "(c) S1, DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
+    for shown in (planted, times):
+        for _, panel in shown.table.groupby("panel"):
+            notions = {method in MOVED for method in panel["method"] if method != "kmeans"}
+            assert len(notions) <= 1
+    assert {"slope 2.00", "slope 1.00"} <= {text.get_text() for axes in planted.figure.axes for text in axes.texts}
+
+
+def test_readings_are_named_by_what_differs(study):
+    with styled():
+        shown = SPECS["readings"].draw(study)
+    assert set(shown.table["reading"]) == {
+        "default reading",
+        "regions by noised places",
+        "regions by noised places, printed radius",
+        "exact Gaussian noise",
+    }
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_figures_without_rows_say_what_is_missing(name):
+    shown = drawn(name, foreign_rows())
+    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_figures_of_other_data_sets_and_two_seeds_are_drawn(name):
+    rows = all_rows().query("seed < 2").copy()
+    rows["dataset"] = rows["dataset"].replace({"s1": "planted-2000-2-4-0.05"})
+    shown = drawn(name, rows)
+    assert len(shown.table) and shown.caption.endswith((".", "place."))
+
+
+def test_the_report_is_built(tmp_path, monkeypatch):
+    some = ("grid", "times")  # laying out all of them takes long, and each is drawn above
+    monkeypatch.setattr(report, "figures_of", lambda paper: [spec for spec in figures_of(paper) if spec.name in some])
+    page = report.build(all_rows(), paper="distdp", missing=NO_GAPS, out=tmp_path, environment={})
+    html = page.read_text(encoding="utf-8")
+    for name in some:
+        assert f'id="{name}"' in html and (tmp_path / "tables" / f"{name}.csv").is_file()
+    for topic in ("Readings of the algorithm", "Two notions on one axis", "DP k-means"):
+        assert topic in html
