@@ -29,7 +29,7 @@ from methods.base import is_integer, is_number
 from methods.kaplan_stemmer import Coreset, consistent
 from methods.local_model import LocalModel, check_enough, least_users, snapped, steps_of
 from methods.weighted import weighted_kmeans
-from privacy import SCALE, Ledger, NoiseStreams, snap_centres
+from privacy import SCALE, Ledger, NoiseStreams, shards_of, snap_centres
 from privacy.crowd import ENTRY, Boxes, Crowd, Group, Nearest
 from privacy.noise import INITIALISATION, child
 
@@ -43,7 +43,7 @@ SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
 MOST_CANDIDATES = 4  # per cluster
 FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
 FIRST_REACH, LATER_REACH = 0.75, 0.5  # of a Lloyd step, in distances to the nearest other centre
-LEAST_WEIGHT = 1e-9
+LEAST_WEIGHT = 1e-9  # of a candidate that the k-means is given
 N_INIT = 10  # starts of the k-means on the candidates: free
 
 
@@ -159,8 +159,7 @@ class KaplanStemmerLocal(LocalModel):
         kept = weights > 0 if (weights > 0).sum() >= self.n_clusters else np.full(len(weights), True)
         state = int(generator.integers(2**32))
         points, masses = candidates[kept].astype(np.float64), np.maximum(weights[kept], LEAST_WEIGHT)
-        found = weighted_kmeans(points, masses, self.n_clusters, N_INIT, state)
-        centres = snap_centres(found)
+        centres = snap_centres(weighted_kmeans(points, masses, self.n_clusters, N_INIT, state))
         for i, group in enumerate(groups[last:]):
             centres = self._lloyd_step(group, centres, candidates, weights, LATER_REACH if i else FIRST_REACH)
         return centres[None], len(groups)
@@ -208,10 +207,11 @@ class KaplanStemmerLocal(LocalModel):
         -------
         Coreset
         """
-        self.check_parameters()
-        ledger = Ledger(self.budget(0, 0))
-        crowd = self.curator(points, ledger, NoiseStreams([seed], secure=self.secure))
-        self.check_parameters(crowd.n_points)
+        shards = shards_of(points)
+        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
+        self.check_parameters(n_points)
+        ledger = Ledger(self.budget(n_points, n_features))
+        crowd = self.curator(shards, ledger, NoiseStreams([seed], secure=self.secure))
         groups = crowd.groups(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
         generator = np.random.default_rng(child(seed, INITIALISATION))
         candidates, weights = self._weighted_candidates(groups, generator)
@@ -256,7 +256,7 @@ class KaplanStemmerLocal(LocalModel):
         return cells, np.maximum(counts[cells], noise) / group.size
 
     def _middles(self, boxes: Boxes, cells: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-        """Middles of boxes on the grid, and how far a point of the ball in a box can be from them, in half-widths."""
+        """Middles of boxes on the grid, and about how far points of the box can be from them, in half-widths."""
         middles = snapped(boxes.middles(cells), radius)
         along = boxes.width * math.sqrt(len(boxes.lower)) / 2
         square = (middles.astype(np.float64) ** 2).sum(axis=1) / SCALE**2
