@@ -58,11 +58,12 @@ class Ranking:
         Returns
         -------
         list of (int, int)
-            First and last line of `table`, of groups of two methods or more that are part of no larger one.
+            First and last line of `table`, of groups of two methods or more that are part of no larger one; none where
+            the test cannot be made.
         """
         ranks, found = self.table["mean_rank"].to_numpy(), []
-        for first in range(len(ranks)):
-            last = int(np.flatnonzero(ranks - ranks[first] <= self.critical)[-1]) if len(ranks) else first
+        for first in range(len(ranks)) if np.isfinite(self.critical) else ():
+            last = int(np.flatnonzero(ranks - ranks[first] <= self.critical)[-1])
             if last > first and (not found or last > found[-1][1]):
                 found.append((first, last))
         return found

@@ -29,6 +29,7 @@ _COLOURS = {
     "kaplan_stemmer": "#7a3e9d",
     "kaplan_stemmer_local": "#7a3e9d",
     "balcan": "#8a6d1f",
+    "eugkm": "#b2182b",
     "ldp_lloyd": "#d55e00",
     "ldp_noise": "#0072b2",
 }
@@ -49,6 +50,7 @@ _MARKERS = {
     "kaplan_stemmer": "o",
     "kaplan_stemmer_local": "o",
     "balcan": "P",
+    "eugkm": "p",
     "ldp_lloyd": "s",
     "ldp_noise": "^",
 }
@@ -74,6 +76,7 @@ _NAMES = {
     "kaplan_stemmer": "Kaplan-Stemmer",
     "kaplan_stemmer_local": "Kaplan-Stemmer, local",
     "balcan": "Balcan et al.",
+    "eugkm": "EUGkM",
     "ldp_lloyd": "local Lloyd",
     "ldp_noise": "k-means on noisy reports",
     "ldp_mean": "local mean as only centre",

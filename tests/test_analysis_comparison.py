@@ -1,0 +1,272 @@
+"""The cross-paper comparison on fabricated rows whose ratios, ranks and winners are known."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from analysis import claims, verdicts
+from analysis.comparison import (
+    best_methods,
+    complete,
+    critical_difference,
+    matrix,
+    median_interval,
+    private,
+    rank,
+    ratios,
+    times,
+)
+from analysis.figures import comparison as figures
+from analysis.figures import figures_of
+from analysis.report import build
+from analysis.tables import Study
+
+SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
+EPSILONS = (0.5, 1.0)
+#: Median NICV over that of k-means at epsilon 1; half as much again at 0.5.
+FACTORS = {"glloyd_sound": 2.0, "kaplan_stemmer": 1.2, "lsh_splits_sound": 3.0, "eugkm": 1.1, "dpm_sound": 0.9}
+SEEDS = 7
+
+
+def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, n_centres=None):
+    n, d, k = SIZES[dataset]
+    known = epsilon is not None
+    facts = {
+        "sweep": sweep,
+        "cell": json.dumps([method, dataset, epsilon, timing]),
+        "method": method,
+        "target": f"methods.{method}",
+        "variant": "sound",
+        "params": "{}",
+        "dataset": dataset,
+        "preprocessing": "public",
+        "private_bounds": False,
+        "n": n,
+        "d": d,
+        "k": k,
+        "epsilon": epsilon if known else math.nan,
+        "delta": (0.0 if method == "eugkm" else 1e-6) if known else math.nan,
+        "notion": ("pure" if method == "eugkm" else "approximate") if known else "none",
+        "adjacency": "zero_out",
+        "trust": "central" if known else "none",
+        "view": "transcript",
+        "flaws": "",
+        "epsilon_spent": epsilon if known else math.nan,
+        "epsilon_unspent": 0.0 if known else math.nan,
+        "iterations": 1,
+        "charges": "[]",
+        "timing": timing,
+        "fit_seconds": seconds,
+        "nicv": values,
+        "n_centres": float(k if n_centres is None else n_centres),
+    }
+    return pd.DataFrame(facts | {"seed": np.arange(len(values))}, index=range(len(values)))
+
+
+def spread(middle):
+    """Seven values around a median; the largest far out, as private runs have them."""
+    return middle * np.array([0.9, 0.95, 0.99, 1.0, 1.05, 1.5, 30.0])
+
+
+def fabricated(factors=FACTORS, lacking=(("eugkm", "wide"),)):
+    parts = []
+    for place, name in enumerate(SIZES):
+        level = 0.1 * (place + 1)
+        # The best of the non-private runs divides, not their median.
+        parts.append(cell("reference", "kmeans", name, None, level * np.array([1.2, 1.0, 1.1, 1.3, 1.2, 1.1, 1.2])))
+        parts.append(cell("reference", "mean", name, None, np.full(SEEDS, 2.5 * level)))
+        parts.append(cell("reference", "packing", name, None, np.full(SEEDS, 4.0 * level)))
+        for method, factor in factors.items():
+            for epsilon in EPSILONS:
+                if (method, name) not in lacking:
+                    value, own = spread(level * factor * (1.5 if epsilon < 1 else 1.0)), method == "dpm_sound"
+                    parts.append(cell("runs", method, name, epsilon, value, n_centres=3 if own else None))
+        parts.append(cell("timing", "eugkm", name, 1.0, np.full(3, level), timing=True, seconds=[0.1, 0.3, 0.2]))
+    return pd.concat(parts, ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return Study(fabricated())
+
+
+@pytest.fixture(scope="module")
+def table(study):
+    return ratios(study)
+
+
+def test_ratios_are_medians_over_the_best_non_private_run(table):
+    for name, place in zip(SIZES, range(4), strict=True):
+        for method, factor in FACTORS.items():
+            if (method, name) == ("eugkm", "wide"):
+                continue
+            mine = table[(table["dataset"] == name) & (table["method"] == method)].set_index("epsilon")
+            assert mine.index.tolist() == [0.5, 1.0]
+            assert mine["median"].to_numpy() == pytest.approx([1.5 * factor, factor])
+            assert mine["reference"].to_numpy() == pytest.approx(0.1 * (place + 1))
+            # Of seven values the interval is from the first to the last: inside of them is less than 95 %.
+            assert (mine["low"] / mine["median"]).to_numpy() == pytest.approx(0.9)
+            assert (mine["high"] / mine["median"]).to_numpy() == pytest.approx(30.0)
+    assert (table["n_centres"] == table["k"].where(table["method"] != "dpm_sound", 3)).all()
+
+
+def test_non_private_cells_stand_at_every_epsilon_and_timing_cells_nowhere(table):
+    assert not table.duplicated(["dataset", "method", "epsilon"]).any()
+    for method, value in (("kmeans", 1.2), ("mean", 2.5), ("packing", 4.0)):
+        mine = table[table["method"] == method]
+        assert len(mine) == 8 and mine["median"].to_numpy() == pytest.approx(value)
+    assert len(table[(table["method"] == "eugkm") & (table["dataset"] == "wide")]) == 0
+
+
+def test_a_data_set_without_the_reference_has_no_ratio():
+    rows = fabricated()
+    found = ratios(Study(rows[~((rows["dataset"] == "b") & (rows["method"] == "kmeans"))]))
+    assert sorted(found["dataset"].unique()) == ["a", "c", "wide"]
+
+
+@pytest.mark.parametrize("n", [3, 6, 20, 101])
+def test_median_intervals_cover_as_they_say(n):
+    _, low, high, count = median_interval(np.arange(1.0, n + 1)[:, None])
+    first, last = int(low[0]), int(high[0])
+    assert first + last == n + 1 and count[0] == n
+    # The median lies between two order statistics with a binomial probability, whatever the law.
+    covered = 1 - 2 * stats.binom.cdf(first - 1, n, 0.5)
+    assert covered >= 0.95 or first == 1
+    assert 1 - 2 * stats.binom.cdf(first, n, 0.5) < 0.95
+
+
+def test_median_intervals_leave_out_what_is_not_finite():
+    values = np.array([[1.0, np.nan], [np.inf, np.nan], [3.0, np.nan]])
+    median, low, high, count = median_interval(values)
+    assert (median[0], low[0], high[0]) == (2.0, 1.0, 3.0)
+    assert np.isnan([median[1], low[1], high[1]]).all() and count.tolist() == [2, 0]
+
+
+def test_only_private_methods_with_k_centres_are_compared(table):
+    assert set(private(table)["method"]) == set(FACTORS) - {"dpm_sound"}
+    wide = matrix(table, 1.0, ["a", "wide"])
+    assert wide.loc["a"].to_dict() == pytest.approx({name: FACTORS[name] for name in wide.columns})
+    assert np.isnan(wide.loc["wide", "eugkm"]) and np.isfinite(wide.loc["wide"].drop("eugkm")).all()
+
+
+def test_methods_that_lack_a_data_set_are_named(table):
+    kept, lacking = complete(table, list(SIZES))
+    assert kept == ["glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"] and lacking == {"eugkm": ["wide"]}
+    assert complete(table, ["a", "b", "c"]) == (["eugkm", *kept], {})
+
+
+def test_one_lacking_epsilon_is_enough_to_be_left_out():
+    rows = fabricated()
+    gone = (rows["method"] == "glloyd_sound") & (rows["dataset"] == "b") & (rows["epsilon"] == 0.5)
+    assert complete(ratios(Study(rows[~gone])), list(SIZES))[1]["glloyd_sound"] == ["b"]
+
+
+def test_ranks_of_a_clear_order(table):
+    methods = ["eugkm", "glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"]
+    found = rank(table, 1.0, ["a", "b", "c"], methods)
+    assert found.table["method"].tolist() == ["eugkm", "kaplan_stemmer", "glloyd_sound", "lsh_splits_sound"]
+    assert found.table["mean_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert (found.table[["low", "high"]].to_numpy() == found.table[["mean_rank"]].to_numpy()).all()
+    # Friedman's statistic of three unanimous judges is its maximum, n (k - 1) = 9, with k - 1 degrees of freedom.
+    assert found.p_value == pytest.approx(stats.chi2.sf(9, 3))
+    assert found.critical == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 3)), rel=1e-3)
+    # CD = 2.708: the best and the worst differ, everything nearer does not.
+    assert found.cliques() == [(0, 2), (1, 3)]
+
+
+def test_ties_share_their_ranks():
+    found = rank(ratios(Study(fabricated({"x": 2.0, "y": 2.0, "z": 1.0}, ()))), 1.0, list(SIZES), ["x", "y", "z"])
+    assert found.table.set_index("method")["mean_rank"].to_dict() == {"x": 2.5, "y": 2.5, "z": 1.0}
+
+
+# Table 5 of Demšar (2006): critical values of the Nemenyi test.
+@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (3, 2.343), (5, 2.728), (10, 3.164)])
+def test_critical_differences_are_those_of_the_table(methods, q):
+    expected = q * math.sqrt(methods * (methods + 1) / (6 * 30))
+    assert critical_difference(methods, 30) == pytest.approx(expected, rel=1e-3)
+
+
+def test_too_few_for_a_test_are_ranked_all_the_same(table):
+    one = rank(table, 1.0, ["a"], ["eugkm", "glloyd_sound", "kaplan_stemmer"])
+    two = rank(table, 1.0, ["a", "b"], ["eugkm", "glloyd_sound"])
+    for found in (one, two):
+        assert math.isnan(found.p_value) and math.isnan(found.critical) and found.table["mean_rank"].iloc[0] == 1
+        assert found.cliques() == []
+
+
+def test_bootstrap_of_ranks_follows_the_data_sets():
+    rows = fabricated({"x": 1.5, "y": 2.0, "z": 4.0}, ())
+    rows.loc[(rows["method"] == "y") & (rows["dataset"] == "a"), "nicv"] /= 10
+    found = rank(ratios(Study(rows)), 1.0, list(SIZES), ["x", "y", "z"]).table.set_index("method")
+    assert found.loc["x", "mean_rank"] == 1.25 and found.loc["y", "mean_rank"] == 1.75
+    assert found.loc["x", "low"] == 1.0 and 1.5 <= found.loc["x", "high"] <= 2.0
+    assert (found.loc["z", ["low", "high"]] == 3.0).all()
+
+
+def test_the_best_method_of_a_setting(table):
+    best = best_methods(table).set_index(["dataset", "epsilon"])
+    assert len(best) == 8
+    line = best.loc["a", 1.0]
+    assert (line["method"], line["second"], line["records"]) == ("eugkm", "kaplan_stemmer", 100.0)
+    assert line["median"] == pytest.approx(1.1) and line["second_median"] == pytest.approx(1.2)
+    assert line["yardstick"] == pytest.approx(2.5) and line["useful"]
+    assert best.loc["wide", 0.5]["method"] == "kaplan_stemmer"
+
+
+def test_a_method_that_is_no_better_than_one_centre_is_of_no_use():
+    best = best_methods(ratios(Study(fabricated({"glloyd_sound": 2.5, "lsh_splits_sound": 2.6}, ()))))
+    assert not best["useful"].any() and set(best["method"]) == {"glloyd_sound"}
+
+
+def test_times_are_medians_of_timing_cells_alone(study):
+    found = times(study)
+    assert found["method"].tolist() == ["eugkm"] * 4 and found["seconds"].to_numpy() == pytest.approx(0.2)
+    assert found["seeds"].tolist() == [3] * 4 and found["epsilon"].tolist() == [1.0] * 4
+    rows = fabricated()
+    assert len(times(Study(rows[~rows["timing"]]))) == 0
+
+
+def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):
+    drawn = {spec.name: spec.draw(study) for spec in figures_of("comparison")}
+    assert all(len(each.table) and len(each.printed) for each in drawn.values())
+    assert all((each.figure is None) == (name == "comparison_times") for name, each in drawn.items())
+    assert any("EUGkM: wide left out (more than 11 columns" in gap for gap in drawn["comparison_ratios"].gaps)
+    ranks = drawn["comparison_ranks"].table
+    assert set(ranks["group"]) == {"all data sets", "data sets of at most 11 columns"}
+    assert "eugkm" not in set(ranks.loc[ranks["group"] == "all data sets", "method"])
+    printed = drawn["comparison_ratios"].printed.set_index("dataset")
+    assert printed.loc["a", "EUGkM"] == "1.1 [0.99, 33]" and printed.loc["wide", "EUGkM"] == "–"
+    assert "ε = 1;" in drawn["comparison_ratios"].caption
+    assert "SuLloyd: not timed" in drawn["comparison_times"].gaps
+
+
+def test_figures_without_any_private_row_say_so():
+    rows = fabricated()
+    bare = Study(rows[rows["sweep"] == "reference"])
+    for spec in figures_of("comparison"):
+        assert spec.draw(bare).gaps
+
+
+def test_strangers_are_drawn_too():
+    strange = Study(fabricated({"glloyd_sound": 2.0, "own_method": 1.5, "eugkm": 1.1}, ()))
+    assert "own method" in figures.draw_ratios(strange).printed.columns
+    assert "own_method" in set(figures.draw_ranks(strange).table["method"])
+
+
+def test_a_paper_without_claims_has_a_report(tmp_path):
+    missing = pd.DataFrame(
+        [("balcan", "balcan", "wide", 1.0, "failed: TimeLimitExceeded: time limit of 600 s reached")],
+        columns=["sweep", "method", "dataset", "epsilon", "reason"],
+    )
+    page = build(fabricated(), paper="comparison", missing=missing, out=tmp_path, environment={"python": "3"})
+    text = page.read_text(encoding="utf-8")
+    assert "No claims are judged here" in text and "TimeLimitExceeded" in text and 'id="claims"' not in text
+    assert 'href="#verdicts"' not in text and text.count("<figure id=") == len(figures_of("comparison"))
+    assert not (tmp_path / "tables" / "claims.csv").exists() and (tmp_path / "tables" / "summary.csv").exists()
+    assert claims.load("comparison")["claims"] == []
+    overview = verdicts.overview(verdicts.evaluate(Study(fabricated()), "comparison", missing))
+    assert overview.empty and "verdict" in overview
