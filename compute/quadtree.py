@@ -1,4 +1,4 @@
-"""Occupied cells of randomly shifted quadtrees, and the nearest of many centres.
+"""Occupied cells of randomly shifted quadtrees, soft counts on a grid, and the nearest of many centres.
 
 Cells are numbered by their integer position, and rows of numbers are packed into keys that are equal exactly where the
 rows are: nothing is hashed. Memory is linear in the number of points.
@@ -7,6 +7,7 @@ rows are: nothing is hashed. Memory is linear in the number of points.
 from collections.abc import Iterator
 
 import numpy as np
+from numba import njit
 from scipy.spatial import cKDTree
 
 from compute.nearest import SCALE
@@ -145,3 +146,32 @@ def nearest_of_many(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray
         index[some] = scores.argmin(axis=1)
         distance[some] = np.sqrt(scores.min(axis=1) + (block * block).sum(axis=1))
     return index, distance
+
+
+@njit(cache=True)
+def add_soft_counts(points, intervals, counts):
+    """Spread each point over the nodes around it, by how near it is to each, column by column.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), int64
+        In the domain, in grid steps.
+    intervals : int
+        Between the ends of the domain, per column.
+    counts : ndarray of shape ((intervals + 1)**d,), int64
+        Added to, in units of 2**-16 points: each weight is rounded to a whole number, so that sums are exact.
+    """
+    n, d = points.shape
+    below, part = np.empty(d, np.int64), np.empty(d)
+    for i in range(n):
+        for h in range(d):
+            place = (points[i, h] + SCALE) * (intervals / (2.0 * SCALE))
+            below[h] = min(np.int64(place), intervals - 1)
+            part[h] = place - below[h]
+        for corner in range(1 << d):
+            node, weight = 0, 1.0
+            for h in range(d):
+                above = (corner >> h) & 1
+                node = node * (intervals + 1) + below[h] + above
+                weight *= part[h] if above else 1.0 - part[h]
+            counts[node] += np.int64(np.rint(weight * SCALE))

@@ -31,7 +31,7 @@ from privacy import (
     snap_centres,
 )
 from privacy.budget import Adjacency
-from privacy.moving import MOST_NODES, MovingCurator, Regions, soft_sensitivity
+from privacy.moving import MOST_COLUMNS, MOST_NODES, MovingCurator, Regions, soft_sensitivity
 from privacy.noise import INITIALISATION, child
 
 BOX = 2 * SCALE  # noised points are moved into [-2, 2]^d
@@ -109,7 +109,7 @@ class DistDP(_Moving):
         counts of a grid, or a tree of hyperplanes on all points.
     calibration : {"classical", "analytic"}, default="classical"
         ``published``: noise on the points by the paper's formula, or by the exact one (about a fifth less noise).
-    regions : {"exact", "noised"}, default="exact"
+    regions : {"true", "noised"}, default="true"
         ``published``: a point belongs to the crude centre nearest to its true place (Appendix E), with sizes that need
         a threshold, or to the one nearest to its noised place (Algorithm 1), with public sizes.
     ball : {"capped", "printed"} or float, default="capped"
@@ -153,13 +153,13 @@ class DistDP(_Moving):
     choices: ClassVar[dict[str, tuple]] = {
         **_Moving.choices,
         "variant": ("published", "sound"),
-        "regions": ("exact", "noised"),
+        "regions": ("true", "noised"),
         "replacement": ("charged", "uncharged"),
     }
 
     _: KW_ONLY
     variant: str = "sound"
-    regions: str = "exact"
+    regions: str = "true"
     ball: float | str = "capped"
     replacement: str = "charged"
     least_region: float | str = "auto"
@@ -224,7 +224,7 @@ class DistDP(_Moving):
         far_distance = self.far_factor(n, d) * curator.reach
         radius = self._radius(far_distance, curator.reach, d)
         sizes = _sizes_noise(part.epsilon / 2, part.delta / 2)
-        least = sizes.least if self.regions == "exact" else self._least_region(n, d)
+        least = sizes.least if self.regions == "true" else self._least_region(n, d)
         if least > n and _blind(deviation, n):
             enough = min(math.ceil(least), math.ceil((deviation * SCALE / BOX) ** 2))
             self._refuse(n, enough, lambda epsilon: self._says_something(epsilon, curator))
@@ -232,7 +232,7 @@ class DistDP(_Moving):
         centres = self._crude_centres(curator, noised, generator, part)
         nearest, distance = nearest_of_many(noised, centres)
         far = distance > far_distance * SCALE
-        if self.regions == "exact":
+        if self.regions == "true":
             single = far
             regions = curator.regions(centres, radius, members=~far, charged=self.replacement == "charged")
             cells, _ = regions.sizes(sizes)
@@ -297,18 +297,26 @@ class DistDP(_Moving):
         count_noise = Laplace(SCALE * COUNTS_TO_SUM * alpha)
         sizes = np.maximum(regions.counts(cells, count_noise), 1.0)
         return grow(
-            regions, cells, sizes, centres, radius, self.depth, count_noise, Gaussian(SCALE * radius * alpha),
-            self.n_clusters, generator,
-        )  # fmt: skip
+            regions,
+            cells,
+            sizes,
+            centres,
+            radius,
+            self.depth,
+            count_noise,
+            alpha / sensitivity,
+            self.n_clusters,
+            generator,
+        )
 
     def _says_something(self, epsilon: float, curator: MovingCurator) -> bool:
         other = self._with_epsilon(epsilon)
         part = other._parts(curator.n_points)[0]
-        if self.regions == "exact":
+        if self.regions == "true":
             least = _sizes_noise(part.epsilon / 2, part.delta / 2).least
         else:
             least = other._least_region(curator.n_points, curator.n_features)
-        deviation = _points_multiplier("analytic", part.epsilon, part.delta) * curator.reach
+        deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.reach
         return least <= curator.n_points or not _blind(deviation, curator.n_points)
 
     def _with_epsilon(self, epsilon: float) -> "DistDP":
@@ -317,7 +325,7 @@ class DistDP(_Moving):
     def _refuse(self, n: int, enough_points: int, enough: Callable[[float], bool]) -> None:
         raise ValueError(
             f"epsilon={self.epsilon} with n={n} points and rho={self.rho} is too little for any release to say where "
-            f"points are: take n >= {enough_points}, epsilon >= {_least_epsilon(self.epsilon, enough):.3g}, or a "
+            f"points are: take n >= {enough_points}, epsilon >= {_least_epsilon(self.epsilon, enough):g}, or a "
             "smaller rho"
         )
 
@@ -346,7 +354,7 @@ class DistDP(_Moving):
         grid, intervals = math.inf, 0
         for m in range(1, MOST_INTERVALS + 1):
             nodes = (m + 1) ** d
-            if nodes > MOST_NODES:
+            if nodes > MOST_NODES or d > MOST_COLUMNS:
                 break
             noise = soft_sensitivity(d, 2 / m, reach) / mu
             error = math.hypot(2 / (m * math.sqrt(12)), CAUTION * noise * math.sqrt(k * nodes / 3) * k ** (-1 / d) / n)
@@ -401,12 +409,19 @@ class DistDP(_Moving):
         radius = math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE  # the farthest corner: nothing is clipped
         regions = curator.regions(about, radius)
         count_noise = Gaussian(SCALE * math.sqrt(2 * plan.depth) / plan.share)
-        sum_noise = Gaussian(SCALE * regions.sum_sensitivity / plan.share)
         sizes = np.array([float(curator.n_points)])
         return grow(
-            regions, np.zeros(1, np.int64), sizes, about, radius, plan.depth, count_noise, sum_noise, self.n_clusters,
+            regions,
+            np.zeros(1, np.int64),
+            sizes,
+            about,
+            radius,
+            plan.depth,
+            count_noise,
+            1 / plan.share,
+            self.n_clusters,
             generator,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -449,9 +464,17 @@ class Plan:
 
 
 def grow(
-    regions: Regions, cells: np.ndarray, sizes: np.ndarray, centres: np.ndarray, radius: float, depth: int,
-    count_noise: Gaussian | Laplace, sum_noise: Gaussian, k: int, generator,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    regions: Regions,
+    cells: np.ndarray,
+    sizes: np.ndarray,
+    centres: np.ndarray,
+    radius: float,
+    depth: int,
+    count_noise: Gaussian | Laplace,
+    multiplier: float,
+    k: int,
+    generator,
+) -> tuple[np.ndarray, np.ndarray]:
     """Split regions by random hyperplanes through their centres while cells are large; return what the leaves hold.
 
     The tree of LSH-Splits (:mod:`methods.lsh_splits`), grown for all regions at once.
@@ -469,7 +492,9 @@ def grow(
         In half-widths.
     depth : int
         Levels; the counts of all are paid for.
-    count_noise, sum_noise : mechanism
+    count_noise : Gaussian or Laplace
+    multiplier : float
+        Noise of the sums per unit of their sensitivity.
     k : int
     generator : numpy.random.Generator
         Of public randomness.
@@ -481,8 +506,8 @@ def grow(
     weights : ndarray of shape (leaves,), float64
     """
     d = centres.shape[1]
-    multiplier = sum_noise.scale / (radius * SCALE)
-    least = np.maximum(1.0, np.minimum(int(10 * math.sqrt(d) * multiplier), np.floor(sizes / (2 * k))))
+    per_radius = multiplier * regions.sum_sensitivity / radius
+    least = np.maximum(1.0, np.minimum(int(10 * math.sqrt(d) * per_radius), np.floor(sizes / (2 * k))))
     region, cells, sizes = cells.copy(), cells.copy(), sizes.copy()
     leaves, unions = [], []  # (region, size) per leaf, and the cells that it is made of
     for normal in np.rint(generator.standard_normal((depth, d)) * ENTRY).astype(np.int64):
@@ -504,7 +529,7 @@ def grow(
     owner = np.full(regions.n_cells, -1, np.int64)
     for leaf, union in enumerate(unions):
         owner[union] = leaf
-    sums = regions.sums(owner, len(leaves), sum_noise)
+    sums = regions.sums(owner, len(leaves), multiplier)
     weights = np.array([size for _, size in leaves], np.float64)
     means = sums / weights[:, None]
     length = np.sqrt((means * means).sum(axis=1, keepdims=True))
@@ -670,11 +695,12 @@ def _sizes_noise(epsilon: float, delta: float) -> Thresholded:
 
 
 def _least_epsilon(epsilon: float, enough: Callable[[float], bool]) -> float:
-    """Smallest epsilon from which on a public condition holds, within a percent."""
+    """Smallest epsilon from which on a public condition holds, within two percent, in three digits."""
     low, high = epsilon, 2 * epsilon
     while not enough(high):
         low, high = high, 2 * high
     while high > 1.01 * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    digits = 10.0 ** (2 - math.floor(math.log10(high)))
+    return math.ceil(high * digits) / digits

@@ -12,11 +12,10 @@ own numbers would release, with the numbers forgotten.
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import product
 
 import numpy as np
 
-from compute.quadtree import nearest_of_many, occupied
+from compute.quadtree import add_soft_counts, nearest_of_many, occupied
 from privacy.budget import Adjacency
 from privacy.curator import shards_of
 from privacy.grid import SCALE
@@ -30,7 +29,7 @@ UNCHARGED = "F-17"
 INSIDE = 1 - 1e-12  # keeps a shortened vector inside its ball in spite of rounding
 LARGEST_NORMAL = 1 << 20
 MOST_NODES = 1 << 18
-SOFT_BLOCK = 1 << 16
+MOST_COLUMNS = 10  # of a grid: a point counts at 2^d nodes
 
 
 class MovingCurator:
@@ -228,23 +227,16 @@ class MovingCurator:
         Weights change gradually, so that a short move changes little: see :func:`soft_sensitivity`.
         """
         d, shape = self.n_features, (intervals + 1,) * self.n_features
-        if intervals < 1 or math.prod(shape) > MOST_NODES:
+        if intervals < 1 or d > MOST_COLUMNS or math.prod(shape) > MOST_NODES:
             raise ValueError(
-                f"intervals={intervals} must be at least 1 and, in {d} columns, make at most {MOST_NODES} nodes"
+                f"intervals={intervals} in {d} columns must be at least 1, in at most {MOST_COLUMNS} columns, and make "
+                f"at most {MOST_NODES} nodes"
             )
         sensitivity = soft_sensitivity(d, 2 / intervals, self.reach)
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": sensitivity, "intervals": intervals}
         key = self._charge("soft_counts", noise.name, mu=sensitivity * SCALE / noise.scale, details=details)
         counts = np.zeros(math.prod(shape), np.int64)
-        for start in range(0, self.n_points, SOFT_BLOCK):
-            places = (self._rows[start : start + SOFT_BLOCK] + SCALE) * (intervals / (2 * SCALE))
-            below = np.minimum(places.astype(np.int64), intervals - 1)
-            parts = places - below
-            for corner in product((0, 1), repeat=d):
-                weights = np.where(corner, parts, 1 - parts).prod(axis=1)
-                node = np.ravel_multi_index(tuple((below + corner).T), shape)
-                # Whole numbers of 2**-16 records below 2**53: exact in any order.
-                counts += np.bincount(node, np.rint(weights * SCALE), len(counts)).astype(np.int64)
+        add_soft_counts(self._rows, intervals, counts)
         return noise.add(counts.reshape(1, *shape), self._streams, key)[0]
 
     def regions(
@@ -431,7 +423,7 @@ class Regions:
         self.n_cells += 2 * len(cells)
         return first[cells][:, None] + [0, 1]
 
-    def sums(self, owner: np.ndarray, n_owners: int, noise: Gaussian) -> np.ndarray:
+    def sums(self, owner: np.ndarray, n_owners: int, multiplier: float) -> np.ndarray:
         """Noisy sums of the clipped records about their region's centre, over public unions of cells.
 
         Parameters
@@ -439,8 +431,8 @@ class Regions:
         owner : ndarray of shape (n_cells,), int
             Union that each cell belongs to, -1 for none.
         n_owners : int
-        noise : Gaussian
-            Scale in grid steps; its cost is :attr:`sum_sensitivity` over it.
+        multiplier : float
+            Standard deviation of the Gaussian noise per unit of :attr:`sum_sensitivity`.
 
         Returns
         -------
@@ -450,11 +442,12 @@ class Regions:
         owner = np.asarray(owner)
         if owner.shape != (self.n_cells,) or owner.min(initial=-1) < -1 or owner.max(initial=-1) >= n_owners:
             raise ValueError(f"owner must have {self.n_cells} entries from -1 to {n_owners - 1}")
-        details = {"sum_scale": noise.scale / SCALE, "sum_sensitivity": self.sum_sensitivity}
+        noise = Gaussian(multiplier)
         flaw = "" if self._charged else UNCHARGED
-        mu = self.sum_sensitivity * SCALE / noise.scale
-        key = self._charge("region_sums", noise.name, mu=mu, details=details, flaw=flaw)
-        return noise.add(_sums(self._points, owner[self._cell], n_owners)[None], self._streams, key)[0]
+        # The cost is known before the regions are: the multiplier alone.
+        key = self._charge("region_sums", noise.name, mu=1 / multiplier, details={"multiplier": multiplier}, flaw=flaw)
+        sums = _sums(self._points, owner[self._cell], n_owners)
+        return noise.add(sums[None], self._streams, key, unit=self.sum_sensitivity * SCALE)[0]
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
@@ -466,7 +459,8 @@ def soft_sensitivity(n_features: int, side: float, reach: float) -> float:
     Inside a cell the weights are products of 1 - a and a. Their derivatives by two columns have inner products of at
     most 2 (the same column) and 1 (two columns) over the side squared, so that along a unit vector they change at a
     rate of at most sqrt(1 + d) / side; they are continuous across cells. Two points' weights, each adding up to 1,
-    are never more than sqrt(2) apart. Rounding to 2**-16 moves each of the 2^d weights of either point by half a unit at most.
+    are never more than sqrt(2) apart. Rounding to 2**-16 moves each of the 2^d weights of either point by half a unit
+    at most.
 
     Parameters
     ----------
