@@ -396,18 +396,12 @@ def group_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     """
     if not len(shares) or not all(share > 0 and math.isfinite(share) for share in shares):
         raise ValueError(f"shares={list(shares)} must be one or more positive numbers")
-    sizes = _sizes(n_users, shares)
+    ends = np.floor(np.cumsum(shares) / math.fsum(shares) * n_users + 0.5).astype(int)
+    sizes = np.diff(ends, prepend=0).tolist()
     if min(sizes) < 1:
-        needed = max(n_users, len(shares))
-        while min(_sizes(needed, shares)) < 1:
-            needed += 1
+        needed = math.floor(math.fsum(shares) / min(shares)) + 1
         raise ValueError(
             f"n={n_users} users are too few for {len(sizes)} disjoint groups of shares {list(shares)}: a group would "
-            f"be empty; at least {needed} users are needed"
+            f"be empty; {needed} users are needed for certain"
         )
     return sizes
-
-
-def _sizes(n_users: int, shares: Sequence[float]) -> list[int]:
-    ends = np.rint(np.cumsum(shares) / math.fsum(shares) * n_users).astype(int)
-    return np.diff(ends, prepend=0).tolist()
