@@ -45,12 +45,15 @@ def eventually(study, check, context):
 
 
 def polylogarithmic(study, check, context):
-    """Check that a (log x)^c fits a curve no worse than a x^b, up to `slack` of the error of the logarithm."""
+    """Check that a (log x)^c fits a curve no worse than a x^b, up to `slack` of the error of the logarithm.
+
+    A curve that does not rise keeps below any such bound, whatever fits it.
+    """
     line = curve(study, check | {"places": 3}, context)
     if (found := not_positive(line)) is not None:
         return found
     power, polylog = line.residuals(), line.residuals(logarithmic=False)
-    truth = polylog <= (1 + check["slack"]) * power
+    truth = (polylog <= (1 + check["slack"]) * power) | (line.slopes() <= 0)
     evidence = slope_table([line], [line.slopes()]).assign(
         exponent_of_log=line.slopes(logarithmic=False)[0], error_power=power[0], error_polylog=polylog[0]
     )

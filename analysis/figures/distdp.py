@@ -265,21 +265,18 @@ def _over_radius(study):
 
 
 def _tell_slopes(axes, found):
-    """Write the fitted exponents, and draw a guide of slope 2 through the first curve's middle."""
-    texts = []
-    for name, line in found.items():
-        if line.x.size > 1 and (line.values[0] > 0).all():
-            texts.append((f"slope {line.slopes()[0]:.2f}", STYLES[name]["color"]))
-    for row, (text, colour) in enumerate(texts):
-        axes.text(
-            0.97, 0.05 + 0.09 * row, text, transform=axes.transAxes, ha="right", fontsize=8, color=colour, weight="bold"
-        )
-    line = next(iter(found.values()), None)
-    if line is not None and line.x.size > 1 and (line.values[0] > 0).all():
-        middle = np.exp(np.log(line.x).mean()), np.exp(np.log(line.values[0]).mean())
-        limits = axes.get_ylim()
-        axes.plot(line.x, middle[1] * (line.x / middle[0]) ** 2, zorder=1, **SLOPE)
-        axes.set_ylim(limits)
+    """Write the fitted exponents under the title, and draw a guide of slope 2 through the first curve's middle."""
+    fitted = {name: line for name, line in found.items() if line.x.size > 1 and (line.values[0] > 0).all()}
+    if not fitted:
+        return
+    short = {"dist_dp": "published", "dist_dp_sound": "sound", DP: "LSH-Splits"}
+    texts = [f"{short[name]} {line.slopes()[0]:.2f}" for name, line in fitted.items()]
+    axes.set_title(f"{axes.get_title()}\nslope: {', '.join(texts)}", color=INK, fontsize=10)
+    line = next(iter(fitted.values()))
+    middle = np.exp(np.log(line.x).mean()), np.exp(np.log(line.values[0]).mean())
+    limits = axes.get_ylim()
+    axes.plot(line.x, middle[1] * (line.x / middle[0]) ** 2, zorder=1, **SLOPE)
+    axes.set_ylim(limits)
 
 
 def _times(study):

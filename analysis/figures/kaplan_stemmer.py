@@ -11,6 +11,7 @@ from analysis.figures.lines import (
     COLUMNS,
     curves,
     draw,
+    end_labels,
     head,
     in_print,
     legend,
@@ -21,7 +22,7 @@ from analysis.figures.lines import (
     seeds_of,
     together,
 )
-from analysis.figures.panels import NO_DATA, epsilon_grid_figure, on_one_axis
+from analysis.figures.panels import NO_DATA, epsilon_grid_figure, log_axis, on_one_axis
 from analysis.figures.style import GREY, look
 from analysis.tables import percentile_interval, wide
 
@@ -58,8 +59,8 @@ TITLES = {
 }
 RECONSTRUCTION = "The method is a reconstruction: the abstract leaves hash family, averaging and constants open."
 KNOWN = (
-    "Kaplan-Stemmer and its variants know that the points lie in the unit ball, the one named so knows the box only; "
-    "the others know the box [-1, 1]^d"
+    "Kaplan-Stemmer and Balcan et al. know that the points lie in the unit ball; the others, and the variant named so, "
+    "know the box [-1, 1]^d"
 )
 
 
@@ -154,19 +155,20 @@ def _planted(study):
 
 def _exponents(axes, found):
     """Write the fitted exponents of n at the ends of the curves, and draw a guide of slope 1."""
-    first = next(iter(found.values()))
-    for name, line in found.items():
-        if line.x.size > 1 and (line.values[0] > 0).all():
-            text = f"n^{line.slopes()[0]:.2f}"
-            where = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
-            axes.annotate(text, (line.x[-1], line.values[0, -1]), color=STYLES[name]["color"], **where)
+    fitted = {name: line for name, line in found.items() if line.x.size > 1 and (line.values[0] > 0).all()}
+    if not fitted:
+        return
     low, high = axes.get_ylim()
-    left, right = axes.get_xlim()
-    x = np.array([first.x.min(), max(first.x.max(), 1.01 * first.x.min())])
-    y = high / 1.6 * x / x[1]
-    axes.plot(x, np.clip(y, low, high), color=GREY, linestyle=(0, (1, 1.5)), linewidth=1.2)
+    x = np.array([min(line.x.min() for line in fitted.values()), max(line.x.max() for line in fitted.values())])
+    axes.plot(x, high / 1.6 * x / x[1], color=GREY, linestyle=(0, (1, 1.5)), linewidth=1.2, zorder=1)
     axes.set_ylim(low, high)
-    axes.set_xlim(left, right * 1.6)
+    end_labels(
+        axes,
+        [
+            (line.x[-1], line.values[0, -1], f"n^{line.slopes()[0]:.2f}", STYLES[name]["color"])
+            for name, line in fitted.items()
+        ],
+    )
 
 
 def _local(study):
@@ -194,6 +196,7 @@ def _local(study):
         limits = [axes.get_ylim() for axes in known]
         for axes in known:
             axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+            log_axis(axes.yaxis)
     caption = (
         "Planted balls in the unit ball. (a) central model, ε = 1, δ = 10⁻⁶, zero-out; (b) to (d) local model: every "
         "user sends one noisy report, ε alone. The two promise different things at equal ε, so they have own axes; "
@@ -254,11 +257,10 @@ def _selection(study):
         table, found = curves(study, selectors, along=along, **base)
         labels = {"x_label": _short(along), "y_label": "cost where the optimum is 0"}
         parts[name] = draw(axes, table, mine, log_y=True, **labels)
-        for key, line in found.items():
-            if line.x.size > 1 and (line.values[0] > 0).all():
-                where = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
-                text = f"{line.slopes()[0]:.2f}"
-                axes.annotate(text, (line.x[-1], line.values[0, -1]), color=mine[key]["color"], **where)
+        fitted = {key: line for key, line in found.items() if line.x.size > 1 and (line.values[0] > 0).all()}
+        if fitted:
+            texts = [(line.x[-1], line.values[0, -1], f"{line.slopes()[0]:.2f}") for line in fitted.values()]
+            end_labels(axes, [(*text, mine[key]["color"]) for text, key in zip(texts, fitted, strict=True)], 1.15)
     shown = together(parts)
     handles = [Line2D([], [], **style) for key, style in styles.items() if key in set(shown["method"])]
     if handles:

@@ -17,6 +17,7 @@ from analysis.tables import column_statistics, standard_deviations
 _EMPTY = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 COLUMNS = ["method", "dataset", "x", "value", "low", "high", "seeds"]
 TICKS = 8  # of an axis, at most
+_APART = 0.05  # of the height of a panel, between the texts at the ends of curves
 
 
 def spread(panel, along, errors=3.0, cost=True):
@@ -134,6 +135,30 @@ def draw(axes, table, styles, *, log_x=True, log_y=None, x_label="", y_label="",
     axes.set_ylabel(y_label, fontsize=9)
     axes.tick_params(labelsize=8)
     return table
+
+
+def end_labels(axes, labels, room=1.6):
+    """Write texts at the ends of curves, moved apart where they would cover each other.
+
+    Parameters
+    ----------
+    axes : Axes
+        With its final limits on a logarithmic or linear y axis.
+    labels : list of (x, y, text, colour)
+    room : float
+        Factor by which a logarithmic x axis is lengthened for them.
+    """
+    left, right = axes.get_xlim()
+    axes.set_xlim(left, right * room)
+    places = []
+    for x, y, text, colour in sorted(labels, key=lambda label: label[1]):
+        at = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[1]
+        at = max(at, places[-1] + _APART) if places else at
+        places.append(at)
+        axes.annotate(
+            text, (x, at), xycoords=("data", "axes fraction"), xytext=(6, 0), textcoords="offset points", va="center",
+            fontsize=8, color=colour,
+        )  # fmt: skip
 
 
 def short_number(value, _=None):
