@@ -165,6 +165,16 @@ def complete(table, datasets):
     }
 
 
+def shared_datasets(table, datasets):
+    """Data sets on which every method has a result at every epsilon, in their order.
+
+    Methods that have one on fewer than half of the data sets do not count: they would leave nothing to compare.
+    """
+    lacking = complete(table, datasets)[1].values()
+    out = {name for lack in lacking if len(lack) <= len(datasets) / 2 for name in lack}
+    return [name for name in datasets if name not in out]
+
+
 def critical_difference(methods, datasets, level=LEVEL):
     """Nemenyi's critical difference of mean ranks.
 

@@ -18,6 +18,7 @@ from analysis.comparison import (
     private,
     rank,
     ratios,
+    shared_datasets,
     times,
 )
 from analysis.figures import comparison as figures
@@ -159,6 +160,15 @@ def test_methods_that_lack_a_data_set_are_named(table):
     assert complete(table, ["a", "b", "c"]) == (["eugkm", *kept], {})
 
 
+def test_data_sets_that_all_methods_share():
+    names = list(SIZES)
+    assert shared_datasets(ratios(Study(fabricated())), names) == ["a", "b", "c"]
+    assert shared_datasets(ratios(Study(fabricated(lacking=()))), names) == names
+    # A method with results on one data set of four does not leave that one alone to be compared.
+    few = [("eugkm", "wide"), *(("lsh_splits_sound", name) for name in ("b", "c", "wide"))]
+    assert shared_datasets(ratios(Study(fabricated(lacking=few))), names) == ["a", "b", "c"]
+
+
 def test_one_lacking_epsilon_is_enough_to_be_left_out():
     rows = fabricated()
     gone = (rows["method"] == "glloyd_sound") & (rows["dataset"] == "b") & (rows["epsilon"] == 0.5)
@@ -236,7 +246,7 @@ def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):
     assert all((each.figure is None) == (name == "comparison_times") for name, each in drawn.items())
     assert any("EUGkM: wide left out (more than 11 columns" in gap for gap in drawn["comparison_ratios"].gaps)
     ranks = drawn["comparison_ranks"].table
-    assert set(ranks["group"]) == {"all data sets", "data sets of at most 11 columns"}
+    assert set(ranks["group"]) == {"all data sets", "data sets with a result of every method"}
     assert "eugkm" not in set(ranks.loc[ranks["group"] == "all data sets", "method"])
     printed = drawn["comparison_ratios"].printed.set_index("dataset")
     assert printed.loc["a", "EUGkM"] == "1.1 [0.99, 33]" and printed.loc["wide", "EUGkM"] == "–"

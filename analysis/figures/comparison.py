@@ -18,6 +18,7 @@ from analysis.comparison import (
     private,
     rank,
     ratios,
+    shared_datasets,
     times,
 )
 from analysis.figures import Drawn, FigureSpec
@@ -200,12 +201,15 @@ def draw_curves(table):
 
 
 def _groups(table):
-    """Titles, data sets and ranked methods of the groups that are compared: all data sets, and those of few columns."""
-    groups = {"all data sets": _datasets(table)}
-    low = _datasets(table[table["d"] <= LOW_DIMENSIONS])
-    if 0 < len(low) < len(groups["all data sets"]):
-        groups[f"data sets of at most {LOW_DIMENSIONS} columns"] = low
-    return {title: (datasets, _ordered(complete(table, datasets)[0])) for title, datasets in groups.items()}
+    """Titles, data sets and ranked methods of the groups that are compared.
+
+    All data sets, with the methods that have results on all of them; and the data sets on which all methods have.
+    """
+    every = _datasets(table)
+    groups = {"all data sets": every}
+    if len(shared := shared_datasets(table, every)) < len(every):
+        groups["data sets with a result of every method"] = shared
+    return {title: (names, _ordered(complete(table, names)[0])) for title, names in groups.items() if names}
 
 
 def _rankings(table):
@@ -235,7 +239,8 @@ def _rank_caption(table):
     kept = "; ".join(f"{title}: {len(datasets)} sets" for title, (datasets, _) in _groups(table).items())
     return (
         "On every data set methods are ranked by their median (1 is best, ties share), and ranks averaged over data "
-        f"sets ({kept}). Only methods with a result on all of them at every epsilon take part, each with k centres. "
+        f"sets ({kept}). Only methods with a result on all of them at every epsilon take part, each with k centres; "
+        "the second group is made of the data sets on which no method lacks one. "
     )
 
 
@@ -265,6 +270,7 @@ def draw_ranks(table):
         axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     if not any(rankings.values()):
         return _nothing("ranks")
+    figure.supxlabel(epsilon_label(private(table)), fontsize=10, color=INK)
     lines = _rank_lines(rankings)
     printed = lines.assign(
         text=[f"{a:.2f} [{b:.2f}, {c:.2f}]" for a, b, c in lines[["mean_rank", "low", "high"]].values]
@@ -376,7 +382,7 @@ def draw_map(table):
     printed = best.assign(**names)[
         ["dataset", "epsilon", "d", "records", "method", "median", "second", "second_median", "yardstick", "useful"]
     ].round(3)
-    return Drawn(figure, best, printed, caption, _missing(table, _datasets(table)))
+    return Drawn(figure, best, printed, caption)
 
 
 def draw_times(study):
