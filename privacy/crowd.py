@@ -152,6 +152,8 @@ class Crowd:
     ------
     ValueError
         If the ledger is not one of local adjacency, or there is more than one replicate.
+    AskedTwice
+        If the ledger has reports of users already.
     """
 
     def __init__(self, points, ledger: Ledger | None, streams: NoiseStreams, domain=None):
@@ -160,6 +162,8 @@ class Crowd:
             raise ValueError(f"adjacency={kind} is not supported by a crowd: its users report under local adjacency")
         if len(streams.seeds) != 1:
             raise ValueError(f"a crowd serves one replicate at a time, not {len(streams.seeds)}: set batched = False")
+        if any(charge.group is not None for charge in ledger.charges):
+            raise AskedTwice("the ledger has reports of a crowd; users who have reported are not asked again")
         check_epsilon(ledger.budget.epsilon)
         self._shards = shards_of(points)
         self._ledger, self._streams = ledger, streams

@@ -95,10 +95,12 @@ def test_each_user_reports_once():
     assert [charge.group for charge in asked._ledger.charges] == [0, 1]
 
 
-def test_the_ledger_refuses_a_second_report_even_from_a_new_crowd():
-    """The budget is one report per user: users who are dealt out again find nothing left in the ledger."""
+def test_a_ledger_pays_for_one_report_of_each_user():
+    """Dealt out again by another crowd, users would report twice; groups of one crowd have a budget each."""
     book = ledger()
     crowd(cloud(), book=book).groups([1.0])[0].reports()
+    with pytest.raises(AskedTwice, match="the ledger has reports of a crowd"):
+        crowd(cloud(), book=book, seed=1)
     book.charge(Charge("elsewhere", 0, "none", epsilon=1.0, group=1))
     with pytest.raises(BudgetExceeded):
         book.charge(Charge("again", 0, "none", epsilon=1e-3, group=0))
