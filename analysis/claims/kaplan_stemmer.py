@@ -89,14 +89,15 @@ def capture_shares(study, check):
     """
     panel = joined(study, check["sweep"], check["metric"])
     panel = panel.take((panel.cells["small"].notna() & panel.cells["method"].isin(check["methods"])).to_numpy())
+    if not len(panel.cells):
+        return panel.cells.assign(large=[], reach=[], share=[]), np.empty((1, 0)), 0
     large = panel.cells["n"] - panel.cells["small"]  # of the points in all other balls
     panel = replace(panel, cells=panel.cells.assign(large=large))
     panel = panel.take(panel.cells.sort_values(["method", "large", "small"]).index.to_numpy())
     reach = check["factor"] * (panel.cells["ball"] + 1 / panel.cells["n"]).to_numpy()
     near = np.where(np.isfinite(panel.values), panel.values <= reach, np.nan)
     shares = resampled_means(replace(panel, values=near), resampling_weights(len(panel.seeds)))
-    seeds = int(np.isfinite(near).sum(axis=0).min()) if near.size else 0
-    return panel.cells.assign(reach=reach, share=shares[0] if len(panel.cells) else []), shares, seeds
+    return panel.cells.assign(reach=reach, share=shares[0]), shares, int(np.isfinite(near).sum(axis=0).min())
 
 
 def least_captured(cells, shares, level):

@@ -124,6 +124,7 @@ def _ratio_to_kmeans(panel):
     """Mean cost of every cell over that of k-means on the same data with the same k; NaN without one."""
     mean, _, _, seeds = column_statistics(panel.values)
     table = panel.cells.assign(mean=mean, seeds=seeds)
+    table = table if "rho" in table else table.assign(rho=np.nan)
     plain = table[table["method"] == "kmeans"].drop_duplicates(["dataset", "k"]).set_index(["dataset", "k"])["mean"]
     keys = pd.MultiIndex.from_frame(table[["dataset", "k"]])
     return table.assign(ratio=table["mean"].to_numpy() / plain.reindex(keys).to_numpy())
@@ -238,7 +239,7 @@ def _planted(study):
     guide = Line2D([], [], **SLOPE, label="slope 2")
     legend(figure, STYLES, shown["method"], columns=4, extra=[guide])
     caption = (
-        "Balls of equal size about well separated centres, whose optimum k-means with ten starts finds. (a), (c), (d): "
+        "Balls of equal size about well separated centres, whose optimum k-means with ten starts finds; all methods have ten. (a), (c), (d): "
         "cost less the optimum, with fitted exponents. (b): all points on k places, so the cost is the excess; the "
         "space grows by a factor while ρ stays, which is the same as a smaller ρ in a space of the same size, in other "
         "units. The cost of a method that knows no ρ has slope 2 there. (e) to (g): cost over the optimum at ρ = 0.01. "

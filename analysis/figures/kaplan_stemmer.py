@@ -344,8 +344,11 @@ def _candidates(study):
     rows = study.rows_with(["n_centres"])
     rows = rows[rows["method"].isin(PASSES) & rows["sweep"].isin(["candidates", "capture"])]
     keys = ["method", "dataset", "n", "k", "epsilon"]
+    if not len(rows):
+        nothing = pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"])
+        return Drawn(None, nothing, nothing, "No stored rows.", (f"candidates: {NO_DATA}",))
     table = rows.groupby(keys)["n_centres"].agg(mean="mean", largest="max", seeds="size").reset_index()
-    table = table.assign(over_k=table["mean"] / table["k"]) if len(table) else table.assign(over_k=[])
+    table = table.assign(over_k=table["mean"] / table["k"])
     caption = (
         "Number of candidates of one pass and of all, ε = 1. The bound ε n log(k / β) of Lemma 3.5 is thousands of "
         "times as large, as every bucket must hold a fixed part of n / k points here."
@@ -353,7 +356,7 @@ def _candidates(study):
     shown = table[table["dataset"].isin(set(rows.loc[rows["sweep"] == "candidates", "dataset"]))]
     printed = shown.assign(method=shown["method"].map(PASSES), mean=shown["mean"].map(number))
     printed = printed[["dataset", "method", "mean", "largest", "seeds"]]
-    return Drawn(None, table, printed, caption, () if len(table) else (f"candidates: {NO_DATA}",))
+    return Drawn(None, table, printed, caption)
 
 
 FIGURES = (
