@@ -40,6 +40,8 @@ CELLS_PER_CLUSTER = 4
 CENTRING = 0.01  # share of mu^2 for the tree's mean: n is public and a move small, so that little is enough
 CAUTION = 2.0  # by which the grid's noise counts for more than its sides: empty nodes attract centres
 MOST_INTERVALS = 512
+FINE = 0.06  # error that adaptive cells are credited with, whatever the data
+HIDDEN = 0.2  # share of delta for the threshold of adaptive cells
 SPARE_LEVELS = 3  # of the tree, beyond what halving the points asks for
 TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
 ITERATIONS = 300
@@ -106,7 +108,7 @@ class DistDP(_Moving):
         ``published`` is Algorithms 1 and 2 with the constants of Appendix E, in three equal parts of the budget.
         ``sound`` groups true points by their released positions, so that a move changes one sum by rho and nothing
         else. Where the noise on points leaves too little of them, by a public rule (:class:`Plan`), it releases soft
-        counts of a grid, or a tree of hyperplanes on all points.
+        counts of a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
     calibration : {"classical", "analytic"}, default="classical"
         ``published``: noise on the points by the paper's formula, or by the exact one (about a fifth less noise).
     regions : {"true", "noised"}, default="true"
@@ -282,11 +284,14 @@ class DistDP(_Moving):
             changes = 2 * self.quadtrees * len(fine)
             deviation = math.sqrt(changes) / gaussian_mu(part.epsilon, part.delta / 2)
             found += curator.cell_counts(shifts, fine, Thresholded(deviation, part.delta / 2, changes))
-        some = []
+        return np.unique(self._middles_of_fullest(found, shifts), axis=0)
+
+    def _middles_of_fullest(self, found, shifts) -> np.ndarray:
+        some = [np.empty((0, shifts.shape[1]), np.int64)]
         for tree, level, cells, counts in found:
             fullest = np.argsort(-counts, kind="stable")[: self._fullest()]
             some.append(middles(cells[fullest], shifts[tree], level))
-        return np.unique(np.concatenate(some), axis=0)
+        return np.concatenate(some)
 
     def _summaries(self, regions: Regions, cells, centres, radius, epsilon, delta, generator):
         """Weighted points (m, d) and weights (m,) of all regions, by the library's tree and the library's shares."""
@@ -332,7 +337,7 @@ class DistDP(_Moving):
     # As we would have it
 
     def _sound(self, curator: MovingCurator, generator) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted points by the best of three ways, chosen by public values."""
+        """Weighted points by the best of four ways, chosen by public values."""
         n, d = curator.n_points, curator.n_features
         plan = self.plan(n, d, curator.reach)
         if plan.starved(n):
@@ -342,7 +347,7 @@ class DistDP(_Moving):
                 return not self._with_epsilon(epsilon).plan(n, d, curator.reach).starved(n)
 
             self._refuse(n, enough, says_something)
-        ways = {"groups": self._by_groups, "grid": self._by_grid, "tree": self._by_tree}
+        ways = {"groups": self._by_groups, "grid": self._by_grid, "cells": self._by_cells, "tree": self._by_tree}
         return ways[plan.way](curator, generator, plan)
 
     def plan(self, n_points: int, n_features: int, reach: float) -> "Plan":
@@ -366,6 +371,10 @@ class DistDP(_Moving):
         leaves = max(1.0, n / (2 * least))
         depth = min(self.depth, math.ceil(math.log2(leaves)) + SPARE_LEVELS)
         errors = {"groups": deviation, "grid": grid, "tree": leaves ** (-1 / d) / math.sqrt(3)}
+        # Adaptive cells: where a part of a cluster passes the threshold, and not in many columns.
+        cells, _ = self._cells_noise(n)
+        if d <= MOST_COLUMNS and 2 * k * cells.least <= n:
+            errors["cells"] = FINE
         return Plan(errors, mu, deviation, intervals, share, depth)
 
     def _by_groups(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
@@ -391,15 +400,43 @@ class DistDP(_Moving):
         d = curator.n_features
         deviation = soft_sensitivity(d, 2 / plan.intervals, curator.reach) / plan.mu
         weights = curator.soft_counts(plan.intervals, Gaussian(deviation * SCALE)).ravel() / SCALE
-        order = np.argsort(-weights, kind="stable")
-        # What the largest of that many normal variates stays below.
-        clear = int((weights >= deviation * math.sqrt(2 * math.log(len(weights)))).sum())
-        kept = order[: max(clear, self.n_clusters)]
-        kept = kept[weights[kept] > 0]
+        kept = self._standing_out(weights, deviation)
         if not len(kept):
             return np.zeros((1, d)), np.ones(1)
         places = np.stack(np.unravel_index(kept, (plan.intervals + 1,) * d), axis=1)
         return (2 * places / plan.intervals - 1) * SCALE, weights[kept]
+
+    def _standing_out(self, weights: np.ndarray, deviation: float) -> np.ndarray:
+        """Indices of weights above what noise alone would reach, at least k of the positive ones if there are."""
+        order = np.argsort(-weights, kind="stable")
+        # What the largest of that many normal variates stays below.
+        clear = int((weights >= deviation * math.sqrt(2 * math.log(max(len(weights), 2)))).sum())
+        kept = order[: max(clear, self.n_clusters)]
+        return kept[weights[kept] > 0]
+
+    def _cells_noise(self, n: int) -> tuple[Thresholded, float]:
+        """Noise of the adaptive cells, and mu of their regions' sizes: each has half of mu^2."""
+        delta = self.resolved_delta(n)
+        mu = gaussian_mu(self.epsilon, (1 - HIDDEN) * delta) / math.sqrt(2)
+        changes = 2 * self.quadtrees * self.finest
+        return Thresholded(math.sqrt(changes) / mu, HIDDEN * delta, changes), mu
+
+    def _by_cells(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
+        """Middles of the fullest cells of quadtrees on true points, weighted by how many points are nearest to each."""
+        noise, mu = self._cells_noise(curator.n_points)
+        shifts = generator.integers(0, WIDEST_SHIFT + 1, (self.quadtrees, curator.n_features))
+        found = curator.cell_counts(shifts, range(1, self.finest + 1), noise)
+        centres = np.clip(self._middles_of_fullest(found, shifts), -SCALE, SCALE)
+        if not len(centres):
+            centres = np.zeros((1, curator.n_features), np.int64)
+        centres = np.unique(centres, axis=0)
+        deviation = math.sqrt(2) / mu
+        regions = curator.regions(centres, 2 * math.sqrt(curator.n_features))
+        sizes = regions.counts(np.arange(len(centres)), Gaussian(deviation * SCALE))
+        kept = self._standing_out(sizes, deviation)
+        if not len(kept):
+            return centres[:1].astype(np.float64), np.ones(1)
+        return centres[kept].astype(np.float64), sizes[kept]
 
     def _by_tree(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
         """Leaves of one tree of hyperplanes on all points, with noise for a record that leaves and one that comes."""
@@ -433,7 +470,8 @@ class Plan:
     errors : dict
         Rough error of a point's place per column, in half-widths, by way: ``groups`` of true points by noised points
         (the noise on these), ``grid`` of soft counts (its sides, and what the counts' noise adds to the centre of an
-        average cluster), ``tree`` of hyperplanes (the size of its leaves).
+        average cluster), ``cells`` of quadtrees on true points, which adapt to the data (a constant, where half a
+        cluster passes their threshold), ``tree`` of hyperplanes (the size of its leaves).
     mu : float
         Of the whole run.
     deviation : float

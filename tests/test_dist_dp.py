@@ -417,6 +417,7 @@ CASES = [
     {"variant": "sound", "rho": 0.002},
     {"variant": "sound", "rho": 0.5},
     {"variant": "sound", "rho": 2.0, "epsilon": 0.3},
+    {"variant": "sound", "rho": 2.0, "epsilon": 4.0, "quadtrees": 2},
 ]
 
 
@@ -463,11 +464,13 @@ def test_recomputed_delta_agrees_with_an_accountant():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
 def test_logged_scales_stay_within_the_budget(case):
     method = DistDP(4, **case)
-    run = method.fit_batch(snap(blobs(3000, d=2)), [0, 1])
+    points = np.tile(blobs(3000, d=2), 3 if method.quadtrees == 2 else 1)  # six columns: adaptive cells
+    run = method.fit_batch(snap(points), [0, 1])
     delta = 1e-6 if method.delta == "auto" else method.delta
     assert run.ledger.budget == Budget(method.epsilon, delta, "rho_bounded", method.rho)
     assert delta_of(run.ledger.charges, method.epsilon) <= delta * (1 + 1e-3)
     assert run.ledger.spent() <= method.epsilon * (1 + 1e-9)
+    assert method.quadtrees != 2 or run.ledger.charges[0].label == "cell_counts"
     if method.variant == "sound":
         assert run.ledger.spent() == pytest.approx(method.epsilon, rel=1e-5)  # all of it is used
 
@@ -557,18 +560,30 @@ def test_without_distance_to_protect_it_is_plain_clustering(variant):
 
 
 @pytest.mark.parametrize(
-    ("d", "rho", "way"), [(2, 0.0005, "groups"), (2, 0.5, "grid"), (12, 0.002, "groups"), (12, 1.0, "tree")]
+    ("d", "rho", "way"),
+    [(2, 0.0005, "groups"), (2, 0.5, "grid"), (6, 0.2, "cells"), (12, 0.002, "groups"), (12, 1.0, "tree")],
 )
 def test_sound_chooses_its_way_by_public_values(d, rho, way):
     method = DistDP(4, rho=rho)
-    points = snap(blobs(20_000, d=2) if d == 2 else np.tile(blobs(20_000, d=2), 6))
+    points = snap(blobs(20_000, d=2) if d == 2 else np.tile(blobs(20_000, d=2), d // 2))
     labels = {
         "groups": {"noised_points", "group_sums"},
         "grid": {"soft_counts"},
+        "cells": {"cell_counts", "region_counts"},
         "tree": {"total", "region_counts", "region_sums"},
     }
     assert method.plan(20_000, d, rho).way == way
     assert {charge.label for charge in method.fit_batch(points, [0]).ledger.charges} == labels[way]
+
+
+def test_sound_cells_find_clusters_of_different_sizes():
+    points = np.tile(blobs(20_000, d=2, k=4, spread=0.01, seed=1), 3)
+    points[::4] = np.clip(points[::4] + 0.2 * np.random.default_rng(0).standard_normal((5000, 6)), -1, 1)
+    plain = KMeans(4, n_init=5, random_state=0).fit(points).inertia_
+    method = DistDP(4, rho=1.0, n_init=5)
+    assert method.plan(*points.shape, 1.0).way == "cells"
+    run = method.fit_batch(snap(points), range(3))
+    assert np.median([cost(points, to_unit(centres)) for centres in run.centres]) < 1.3 * plain
 
 
 @pytest.mark.parametrize("rho", [0.001, 0.02, 0.05, 1.0])
