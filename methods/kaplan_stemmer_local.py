@@ -42,7 +42,7 @@ CERTAIN = 2.5  # standard deviations that a heavy box stands above zero
 SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
 MOST_CANDIDATES = 4  # per cluster
 FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
-FIRST_REACH, LATER_REACH = 0.75, 0.5  # of a Lloyd step, in distances to the nearest other centre
+FIRST_REACH, LATER_REACH = 0.5, 0.3  # of a Lloyd step, in distances to the nearest other centre
 LEAST_WEIGHT = 1e-9  # of a candidate that the k-means is given
 N_INIT = 10  # starts of the k-means on the candidates: free
 
