@@ -3,23 +3,31 @@
 import importlib
 from importlib.metadata import entry_points
 
+from methods.balcan import Balcan
 from methods.base import PrivateKMeans, Run
+from methods.dist_dp import DistDP, KMedian, NoisedPoints
 from methods.dp_lloyd import DPLloyd
 from methods.dpm import DPM
 from methods.em_mc import EMMC
+from methods.eugkm import EUGkM
+from methods.kaplan_stemmer import KaplanStemmer
+from methods.kaplan_stemmer_local import KaplanStemmerLocal
 from methods.kmeans import KMeansPlusPlus
 from methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
+from methods.local_model import LocalLloyd, LocalMean, NoisedReports
 from methods.lsh_splits import LSHSplits
 from methods.yardsticks import DataMean, PackingCentres
 
 OWN = (
-    KMeansPlusPlus, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, DataMean, PackingCentres,
+    KMeansPlusPlus, KMedian, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, EUGkM, Balcan, KaplanStemmer,
+    DistDP, NoisedPoints, KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean, DataMean, PackingCentres,
 )  # fmt: skip
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
 __all__ = [
-    "DPM", "EMMC", "ENTRY_POINTS", "OWN", "DPLloyd", "DataMean", "FastLloyd", "GLloyd", "KMeansPlusPlus", "LSHSplits",
-    "Lloyd", "PackingCentres", "PrivateKMeans", "Run", "SuLloyd", "load_method",
+    "DPM", "EMMC", "ENTRY_POINTS", "OWN", "Balcan", "DPLloyd", "DataMean", "DistDP", "EUGkM", "FastLloyd", "GLloyd",
+    "KMeansPlusPlus", "KMedian", "KaplanStemmer", "KaplanStemmerLocal", "LSHSplits", "Lloyd", "LocalLloyd", "LocalMean",
+    "NoisedPoints", "NoisedReports", "PackingCentres", "PrivateKMeans", "Run", "SuLloyd", "load_method",
 ]  # fmt: skip
 
 
