@@ -19,8 +19,9 @@ from methods.lsh_splits import LSHSplits
 from methods.yardsticks import DataMean, PackingCentres
 
 OWN = (
-    KMeansPlusPlus, KMedian, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, EUGkM, Balcan, KaplanStemmer,
-    DistDP, NoisedPoints, KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean, DataMean, PackingCentres,
+    KMeansPlusPlus, KMedian, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, EUGkM, Balcan,
+    KaplanStemmer, DistDP, NoisedPoints, KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean, DataMean,
+    PackingCentres,
 )  # fmt: skip
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
