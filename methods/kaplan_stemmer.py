@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 from compute import Points, largest_packing
 from compute.hashing import euclidean_hash
-from methods.base import PrivateKMeans, is_integer, is_number
+from methods.base import PrivateKMeans, _matrix, is_integer, is_number
 from methods.local_search import MOVES, private_local_search
 from methods.weighted import weighted_kmeans
 from privacy import SCALE, Curator, Ledger, NoiseStreams, PrivacyClaim, gaussian_mu
@@ -34,7 +34,7 @@ COARSE = 0.5  # reach of a coarse average, in radii of the ball
 LLOYD_REACH = 2  # of a Lloyd step, in the smallest widths
 WIDTHS = (1 / 2, 1 / 4)  # of buckets, in radii of the ball
 MANY_CLUSTERS, WIDTHS_FOR_MANY = 50, (1 / 2, 1 / 4, 1 / 8)
-FEW_FEATURES, WIDTHS_IN_FEW = 3, (1 / 4, 1 / 8)
+FEW_FEATURES, WIDTHS_IN_FEW, WIDTH_IN_FEW = 3, (1 / 4, 1 / 8), 1 / 6
 REPETITIONS = 2
 PROJECTIONS = 4
 SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
@@ -279,7 +279,7 @@ class KaplanStemmer(PrivateKMeans):
         else:
             several = WIDTHS_FOR_MANY if self.n_clusters > MANY_CLUSTERS else WIDTHS
             several = WIDTHS_IN_FEW if n_features <= FEW_FEATURES else several
-            one = WIDTHS_IN_FEW[-1:] if n_features <= FEW_FEATURES else WIDTHS[-1:]
+            one = (WIDTH_IN_FEW if n_features <= FEW_FEATURES else WIDTHS[-1],)
         twice, once = (REPETITIONS, 1) if self.repetitions == "auto" else (self.repetitions, self.repetitions)
         return [(self.rounds, several, twice), (self.rounds, several, once), (self.rounds, one, once), (1, one, once)]
 
@@ -343,7 +343,7 @@ class KaplanStemmer(PrivateKMeans):
         >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
         (10000, 2660.0)
         """
-        X = np.asarray(X, np.float64)
+        X = _matrix(X)
         lower, upper = self._box(X.shape[1])
         points, outside = Points.from_box(X, lower, upper)
         if outside and not self.clip:

@@ -659,6 +659,7 @@ def test_schedule_follows_the_public_rule():
     assert of(20_000, 10, 16, 0.1) == (1, (0.25,), 1)
     assert of(10**6, 10, 64, 1.0) == (2, (0.5, 0.25, 0.125), 2)
     assert of(10**6, 2, 4, 1.0) == (2, (0.25, 0.125), 2)
+    assert of(5000, 2, 15, 0.25) == (1, (1 / 6,), 1)
     assert of(10**6, 10, 4, 1.0, rounds=3, widths=[0.3], repetitions=5) == (3, (0.3,), 5)
     for n, epsilon in itertools.product((1000, 10_000, 100_000), (0.1, 1.0)):
         method = KaplanStemmer(8, epsilon=epsilon)
