@@ -357,6 +357,13 @@ def test_excess_that_is_not_positive_has_no_slope():
     assert found.verdict == INCONCLUSIVE and "not above zero" in found.numbers
 
 
+def test_a_test_that_a_claim_names_exists():
+    doubt = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/budget-three-parts"]["doubt"]
+    text = (claims._FOLDER.parents[1] / "tests" / "test_dist_dp.py").read_text(encoding="utf-8")
+    named = [word.strip("(),.") for word in doubt.split() if word.startswith("test_")]
+    assert len(named) == 1 and f"def {named[0]}(" in text
+
+
 def test_few_seeds_decide_nothing_about_means():
     rows = all_rows().query("seed < 3")
     for name in ("order-dist-below-dp", "additive-error-rho-squared", "closer-to-nonprivate-than-to-dp"):

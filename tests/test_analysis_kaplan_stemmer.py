@@ -301,6 +301,15 @@ def test_every_claim_has_a_verdict(findings):
     assert sum(found.verdict == HOLDS for found in findings.values()) == 19
 
 
+def test_claims_that_tests_assert_name_tests_that_exist(findings):
+    folder = claims._FOLDER.parents[1] / "tests"
+    text = (folder / "test_kaplan_stemmer.py").read_text(encoding="utf-8")
+    named = [
+        word.strip("(),.") for word in findings["coreset-preserves-cost"].numbers.split() if "test_coreset" in word
+    ]
+    assert len(named) == 2 and all(f"def {name}(" in text for name in named)
+
+
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
