@@ -110,7 +110,7 @@ class DistDP(_Moving):
         else. Where the noise on points leaves too little of them, by a public rule (:class:`Plan`), it releases soft
         counts of a grid, or cells of quadtrees, or a tree of hyperplanes on all points.
     calibration : {"classical", "analytic"}, default="classical"
-        ``published``: noise on the points by the paper's formula, or by the exact one (about a fifth less noise).
+        ``published``: noise on the points by the paper's formula, or by the exact one (a quarter less noise).
     regions : {"true", "noised"}, default="true"
         ``published``: a point belongs to the crude centre nearest to its true place (Appendix E), with sizes that need
         a threshold, or to the one nearest to its noised place (Algorithm 1), with public sizes.
