@@ -14,9 +14,7 @@ from numba import njit
 from compute.nearest import EXACT_BITS, SCALE, Points, _assigned, _check
 
 ENTRY = 1 << 16  # directions are rounded to multiples of its inverse
-BLOCK = 4096
 SWAP_BLOCK = 256
-PRODUCT_DIMENSIONS = 32  # above, products with the candidates come from the library
 MOST_CODES = 1 << 62
 SHORTER = 1 - 2.0**-48  # more than what rounding of a root and a quotient can add to a length
 
@@ -80,15 +78,9 @@ class Hash:
 
     def codes(self, points: Points) -> np.ndarray:
         """Number of the cell of each point: shape (n,), int64. Numbers follow the cells' lexicographic order."""
-        flat, lowest, sizes = self.directions.T.astype(np.float64), self._lowest, self.sizes
         codes = np.empty(points.shape[0], np.int64)
-        for start in range(0, len(codes), BLOCK):
-            some = slice(start, start + BLOCK)
-            inner = (points.rows[some].astype(np.float64) @ flat).astype(np.int64)  # exact: integers below 2**53
-            code = 0
-            for i, (low, size) in enumerate(zip(lowest, sizes, strict=True)):
-                code = code * size + ((inner[:, i] + self.shifts[i]) // self.width - low)
-            codes[some] = code
+        offsets = self.shifts - np.array(self._lowest, np.int64) * self.width
+        _codes(points.rows, self.directions, offsets, self.width, np.array(self.sizes, np.int64), codes)
         return codes
 
     def middles(self, codes: np.ndarray) -> np.ndarray:
@@ -147,6 +139,18 @@ def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
                 row = row - math.fsum(row * other) * other
         found.append(row / math.sqrt(math.fsum(row * row)))
     return np.rint(np.array(found) * ENTRY).astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _codes(rows, directions, offsets, width, sizes, codes):
+    for i in range(rows.shape[0]):
+        code = 0
+        for j in range(directions.shape[0]):
+            product = 0  # of integers, below 2**53
+            for h in range(rows.shape[1]):
+                product += np.int64(rows[i, h]) * directions[j, h]
+            code = code * sizes[j] + (product + offsets[j]) // width
+        codes[i] = code
 
 
 @njit(cache=True, nogil=True)
@@ -285,11 +289,8 @@ def swap_costs(points: Points, candidates: np.ndarray, current: np.ndarray, slot
     total = np.zeros((len(slots), len(candidates)), object)
     for start in range(0, points.shape[0], block):
         rows, norms = points.rows[start : start + block], points.norms[start : start + block]
-        if points.shape[1] > PRODUCT_DIMENSIONS:
-            distances = rows.astype(np.float64) @ doubled
-        else:
-            distances = np.zeros((len(rows), len(candidates)))
-            _products(rows, doubled, distances)
+        distances = np.zeros((len(rows), len(candidates)))
+        _products(rows, doubled, distances)
         distances += squares
         distances += norms[:, None]
         total += _swaps(distances, current, slots).astype(np.int64)
