@@ -14,6 +14,9 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 import datasets
+from benchmarks.distance_based import distance_based
+from benchmarks.kaplan_stemmer import kaplan_stemmer
+from benchmarks.local_model import local_model
 from benchmarks.measuring import Measurement, least_seconds
 from benchmarks.straightforward import cluster, nicv, separate
 from compute import Points, forget, labels
@@ -231,6 +234,7 @@ def main() -> int:
     """Measure everything, print a table."""
     with threadpool_limits(1):
         rows = s1_sweep() + single_fits() + trees() + protocol() + unlearning()
+        rows += distance_based() + kaplan_stemmer() + local_model()
     table = Table("what", "measured", "target", "", title="Speed")
     for row in rows:
         sign = "<=" if row.at_most else ">="
