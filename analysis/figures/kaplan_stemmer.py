@@ -42,6 +42,7 @@ LOCAL = {
 STYLES = {name: line_of(name) for name in CENTRAL}
 LOCAL_STYLES = {name: line_of(name) for name in LOCAL}
 PASSES = {"kaplan_stemmer_candidates": "two passes", "kaplan_stemmer_candidates_one_pass": "one pass"}
+PASS_COLOURS = ("#7a3e9d", "#e69f00")
 MEASURED = {"balcan2017": "balcan", "this_work": OUR}  # rows of Table 1 that are implemented
 SCALING = {  # of what is measured: sweep, what it runs along, and the value
     "factor over n": (("n", "n_rivals"), "n", "ratio"),
@@ -219,7 +220,10 @@ def _capture(study):
     figure, grid = panels(len(sizes), min(len(sizes), 3), width=3.9, height=3.0)
     low, high = percentile_interval(shares) if len(cells) else (np.empty(0), np.empty(0))
     table = cells.assign(x=cells["small"], value=cells["share"], low=low, high=high, seeds=seeds)
-    styles = {name: line_of(name, label=text) for name, text in PASSES.items()}
+    styles = {
+        name: line_of(name, label=text, color=colour, markeredgecolor=colour, linestyle=dash)
+        for (name, text), colour, dash in zip(PASSES.items(), PASS_COLOURS, ("-", (0, (4, 1.5))), strict=True)
+    }
     parts = {}
     for place, (axes, n) in enumerate(zip(grid, sizes, strict=True)):
         name = f"n = {n:,.0f}"
