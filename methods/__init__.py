@@ -5,7 +5,7 @@ from importlib.metadata import entry_points
 
 from methods.balcan import Balcan
 from methods.base import PrivateKMeans, Run
-from methods.dist_dp import DistDP, KMedian, NoisedPoints
+from methods.dist_dp import DistDP, NoisedPoints
 from methods.dp_lloyd import DPLloyd
 from methods.dpm import DPM
 from methods.em_mc import EMMC
@@ -13,6 +13,7 @@ from methods.eugkm import EUGkM
 from methods.kaplan_stemmer import KaplanStemmer
 from methods.kaplan_stemmer_local import KaplanStemmerLocal
 from methods.kmeans import KMeansPlusPlus
+from methods.kmedian import KMedian
 from methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
 from methods.local_model import LocalLloyd, LocalMean, NoisedReports
 from methods.lsh_splits import LSHSplits

@@ -202,12 +202,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and ``n_features_in_``. There
             are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centres.
         """
-        X = _matrix(X)
-        lower, upper = self._box(X.shape[1])
-        points, outside = Points.from_box(X, lower, upper)
-        if outside and not self.clip:
-            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
-        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
+        X, points, (lower, upper), seed = self._entered(X)
         run = self.fit_batch(points, [seed], (lower, upper))
         self.cluster_centers_ = to_unit(run.centres[0]) * (upper / 2 - lower / 2) + (upper / 2 + lower / 2)
         self.n_iter_, self.ledger_, self.n_features_in_ = run.n_iter, run.ledger, X.shape[1]
@@ -225,6 +220,16 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
     def fit_predict(self, X, y=None, **kwargs) -> np.ndarray:
         """Fit, then predict the same rows."""
         return self.fit(X).predict(X)
+
+    def _entered(self, X) -> tuple[np.ndarray, Points, tuple[np.ndarray, np.ndarray], int]:
+        """Check points in their own units: the matrix, the same on the grid, the box it stands for, and a seed."""
+        X = _matrix(X)
+        lower, upper = self._box(X.shape[1])
+        points, outside = Points.from_box(X, lower, upper)
+        if outside and not self.clip:
+            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
+        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
+        return X, points, (lower, upper), seed
 
     def _box(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         bounds = np.asarray(self.bounds, dtype=np.float64)

@@ -11,15 +11,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from compute.quadtree import middles, nearest_of_many, occupied
 from methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
+from methods.kmedian import weighted_kmedian
 from methods.lsh_splits import BRANCH, COUNTS_TO_SUM, ENTRY
 from methods.weighted import weighted_kmeans
 from privacy import (
-    NO_CLAIM,
     SCALE,
     Budget,
     Gaussian,
@@ -43,9 +42,6 @@ MOST_INTERVALS = 512
 FINE = 0.06  # error that adaptive cells are credited with, whatever the data
 HIDDEN = 0.2  # share of delta for the threshold of adaptive cells
 SPARE_LEVELS = 3  # of the tree, beyond what halving the points asks for
-TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
-ITERATIONS = 300
-ROWS = 1 << 14
 
 
 @dataclass(eq=False, repr=False)
@@ -604,108 +600,6 @@ class NoisedPoints(_Moving):
         generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
         weights = np.ones(curator.n_points)
         return self._clustered(noised.astype(np.float64), weights, int(generator.integers(2**32))), 1
-
-
-@dataclass(eq=False, repr=False)
-class KMedian(PrivateKMeans):
-    """k-median without privacy: what the methods with ``p=1`` are held to.
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-    n_init : int, default=1
-        Number of starts, of which the best is kept.
-    bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
-    """
-
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
-
-    _: KW_ONLY
-    n_init: int = 1
-
-    def cluster(self, curator):
-        """Run once per seed; see :meth:`PrivateKMeans.cluster`."""
-        points = curator.disclose().astype(np.float64)
-        weights = np.ones(len(points))
-        found = [
-            weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32) for seed in curator.seeds
-        ]
-        return [snap_centres(centres) for centres in found], 1
-
-
-def weighted_kmedian(points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int) -> np.ndarray:
-    """Cluster weighted points for the sum of distances, and keep the best of a few starts.
-
-    Starts are drawn by distance; then every centre moves by one step of Weiszfeld's algorithm over the points that are
-    nearest to it, and points are assigned anew: the cost falls at each of both.
-
-    Parameters
-    ----------
-    points : ndarray of shape (m, d), float64
-        In grid steps.
-    weights : ndarray of shape (m,), float64
-        Positive.
-    k, n_init, seed : int
-
-    Returns
-    -------
-    ndarray of shape (min(k, number of distinct points), d), float64
-
-    Examples
-    --------
-    >>> points = np.array([[0.0], [100.0], [100.0], [9000.0]])
-    >>> weighted_kmedian(points, np.ones(4), 2, 1, 0).round().tolist()
-    [[100.0], [9000.0]]
-    """
-    points, weights = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(weights, np.float64)
-    distinct = np.unique(points, axis=0)
-    if len(distinct) <= k:
-        return distinct
-    generator = np.random.default_rng(seed)
-    found = [_medians(points, weights, _spread_starts(points, weights, k, generator)) for _ in range(n_init)]
-    centres = min(found, key=lambda fit: fit[1])[0]
-    return centres[np.lexsort(centres.T[::-1])]
-
-
-def _spread_starts(points, weights, k, generator) -> np.ndarray:
-    """Greedy seeding by distance: of 2 + log k candidates the one that lowers the cost most."""
-    trials, centres = 2 + int(np.log(k)), np.empty((k, points.shape[1]))
-    centres[0] = points[generator.choice(len(points), p=weights / weights.sum())]
-    nearest = cdist(points, centres[:1])[:, 0]
-    for j in range(1, k):
-        cost = np.cumsum(nearest * weights)
-        drawn = np.minimum(np.searchsorted(cost, generator.random(trials) * cost[-1]), len(points) - 1)
-        closer = np.minimum(nearest, cdist(points[drawn], points))
-        best = np.argmin((closer * weights).sum(axis=1))
-        centres[j], nearest = points[drawn[best]], closer[best]
-    return centres
-
-
-def _medians(points, weights, centres) -> tuple[np.ndarray, float]:
-    k, last = len(centres), math.inf
-    for _ in range(ITERATIONS):
-        pulls, moved, cost = np.zeros(k), np.zeros(centres.shape), 0.0
-        costliest = points[0], -1.0
-        for start in range(0, len(points), ROWS):
-            some, own = points[start : start + ROWS], weights[start : start + ROWS]
-            distance = cdist(some, centres)
-            label = distance.argmin(axis=1)
-            nearest = distance[np.arange(len(some)), label]
-            cost += float(own @ nearest)
-            farthest = int((own * nearest).argmax())
-            if own[farthest] * nearest[farthest] > costliest[1]:
-                costliest = some[farthest], own[farthest] * nearest[farthest]
-            # Distances are smoothed by one grid step: a centre on a point would stay there for ever.
-            pull = own / np.sqrt(nearest * nearest + 1.0)
-            pulls += np.bincount(label, pull, k)
-            for column in range(points.shape[1]):
-                moved[:, column] += np.bincount(label, pull * some[:, column], k)
-        if last - cost <= TOLERANCE * cost:
-            break
-        last = cost
-        centres = np.where(pulls[:, None] > 0, moved / np.where(pulls > 0, pulls, 1.0)[:, None], costliest[0])
-    return centres, cost
 
 
 def _points_multiplier(calibration: str, epsilon: float, delta: float) -> float:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from methods.base import PrivateKMeans, is_integer
+from methods.coreset import consistent
 from methods.weighted import weighted_kmeans
 from privacy import SCALE, Curator, Laplace, PrivacyClaim, snap_centres
 from privacy.noise import INITIALISATION, child
@@ -63,31 +64,6 @@ def grid_intervals(n_points: int, n_features: int, n_clusters: int, epsilon: flo
         while intervals**d > most_cells:
             intervals -= 1
     return intervals
-
-
-def norm_sub(counts: np.ndarray, total: float) -> np.ndarray:
-    """Shift noisy counts by one number, and those that fall below zero to zero, so that they sum to a public total.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (m,), float64
-    total : float
-        Positive.
-
-    Returns
-    -------
-    ndarray of shape (m,), float64
-        Not negative: of all such vectors of that sum, the nearest to the counts.
-
-    Examples
-    --------
-    >>> norm_sub(np.array([6.0, 3.0, -4.0]), 5.0).tolist()
-    [4.0, 1.0, 0.0]
-    """
-    largest = np.sort(counts)[::-1]
-    shifts = (total - np.cumsum(largest)) / np.arange(1, len(counts) + 1)
-    kept = np.flatnonzero(largest + shifts > 0)[-1]
-    return np.maximum(counts + shifts[kept], 0.0)
 
 
 @dataclass(eq=False, repr=False)
@@ -169,7 +145,7 @@ class EUGkM(PrivateKMeans):
         intervals = self._intervals(curator.n_points, curator.n_features)
         counts = curator.grid_counts(intervals, Laplace(SCALE / self.epsilon))[0]
         weights = counts.ravel() / SCALE
-        weights = norm_sub(weights, float(curator.n_points)) if self.consistent else np.maximum(weights, 0.0)
+        weights = consistent(weights, float(curator.n_points)) if self.consistent else np.maximum(weights, 0.0)
         cells = np.flatnonzero(weights > 0)
         if not len(cells):  # every count is noise below zero: nothing is known of the points
             return np.zeros((1, 1, curator.n_features), np.int64), 1

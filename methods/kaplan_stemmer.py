@@ -9,17 +9,16 @@ docs/kaplan-stemmer.md for what is whose.
 """
 
 import math
-import secrets
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-from compute import Points, largest_packing
+from compute import largest_packing
 from compute.hashing import euclidean_hash
-from methods.base import PrivateKMeans, _matrix, is_integer, is_number
+from methods.base import PrivateKMeans, is_integer, is_number
+from methods.coreset import Coreset, ReleasesCoreset, consistent
 from methods.local_search import MOVES, private_local_search
 from methods.weighted import weighted_kmeans
 from privacy import SCALE, Curator, Ledger, NoiseStreams, PrivacyClaim, gaussian_mu
@@ -76,56 +75,8 @@ class Plan:
         return threshold_of(self.histogram_mu, self.delta, narrowed=False).least
 
 
-@dataclass(frozen=True, eq=False)
-class Coreset:
-    """Private weighted points that stand for the data: what is done with them costs no further privacy.
-
-    Attributes
-    ----------
-    points : ndarray of shape (m, d), float64
-    weights : ndarray of shape (m,), float64
-        Noisy numbers of the records nearest to each point; not negative, they add up to the public n.
-    ledger : Ledger or None
-        What was paid.
-
-    Notes
-    -----
-    A weak coreset with an additive error. Without noise, moving every record to its nearest candidate changes the root
-    of any cost by at most the root of the candidates' own cost, ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))``
-    (triangle inequality). The estimate leaves out how records spread about their candidates, so that it tends to be too
-    low by about that cost, for all sets of centres alike. Noise adds an error of the order of ``sqrt(m)`` records, each
-    with up to the squared diameter of the ball.
-    """
-
-    points: np.ndarray
-    weights: np.ndarray
-    ledger: Ledger | None = None
-
-    def cost_estimate(self, centres) -> float:
-        """Estimate the sum of squared distances of all records to the nearest of some centres.
-
-        Parameters
-        ----------
-        centres : array-like of shape (k, d)
-
-        Returns
-        -------
-        float
-            In squared units of ``points``.
-
-        Examples
-        --------
-        >>> Coreset(np.array([[0.0], [4.0]]), np.array([10.0, 5.0])).cost_estimate([[1.0]])
-        55.0
-        """
-        centres = np.asarray(centres, np.float64)
-        if centres.ndim != 2 or centres.shape[1] != self.points.shape[1] or not len(centres):
-            raise ValueError(f"centres must have shape (k, {self.points.shape[1]}) with k >= 1, got {centres.shape}")
-        return float((cdist(self.points, centres, "sqeuclidean").min(axis=1) * self.weights).sum())
-
-
 @dataclass(eq=False, repr=False)
-class KaplanStemmer(PrivateKMeans):
+class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     """Candidates by hashing and private averages, twice over, then k of them.
 
     Parameters
@@ -323,36 +274,6 @@ class KaplanStemmer(PrivateKMeans):
             centres = self._lloyd_step(centres, plan, buckets)
         return centres[None], plan.rounds
 
-    def coreset(self, X) -> Coreset:
-        """Release a private coreset of points given in their own units.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        Coreset
-            In the units of X; the budget is all spent on it, on nothing else.
-
-        Examples
-        --------
-        >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-        >>> coreset = KaplanStemmer(n_clusters=2, epsilon=4.0, random_state=1).coreset(X)
-        >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
-        (10000, 2660.0)
-        """
-        X = _matrix(X)
-        lower, upper = self._box(X.shape[1])
-        points, outside = Points.from_box(X, lower, upper)
-        if outside and not self.clip:
-            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
-        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
-        found = self.coreset_of(points, seed)
-        half = upper / 2 - lower / 2
-        return Coreset(found.points * half + (upper / 2 + lower / 2), found.weights, found.ledger)
-
     def coreset_of(self, points, seed: int) -> Coreset:
         """Release a private coreset of points on the grid, in half-widths of the domain.
 
@@ -440,27 +361,3 @@ class KaplanStemmer(PrivateKMeans):
         sums, counts = buckets.sums_and_counts(centres, radius, sum_mu=sum_mu, count_mu=count_mu)
         moved = centres + sums / np.maximum(counts, 1.0)[:, None]
         return buckets.into_ball(np.where(counts[:, None] < 1, centres, moved))
-
-
-def consistent(counts: np.ndarray, total: float) -> np.ndarray:
-    """Move noisy counts to the nearest ones that are not negative and add up to a public total.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (m,), float64
-    total : float
-        Positive.
-
-    Returns
-    -------
-    ndarray of shape (m,), float64
-
-    Examples
-    --------
-    >>> consistent(np.array([7.0, 3.0, -5.0]), 8.0).tolist()
-    [6.0, 2.0, 0.0]
-    """
-    ordered = np.sort(counts)[::-1]
-    excess = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
-    shift = excess[np.flatnonzero(ordered > excess)[-1]]
-    return np.maximum(counts - shift, 0.0)

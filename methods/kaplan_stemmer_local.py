@@ -17,16 +17,14 @@ Users are dealt out into disjoint groups, one per round; each user reports once 
 """
 
 import math
-import secrets
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from compute import Points
 from methods.base import is_integer, is_number
-from methods.kaplan_stemmer import Coreset, consistent
+from methods.coreset import Coreset, ReleasesCoreset, consistent
 from methods.local_model import LocalModel, check_enough, least_users, snapped, steps_of
 from methods.weighted import weighted_kmeans
 from privacy import SCALE, Ledger, NoiseStreams, shards_of, snap_centres
@@ -48,7 +46,7 @@ N_INIT = 10  # starts of the k-means on the candidates: free
 
 
 @dataclass(eq=False, repr=False)
-class KaplanStemmerLocal(LocalModel):
+class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
     """Heavy boxes, their means, the candidates' weights, and k-means on those, from randomised reports.
 
     Parameters
@@ -163,36 +161,6 @@ class KaplanStemmerLocal(LocalModel):
         for i, group in enumerate(groups[last:]):
             centres = self._lloyd_step(group, centres, candidates, weights, LATER_REACH if i else FIRST_REACH)
         return centres[None], len(groups)
-
-    def coreset(self, X) -> Coreset:
-        """Release a locally private coreset of points given in their own units.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        Coreset
-            In the units of X. No user is asked for a Lloyd step.
-
-        Examples
-        --------
-        >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 20000, axis=0)
-        >>> coreset = KaplanStemmerLocal(n_clusters=2, epsilon=4.0, random_state=1).coreset(X)
-        >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -3)
-        (40000, 11000.0)
-        """
-        X = np.asarray(X, np.float64)
-        lower, upper = self._box(X.shape[1])
-        points, outside = Points.from_box(X, lower, upper)
-        if outside and not self.clip:
-            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
-        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
-        found = self.coreset_of(points, seed)
-        half = upper / 2 - lower / 2
-        return Coreset(found.points * half + (upper / 2 + lower / 2), found.weights, found.ledger)
 
     def coreset_of(self, points, seed: int) -> Coreset:
         """Release a locally private coreset of points on the grid, in half-widths of the domain.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from compute.hashing import pulled
 from compute.quadtree import add_soft_counts, nearest_of_many, occupied
 from privacy.budget import Adjacency
 from privacy.curator import shards_of
@@ -26,7 +27,6 @@ from privacy.thresholding import Thresholded
 
 TWO_RECORDS = math.sqrt(2)  # L2 norm of one count less and another more
 UNCHARGED = "F-17"
-INSIDE = 1 - 1e-12  # keeps a shortened vector inside its ball in spite of rounding
 LARGEST_NORMAL = 1 << 20
 MOST_NODES = 1 << 18
 MOST_COLUMNS = 10  # of a grid: a point counts at 2^d nodes
@@ -280,7 +280,7 @@ class MovingCurator:
         else:
             rows = self._rows if members is None else self._rows[self._checked_members(members)]
             region = nearest_of_many(rows, centres)[0] if len(rows) else np.empty(0, np.int64)
-        return Regions(_into_ball(rows - centres[region], radius), region, len(centres), radius, self.reach,
+        return Regions(pulled(rows - centres[region], radius * SCALE), region, len(centres), radius, self.reach,
                        charged, self._streams, self._charge)  # fmt: skip
 
     def _move_details(self, noise: Gaussian) -> dict[str, float]:
@@ -490,11 +490,3 @@ def _sums(rows: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:
     # Integers below 2**53: their float64 sums are exact in any order.
     columns = [np.bincount(groups, weights=column, minlength=n_groups) for column in rows.T]
     return np.stack(columns, axis=1).astype(np.int64)
-
-
-def _into_ball(points: np.ndarray, radius: float) -> np.ndarray:
-    """Shorten integer vectors (n, d) that are longer than a radius in half-widths, coordinates rounded towards 0."""
-    length = np.sqrt((points.astype(np.float64) ** 2).sum(axis=1))
-    far = np.flatnonzero(length > radius * SCALE)
-    points[far] = np.trunc(points[far] * (INSIDE * radius * SCALE / length[far])[:, None]).astype(np.int64)
-    return points

@@ -18,7 +18,8 @@ from sklearn.cluster import KMeans
 
 from compute.quadtree import add_soft_counts, middles, nearest_of_many, occupied, row_keys
 from methods.check import CHECKS, conformance
-from methods.dist_dp import DistDP, KMedian, NoisedPoints, weighted_kmedian
+from methods.dist_dp import DistDP, NoisedPoints
+from methods.kmedian import KMedian, weighted_kmedian
 from privacy import (
     SCALE,
     Budget,

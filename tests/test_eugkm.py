@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import datasets
 from methods.check import conformance
-from methods.eugkm import LARGEST_GRID, EUGkM, grid_intervals, norm_sub
+from methods.coreset import consistent
+from methods.eugkm import LARGEST_GRID, EUGkM, grid_intervals
 from methods.kmeans import KMeansPlusPlus
 from metrics import evaluate
 from privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
@@ -138,9 +139,9 @@ def test_balanced_rule_minimises_the_sum_of_both_errors(n, d, k, epsilon):
 
 
 @given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40), st.floats(1e-2, 1e6))
-def test_norm_sub_is_a_shift_cut_at_zero_with_the_right_sum(counts, total):
+def test_consistent_counts_are_a_shift_cut_at_zero_with_the_right_sum(counts, total):
     counts = np.array(counts)
-    found = norm_sub(counts, total)
+    found = consistent(counts, total)
     assert (found >= 0).all() and found.sum() == pytest.approx(total, rel=1e-6)
     kept = found > 0
     shift = (found - counts)[kept]

@@ -20,7 +20,8 @@ from compute import Points, inertia
 from compute.hashing import ENTRY, Hash, clipped_sums, euclidean_hash, farthest, orthonormal, pulled, swap_costs
 from methods import KMeansPlusPlus
 from methods.check import CHECKS, conformance
-from methods.kaplan_stemmer import Coreset, KaplanStemmer, consistent
+from methods.coreset import Coreset, consistent
+from methods.kaplan_stemmer import KaplanStemmer
 from methods.local_search import private_local_search
 from methods.weighted import weighted_kmeans
 from privacy import SCALE, Budget, BudgetExceeded, Curator, Ledger, NoiseStreams, gaussian_mu, gdp_delta, snap
