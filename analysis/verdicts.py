@@ -705,6 +705,8 @@ def crossing(study, check, context):
                 | {left: found[name, left][0] for name, left in found if name == group}
                 for group in members
             ]
+    if not truth:
+        raise Absent(f"no stored group has both {mine} and one of its rivals")
     evidence = pd.DataFrame(lines)
     numbers = "; ".join(
         f"within {percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items()

@@ -29,7 +29,7 @@ def occupied(points: np.ndarray, shift: np.ndarray, levels: range) -> Iterator[t
     shift : ndarray of shape (d,), int64
         Added to the points; from 0 to four half-widths.
     levels : range
-        Increasing, from 0 to 18; cells of level l have the side 2**(19 - l).
+        Consecutive, from 0 to 18; cells of level l have the side 2**(19 - l).
 
     Yields
     ------
@@ -47,6 +47,8 @@ def occupied(points: np.ndarray, shift: np.ndarray, levels: range) -> Iterator[t
     """
     if not levels:
         return
+    if levels.step != 1:
+        raise ValueError(f"levels={levels} must be consecutive: cells are merged from one level to the next")
     side = TOP - levels[-1]
     # The one point that lies on the top cell's upper end belongs to the last cell.
     cells = np.minimum((points + (shift - LOWEST)) >> side, (1 << levels[-1]) - 1)

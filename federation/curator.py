@@ -63,6 +63,10 @@ class FederatedCurator(Curator):
         """Refused: see the class."""
         self._check_door("counts_and_bounded_sums")
 
+    def grid_counts(self, *args, **kwargs):
+        """Refused: see the class."""
+        self._check_door("grid_counts")
+
     def _check_door(self, query: str) -> None:
         raise ValueError(f"{query} is not answered by a federated curator: it serves sums_and_counts alone")
 

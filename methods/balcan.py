@@ -8,9 +8,10 @@ points nearest to it there.
 What is ours, because the public code spends more than it says: all noise is Gaussian and composed by the ledger, cubes
 that nobody lists leave by a threshold whose failure is charged, the radius is public, counts of the recovery are noisy.
 The projection has orthonormal directions and candidates are lifted back into their span: squared distances to lifted
-places differ from those in the projection by what the projection took from the point, the same for all candidates, so
-that both name the same nearest centre and rank sets alike. Each level of cubes is counted on its own rather than inside
-the cubes that survived: a cube with many points lies in larger ones with at least as many.
+places differ from those in the projection by what the projection took from the point, the same for all candidates (but
+for rounding, and for lifted places that are moved back into the domain), so that both rank sets alike. Each level of
+cubes is counted on its own rather than inside the cubes that survived: a cube with many points lies in larger ones with
+at least as many.
 """
 
 import math

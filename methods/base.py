@@ -15,7 +15,7 @@ from compute import Points, labels
 from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
-LEAST_EPSILON = 1e-6  # below, rounding decides what noise a budget asks for
+LEAST_EPSILON = 1e-4  # below, rounding of budgets and of random numbers begins to show
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from methods.base import PrivateKMeans, is_integer, is_number
 from methods.coreset import Coreset, ReleasesCoreset, consistent
 from methods.local_search import MOVES, private_local_search
 from methods.weighted import weighted_kmeans
-from privacy import SCALE, Curator, Ledger, NoiseStreams, PrivacyClaim, gaussian_mu
+from privacy import SCALE, Curator, Ledger, NoiseStreams, PrivacyClaim, gaussian_mu, shards_of
 from privacy.buckets import Buckets, threshold_of
 from privacy.noise import INITIALISATION, child
 
@@ -287,11 +287,11 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         -------
         Coreset
         """
-        streams = NoiseStreams([seed], secure=self.secure)
-        door = self.curator(points, None, streams)
-        self.check_parameters(door.n_points)
-        ledger = Ledger(self.budget(door.n_points, door.n_features))
-        curator = self.curator(points, ledger, streams)
+        shards = shards_of(points)
+        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
+        self.check_parameters(n_points)
+        ledger = Ledger(self.budget(n_points, n_features))
+        curator = self.curator(shards, ledger, NoiseStreams([seed], secure=self.secure))
         plan = self.plan(curator.n_points, curator.n_features, only="coreset")
         buckets = curator.buckets(self._radius(curator.n_features))
         generator = np.random.default_rng(child(seed, INITIALISATION))

@@ -341,6 +341,7 @@ def threshold_of(mu: float, delta: float, narrowed: bool) -> Thresholded:
 
 
 def _into_ball(shard: Points, radius: float) -> Points:
-    if not (shard.norms > (radius * SCALE) ** 2).any():
+    # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less than d.
+    if radius >= math.sqrt(shard.shape[1]) or not (shard.norms > (radius * SCALE) ** 2).any():
         return shard
     return Points.prepare(pulled(shard.rows, radius * SCALE))

@@ -361,6 +361,9 @@ class Group:
         if self._asked:
             raise AskedTwice(f"group {self._number} has reported; a user reports once, ask another group")
         crowd = self._crowd
+        # Another crowd on the same ledger would deal the same users out another way.
+        if sum(charge.group is not None for charge in crowd._ledger.charges) != crowd._rounds.total():
+            raise AskedTwice("the ledger has reports of another crowd; users who have reported are not asked again")
         key = label, crowd._rounds[label]
         charge = Charge(*key, mechanism, epsilon=crowd.epsilon, details=details, group=self._number)
         crowd._ledger.charge(charge)

@@ -344,6 +344,7 @@ class Regions:
         charge: Callable[..., tuple],
     ):
         self._points, self._cell, self._charged = points, cell, charged
+        self._region = np.arange(n_cells)  # of each cell
         self._streams, self._charge = streams, charge
         self.n_cells = n_cells
         inside = min(reach + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
@@ -421,10 +422,11 @@ class Regions:
         moving = np.flatnonzero(target >= 0)
         self._cell[moving] = target[moving] + (self._points[moving] @ np.asarray(normal, np.int64) >= 0)
         self.n_cells += 2 * len(cells)
+        self._region = np.concatenate([self._region, np.repeat(self._region[cells], 2)])
         return first[cells][:, None] + [0, 1]
 
     def sums(self, owner: np.ndarray, n_owners: int, multiplier: float) -> np.ndarray:
-        """Noisy sums of the clipped records about their region's centre, over public unions of cells.
+        """Noisy sums of the clipped records about their region's centre, over public unions of cells of one region.
 
         Parameters
         ----------
@@ -442,6 +444,10 @@ class Regions:
         owner = np.asarray(owner)
         if owner.shape != (self.n_cells,) or owner.min(initial=-1) < -1 or owner.max(initial=-1) >= n_owners:
             raise ValueError(f"owner must have {self.n_cells} entries from -1 to {n_owners - 1}")
+        owned = owner >= 0
+        if len(np.unique(np.stack([owner[owned], self._region[owned]]), axis=1).T) > len(np.unique(owner[owned])):
+            # About two centres a move could change one sum by twice the radius.
+            raise ValueError("owner must not unite cells of different regions, whose records lie about other centres")
         noise = Gaussian(multiplier)
         flaw = "" if self._charged else UNCHARGED
         # The cost is known before the regions are: the multiplier alone.

@@ -90,14 +90,14 @@ class NoiseStreams:
         """Draw standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            return (signs * -ndtri(tails)).reshape(-1, *shape)
+            return (signs * -ndtri(tails)).reshape(len(self.seeds), *shape)
         return self._seeded(key, shape, lambda generator, into: generator.standard_normal(out=into))
 
     def laplace(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
         """Draw Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            return (signs * -np.log(2.0 * tails)).reshape(-1, *shape)
+            return (signs * -np.log(2.0 * tails)).reshape(len(self.seeds), *shape)
         centred = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
         centred += 2.0**-54  # generator.random includes 0, which would map to minus infinity
         return -np.copysign(np.log1p(-2.0 * np.abs(centred)), centred)
@@ -106,7 +106,8 @@ class NoiseStreams:
         """Draw uniform variates in (0, 1) of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            return np.where(signs > 0, tails, 1.0 - tails).reshape(-1, *shape)
+            # 1 - 2**-54 would be rounded to 1.
+            return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53)).reshape(len(self.seeds), *shape)
         drawn = self._seeded(key, shape, lambda generator, into: generator.random(out=into))
         return np.maximum(drawn, 2.0**-54)  # generator.random includes 0 and leaves out 1
 
@@ -115,7 +116,7 @@ class NoiseStreams:
         if self.secure:
             # Fine where it matters: a large variate is the logarithm of a small tail.
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(-1, *shape)
+            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(len(self.seeds), *shape)
         else:
             exponential = self._seeded(key, shape, lambda generator, into: generator.standard_exponential(out=into))
         np.log(np.maximum(exponential, np.finfo(np.float64).tiny, out=exponential), out=exponential)

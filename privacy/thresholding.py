@@ -56,7 +56,8 @@ class Thresholded:
     @property
     def least(self) -> float:
         """The threshold, in records."""
-        return 1 + self.deviation * quantile(self.delta, self.cells)
+        # Noise is rounded to the grid: what lies half a step below could be rounded up to the threshold.
+        return 1 + self.deviation * quantile(self.delta, self.cells) + 0.5 / SCALE
 
     def release(
         self, counts: np.ndarray, streams: NoiseStreams, key: tuple, least: float = 0.0

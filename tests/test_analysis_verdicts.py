@@ -441,3 +441,26 @@ def test_iteration_bound_is_cut_on_both_sides():
 def test_flaw_register_has_one_line_each():
     register = yaml.safe_load((claims._FOLDER.parent / "flaws.yaml").read_text(encoding="utf-8"))
     assert all(key.startswith("F-") and text.strip() for key, text in register.items())
+
+
+def test_a_crossing_needs_the_method_and_a_rival():
+    def rows_of(method, epsilon, nicv):
+        rows = cell_rows("real", method, "iris", epsilon, 12, size=SIZES["iris"], metrics=("nicv",))
+        return rows.assign(nicv=nicv + 0.001 * rows["seed"])
+
+    check = {
+        "type": "crossing",
+        "sweep": "real",
+        "metric": "nicv",
+        "left": ["fastlloyd", "glloyd"],
+        "right": ["lloyd"],
+        "over": {"dataset": ["iris"], "epsilon": [0.1, 1.0]},
+        "level": 0.1,
+        "other_levels": [],
+    }
+    mine = [rows_of("lloyd", None, 10), rows_of("fastlloyd", 0.1, 14), rows_of("fastlloyd", 1.0, 10.5)]
+    for early, verdict in ((10.5, FAILS), (13, HOLDS)):
+        rivals = [rows_of("glloyd", 0.1, early), rows_of("glloyd", 1.0, 10.5)]
+        assert finding(check, Study(pd.concat(mine + rivals, ignore_index=True))).verdict == verdict
+    alone = finding(check, Study(pd.concat(mine, ignore_index=True)))
+    assert alone.verdict == NOT_RUN and "one of its rivals" in alone.numbers

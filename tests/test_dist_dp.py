@@ -229,7 +229,10 @@ def tree_of(regions, rng, depth=5):
         counts.append(regions.counts(parts, Gaussian(SILENT)))
         cells = np.concatenate([np.setdiff1d(cells, chosen), parts])
     owner = np.full(regions.n_cells, -1)
-    owner[cells] = np.arange(len(cells)) // 2
+    # Unions of two cells of a region.
+    region = regions._region[cells]
+    place = np.array([np.count_nonzero(region[:i] == each) for i, each in enumerate(region)])
+    owner[cells] = np.unique(np.stack([region, place // 2]), axis=1, return_inverse=True)[1].ravel()
     return counts, regions.sums(owner, len(cells), SILENT / SCALE / 10)
 
 
@@ -400,6 +403,11 @@ def test_ill_posed_questions_are_refused():
         (lambda: asked.regions(zero, 0.5).counts([1], Gaussian(SCALE)), "must be different and below 1"),
         (lambda: asked.regions(zero, 0.5).split([0], np.array([1 << 21, 0])), "normal must have entries of at most"),
         (lambda: asked.regions(zero, 0.5).sums(np.ones(1, int), 1, 10.0), "owner must have 1 entries"),
+        (
+            lambda: asked.regions(np.array([[-9, 0], [9, 0]]), 0.5).sums(np.zeros(2, int), 1, 10.0),
+            "must not unite cells of different regions",
+        ),
+        (lambda: list(occupied(zero, zero[0], range(2, 7, 2))), "must be consecutive"),
         (lambda: asked.soft_counts(0, Gaussian(SCALE)), "intervals=0 in 2 columns must be at least 1"),
         (lambda: asked.soft_counts(10_000, Gaussian(SCALE)), "at most 262144 nodes"),
     ):

@@ -191,8 +191,8 @@ def test_fewer_cells_with_points_than_clusters_give_fewer_centres(monkeypatch):
 
 def test_counts_that_are_all_negative_leave_the_middle_of_the_domain(monkeypatch):
     monkeypatch.setattr(Laplace, "add", lambda self, values, streams, key, unit=1.0: np.full_like(values, -3 * SCALE))
-    for consistent, n_centres in ((False, 1), (True, 2)):
-        run = EUGkM(n_clusters=2, consistent=consistent).fit_batch(draw(30, 2), [0])
+    for add_up, n_centres in ((False, 1), (True, 2)):
+        run = EUGkM(n_clusters=2, consistent=add_up).fit_batch(draw(30, 2), [0])
         assert run.n_centres.tolist() == [n_centres]
     run = EUGkM(n_clusters=2, consistent=False).fit_batch(draw(30, 2), [0])
     assert (run.centres == 0).all()

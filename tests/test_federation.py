@@ -500,6 +500,7 @@ def test_a_federated_curator_answers_sums_and_counts_alone():
         lambda: door.projection(np.ones((1, 2), np.int64), 1.0),
         lambda: door.gap_percentile(50, 1.0),
         lambda: door.disclose(),
+        lambda: door.grid_counts(4, Laplace(1.0)),
         lambda: door.counts_and_bounded_sums(
             np.zeros((1, 1, 2), np.int64),
             count_noise=Laplace(1.0),

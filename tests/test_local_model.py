@@ -101,6 +101,11 @@ def test_a_ledger_pays_for_one_report_of_each_user():
     crowd(cloud(), book=book).groups([1.0])[0].reports()
     with pytest.raises(AskedTwice, match="the ledger has reports of a crowd"):
         crowd(cloud(), book=book, seed=1)
+    shared = ledger()
+    one, other = crowd(cloud(), book=shared), crowd(cloud(), book=shared, seed=1)
+    one.groups([1.0])[0].reports()
+    with pytest.raises(AskedTwice, match="reports of another crowd"):
+        other.groups([0.5, 0.5])[1].reports()
     book.charge(Charge("elsewhere", 0, "none", epsilon=1.0, group=1))
     with pytest.raises(BudgetExceeded):
         book.charge(Charge("again", 0, "none", epsilon=1e-3, group=0))

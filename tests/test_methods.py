@@ -1,6 +1,7 @@
 """The methods: conformance, the paper's formulas, accounting from the charges, and a straightforward second version."""
 
 import math
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -107,7 +108,7 @@ def test_a_foreign_method_needs_only_cluster():
 
 @pytest.mark.parametrize("target", ["Nope", "methods.lloyd.Nope", "nope.Nope", ""])
 def test_unknown_methods_are_refused_with_the_known_ones(target):
-    with pytest.raises(ValueError, match=r"is unknown .*known: KMeansPlusPlus, Lloyd, SuLloyd"):
+    with pytest.raises(ValueError, match=r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"):
         load_method(target)
 
 
@@ -361,8 +362,24 @@ def test_k_means_is_scikit_learns():
 def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     for variant in method.claims:
-        for epsilon in (1e-6, 1e5):
-            run = method(n_clusters=2, variant=variant, epsilon=epsilon).fit_batch(points, [0])
-            assert np.isfinite(run.centres).all()
-        with pytest.raises(ValueError, match="epsilon=1e-07 must be a positive finite number, at least 1e-06"):
-            method(n_clusters=2, variant=variant, epsilon=1e-7).fit_batch(points, [0])
+        chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
+        for epsilon in (1e-4, 1e5):
+            try:
+                run = method(n_clusters=2, epsilon=epsilon, **chosen).fit_batch(points, [0])
+            except ValueError as refusal:
+                assert "epsilon=" in str(refusal)
+            else:
+                assert np.isfinite(run.centres).all()
+        with pytest.raises(ValueError, match=r"epsilon=1e-05 must be a positive finite number, at least 0\.0001"):
+            method(n_clusters=2, epsilon=1e-5, **chosen).fit_batch(points, [0])
+
+
+@pytest.mark.parametrize("method", [m for m in OWN if "secure" in m.choices])
+@pytest.mark.parametrize("n", [30, 3000])
+def test_secure_noise_serves_every_schedule(method, n):
+    """Whatever leaves, also nothing: few points at a small budget leave the questions after a threshold empty."""
+    points = np.random.default_rng(0).integers(-SCALE, SCALE, (n, 3))
+    for variant in method.claims:
+        chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
+        run = method(n_clusters=2, epsilon=1.0, secure=True, **chosen).fit_batch(points, [0])
+        assert np.isfinite(run.centres).all()

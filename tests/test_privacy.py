@@ -179,6 +179,13 @@ def test_secure_tails_are_fine_and_bounded():
         assert abs((tails < 2.0**-j).mean() - share) < 5 * math.sqrt(share / tails.size)
 
 
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("law", ["normal", "laplace", "uniform", "gumbel"])
+def test_nothing_can_be_drawn(secure, law):
+    for shape in ((0,), (0, 3), (2, 0)):
+        assert getattr(NoiseStreams([1, 2], secure=secure), law)(("a", 0), shape).shape == (2, *shape)
+
+
 def test_secure_noise_never_repeats():
     one, other = (NoiseStreams([0], secure=True).normal(("x", 0), (100,)) for _ in range(2))
     assert not (one == other).any()

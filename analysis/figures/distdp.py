@@ -239,8 +239,9 @@ def _planted(study):
     guide = Line2D([], [], **SLOPE, label="slope 2")
     legend(figure, STYLES, shown["method"], columns=4, extra=[guide])
     caption = (
-        "Balls of equal size about well separated centres, whose optimum k-means with ten starts finds; all methods have ten. (a), (c), (d): "
-        "cost less the optimum, with fitted exponents. (b): all points on k places, so the cost is the excess; the "
+        "Balls of equal size about well separated centres, whose optimum k-means with ten starts finds; all methods "
+        "have ten. (a), (c), (d): cost less the optimum, with fitted exponents. (b): all points on k places, so the "
+        "cost is the excess; the "
         "space grows by a factor while ρ stays, which is the same as a smaller ρ in a space of the same size, in other "
         "units. The cost of a method that knows no ρ has slope 2 there. (e) to (g): cost over the optimum at ρ = 0.01. "
         f"Bands: 95 % intervals over {seeds_of(shown)}. DP has axes of its own, as its notion of privacy is another."
