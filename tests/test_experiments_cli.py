@@ -129,7 +129,7 @@ def test_every_backend_file_runs(call, name):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["method=loyd"], "Did you mean lloyd? Known: dc_kmeans, dp_lloyd, "),
+        (["method=loyd"], "Did you mean lloyd? Known: balcan, dc_kmeans, "),
         (["dataset=irises"], "unknown data set 'irises'; known are iris, lsun"),
         (["metrics=[nicvv]"], "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette"),
         (["epsilon=0"], "epsilon=0 is not allowed"),
