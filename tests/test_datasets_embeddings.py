@@ -37,13 +37,7 @@ def images(n=120):
 PACKED = images()
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("PKM_CACHE", str(folder))
-    for name in ("PKM_DATA", "PKM_DOWNLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def made(recipe=RECIPE, packed=PACKED):

@@ -44,13 +44,7 @@ FINGERPRINTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("PKM_CACHE", str(folder))
-    for name in ("PKM_DATA", "PKM_DOWNLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def put(folder, path, content):
