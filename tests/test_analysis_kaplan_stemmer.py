@@ -297,8 +297,9 @@ def test_every_claim_has_a_verdict(findings):
     assert {name for name, found in findings.items() if found.verdict == NOT_RUN} == {"coreset-preserves-cost"}
     open_ones = {name: found for name, found in findings.items() if found.verdict == INCONCLUSIVE}
     assert set(open_ones) == {"unassigned-shrink"} and "not stored" in open_ones["unassigned-shrink"].numbers
-    assert not [found.numbers for found in findings.values() if found.verdict == FAILS]
-    assert sum(found.verdict == HOLDS for found in findings.values()) == 19
+    # Two passes are fewer than the paper's, whatever n.
+    assert {name for name, found in findings.items() if found.verdict == FAILS} == {"iterations-loglog"}
+    assert sum(found.verdict == HOLDS for found in findings.values()) == 18
 
 
 def test_claims_that_tests_assert_name_tests_that_exist(findings):
@@ -404,7 +405,7 @@ def test_the_table_has_one_constant_factor_and_a_bound_within_two(findings):
 
 
 def test_passes_are_those_of_the_formula_and_ours_are_told(findings):
-    assert findings["iterations-loglog"].numbers.endswith("Stored runs made 2 passes.")
+    assert "Stored runs made 2 passes." in findings["iterations-loglog"].numbers
     evaluators = claims.own_evaluators("kaplan-stemmer")
     wrong = {"asked": {1000000: 4}, "methods": ["kaplan_stemmer"]}
     assert evaluators["passes"](Study(foreign_rows()), wrong, None).verdict == FAILS
