@@ -384,8 +384,10 @@ class FederatedModel:
 
     def _told(self) -> tuple[np.ndarray, np.ndarray]:
         """Places and weights that the server gets: a function of the sum over clients, in a canonical order."""
-        places, each = map(np.concatenate, zip(*self.messages(), strict=True))
-        distinct, which = np.unique(places[each > 0], axis=0, return_inverse=True)
+        # What the messages hold, in one piece: a request waits for this.
+        each = np.concatenate([self._weights(client) for client in self._clients])
+        places = self._places(np.concatenate([client.centres for client in self._clients])[each > 0])
+        distinct, which = np.unique(places, axis=0, return_inverse=True)
         return distinct, np.bincount(which.ravel(), weights=each[each > 0])
 
     def _refit(self) -> None:
