@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from privacy import Ledger
+from privacy import SCALE, Ledger, NoiseStreams, shards_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +57,32 @@ class Coreset:
 
 
 class ReleasesCoreset:
-    """What methods share that can release a private coreset instead of centres: ``coreset_of`` is theirs."""
+    """What methods share that can release a private coreset instead of centres: ``weighted_candidates`` is theirs."""
+
+    def weighted_candidates(self, curator) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates (m, d) on the grid and their weights (m,), which add up to the public n; all that is asked."""
+        raise NotImplementedError(f"{type(self).__name__} must define weighted_candidates(curator)")
 
     def coreset_of(self, points, seed: int) -> Coreset:
-        """Release a private coreset of points on the grid, in half-widths of the domain."""
-        raise NotImplementedError(f"{type(self).__name__} must define coreset_of(points, seed)")
+        """Release a private coreset of points on the grid, in half-widths of the domain.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, d), int64, or Points, or a sequence of either
+            As for :meth:`PrivateKMeans.fit_batch`.
+        seed : int
+
+        Returns
+        -------
+        Coreset
+        """
+        shards = shards_of(points)
+        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
+        self.check_parameters(n_points)
+        ledger = Ledger(self.budget(n_points, n_features))
+        curator = self.curator(shards, ledger, NoiseStreams([seed], secure=self.secure))
+        candidates, weights = self.weighted_candidates(curator)
+        return Coreset(candidates / SCALE, weights, ledger)
 
     def coreset(self, X) -> Coreset:
         """Release a private coreset of points given in their own units.

@@ -117,7 +117,8 @@ class DPM(PrivateKMeans):
     merge : bool, default=False
         Merge the released centres, weighted by their released counts, to ``n_clusters`` by k-means: costs nothing.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`. ``published`` needs one pair of bounds for all columns.
+        As for :class:`methods.base.PrivateKMeans`. With bounds of its own for
+        every column, ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 
@@ -307,20 +308,20 @@ def interval_width(gap: float, size: float) -> float:
 
 
 def origin_of(domain: np.ndarray) -> tuple[np.ndarray, float]:
-    """Grid position of the origin of the data's own units, and half the width of their common range.
+    """Grid position of the origin that published methods average about, and half the width of their unit's range.
+
+    That is the origin of the data's own units where all columns share one range. Columns with ranges of their own are
+    scaled one by one before such a method sees them, so that its units are the cube's: origin 0, half-width 1.
 
     Raises
     ------
     ValueError
-        If the columns have different ranges.
+        If the common range lies so far from its origin that the average of points means nothing on the grid.
     """
     lower, upper = domain
     half = upper / 2 - lower / 2
     if not ((lower == lower[0]).all() and (upper == upper[0]).all()):
-        raise ValueError(
-            "variant='published' needs one range for all columns, as its paper: give bounds=(lower, upper), "
-            "preprocessing='range', or take variant='sound'"
-        )
+        return np.zeros(len(lower), np.int64), 1.0
     if abs(lower[0] / 2 + upper[0] / 2) > FARTHEST_ORIGIN * half[0]:
         raise ValueError(
             f"bounds=({lower[0]}, {upper[0]}) lie more than {FARTHEST_ORIGIN} times their half-width from zero, about "

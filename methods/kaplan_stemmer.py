@@ -18,10 +18,10 @@ import numpy as np
 from compute import largest_packing
 from compute.hashing import euclidean_hash
 from methods.base import PrivateKMeans, is_integer, is_number
-from methods.coreset import Coreset, ReleasesCoreset, consistent
+from methods.coreset import ReleasesCoreset, consistent
 from methods.local_search import MOVES, private_local_search
 from methods.weighted import weighted_kmeans
-from privacy import SCALE, Curator, Ledger, NoiseStreams, PrivacyClaim, gaussian_mu, shards_of
+from privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 from privacy.buckets import Buckets, threshold_of
 from privacy.noise import INITIALISATION, child
 
@@ -274,30 +274,13 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
             centres = self._lloyd_step(centres, plan, buckets)
         return centres[None], plan.rounds
 
-    def coreset_of(self, points, seed: int) -> Coreset:
-        """Release a private coreset of points on the grid, in half-widths of the domain.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-            As for :meth:`fit_batch`.
-        seed : int
-
-        Returns
-        -------
-        Coreset
-        """
-        shards = shards_of(points)
-        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
-        self.check_parameters(n_points)
-        ledger = Ledger(self.budget(n_points, n_features))
-        curator = self.curator(shards, ledger, NoiseStreams([seed], secure=self.secure))
+    def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates and their noisy numbers of points; see :meth:`ReleasesCoreset.weighted_candidates`."""
         plan = self.plan(curator.n_points, curator.n_features, only="coreset")
         buckets = curator.buckets(self._radius(curator.n_features))
-        generator = np.random.default_rng(child(seed, INITIALISATION))
-        candidates = self._candidates(plan, buckets, generator)
+        candidates = self._candidates(plan, buckets, np.random.default_rng(child(curator.seeds[0], INITIALISATION)))
         counts = buckets.counts(candidates, mu=plan.selection_mu)
-        return Coreset(candidates / SCALE, consistent(counts, float(curator.n_points)), ledger)
+        return candidates, consistent(counts, float(curator.n_points))
 
     def _radius(self, n_features: int) -> float:
         return math.sqrt(n_features) if self.radius == "auto" else self.radius

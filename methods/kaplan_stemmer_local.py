@@ -24,10 +24,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from methods.base import is_integer, is_number
-from methods.coreset import Coreset, ReleasesCoreset, consistent
+from methods.coreset import ReleasesCoreset, consistent
 from methods.local_model import LocalModel, check_enough, least_users, snapped, steps_of
 from methods.weighted import weighted_kmeans
-from privacy import SCALE, Ledger, NoiseStreams, shards_of, snap_centres
+from privacy import SCALE, snap_centres
 from privacy.crowd import ENTRY, Boxes, Crowd, Group, Nearest
 from privacy.noise import INITIALISATION, child
 
@@ -152,7 +152,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         groups = crowd.groups(self.resolved_shares(self.lloyd_steps), self.resolved_radius(crowd.n_features))
         generator = np.random.default_rng(child(crowd.seeds[0], INITIALISATION))
         last = len(groups) - self.lloyd_steps
-        candidates, weights = self._weighted_candidates(groups[:last], generator)
+        candidates, weights = self._candidates_with_shares(groups[:last], generator)
         # Candidates without weight serve only where there are too few others.
         kept = weights > 0 if (weights > 0).sum() >= self.n_clusters else np.full(len(weights), True)
         state = int(generator.integers(2**32))
@@ -162,31 +162,15 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
             centres = self._lloyd_step(group, centres, candidates, weights, LATER_REACH if i else FIRST_REACH)
         return centres[None], len(groups)
 
-    def coreset_of(self, points, seed: int) -> Coreset:
-        """Release a locally private coreset of points on the grid, in half-widths of the domain.
-
-        Parameters
-        ----------
-        points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-            As for :meth:`fit_batch`.
-        seed : int
-
-        Returns
-        -------
-        Coreset
-        """
-        shards = shards_of(points)
-        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
-        self.check_parameters(n_points)
-        ledger = Ledger(self.budget(n_points, n_features))
-        crowd = self.curator(shards, ledger, NoiseStreams([seed], secure=self.secure))
+    def weighted_candidates(self, crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates and their weights; see :meth:`ReleasesCoreset.weighted_candidates`. No user is kept for steps."""
         groups = crowd.groups(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
-        generator = np.random.default_rng(child(seed, INITIALISATION))
-        candidates, weights = self._weighted_candidates(groups, generator)
-        return Coreset(candidates / SCALE, weights * crowd.n_points, ledger)
+        generator = np.random.default_rng(child(crowd.seeds[0], INITIALISATION))
+        candidates, shares = self._candidates_with_shares(groups, generator)
+        return candidates, shares * crowd.n_points
 
-    def _weighted_candidates(self, groups: list[Group], generator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates (m, d), int64, on the grid, and their weights (m,), which add up to 1."""
+    def _candidates_with_shares(self, groups: list[Group], generator) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates (m, d), int64, on the grid, and their shares of the users (m,), which add up to 1."""
         first, *passes, last = groups
         boxes = self._boxes(first, generator)
         cells, sizes = self._heavy(first, boxes)

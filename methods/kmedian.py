@@ -8,6 +8,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from methods.base import PrivateKMeans
+from methods.weighted import best_of_starts
 from privacy import NO_CLAIM, PrivacyClaim, snap_centres
 
 TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
@@ -67,28 +68,7 @@ def weighted_kmedian(points: np.ndarray, weights: np.ndarray, k: int, n_init: in
     >>> weighted_kmedian(points, np.ones(4), 2, 1, 0).round().tolist()
     [[100.0], [9000.0]]
     """
-    points, weights = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(weights, np.float64)
-    distinct = np.unique(points, axis=0)
-    if len(distinct) <= k:
-        return distinct
-    generator = np.random.default_rng(seed)
-    found = [_medians(points, weights, _spread_starts(points, weights, k, generator)) for _ in range(n_init)]
-    centres = min(found, key=lambda fit: fit[1])[0]
-    return centres[np.lexsort(centres.T[::-1])]
-
-
-def _spread_starts(points, weights, k, generator) -> np.ndarray:
-    """Greedy seeding by distance: of 2 + log k candidates the one that lowers the cost most."""
-    trials, centres = 2 + int(np.log(k)), np.empty((k, points.shape[1]))
-    centres[0] = points[generator.choice(len(points), p=weights / weights.sum())]
-    nearest = cdist(points, centres[:1])[:, 0]
-    for j in range(1, k):
-        cost = np.cumsum(nearest * weights)
-        drawn = np.minimum(np.searchsorted(cost, generator.random(trials) * cost[-1]), len(points) - 1)
-        closer = np.minimum(nearest, cdist(points[drawn], points))
-        best = np.argmin((closer * weights).sum(axis=1))
-        centres[j], nearest = points[drawn[best]], closer[best]
-    return centres
+    return best_of_starts(points, weights, k, n_init, seed, "euclidean", _medians)
 
 
 def _medians(points, weights, centres) -> tuple[np.ndarray, float]:

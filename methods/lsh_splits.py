@@ -56,7 +56,8 @@ class LSHSplits(PrivateKMeans):
     n_init : int, default=1
         Starts of the k-means on the coreset.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`. ``published`` needs one pair of bounds for all columns.
+        As for :class:`methods.base.PrivateKMeans`. With bounds of its own for
+        every column, ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 

@@ -33,26 +33,43 @@ def weighted_kmeans(points: np.ndarray, weights: np.ndarray, k: int, n_init: int
     >>> weighted_kmeans(np.array([[0.0], [1.0], [9.0]]), np.array([3.0, 1.0, 2.0]), 2, 1, 0).tolist()
     [[0.25], [9.0]]
     """
+    return best_of_starts(points, weights, k, n_init, seed, "sqeuclidean", _lloyd)
+
+
+def best_of_starts(points, weights, k, n_init, seed, distance, refine) -> np.ndarray:
+    """Draw greedy starts by a cost, refine each, and keep the best; the other parameters as for `weighted_kmeans`.
+
+    Parameters
+    ----------
+    distance : {"sqeuclidean", "euclidean"}
+        What the cost of a point is.
+    refine : callable
+        From points, weights and starting centres to centres and their cost.
+
+    Returns
+    -------
+    ndarray of shape (min(k, number of distinct points), d), float64
+    """
     points, weights = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(weights, np.float64)
     distinct = np.unique(points, axis=0)
     if len(distinct) <= k:
         return distinct
     generator = np.random.default_rng(seed)
-    found = [_lloyd(points, weights, _seeding(points, weights, k, generator)) for _ in range(n_init)]
+    found = [refine(points, weights, _seeding(points, weights, k, generator, distance)) for _ in range(n_init)]
     centres = min(found, key=lambda fit: fit[1])[0]
     return centres[np.lexsort(centres.T[::-1])]
 
 
-def _seeding(points, weights, k, generator) -> np.ndarray:
+def _seeding(points, weights, k, generator, distance) -> np.ndarray:
     """Greedy k-means++: of 2 + log k candidates drawn by their cost, the one that lowers the total cost most."""
     trials = 2 + int(np.log(k))
     centres = np.empty((k, points.shape[1]))
     centres[0] = points[generator.choice(len(points), p=weights / weights.sum())]
-    nearest = cdist(points, centres[:1], "sqeuclidean")[:, 0]
+    nearest = cdist(points, centres[:1], distance)[:, 0]
     for j in range(1, k):
         cost = np.cumsum(nearest * weights)
         drawn = np.minimum(np.searchsorted(cost, generator.random(trials) * cost[-1]), len(points) - 1)
-        closer = np.minimum(nearest, cdist(points[drawn], points, "sqeuclidean"))
+        closer = np.minimum(nearest, cdist(points[drawn], points, distance))
         best = np.argmin((closer * weights).sum(axis=1))
         centres[j], nearest = points[drawn[best]], closer[best]
     return centres

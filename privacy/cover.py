@@ -156,10 +156,8 @@ class Projected:
         One record lies in one cell: all counts together have sensitivity 1 under zero-out adjacency.
         """
         self._check_centres(centres)
-        share = SCALE / noise.scale
-        cost = {"mu": share} if noise.norm == 2 else {"epsilon": share}
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
-        key = self._charge("projected_counts", noise.name, details=details, **cost)
+        key = self._charge("projected_counts", noise.name, details=details, **noise.cost(SCALE))
         exact = sum(np.bincount(nearest(each, centres), minlength=len(centres)) for each in self._projected)
         return noise.add(exact[None] * SCALE, self._streams, key)[0]
 

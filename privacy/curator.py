@@ -240,9 +240,8 @@ class Curator:
                 f"intervals={intervals} must be at least 1 and, in {self.n_features} columns, make at most {MOST_CELLS}"
                 " cells; take fewer, or a method for more columns"
             )
-        cost = {"mu": SCALE / noise.scale} if noise.norm == 2 else {"epsilon": SCALE / noise.scale}
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0, "intervals": intervals}
-        key = self._charge("grid_counts", noise.name, details=details, **cost)
+        key = self._charge("grid_counts", noise.name, details=details, **noise.cost(SCALE))
         counts = np.zeros(math.prod(shape), np.int64)
         for shard in self._shards:
             places = np.minimum((shard.rows.astype(np.int64) + SCALE) * intervals // (2 * SCALE), intervals - 1)

@@ -18,12 +18,16 @@ _MOST = 2.0**61  # noise saturates far beyond any sum, never wraps
 
 @dataclass(frozen=True)
 class _Additive:
-    """What the mechanisms share; ``law`` names the draw of :class:`NoiseStreams`, ``norm`` that of the sensitivity."""
+    """What the mechanisms share.
+
+    ``law`` names the draw of :class:`NoiseStreams`, ``norm`` that of the sensitivity, ``loss`` the unit of a charge.
+    """
 
     scale: float
     name: ClassVar[str]
     law: ClassVar[str]
     norm: ClassVar[int]
+    loss: ClassVar[str]
 
     def __post_init__(self):
         if not (self.scale > 0 and math.isfinite(self.scale)):
@@ -33,6 +37,16 @@ class _Additive:
     def largest(self) -> int:
         """Bound on the size of the noise, in grid steps; see :data:`privacy.noise.LARGEST`."""
         return math.ceil(min(self.scale * LARGEST[self.law], _MOST))
+
+    def cost(self, sensitivity: float) -> dict[str, float]:
+        """What a release costs whose sensitivity, in grid steps and in the mechanism's norm, is given.
+
+        Examples
+        --------
+        >>> Gaussian(200.0).cost(50.0), Laplace(200.0).cost(50.0)
+        ({'mu': 0.25}, {'epsilon': 0.25})
+        """
+        return {self.loss: sensitivity / self.scale}
 
     def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple, unit: float | np.ndarray = 1.0) -> np.ndarray:
         """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...).
@@ -52,7 +66,7 @@ class Gaussian(_Additive):
         Standard deviation, in grid steps.
     """
 
-    name, law, norm = "gaussian", "normal", 2
+    name, law, norm, loss = "gaussian", "normal", 2, "mu"
 
 
 class Laplace(_Additive):
@@ -64,7 +78,7 @@ class Laplace(_Additive):
         Scale b of the density exp(-|x| / b) / (2 b), in grid steps.
     """
 
-    name, law, norm = "laplace", "laplace", 1
+    name, law, norm, loss = "laplace", "laplace", 1, "epsilon"
 
 
 @dataclass(frozen=True)

@@ -197,9 +197,8 @@ class Partition:
             In records.
         """
         self._check_disjoint(cells)
-        cost = {"mu": SCALE / noise.scale} if noise.norm == 2 else {"epsilon": SCALE / noise.scale}
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
-        key = self._charge("cell_counts", noise.name, details=details, **cost)
+        key = self._charge("cell_counts", noise.name, details=details, **noise.cost(SCALE))
         exact = np.array([[sum(shard.size(cell) for shard in self._shards) for cell in cells]], dtype=np.int64)
         return noise.add(exact * SCALE, self._streams, key)[0] / SCALE
 

@@ -239,6 +239,17 @@ def test_interval_sizes_beyond_the_range_or_far_below_it_are_defined(domain):
     assert np.isfinite(run.centres).all()
 
 
+@pytest.mark.parametrize("method", [DPM, LSHSplits])
+def test_published_methods_see_columns_with_ranges_of_their_own_as_scaled_to_the_cube(method):
+    cube = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
+    lower, upper = np.array([0.0, -3.0]), np.array([1.0, 5.0])
+    raw = lower + (cube + 1) / 2 * (upper - lower)
+    setting = {"variant": "published", "epsilon": 4.0, "random_state": 3}
+    one = method(bounds=(lower, upper), **setting).fit(raw).cluster_centers_
+    other = method(bounds=(-1, 1), **setting).fit(cube).cluster_centers_
+    np.testing.assert_allclose((one - lower) / (upper - lower) * 2 - 1, other, atol=1e-3)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -253,7 +264,7 @@ def test_interval_sizes_beyond_the_range_or_far_below_it_are_defined(domain):
         ({"depth": 0}, "depth=0 must be an integer from 1 to 12"),
         ({"merge": 3}, "merge=3 is unknown"),
         ({"variant": "best"}, "variant='best' is unknown"),
-        ({"variant": "published", "bounds": ((0, 0), (1, 2))}, "one range for all columns"),
+        ({"variant": "published", "bounds": (5000, 5001)}, "more than 1000 times their half-width from zero"),
     ],
 )
 def test_dpm_refuses(parameters, message):

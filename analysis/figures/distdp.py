@@ -45,17 +45,18 @@ TITLES = {
 DP = "lsh_splits_sound"
 DIST = ("dist_dp", "dist_dp_sound", "dist_dp_random_points")
 ADJACENT = "ρ-bounded moves"
-# The DP curve promises something else: it is dotted, and the legend says what.
+# The DP curves promise something else: they are dotted, and the legend says what.
 STYLES = {
     "kmeans": line_of("kmeans"),
-    DP: line_of("lsh_splits", linestyle=":", markerfacecolor="white", label="DP: LSH-Splits (zero-out, not ρ-bounded)"),
+    "lsh_splits": line_of("lsh_splits", linestyle=":", label="DP (zero-out, not ρ-bounded): LSH-Splits (published)"),
+    DP: line_of("lsh_splits", linestyle=":", markerfacecolor="white", label="DP (zero-out): LSH-Splits (sound)"),
     "dist_dp": line_of("dist_dp", label="dist-DP (published)"),
     "dist_dp_sound": line_of("dist_dp_sound"),
     "dist_dp_random_points": line_of("dist_dp_random_points"),
 }
 OTHER_NOTION = (
     "The paper draws curves of two notions of privacy together: dist-DP protects the move of a point by at most ρ, the "
-    "dotted DP curve any change of one point (zero-out). At equal ε these are not the same promise."
+    "dotted DP curves any change of one point (zero-out). At equal ε these are not the same promise."
 )
 READINGS = {"regions": "true", "ball": "capped", "calibration": "classical", "replacement": "charged"}
 
