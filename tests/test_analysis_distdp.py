@@ -2,11 +2,13 @@
 
 import json
 import math
-from functools import cache
+from functools import cache, partial
 
+import judged
 import numpy as np
 import pandas as pd
 import pytest
+from judged import NO_GAPS
 from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
@@ -19,7 +21,6 @@ from analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from analysis.planted import curve, described, joined
 from analysis.tables import DESCRIPTION, Study
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 CONTENT = claims.load("distdp")
 SPECS = {spec.name: spec for spec in figures_of("distdp")}
 SIZES = {"shuttle": (58000, 9), "shuttle-class": (58000, 10), "skin-class": (245057, 4), "s1": (5000, 2)}
@@ -172,28 +173,17 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def findings(study):
-    return {v.claim["id"].removeprefix("distdp/"): v.finding for v in verdicts.evaluate(study, "distdp", NO_GAPS)}
+def findings():
+    return judged.findings_of("distdp", all_rows())
 
 
-def finding(name, rows, missing=NO_GAPS):
-    claim = {claim["id"]: claim for claim in CONTENT["claims"]}[f"distdp/{name}"]
-    context = verdicts.Context(CONTENT["sets"], missing)
-    return verdicts._check(Study(rows), claim["check"], context, verdicts.EVALUATORS | claims.own_evaluators("distdp"))
+finding = partial(judged.finding, "distdp")
+drawn = partial(judged.drawn, "distdp")
 
 
 def changed(column, change, **where):
-    """Copy of all rows in which one column of some rows is changed."""
-    rows = all_rows().copy()
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    assert chosen.any()
-    rows.loc[chosen, column] = change(rows.loc[chosen, column])
-    return rows
-
-
-def drawn(name, rows):
-    with styled():
-        return SPECS[name].draw(Study(rows))
+    """Copy of all rows in which one column of some rows is changed; `change` takes its values."""
+    return judged.changed(all_rows(), column, lambda rows: change(rows[column]), **where)
 
 
 # --- curves ----------------------------------------------------------------------------------------------------------
@@ -432,8 +422,7 @@ def test_readings_are_named_by_what_differs(study):
 
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_without_rows_say_what_is_missing(name):
-    shown = drawn(name, foreign_rows())
-    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
+    judged.check_figure_without_rows("distdp", name, foreign_rows())
 
 
 @pytest.mark.parametrize("name", SPECS)

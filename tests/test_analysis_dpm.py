@@ -2,11 +2,14 @@
 
 import json
 import math
+from functools import partial
 
+import judged
 import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from judged import NO_GAPS
 from test_analysis_dpm_rows import HALF_RANGE, SIZES, all_rows, dpm_rows, printed_means
 
 from analysis import claims, printed, report, settings, verdicts
@@ -17,7 +20,6 @@ from analysis.figures.style import epsilon_label, look, parts, styled
 from analysis.tables import Study, raw_units, standard_deviations
 from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 SPECS = {spec.name: spec for spec in figures_of("dpm")}
 CONTENT = claims.load("dpm")
 CONF = claims._FOLDER.parents[1] / "conf"
@@ -29,24 +31,17 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def findings(study):
-    return {v.claim["id"].removeprefix("dpm/"): v.finding for v in verdicts.evaluate(study, "dpm", NO_GAPS)}
+def findings():
+    return judged.findings_of("dpm", all_rows())
 
 
-def claim_finding(name, rows, missing=NO_GAPS):
-    claim = {claim["id"]: claim for claim in CONTENT["claims"]}[f"dpm/{name}"]
-    return check_finding(claim["check"], rows, missing)
-
-
-def check_finding(check, rows, missing=NO_GAPS):
-    context = verdicts.Context(CONTENT["sets"], missing, CONTENT["printed"])
-    return verdicts._check(Study(rows), check, context, verdicts.EVALUATORS | claims.own_evaluators("dpm"))
+claim_finding = partial(judged.finding, "dpm")
+check_finding = partial(judged.check_finding, "dpm")
 
 
 def changed(rows, where, **factors):
     """Copy of rows in which some metrics of some rows are multiplied."""
-    rows = rows.copy()
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
+    rows, chosen = rows.copy(), judged.those(rows, **where)
     for name, factor in factors.items():
         rows.loc[chosen, name] *= factor
     return rows

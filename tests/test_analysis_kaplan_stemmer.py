@@ -2,11 +2,13 @@
 
 import json
 import math
-from functools import cache
+from functools import cache, partial
 
+import judged
 import numpy as np
 import pandas as pd
 import pytest
+from judged import NO_GAPS
 from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
@@ -17,7 +19,6 @@ from analysis.figures.style import look, styled
 from analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from analysis.tables import DESCRIPTION, Study
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 CONTENT = claims.load("kaplan-stemmer")
 SPECS = {spec.name: spec for spec in figures_of("kaplan-stemmer")}
 NS = (10000, 30000, 100000, 300000, 1000000)
@@ -192,30 +193,17 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def findings(study):
-    found = verdicts.evaluate(study, "kaplan-stemmer", NO_GAPS)
-    return {verdict.claim["id"].removeprefix("kaplan_stemmer/"): verdict.finding for verdict in found}
+def findings():
+    return judged.findings_of("kaplan-stemmer", all_rows())
 
 
-def finding(name, rows):
-    claim = {claim["id"]: claim for claim in CONTENT["claims"]}[f"kaplan_stemmer/{name}"]
-    context = verdicts.Context(CONTENT["sets"], NO_GAPS, CONTENT["printed"])
-    evaluators = verdicts.EVALUATORS | claims.own_evaluators("kaplan-stemmer")
-    return verdicts._check(Study(rows), claim["check"], context, evaluators)
+finding = partial(judged.finding, "kaplan-stemmer")
+drawn = partial(judged.drawn, "kaplan-stemmer")
 
 
 def changed(column, change, **where):
-    """Copy of all rows in which one column of some rows is changed; `change` may take the rows themselves."""
-    rows = all_rows().copy()
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    assert chosen.any()
-    rows.loc[chosen, column] = change(rows[chosen])
-    return rows
-
-
-def drawn(name, rows):
-    with styled():
-        return SPECS[name].draw(Study(rows))
+    """Copy of all rows in which one column of some rows is changed; `change` takes those rows."""
+    return judged.changed(all_rows(), column, change, **where)
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------
@@ -494,8 +482,7 @@ def test_methods_have_looks_of_their_own():
 
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_without_rows_say_what_is_missing(name):
-    shown = drawn(name, foreign_rows())
-    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
+    judged.check_figure_without_rows("kaplan-stemmer", name, foreign_rows())
 
 
 @pytest.mark.parametrize("name", SPECS)

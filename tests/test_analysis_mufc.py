@@ -3,11 +3,13 @@
 import hashlib
 import json
 import math
-from functools import cache
+from functools import cache, partial
 
+import judged
 import numpy as np
 import pandas as pd
 import pytest
+from judged import NO_GAPS
 from test_analysis_synthetic import small_rows
 
 from analysis import claims, printed, report, verdicts
@@ -17,7 +19,6 @@ from analysis.tables import DESCRIPTION, OPTIONAL, Study
 from analysis.unlearning import READINGS, View, curves, series, speedups
 from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 CONTENT = claims.load("mufc")
 SPECS = {spec.name: spec for spec in figures_of("mufc")}
 SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
@@ -174,33 +175,17 @@ def study():
 
 
 @pytest.fixture(scope="module")
-def findings(study):
-    return {v.claim["id"].removeprefix("mufc/"): v.finding for v in verdicts.evaluate(study, "mufc", NO_GAPS)}
+def findings():
+    return judged.findings_of("mufc", all_rows())
 
 
-def finding(name, rows):
-    claim = {claim["id"]: claim for claim in CONTENT["claims"]}[f"mufc/{name}"]
-    context = verdicts.Context(CONTENT["sets"], NO_GAPS, CONTENT["printed"])
-    return verdicts._check(Study(rows), claim["check"], context, verdicts.EVALUATORS | claims.own_evaluators("mufc"))
+finding = partial(judged.finding, "mufc")
+drawn = partial(judged.drawn, "mufc")
 
 
 def changed(column, change, **where):
-    """Copy of all rows in which one column of some rows is changed."""
-    rows = all_rows().copy()
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    assert chosen.any()
-    rows.loc[chosen, column] = change(rows.loc[chosen, column])
-    return rows
-
-
-def drawn(name, rows):
-    with styled():
-        return SPECS[name].draw(Study(rows))
-
-
-def without(rows, **where):
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    return rows[~chosen].reset_index(drop=True)
+    """Copy of all rows in which one column of some rows is changed; `change` takes its values."""
+    return judged.changed(all_rows(), column, lambda rows: change(rows[column]), **where)
 
 
 # --- rows in the view of unlearning ----------------------------------------------------------------------------------
@@ -228,7 +213,7 @@ def test_a_sweep_is_joined_from_its_parts_and_split_by_the_kind_of_requests(stud
     for sweep, kind in (("removals", "random"), ("adversarial", "adversarial")):
         cells = view.panel(sweep, "reseeded").cells
         assert len(cells) == 12 and set(cells["requests"]) == {kind} and set(cells["sweep"]) == {sweep}
-    apart = without(all_rows(), requests="adversarial", sweep="removals")
+    apart = judged.without(all_rows(), requests="adversarial", sweep="removals")
     moved = mufc_rows("removals", "mufc", "celltype", removals=100, requests="adversarial").assign(sweep="adversarial")
     panel = View(Study(pd.concat([apart, moved]))).panel("adversarial", "reseeded")
     assert "celltype" in set(panel.cells["dataset"])
@@ -489,8 +474,7 @@ def test_methods_have_looks_of_their_own():
 
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_without_rows_say_what_is_missing(name):
-    shown = drawn(name, small_rows())
-    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
+    judged.check_figure_without_rows("mufc", name, small_rows())
 
 
 @pytest.mark.parametrize("name", SPECS)

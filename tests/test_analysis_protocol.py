@@ -1,23 +1,23 @@
 """FastLloyd's protocol in the report: costs, Table 3 beside the printed numbers, claims, figures; on synthetic rows."""
 
 import itertools
-from functools import cache
+from functools import cache, partial
 
+import judged
 import numpy as np
 import pandas as pd
 import pytest
+from judged import NO_GAPS
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
-from analysis import claims, report, verdicts
+from analysis import claims, report
 from analysis.figures import figures_of
 from analysis.figures.protocol import _with_interval
-from analysis.figures.style import styled
 from analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
 from analysis.protocol import COSTS, DIFFERENT, EQUAL, FASTER, LEVEL, PARTS, SLOWER, compare, costs
 from analysis.tables import OPTIONAL, Study
 from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 CONTENT = claims.load("fastlloyd")
 PRINTED = CONTENT["printed"]["table3"]
 TABLE3 = tuple(cell["dataset"] for cell in PRINTED["cells"])
@@ -91,35 +91,14 @@ def protocol_rows():
     return pd.concat(parts, ignore_index=True)
 
 
-def findings_of(rows, missing=NO_GAPS):
-    found = verdicts.evaluate(Study(rows), "fastlloyd", missing)
-    return {verdict.claim["id"].removeprefix("fastlloyd/"): verdict.finding for verdict in found}
-
-
-def finding(name, rows):
-    claim = {claim["id"]: claim for claim in CONTENT["claims"]}[f"fastlloyd/{name}"]
-    context = verdicts.Context(CONTENT["sets"], NO_GAPS, CONTENT["printed"])
-    return verdicts._check(
-        Study(rows), claim["check"], context, verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
-    )
-
-
-def without(rows, **where):
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    return rows[~chosen].reset_index(drop=True)
+findings_of = partial(judged.findings_of, "fastlloyd")
+finding = partial(judged.finding, "fastlloyd")
+drawn = partial(judged.drawn, "fastlloyd")
 
 
 def changed(rows, column, change, **where):
-    """Copy of rows in which one column of some rows is changed."""
-    rows = rows.copy()
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    rows.loc[chosen, column] = change(rows.loc[chosen, column])
-    return rows
-
-
-def drawn(name, rows):
-    with styled():
-        return SPECS[name].draw(Study(rows))
+    """Copy of rows in which one column of some rows is changed; `change` takes its values."""
+    return judged.changed(rows, column, lambda rows: change(rows[column]), **where)
 
 
 # --- costs -----------------------------------------------------------------------------------------------------------
@@ -212,7 +191,7 @@ def test_threads_are_not_comparable_in_time_but_in_bytes():
 def test_few_runs_and_none_are_said():
     few = protocol_rows().query("seed < 3")
     assert (compare(Study(few), PRINTED).query("quantity == 'iteration_ms'")["verdict"] == FEW_SEEDS).all()
-    part = without(protocol_rows(), sweep="protocol", dataset="s1")
+    part = judged.without(protocol_rows(), sweep="protocol", dataset="s1")
     assert (compare(Study(part), PRINTED).query("dataset == 's1'")["verdict"] == NOT_STORED).all()
     shown = drawn("table3", part)
     assert shown.gaps == ("S1: not run: no stored rows",)
@@ -274,7 +253,7 @@ def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
     fast = changed(protocol_rows(), "iteration_ms", lambda ms: ms / 10, sweep="protocol")
     assert finding("runtime-five-orders", fast).verdict == HOLDS
     # What is absent could hold a larger factor.
-    part = finding("runtime-five-orders", without(protocol_rows(), dataset=best))
+    part = finding("runtime-five-orders", judged.without(protocol_rows(), dataset=best))
     assert part.verdict == INCONCLUSIVE and best in part.lacking
     assert finding("runtime-five-orders", protocol_rows().query("seed < 3")).verdict == INCONCLUSIVE
 
@@ -300,14 +279,14 @@ def test_every_claim_can_fail(name, column, change, where):
 
 
 def test_below_a_kilobyte_holds_without_s1():
-    assert finding("bytes-below-kilobyte", without(protocol_rows(), dataset="s1")).verdict == HOLDS
+    assert finding("bytes-below-kilobyte", judged.without(protocol_rows(), dataset="s1")).verdict == HOLDS
 
 
 def test_parts_of_the_data_are_marked():
     two = protocol_rows().query("clients in (0, 2) or clients.isna()")
     found = finding("comm-linear-mkt", two)
     assert found.verdict == HOLDS and found.lacking == "no stored rows of 4, 8 clients"
-    small = without(protocol_rows(), dataset="timesynth-100000-2-2")
+    small = judged.without(protocol_rows(), dataset="timesynth-100000-2-2")
     assert "3 of 4" in finding("bytes-independent-of-n", small).lacking
     twins = finding("federated-equals-central", protocol_rows())
     assert "timesynth-10000-2-2" in twins.lacking and set(twins.evidence["dataset"]) == {"lsun", "s1"}

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from judged import NO_GAPS
 from scipy import stats
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
@@ -18,7 +19,6 @@ from analysis.inference import holm, paired_tests, rank_correlation
 from analysis.tables import Study
 from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
-NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 FIGURE2 = {
     "type": "ordering",
     "sweep": "real",

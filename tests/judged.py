@@ -1,0 +1,62 @@
+"""A paper's report on fabricated rows: what the tests of all reports share."""
+
+import numpy as np
+import pandas as pd
+
+from analysis import claims, verdicts
+from analysis.figures import figures_of
+from analysis.figures.style import styled
+from analysis.tables import Study
+
+NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
+
+
+def findings_of(paper, rows, missing=NO_GAPS):
+    """Findings of all claims of a paper, by the claims' names without that of the paper."""
+    found = verdicts.evaluate(Study(rows), paper, missing)
+    return {verdict.claim["id"].split("/")[1]: verdict.finding for verdict in found}
+
+
+def check_finding(paper, check, rows, missing=NO_GAPS):
+    """Finding of one check, with the sets, printed numbers and evaluators of a paper."""
+    content = claims.load(paper)
+    context = verdicts.Context(content["sets"], missing, content.get("printed", {}))
+    return verdicts._check(Study(rows), check, context, verdicts.EVALUATORS | claims.own_evaluators(paper))
+
+
+def finding(paper, name, rows, missing=NO_GAPS):
+    """Finding of one claim, by its name without that of the paper."""
+    checks = {claim["id"].split("/")[1]: claim["check"] for claim in claims.load(paper)["claims"]}
+    return check_finding(paper, checks[name], rows, missing)
+
+
+def drawn(paper, name, rows):
+    """Draw one figure of a paper."""
+    (spec,) = (spec for spec in figures_of(paper) if spec.name == name)
+    with styled():
+        return spec.draw(Study(rows))
+
+
+def those(rows, **where):
+    """Mask of the rows with some values; there must be some."""
+    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
+    assert chosen.any(), f"no rows with {where}"
+    return chosen
+
+
+def changed(rows, column, change, **where):
+    """Copy of rows in which one column of some rows is changed; `change` takes those rows."""
+    rows, chosen = rows.copy(), those(rows, **where)
+    rows.loc[chosen, column] = change(rows[chosen])
+    return rows
+
+
+def without(rows, **where):
+    """Copy of rows without some."""
+    return rows[~those(rows, **where)].reset_index(drop=True)
+
+
+def check_figure_without_rows(paper, name, rows):
+    """A figure that no row belongs to says so of every panel."""
+    shown = drawn(paper, name, rows)
+    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
