@@ -41,6 +41,8 @@ UNLEARNING = {
 SECONDS_PER_CELL = 0.01
 DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
+#: What a method that runs seed by seed takes for each: a fixed part, and how many times the work of batched iterations.
+SECONDS_PER_FIT, FIT_FACTOR = 0.1, 20
 #: What every party costs that is a process of its own, and the most iterations that a paper's rule asks for.
 SECONDS_PER_PROCESS = 1.5
 MOST_ITERATIONS = 7
@@ -544,12 +546,16 @@ def rough_seconds(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
     A fixed part, the distances from points to centres in seven iterations of every seed, and for the silhouette the
-    distances among at most 10,000 points and their sums for every seed, each over a rate of an ordinary core. A timing
-    cell makes one fit more.
+    distances among at most 10,000 points and their sums for every seed, each over a rate of an ordinary core. Methods
+    that grow trees or collect candidates for one seed after the other take longer, by a factor that is right to an order
+    of magnitude. A timing cell makes one fit more.
     """
     facts = facts_of(cell.dataset, cell.path)
     n, d, fits = facts.n or 2048, facts.d or 2, len(cell.seeds) + cell.timing
-    seconds = fixed_seconds(cell) + 7 * fits * n * most_centres(cell) * (2 * d + 2) / DISTANCE_RATE
+    per_centre = 7 * n * (2 * d + 2) / DISTANCE_RATE
+    seconds = fixed_seconds(cell) + fits * most_centres(cell) * per_centre
+    if not getattr(method_class(cell.target), "batched", True):
+        seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_centre)
     if "silhouette" in cell.metrics:
         seconds += min(n, 10_000) ** 2 * (2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE)
     if cell.federation is not None:
