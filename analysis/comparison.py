@@ -6,6 +6,7 @@ methods are ranked by their median, Friedman's test asks whether their mean rank
 methods differ at a level where their mean ranks are farther apart than Nemenyi's critical difference.
 """
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,7 @@ REPEATS = 2000
 _SEED = 20250602
 COLUMNS = [
     "dataset", "method", "variant", "epsilon", "notion", "adjacency", "trust", "delta", "n", "d", "k", "seeds",
-    "median", "low", "high", "reference", "n_centres",
+    "median", "low", "high", "lower_quartile", "upper_quartile", "reference", "n_centres", "starved",
 ]  # fmt: skip
 
 
@@ -99,6 +100,36 @@ def median_interval(values, level=0.95):
     return tuple(np.array(part) for part in zip(*columns, strict=True)) if columns else (np.empty(0),) * 4
 
 
+def starved(cell):
+    """Tell whether a run could release no cell at all: every threshold that it paid for is above the number of records.
+
+    What such a method returns comes from its public fallback and whatever it asks afterwards.
+
+    Parameters
+    ----------
+    cell : mapping
+        `charges` (JSON text) and `n`.
+
+    Examples
+    --------
+    >>> charge = {"label": "bucket_counts", "count_scale": 100.0, "count_sensitivity": 1.0, "delta": 1e-6}
+    >>> [starved({"charges": json.dumps([charge]), "n": n}) for n in (400, 600)]
+    [True, False]
+    """
+    charges = [each for each in json.loads(cell["charges"] or "[]") if each["label"] == "bucket_counts"]
+    return bool(charges) and min(map(_threshold, charges)) > cell["n"]
+
+
+def _threshold(charge):
+    """Least noisy count that leaves a histogram over unlisted cells, from what its charge says.
+
+    A record changes as many cells as the squared sensitivity says, each by one; all that only one neighbour has must
+    stay hidden with probability 1 - delta.
+    """
+    cells = round(charge["count_sensitivity"] ** 2)
+    return 1 + charge["count_scale"] * stats.norm.isf(-np.expm1(np.log1p(-charge["delta"]) / cells))
+
+
 def ratios(study):
     """Ratio of NICV to the best non-private k-means run, by data set, method and epsilon.
 
@@ -109,9 +140,9 @@ def ratios(study):
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`: median over seeds with its interval; `reference` is the NICV that divides, `n_centres` the
-        mean number of released centres. Methods without epsilon stand at every epsilon of the grid. Data sets without
-        the reference are left out.
+        Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference` is the NICV that divides,
+        `n_centres` the mean number of released centres, `starved` as the function of that name says. Methods without
+        epsilon stand at every epsilon of the grid. Data sets without the reference are left out.
     """
     panels = {}
     for metric in (METRIC, "n_centres"):
@@ -124,10 +155,14 @@ def ratios(study):
     is_reference = (cells["method"] == REFERENCE).to_numpy()
     best = pd.Series(np.nanmin(panel.values[:, is_reference], axis=0), index=cells.loc[is_reference, "dataset"])
     reference = cells["dataset"].map(best.groupby(level=0).min()).to_numpy(dtype=float)
-    median, low, high, seeds = median_interval(panel.values / reference)
+    values = panel.values / reference
+    median, low, high, seeds = median_interval(values)
+    lower, upper = pd.DataFrame(values).quantile([0.25, 0.75]).to_numpy()
     key = ["cell", "epsilon"]
     centres = numbers.cells[key].assign(n_centres=np.nanmean(numbers.values, axis=0)) if len(numbers.cells) else None
     table = cells.assign(median=median, low=low, high=high, seeds=seeds, reference=reference)
+    table = table.assign(lower_quartile=lower, upper_quartile=upper)
+    table = table.assign(starved=[starved(cell) for cell in cells[["charges", "n"]].to_dict("records")])
     table = table.merge(centres, on=key, how="left") if centres is not None else table.assign(n_centres=np.nan)
     return table.loc[np.isfinite(table["median"]), COLUMNS].reset_index(drop=True)
 

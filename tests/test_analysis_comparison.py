@@ -19,12 +19,14 @@ from analysis.comparison import (
     rank,
     ratios,
     shared_datasets,
+    starved,
     times,
 )
 from analysis.figures import comparison as figures
 from analysis.figures import figures_of
 from analysis.report import build
 from analysis.tables import Study
+from privacy.thresholding import Thresholded
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
 EPSILONS = (0.5, 1.0)
@@ -113,6 +115,34 @@ def test_ratios_are_medians_over_the_best_non_private_run(table):
             assert (mine["low"] / mine["median"]).to_numpy() == pytest.approx(0.9)
             assert (mine["high"] / mine["median"]).to_numpy() == pytest.approx(30.0)
     assert (table["n_centres"] == table["k"].where(table["method"] != "dpm_sound", 3)).all()
+
+
+def test_quartiles_are_those_of_the_ratios(table):
+    line = table.query("dataset == 'a' and method == 'glloyd_sound' and epsilon == 1.0").iloc[0]
+    expected = np.quantile(spread(2.0), [0.25, 0.75])
+    assert line[["lower_quartile", "upper_quartile"]].to_numpy(float) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("sensitivity", "cells"), [(1.0, 1), (math.sqrt(2), 2)])
+def test_starved_runs_are_those_whose_thresholds_no_number_of_records_passes(sensitivity, cells):
+    least = Thresholded(50.0, 1e-6, cells).least
+    charge = {"label": "bucket_counts", "count_scale": 50.0, "count_sensitivity": sensitivity, "delta": 1e-6}
+    other = charge | {"count_scale": 60.0}
+    for charges in ([charge], [other, charge], [charge, {"label": "bucket_sums", "delta": 0.0}]):
+        text = json.dumps(charges)
+        assert starved({"charges": text, "n": math.floor(least)}) and not starved({"charges": text, "n": least + 1})
+    assert not starved({"charges": "[]", "n": 1})
+
+
+def test_starved_runs_are_marked():
+    rows = fabricated()
+    charge = {"label": "bucket_counts", "count_scale": 300.0, "count_sensitivity": 1.0, "delta": 1e-6}
+    rows.loc[(rows["method"] == "kaplan_stemmer") & (rows["dataset"] == "a"), "charges"] = json.dumps([charge])
+    shown = {spec.name: spec for spec in figures_of("comparison")}["comparison_ratios"].draw(Study(rows))
+    column = shown.printed.set_index("dataset")["Kaplan-Stemmer"]
+    assert column.str.endswith(figures.STARVED).to_dict() == {"a": True, "b": False, "c": False, "wide": False}
+    marked = [text.get_text() for text in shown.figure.axes[0].texts if figures.STARVED in text.get_text()]
+    assert len(marked) == 1 and "No bucket could pass" in shown.caption
 
 
 def test_non_private_cells_stand_at_every_epsilon_and_timing_cells_nowhere(table):

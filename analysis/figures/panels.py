@@ -236,7 +236,7 @@ def _legend_columns(labels, width):
     return 1
 
 
-def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5):
+def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5, marks=None):
     """Draw a matrix with its numbers; cells without a number carry a grey dash.
 
     Parameters
@@ -250,6 +250,8 @@ def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5):
     text : callable
         Turns a value into its text.
     fontsize : float
+    marks : ndarray of str of the shape of `values`, optional
+        What stands behind a number.
     """
     masked = np.ma.masked_invalid(values)
     image = axes.imshow(masked, norm=norm, cmap=cmap, aspect="auto", origin="lower")
@@ -268,9 +270,8 @@ def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5):
         if np.isfinite(values[i, j]):
             red, green, blue, _ = image.cmap(image.norm(values[i, j]))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            axes.text(
-                j, i, text(values[i, j]), ha="center", va="center", fontsize=fontsize, color="white" if dark else INK
-            )
+            words, colour = text(values[i, j]) + ("" if marks is None else marks[i, j]), "white" if dark else INK
+            axes.text(j, i, words, ha="center", va="center", fontsize=fontsize, color=colour)
         else:
             axes.text(j, i, "–", ha="center", va="center", color=GREY)
     return image
