@@ -249,7 +249,7 @@ def privacy_table(study):
     Returns
     -------
     DataFrame
-        One line per method, variant and preprocessing: notion, adjacency, trust, view, declared epsilons, delta, the
+        One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view, epsilons, delta, the
         largest share of epsilon spent, the largest epsilon left unspent, and flaws. F-10 is added where the data were
         scaled by their own bounds.
     """
@@ -264,6 +264,7 @@ def privacy_table(study):
         lines.append(
             facts
             | {
+                "adjacency": _with_rho(facts["adjacency"], cells),
                 "flaws": sorted(set(flaws)),
                 "private": private,
                 "declared": ", ".join(f"{value:g}" for value in epsilons) or "–",
@@ -274,6 +275,15 @@ def privacy_table(study):
             }
         )
     return pd.DataFrame(lines).sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
+
+
+def _with_rho(adjacency, cells):
+    """An adjacency with the rho that it holds for: an epsilon under moves means nothing without it."""
+    if adjacency != "rho_bounded" or "rho" not in cells:
+        return adjacency
+    rhos = set(cells["rho"].dropna())
+    named = sorted(rho for rho in rhos if isinstance(rho, str))
+    return f"{adjacency}, ρ {', '.join([*(f'{rho:g}' for rho in sorted(rhos - set(named))), *named])}"
 
 
 def _delta_range(delta):

@@ -243,6 +243,16 @@ def test_privacy_table_shows_spending_and_flaws(study):
     assert table.loc[("lloyd", "published"), "declared"] == "–"
 
 
+def test_privacy_table_says_which_moves_are_protected():
+    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 2, size=SIZES["iris"]).assign(adjacency="rho_bounded")
+    rows = pd.concat(
+        rows.assign(params=json.dumps({"rho": rho}), cell=f"cell {rho}", sweep=f"sweep {rho}")
+        for rho in (0.05, "diagonal", 0.008)
+    )
+    assert report.privacy_table(Study(rows))["adjacency"].tolist() == ["rho_bounded, ρ 0.008, 0.05, diagonal"]
+    assert "ρ" not in report.privacy_table(Study(small_rows()))["adjacency"].str.cat()
+
+
 def test_unknown_paper_and_empty_rows_leave_nothing_behind(tmp_path):
     for rows, paper in ((small_rows(), "nobody"), (small_rows().iloc[:0], "fastlloyd")):
         with pytest.raises(ValueError, match=r"nobody|empty"):
