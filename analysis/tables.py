@@ -64,6 +64,8 @@ METRIC_NAMES = {
     "nonempty_centres": "non-empty centres",
     "mean_distance": "mean distance",
     "farthest_class": "distance to the class farthest from all centres",
+    "unassigned_points": "points of classes that no centre is near",
+    "nicv_best_k": "NICV of the best k released centres",
     "iteration_ms": "ms per iteration",
     "setup_ms": "ms of key agreement",
     "bytes_per_iteration": "bytes per iteration",

@@ -9,11 +9,13 @@ from scipy.spatial.distance import cdist
 
 import compute
 from compute import SCALE, Points, cluster_means, mean_spreads
+from metrics.candidates import best_of
 from metrics.matching import matched_distance, nearest_distances, reference_centres
 from metrics.references import reference_set
 from metrics.silhouettes import silhouette_sample, silhouettes
 
 DISTANCE_ROWS = 1 << 14  # points whose distances are taken at once: what they need stays below some 100 MB
+NEAR = 5  # radii of a class that its mean may be away from a centre that stands for it: ours, the paper has O(r)
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,21 @@ class _Clustering:
     @cached_property
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
         return nearest_distances(self.released, reference_set(self.points).centres)
+
+    @cached_property
+    def class_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Number of its class for each point that has one, sizes and means of the classes (half-widths); None if none.
+
+        Outliers (class -1) have no class.
+        """
+        classes = self.classes
+        if classes is None or not np.any(classes >= 0):
+            return None
+        inside = classes >= 0
+        _, codes, sizes = np.unique(classes[inside], return_inverse=True, return_counts=True)
+        sums = np.zeros((len(sizes), self.points.shape[1]))
+        np.add.at(sums, codes, self.points.rows[inside].astype(np.float64))
+        return codes, sizes, sums / (sizes[:, None] * SCALE)
 
     @property
     def diagonal(self) -> float:
@@ -149,15 +166,42 @@ def farthest_class(clustering: _Clustering) -> np.ndarray:
 
     It tells whether a clustering has missed a group altogether, however small. Outliers (class -1) are left out.
     """
-    classes = clustering.classes
-    if classes is None or not np.any(classes >= 0):
+    if clustering.class_means is None:
         return np.full(len(clustering.centres), np.nan)
-    inside = classes >= 0
-    _, codes, sizes = np.unique(classes[inside], return_inverse=True, return_counts=True)
-    sums = np.zeros((len(sizes), clustering.points.shape[1]))
-    np.add.at(sums, codes, clustering.points.rows[inside].astype(np.float64))
-    means = sums / (sizes[:, None] * SCALE)
+    _, _, means = clustering.class_means
     return np.array([cdist(means, centres).min(axis=1).max() for centres in clustering.released])
+
+
+def unassigned_points(clustering: _Clustering) -> np.ndarray:
+    """Number of points in classes that no released centre is near; NaN without classes.
+
+    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is the root of twice the mean
+    squared distance of the class to its mean (Kaplan and Stemmer 2018, section 3.1: such a centre is assigned to the
+    cluster). Outliers (class -1) are left out.
+    """
+    if clustering.class_means is None:
+        return np.full(len(clustering.centres), np.nan)
+    codes, sizes, means = clustering.class_means
+    rows = clustering.points.rows[clustering.classes >= 0]
+    squares = np.zeros(len(sizes))
+    for start in range(0, len(rows), DISTANCE_ROWS):
+        block = slice(start, start + DISTANCE_ROWS)
+        away = rows[block] / SCALE - means[codes[block]]
+        squares += np.bincount(codes[block], np.einsum("ij,ij->i", away, away), len(sizes))
+    reach = NEAR * (np.sqrt(2 * squares / sizes) + 1 / clustering.points.shape[0])
+    far = [cdist(means, centres).min(axis=1) > reach for centres in clustering.released]
+    return np.array([sizes[each].sum() for each in far], dtype=np.float64)
+
+
+def nicv_best_k(clustering: _Clustering) -> np.ndarray:
+    """NICV of the best ``n_clusters`` of the released centres, as local search on the points finds them.
+
+    What a set of released candidates is good for, whoever chooses among them: a diagnosis without privacy, which equals
+    ``nicv`` where no more centres than that are released.
+    """
+    points, per_unit = clustering.points, clustering.points.shape[0] * SCALE**2
+    released = [each[:own] for each, own in zip(clustering.centres, clustering.n_centres, strict=True)]
+    return np.array([best_of(points, each, clustering.n_clusters)[1] / per_unit for each in released])
 
 
 def n_centres(clustering: _Clustering) -> np.ndarray:
@@ -180,7 +224,8 @@ _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     for function in (
         nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia, accuracy,
         kmeans_distance, kmeans_distance_sum, norm_kmeans_distance, reverse_kmeans_distance,
-        norm_reverse_kmeans_distance, n_centres, nonempty_centres, mean_distance, farthest_class,
+        norm_reverse_kmeans_distance, n_centres, nonempty_centres, mean_distance, farthest_class, unassigned_points,
+        nicv_best_k,
     )
 }  # fmt: skip
 METRICS = tuple(_FUNCTIONS)
@@ -221,9 +266,10 @@ def evaluate(
     metrics : sequence of str
         Names from :data:`METRICS`.
     n_clusters : int, optional
-        Number of centres of the reference clustering of ``centroid_mse`` and ``centroid_distance``. Default: k.
+        Number of centres of the reference clustering of ``centroid_mse`` and ``centroid_distance``, and how many
+        ``nicv_best_k`` takes. Default: k.
     labels : ndarray of shape (n,), int, optional
-        The points' classes, -1 for outliers; ``accuracy`` and ``farthest_class`` ask for them.
+        The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and ``unassigned_points`` ask for them.
     n_centres : ndarray of shape (R,), int, optional
         How many of a replicate's k centres it released; copies of its first fill up the rest. Default: all.
 
@@ -238,7 +284,7 @@ def evaluate(
 
     Examples
     --------
-    >>> evaluate(np.array([[0], [2 * SCALE]]), np.array([[[SCALE]]]), ["nicv", "inertia", "silhouette"])
+    >>> evaluate(np.array([[-SCALE], [SCALE]]), np.array([[[0]]]), ["nicv", "inertia", "silhouette"])
     {'nicv': array([1.]), 'inertia': array([2.]), 'silhouette': array([-1.])}
     """
     check_metrics(metrics)

@@ -107,6 +107,24 @@ def test_finds_separated_clusters(d, limit):
     assert np.median(inertia(points, method.fit_batch(points, range(5)).centres)) < limit * best
 
 
+@pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
+def test_falls_back_to_packed_places_where_no_cube_can_pass(n, epsilon):
+    """Nothing is refused: the candidates are then places that ignore the data, and the budget is kept."""
+    data = [Points.prepare(snap(np.full((n, 3), place))) for place in (-0.4, 0.5)]
+    method = Balcan(4, epsilon=epsilon, radius=1.0)
+    candidates = []
+    for points in data:
+        asked = Curator(points, Ledger(Budget(epsilon, 1e-6)), NoiseStreams([0])).buckets(1.0)
+        arguments = np.eye(3, dtype=np.int64) * ENTRY, gaussian_mu(epsilon, 5e-7), 5e-7, np.random.default_rng(1)
+        candidates.append(method._candidates(asked, *arguments))
+        run = method.fit_batch(points, range(3))
+        assert run.centres.shape == (3, 4, 3) and run.n_centres.tolist() == [4] * 3
+        assert np.sqrt((run.centres.astype(float) ** 2).sum(axis=2)).max() <= SCALE
+        assert run.ledger.spent() <= epsilon * (1 + 1e-9)
+    assert candidates[0].shape == (4, 3) and (candidates[0] == candidates[1]).all()
+    assert len(np.unique(candidates[0], axis=0)) == 4
+
+
 def test_dimensions_of_the_projection():
     assert [Balcan().dimensions(n, 20) for n in (1, 5000, 10**5, 10**6)] == [1, 4, 5, 6]
     assert Balcan().dimensions(10**5, 5) == 5 and Balcan(n_dimensions=7).dimensions(10, 4) == 4

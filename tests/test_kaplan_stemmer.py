@@ -6,6 +6,7 @@ alarm in a million) or a p-value of 1e-6.
 
 import itertools
 import math
+import re
 from collections import Counter
 from functools import cache
 
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import expit, logit, ndtri
 
-from compute import Points, inertia
+import datasets
+from compute import Points, cluster_means, inertia, labels
 from compute.hashing import ENTRY, Hash, clipped_sums, euclidean_hash, farthest, orthonormal, pulled, swap_costs
 from methods import KMeansPlusPlus
 from methods.check import CHECKS, conformance
@@ -247,6 +249,53 @@ def test_sensitivities_of_questions_to_all_points():
         sets = [inertia(each._all[0], centres[current][None])[0] for each in (one, other)]
         assert 0 <= sets[0] - sets[1] <= one.cost_range(centres) * SCALE**2
     assert max(largest.values()) <= 1 and min(largest.values()) > 0.9
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_sensitivities_where_a_record_is_replaced(narrowed):
+    """What the report's claims recompute for the paper's neighbours: n stays, one record becomes another one."""
+    largest = dict.fromkeys(("buckets", "one side's buckets", "sums", "nearest", "both", "costs"), 0.0)
+    for trial in range(400):
+        rng = np.random.default_rng(trial)
+        n, d = int(rng.integers(5, 40)), int(rng.integers(1, 5))
+        rows = grid_points(n, d, trial, ["spread", "tied", "extreme"][trial % 3])
+        radius = float(rng.uniform(0.3, 1.2) * math.sqrt(d))
+        rows[0] = rng.choice([-SCALE, SCALE], d)
+        changed = rows.copy()
+        changed[0] = -rows[0] if trial % 2 else grid_points(1, d, trial + 5)[0]
+        one, other = opened(rows, n, radius), opened(changed, n, radius)
+        if narrowed:
+            centres = one.into_ball(grid_points(2, d, trial + 1))
+            for each in (one, other):
+                each.keep_farthest(centres, 0.5)
+        hashing = euclidean_hash(rng, min(3, d), d, float(rng.uniform(0.2, 8.0)))
+        counts = [Counter(np.concatenate(each._codes(hashing)).tolist()) for each in (one, other)]
+        codes = np.array(sorted(counts[0].keys() | counts[1].keys()), np.int64)
+        reach = float(rng.uniform(0.1, 2.0))
+        about = one.into_ball(grid_points(len(codes), d, trial + 2))
+        sums = [each._exact_sums(hashing, codes, about, reach) for each in (one, other)]
+        k = int(rng.integers(1, 4))
+        centres = one.into_ball(grid_points(k + 3, d, trial + 3))
+        nearest = [each._exact_sums_and_counts(centres, reach) for each in (one, other)]
+        moved, sizes = (np.linalg.norm(a - b) for a, b in zip(*nearest, strict=True))
+        sum_scale, count_scale = rng.uniform(0.1, 10, 2)
+        allowed = max(4 * (reach / sum_scale) ** 2, 2 * (reach / sum_scale) ** 2 + 2 / count_scale**2)
+        current = rng.permutation(k + 3)[:k]
+        costs = [swap_costs(each._all[0], centres, current, np.arange(k)) for each in (one, other)]
+        ranging = float(np.ptp((costs[0] - costs[1]).astype(float)))
+        change = np.array([counts[0][code] - counts[1][code] for code in codes.tolist()])
+        only = [len(counts[i].keys() - counts[1 - i].keys()) for i in (0, 1)]
+        found = {
+            "buckets": np.linalg.norm(change) / math.sqrt(2),
+            "one side's buckets": max(only),
+            "sums": np.linalg.norm(sums[0] - sums[1]) / (2 * reach * SCALE),
+            "nearest": sizes / math.sqrt(2),
+            "both": ((moved / SCALE / sum_scale) ** 2 + (sizes / count_scale) ** 2) / allowed,
+            "costs": ranging / (2 * one.cost_range(centres) * SCALE**2),
+        }
+        largest = {name: max(largest[name], value) for name, value in found.items()}
+    assert max(largest.values()) <= 1 + 1e-12
+    assert min(largest.values()) > 0.6, largest  # the pairs come near to the bounds
 
 
 def test_cost_range_is_that_of_the_ball_and_of_the_box():
@@ -684,25 +733,49 @@ def test_unused_parts_of_the_budget_are_dealt_out():
         assert (plan.selection_mu == 0) == (only == "candidates")
 
 
-def test_too_little_budget_says_what_would_do():
-    rows = np.zeros((50, 2), np.int64)
-    for method in (
-        KaplanStemmer(2, epsilon=0.5, release="candidates"),
-        KaplanStemmer(2, epsilon=0.5, widths=[0.5], repetitions=1),
-    ):
-        with pytest.raises(
-            ValueError, match=r"epsilon=0.5 is too little .* n=50 .* n=\d+ or epsilon=[\d.]+ would do"
-        ) as e:
-            method.fit_batch(rows, [0])
-        n, epsilon = (float(part.split(" ")[0]) for part in str(e.value).split("=")[-2:])
-        method.fit_batch(np.zeros((int(n), 2), np.int64), [0])
-        method.set_params(epsilon=epsilon).fit_batch(rows, [0])
-    with pytest.raises(ValueError, match="is too little"):
-        KaplanStemmer(2, epsilon=0.5).coreset(np.zeros((50, 2)))
-    with pytest.raises(ValueError, match="n=1 records are too few"):
+@pytest.mark.parametrize(
+    ("release", "parameters"),
+    [
+        ("fit_batch", {"release": "candidates"}),
+        ("fit_batch", {"widths": [0.5], "repetitions": 1}),
+        ("coreset_of", {}),
+    ],
+)
+def test_too_little_budget_says_what_would_do(release, parameters):
+    def run(n, epsilon):
+        method = KaplanStemmer(2, epsilon=epsilon, **parameters)
+        return getattr(method, release)(np.zeros((n, 2), np.int64), [0] if release == "fit_batch" else 0)
+
+    told = r"epsilon=0.5 is too little for one release from n=50 records: .* about n=(\d+) or epsilon=([\d.]+) would do"
+    with pytest.raises(ValueError, match=told) as refusal:
+        run(50, 0.5)
+    n, epsilon = re.search(told, str(refusal.value)).groups()
+    for found in (run(int(n), 0.5), run(50, float(epsilon))):
+        assert found.ledger.spent() <= max(0.5, float(epsilon)) * (1 + 1e-9)
+
+
+def test_a_coreset_of_one_record_is_refused():
+    with pytest.raises(ValueError, match=r"n=1 records are too few for one release: n=\d+ would do"):
         KaplanStemmer(1, epsilon=1.0).coreset(np.zeros((1, 2)))
-    # Centres have something to fall back to.
-    assert KaplanStemmer(2, epsilon=0.5).fit_batch(rows, [0]).centres.shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize("select", ["counts", "local_search"])
+@pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
+def test_centres_fall_back_to_packed_places_where_no_bucket_can_pass(n, epsilon, select):
+    rows = snap(np.clip(0.3 + 0.05 * np.random.default_rng(0).standard_normal((n, 3)), -1, 1))
+    method = KaplanStemmer(4, epsilon=epsilon, radius=1.0, select=select)
+    assert method.plan(n, 3).threshold > n
+    run = method.fit_batch(rows, range(5))
+    assert run.centres.shape == (5, 4, 3) and run.n_centres.tolist() == [4] * 5
+    assert np.sqrt((run.centres.astype(float) ** 2).sum(axis=2)).max() <= SCALE
+    assert run.ledger.spent() <= epsilon * (1 + 1e-9)
+    # What no bucket answers is paid all the same: who reads the ledger learns nothing from it.
+    hashes = method.plan(n, 3).rounds * len(method.plan(n, 3).widths) * method.plan(n, 3).repetitions
+    assert sum(charge.label == "bucket_counts" for charge in run.ledger.charges) == hashes
+    with pytest.raises(ValueError, match="is too little for one release"):
+        method.coreset_of(rows, 0)
+    with pytest.raises(ValueError, match="is too little for one release"):
+        method.set_params(release="candidates").fit_batch(rows, [0])
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0])
@@ -780,6 +853,40 @@ def test_coreset_estimates_costs():
         # The stated bound, and for the noise 1 / mu records at the squared diameter, by the root of their number.
         noise = 5 * math.sqrt(len(coreset.points)) * 4 / method.plan(20_000, 10, only="coreset").selection_mu
         assert abs(math.sqrt(estimate) - math.sqrt(truth)) <= math.sqrt(own) + noise / math.sqrt(truth)
+
+
+@pytest.mark.parametrize("ball", ["0.05", "0"])
+def test_coreset_keeps_the_costs_of_many_sets_of_centres(ball):
+    """Within a factor of 10, up to (ln n)^2: random sets, sets that Lloyd steps improved, sets that miss a ball."""
+    n, d, k = 20_000, 8, 8
+    drawn = datasets.load(f"planted-{n}-{d}-{k}-{ball}")
+    points, rng = Points.prepare(snap(drawn.points)), np.random.default_rng(0)
+    directions = rng.standard_normal((1000, k, d))
+    directions /= np.linalg.norm(directions, axis=2, keepdims=True)
+    random = snap(directions * rng.random((1000, k, 1)) ** (1 / d))
+    start = np.tile(np.arange(k) * (n // k), (100, 1))  # a point of every ball, but for up to three balls
+    for number, row in enumerate(start):
+        row[rng.permutation(k)[: number % 4]] = rng.integers(n, size=number % 4)
+    better = snap(drawn.points[start])
+    for _ in range(4):
+        means, counts = cluster_means(points, labels(points, better), k)
+        better = np.where(counts[:, :, None] > 0, np.rint(means).astype(np.int64), better)
+    incomplete = np.tile(better[:1], (k, 1, 1))
+    incomplete[np.arange(k), np.arange(k)] = np.roll(better[0], 1, axis=0)
+    sets, some = np.concatenate([random, better, incomplete]), math.log(n) ** 2
+    costs = np.array([float(total) for total in inertia(points, sets)]) / SCALE**2
+    assert len(np.unique(costs[1000:].round(3))) > 10 and costs[1000:].min() < 50 < 3000 < costs[1000:].max()
+
+    def apart(coreset):
+        found = np.array([coreset.cost_estimate(centres / SCALE) for centres in sets])
+        return np.abs(np.log((found + some) / (costs + some))).max()
+
+    coresets = [KaplanStemmer(k, epsilon=1.0, radius=1.0).coreset_of(points, seed) for seed in range(4)]
+    assert max(map(apart, coresets)) <= math.log(10)
+    # A ball that is missing from the coreset, its weight on the others, is noticed.
+    left = np.linalg.norm(coresets[0].points - drawn.points[0], axis=1) > 0.3
+    weights = coresets[0].weights[left] * (n / coresets[0].weights[left].sum())
+    assert apart(Coreset(coresets[0].points[left], weights)) > math.log(10)
 
 
 def test_coreset_in_the_units_of_the_data():

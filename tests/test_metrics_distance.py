@@ -1,12 +1,18 @@
-"""Mean distance and farthest class, against brute force."""
+"""Mean distance, farthest class, points without a centre and the best k of the centres, against brute force."""
+
+import itertools
+import math
 
 import numpy as np
 import pytest
 
+from compute import Points, inertia
 from metrics import METRICS, evaluate, evaluation
+from metrics.candidates import best_of
 from privacy import SCALE
 
 BOTH = ["mean_distance", "farthest_class"]
+CLASSES = ["farthest_class", "unassigned_points"]
 
 
 def draw(n=400, d=3, k=4, replicates=3, seed=0):
@@ -63,8 +69,96 @@ def test_centres_that_only_fill_up_change_nothing():
 @pytest.mark.parametrize("classes", [None, np.full(400, -1)])
 def test_no_classes_no_farthest_class(classes):
     points, centres, _ = draw()
-    assert np.isnan(evaluate(points, centres, BOTH, labels=classes)["farthest_class"]).all()
+    found = evaluate(points, centres, CLASSES, labels=classes)
+    assert all(np.isnan(found[name]).all() for name in CLASSES)
 
 
-def test_both_are_known_by_name():
-    assert set(BOTH) <= set(METRICS)
+def test_all_are_known_by_name():
+    assert {*BOTH, *CLASSES, "nicv_best_k"} <= set(METRICS)
+
+
+# Points without a centre
+
+
+@pytest.mark.parametrize("rows", [1 << 14, 7])
+@pytest.mark.parametrize("d", [1, 3])
+def test_unassigned_points_against_the_definition(d, rows, monkeypatch):
+    monkeypatch.setattr(evaluation, "DISTANCE_ROWS", rows)
+    rng = np.random.default_rng(d)
+    middles = rng.integers(-SCALE // 2, SCALE // 2, (6, d))
+    classes = rng.integers(-1, 6, 500)
+    points = middles[classes] + rng.integers(-2000, 2001, (500, d))
+    # Centres at 2 to 8 radii from the means: some near enough, some not.
+    steps = rng.standard_normal((40, 6, d))
+    steps *= rng.uniform(2, 8, (40, 6, 1)) * 2000 / np.linalg.norm(steps, axis=2, keepdims=True)
+    centres = np.clip(np.rint(middles + steps), -SCALE, SCALE).astype(np.int64)
+    found = evaluate(points, centres, ["unassigned_points"], labels=classes)["unassigned_points"]
+    for count, each in zip(found, centres, strict=True):
+        expected = 0
+        for label in range(6):
+            mine = points[classes == label] / SCALE
+            radius = math.sqrt(2 * ((mine - mine.mean(axis=0)) ** 2).sum() / len(mine))
+            nearest = np.sqrt(((each / SCALE - mine.mean(axis=0)) ** 2).sum(axis=1)).min()
+            expected += len(mine) * (nearest > 5 * (radius + 1 / 500))
+        assert count == expected
+    assert len(set(found)) > 5
+
+
+def test_points_on_one_place_need_a_centre_within_a_few_steps_of_one_over_n():
+    points, classes = np.repeat([[0, 0], [SCALE // 2, 0]], [70, 30], axis=0), np.repeat([0, 1], [70, 30])
+    away = 5 / 100 * SCALE  # of n = 100 points
+    centres = np.array([[[0, int(away)], [SCALE // 2, int(away) + 1]], [[0, int(away) + 1], [SCALE // 2, int(away)]]])
+    found = evaluate(points, centres, ["unassigned_points"], labels=classes)["unassigned_points"]
+    assert found.tolist() == [30, 70]
+
+
+def test_outliers_are_not_unassigned():
+    points, classes = np.array([[0, 0]] * 9 + [[SCALE, SCALE]]), np.array([0] * 9 + [-1])
+    assert evaluate(points, np.zeros((1, 1, 2), int), ["unassigned_points"], labels=classes)["unassigned_points"] == [0]
+
+
+# The best k of the centres
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_swap_helps_the_chosen_candidates(seed):
+    rng = np.random.default_rng(seed)
+    points, candidates = rng.integers(-SCALE, SCALE + 1, (300, 2)), rng.integers(-SCALE, SCALE + 1, (9, 2))
+    chosen, cost = best_of(Points.prepare(points), candidates, 3)
+
+    def cost_of(some):
+        return int(((points[:, None] - candidates[list(some)]) ** 2).sum(axis=2).min(axis=1).sum())
+
+    assert sorted(set(chosen)) == chosen.tolist() and len(chosen) == 3 and cost == cost_of(chosen)
+    for slot, other in itertools.product(range(3), range(9)):
+        assert cost <= cost_of([*np.delete(chosen, slot), other])
+    assert cost < 1.2 * min(cost_of(some) for some in itertools.combinations(range(9), 3))
+
+
+def test_best_k_of_well_placed_candidates_are_those_in_the_groups():
+    """The most popular candidates lie in one large group: local search leaves them for the smaller groups."""
+    rng = np.random.default_rng(0)
+    middles = np.array([[-40_000, 0], [40_000, 0], [0, 50_000]])
+    points = np.repeat(middles, [1000, 50, 50], axis=0) + rng.integers(-500, 501, (1100, 2))
+    crowded = middles[0] + np.array([[-300, 0], [300, 0], [0, 300]])
+    candidates = np.concatenate([crowded, middles, [[0, 0]]])
+    chosen, cost = best_of(Points.prepare(points), candidates, 3)
+    assert chosen.tolist() == [3, 4, 5] and cost == inertia(Points.prepare(points), middles[None])[0]
+    released = np.concatenate([candidates[None], candidates[None, ::-1]])
+    found = evaluate(points, released, ["nicv_best_k"], 3)["nicv_best_k"]
+    assert found == pytest.approx(cost / 1100 / SCALE**2, rel=1e-15)
+
+
+@pytest.mark.parametrize("k", [4, 7, None])
+def test_where_no_more_are_released_all_are_taken(k):
+    points, centres, _ = draw()
+    found = evaluate(points, centres, ["nicv", "nicv_best_k"], k)
+    assert found["nicv_best_k"].tolist() == found["nicv"].tolist()
+
+
+def test_best_k_leaves_out_what_only_fills_up():
+    points, centres, _ = draw()
+    padded = np.concatenate([centres, np.repeat(centres[:, :1], 3, axis=1)], axis=1)
+    own = np.full(len(centres), centres.shape[1])
+    alone = evaluate(points, centres, ["nicv_best_k"], 2)["nicv_best_k"]
+    assert evaluate(points, padded, ["nicv_best_k"], 2, n_centres=own)["nicv_best_k"].tolist() == alone.tolist()

@@ -1,0 +1,45 @@
+"""What a set of released candidates is good for: k of them, chosen on the points without privacy."""
+
+import numpy as np
+
+from compute import Points, labels
+from compute.hashing import swap_costs
+
+
+def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray, int]:
+    """Choose k of some candidates by local search on the points.
+
+    From the k candidates that are nearest to the most points, the swap of a chosen candidate for another that lowers
+    the cost most is made until no swap lowers it.
+
+    Parameters
+    ----------
+    points : Points
+    candidates : ndarray of shape (m, d), int64
+        On the grid, in the domain.
+    k : int
+        All candidates are taken where there are no more than that.
+
+    Returns
+    -------
+    chosen : ndarray of shape (min(k, m),), int64
+        Indices of candidates, increasing.
+    cost : int
+        Exact sum of squared distances of the points to the nearest of them, in grid steps. The best k may cost less.
+
+    Examples
+    --------
+    >>> points = Points.prepare(np.array([[0], [1], [100]]))
+    >>> chosen, cost = best_of(points, np.array([[0], [1], [90], [100]]), 2)
+    >>> chosen.tolist(), cost
+    ([1, 3], 1)
+    """
+    sizes = np.bincount(labels(points, candidates[None])[0], minlength=len(candidates))
+    chosen = np.argsort(-sizes, kind="stable")[:k]
+    while True:
+        costs = swap_costs(points, candidates, chosen, np.arange(len(chosen)))
+        cost = costs[0, chosen[0]]  # a candidate for itself
+        slot, other = divmod(int(costs.argmin()), len(candidates))
+        if costs[slot, other] >= cost:
+            return np.sort(chosen), int(cost)
+        chosen[slot] = other
