@@ -103,17 +103,19 @@ def evaluate(study, paper, missing=None):
 
 
 def _check(study, check, context, evaluators):
-    """Evaluate one check; with `also` (`text` and options that replace its own) a second reading beside it."""
+    """Evaluate one check; with `also` (`text` and options that replace its own, or a list of such) others beside it."""
     if "also" not in check:
         return _evaluate_one(study, check, context, evaluators)
     plain = {name: value for name, value in check.items() if name != "also"}
-    other = {name: value for name, value in check["also"].items() if name != "text"}
     finding = _evaluate_one(study, plain, context, evaluators)
     if finding.verdict == NOT_RUN:
         return finding
-    beside = _evaluate_one(study, plain | other, context, evaluators)
-    text = f" {check['also']['text']}: {beside.verdict}"
-    text += " as well." if beside.verdict == finding.verdict else f" instead. {beside.numbers}"
+    text = ""
+    for reading in check["also"] if isinstance(check["also"], list) else [check["also"]]:
+        other = {name: value for name, value in reading.items() if name != "text"}
+        beside = _evaluate_one(study, plain | other, context, evaluators)
+        text += f" {reading['text']}: {beside.verdict}"
+        text += " as well." if beside.verdict == finding.verdict else f" instead. {beside.numbers}"
     return replace(finding, numbers=finding.numbers + text)
 
 

@@ -58,6 +58,11 @@ CITIES_CITATION = "No real places: cities of random sizes at random positions, m
 PLANTED_CANDIDATES = 1024  # at least, and eight for each ball
 PLANTED_APART = 4.0  # smallest distance between two centres, in radii
 PLANTED_CITATION = "Balls of equal sizes about well separated centres in the unit ball, made by this project."
+HALF_APART = 0.1  # least distance between two of the points that a half is drawn from, in radii
+HALF_CITATION = (
+    "Recipe of Epasto, A. et al. (2023). k-means clustering with distance-based privacy. NeurIPS, proposition D.1 (a "
+    "draw of ours)."
+)
 # Names that stand for a member of a family.
 ALIASES = {
     "synth-10d": "blobs-100000-10-64",
@@ -331,6 +336,17 @@ def draw_planted(recipe):
     return Drawn(centres[labels] + away, labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
 
 
+def draw_half(recipe):
+    """Draw a random half of 2 k separated points in a small ball about the origin: k points, a cluster each.
+
+    No radius makes them easier to tell apart: the 2 k points are the same up to scale.
+    """
+    k, radius = recipe.n_clusters, recipe.number("radius")
+    chosen = np.sort(_streams(recipe)[2].choice(2 * k, k, replace=False))
+    points = radius * planted_centres(recipe.d, 2 * k)[chosen]
+    return Drawn(points, np.arange(k), np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
+
+
 SYNTH_NUMBERS = (
     ("least separation", SYNTH_SEPARATION[0]),
     ("most separation", SYNTH_SEPARATION[1]),
@@ -386,6 +402,11 @@ def _planted(n, d, k, r, small=0):
     n, d, k, small, tenths = int(n), int(d), int(k), int(small), round(1e4 * float(r))
     numbers = (("radius", float(r)), ("small", small)) if small else (("radius", float(r)),)
     return Recipe("planted", (10, n, d, k, tenths, small), n + small, d, k + bool(small), numbers)
+
+
+def _half(d, k, r):
+    seed = (11, int(d), int(k), round(1e4 * float(r)))
+    return Recipe("half", seed, int(k), int(d), int(k), (("radius", float(r)),))
 
 
 FAMILIES = (
@@ -473,6 +494,15 @@ FAMILIES = (
         ("planted-small-10000-2-16-0.05-100",),
         PLANTED_CITATION,
     ),
+    Family(
+        "half",
+        "half-<d>-<k>-<radius>",
+        r"half-([1-9]\d*)-([1-9]\d*)-(0\.(?!0+$)\d{1,4})",
+        _half,
+        draw_half,
+        ("half-8-32-0.05",),
+        HALF_CITATION,
+    ),
 )
 
 # Larger than any set of the papers; keeps a slip in a name from filling the memory.
@@ -498,7 +528,7 @@ def find(name):
 
 
 def _check(name, recipe):
-    least = 1 if recipe.family in ("g2", "blobs", "gaussians", "planted") else 2
+    least = 1 if recipe.family in ("g2", "blobs", "gaussians", "planted", "half") else 2
     for field, most in LIMITS.items():
         value = getattr(recipe, field)
         if value > most:
@@ -517,7 +547,14 @@ def _check(name, recipe):
         most = int(np.sqrt(2 * recipe.n)) - 1 if recipe.family.startswith("synth") else recipe.n
         if recipe.n_clusters > most:
             raise ValueError(f"{name}: k={recipe.n_clusters} is too large for n={recipe.n}; at most {most}")
-    if radius := recipe.number("radius"):
+    if recipe.family == "half":
+        apart = float(pdist(planted_centres(recipe.d, 2 * recipe.n_clusters)).min())
+        if apart < HALF_APART:
+            raise ValueError(
+                f"{name}: of 2 k={2 * recipe.n_clusters} points in d={recipe.d} dimensions two would be {apart:.4f} "
+                f"radii apart, which should be at least {HALF_APART}: take more dimensions or a smaller k"
+            )
+    elif radius := recipe.number("radius"):
         apart = float(pdist(planted_layout(recipe)).min())
         if apart < PLANTED_APART * radius:
             raise ValueError(
@@ -558,6 +595,11 @@ def _sources(family):
         return
     if family.name.startswith("planted"):
         for function in (planted_centres, far_centre, _in_ball, planted_layout):
+            yield inspect.getsource(function)
+        yield f"{PLANTED_CANDIDATES=}"
+        return
+    if family.name == "half":
+        for function in (planted_centres, _in_ball):
             yield inspect.getsource(function)
         yield f"{PLANTED_CANDIDATES=}"
         return

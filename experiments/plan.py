@@ -547,8 +547,8 @@ def rough_seconds(cell: Cell) -> float:
 
     A fixed part, the distances from points to centres in seven iterations of every seed, and for the silhouette the
     distances among at most 10,000 points and their sums for every seed, each over a rate of an ordinary core. Methods
-    that grow trees or collect candidates for one seed after the other take longer, by a factor that is right to an order
-    of magnitude. A timing cell makes one fit more.
+    that grow trees or collect candidates for one seed after the other take longer, by a factor that is right to an
+    order of magnitude. A timing cell makes one fit more.
     """
     facts = facts_of(cell.dataset, cell.path)
     n, d, fits = facts.n or 2048, facts.d or 2, len(cell.seeds) + cell.timing

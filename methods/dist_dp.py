@@ -30,7 +30,7 @@ from privacy import (
     snap_centres,
 )
 from privacy.budget import Adjacency
-from privacy.moving import MOST_COLUMNS, MOST_NODES, MovingCurator, Regions, soft_sensitivity
+from privacy.moving import MOST_COLUMNS, MOST_NODES, MovingCurator, Regions, diagonal, soft_sensitivity
 from privacy.noise import INITIALISATION, child
 
 BOX = 2 * SCALE  # noised points are moved into [-2, 2]^d
@@ -61,7 +61,7 @@ class _Moving(PrivateKMeans):
     _: KW_ONLY
     epsilon: float = 1.0
     delta: float | str = "auto"
-    rho: float = 0.05
+    rho: float | str = 0.05
     p: int = 2
     calibration: str = "classical"
     n_init: int = 1
@@ -69,13 +69,16 @@ class _Moving(PrivateKMeans):
 
     def budget(self, n_points: int, n_features: int) -> Budget:
         """Budget of one run: epsilon and delta for moves of at most rho."""
-        return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, float(self.rho))
+        rho = diagonal(n_features) if self.rho == "diagonal" else float(self.rho)
+        return Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, rho)
 
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_number(self.rho) and 0 < self.rho < math.inf):
-            raise ValueError(f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain")
+        if not (self.rho == "diagonal" or (is_number(self.rho) and 0 < self.rho < math.inf)):
+            raise ValueError(
+                f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain, or 'diagonal'"
+            )
         if not (is_integer(self.n_init) and self.n_init >= 1):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
 
@@ -96,8 +99,9 @@ class DistDP(_Moving):
         Total, for neighbours that differ by the move of one point by at most rho.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6, the paper's.
-    rho : float, default=0.05
-        In half-widths of the domain; at most its diagonal, 2 sqrt(d). A matter of policy, never taken from data.
+    rho : float or "diagonal", default=0.05
+        In half-widths of the domain; at most its diagonal, 2 sqrt(d), which the word stands for: then any move is
+        protected, as the replacement of a record. A matter of policy, never taken from data.
     p : {2, 1}, default=2
         k-means or k-median.
     variant : {"published", "sound"}, default="sound"
@@ -119,6 +123,18 @@ class DistDP(_Moving):
     least_region : float or "auto", default="auto"
         ``published`` with ``regions="noised"``: smaller regions keep their noised points. ``auto`` is the paper's T
         with constant 1: (k ln(n)^2 ln(1/delta) + k sqrt(d ln(1/delta))) / epsilon.
+    sizes : {"thresholded", "noisy"}, default="thresholded"
+        ``published`` with ``regions="true"``: only sizes above a threshold leave, or those of all regions, whose
+        centres are public, with noise for the whole delta of their part; regions of a size up to 0 are dropped.
+    size_share : float, default=0.5
+        ``published`` with ``regions="true"``: part of the third part's epsilon and delta that sizes have;
+        summaries have the rest.
+    fine_counts : {"joint", "split"}, default="joint"
+        ``published``: all histograms of fine cells as one release, or each at an even share of its part's epsilon and
+        delta.
+    coreset_clusters : int or "auto", default="auto"
+        ``published``: the number of clusters that the summaries' trees are told, by which they choose their least
+        cells; ``auto`` is k.
     quadtrees : int, default=5
     coarse, finest : int, default=5 and 10
         Levels 0 .. coarse are counted on noised points, the rest, to the finest, on true ones (``published``) or on
@@ -153,6 +169,8 @@ class DistDP(_Moving):
         "variant": ("published", "sound"),
         "regions": ("true", "noised"),
         "replacement": ("charged", "uncharged"),
+        "sizes": ("thresholded", "noisy"),
+        "fine_counts": ("joint", "split"),
     }
 
     _: KW_ONLY
@@ -161,6 +179,10 @@ class DistDP(_Moving):
     ball: float | str = "capped"
     replacement: str = "charged"
     least_region: float | str = "auto"
+    sizes: str = "thresholded"
+    size_share: float = 0.5
+    fine_counts: str = "joint"
+    coreset_clusters: int | str = "auto"
     quadtrees: int = 5
     coarse: int = 5
     finest: int = 10
@@ -186,16 +208,20 @@ class DistDP(_Moving):
                 raise ValueError(f"{name}={value!r} must be an integer from {lowest} to {highest}")
         if not self.coarse < self.finest:
             raise ValueError(f"finest={self.finest} must be above coarse={self.coarse}")
-        if self.cells != "auto" and not (is_integer(self.cells) and self.cells >= 1):
-            raise ValueError(f"cells={self.cells!r} must be 'auto' or an integer of at least 1")
+        for name in ("cells", "coreset_clusters"):
+            value = getattr(self, name)
+            if value != "auto" and not (is_integer(value) and value >= 1):
+                raise ValueError(f"{name}={value!r} must be 'auto' or an integer of at least 1")
         for name, words in (("ball", ("capped", "printed")), ("least_region", ("auto",))):
             value = getattr(self, name)
             if value not in words and not (is_number(value) and 0 < value < math.inf):
                 raise ValueError(f"{name}={value!r} must be a positive number or one of {', '.join(map(repr, words))}")
-        if not (is_number(self.points_share) and 0 < self.points_share < 1):
-            raise ValueError(f"points_share={self.points_share!r} must be a number in (0, 1)")
+        for name in ("points_share", "size_share"):
+            value = getattr(self, name)
+            if not (is_number(value) and 0 < value < 1):
+                raise ValueError(f"{name}={value!r} must be a number in (0, 1)")
         if self.variant == "published":
-            part = self._parts(n_points)[0]
+            part = self._part(n_points)
             _points_multiplier(self.calibration, part.epsilon, part.delta)
 
     def cluster(self, curator: MovingCurator) -> tuple[np.ndarray, int]:
@@ -207,22 +233,21 @@ class DistDP(_Moving):
             points = np.clip(points, -SCALE, SCALE)
         return self._clustered(points, weights, int(generator.integers(2**32))), 1
 
-    def _parts(self, n_points) -> tuple[Budget, Budget, Budget]:
-        """Budgets of the noised points, of the fine cells, and of regions with their summaries."""
-        whole = Budget(self.epsilon, self.resolved_delta(n_points), Adjacency.RHO_BOUNDED, float(self.rho))
-        return whole.split([1, 1, 1])
+    def _part(self, n_points) -> Budget:
+        """Budget of each of three: the noised points, the fine cells, the regions with their summaries."""
+        # Of one column, whatever the number of columns: epsilon and delta are all that is read.
+        return self.budget(n_points, 1).split([1, 1, 1])[0]
 
     # As published
 
     def _published(self, curator: MovingCurator, generator) -> tuple[np.ndarray, np.ndarray]:
         """Weighted points of Algorithm 1."""
         n, d = curator.n_points, curator.n_features
-        part = self._parts(n)[0]
+        part = self._part(n)
         deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.reach
         far_distance = self.far_factor(n, d) * curator.reach
         radius = self._radius(far_distance, curator.reach, d)
-        sizes = _sizes_noise(part.epsilon / 2, part.delta / 2)
-        least = sizes.least if self.regions == "true" else self._least_region(n, d)
+        least = self._least(n, d, part)
         if least > n and _blind(deviation, n):
             enough = min(math.ceil(least), math.ceil((deviation * SCALE / BOX) ** 2))
             self._refuse(n, enough, lambda epsilon: self._says_something(epsilon, curator))
@@ -233,8 +258,9 @@ class DistDP(_Moving):
         if self.regions == "true":
             single = far
             regions = curator.regions(centres, radius, members=~far, charged=self.replacement == "charged")
-            cells, _ = regions.sizes(sizes)
-            epsilon, delta = part.epsilon / 2, part.delta / 2
+            cells, noisy = regions.sizes(self._sizes_noise(part))
+            cells = cells[noisy > 0]
+            epsilon, delta = part.epsilon * (1 - self.size_share), part.delta * (1 - self.size_share)
         else:
             small = np.bincount(nearest[~far], minlength=len(centres)) < least
             single = far | small[nearest]
@@ -261,6 +287,20 @@ class DistDP(_Moving):
             return min(far_distance, math.sqrt(d) * rho)
         return float(self.ball)
 
+    def _sizes_noise(self, part: Budget) -> Thresholded | Gaussian:
+        """Noise of the sizes of regions, of which two change, by one each; half of a threshold's delta is its own."""
+        epsilon, delta = part.epsilon * self.size_share, part.delta * self.size_share
+        if self.sizes == "noisy":
+            return Gaussian(math.sqrt(2) / gaussian_mu(epsilon, delta) * SCALE)
+        return Thresholded(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
+
+    def _least(self, n: int, d: int, part: Budget) -> float:
+        """Size that a region needs to be seen: a threshold, or the noise on sizes that leave without one."""
+        if self.regions == "noised":
+            return self._least_region(n, d)
+        noise = self._sizes_noise(part)
+        return noise.least if isinstance(noise, Thresholded) else noise.scale / SCALE
+
     def _least_region(self, n: int, d: int) -> float:
         if self.least_region != "auto":
             return float(self.least_region)
@@ -276,11 +316,22 @@ class DistDP(_Moving):
         last = self.finest if part is None else self.coarse
         found = [(i, *each) for i, shift in enumerate(shifts) for each in occupied(noised, shift, range(last + 1))]
         if part is not None:
-            fine = range(self.coarse + 1, self.finest + 1)
-            changes = 2 * self.quadtrees * len(fine)
-            deviation = math.sqrt(changes) / gaussian_mu(part.epsilon, part.delta / 2)
-            found += curator.cell_counts(shifts, fine, Thresholded(deviation, part.delta / 2, changes))
+            found += self._fine_cells(curator, shifts, part)
         return np.unique(self._middles_of_fullest(found, shifts), axis=0)
+
+    def _fine_cells(self, curator, shifts: np.ndarray, part: Budget) -> list:
+        """Thresholded counts of the fine cells of all trees: one release, or one for each histogram."""
+        fine = range(self.coarse + 1, self.finest + 1)
+        histograms = self.quadtrees * len(fine)
+        if self.fine_counts == "joint":
+            return curator.cell_counts(shifts, fine, _fine_noise(part.epsilon, part.delta, histograms))
+        noise = _fine_noise(part.epsilon / histograms, part.delta / histograms, 1)
+        return [
+            (tree, *each[1:])
+            for tree in range(self.quadtrees)
+            for level in fine
+            for each in curator.cell_counts(shifts[tree : tree + 1], range(level, level + 1), noise)
+        ]
 
     def _middles_of_fullest(self, found, shifts) -> np.ndarray:
         some = [np.empty((0, shifts.shape[1]), np.int64)]
@@ -306,17 +357,14 @@ class DistDP(_Moving):
             self.depth,
             count_noise,
             alpha / sensitivity,
-            self.n_clusters,
+            self.n_clusters if self.coreset_clusters == "auto" else self.coreset_clusters,
             generator,
         )
 
     def _says_something(self, epsilon: float, curator: MovingCurator) -> bool:
         other = self._with_epsilon(epsilon)
-        part = other._parts(curator.n_points)[0]
-        if self.regions == "true":
-            least = _sizes_noise(part.epsilon / 2, part.delta / 2).least
-        else:
-            least = other._least_region(curator.n_points, curator.n_features)
+        part = other._part(curator.n_points)
+        least = other._least(curator.n_points, curator.n_features, part)
         deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.reach
         return least <= curator.n_points or not _blind(deviation, curator.n_points)
 
@@ -582,24 +630,34 @@ class NoisedPoints(_Moving):
         As for :class:`DistDP`.
     calibration : {"classical", "analytic"}, default="classical"
         The paper's formula, or the exact one.
+    project : float or None, default=2.0
+        Coordinates of noised points are moved into [-project, project], in half-widths, as Appendix E has it for those
+        of the paper's own method; None leaves them where they are. Centres are moved into the domain.
     bounds, clip, random_state
         As for :class:`methods.base.PrivateKMeans`.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)}
 
+    _: KW_ONLY
+    project: float | None = BOX / SCALE
+
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
+        if self.project is not None and not (is_number(self.project) and 0 < self.project < math.inf):
+            raise ValueError(f"project={self.project!r} must be None or a positive finite number, in half-widths")
         _points_multiplier(self.calibration, self.epsilon, self.resolved_delta(n_points))
 
     def cluster(self, curator: MovingCurator) -> tuple[np.ndarray, int]:
-        """Noise, clip, cluster; see :meth:`PrivateKMeans.cluster`."""
+        """Noise, project, cluster; see :meth:`PrivateKMeans.cluster`."""
         multiplier = _points_multiplier(self.calibration, self.epsilon, self.resolved_delta(curator.n_points))
-        noised = np.clip(curator.noised_points(Gaussian(multiplier * curator.reach * SCALE)), -BOX, BOX)
+        noised = curator.noised_points(Gaussian(multiplier * curator.reach * SCALE)).astype(np.float64)
+        if self.project is not None:
+            noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
         generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
-        weights = np.ones(curator.n_points)
-        return self._clustered(noised.astype(np.float64), weights, int(generator.integers(2**32))), 1
+        centres = self._clustered(noised, np.ones(curator.n_points), int(generator.integers(2**32)))
+        return np.clip(centres, -SCALE, SCALE), 1
 
 
 def _points_multiplier(calibration: str, epsilon: float, delta: float) -> float:
@@ -616,14 +674,15 @@ def _points_multiplier(calibration: str, epsilon: float, delta: float) -> float:
     return classical
 
 
+def _fine_noise(epsilon: float, delta: float, histograms: int) -> Thresholded:
+    """Thresholded counts of histograms released together: two of each change, by one; half of delta is for hiding."""
+    changes = 2 * histograms
+    return Thresholded(math.sqrt(changes) / gaussian_mu(epsilon, delta / 2), delta / 2, changes)
+
+
 def _blind(deviation: float, n: int) -> bool:
     """Whether noise on points hides even the mean of all of them."""
     return deviation / math.sqrt(n) > BOX / SCALE
-
-
-def _sizes_noise(epsilon: float, delta: float) -> Thresholded:
-    """Thresholded sizes of regions: two change, by one each; half of delta is the threshold's."""
-    return Thresholded(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
 
 
 def _least_epsilon(epsilon: float, enough: Callable[[float], bool]) -> float:

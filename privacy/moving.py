@@ -84,13 +84,13 @@ class MovingCurator:
         shards = shards_of(points)
         self.n_points, self.n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
         self.n_replicates, self.seeds = 1, streams.seeds
-        diagonal = 2 * math.sqrt(self.n_features)
-        if ledger.budget.rho > diagonal:
+        farthest = diagonal(self.n_features)
+        if ledger.budget.rho > farthest:
             raise ValueError(
-                f"rho={ledger.budget.rho} must be at most the diagonal {diagonal:.6g} of the domain, in half-widths: "
+                f"rho={ledger.budget.rho} must be at most the diagonal {farthest:.6g} of the domain, in half-widths: "
                 "no point can move farther, that would be replace_one"
             )
-        self.reach = min(ledger.budget.rho + math.sqrt(self.n_features) / SCALE, diagonal)
+        self.reach = min(ledger.budget.rho + math.sqrt(self.n_features) / SCALE, farthest)
         self.domain = np.empty((2, self.n_features))
         self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
         rows = np.concatenate([shard.rows for shard in shards]).astype(np.int64)
@@ -350,11 +350,31 @@ class Regions:
         inside = min(reach + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
         self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charged else radius
 
-    def sizes(self, noise: Thresholded) -> tuple[np.ndarray, np.ndarray]:
-        """Regions that are large enough to leave, and their noisy sizes in records; to be asked before any split.
+    def sizes(self, noise: Thresholded | Gaussian) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy sizes of regions in records; to be asked before any split.
 
-        A move changes at most two sizes by one: L2 sensitivity sqrt(2), and ``cells`` of the noise must be 2.
+        Parameters
+        ----------
+        noise : Thresholded or Gaussian
+            Thresholded: only regions that are large enough leave, and ``cells`` of the noise must be 2. Gaussian: the
+            sizes of all regions leave, empty ones included; their names are public, for their centres are.
+
+        Returns
+        -------
+        cells : ndarray of int64
+            The regions whose sizes leave.
+        noisy : ndarray of float64
+            In records; those of Gaussian noise may be negative.
+
+        Notes
+        -----
+        A move changes at most two sizes by one: L2 sensitivity sqrt(2).
         """
+        if isinstance(noise, Gaussian):
+            details = {"count_scale": noise.scale / SCALE, "count_sensitivity": TWO_RECORDS}
+            key = self._charge("region_sizes", noise.name, mu=TWO_RECORDS * SCALE / noise.scale, details=details)
+            noisy = noise.add(self._counts()[None] * SCALE, self._streams, key)[0] / SCALE
+            return np.arange(self.n_cells), noisy
         if noise.cells < 2:
             raise ValueError(f"cells={noise.cells} of the noise must be at least 2: a move changes two sizes")
         details = {"count_scale": noise.deviation, "count_sensitivity": TWO_RECORDS, "least": noise.least}
@@ -457,6 +477,17 @@ class Regions:
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
+
+
+def diagonal(n_features: int) -> float:
+    """Diagonal of the domain [-1, 1]^d: no point moves farther, so that moves up to it are replacements of a record.
+
+    Examples
+    --------
+    >>> diagonal(4)
+    4.0
+    """
+    return 2 * math.sqrt(n_features)
 
 
 def soft_sensitivity(n_features: int, side: float, reach: float) -> float:

@@ -16,10 +16,14 @@ from analysis import claims, report, verdicts
 from analysis.claims.distdp import delta_of
 from analysis.claims.fastlloyd import gaussian_delta
 from analysis.figures import figures_of
+from analysis.figures.distdp import way_of
 from analysis.figures.style import styled
 from analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from analysis.planted import curve, described, joined
 from analysis.tables import DESCRIPTION, Study
+from methods.dist_dp import DistDP
+from privacy import SCALE
+from privacy.moving import soft_sensitivity
 
 CONTENT = claims.load("distdp")
 SPECS = {spec.name: spec for spec in figures_of("distdp")}
@@ -28,10 +32,26 @@ SIZES |= {"generated-cities": (50000, 2)}
 MAPS = ("generated-cities",)
 KS = (4, 6, 8, 12, 16)
 RHOS = (1.0, 0.08, 0.008, 0.0001)
-MOVED = ("dist_dp", "dist_dp_sound", "dist_dp_random_points", "dist_dp_median", "dist_dp_median_sound")
+DIST = ("dist_dp", "dist_dp_printed", "dist_dp_sound")
+MOVED = (*DIST, "dist_dp_random_points", "dist_dp_median", "dist_dp_median_sound")
+ANY = "dist_dp_sound_any"
 LEVELS = {"kmeans": 1.0, "dist_dp": 1.2, "dist_dp_sound": 1.1, "lsh_splits_sound": 2.5, "lsh_splits": 3.0}
-LEVELS |= {"dist_dp_random_points": 6.0}
+LEVELS |= {"dist_dp_random_points": 6.0, "dist_dp_printed": 1.15, ANY: 1.13}
+DP = ("lsh_splits", "lsh_splits_sound")
 LABELS = {"noised_points": "gaussian", "cell_counts": "gaussian_threshold", "region_counts": "laplace"}
+
+
+READINGS = {
+    "default reading": {},
+    "regions by noised places": {"regions": "noised"},
+    "regions by noised places, printed radius": {"ball": "printed", "regions": "noised"},
+    "exact Gaussian noise": {"calibration": "analytic"},
+    "noisy sizes of all regions, printed radius": {"sizes": "noisy", "ball": "printed"},
+    "fine counts split evenly": {"fine_counts": "split"},
+    "trees told of one cluster": {"coreset_clusters": 1},
+    "coreset_clusters = 3, size_share = 0.2": {"coreset_clusters": 3, "size_share": 0.2},
+    "one record charged (F-17)": {"replacement": "uncharged"},
+}
 
 
 def charges_of(method, epsilon, delta):
@@ -41,7 +61,12 @@ def charges_of(method, epsilon, delta):
         return [
             {"mechanism": "gaussian", "label": "noised_points", "loss": 1 / scale, "scale": scale, "sensitivity": 1}
         ]
-    if method != "dist_dp":
+    if method in ("dist_dp_sound", ANY):
+        # A grid of 8 intervals in two columns, with half of what a replacement needs unless any move is protected.
+        share = 1.0 if method == ANY else 0.5
+        soft = {"mechanism": "gaussian", "label": "soft_counts", "round": 0, "loss": 0.2, "delta": 0.0}
+        return [soft | {"count_sensitivity": share * math.sqrt(2) + 2 / 2**16, "count_scale": 9.0, "intervals": 8}]
+    if method not in ("dist_dp", "dist_dp_printed"):
         return []
     scale = math.sqrt(2 * math.log(1.25 / (delta / 3))) / (epsilon / 3)
     losses = {"noised_points": 1 / scale, "cell_counts": 0.8 / scale, "region_counts": epsilon / 7}
@@ -72,7 +97,7 @@ def row_of(sweep, method, dataset, *, k=8, epsilon=1.0, rho=None, seeds=12, size
         "cell": key,
         "method": method,
         "target": f"methods.{method}",
-        "variant": "" if not private else "published" if method == "dist_dp" else "sound",
+        "variant": "" if not private else "published" if method in ("dist_dp", "dist_dp_printed") else "sound",
         "params": text,
         "dataset": dataset,
         "preprocessing": "minmax",
@@ -83,7 +108,7 @@ def row_of(sweep, method, dataset, *, k=8, epsilon=1.0, rho=None, seeds=12, size
         "epsilon": epsilon if private else math.nan,
         "delta": 1e-6 if private else math.nan,
         "notion": "approximate" if private else "none",
-        "adjacency": "rho_bounded" if method in MOVED else "zero_out",
+        "adjacency": "rho_bounded" if method in (*MOVED, ANY) else "zero_out",
         "trust": "central" if private else "none",
         "view": "transcript",
         "flaws": "",
@@ -105,10 +130,11 @@ def all_rows():
         geo = "_geo" if dataset in MAPS else ""
         for method, factor in LEVELS.items():
             for k in KS:
-                rho = 0.05 if method in MOVED else None
+                rho = "diagonal" if method == ANY else 0.05 if method in MOVED else None
                 parts.append(row_of(f"figure1{geo}", method, dataset, k=k, rho=rho, level=0.1 * factor / k))
             if method not in MOVED:
-                parts.append(row_of(f"figure2{geo}", method, dataset, level=0.1 * factor / 8))
+                rho = "diagonal" if method == ANY else None
+                parts.append(row_of(f"figure2{geo}", method, dataset, rho=rho, level=0.1 * factor / 8))
                 continue
             for rho in RHOS:
                 level = 0.1 / 8 * (1 + 1.4 * rho + (5 if "random" in method else 0))
@@ -120,13 +146,10 @@ def all_rows():
                 level = 0.01 * (1 + rho / epsilon)
                 parts.append(row_of("grid", method, dataset, epsilon=epsilon, rho=rho, level=level))
         parts += [row_of(sweep, "kmeans", dataset, level=0.01) for sweep in ("grid", "readings")]
-        for reading in (
-            {},
-            {"regions": "noised"},
-            {"ball": "printed", "regions": "noised"},
-            {"calibration": "analytic"},
-        ):
-            rows = row_of("readings", "dist_dp", dataset, rho=0.05, level=0.02 + 0.01 * len(reading), params=reading)
+        parts += [row_of("readings", method, dataset, level=0.01 * LEVELS[method]) for method in DP]
+        for reading in READINGS:
+            level, given = 0.02 + 0.01 * len(READINGS[reading]), READINGS[reading]
+            rows = row_of("readings", "dist_dp", dataset, rho=0.05, level=level, params=given)
             parts.append(rows.assign(charges="[]"))
         for method in ("kmeans", "dist_dp_median", "dist_dp_median_sound", "dist_dp_random_points"):
             for rho in RHOS if method in MOVED else (None,):
@@ -135,27 +158,32 @@ def all_rows():
                 parts.append(rows.assign(charges="[]"))
     planted = "planted-20000-4-8-0.05"
     parts.append(row_of("planted_rho", "kmeans", planted, size=(20000, 4), level=0.0016, params={"n_init": 10}))
-    for method, rho in ((method, rho) for method in MOVED[:2] for rho in (0.01, 0.02, 0.04, 0.08, 0.16)):
+    for method, rho in ((method, rho) for method in DIST for rho in (0.01, 0.02, 0.04, 0.08, 0.16)):
         level = 0.0016 + 5 * rho**2
         parts.append(row_of("planted_rho", method, planted, size=(20000, 4), rho=rho, level=level, spread=0.001))
-    parts.append(row_of("planted_radius", "lsh_splits_sound", "planted-20000-4-8-0", size=(20000, 4), level=0.01))
-    for method, rho in ((method, rho) for method in MOVED[:2] for rho in (0.04, 0.01, 0.0025, 0.000625)):
+    parts += [row_of("planted_radius", each, "planted-20000-4-8-0", size=(20000, 4), level=0.01) for each in DP]
+    for method, rho in ((method, rho) for method in DIST for rho in (0.04, 0.01, 0.0025, 0.000625)):
         rows = row_of("planted_radius", method, "planted-20000-4-8-0", size=(20000, 4), rho=rho, level=rho**1.9)
         parts.append(rows)
     for k in (4, 8, 16, 32):
         name, size = f"planted-{2500 * k}-4-{k}-0.05", (2500 * k, 4)
         # An excess over n that grows like k^2 for dist-DP and like k for DP.
-        for method, cost in (("kmeans", 0), ("lsh_splits_sound", k), ("dist_dp", k**2), ("dist_dp_sound", k**2)):
+        for method in ("kmeans", *DP, *DIST):
+            cost = k**2 if method in DIST else k if method in DP else 0
             rho = 0.01 if method in MOVED else None
             level = 0.0016 + cost / size[0]
             parts.append(row_of("planted_k", method, name, k=k, size=size, rho=rho, level=level, spread=1e-4))
     for n, d, k in ((10000, 4, 8), (100000, 4, 8), (100000, 4, 2), (100000, 16, 8), (300000, 4, 8)):
         name = f"planted-{n}-{d}-{k}-0.05"
-        for method, factor in (("kmeans", 1), ("dist_dp", 1.5), ("dist_dp_sound", 1.2)):
+        for method, factor in (("kmeans", 1), ("dist_dp", 1.5), ("dist_dp_printed", 1.4), ("dist_dp_sound", 1.2)):
             rho = 0.01 if method in MOVED else None
             parts.append(row_of("planted_factor", method, name, k=k, size=(n, d), rho=rho, level=0.0016 * factor))
+    for k in (32, 64):
+        for method in (*DIST, "dist_dp_random_points"):
+            place = {"k": k, "size": (k, 8), "epsilon": 0.1, "rho": 0.05}
+            parts.append(row_of("lower_bound", method, f"half-8-{k}-0.05", level=1e-3, **place))
     for n in (12500, 25000, 50000, 100000, 200000):
-        for method in ("kmeans", "lsh_splits_sound", "dist_dp", "dist_dp_sound", "dist_dp_random_points"):
+        for method in ("kmeans", "lsh_splits_sound", *DIST, "dist_dp_random_points"):
             rows = row_of("timing", method, f"planted-{n}-4-8-0.05", size=(n, 4), rho=0.01 if method in MOVED else None)
             parts.append(rows.assign(timing=True))
     return pd.concat(parts, ignore_index=True)
@@ -250,9 +278,16 @@ def test_slopes_are_those_of_the_logarithms():
 def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 23
     told = {name for name, found in findings.items() if found.verdict == NOT_RUN}
-    assert told == {"lower-bound-k-rho2", "mpc-constant-rounds"}
+    assert told == {"mpc-constant-rounds"}
     others = {name: found.verdict for name, found in findings.items() if name not in told}
     assert others == dict.fromkeys(others, HOLDS), {name: found.numbers for name, found in findings.items()}
+    # The readings beside the main one hold as well, and every claim on the method has the literal radius among them.
+    assert not [name for name, found in findings.items() if "instead" in found.numbers]
+    checks = {claim["id"].split("/")[1]: claim["check"] for claim in CONTENT["claims"]}
+    judged_on = {name for name, check in checks.items() if "dist_dp" in str({**check, "also": None})}
+    literal = {name for name, found in findings.items() if "With the printed radius: holds as well." in found.numbers}
+    assert literal == judged_on - {"lower-bound-k-rho2", "order-random-points-above-dp"}
+    assert "dist_dp_printed" in checks["lower-bound-k-rho2"]["methods"]
 
 
 def test_absent_data_sets_make_a_verdict_partial(findings):
@@ -288,6 +323,12 @@ def test_absent_data_sets_make_a_verdict_partial(findings):
             lambda x: 0.0016 + (x - 0.0016) ** 0.5,
             {"sweep": "planted_rho", "method": "dist_dp"},
         ),
+        (
+            "lower-bound-k-rho2",
+            "nicv",
+            lambda x: 1e-5 * x,
+            {"sweep": "lower_bound", "method": "dist_dp_sound", "k": 64},
+        ),
         ("constant-multiplicative", "nicv", lambda x: 20 * x, {"sweep": "planted_factor", "method": "dist_dp"}),
         ("runtime-linear", "fit_cpu_seconds", lambda x: x**2, {"sweep": "timing", "method": "dist_dp"}),
         (
@@ -309,10 +350,47 @@ def test_every_judged_claim_can_fail(name, column, change, where):
     assert finding(name, changed(column, change, **where)).verdict == FAILS
 
 
-def test_sound_reading_stands_beside_the_published_one(findings):
+def test_other_readings_stand_beside_the_published_one(findings):
     assert "With the sound variant: holds as well" in findings["rho-zero-is-nonprivate"].numbers
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp_sound", sweep="figure1")
-    assert "Sound against sound: fails instead" in finding("order-dist-below-dp", rows).numbers
+    found = finding("order-dist-below-dp", rows)
+    assert found.verdict == HOLDS and "With the printed radius: holds as well." in found.numbers
+    assert "Sound against sound: fails instead. 0 kept" in found.numbers
+    rows = changed("nicv", lambda x: 3 * x, method="dist_dp_printed", sweep="figure1")
+    found = finding("order-all-four", rows)
+    assert "With the printed radius: fails instead. (1) holds" in found.numbers
+    assert found.numbers.endswith("Sound against sound: holds as well.")
+
+
+def test_one_reading_needs_no_list(study):
+    check = {claim["id"]: claim["check"] for claim in CONTENT["claims"]}["distdp/order-dist-below-dp"]
+    alone = judged.check_finding("distdp", check | {"also": check["also"][1]}, all_rows())
+    both = judged.check_finding("distdp", check, all_rows())
+    assert both.numbers == alone.numbers.replace(" Sound", " With the printed radius: holds as well. Sound")
+
+
+def test_the_lower_bound_is_in_units_of_rho(findings):
+    evidence = findings["lower-bound-k-rho2"].evidence
+    assert len(evidence) == 8
+    for line in evidence.itertuples():
+        assert line.bound == pytest.approx(0.35 * line.k * 0.0005**2)
+        assert line.cost == pytest.approx(1e-3 * line.k, rel=0.05)
+
+
+def test_a_method_that_refuses_the_lower_bound_is_named():
+    rows = judged.without(all_rows(), sweep="lower_bound", method="dist_dp", k=32)
+    reason = "failed: epsilon=0.1 with n=32 points and rho=0.05 is too little"
+    gap = {"sweep": "lower_bound", "method": "dist_dp", "dataset": "half-8-32-0.05", "epsilon": 0.1, "reason": reason}
+    found = finding("lower-bound-k-rho2", rows, pd.DataFrame([gap]))
+    assert found.verdict == HOLDS and found.lacking == f"dist_dp on half-8-32-0.05: {reason}"
+    found = finding("lower-bound-k-rho2", judged.without(all_rows(), sweep="lower_bound"), pd.DataFrame([gap]))
+    assert found.verdict == NOT_RUN and reason in found.numbers
+
+
+def test_a_shorter_sweep_says_how_far_it_reaches(findings):
+    lacking = findings["constant-multiplicative"].lacking
+    assert "5 of 11 comparisons" in lacking and "n up to 300,000 instead of 1,000,000" in lacking
+    assert "k up to 8 instead of 32" in lacking and "d up to" not in lacking
 
 
 def test_a_budget_part_may_not_exceed_its_third():
@@ -378,7 +456,9 @@ def test_figure1_has_the_papers_curves_and_names_the_other_notion(study):
     titles = [axes.get_title() for axes in shown.figure.axes]
     assert titles[2] == "(c) cities (generated)" and len(shown.gaps) == 12 - len(SIZES)
     axes = shown.figure.axes[titles.index("(i) S1")]
-    assert [line.get_linestyle() for line in axes.lines].count(":") == 2 and len(axes.lines) == 6
+    assert [line.get_linestyle() for line in axes.lines].count(":") == 2 and len(axes.lines) == len(LEVELS) == 8
+    assert [title for title in titles if title.endswith("†")] == ["(e) Shuttle †", "(f) Shuttle, class a column †"]
+    assert "tuned on that set" in shown.caption and "every move protected" in shown.caption
     labels = [text.get_text() for text in shown.figure.legends[0].get_texts()]
     assert any("zero-out, not ρ-bounded" in label for label in labels)
     line = shown.table.query("dataset == 's1' and method == 'dist_dp' and x == 8").iloc[0]
@@ -393,31 +473,89 @@ def test_figure2_falls_from_left_to_right_and_has_level_lines(study):
     axes = next(axes for axes in shown.figure.axes if axes.get_title().endswith("S1"))
     low, high = axes.get_xlim()
     assert low > high and axes.get_xscale() == "log"
-    levels = shown.table.query("dataset == 's1' and method in ['kmeans', 'lsh_splits_sound']")
-    assert levels["x"].isna().all() and len(levels) == 2
+    levels = shown.table.query("dataset == 's1' and method in ['kmeans', 'lsh_splits_sound', 'dist_dp_sound_any']")
+    assert levels["x"].isna().all() and len(levels) == 3
+
+
+def test_wide_bands_leave_logarithmic_axes_to_the_curves():
+    rows = changed("nicv", lambda x: x * np.tile([0.01, 2.9, 0.09], len(x) // 3), method="dist_dp", dataset="s1")
+    shown = drawn("figure1", rows)
+    axes = next(axes for axes in shown.figure.axes if axes.get_title().endswith("S1"))
+    mine = shown.table.query("dataset == 's1'")
+    wide = mine.query("method == 'dist_dp'")
+    assert axes.get_yscale() == "log" and (wide["low"] < 0).all()  # the table has the bands as they are
+    low, high = axes.get_ylim()
+    assert (low, high) == pytest.approx((mine["value"].min() / 2, mine["value"].max() * 2))
+    bottoms = [band.get_paths()[0].vertices[:, 1].min() for band in axes.collections]
+    assert min(bottoms) >= mine["value"].min() / 3 * (1 - 1e-9)
 
 
 def test_own_figures_keep_the_two_notions_apart(study):
     with styled():
         grid, planted, times = (SPECS[name].draw(study) for name in ("grid", "planted", "times"))
     assert "(c) S1, DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
+    labels = [axes.get_ylabel() for axes in grid.figure.axes if axes.get_ylabel()]
+    assert set(labels) == {"ε (rho-bounded; δ = 1e-06)", "ε (zero-out; δ = 1e-06)"}
+    assert labels.index("ε (zero-out; δ = 1e-06)") == 2
     for shown in (planted, times):
         for _, panel in shown.table.groupby("panel"):
             notions = {method in MOVED for method in panel["method"] if method != "kmeans"}
             assert len(notions) <= 1
-    titles = [axes.get_title() for axes in planted.figure.axes]
-    assert titles[2].endswith("slope: published 2.00, sound 2.00") and titles[3].endswith("slope: LSH-Splits 1.00")
+    titles = [" ".join(axes.get_title().split()) for axes in planted.figure.axes]
+    assert titles[2].endswith("slope: published 2.00, printed 2.00, sound 2.00")
+    assert titles[3].endswith("slope: published 1.00, sound 1.00")
 
 
 def test_readings_are_named_by_what_differs(study):
     with styled():
         shown = SPECS["readings"].draw(study)
-    assert set(shown.table["reading"]) == {
-        "default reading",
-        "regions by noised places",
-        "regions by noised places, printed radius",
-        "exact Gaussian noise",
-    }
+    dp = {"DP (zero-out, not ρ-bounded): LSH-Splits (published)", "DP (zero-out): LSH-Splits (sound)"}
+    assert set(shown.table["reading"]) == {*READINGS, *dp}
+    axes = shown.figure.axes[0]
+    dotted = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
+    assert dotted == pytest.approx([LEVELS[method] for method in DP], rel=0.02)
+    assert axes.get_yticklabels()[0].get_text() == "default reading"
+
+
+@pytest.mark.parametrize(
+    ("d", "rho", "way", "any_move"),
+    [
+        (2, 0.0005, "groups", False),
+        (2, 0.02, "grid", False),
+        (2, 1.0, "grid", True),
+        (6, 0.2, "cells", True),
+        (12, 1.0, "tree", False),  # the mean that it splits about moves with the record
+        (12, "diagonal", "tree", True),
+    ],
+)
+def test_ways_are_read_off_the_charges(d, rho, way, any_move):
+    """Against what the curator says of the same release where any move is protected."""
+    points = np.tile(np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2)), d // 2)
+    charges = DistDP(4, rho=rho).fit_batch(points, [0]).ledger.charges
+    found, ratio, protected = way_of([charge.to_dict() for charge in charges], d)
+    assert (found, protected) == (way, any_move)
+    diagonal, rounding = 2 * math.sqrt(d), math.sqrt(d) / SCALE
+    if way == "groups":
+        assert ratio == pytest.approx((rho + rounding) / diagonal)
+    elif way == "grid":
+        side = 2 / charges[0].details["intervals"]
+        replaced = soft_sensitivity(d, side, diagonal)
+        assert ratio == pytest.approx(soft_sensitivity(d, side, rho + rounding) / replaced)
+    else:
+        assert ratio == 1
+
+
+def test_ways_stand_in_a_table_of_data_sets_k_and_rho(study):
+    with styled():
+        shown = SPECS["ways"].draw(study)
+    assert len(shown.printed) == len(shown.table) == len(SIZES) * (len(RHOS) + 1 + 2 * (len(KS) - 1) + 1)
+    assert not shown.table[["dataset", "k", "rho"]].duplicated().any()
+    sound = shown.table[shown.table["rho"].notna() & (shown.table["d"] == 2)]
+    assert sound["ratio"].to_numpy() == pytest.approx(0.5, abs=1e-4) and not sound["any_move"].any()
+    printed = shown.printed[shown.printed["dataset"] == "s1"]
+    assert set(printed.loc[printed["rho"] == "diagonal", "any_move"]) == {"yes"} and set(printed["way"]) == {"grid"}
+    texts = [text.get_text() for text in shown.figure.axes[0].texts]
+    assert "0.5 grid" in texts and "1 grid" in texts
 
 
 @pytest.mark.parametrize("name", SPECS)

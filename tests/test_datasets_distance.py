@@ -39,6 +39,7 @@ RECORDED = {
     "generated-cities": (0, [33.71606923153166, 9.043220804367792]),
     "planted-100-3-4-0.1": (0, [0.12458623330588459, 0.41376313762803074]),
     "planted-small-100-3-4-0.1-5": (-1, [-0.08223507654541465, -0.7345714246084792]),
+    "half-3-8-0.05": (0, [-0.027854647705462282, 0.014811366643180222]),
 }
 
 
@@ -225,9 +226,38 @@ def test_a_small_far_ball_is_added_and_nothing_else_changes():
     assert cdist(centres[-1:], centres[:-1]).min() > 0.5
 
 
+@pytest.mark.parametrize(("d", "k", "radius"), [(8, 32, "0.05"), (4, 64, "0.2"), (2, 16, "0.001"), (1, 4, "0.05")])
+def test_a_half_is_drawn_from_separated_points_of_a_small_ball(d, k, radius):
+    dataset = datasets.load(f"half-{d}-{k}-{radius}")
+    assert dataset.points.shape == (k, d) and dataset.n_clusters == k and sorted(dataset.labels) == list(range(k))
+    np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], d, axis=1))
+    assert np.linalg.norm(dataset.points, axis=1).max() <= float(radius)
+    whole = float(radius) * generated.planted_centres(d, 2 * k)
+    assert pdist(whole).min() >= float(radius) / 10
+    # Each of the k is one of the 2 k, none twice.
+    places = cdist(dataset.points, whole).argmin(axis=1)
+    np.testing.assert_array_equal(dataset.points, whole[places])
+    assert len(set(places)) == k
+
+
+def test_each_point_is_in_a_half_as_often_as_not():
+    # The draw depends on the radius in the name: 400 names, 6 of 12 places each.
+    whole, counts = generated.planted_centres(2, 12), np.zeros(12)
+    for radius in range(1, 401):
+        points = datasets.load(f"half-2-6-{radius / 1e4:.4f}").points
+        counts[cdist(points, radius / 1e4 * whole).argmin(axis=1)] += 1
+    # Binomial with 400 draws of 1/2: standard deviation 10; 12 places within 5.5 of them but for odds of 5e-7.
+    assert np.abs(counts - 200).max() < 55
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("half-1-16-0.05", "of 2 k=32 points in d=1 dimensions two would be 0.0435 radii apart"),
+        ("half-2-1-0.05", "k=1 at least 2"),
+        ("half-2-2000-0.05", "n_clusters=2000 should be at most 1024"),
+        ("half-2-16-0.000", "unknown data set"),
+        ("half-2-16-1", "unknown data set"),
         ("planted-1000-2-64-0.1", "radius=0.1 should be at most"),
         ("planted-small-1000-2-16-0.2-5", "radius=0.2 should be at most"),
         ("planted-1000-2-1-0", "k=1 at least 2"),
@@ -245,4 +275,5 @@ def test_wrong_names_are_refused(name, message):
 def test_fingerprints_tell_the_sets_apart():
     names = ["generated-cities", "planted-100-2-4-0", "planted-100-2-4-0.01", "planted-100-2-5-0", *MIRRORED]
     names += ["planted-small-100-2-4-0-5", "planted-small-100-2-4-0-6"]
+    names += ["half-2-4-0.01", "half-2-5-0.01", "half-3-4-0.01", "half-2-4-0.02"]
     assert len({datasets.fingerprint(name) for name in names}) == len(names)

@@ -293,7 +293,7 @@ def test_the_largest_sequence_of_sizes_still_has_no_empty_cluster():
 
 def test_families_hold_the_sets_of_the_paper():
     counts = {family.name: len(family.members) for family in generated.FAMILIES}
-    few = {"timesynth": 8, "blobs": 2, "gaussians": 1, "cities": 1, "planted": 1, "planted-small": 1}
+    few = {"timesynth": 8, "blobs": 2, "gaussians": 1, "cities": 1, "planted": 1, "planted-small": 1, "half": 1}
     assert counts == {"g2": 110, "synth": 135, "synthk": 21, "ablation": 48} | few
     for family in generated.FAMILIES:
         assert all(generated.find(name)[0] is family for name in family.members)

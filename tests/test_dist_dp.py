@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 
 from compute.quadtree import add_soft_counts, middles, nearest_of_many, occupied, row_keys
 from methods.check import CHECKS, conformance
-from methods.dist_dp import DistDP, NoisedPoints
+from methods.dist_dp import DistDP, NoisedPoints, grow
 from methods.kmedian import KMedian, weighted_kmedian
 from privacy import (
     SCALE,
@@ -35,7 +35,7 @@ from privacy import (
     snap,
     to_unit,
 )
-from privacy.moving import MovingCurator, soft_sensitivity
+from privacy.moving import MovingCurator, Regions, soft_sensitivity
 
 SILENT = 1e-3  # grid steps: noise that is always rounded to zero
 
@@ -174,9 +174,9 @@ def test_rounding_to_the_grid_can_lengthen_a_move():
     assert np.linalg.norm(snap(row) - snap(moved)) <= exact(np.zeros((1, 2), np.int64), rho).reach * SCALE
 
 
-@pytest.mark.parametrize("d", [1, 3])
-def test_a_move_changes_two_cells_of_every_histogram(d):
-    rng, levels, trees = np.random.default_rng(d), range(4, 9), 3
+@pytest.mark.parametrize(("d", "trees", "levels"), [(1, 3, range(4, 9)), (3, 3, range(4, 9)), (2, 1, range(6, 7))])
+def test_a_move_changes_two_cells_of_every_histogram(d, trees, levels):
+    rng = np.random.default_rng(d)
     noise, seen = Open(1e-9, 1e-6, 2 * trees * len(levels)), 0
     for _ in range(50):
         rows, i, moved = moves(rng, d, 0.6)
@@ -255,6 +255,10 @@ def test_a_move_is_a_record_less_and_another_more_in_regions(radius, rho, by_noi
             assert np.linalg.norm(each._points, axis=1).max(initial=0) <= radius * SCALE
         sizes = [np.bincount(*each.sizes(Open(1e-9, 1e-6, 2)), minlength=6) for each in both]
         assert sorted(filter(None, sizes[0] - sizes[1])) in ([], [-1, 1])
+        # Without a threshold the sizes of all regions leave, in public order and empty ones too, and change as much.
+        plain = [each.sizes(Gaussian(SILENT)) for each in both]
+        assert all(cells.tolist() == list(range(6)) for cells, _ in plain)
+        assert (plain[0][1] - plain[1][1] == sizes[0] - sizes[1]).all() and plain[0][1].sum() == plain[1][1].sum()
         moved_between += np.abs(sizes[0] - sizes[1]).sum() > 0
         (counts, sums), (others, their_sums) = (tree_of(each, np.random.default_rng(trial)) for each in both)
         for level, other_level in zip(counts, others, strict=True):
@@ -309,7 +313,7 @@ def test_records_cannot_be_named_before_they_are_released():
 
 def test_noise_has_the_declared_scale():
     rows = snap(blobs(60, d=2))
-    noise = {"points": [], "sums": [], "total": [], "soft": [], "counts": [], "region sums": []}
+    noise = {"points": [], "sums": [], "total": [], "soft": [], "sizes": [], "counts": [], "region sums": []}
     for seed in range(200):
         asked = curator(rows, epsilon=50.0, seed=seed)
         before = asked._rows.sum(axis=0)
@@ -323,6 +327,7 @@ def test_noise_has_the_declared_scale():
         add_soft_counts(asked._rows, 4, plain)
         noise["soft"].append((asked.soft_counts(4, Gaussian(3.0 * SCALE)).ravel() - plain) / (3.0 * SCALE))
         regions = asked.regions(np.zeros((1, 2), np.int64), 1.5)
+        noise["sizes"].append((regions.sizes(Gaussian(15.0 * SCALE))[1] - 60) / 15.0)
         noise["counts"].append((regions.counts([0], Laplace(20.0 * SCALE)) - 60) / 20.0)
         noise["region sums"].append(
             (regions.sums(np.zeros(1, int), 1, 20.0)[0] - before) / (20.0 * 1.5 * math.sqrt(2) * SCALE)
@@ -373,6 +378,7 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         lambda asked: asked.soft_counts(2, quiet),
         lambda asked: asked.regions(zero, 0.5).counts([0], Laplace(SCALE)),
         lambda asked: asked.regions(zero, 0.5).sizes(Thresholded(1.0, 1e-7, 2)),
+        lambda asked: asked.regions(zero, 0.5).sizes(Gaussian(1.0 * SCALE)),
         lambda asked: asked.regions(zero, 0.5).sums(np.zeros(1, int), 1, 0.1),
     ):
         asked = ready()
@@ -423,10 +429,14 @@ CASES = [
     {"variant": "published", "ball": "printed", "calibration": "analytic"},
     {"variant": "published", "regions": "noised", "least_region": 20},
     {"variant": "published", "epsilon": 4.0, "delta": 1e-9},
+    {"variant": "published", "sizes": "noisy", "size_share": 0.2},
+    {"variant": "published", "fine_counts": "split", "coreset_clusters": 1},
+    {"variant": "published", "rho": "diagonal", "epsilon": 2.0},
     {"variant": "sound", "rho": 0.002},
     {"variant": "sound", "rho": 0.5},
     {"variant": "sound", "rho": 2.0, "epsilon": 0.3},
     {"variant": "sound", "rho": 2.0, "epsilon": 4.0, "quadtrees": 2},
+    {"variant": "sound", "rho": "diagonal"},
 ]
 
 
@@ -476,7 +486,8 @@ def test_logged_scales_stay_within_the_budget(case):
     points = np.tile(blobs(3000, d=2), 3 if method.quadtrees == 2 else 1)  # six columns: adaptive cells
     run = method.fit_batch(snap(points), [0, 1])
     delta = 1e-6 if method.delta == "auto" else method.delta
-    assert run.ledger.budget == Budget(method.epsilon, delta, "rho_bounded", method.rho)
+    rho = 2 * math.sqrt(points.shape[1]) if method.rho == "diagonal" else method.rho
+    assert run.ledger.budget == Budget(method.epsilon, delta, "rho_bounded", rho)
     assert delta_of(run.ledger.charges, method.epsilon) <= delta * (1 + 1e-3)
     assert run.ledger.spent() <= method.epsilon * (1 + 1e-9)
     assert method.quadtrees != 2 or run.ledger.charges[0].label == "cell_counts"
@@ -484,20 +495,41 @@ def test_logged_scales_stay_within_the_budget(case):
         assert run.ledger.spent() == pytest.approx(method.epsilon, rel=1e-5)  # all of it is used
 
 
-@pytest.mark.parametrize("regions", ["true", "noised"])
-def test_published_spends_three_equal_parts(regions):
+@pytest.mark.parametrize(
+    "reading",
+    [
+        {},
+        {"regions": "noised", "least_region": 20},
+        {"ball": "printed"},
+        {"sizes": "noisy"},
+        {"fine_counts": "split"},
+        {"sizes": "noisy", "size_share": 0.1, "fine_counts": "split"},
+        {"size_share": 0.9, "coreset_clusters": 1},
+    ],
+    ids=str,
+)
+def test_published_spends_three_equal_parts(reading):
     """Points, fine cells, and regions with their summaries stay within a third of both parameters each."""
-    method = DistDP(4, variant="published", regions=regions, least_region=20)
+    method = DistDP(4, variant="published", **reading)
     charges = method.fit_batch(snap(blobs(3000, d=2)), [0]).ledger.charges
     parts = {"points": [], "cells": [], "regions": []}
     for charge in charges:
         kind = {"noised_points": "points", "cell_counts": "cells"}.get(charge.label, "regions")
         parts[kind].append(charge)
-    assert [len(parts[kind]) for kind in parts] == [1, 1, 43 + (regions == "true")]
+    together = method.fine_counts == "joint"
+    assert [len(parts[kind]) for kind in parts] == [1, 1 if together else 25, 43 + (method.regions == "true")]
     for kind, part in parts.items():
         assert delta_of(part, 1 / 3) <= 1e-6 / 3 * (1 + 1e-3), kind
     # Classical noise leaves some of its part, and summaries are calibrated as worst-case coins.
-    assert delta_of(parts["cells"], 1 / 3) == pytest.approx(1e-6 / 3, rel=1e-3)
+    for part in [parts["cells"]] if together else [[each] for each in parts["cells"]]:
+        share = len(parts["cells"])
+        assert delta_of(part, 1 / 3 / share) == pytest.approx(1e-6 / 3 / share, rel=1e-3)
+    if method.regions == "true":
+        # Sizes use up their share of the third part, and summaries stay within the rest.
+        share, (sizes, *rest) = method.size_share, parts["regions"]
+        assert sizes.label == "region_sizes" and (sizes.delta == 0) == (method.sizes == "noisy")
+        assert delta_of([sizes], share / 3) == pytest.approx(share * 1e-6 / 3, rel=1e-3)
+        assert delta_of(rest, (1 - share) / 3) <= (1 - share) * 1e-6 / 3 * (1 + 1e-3)
 
 
 def test_published_scales_are_the_papers():
@@ -511,6 +543,77 @@ def test_published_scales_are_the_papers():
     assert cells.mu == pytest.approx(gaussian_mu(1 / 3, 1e-6 / 6)) and cells.delta == pytest.approx(1e-6 / 6)
     assert sizes.label == "region_sizes" and sizes.details["count_sensitivity"] == pytest.approx(math.sqrt(2))
     assert DistDP(4, variant="published").far_factor(3000, 2) == pytest.approx(33.8 * math.sqrt(2), rel=2e-3)
+
+
+def test_noisy_sizes_have_no_threshold_and_drop_what_is_not_above_zero(monkeypatch):
+    rows, seen = snap(blobs(3000, d=2)), []
+    sizes, summaries = Regions.sizes, DistDP._summaries
+
+    def told(self, noise):
+        seen.append((noise, sizes(self, noise)))
+        return seen[-1][1]
+
+    def summarise(self, regions, cells, *others):
+        seen.append(cells)
+        return summaries(self, regions, cells, *others)
+
+    monkeypatch.setattr(Regions, "sizes", told)
+    monkeypatch.setattr(DistDP, "_summaries", summarise)
+    run = DistDP(4, variant="published", sizes="noisy", size_share=0.25).fit_batch(rows, [0])
+    (noise, (cells, noisy)), kept = seen
+    # Noise for the whole delta of the share, on two sizes that change by one.
+    (charge,) = (charge for charge in run.ledger.charges if charge.label == "region_sizes")
+    assert charge.mu == pytest.approx(gaussian_mu(0.25 / 3, 0.25e-6 / 3)) and charge.delta == 0
+    assert noise.scale / SCALE == pytest.approx(math.sqrt(2) / charge.mu)
+    assert cells.tolist() == list(range(len(cells))) and (noisy <= 0).any()
+    assert kept.tolist() == np.flatnonzero(noisy > 0).tolist()
+
+
+@pytest.mark.parametrize(("told", "k"), [("auto", 4), (1, 1), (7, 7)])
+def test_trees_are_told_a_number_of_clusters(told, k, monkeypatch):
+    seen = []
+
+    def noting(*given):
+        seen.append(given[8])
+        return grow(*given)
+
+    monkeypatch.setattr("methods.dist_dp.grow", noting)
+    run = DistDP(4, variant="published", coreset_clusters=told).fit_batch(snap(blobs(3000, d=2)), [0])
+    assert seen == [k] and run.centres.shape == (1, 4, 2)
+
+
+@pytest.mark.parametrize("method", [DistDP(4, rho="diagonal"), NoisedPoints(4, rho="diagonal")])
+@pytest.mark.parametrize("d", [2, 12])
+def test_the_diagonal_protects_any_move(method, d):
+    """No point moves farther, and every release has the noise that the largest possible change needs."""
+    points = snap(np.tile(blobs(20_000, d=2), d // 2))
+    charges = method.fit_batch(points, [0]).ledger.charges
+    most = {"noised_points": 2 * math.sqrt(d), "total": 2 * math.sqrt(d), "region_counts": math.sqrt(2)}
+    most |= {"soft_counts": math.sqrt(2) + math.sqrt(2.0**d) / SCALE}
+    for charge in charges:
+        details = charge.details
+        if charge.label != "region_sums":  # of twice the radius, as the curator's tests say
+            found = details.get("sensitivity", details.get("count_sensitivity"))
+            assert found == pytest.approx(most[charge.label], rel=1e-12), charge.label
+    assert method.budget(len(points), d).rho == 2 * math.sqrt(d)
+    if isinstance(method, DistDP):
+        plain = DistDP(4, rho=2 * math.sqrt(d)).fit_batch(points, [0])
+        assert plain.ledger.charges == charges
+
+
+def test_projected_points_lie_in_their_box():
+    rows = snap(blobs(2000))
+    narrow, wide, none = (
+        NoisedPoints(4, rho=1.0, project=project).fit_batch(rows, [0]) for project in (0.25, 1e6, None)
+    )
+    assert np.abs(narrow.centres).max() <= 0.25 * SCALE
+    assert (wide.centres == none.centres).all()
+    # Noise of sixteen times the half-width: without a projection centres lie far out, and are moved into the domain.
+    assert (
+        np.abs(none.centres).max() == SCALE
+        and np.abs(NoisedPoints(4, rho=1.0).fit_batch(rows, [0]).centres).max() <= SCALE
+    )
+    assert narrow.ledger.charges == none.ledger.charges
 
 
 def test_one_record_for_two_is_a_named_flaw():
@@ -647,7 +750,7 @@ def test_conformance(method):
         ({"rho": -0.1}, "rho=-0.1 must be"),
         ({"rho": math.nan}, "rho=nan must be"),
         ({"rho": math.inf}, "rho=inf must be"),
-        ({"rho": "0.1"}, "rho='0.1' must be"),
+        ({"rho": "0.1"}, "rho='0.1' must be a positive finite number, in half-widths of the domain, or 'diagonal'"),
         ({"rho": 2.9}, "rho=2.9 must be at most the diagonal 2.82843"),
         ({"p": 3}, "p=3 is unknown, choose one of 1, 2"),
         ({"variant": "other"}, "variant='other' is unknown"),
@@ -655,6 +758,14 @@ def test_conformance(method):
         ({"ball": 0}, "ball=0 must be a positive number or one of 'capped', 'printed'"),
         ({"ball": "big"}, "ball='big' must be"),
         ({"least_region": -1}, "least_region=-1 must be"),
+        ({"sizes": "exact"}, "sizes='exact' is unknown, choose one of 'thresholded', 'noisy'"),
+        ({"fine_counts": "even"}, "fine_counts='even' is unknown, choose one of 'joint', 'split'"),
+        ({"coreset_clusters": 0}, "coreset_clusters=0 must be 'auto' or an integer of at least 1"),
+        ({"coreset_clusters": 1.5}, "coreset_clusters=1.5 must be 'auto' or an integer"),
+        ({"coreset_clusters": True}, "coreset_clusters=True must be 'auto' or an integer"),
+        ({"size_share": 0}, r"size_share=0 must be a number in \(0, 1\)"),
+        ({"size_share": 1.0}, r"size_share=1.0 must be a number in \(0, 1\)"),
+        ({"size_share": "half"}, r"size_share='half' must be a number in \(0, 1\)"),
         ({"quadtrees": 0}, "quadtrees=0 must be an integer from 1 to 64"),
         ({"finest": 5}, "finest=5 must be above coarse=5"),
         ({"finest": 19}, "finest=19 must be an integer from 1 to 18"),
@@ -670,6 +781,12 @@ def test_bad_parameters_are_refused(parameters, message):
         DistDP(**{"n_clusters": 3, **parameters}).fit_batch(snap(blobs(50)), [0])
 
 
+@pytest.mark.parametrize("project", [0, -1.0, math.nan, math.inf, "far", True])
+def test_a_bad_projection_is_refused(project):
+    with pytest.raises(ValueError, match=r"project=.* must be None or a positive finite number, in half-widths"):
+        NoisedPoints(3, project=project).fit_batch(snap(blobs(50)), [0])
+
+
 def test_bad_points_are_refused():
     for value in (math.nan, math.inf):
         points = blobs(50)
@@ -680,9 +797,9 @@ def test_bad_points_are_refused():
         NoisedPoints(3, epsilon=60.0).fit(blobs(50))
 
 
-@pytest.mark.parametrize("variant", ["published", "sound"])
-def test_too_small_a_budget_is_refused_with_what_would_do(variant):
-    rows, method = snap(blobs(50)), DistDP(3, variant=variant, epsilon=0.01, rho=1.0)
+@pytest.mark.parametrize("case", [{"variant": "published"}, {"variant": "published", "sizes": "noisy"}, {}], ids=str)
+def test_too_small_a_budget_is_refused_with_what_would_do(case):
+    rows, method = snap(blobs(50)), DistDP(3, epsilon=0.01, rho=1.0, **case)
     with pytest.raises(ValueError, match=r"epsilon=0.01 with n=50 points and rho=1.0 is too little") as caught:
         method.fit_batch(rows, [0])
     words = str(caught.value).split()

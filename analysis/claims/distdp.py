@@ -1,12 +1,14 @@
-"""Claims of the paper on distance-based privacy that need a formula of their own: excess, charges, noise, shapes."""
+"""Claims of the paper on distance-based privacy that need a formula of their own: excess, bounds, charges, noise."""
 
 import json
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 
+from analysis import verdicts
 from analysis.claims.fastlloyd import gaussian_delta
 from analysis.findings import Absent, decide, exact
 from analysis.planted import chosen, curve, excess_slope, joined, not_positive, shown, slope_table, spans
@@ -38,6 +40,46 @@ def radius_slopes(study, check, context):
     truth = (slope <= check["at_most"]) & (check["plain_at_least"] <= 2)
     found = decide(truth[:, None], evidence, line.seeds, numbers, spans(grown, check["reach"]), evidence)
     return replace(found, evidence=grown.evidence().assign(outcome=found.evidence["outcome"].iloc[0]))
+
+
+def bounded(study, check, context):
+    """Check a ratio as `verdicts.bound` does; partial where a column is not stored up to its value in `reach`."""
+    found = verdicts.bound(study, check, context)
+    cells = study.cells[(study.cells["sweep"] == check["sweep"]).to_numpy()]
+    cells = cells[np.logical_or.reduce([chosen(cells, selector) for selector in check["left"]])]
+    short = [
+        f"{name} up to {cells[name].max():,} instead of {last:,}"
+        for name, last in check["reach"].items()
+        if cells[name].max() < last
+    ]
+    return replace(found, lacking="; ".join(filter(None, [found.lacking, *short])))
+
+
+def lower_bound(study, check, context):
+    """Check that the mean cost, where the optimum is 0, is at least `share` k (rho / 100)^2, rho being each run's own.
+
+    A method without rows, such as one that refuses so few points, is named with the recorded reason.
+    """
+    panel = joined(study, check["sweep"], check["metric"])
+    if len(panel.cells):
+        panel = panel.take(chosen(panel.cells, {"method": check["methods"]}))
+    if not len(panel.cells):
+        raise Absent(context.why([check["sweep"]]))
+    gaps = context.missing[context.missing["sweep"] == check["sweep"]]
+    stored = set(zip(panel.cells["method"], panel.cells["dataset"], strict=True))
+    lacking = []
+    for pair in product(check["methods"], check["datasets"]):
+        if pair not in stored:
+            reasons = gaps.loc[(gaps["method"] == pair[0]) & (gaps["dataset"] == pair[1]), "reason"]
+            lacking.append(f"{pair[0]} on {pair[1]}: {reasons.iloc[0] if len(reasons) else 'no stored rows'}")
+    cells = panel.cells[["method", "dataset", "n", "k", "epsilon", "rho"]]
+    cost = resampled_means(panel, resampling_weights(len(panel.seeds))) * cells["n"].to_numpy(dtype=float)
+    least = check["share"] * cells["k"].to_numpy(dtype=float) * (cells["rho"].to_numpy(dtype=float) / 100) ** 2
+    evidence = cells.assign(cost=cost[0], bound=least)
+    share = cost[0] / least
+    numbers = f"Mean cost over the bound {share.min():.3g} to {share.max():.3g} (asked: ≥ 1);"
+    seeds = int(np.isfinite(panel.values).sum(axis=0).min())
+    return decide(cost >= least, evidence, seeds, numbers, "; ".join(lacking), evidence)
 
 
 def steeper(study, check, context):
@@ -215,6 +257,8 @@ def runtimes(study, check, context):
 EVALUATORS = {
     "excess_slope": excess_slope,
     "radius_slopes": radius_slopes,
+    "bounded": bounded,
+    "lower_bound": lower_bound,
     "steeper": steeper,
     "nearer": nearer,
     "cities": cities,
