@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from analysis import claims, verdicts
+from analysis import claims, report, verdicts
 from analysis.figures import figures_of
 from analysis.figures.style import styled
 from analysis.tables import Study
@@ -35,6 +35,14 @@ def drawn(paper, name, rows):
     (spec,) = (spec for spec in figures_of(paper) if spec.name == name)
     with styled():
         return spec.draw(Study(rows))
+
+
+def built(paper, rows, out, monkeypatch, some, missing=NO_GAPS):
+    """Build a report with some of its figures: to lay out all of them takes long, and other tests draw each."""
+    chosen = [spec for spec in figures_of(paper) if spec.name in some]
+    assert len(chosen) == len(some), f"unknown figures among {some}"
+    monkeypatch.setattr(report, "figures_of", lambda paper: chosen)
+    return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 
 
 def those(rows, **where):

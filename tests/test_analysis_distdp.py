@@ -12,7 +12,7 @@ from judged import NO_GAPS
 from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
-from analysis import claims, report, verdicts
+from analysis import claims, verdicts
 from analysis.claims.distdp import delta_of
 from analysis.claims.fastlloyd import gaussian_delta
 from analysis.figures import figures_of
@@ -572,9 +572,8 @@ def test_figures_of_other_data_sets_and_two_seeds_are_drawn(name):
 
 
 def test_the_report_is_built(tmp_path, monkeypatch):
-    some = ("grid", "times")  # laying out all of them takes long, and each is drawn above
-    monkeypatch.setattr(report, "figures_of", lambda paper: [spec for spec in figures_of(paper) if spec.name in some])
-    page = report.build(all_rows(), paper="distdp", missing=NO_GAPS, out=tmp_path, environment={})
+    some = ("grid", "times")
+    page = judged.built("distdp", all_rows(), tmp_path, monkeypatch, some)
     html = page.read_text(encoding="utf-8")
     for name in some:
         assert f'id="{name}"' in html and (tmp_path / "tables" / f"{name}.csv").is_file()

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from judged import NO_GAPS
 from test_analysis_dpm_rows import HALF_RANGE, SIZES, all_rows, dpm_rows, printed_means
 
-from analysis import claims, printed, report, settings, verdicts
+from analysis import claims, printed, settings, verdicts
 from analysis.claims import dpm as formulas
 from analysis.figures import figures_of
 from analysis.figures.dpm import matched_ratios
@@ -665,9 +664,9 @@ def test_older_rows_without_the_new_columns_are_accepted():
     assert np.isnan(raw_units(study.panel("table", "inertia")).values).all()
 
 
-def test_the_report_builds_and_names_the_swapped_shares(tmp_path):
+def test_the_report_builds_and_names_the_swapped_shares(tmp_path, monkeypatch):
     rows = all_rows(datasets=("letters-18720", "gas"))
-    page = report.build(rows, paper="dpm", missing=NO_GAPS, out=tmp_path, environment={})
+    page = judged.built("dpm", rows, tmp_path, monkeypatch, ("table2", "table3", "figure1"))
     html = page.read_text(encoding="utf-8")
     for text in ("F-26", "swapped", "Deviations from the paper", "Table 3", "within sampling error"):
         assert text in html, text

@@ -8,11 +8,10 @@ import judged
 import numpy as np
 import pandas as pd
 import pytest
-from judged import NO_GAPS
 from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
-from analysis import claims, report, verdicts
+from analysis import claims, verdicts
 from analysis.claims.kaplan_stemmer import (
     BOUNDS,
     capture_shares,
@@ -710,10 +709,8 @@ def test_figures_of_two_seeds_are_drawn(name):
 
 
 def test_the_report_is_built(tmp_path, monkeypatch):
-    some = ("table1", "capture")  # laying out all of them takes long, and each is drawn above
-    chosen = [spec for spec in figures_of("kaplan-stemmer") if spec.name in some]
-    monkeypatch.setattr(report, "figures_of", lambda paper: chosen)
-    page = report.build(all_rows(), paper="kaplan-stemmer", missing=NO_GAPS, out=tmp_path, environment={})
+    some = ("table1", "capture")
+    page = judged.built("kaplan-stemmer", all_rows(), tmp_path, monkeypatch, some)
     html = page.read_text(encoding="utf-8")
     for name in some:
         assert f'id="{name}"' in html and (tmp_path / "tables" / f"{name}.csv").is_file()

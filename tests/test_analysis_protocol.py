@@ -7,10 +7,9 @@ import judged
 import numpy as np
 import pandas as pd
 import pytest
-from judged import NO_GAPS
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
-from analysis import claims, report
+from analysis import claims
 from analysis.figures import figures_of
 from analysis.figures.protocol import _with_interval
 from analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
@@ -341,8 +340,8 @@ def test_the_table_of_parties_has_every_cell_once():
     assert "MPI processes on one host" in shown.caption
 
 
-def test_the_report_has_the_protocol(tmp_path):
-    page = report.build(protocol_rows(), paper="fastlloyd", missing=NO_GAPS, out=tmp_path, environment={})
+def test_the_report_has_the_protocol(tmp_path, monkeypatch):
+    page = judged.built("fastlloyd", protocol_rows(), tmp_path, monkeypatch, OURS)
     html = page.read_text(encoding="utf-8")
     for name in OURS:
         assert f'id="{name}"' in html and (tmp_path / "tables" / f"{name}.csv").is_file()

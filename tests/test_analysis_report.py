@@ -3,6 +3,7 @@
 import json
 import re
 
+import judged
 import numpy as np
 import pandas as pd
 import pytest
@@ -143,14 +144,14 @@ def test_every_private_curve_is_inside_its_panel_however_far_apart_methods_lie(f
         assert all((bottom < curve).all() and (curve < top).all() for curve in map(np.asarray, curves))
 
 
-def test_stand_ins_are_named_beside_the_figures_that_use_them(tmp_path):
+def test_stand_ins_are_named_beside_the_figures_that_use_them(tmp_path, monkeypatch):
     rows = small_rows()
     renamed = rows.assign(dataset=rows["dataset"].where(rows["dataset"] != "g2-16-20", "g2-16-20-generated"))
     with styled():
         drawn = {name: SPECS[name].draw(Study(renamed)).stand_ins for name in ("figure2", "figure3", "figure4")}
     assert "1 of 9 data sets" in drawn["figure3"] and "g2-16-20-generated" in drawn["figure3"]
     assert not drawn["figure2"] and not drawn["figure4"]
-    page = report.build(renamed, paper="fastlloyd", missing=MISSING, out=tmp_path, environment={})
+    page = judged.built("fastlloyd", renamed, tmp_path, monkeypatch, ("figure3", "figure4"), MISSING)
     text = page.read_text(encoding="utf-8")
     figure = text[text.index('<figure id="figure3">') : text.index('<figure id="figure4">')]
     assert 'class="stand-in"' in figure and "g2-16-20-generated" in figure
@@ -213,14 +214,14 @@ def test_a_report_replaces_an_older_one_and_leaves_foreign_files(tmp_path, monke
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / name).write_text("old")
     (tmp_path / "index.html").write_text("old")
-    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    rows, some = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"]), ("figure2", "table2")
     with monkeypatch.context() as broken:
         # The page is written last and in one step, so a report that breaks off leaves the old one readable.
         broken.setattr(report.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk")))
         with pytest.raises(OSError, match="disk"):
-            report.build(rows, paper="fastlloyd", missing=MISSING, out=tmp_path, environment={})
+            judged.built("fastlloyd", rows, tmp_path, broken, some, MISSING)
     assert (tmp_path / "index.html").read_text() == "old"
-    page = report.build(rows, paper="fastlloyd", missing=MISSING, out=tmp_path, environment={})
+    page = judged.built("fastlloyd", rows, tmp_path, monkeypatch, some, MISSING)
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert not (tmp_path / "tables" / "claim_gone.csv").exists() and not (tmp_path / "figures" / "gone.png").exists()
     assert (tmp_path / "tables" / "notes.txt").read_text() == "old"
