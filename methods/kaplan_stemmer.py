@@ -25,7 +25,7 @@ from privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 from privacy.buckets import Buckets, threshold_of
 from privacy.noise import INITIALISATION, child
 
-# What is set here was chosen on generated mixtures, not on the data sets of the bench.
+# What is set here was chosen on generated mixtures of the kind that the planted sets are made of, not on real data.
 CANDIDATE_SHARE, SELECTION_SHARE, LLOYD_SHARE = 0.5, 0.25, 0.25  # of mu squared
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
 THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
