@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from analysis.accounting import least_count
 from analysis.tables import concatenate
 
 METRIC = "nicv"
@@ -117,17 +118,7 @@ def starved(cell):
     [True, False]
     """
     charges = [each for each in json.loads(cell["charges"] or "[]") if each["label"] == "bucket_counts"]
-    return bool(charges) and min(map(_threshold, charges)) > cell["n"]
-
-
-def _threshold(charge):
-    """Least noisy count that leaves a histogram over unlisted cells, from what its charge says.
-
-    A record changes as many cells as the squared sensitivity says, each by one; all that only one neighbour has must
-    stay hidden with probability 1 - delta.
-    """
-    cells = round(charge["count_sensitivity"] ** 2)
-    return 1 + charge["count_scale"] * stats.norm.isf(-np.expm1(np.log1p(-charge["delta"]) / cells))
+    return bool(charges) and min(map(least_count, charges)) > cell["n"]
 
 
 def ratios(study):

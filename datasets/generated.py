@@ -593,13 +593,10 @@ def _sources(family):
     if family.name == "cities":
         yield f"{CITIES_REGIONS=}{CITIES_EACH=}{CITIES_TAIL=}{CITIES_SPREADS=}{CITIES_WIDTHS=}"
         return
-    if family.name.startswith("planted"):
-        for function in (planted_centres, far_centre, _in_ball, planted_layout):
-            yield inspect.getsource(function)
-        yield f"{PLANTED_CANDIDATES=}"
-        return
-    if family.name == "half":
-        for function in (planted_centres, _in_ball):
+    planted = (planted_centres, far_centre, _in_ball, planted_layout)
+    placed = {"half": (planted_centres, _in_ball), "planted": planted, "planted-small": planted}
+    if family.name in placed:
+        for function in placed[family.name]:
             yield inspect.getsource(function)
         yield f"{PLANTED_CANDIDATES=}"
         return

@@ -13,8 +13,8 @@ from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
 from analysis import claims, verdicts
+from analysis.accounting import gaussian_delta
 from analysis.claims.distdp import delta_of
-from analysis.claims.fastlloyd import gaussian_delta
 from analysis.figures import figures_of
 from analysis.figures.distdp import way_of
 from analysis.figures.style import styled

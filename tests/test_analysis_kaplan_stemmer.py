@@ -12,10 +12,10 @@ from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
 from analysis import claims, verdicts
+from analysis.accounting import gaussian_epsilon
 from analysis.claims.kaplan_stemmer import (
     BOUNDS,
     capture_shares,
-    gaussian_epsilon,
     least_captured,
     replacement_cost,
     replacement_epsilon,

@@ -14,7 +14,8 @@ from scipy import stats
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
 from analysis import claims, verdicts
-from analysis.claims.fastlloyd import gaussian_delta, iteration_bound, noise_multiplier
+from analysis.accounting import gaussian_delta
+from analysis.claims.fastlloyd import iteration_bound, noise_multiplier
 from analysis.inference import holm, paired_tests, rank_correlation
 from analysis.tables import Study
 from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis import verdicts
-from analysis.claims.fastlloyd import gaussian_delta
+from analysis.accounting import gaussian_delta
 from analysis.findings import Absent, decide, exact
 from analysis.planted import chosen, curve, excess_slope, joined, not_positive, shown, slope_table, spans
 from analysis.tables import resampled_means, resampling_weights

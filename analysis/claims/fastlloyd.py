@@ -7,9 +7,10 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, special
+from scipy import optimize
 
 from analysis import verdicts
+from analysis.accounting import gaussian_delta
 from analysis.findings import FAILS, INCONCLUSIVE, within
 from analysis.printed import number
 from analysis.protocol import federated, transports
@@ -19,11 +20,6 @@ from analysis.verdicts import Absent, decide, exact
 DEFAULT_ALPHA = 0.8
 _TOLERANCE = 1e-6
 _ROUNDING = 1e-12
-
-
-def gaussian_delta(mu, epsilon):
-    """Delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1), own form to check the ledger by."""
-    return special.ndtr(-epsilon / mu + mu / 2) - math.exp(epsilon) * special.ndtr(-epsilon / mu - mu / 2)
 
 
 @cache

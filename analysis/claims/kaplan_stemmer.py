@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, special
+from scipy import special
 
 from analysis import verdicts
+from analysis.accounting import gaussian_epsilon
 from analysis.findings import FAILS, INCONCLUSIVE, Absent, Finding, decide, exact, percent, within
 from analysis.planted import asked, chosen, curve, excess_slope, joined, not_positive, slope_table, spans
 from analysis.tables import resampled_means, resampling_weights
@@ -276,19 +277,6 @@ def replacement_epsilon(charges, delta):
     """Smallest epsilon of stored charges at `delta` if a record is replaced; NaN where it cannot be told."""
     mu, failure = replacement_cost(charges)
     return gaussian_epsilon(mu, delta - failure) if mu > 0 else math.nan
-
-
-def gaussian_epsilon(mu, delta):
-    """Smallest epsilon of a mu-GDP mechanism at delta (Dong, Roth and Su, corollary 1); infinite without a delta."""
-    if delta <= 0:
-        return math.inf
-
-    def excess(epsilon):
-        last = math.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
-        return special.ndtr(mu / 2 - epsilon / mu) - last - delta
-
-    most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # enough: the bound by concentrated privacy
-    return 0.0 if excess(0.0) <= 0 else optimize.brentq(excess, 0.0, most, xtol=1e-12)
 
 
 def table_at_most(study, check, context):

@@ -156,10 +156,10 @@ def draw_ratios(table):
     rows = [f"{name}  {facts['n'][name]:,} × {facts['d'][name]}, k {facts['k'][name]}" for name in datasets[::-1]]
     top = float(np.clip(np.nanmax(values), 1.1, WORST_COLOUR))
     labels, norm = [look(name).label for name in methods], LogNorm(1.0, top, clip=True)
-    empty = mine.assign(mark=np.where(mine["starved"], STARVED, "")).pivot(
+    marked = mine.assign(mark=np.where(mine["starved"], STARVED, "")).pivot(
         index="dataset", columns="method", values="mark"
     )
-    marks = empty.reindex(datasets[::-1])[methods].fillna("").to_numpy()
+    marks = marked.reindex(datasets[::-1])[methods].fillna("").to_numpy()
     heat_map(
         axes, values[::-1], rows, labels, norm, "viridis_r", lambda value: plain_number(float(f"{value:.3g}")), 8, marks
     )
