@@ -11,7 +11,7 @@ VENV := .venv
 RUN  := $(VENV)/bin/python
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report test lint format bench dashboard data embeddings protocol lock clean
+.PHONY: help setup reproduce plan status retry report test golden lint format bench dashboard data embeddings protocol lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ report: setup    ## build the report from what is stored
 
 test: setup      ## run the tests (with the original data too, if DATA is at hand)
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m pytest -n 2 --dist worksteal
+
+golden: setup    ## write the golden records anew; the commit says which change and why
+	PYTHONPATH=.:tests $(RUN) tests/golden/record.py
 
 lint: setup      ## check style
 	$(RUN) -m ruff check .

@@ -1,0 +1,251 @@
+"""Golden records: what must not change unless a commit says so. ``make golden`` writes them anew.
+
+Centers are hashed, charges and spent epsilon are written out, figures are reduced to the numbers that they show, and
+claims to their verdicts. Names of columns and captions are left out: they may be reworded.
+"""
+
+import hashlib
+import json
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from analysis import claims, verdicts
+from analysis.figures import figures_of
+from analysis.figures.style import styled
+from analysis.tables import Study
+from datasets import load, scale
+from experiments import unlearning
+from experiments.cell import Cell, freeze
+from experiments.configuration import choices, method_entry
+from experiments.execute import build, prepare_data
+from federation import Setting, parts_of, run_in_threads
+from methods import load_method
+from privacy import snap
+
+FOLDER = Path(__file__).parent
+SEEDS = (0, 1, 2)
+EPSILONS = (0.5, 4.0)
+DATASETS = {"iris": "minmax", "planted-3000-2-4-0.05": "public"}
+N_CLUSTERS = 3
+FEDERATED = ("lloyd", "sulloyd", "glloyd", "fastlloyd", "fastlloyd_sound")
+REMOVALS = {"clients": 5, "split": "noniid", "clusters_per_client": 2, "split_seed": 0, "removals": 4, "batch": 1,
+            "requests": "random", "sparse": False}  # fmt: skip
+#: Federated clustering with removals runs on a configuration of its own.
+UNLEARNING = ("dc_kmeans", "k_fed", "mufc", "mufc_full", "mufc_lazy", "mufc_points")
+
+
+def digest(*arrays) -> str:
+    """Hash of arrays with their types and shapes."""
+    found = hashlib.sha256()
+    for array in map(np.ascontiguousarray, arrays):
+        found.update(f"{array.dtype.str}{array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()[:16]
+
+
+def rounded(value):
+    """Numbers to twelve significant digits, in nested containers too."""
+    if isinstance(value, dict):
+        return {str(name): rounded(each) for name, each in sorted(value.items())}
+    if isinstance(value, list | tuple):
+        return [rounded(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{float(value):.12g}")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def charge_record(charge) -> dict:
+    """Fields of a charge that differ from nothing."""
+    values = {field.name: getattr(charge, field.name) for field in fields(charge)}
+    values["details"] = dict(values["details"])
+    return {name: value for name, value in values.items() if value not in (0.0, "", None, {}) or name == "round"}
+
+
+def run_record(run) -> dict:
+    """Released centers of a batch, what was charged for them and what was spent."""
+    record = {
+        "centers": digest(*(getattr(run, name) for name in vars(run) if name.startswith(("cent", "n_cent")))),
+        "n_iter": run.n_iter,
+    }
+    if run.ledger is not None:
+        record["charges"] = digest_of_json([charge_record(charge) for charge in run.ledger.charges])
+        record["n_charges"] = len(run.ledger.charges)
+        record["spent"] = run.ledger.spent()
+        record["delta"] = run.ledger.budget.delta
+    return rounded(record)
+
+
+def digest_of_json(value) -> str:
+    """Hash of a nested value with rounded numbers."""
+    return hashlib.sha256(json.dumps(rounded(value), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def points_of(dataset: str):
+    """Points of a data set on the grid, with its domain."""
+    scaled = scale(load(dataset), DATASETS[dataset], clip=True)
+    return snap(scaled.points), np.array([scaled.lower, scaled.upper])
+
+
+def configured(name: str, **parameters):
+    """Build a method of ``conf/method`` with further parameters."""
+    entry = method_entry(name)
+    given = {key: value for key, value in entry.items() if key not in ("name", "_target_")}
+    return load_method(entry["_target_"])(**given, **parameters)
+
+
+def method_records() -> dict:
+    """Every method of ``conf/method`` on two sets and two budgets."""
+    records = {}
+    names = [name for name in choices("method") if name not in (*UNLEARNING, "external")]
+    for dataset in DATASETS:
+        points, domain = points_of(dataset)
+        for name in names:
+            private = configured(name).claim.private
+            for epsilon in EPSILONS if private else (None,):
+                budget = {"epsilon": epsilon} if private else {}
+                method = configured(name, n_clusters=N_CLUSTERS, **budget)
+                try:
+                    record = run_record(method.fit_batch(points, SEEDS, domain))
+                except ValueError as error:  # a refusal is a result too
+                    record = {"refused": type(error).__name__}
+                records[" ".join(filter(None, [name, dataset, epsilon and f"{epsilon:g}"]))] = record
+    return records
+
+
+def federation_records() -> dict:
+    """The protocol between three clients and a server, as threads."""
+    from compute import Points
+
+    records = {}
+    for dataset in DATASETS:
+        grid, domain = points_of(dataset)
+        parts = parts_of(Points.prepare(grid), 3, 0, "unbalanced")
+        for name in FEDERATED:
+            method = configured(name, n_clusters=N_CLUSTERS)
+            run, measured = run_in_threads(method, parts, SEEDS, domain, setting=Setting(3))
+            records[f"{name} {dataset}"] = run_record(run) | {"bytes": measured.bytes_per_iteration}
+    return rounded(records)
+
+
+def unlearning_records() -> dict:
+    """Federated clustering after some removals, and what it costs to cluster so."""
+    records = {}
+    for dataset, preprocessing in DATASETS.items():
+        for name in UNLEARNING:
+            entry = dict(method_entry(name))
+            target = entry.pop("_target_")
+            settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})
+            cell = Cell(
+                entry.pop("name"), target, freeze(entry), dataset, preprocessing, N_CLUSTERS, None, None, SEEDS,
+                ("nicv",), timing=True, unlearning=freeze(settings),
+            )  # fmt: skip
+            build(cell)
+            fits, columns = unlearning.fits_of(cell, prepare_data(dataset, None, None, preprocessing, True, None), None)
+            records[f"{name} {dataset}"] = {
+                "runs": [run_record(run) for run, _ in fits],
+                "losses": {key: value for key, value in columns.items() if key.startswith("loss_ratio")},
+            }
+    return rounded(records)
+
+
+def studies() -> dict:
+    """Fabricated rows of every paper."""
+    import test_analysis_comparison as comparison
+    import test_analysis_distdp as distdp
+    import test_analysis_dpm_rows as dpm
+    import test_analysis_kaplan_stemmer as kaplan_stemmer
+    import test_analysis_mufc as mufc
+    import test_analysis_protocol as protocol
+    import test_analysis_synthetic as fastlloyd
+
+    return {
+        "comparison": comparison.fabricated(),
+        "distdp": distdp.all_rows(),
+        "dpm": dpm.all_rows(),
+        "fastlloyd": fastlloyd.small_rows(),
+        "fastlloyd/protocol": protocol.protocol_rows(),
+        "kaplan-stemmer": kaplan_stemmer.all_rows(),
+        "mufc": mufc.all_rows(),
+    }
+
+
+def figure_record(drawn) -> dict:
+    """Numbers of a figure's table, and of the lines, points, bars and images that it shows."""
+    table = drawn.table.select_dtypes("number")
+    columns = sorted(numbers_digest(table[name].to_numpy(float)) for name in table)
+    record = {"rows": len(drawn.table), "numbers": digest_of_json(columns), "gaps": len(drawn.gaps)}
+    if drawn.figure is not None:
+        record["plotted"] = digest_of_json([axes_digest(axes) for axes in drawn.figure.axes])
+    return record
+
+
+def axes_digest(axes) -> list:
+    """Digests of what one pair of axes shows, in data coordinates."""
+    shown = [line.get_xydata() for line in axes.lines]
+    shown += [path.vertices for each in axes.collections for path in each.get_paths()]
+    shown += [each.get_offsets() for each in axes.collections]
+    shown += [np.array(patch.get_bbox().bounds) for patch in axes.patches if hasattr(patch, "get_bbox")]
+    shown += [np.asarray(image.get_array(), float) for image in axes.images]
+    return sorted(numbers_digest(np.ma.filled(np.ma.asarray(each, float), np.nan)) for each in shown)
+
+
+def numbers_digest(values) -> str:
+    """Hash of numbers to nine significant digits."""
+    texts = [f"{value:.9g}" for value in np.asarray(values, float).ravel()]
+    return hashlib.sha256(" ".join(texts).replace("-0 ", "0 ").encode()).hexdigest()[:16]
+
+
+def figure_records() -> dict:
+    """Every figure of every paper, from fabricated rows."""
+    records = {}
+    for name, rows in studies().items():
+        study = Study(rows)
+        for spec in figures_of(name.partition("/")[0]):
+            with styled():
+                records[f"{name}/{spec.name}"] = figure_record(spec.draw(study))
+    return records
+
+
+def claim_records() -> dict:
+    """Verdict of every claim, from fabricated rows."""
+    import judged
+
+    records = {}
+    for name, rows in studies().items():
+        paper = name.partition("/")[0]
+        if paper not in claims.papers():
+            continue
+        for verdict in verdicts.evaluate(Study(rows), paper, judged.NO_GAPS):
+            records[f"{name}: {verdict.claim['id']}"] = str(verdict.finding.verdict)
+    return records
+
+
+RECORDS = {
+    "methods": method_records,
+    "federation": federation_records,
+    "unlearning": unlearning_records,
+    "figures": figure_records,
+    "claims": claim_records,
+}
+
+
+def stored(name: str) -> dict:
+    """Read a golden record."""
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def write(name: str) -> None:
+    """Write a golden record."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in RECORDS[name]().items()]
+    (FOLDER / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(FOLDER.parent))
+    sys.path.insert(0, str(FOLDER.parents[1]))
+    for name in sys.argv[1:] or RECORDS:
+        write(name)
+        print(f"{name}.json: {len(stored(name))} records")
