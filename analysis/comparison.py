@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.accounting import least_count
-from analysis.tables import concatenate
+from pkm.analysis.accounting import least_count
+from pkm.analysis.tables import concatenate
 
 METRIC = "nicv"
 REFERENCE = "kmeans"

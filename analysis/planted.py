@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.findings import INCONCLUSIVE, Absent, Finding, decide, within
-from analysis.tables import concatenate, percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.findings import INCONCLUSIVE, Absent, Finding, decide, within
+from pkm.analysis.tables import concatenate, percentile_interval, resampled_means, resampling_weights
 
 _NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
 OPTIMUM = "kmeans"

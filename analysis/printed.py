@@ -12,8 +12,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from analysis.findings import MIN_SEEDS
-from analysis.tables import HIGHER_IS_BETTER, column_statistics, concatenate, raw_units, standard_deviations
+from pkm.analysis.findings import MIN_SEEDS
+from pkm.analysis.tables import HIGHER_IS_BETTER, column_statistics, concatenate, raw_units, standard_deviations
 
 WITHIN, BETTER, WORSE = "within sampling error", "better", "worse"
 NOT_COMPARABLE, FEW_SEEDS, NOT_STORED = "not comparable", "too few seeds", "not run"

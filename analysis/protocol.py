@@ -9,9 +9,9 @@ printed `reduction`.
 import numpy as np
 import pandas as pd
 
-from analysis.findings import MIN_SEEDS
-from analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, parse
-from analysis.tables import column_statistics
+from pkm.analysis.findings import MIN_SEEDS
+from pkm.analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, parse
+from pkm.analysis.tables import column_statistics
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
 COSTS = ("iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", *PARTS, "noise_ms")

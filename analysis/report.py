@@ -14,10 +14,10 @@ import pandas as pd
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from analysis import claims, verdicts
-from analysis.figures import figures_of
-from analysis.figures.style import styled
-from analysis.tables import Study, summarise, write
+from pkm.analysis import claims, verdicts
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.style import styled
+from pkm.analysis.tables import Study, summarise, write
 
 _FOLDER = Path(__file__).parent
 _DPI = 170

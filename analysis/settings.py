@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.findings import INCONCLUSIVE, Absent, Finding, decide, percent, within
-from analysis.tables import HIGHER_IS_BETTER, percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.findings import INCONCLUSIVE, Absent, Finding, decide, percent, within
+from pkm.analysis.tables import HIGHER_IS_BETTER, percentile_interval, resampled_means, resampling_weights
 
 _TIE = 1e-9  # relative difference of quality that is rounding
 

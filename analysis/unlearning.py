@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.tables import Panel, concatenate, percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.tables import Panel, concatenate, percentile_interval, resampled_means, resampling_weights
 
 STACKED = {
     "request_ms": {

@@ -37,9 +37,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis import claims as claim_data
-from analysis import printed, settings
-from analysis.findings import (
+from pkm.analysis import claims as claim_data
+from pkm.analysis import printed, settings
+from pkm.analysis.findings import (
     FAILS,
     HOLDS,
     INCONCLUSIVE,
@@ -55,8 +55,8 @@ from analysis.findings import (
     too_few,
     within,
 )
-from analysis.inference import holm, paired_tests, rank_correlation
-from analysis.tables import (
+from pkm.analysis.inference import holm, paired_tests, rank_correlation
+from pkm.analysis.tables import (
     area,
     column_statistics,
     concatenate,

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: print the speed ratios and their targets; exit with 1 if a target is missed.
+"""``pkm bench``: print the speed ratios and their targets; exit with 1 if a target is missed.
 
 Times are the least CPU seconds of a few repetitions, one thread, in one process, so that a busy machine disturbs the
 ratios little.
@@ -13,21 +13,21 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-import datasets
-from benchmarks.distance_based import distance_based
-from benchmarks.kaplan_stemmer import kaplan_stemmer
-from benchmarks.local_model import local_model
-from benchmarks.measuring import Measurement, least_seconds
-from benchmarks.straightforward import cluster, nicv, separate
-from compute import Points, forget, labels
-from federation import FederatedCurator, Masks, Ring
-from federation.curator import Membership
-from federation.masks import SECRET_BYTES, KeyStream
-from federation.parties import aggregate, noise_words
-from methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
-from methods.unlearning import mufc
-from metrics import evaluate
-from privacy import NoiseStreams, snap
+from pkm import datasets
+from pkm.benchmarks.distance_based import distance_based
+from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
+from pkm.benchmarks.local_model import local_model
+from pkm.benchmarks.measuring import Measurement, least_seconds
+from pkm.benchmarks.straightforward import cluster, nicv, separate
+from pkm.compute import Points, forget, labels
+from pkm.federation import FederatedCurator, Masks, Ring
+from pkm.federation.curator import Membership
+from pkm.federation.masks import SECRET_BYTES, KeyStream
+from pkm.federation.parties import aggregate, noise_words
+from pkm.methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
+from pkm.methods.unlearning import mufc
+from pkm.metrics import evaluate
+from pkm.privacy import NoiseStreams, snap
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 

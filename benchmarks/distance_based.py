@@ -2,12 +2,12 @@
 
 import numpy as np
 
-import datasets
-from benchmarks.measuring import Measurement, least_seconds
-from compute import Points, inertia
-from methods.dist_dp import DistDP, NoisedPoints
-from methods.kmeans import KMeansPlusPlus
-from privacy import snap
+from pkm import datasets
+from pkm.benchmarks.measuring import Measurement, least_seconds
+from pkm.compute import Points, inertia
+from pkm.methods.dist_dp import DistDP, NoisedPoints
+from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.privacy import snap
 
 POINTS, COLUMNS, CLUSTERS = 250_000, 3, 8
 RHOS = (1.0, 0.05, 0.0001)

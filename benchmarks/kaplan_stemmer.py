@@ -4,11 +4,11 @@ import tracemalloc
 
 import numpy as np
 
-from benchmarks.measuring import Measurement, least_seconds
-from compute import Points
-from methods.balcan import Balcan
-from methods.kaplan_stemmer import KaplanStemmer
-from privacy import snap
+from pkm.benchmarks.measuring import Measurement, least_seconds
+from pkm.compute import Points
+from pkm.methods.balcan import Balcan
+from pkm.methods.kaplan_stemmer import KaplanStemmer
+from pkm.privacy import snap
 
 N_POINTS, N_CLUSTERS = 100_000, 16
 

@@ -4,12 +4,12 @@ import tracemalloc
 
 import numpy as np
 
-from benchmarks.measuring import Measurement, least_seconds
-from compute import Points
-from methods.kaplan_stemmer_local import KaplanStemmerLocal
-from methods.local_model import LocalLloyd, NoisedReports
-from privacy import NoiseStreams
-from privacy.randomisers import HadamardResponse, LocalHashing
+from pkm.benchmarks.measuring import Measurement, least_seconds
+from pkm.compute import Points
+from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
+from pkm.methods.local_model import LocalLloyd, NoisedReports
+from pkm.privacy import NoiseStreams
+from pkm.privacy.randomisers import HadamardResponse, LocalHashing
 
 USERS, COLUMNS, CLUSTERS = 1_000_000, 8, 10
 MOST_SECONDS = 60  # of a fit, on two cores

@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from methods import FastLloyd
-from methods.dpm import PERCENTILE, gap_constant, levels
-from methods.initialisation import starting_centres
-from privacy import SCALE, gaussian_mu
+from pkm.methods import FastLloyd
+from pkm.methods.dpm import PERCENTILE, gap_constant, levels
+from pkm.methods.initialisation import starting_centres
+from pkm.privacy import SCALE, gaussian_mu
 
 
 def cluster(method, points: np.ndarray, seed: int) -> np.ndarray:

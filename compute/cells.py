@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from compute.nearest import SCALE, Points
+from pkm.compute.nearest import SCALE, Points
 
 SIGN_BLOCK = 2048
 GAP_BLOCK = 8192

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numba import njit
 
-from compute.nearest import EXACT_BITS, SCALE, Points
+from pkm.compute.nearest import EXACT_BITS, SCALE, Points
 
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from compute.nearest import EXACT_BITS, SCALE, Points, _assigned, _check
+from pkm.compute.nearest import EXACT_BITS, SCALE, Points, _assigned, _check
 
 ENTRY = 1 << 16  # directions are rounded to multiples of its inverse
 SWAP_BLOCK = 256

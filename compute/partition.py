@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from compute.nearest import Points
+from pkm.compute.nearest import Points
 
 TILE = 32  # points whose distances to all others lie side by side
 STRIP = 8 * TILE  # points per matrix product

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from scipy.spatial import cKDTree
 
-from compute.nearest import SCALE
+from pkm.compute.nearest import SCALE
 
 TOP = 19  # the top cell's side is 2**19 steps: eight half-widths
 LOWEST = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths

@@ -1,6 +1,6 @@
 """Data sets: what they are, where they come from, how they are scaled.
 
->>> import datasets
+>>> from pkm import datasets
 >>> iris = datasets.load("iris")
 >>> iris.points.shape, iris.n_clusters, iris.origin
 ((150, 4), 3, 'bundled')

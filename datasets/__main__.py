@@ -1,4 +1,4 @@
-"""Command line: ``python -m datasets list | fetch NAME | verify | embeddings``."""
+"""Command line: ``pkm data list | fetch NAME | verify | embeddings``."""
 
 import argparse
 import sys
@@ -197,7 +197,7 @@ def train(console, names, mirror=None):
 
 def main(arguments=None):
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m datasets", description="The data sets of the bench.")
+    parser = argparse.ArgumentParser(prog="pkm data", description="The data sets of the bench.")
     parser.add_argument("--mirror", help=f"folder with the original files (default: {sources.MIRROR_VARIABLE})")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="what there is, where it would come from, whether the files are right")

@@ -4,7 +4,7 @@
    but the first are repeated, shifted by one more edge along the first axis each time. A random rotation is applied.
 2. Every cluster has its own covariance: eigenvalues uniform in [1, 10] and a uniformly random orthogonal basis.
 3. Centres are spread and covariances grown until each cluster's separation index to its nearest neighbour is the
-   prescribed one (`datasets.separation`).
+   prescribed one (`pkm.datasets.separation`).
 4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the box of four standard deviations
    of the whole mixture around its mean, and the rows are shuffled.
 

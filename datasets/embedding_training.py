@@ -1,6 +1,6 @@
 """Train a small convolutional network on labelled images and take its second-to-last layer.
 
-The only module that needs torch. Its whole text counts for the identity of the embeddings (`datasets.embeddings.key`):
+The only module that needs torch. Its whole text counts for the identity of the embeddings (`pkm.datasets.embeddings.key`):
 a change here means training them again.
 """
 

@@ -1,6 +1,6 @@
 """Embeddings of images: trained once, kept in the cache, loaded like any other data set.
 
-Training needs torch (`datasets.embedding_training`); everything here does without. A stored set is two files in the
+Training needs torch (`pkm.datasets.embedding_training`); everything here does without. A stored set is two files in the
 cache: the arrays, under a name with a hash of all that decides what is trained, and a note with the arrays' SHA-256.
 Training is not the same to the last bit on every machine, so that the note, and not the recipe alone, says which
 points a result belongs to.
@@ -134,15 +134,15 @@ def missing(entry):
     return (
         f"data set {entry.name!r} is trained once from images ({images}) and is not in {places(entry)[0].parent} yet: "
         f"run 'make embeddings DATA=<mirror folder with the images>', which installs torch and trains for a few "
-        f"minutes, or 'pip install -r {EXTRA}' and 'python -m datasets embeddings {entry.name}' "
-        f"(after 'python -m datasets fetch {entry.name}' where there is no mirror but network access). torch is needed "
+        f"minutes, or 'pip install -r {EXTRA}' and 'pkm data embeddings {entry.name}' "
+        f"(after 'pkm data fetch {entry.name}' where there is no mirror but network access). torch is needed "
         "for the training only"
     )
 
 
 def mend(entry):
     """Say how to replace a damaged set."""
-    return f"run 'make embeddings' (or 'python -m datasets embeddings {entry.name}') to train it anew"
+    return f"run 'make embeddings' (or 'pkm data embeddings {entry.name}') to train it anew"
 
 
 def train(entry, mirror=None, report=None):

@@ -121,7 +121,7 @@ class Entry:
     files : tuple of File
         In the order in which the parser takes them.
     parse : callable
-        From the files' published bytes to points and labels, and clients where there are any (`datasets.parsers`).
+        From the files' published bytes to points and labels, and clients where there are any (`pkm.datasets.parsers`).
     lower, upper : tuple of float
         Public bounds per column.
     reason : str
@@ -130,16 +130,16 @@ class Entry:
     bundled : callable or None
         Reader of a copy that an installed package brings along, equal to what the parser returns.
     bundled_sha256 : str or None
-        `datasets.bundled.digest` of what that reader must return.
+        `pkm.datasets.bundled.digest` of what that reader must return.
     common_range : (float, float) or None
-        One range for all columns, where it is another than the domain's; see `datasets.Dataset`.
+        One range for all columns, where it is another than the domain's; see `pkm.datasets.Dataset`.
     common_range_is_private : bool
         Whether it was read off the points.
     trained : datasets.embeddings.Recipe or None
         Where the points are embeddings: how the network is trained on the files' images. Then n, d and the domain are
         those of the embeddings, and the set is looked for in the cache only.
     prescaled : bool
-        Whether the points come, or are parsed, scaled by bounds read off them; see `datasets.Dataset`.
+        Whether the points come, or are parsed, scaled by bounds read off them; see `pkm.datasets.Dataset`.
     """
 
     name: str

@@ -73,7 +73,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
 
     Examples
     --------
-    >>> import datasets
+    >>> from pkm import datasets
     >>> scaled = datasets.scale(datasets.load("iris"), "public")
     >>> scaled.points.shape, scaled.uses_private_bounds, scaled.clipped
     ((150, 4), False, 0)

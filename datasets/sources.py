@@ -231,7 +231,7 @@ def missing(file, name, failures=()):
     urls = ", ".join(file.urls) or file.source or "no public URL"
     inside = f", file {file.member} in the archive" if file.member else ""
     tried = f" Tried without success: {'; '.join(failures)}." if failures else ""
-    fetching = f", or run 'python -m datasets fetch {name}' where there is network access" if file.urls else ""
+    fetching = f", or run 'pkm data fetch {name}' where there is network access" if file.urls else ""
     return (
         f"data set {name!r} needs the file {stored}, published at {urls}{inside}.{tried} Put it into "
         f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative path){fetching}"

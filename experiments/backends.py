@@ -18,10 +18,10 @@ import joblib
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from experiments.cell import Cell, is_int, require, require_time_limit
-from experiments.environment import git_commit
-from experiments.execute import execute, make_ready, pinned
-from experiments.store import Store
+from pkm.experiments.cell import Cell, is_int, require, require_time_limit
+from pkm.experiments.environment import git_commit
+from pkm.experiments.execute import execute, make_ready, pinned
+from pkm.experiments.store import Store
 
 #: A chunk of work handed to a worker is at most this long by the estimate, so that the bar keeps moving.
 CHUNK_SECONDS = 20.0
@@ -323,7 +323,7 @@ class Stoppable:
         self.line, other = Pipe()
         # The path as it is now: methods may lie outside the project, in a folder added on the way.
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        command = f"from experiments.backends import serve; serve({other.fileno()})"
+        command = f"from pkm.experiments.backends import serve; serve({other.fileno()})"
         with other:
             # The leader of a group of its own, to which the processes belong that a cell starts; an interrupt at the
             # keyboard does not reach it.

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-import datasets
-from methods import load_method
+from pkm import datasets
+from pkm.methods import load_method
 
 ROOT = Path(__file__).resolve().parents[1]
 #: The project's import packages: imports are followed inside these (and inside an outside method's own package).
 ROOMS = ("compute", "datasets", "metrics", "privacy", "federation", "methods", "experiments", "analysis")
 #: Modules whose results end up in a row, whatever the method.
-ALWAYS = ("metrics", "privacy", "compute", "experiments.execute")
+ALWAYS = ("metrics", "privacy", "compute", "pkm.experiments.execute")
 #: Modules that fit special kinds of cells, which depend on them as well.
-PROTOCOL, UNLEARNING = "experiments.protocol", "experiments.unlearning"
-#: The names of `federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
+PROTOCOL, UNLEARNING = "pkm.experiments.protocol", "pkm.experiments.unlearning"
+#: The names of `pkm.federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
 SPLITS = ("balanced", "unbalanced", "sorted")
 TRANSPORTS = ("threads", "mpi")
 #: How points are dealt out to the clients of federated clustering, and which are asked to be removed.
@@ -39,7 +39,7 @@ class Cell:
     method : str
         Name under which the method appears in tables, e.g. ``"fastlloyd"``.
     target : str
-        Import path of the method's class, e.g. ``"methods.lloyd.FastLloyd"``.
+        Import path of the method's class, e.g. ``"pkm.methods.lloyd.FastLloyd"``.
     params : tuple of (str, value) pairs
         Constructor parameters apart from the number of clusters and the budget, sorted by name. Use `freeze`.
     dataset : str
@@ -55,7 +55,7 @@ class Cell:
     seeds : tuple of int
         One replicate each.
     metrics : tuple of str
-        Names from `metrics.METRICS`.
+        Names from `pkm.metrics.METRICS`.
     path : str or None
         Where a data set called ``"file"`` lies. Not part of the identity: the content is (see `data_fingerprint`).
     bounds : tuple or None
@@ -80,7 +80,7 @@ class Cell:
 
     Examples
     --------
-    >>> cell = Cell("lloyd", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0, 1), ("nicv",))
+    >>> cell = Cell("lloyd", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0, 1), ("nicv",))
     >>> cell.label
     'lloyd · iris'
     """
@@ -188,7 +188,7 @@ class Cell:
 
     @property
     def harness(self) -> str | None:
-        """Module that fits this kind of cell; None for those that `experiments.execute` fits itself."""
+        """Module that fits this kind of cell; None for those that `pkm.experiments.execute` fits itself."""
         if self.federation is not None:
             return PROTOCOL
         return None if self.unlearning is None else UNLEARNING

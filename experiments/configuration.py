@@ -13,8 +13,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.backends import Backend
-from experiments.cell import is_int, require
+from pkm.experiments.backends import Backend
+from pkm.experiments.cell import is_int, require
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Databases that MLflow keeps its runs in.

@@ -10,7 +10,7 @@ from functools import lru_cache
 import pandas as pd
 import psutil
 
-from experiments.cell import ROOT
+from pkm.experiments.cell import ROOT
 
 PACKAGES = (
     "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "joblib", "hydra-core", "mlflow",

@@ -1,7 +1,7 @@
 """One cell to its rows: load, scale, snap, fit all seeds as one batch (or, to be timed, one by one), measure.
 
-Cells that are run as a protocol between several parties are fitted by `experiments.protocol`, those from whose models
-points are removed by `experiments.unlearning`.
+Cells that are run as a protocol between several parties are fitted by `pkm.experiments.protocol`, those from whose models
+points are removed by `pkm.experiments.unlearning`.
 """
 
 import importlib
@@ -24,15 +24,15 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-import datasets
-from compute import Points, forget
-from experiments.cell import Cell, canonical, data_fingerprint, require, thaw
-from methods import Run, load_method
-from metrics import REFERENCE_METRICS, evaluate, prepare_metrics, reference_set
+from pkm import datasets
+from pkm.compute import Points, forget
+from pkm.experiments.cell import Cell, canonical, data_fingerprint, require, thaw
+from pkm.methods import Run, load_method
+from pkm.metrics import REFERENCE_METRICS, evaluate, prepare_metrics, reference_set
 
 #: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
 OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
-#: What is measured of every run of a protocol; the fields of `federation.Measured`, but for the iterations.
+#: What is measured of every run of a protocol; the fields of `pkm.federation.Measured`, but for the iterations.
 MEASURED = (
     "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms", "masking_ms", "server_ms",
     "wire_ms", "waiting_ms", "noise_ms",
@@ -225,7 +225,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
             if cell.harness is None:
                 fits, measured = timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
             else:
-                # By name, for `experiments.cell.closure` follows import statements: no other cell depends on it.
+                # By name, for `pkm.experiments.cell.closure` follows import statements: no other cell depends on it.
                 fits, measured = importlib.import_module(cell.harness).fits_of(cell, prepared, mirror)
         centres, n_centres = stacked([run for run, _ in fits])
         with stopwatch() as metric_time:

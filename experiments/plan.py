@@ -11,19 +11,19 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-import datasets
-from datasets.dataset import shared_range
-from datasets.loading import resolve
-from experiments.backends import Backend, duration, limit_of
-from experiments.cell import Cell, freeze, is_int, require
-from experiments.configuration import ConfigurationError, method_entry, unknown
-from experiments.execute import accepts, build, method_class, prepare, presets
-from experiments.protocol import setting_of
-from experiments.store import Store
-from experiments.unlearning import check_unlearning
-from federation import mpi_at_hand
-from federation.parties import check_schedule
-from metrics import METRICS
+from pkm import datasets
+from pkm.datasets.dataset import shared_range
+from pkm.datasets.loading import resolve
+from pkm.experiments.backends import Backend, duration, limit_of
+from pkm.experiments.cell import Cell, freeze, is_int, require
+from pkm.experiments.configuration import ConfigurationError, method_entry, unknown
+from pkm.experiments.execute import accepts, build, method_class, prepare, presets
+from pkm.experiments.protocol import setting_of
+from pkm.experiments.store import Store
+from pkm.experiments.unlearning import check_unlearning
+from pkm.federation import mpi_at_hand
+from pkm.federation.parties import check_schedule
+from pkm.metrics import METRICS
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds", "timing", "time_limit",

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from experiments.cell import Cell
-from experiments.execute import MEASURED, Elapsed, Prepared, build, pinned, prepare
-from federation import Measured, ProtocolError, Setting, mpirun, parts_of, run_in_threads
-from methods import Run
+from pkm.experiments.cell import Cell
+from pkm.experiments.execute import MEASURED, Elapsed, Prepared, build, pinned, prepare
+from pkm.federation import Measured, ProtocolError, Setting, mpirun, parts_of, run_in_threads
+from pkm.methods import Run
 
 #: Seconds that a party which cannot go on gives the others to say why.
 GRACE = 1.0
@@ -77,7 +77,7 @@ def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, Measured]]:
     """Run a cell's seeds as one job of processes on this machine, in which every party loads the data itself."""
     setting = setting_of(cell)
     # The path as it is now: methods may lie outside the project, in a folder added on the way.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from experiments.protocol import party; party(sys.argv[1])"
+    code = f"import sys; sys.path[:] = {sys.path!r}; from pkm.experiments.protocol import party; party(sys.argv[1])"
     with TemporaryDirectory(prefix="protocol-") as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps((cell, mirror)))
@@ -96,7 +96,7 @@ def party(folder: str) -> None:
     """Take part in a job as one of its processes: rank 0 is the server, rank 1 the client that writes the outcomes."""
     from mpi4py import MPI
 
-    from federation.mpi import run_rank
+    from pkm.federation.mpi import run_rank
 
     place, rank, outcomes = Path(folder), MPI.COMM_WORLD.Get_rank(), []
     try:

@@ -1,12 +1,12 @@
 """Reproduce a paper: run what is missing and write the report.
 
-    python -m experiments.reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
-    python -m experiments.reproduce paper=all         every paper of conf/paper, one after the other
-    python -m experiments.reproduce plan     a dry run: cells, what is stored, what is lacking, the time it would take
-    python -m experiments.reproduce run      run the cells that are absent
-    python -m experiments.reproduce status   done, failed and absent cells per sweep, and why cells failed
-    python -m experiments.reproduce retry    run the failed cells again
-    python -m experiments.reproduce report   write the report from what is stored
+    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
+    pkm reproduce paper=all         every paper of conf/paper, one after the other
+    pkm reproduce plan     a dry run: cells, what is stored, what is lacking, the time it would take
+    pkm reproduce run      run the cells that are absent
+    pkm reproduce status   done, failed and absent cells per sweep, and why cells failed
+    pkm reproduce retry    run the failed cells again
+    pkm reproduce report   write the report from what is stored
 
 Without a verb: run, then report. With sweeps=[NAME,...] only these are run; the report is on all that is stored. Stop
 it at any time and start it again: finished cells are kept and never run twice.
@@ -23,10 +23,10 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from experiments.backends import Backend, duration, run_cells
-from experiments.configuration import CONF, ConfigurationError, choices, load, unknown
-from experiments.environment import environment, origin_of
-from experiments.plan import (
+from pkm.experiments.backends import Backend, duration, run_cells
+from pkm.experiments.configuration import CONF, ConfigurationError, choices, load, unknown
+from pkm.experiments.environment import environment, origin_of
+from pkm.experiments.plan import (
     Plan,
     as_list,
     estimator,
@@ -37,8 +37,8 @@ from experiments.plan import (
     stand_in_lines,
     wall_seconds,
 )
-from experiments.run import REFUSALS, consoles, known_choices
-from experiments.store import Store
+from pkm.experiments.run import REFUSALS, consoles, known_choices
+from pkm.experiments.store import Store
 
 VERBS = ("plan", "run", "status", "retry", "report")
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.reproduce",
+        prog="pkm reproduce",
         description=__doc__,
         epilog=known_choices(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -98,7 +98,7 @@ def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
     verb : {"plan", "run", "status", "retry", "report"} or None
         None: run, then report.
     config : DictConfig
-        From `experiments.configuration.load`.
+        From `pkm.experiments.configuration.load`.
     console : rich.console.Console
         Where to print.
 
@@ -195,7 +195,7 @@ def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, 
 
 def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without any row there is none."""
-    from analysis.report import build
+    from pkm.analysis.report import build
 
     rows = plan.rows(store)
     if rows.empty:
@@ -214,7 +214,7 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
 
 def project(plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console) -> None:
     """Bring MLflow up to date with the store."""
-    from experiments.tracking import sync
+    from pkm.experiments.tracking import sync
 
     where = config.tracking
     done = sync(plan, store, uri=where.uri, artifacts=where.artifacts, profile=config.profile.name, report=folder)

@@ -1,9 +1,9 @@
 """Run methods on data sets from the command line and print a table.
 
-    python -m experiments.run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
-    python -m experiments.run -m method=fastlloyd,glloyd dataset=iris,s1
-    python -m experiments.run dataset=file path=points.csv bounds=[0,1] k=3
-    python -m experiments.run method._target_=package.Class dataset=iris
+    pkm run method=fastlloyd dataset=iris epsilon=[0.1,1.0] seeds=20
+    pkm run -m method=fastlloyd,glloyd dataset=iris,s1
+    pkm run dataset=file path=points.csv bounds=[0,1] k=3
+    pkm run method._target_=package.Class dataset=iris
 
 With -m, comma-separated values are expanded to every combination; all of them are checked before the first one runs.
 """
@@ -18,12 +18,12 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-import datasets
-from experiments.backends import Backend, run_cells
-from experiments.cell import require
-from experiments.configuration import GROUPS, ConfigurationError, choices, expand, load
-from experiments.plan import Plan, estimator, make_plan
-from experiments.store import Store
+from pkm import datasets
+from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.cell import require
+from pkm.experiments.configuration import GROUPS, ConfigurationError, choices, expand, load
+from pkm.experiments.plan import Plan, estimator, make_plan
+from pkm.experiments.store import Store
 
 #: What points lie outside of, by preprocessing; none can by the data's own extremes.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, 1 if a cell failed, 2 if the request was refused.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.run",
+        prog="pkm run",
         description=__doc__,
         epilog=known_choices(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -76,7 +76,7 @@ def run(configs: Sequence, console: Console) -> int:
     Parameters
     ----------
     configs : sequence of DictConfig
-        One per job of a multirun, from `experiments.configuration.load`.
+        One per job of a multirun, from `pkm.experiments.configuration.load`.
     console : rich.console.Console
         Where to print.
 
@@ -110,7 +110,7 @@ def run(configs: Sequence, console: Console) -> int:
         console.print(f"{line.method} · {line.dataset}: {line.reason}", style="red", markup=False)
     console.print(f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {Path(store.root)}")
     if settings.tracking.name == "mlflow":
-        from experiments.tracking import sync
+        from pkm.experiments.tracking import sync
 
         sync(plan, store, uri=settings.tracking.uri, artifacts=settings.tracking.artifacts)
     return 0 if missing.empty else 1

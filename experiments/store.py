@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.cell import Cell
+from pkm.experiments.cell import Cell
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses again from more (measured).
 READERS = 2

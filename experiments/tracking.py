@@ -1,7 +1,7 @@
 """MLflow as a view of the cell store: one experiment per paper, one parent run per sweep, one child run per cell.
 
-    python -m experiments.tracking sync paper=fastlloyd profile=quick
-    python -m experiments.tracking dashboard
+    pkm sync paper=fastlloyd profile=quick
+    pkm dashboard
 
 `sync` brings MLflow up to date with the store; `dashboard` serves MLflow's interface on this machine and prints the
 address of a view whose columns are chosen already.
@@ -31,13 +31,13 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from experiments.cell import Cell, canonical, thaw
-from experiments.configuration import load
-from experiments.environment import git_commit
-from experiments.execute import MEASURED
-from experiments.plan import Plan, make_plan
-from experiments.run import REFUSALS, consoles
-from experiments.store import Store
+from pkm.experiments.cell import Cell, canonical, thaw
+from pkm.experiments.configuration import load
+from pkm.experiments.environment import git_commit
+from pkm.experiments.execute import MEASURED
+from pkm.experiments.plan import Plan, make_plan
+from pkm.experiments.run import REFUSALS, consoles
+from pkm.experiments.store import Store
 
 TIMES = ("fit_seconds", "metric_seconds")
 #: What runs of federated clusters that can forget are compared by: without removals, and with.
@@ -500,7 +500,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code: 0, or 2 if the request was refused.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.tracking",
+        prog="pkm sync",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -539,7 +539,7 @@ def dashboard(config, port: int, console) -> int:
     Parameters
     ----------
     config : DictConfig
-        From `experiments.configuration.load`.
+        From `pkm.experiments.configuration.load`.
     port : int
         Port of the local server.
     console : rich.console.Console
@@ -554,7 +554,7 @@ def dashboard(config, port: int, console) -> int:
     client = open_client(uri)
     experiments = [found for found in client.search_experiments() if VIEW_TAG in found.tags]
     if not experiments:
-        console.print(f"nothing is projected to {uri} yet: run `python -m experiments.tracking sync` first")
+        console.print(f"nothing is projected to {uri} yet: run `pkm sync` first")
     for found in experiments:
         console.print(f"{found.name}: {view_address(found.experiment_id, server)}", soft_wrap=True, highlight=False)
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]

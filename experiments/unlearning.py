@@ -9,15 +9,15 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from compute import SCALE, Points
-from experiments.cell import Cell, require
-from experiments.execute import Elapsed, Prepared, build
-from federation.sparse import SparseCode, aggregate_sparse
-from federation.splits import iid, noniid
-from methods import Run
-from methods.k_fed import KFed
-from methods.unlearning import FederatedModel, Unlearning
-from privacy import snap_centres
+from pkm.compute import SCALE, Points
+from pkm.experiments.cell import Cell, require
+from pkm.experiments.execute import Elapsed, Prepared, build
+from pkm.federation.sparse import SparseCode, aggregate_sparse
+from pkm.federation.splits import iid, noniid
+from pkm.methods import Run
+from pkm.methods.k_fed import KFed
+from pkm.methods.unlearning import FederatedModel, Unlearning
+from pkm.privacy import snap_centres
 
 OPTIMUM_STARTS = 20
 CHECKPOINTS, RETRAININGS = 25, 5

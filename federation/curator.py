@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from compute import Points
-from federation.links import ClientLink
-from federation.masks import Masks
-from privacy import Curator, Ledger
+from pkm.compute import Points
+from pkm.federation.links import ClientLink
+from pkm.federation.masks import Masks
+from pkm.privacy import Curator, Ledger
 
 
 @dataclass

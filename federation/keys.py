@@ -11,8 +11,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from federation.links import ClientLink, ProtocolError, ServerLink
-from federation.masks import SECRET_BYTES, derived
+from pkm.federation.links import ClientLink, ProtocolError, ServerLink
+from pkm.federation.masks import SECRET_BYTES, derived
 
 PUBLIC_BYTES = 32
 BOX_BYTES = SECRET_BYTES + 16  # with the seal

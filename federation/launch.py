@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from federation.links import ProtocolError
+from pkm.federation.links import ProtocolError
 
 #: Waiting processes yield their core: parties often outnumber cores.
 SETTINGS = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}

@@ -3,7 +3,7 @@
 Beside each of its messages a client's link says how many it has received so far, so that one that came too often is not
 taken for the next round's.
 
-This is the contract and its in-process form, with parties that are threads; :mod:`federation.mpi` has the same between
+This is the contract and its in-process form, with parties that are threads; :mod:`pkm.federation.mpi` has the same between
 processes. Clients count from 1. A link carries bytes and nothing else: what they mean follows from the protocol's
 public schedule.
 """

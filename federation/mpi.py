@@ -10,9 +10,9 @@ import time
 import numpy as np
 from mpi4py import MPI
 
-from compute import Points
-from federation.links import PATIENCE, ProtocolError, check_size, check_turn, flat_bytes, too_late, wait
-from federation.parties import (
+from pkm.compute import Points
+from pkm.federation.links import PATIENCE, ProtocolError, check_size, check_turn, flat_bytes, too_late, wait
+from pkm.federation.parties import (
     ClientReport,
     Measured,
     ServerReport,
@@ -22,8 +22,8 @@ from federation.parties import (
     serve,
     take_part,
 )
-from federation.splits import parts_of
-from privacy import NoiseStreams
+from pkm.federation.splits import parts_of
+from pkm.privacy import NoiseStreams
 
 SERVER = 0
 FAREWELL = 0  # a tag; that of a message is one more than the number of messages its sender has received
@@ -72,7 +72,7 @@ class _Ends:
 
 
 class MpiServerLink(_Ends):
-    """The server's end; see :class:`federation.links.ServerLink`."""
+    """The server's end; see :class:`pkm.federation.links.ServerLink`."""
 
     def __init__(self, comm: MPI.Comm, setting: Setting):
         super().__init__(comm, setting)
@@ -80,7 +80,7 @@ class MpiServerLink(_Ends):
         self.bytes_received = self.bytes_sent = 0
 
     def gather(self, n_bytes, clients=None):
-        """See :class:`federation.links.ServerLink`."""
+        """See :class:`pkm.federation.links.ServerLink`."""
         clients = list(clients or range(1, self.n_clients + 1))
         found, limit = {}, self._setting.time_limit
 
@@ -102,7 +102,7 @@ class MpiServerLink(_Ends):
         return [found[client][0] for client in clients], [found[client][1] for client in clients]
 
     def deliver(self, messages, clients=None):
-        """See :class:`federation.links.ServerLink`."""
+        """See :class:`pkm.federation.links.ServerLink`."""
         wait(self._setting.latency)
         for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
             buffer = flat_bytes(message)
@@ -111,24 +111,24 @@ class MpiServerLink(_Ends):
             self._isend(buffer, client, tag=1)
 
     def give_up(self, reason):
-        """See :class:`federation.links.ServerLink`."""
+        """See :class:`pkm.federation.links.ServerLink`."""
         self._say(reason, range(1, self.n_clients + 1))
 
 
 class MpiClientLink(_Ends):
-    """A client's end; see :class:`federation.links.ClientLink`."""
+    """A client's end; see :class:`pkm.federation.links.ClientLink`."""
 
     def __init__(self, comm: MPI.Comm, setting: Setting):
         super().__init__(comm, setting)
         self.client, self._received = comm.Get_rank(), 0
 
     def send(self, message):
-        """See :class:`federation.links.ClientLink`."""
+        """See :class:`pkm.federation.links.ClientLink`."""
         wait(self._setting.latency)
         self._isend(flat_bytes(message), SERVER, tag=1 + self._received)
 
     def receive(self, n_bytes):
-        """See :class:`federation.links.ClientLink`."""
+        """See :class:`pkm.federation.links.ClientLink`."""
         limit = PATIENCE * self._setting.time_limit
         probed = _poll(lambda: self._probe(SERVER), limit)
         if probed is None:
@@ -141,7 +141,7 @@ class MpiClientLink(_Ends):
         return buffer
 
     def give_up(self, reason):
-        """See :class:`federation.links.ClientLink`."""
+        """See :class:`pkm.federation.links.ClientLink`."""
         self._say(reason, [SERVER])
 
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compute import Points
-from federation.curator import FederatedCurator, Membership
-from federation.keys import agree, relay
-from federation.links import ClientLink, ProtocolError, ServerLink, ThreadServerLink
-from federation.masks import Masks
-from federation.ring import Ring
-from privacy import NoiseStreams, noisy_sums_and_counts
+from pkm.compute import Points
+from pkm.federation.curator import FederatedCurator, Membership
+from pkm.federation.keys import agree, relay
+from pkm.federation.links import ClientLink, ProtocolError, ServerLink, ThreadServerLink
+from pkm.federation.masks import Masks
+from pkm.federation.ring import Ring
+from pkm.privacy import NoiseStreams, noisy_sums_and_counts
 
 
 @dataclass(frozen=True)

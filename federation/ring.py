@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privacy import SCALE
+from pkm.privacy import SCALE
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numba import njit
 
-from federation.masks import derived, keystream
+from pkm.federation.masks import derived, keystream
 
 PRIME = (1 << 61) - 1
 CHECKS = 2  # power sums beyond those that decoding needs

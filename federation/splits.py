@@ -6,8 +6,8 @@ Source of `iid` and `noniid`: the preparation published with Pan et al., "Machin
 
 import numpy as np
 
-from compute import Points
-from privacy.noise import PARTITION, child
+from pkm.compute import Points
+from pkm.privacy.noise import PARTITION, child
 
 SPLITS = ("balanced", "unbalanced", "sorted")
 ATTEMPTS = 2000

@@ -3,21 +3,21 @@
 import importlib
 from importlib.metadata import entry_points
 
-from methods.balcan import Balcan
-from methods.base import PrivateKMeans, Run
-from methods.dist_dp import DistDP, NoisedPoints
-from methods.dp_lloyd import DPLloyd
-from methods.dpm import DPM
-from methods.em_mc import EMMC
-from methods.eugkm import EUGkM
-from methods.kaplan_stemmer import KaplanStemmer
-from methods.kaplan_stemmer_local import KaplanStemmerLocal
-from methods.kmeans import KMeansPlusPlus
-from methods.kmedian import KMedian
-from methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
-from methods.local_model import LocalLloyd, LocalMean, NoisedReports
-from methods.lsh_splits import LSHSplits
-from methods.yardsticks import DataMean, PackingCentres
+from pkm.methods.balcan import Balcan
+from pkm.methods.base import PrivateKMeans, Run
+from pkm.methods.dist_dp import DistDP, NoisedPoints
+from pkm.methods.dp_lloyd import DPLloyd
+from pkm.methods.dpm import DPM
+from pkm.methods.em_mc import EMMC
+from pkm.methods.eugkm import EUGkM
+from pkm.methods.kaplan_stemmer import KaplanStemmer
+from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
+from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.methods.kmedian import KMedian
+from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
+from pkm.methods.local_model import LocalLloyd, LocalMean, NoisedReports
+from pkm.methods.lsh_splits import LSHSplits
+from pkm.methods.yardsticks import DataMean, PackingCentres
 
 OWN = (
     KMeansPlusPlus, KMedian, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, EUGkM, Balcan,
@@ -53,7 +53,7 @@ def load_method(target: str) -> type[PrivateKMeans]:
 
     Examples
     --------
-    >>> load_method("methods.lloyd.FastLloyd").__name__
+    >>> load_method("pkm.methods.lloyd.FastLloyd").__name__
     'FastLloyd'
     """
     own = {method.__name__: method for method in OWN}

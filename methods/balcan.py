@@ -20,13 +20,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from compute import largest_packing
-from compute.hashing import ENTRY, Hash, orthonormal
-from methods.base import PrivateKMeans, is_integer, is_number
-from methods.local_search import MOVES, private_local_search
-from privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from privacy.buckets import Buckets
-from privacy.noise import INITIALISATION, child
+from pkm.compute import largest_packing
+from pkm.compute.hashing import ENTRY, Hash, orthonormal
+from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.local_search import MOVES, private_local_search
+from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
+from pkm.privacy.buckets import Buckets
+from pkm.privacy.noise import INITIALISATION, child
 
 CANDIDATE_SHARE, SEARCH_SHARE, RECOVERY_SHARE = 2 / 3, 1 / 12, 1 / 4  # of mu squared
 THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
@@ -63,7 +63,7 @@ class Balcan(PrivateKMeans):
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Notes
     -----

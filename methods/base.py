@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
-from compute import Points, labels
-from privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
+from pkm.compute import Points, labels
+from pkm.privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 LEAST_EPSILON = 1e-4  # below, rounding of budgets and of random numbers begins to show

@@ -1,4 +1,4 @@
-"""Conformance suite for methods: ``python -m methods.check package.Class``.
+"""Conformance suite for methods: ``pkm check package.Class``.
 
 The suite that this repository's own methods pass. It runs a method on small generated data and looks at what any user
 relies on: the scikit-learn face, refusal of bad input, the ledger, determinism, and that a batch is a loop.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import clone
 
-from methods import load_method
-from methods.base import PrivateKMeans, Run
-from privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
+from pkm.methods import load_method
+from pkm.methods.base import PrivateKMeans, Run
+from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
 
 N_POINTS, N_FEATURES, N_CLUSTERS = 600, 3, 3
 SEEDS = (3, 1, 4)
@@ -202,7 +202,7 @@ def _error(check: Callable, method: PrivateKMeans) -> str | None:
 
 def main(arguments=None) -> int:
     """Print a line per check; the exit status is 1 if one failed, 2 if the method is not found."""
-    parser = argparse.ArgumentParser(prog="python -m methods.check", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="pkm check", description=__doc__.split("\n\n")[0])
     parser.add_argument("method", help="class name, import path or entry point, such as methods.lloyd.FastLloyd")
     try:
         method_class = load_method(parser.parse_args(arguments).method)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from privacy import SCALE, Ledger, NoiseStreams, shards_of
+from pkm.privacy import SCALE, Ledger, NoiseStreams, shards_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class ReleasesCoreset:
 
         Examples
         --------
-        >>> from methods import KaplanStemmer
+        >>> from pkm.methods import KaplanStemmer
         >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
         >>> coreset = KaplanStemmer(n_clusters=2, epsilon=4.0, random_state=1).coreset(X)
         >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)

@@ -13,12 +13,12 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from compute.quadtree import middles, nearest_of_many, occupied
-from methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
-from methods.kmedian import weighted_kmedian
-from methods.lsh_splits import BRANCH, COUNTS_TO_SUM, ENTRY
-from methods.weighted import weighted_kmeans
-from privacy import (
+from pkm.compute.quadtree import middles, nearest_of_many, occupied
+from pkm.methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
+from pkm.methods.kmedian import weighted_kmedian
+from pkm.methods.lsh_splits import BRANCH, COUNTS_TO_SUM, ENTRY
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import (
     SCALE,
     Budget,
     Gaussian,
@@ -29,9 +29,9 @@ from privacy import (
     largest_multiple,
     snap_centres,
 )
-from privacy.budget import Adjacency
-from privacy.moving import MOST_COLUMNS, MOST_NODES, MovingCurator, Regions, diagonal, soft_sensitivity
-from privacy.noise import INITIALISATION, child
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.moving import MOST_COLUMNS, MOST_NODES, MovingCurator, Regions, diagonal, soft_sensitivity
+from pkm.privacy.noise import INITIALISATION, child
 
 BOX = 2 * SCALE  # noised points are moved into [-2, 2]^d
 WIDEST_SHIFT = 4 * SCALE
@@ -148,7 +148,7 @@ class DistDP(_Moving):
     n_init : int, default=1
         Starts of the final clustering.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 
@@ -559,7 +559,7 @@ def grow(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Split regions by random hyperplanes through their centres while cells are large; return what the leaves hold.
 
-    The tree of LSH-Splits (:mod:`methods.lsh_splits`), grown for all regions at once.
+    The tree of LSH-Splits (:mod:`pkm.methods.lsh_splits`), grown for all regions at once.
 
     Parameters
     ----------
@@ -634,7 +634,7 @@ class NoisedPoints(_Moving):
         Coordinates of noised points are moved into [-project, project], in half-widths, as Appendix E has it for those
         of the paper's own method; None leaves them where they are. Centres are moved into the domain.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)}

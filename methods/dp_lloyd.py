@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from methods.lloyd import SuLloyd, count_weight
-from privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centres
+from pkm.methods.lloyd import SuLloyd, count_weight
+from pkm.privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centres
 
 
 @dataclass(eq=False, repr=False)
@@ -22,11 +22,11 @@ class DPLloyd(SuLloyd):
         ``published`` hands the share of a sum's coordinate to the count and the count's to every coordinate, so that it
         spends (1 + d c) / (d + c) times what it declares, c = (4 d rho^2)^(1/3): the ledger has that budget. Sums are
         about the origin of the data's units (or the nearest end of the domain) with the domain's width as sensitivity,
-        drawn inside what the noisy counts allow. ``sound`` is :class:`methods.lloyd.SuLloyd`, whose split is right.
+        drawn inside what the noisy counts allow. ``sound`` is :class:`pkm.methods.lloyd.SuLloyd`, whose split is right.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
     initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
-        As for :class:`methods.lloyd.SuLloyd`.
+        As for :class:`pkm.methods.lloyd.SuLloyd`.
 
     Notes
     -----

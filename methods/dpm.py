@@ -16,9 +16,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from methods.weighted import weighted_kmeans
-from privacy import (
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import (
     SCALE,
     Curator,
     Exponential,
@@ -32,7 +32,7 @@ from privacy import (
     largest_multiple,
     snap_centres,
 )
-from privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALISATION, child
 
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)  # interval size, counts, splits, averages (Sec. 6.1)
 SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)  # the same without the first
@@ -117,7 +117,7 @@ class DPM(PrivateKMeans):
     merge : bool, default=False
         Merge the released centres, weighted by their released counts, to ``n_clusters`` by k-means: costs nothing.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`. With bounds of its own for
+        As for :class:`pkm.methods.base.PrivateKMeans`. With bounds of its own for
         every column, ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.

@@ -20,13 +20,13 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from compute.cover import lattice, scales
-from methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from methods.lloyd import TYPICAL_CENTRE, truncate
-from privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
-from privacy.cover import cover_weight
-from privacy.ledger import largest_multiple
-from privacy.noise import INITIALISATION, child
+from pkm.compute.cover import lattice, scales
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from pkm.methods.lloyd import TYPICAL_CENTRE, truncate
+from pkm.privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
+from pkm.privacy.cover import cover_weight
+from pkm.privacy.ledger import largest_multiple
+from pkm.privacy.noise import INITIALISATION, child
 
 COUNT_SHARE, AVERAGE_SHARE, COVER_SHARE = 0.2, 0.6, 0.2  # of epsilon
 COVER_DELTA = 0.5  # of delta, the rest goes to the averages
@@ -89,7 +89,7 @@ class EMMC(PrivateKMeans):
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Examples
     --------

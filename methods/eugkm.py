@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from methods.base import PrivateKMeans, is_integer
-from methods.coreset import consistent
-from methods.weighted import weighted_kmeans
-from privacy import SCALE, Curator, Laplace, PrivacyClaim, snap_centres
-from privacy.noise import INITIALISATION, child
+from pkm.methods.base import PrivateKMeans, is_integer
+from pkm.methods.coreset import consistent
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import SCALE, Curator, Laplace, PrivacyClaim, snap_centres
+from pkm.privacy.noise import INITIALISATION, child
 
 LEAST_INTERVALS = 2
 LARGEST_GRID = 1 << 22  # the curator counts no more cells than that
@@ -84,7 +84,7 @@ class EUGkM(PrivateKMeans):
     n_init : int, default=10
         Starts of the k-means on the cells; they cost no privacy.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 

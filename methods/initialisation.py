@@ -4,9 +4,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from compute import largest_packing
-from privacy.grid import snap
-from privacy.noise import INITIALISATION, child
+from pkm.compute import largest_packing
+from pkm.privacy.grid import snap
+from pkm.privacy.noise import INITIALISATION, child
 
 
 @lru_cache(maxsize=20_000)

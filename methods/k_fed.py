@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from compute import SCALE, Points
-from methods.base import is_integer
-from methods.local import local_lloyd
-from privacy import NO_CLAIM, PrivacyClaim
-from privacy.noise import INITIALISATION, child
+from pkm.compute import SCALE, Points
+from pkm.methods.base import is_integer
+from pkm.methods.local import local_lloyd
+from pkm.privacy import NO_CLAIM, PrivacyClaim
+from pkm.privacy.noise import INITIALISATION, child
 
 NEAR = 3.0  # a point belongs to the core of a seed that is this many times nearer than any other
 

@@ -15,15 +15,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from compute import largest_packing
-from compute.hashing import euclidean_hash
-from methods.base import PrivateKMeans, is_integer, is_number
-from methods.coreset import ReleasesCoreset, consistent
-from methods.local_search import MOVES, private_local_search
-from methods.weighted import weighted_kmeans
-from privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from privacy.buckets import Buckets, threshold_of
-from privacy.noise import INITIALISATION, child
+from pkm.compute import largest_packing
+from pkm.compute.hashing import euclidean_hash
+from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.coreset import ReleasesCoreset, consistent
+from pkm.methods.local_search import MOVES, private_local_search
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
+from pkm.privacy.buckets import Buckets, threshold_of
+from pkm.privacy.noise import INITIALISATION, child
 
 # What is set here was chosen on generated mixtures of the kind that the planted sets are made of, not on real data.
 CANDIDATE_SHARE, SELECTION_SHARE, LLOYD_SHARE = 0.5, 0.25, 0.25  # of mu squared
@@ -113,7 +113,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Raises
     ------

@@ -23,13 +23,13 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from methods.base import is_integer, is_number
-from methods.coreset import ReleasesCoreset, consistent
-from methods.local_model import LocalModel, check_enough, least_users, snapped, steps_of
-from methods.weighted import weighted_kmeans
-from privacy import SCALE, snap_centres
-from privacy.crowd import ENTRY, Boxes, Crowd, Group, Nearest
-from privacy.noise import INITIALISATION, child
+from pkm.methods.base import is_integer, is_number
+from pkm.methods.coreset import ReleasesCoreset, consistent
+from pkm.methods.local_model import LocalModel, check_enough, least_users, snapped, steps_of
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import SCALE, snap_centres
+from pkm.privacy.crowd import ENTRY, Boxes, Crowd, Group, Nearest
+from pkm.privacy.noise import INITIALISATION, child
 
 HEAVY_SHARE, SUM_SHARE, WEIGHT_SHARE, STEP_SHARE = 0.25, 0.2, 0.15, 0.4  # of the users
 MOST_PROJECTIONS = 4
@@ -71,7 +71,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the seed.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Raises
     ------

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from sklearn.cluster import KMeans
 
-from methods.base import PrivateKMeans
-from privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centres
+from pkm.methods.base import PrivateKMeans
+from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centres
 
 
 @dataclass(eq=False, repr=False)
@@ -20,7 +20,7 @@ class KMeansPlusPlus(PrivateKMeans):
     n_init : int, default=1
         Number of starts, of which the best is kept.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}

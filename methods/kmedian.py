@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from methods.base import PrivateKMeans
-from methods.weighted import best_of_starts
-from privacy import NO_CLAIM, PrivacyClaim, snap_centres
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.weighted import best_of_starts
+from pkm.privacy import NO_CLAIM, PrivacyClaim, snap_centres
 
 TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
 ITERATIONS = 300
@@ -26,7 +26,7 @@ class KMedian(PrivateKMeans):
     n_init : int, default=1
         Number of starts, of which the best is kept.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}

@@ -16,9 +16,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from methods.base import PrivateKMeans, is_integer, is_number
-from methods.initialisation import starting_centres
-from privacy import NO_CLAIM, SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
+from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.initialisation import starting_centres
+from pkm.privacy import NO_CLAIM, SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
 
 TYPICAL_CENTRE = 0.225  # Su et al.'s rho: typical size of a normalised centre's coordinate
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
@@ -90,7 +90,7 @@ class Lloyd(PrivateKMeans):
         Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 Every user sends one report, randomised on the user's side, and trusts nobody. The baselines are a mean, Lloyd's
 algorithm with fresh users in every round, and noise on every point; the method itself is
-:class:`methods.kaplan_stemmer_local.KaplanStemmerLocal`.
+:class:`pkm.methods.kaplan_stemmer_local.KaplanStemmerLocal`.
 """
 
 import math
@@ -14,12 +14,12 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
-from methods.base import PrivateKMeans, is_integer, is_number
-from methods.initialisation import starting_centres
-from privacy import SCALE, PrivacyClaim
-from privacy.crowd import Crowd, Everyone, Group, Nearest
-from privacy.noise import INITIALISATION, child
-from privacy.randomisers import DIRECTION, MOST_EPSILON, LocalHashing, check_epsilon
+from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.initialisation import starting_centres
+from pkm.privacy import SCALE, PrivacyClaim
+from pkm.privacy.crowd import Crowd, Everyone, Group, Nearest
+from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.randomisers import DIRECTION, MOST_EPSILON, LocalHashing, check_epsilon
 
 BATCH, EPOCHS = 1 << 13, 10  # of the k-means on noised reports
 
@@ -67,7 +67,7 @@ class LocalMean(LocalModel):
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the seed.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
     n_clusters: int = 1
@@ -92,7 +92,7 @@ class NoisedReports(LocalModel):
     n_init : int, default=1
         Starts of the k-means on the reports.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Notes
     -----
@@ -140,7 +140,7 @@ class LocalLloyd(LocalModel):
         Of a round's users, who are counted; the others are summed.
     initialisation : {"packing", "uniform"}, default="packing"
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def steps_of(sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, group: Grou
     Parameters
     ----------
     sums : ndarray of shape (m, d), float64
-        In grid steps; see :meth:`privacy.crowd.Group.sums`.
+        In grid steps; see :meth:`pkm.privacy.crowd.Group.sums`.
     sizes : ndarray of shape (m,), float64
         Estimated numbers of users behind each sum, positive.
     radii : ndarray of shape (m,), float64

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from privacy.buckets import Buckets
+from pkm.privacy.buckets import Buckets
 
 MOVES = ("all", "round_robin")
 

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from methods.dpm import origin_of, root_count
-from methods.weighted import weighted_kmeans
-from privacy import (
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from pkm.methods.dpm import origin_of, root_count
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import (
     SCALE,
     Curator,
     Gaussian,
@@ -25,7 +25,7 @@ from privacy import (
     largest_multiple,
     snap_centres,
 )
-from privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALISATION, child
 
 COUNT_EPSILON, SUM_EPSILON = 0.2, 0.8  # shares of the centring's budget
 COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
@@ -56,7 +56,7 @@ class LSHSplits(PrivateKMeans):
     n_init : int, default=1
         Starts of the k-means on the coreset.
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`. With bounds of its own for
+        As for :class:`pkm.methods.base.PrivateKMeans`. With bounds of its own for
         every column, ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.

@@ -1,7 +1,7 @@
 """Federated clustering that can forget: MUFC and DC-KMeans, with exact removal of points and of whole clients.
 
 Every client clusters its own points; the server clusters the clients' centres. With seeding by a race (see
-:mod:`compute.seeding`) the model is a function of the remaining points and of clocks that belong to them, so that
+:mod:`pkm.compute.seeding`) the model is a function of the remaining points and of clocks that belong to them, so that
 removing points gives, bit for bit, the model that a fit of the others gives: with the same seed, their old names and
 the old side of the bins. No privacy is claimed.
 
@@ -17,12 +17,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from compute import SCALE, Points, nearest_row, race
-from methods.base import is_integer, is_number
-from methods.local import local_lloyd
-from methods.weighted import weighted_kmeans
-from privacy import NO_CLAIM, PrivacyClaim
-from privacy.noise import INITIALISATION, child
+from pkm.compute import SCALE, Points, nearest_row, race
+from pkm.methods.base import is_integer, is_number
+from pkm.methods.local import local_lloyd
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import NO_CLAIM, PrivacyClaim
+from pkm.privacy.noise import INITIALISATION, child
 
 SERVER_STARTS = 10
 MOST_IDS = 1000

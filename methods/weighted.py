@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from compute import weighted_lloyd
+from pkm.compute import weighted_lloyd
 
 ITERATIONS = 300
 TOLERANCE = 1e-4  # of the mean variance: as scikit-learn's default

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from methods.base import PrivateKMeans
-from methods.initialisation import starting_centres
-from privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centres
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.initialisation import starting_centres
+from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centres
 
 
 @dataclass(eq=False, repr=False)
@@ -34,7 +34,7 @@ class PackingCentres(PrivateKMeans):
     n_clusters : int, default=8
     radius_search : {"halving", "bisection"}, default="bisection"
     bounds, clip, random_state
-        As for :class:`methods.base.PrivateKMeans`.
+        As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}

@@ -1,8 +1,8 @@
 """How good a clustering is, measured without privacy by the harness, for a batch of replicates at once."""
 
-from metrics.evaluation import METRICS, REFERENCE_METRICS, check_metrics, evaluate, prepare_metrics
-from metrics.matching import reference_centres
-from metrics.references import ReferenceSet, reference_set, reference_silhouettes
+from pkm.metrics.evaluation import METRICS, REFERENCE_METRICS, check_metrics, evaluate, prepare_metrics
+from pkm.metrics.matching import reference_centres
+from pkm.metrics.references import ReferenceSet, reference_set, reference_silhouettes
 
 __all__ = [
     "METRICS",

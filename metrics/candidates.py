@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from compute import Points, labels
-from compute.hashing import swap_costs
+from pkm.compute import Points, labels
+from pkm.compute.hashing import swap_costs
 
 
 def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray, int]:

@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial.distance import cdist
 
-import compute
-from compute import SCALE, Points, cluster_means, mean_spreads
-from metrics.candidates import best_of
-from metrics.matching import matched_distance, nearest_distances, reference_centres
-from metrics.references import reference_set
-from metrics.silhouettes import silhouette_sample, silhouettes
+from pkm import compute
+from pkm.compute import SCALE, Points, cluster_means, mean_spreads
+from pkm.metrics.candidates import best_of
+from pkm.metrics.matching import matched_distance, nearest_distances, reference_centres
+from pkm.metrics.references import reference_set
+from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 
 DISTANCE_ROWS = 1 << 14  # points whose distances are taken at once: what they need stays below some 100 MB
 NEAR = 5  # radii of a class that its mean may be away from a centre that stands for it: ours, the paper has O(r)

@@ -8,7 +8,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from compute import SCALE, Points
+from pkm.compute import SCALE, Points
 
 REFERENCE_STARTS = 10
 REFERENCE_SEED = 0

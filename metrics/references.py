@@ -23,10 +23,10 @@ import sklearn
 from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 
-from compute import SCALE, Points, cluster_means
-from compute.partition import __file__ as partition_room
-from metrics.silhouettes import __file__ as silhouettes_room
-from metrics.silhouettes import silhouette_sample, silhouettes
+from pkm.compute import SCALE, Points, cluster_means
+from pkm.compute.partition import __file__ as partition_room
+from pkm.metrics.silhouettes import __file__ as silhouettes_room
+from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 
 #: The files that decide what the search finds, beside the versions of what they import: a change makes it anew.
 SOURCES = (Path(__file__), Path(silhouettes_room), Path(partition_room))

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from compute import Points, distance_tiles, mean_silhouettes
+from pkm.compute import Points, distance_tiles, mean_silhouettes
 
 SILHOUETTE_POINTS = 10_000  # above, a fixed sample of so many points
 SILHOUETTE_SEED = 0

@@ -1,15 +1,15 @@
 """Privacy core: budget, claim, calibration, mechanisms, noise streams, ledger, curator."""
 
-from privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
-from privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
-from privacy.curator import Curator, Disclosure, noisy_sums_and_counts, prepare, shards_of
-from privacy.grid import SCALE, snap, snap_centres, to_unit
-from privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuse, largest_multiple
-from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
-from privacy.noise import NoiseStreams
-from privacy.partition import Grid, Partition
-from privacy.selection import Exponential, SplitScore
-from privacy.thresholding import Thresholded
+from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
+from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
+from pkm.privacy.curator import Curator, Disclosure, noisy_sums_and_counts, prepare, shards_of
+from pkm.privacy.grid import SCALE, snap, snap_centres, to_unit
+from pkm.privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuse, largest_multiple
+from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
+from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.partition import Grid, Partition
+from pkm.privacy.selection import Exponential, SplitScore
+from pkm.privacy.thresholding import Thresholded
 
 __all__ = [
     "NO_CLAIM", "SCALE", "Adjacency", "BoundedLaplace", "Budget", "BudgetExceeded", "Charge", "Curator", "Disclosure",

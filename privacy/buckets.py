@@ -25,18 +25,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compute import SCALE, Points, inertia, labels
-from compute.hashing import Hash, clipped_sums, farthest, pulled, swap_costs
-from privacy.mechanisms import Gaussian
-from privacy.noise import NoiseStreams
-from privacy.selection import Exponential, selection_epsilon
-from privacy.thresholding import Thresholded
+from pkm.compute import SCALE, Points, inertia, labels
+from pkm.compute.hashing import Hash, clipped_sums, farthest, pulled, swap_costs
+from pkm.privacy.mechanisms import Gaussian
+from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.selection import Exponential, selection_epsilon
+from pkm.privacy.thresholding import Thresholded
 
 
 class Buckets:
     """One replicate's points, pulled into a public ball about the middle of the domain.
 
-    Made by :meth:`privacy.Curator.buckets`. Every release is charged ``mu`` before anything is drawn, whatever the data
+    Made by :meth:`pkm.privacy.Curator.buckets`. Every release is charged ``mu`` before anything is drawn, whatever the data
     let it find; all noise is Gaussian, but for the choices.
 
     Parameters

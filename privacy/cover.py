@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compute import SCALE, Points
-from compute.cover import BLOCK_SIDE, Cover, label_sums, log_expm1, nearest, pick, project
-from privacy.mechanisms import Gaussian, Laplace
-from privacy.noise import NoiseStreams
+from pkm.compute import SCALE, Points
+from pkm.compute.cover import BLOCK_SIDE, Cover, label_sums, log_expm1, nearest, pick, project
+from pkm.privacy.mechanisms import Gaussian, Laplace
+from pkm.privacy.noise import NoiseStreams
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -67,7 +67,7 @@ def cover_weight(epsilon: float, delta: float) -> float:
 class Projected:
     """One replicate's points under a public projection; what leaves is charged first.
 
-    Made by :meth:`privacy.Curator.projection`.
+    Made by :meth:`pkm.privacy.Curator.projection`.
 
     Parameters
     ----------

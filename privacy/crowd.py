@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compute import Points, labels
-from privacy.budget import Adjacency
-from privacy.curator import shards_of
-from privacy.grid import SCALE
-from privacy.ledger import Charge, Ledger
-from privacy.noise import PARTITION, NoiseStreams, child
-from privacy.randomisers import SignedSums, VectorRandomiser, check_epsilon, frequency_oracle
+from pkm.compute import Points, labels
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.curator import shards_of
+from pkm.privacy.grid import SCALE
+from pkm.privacy.ledger import Charge, Ledger
+from pkm.privacy.noise import PARTITION, NoiseStreams, child
+from pkm.privacy.randomisers import SignedSums, VectorRandomiser, check_epsilon, frequency_oracle
 
 CHUNK = 1 << 15  # users whose reports are drawn together: a public constant, so that streams do not depend on shards
 ENTRY = 1 << 16  # directions are rounded to multiples of its inverse, which keeps inner products exact

@@ -9,15 +9,15 @@ from collections import Counter
 
 import numpy as np
 
-from compute import Points, averaged_gaps, sums_and_counts
-from privacy.buckets import Buckets
-from privacy.budget import Adjacency
-from privacy.cover import Projected
-from privacy.grid import SCALE
-from privacy.ledger import Charge, Ledger
-from privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
-from privacy.noise import NoiseStreams
-from privacy.partition import Grid, Partition
+from pkm.compute import Points, averaged_gaps, sums_and_counts
+from pkm.privacy.buckets import Buckets
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.cover import Projected
+from pkm.privacy.grid import SCALE
+from pkm.privacy.ledger import Charge, Ledger
+from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
+from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.partition import Grid, Partition
 
 GAPS_AT_ONCE = 1 << 13
 MOST_CELLS = 1 << 22  # of a grid that is counted in full
@@ -257,7 +257,7 @@ class Curator:
     def partition(self, grid: Grid) -> Partition:
         """Sort the points of the only replicate into one cell that can be split at the boundaries of a public grid.
 
-        See :class:`privacy.partition.Partition` for what may be asked of the cells.
+        See :class:`pkm.privacy.partition.Partition` for what may be asked of the cells.
         """
         self._check_door("partition")
         return Partition.by_columns(self._shards, grid, self._streams, self._charge)

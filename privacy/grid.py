@@ -7,7 +7,7 @@ integers, sensitivities are exact, and adding rounded noise is exact post-proces
 
 import numpy as np
 
-from compute import SCALE, exact_limit
+from pkm.compute import SCALE, exact_limit
 
 
 def snap(points) -> np.ndarray:

@@ -15,8 +15,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, ndtr
 from scipy.stats import binom
 
-from privacy.budget import Budget
-from privacy.calibration import gdp_delta, gdp_epsilon
+from pkm.privacy.budget import Budget
+from pkm.privacy.calibration import gdp_delta, gdp_epsilon
 
 SLACK = 1e-9  # relative room for rounding in sums of charges
 MOST_LOSSES = 1 << 17

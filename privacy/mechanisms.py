@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privacy.noise import LARGEST, NoiseStreams
+from pkm.privacy.noise import LARGEST, NoiseStreams
 
 _MOST = 2.0**61  # noise saturates far beyond any sum, never wraps
 
@@ -35,7 +35,7 @@ class _Additive:
 
     @property
     def largest(self) -> int:
-        """Bound on the size of the noise, in grid steps; see :data:`privacy.noise.LARGEST`."""
+        """Bound on the size of the noise, in grid steps; see :data:`pkm.privacy.noise.LARGEST`."""
         return math.ceil(min(self.scale * LARGEST[self.law], _MOST))
 
     def cost(self, sensitivity: float) -> dict[str, float]:

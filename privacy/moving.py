@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compute.hashing import pulled
-from compute.quadtree import add_soft_counts, nearest_of_many, occupied
-from privacy.budget import Adjacency
-from privacy.curator import shards_of
-from privacy.grid import SCALE
-from privacy.ledger import Charge, Ledger
-from privacy.mechanisms import Gaussian, Laplace
-from privacy.noise import NoiseStreams
-from privacy.thresholding import Thresholded
+from pkm.compute.hashing import pulled
+from pkm.compute.quadtree import add_soft_counts, nearest_of_many, occupied
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.curator import shards_of
+from pkm.privacy.grid import SCALE
+from pkm.privacy.ledger import Charge, Ledger
+from pkm.privacy.mechanisms import Gaussian, Laplace
+from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.thresholding import Thresholded
 
 TWO_RECORDS = math.sqrt(2)  # L2 norm of one count less and another more
 UNCHARGED = "F-17"
@@ -64,7 +64,7 @@ class MovingCurator:
 
     Examples
     --------
-    >>> from privacy import Budget
+    >>> from pkm.privacy import Budget
     >>> ledger = Ledger(Budget(1.0, 1e-6, "rho_bounded", rho=0.25))
     >>> curator = MovingCurator(np.zeros((3, 2), np.int64), ledger, NoiseStreams([0]))
     >>> curator.noised_points(Gaussian(2.0 * SCALE)).shape, len(ledger.charges)
@@ -174,7 +174,7 @@ class MovingCurator:
         Parameters
         ----------
         shifts : ndarray of shape (r, d), int64
-            Public; see :func:`compute.quadtree.occupied`.
+            Public; see :func:`pkm.compute.quadtree.occupied`.
         levels : range
         noise : Thresholded
             For all histograms together: its ``cells`` must be twice their number r * len(levels).

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compute import SCALE, Points, column_sums, divide, encode, histogram, signs
-from privacy.mechanisms import Gaussian, Laplace
-from privacy.noise import NoiseStreams
-from privacy.selection import Exponential, SplitScore
+from pkm.compute import SCALE, Points, column_sums, divide, encode, histogram, signs
+from pkm.privacy.mechanisms import Gaussian, Laplace
+from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.selection import Exponential, SplitScore
 
 MOST_INTERVALS = 4096  # a grid finer than that would not fit the memory of large trees
 MOST_SUM = 2.0**60
@@ -98,7 +98,7 @@ class _Cell:
 
 
 class Partition:
-    """A growing tree of cells over one replicate's points; made by a :class:`privacy.Curator`.
+    """A growing tree of cells over one replicate's points; made by a :class:`pkm.privacy.Curator`.
 
     Cell 0 holds everything.
 

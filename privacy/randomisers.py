@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, gammaln
 
-from compute.local import add_signed, add_spectrum, hashes, parities, signs, supported, supports
-from privacy.noise import NoiseStreams
+from pkm.compute.local import add_signed, add_spectrum, hashes, parities, signs, supported, supports
+from pkm.privacy.noise import NoiseStreams
 
 MOST_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
 MOST_SYMBOLS = 1 << 16  # that a hashed value can be reported as

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri_exp
 
-from privacy.grid import SCALE
-from privacy.mechanisms import Gaussian
-from privacy.noise import NoiseStreams
+from pkm.privacy.grid import SCALE
+from pkm.privacy.mechanisms import Gaussian
+from pkm.privacy.noise import NoiseStreams
 
 
 @dataclass(frozen=True)

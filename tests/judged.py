@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from analysis import claims, report, verdicts
-from analysis.figures import figures_of
-from analysis.figures.style import styled
-from analysis.tables import Study
+from pkm.analysis import claims, report, verdicts
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.style import styled
+from pkm.analysis.tables import Study
 
 NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 

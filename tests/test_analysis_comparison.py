@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from analysis import claims, verdicts
-from analysis.comparison import (
+from pkm.analysis import claims, verdicts
+from pkm.analysis.comparison import (
     best_methods,
     complete,
     critical_difference,
@@ -22,11 +22,11 @@ from analysis.comparison import (
     starved,
     times,
 )
-from analysis.figures import comparison as figures
-from analysis.figures import figures_of
-from analysis.report import build
-from analysis.tables import Study
-from privacy.thresholding import Thresholded
+from pkm.analysis.figures import comparison as figures
+from pkm.analysis.figures import figures_of
+from pkm.analysis.report import build
+from pkm.analysis.tables import Study
+from pkm.privacy.thresholding import Thresholded
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
 EPSILONS = (0.5, 1.0)
@@ -42,7 +42,7 @@ def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, 
         "sweep": sweep,
         "cell": json.dumps([method, dataset, epsilon, timing]),
         "method": method,
-        "target": f"methods.{method}",
+        "target": f"pkm.methods.{method}",
         "variant": "sound",
         "params": "{}",
         "dataset": dataset,

@@ -12,18 +12,18 @@ from judged import NO_GAPS
 from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
-from analysis import claims, verdicts
-from analysis.accounting import gaussian_delta
-from analysis.claims.distdp import delta_of
-from analysis.figures import figures_of
-from analysis.figures.distdp import way_of
-from analysis.figures.style import styled
-from analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
-from analysis.planted import curve, described, joined
-from analysis.tables import DESCRIPTION, Study
-from methods.dist_dp import DistDP
-from privacy import SCALE
-from privacy.moving import soft_sensitivity
+from pkm.analysis import claims, verdicts
+from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.claims.distdp import delta_of
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.distdp import way_of
+from pkm.analysis.figures.style import styled
+from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis.planted import curve, described, joined
+from pkm.analysis.tables import DESCRIPTION, Study
+from pkm.methods.dist_dp import DistDP
+from pkm.privacy import SCALE
+from pkm.privacy.moving import soft_sensitivity
 
 CONTENT = claims.load("distdp")
 SPECS = {spec.name: spec for spec in figures_of("distdp")}
@@ -96,7 +96,7 @@ def row_of(sweep, method, dataset, *, k=8, epsilon=1.0, rho=None, seeds=12, size
         "sweep": sweep,
         "cell": key,
         "method": method,
-        "target": f"methods.{method}",
+        "target": f"pkm.methods.{method}",
         "variant": "" if not private else "published" if method in ("dist_dp", "dist_dp_printed") else "sound",
         "params": text,
         "dataset": dataset,

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from test_analysis_dpm_rows import HALF_RANGE, SIZES, all_rows, dpm_rows, printed_means
 
-from analysis import claims, printed, settings, verdicts
-from analysis.claims import dpm as formulas
-from analysis.figures import figures_of
-from analysis.figures.dpm import matched_ratios
-from analysis.figures.style import epsilon_label, look, parts, styled
-from analysis.tables import Study, raw_units, standard_deviations
-from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis import claims, printed, settings, verdicts
+from pkm.analysis.claims import dpm as formulas
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.dpm import matched_ratios
+from pkm.analysis.figures.style import epsilon_label, look, parts, styled
+from pkm.analysis.tables import Study, raw_units, standard_deviations
+from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 SPECS = {spec.name: spec for spec in figures_of("dpm")}
 CONTENT = claims.load("dpm")

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from analysis import claims
-from analysis.printed import parse
-from analysis.tables import DESCRIPTION, HIGHER_IS_BETTER, RAW_POWERS, Study
+from pkm.analysis import claims
+from pkm.analysis.printed import parse
+from pkm.analysis.tables import DESCRIPTION, HIGHER_IS_BETTER, RAW_POWERS, Study
 
 SIZES = {
     "mnist-embeddings": (60000, 40, 10),
@@ -28,11 +28,11 @@ SIZES = {
 }
 HALF_RANGE = {"mnist": 6.5, "fashion": 6.5, "synth": 100.0, "letters": 7.5, "gas": 553.565, "blobs": 100.0}
 CLASSES = {
-    "kmeans": "methods.kmeans.KMeansPlusPlus",
-    "dp_lloyd": "methods.dp_lloyd.DPLloyd",
-    "em_mc": "methods.em_mc.EMMC",
-    "lsh_splits": "methods.lsh_splits.LSHSplits",
-    "dpm": "methods.dpm.DPM",
+    "kmeans": "pkm.methods.kmeans.KMeansPlusPlus",
+    "dp_lloyd": "pkm.methods.dp_lloyd.DPLloyd",
+    "em_mc": "pkm.methods.em_mc.EMMC",
+    "lsh_splits": "pkm.methods.lsh_splits.LSHSplits",
+    "dpm": "pkm.methods.dpm.DPM",
 }
 QUALITY = (
     "silhouette",

@@ -11,9 +11,9 @@ import pytest
 from test_analysis_synthetic import SIZES as OTHER_SIZES
 from test_analysis_synthetic import cell_rows
 
-from analysis import claims, verdicts
-from analysis.accounting import gaussian_epsilon
-from analysis.claims.kaplan_stemmer import (
+from pkm.analysis import claims, verdicts
+from pkm.analysis.accounting import gaussian_epsilon
+from pkm.analysis.claims.kaplan_stemmer import (
     BOUNDS,
     capture_shares,
     least_captured,
@@ -21,13 +21,13 @@ from analysis.claims.kaplan_stemmer import (
     replacement_epsilon,
     weight,
 )
-from analysis.figures import figures_of
-from analysis.figures.kaplan_stemmer import _apart
-from analysis.figures.style import look, styled
-from analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
-from analysis.tables import DESCRIPTION, Study
-from privacy import gaussian_mu, gdp_epsilon
-from privacy.selection import selection_epsilon, selection_mu
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.kaplan_stemmer import _apart
+from pkm.analysis.figures.style import look, styled
+from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis.tables import DESCRIPTION, Study
+from pkm.privacy import gaussian_mu, gdp_epsilon
+from pkm.privacy.selection import selection_epsilon, selection_mu
 
 CONTENT = claims.load("kaplan-stemmer")
 SPECS = {spec.name: spec for spec in figures_of("kaplan-stemmer")}
@@ -53,7 +53,7 @@ def row_of(sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread
         "sweep": sweep,
         "cell": key,
         "method": method,
-        "target": f"methods.{method}",
+        "target": f"pkm.methods.{method}",
         "variant": "sound" if private else "",
         "params": text,
         "dataset": dataset,

@@ -12,12 +12,12 @@ import pytest
 from judged import NO_GAPS
 from test_analysis_synthetic import small_rows
 
-from analysis import claims, printed, verdicts
-from analysis.figures import figures_of
-from analysis.figures.style import look, styled
-from analysis.tables import DESCRIPTION, OPTIONAL, Study
-from analysis.unlearning import READINGS, View, curves, series, speedups
-from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis import claims, printed, verdicts
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.style import look, styled
+from pkm.analysis.tables import DESCRIPTION, OPTIONAL, Study
+from pkm.analysis.unlearning import READINGS, View, curves, series, speedups
+from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 CONTENT = claims.load("mufc")
 SPECS = {spec.name: spec for spec in figures_of("mufc")}
@@ -64,7 +64,7 @@ def mufc_rows(sweep, method, dataset, *, seeds=12, params=None, removals=0, batc
         "sweep": place_of(sweep, dataset),
         "cell": key,
         "method": method,
-        "target": "methods.k_fed.KFed" if method == "k_fed" else "methods.unlearning.Unlearning",
+        "target": "pkm.methods.k_fed.KFed" if method == "k_fed" else "pkm.methods.unlearning.Unlearning",
         "variant": "",
         "params": text,
         "dataset": dataset,

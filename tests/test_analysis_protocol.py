@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
-from analysis import claims
-from analysis.figures import figures_of
-from analysis.figures.protocol import _with_interval
-from analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
-from analysis.protocol import COSTS, DIFFERENT, EQUAL, FASTER, LEVEL, PARTS, SLOWER, compare, costs
-from analysis.tables import OPTIONAL, Study
-from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis import claims
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.protocol import _with_interval
+from pkm.analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
+from pkm.analysis.protocol import COSTS, DIFFERENT, EQUAL, FASTER, LEVEL, PARTS, SLOWER, compare, costs
+from pkm.analysis.tables import OPTIONAL, Study
+from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 CONTENT = claims.load("fastlloyd")
 PRINTED = CONTENT["printed"]["table3"]

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
-from analysis import report
-from analysis.figures import figures_of
-from analysis.figures.fastlloyd import relative_ablation
-from analysis.figures.style import epsilon_label, look, styled
-from analysis.tables import Study, resampling_weights
+from pkm.analysis import report
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.fastlloyd import relative_ablation
+from pkm.analysis.figures.style import epsilon_label, look, styled
+from pkm.analysis.tables import Study, resampling_weights
 
 MISSING = pd.DataFrame(
     [{"sweep": "real", "method": "fastlloyd", "dataset": "mnist", "epsilon": 0.1, "reason": "DataUnavailable: mnist"}]

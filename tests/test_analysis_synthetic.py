@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from analysis.claims.fastlloyd import iteration_bound, noise_multiplier
-from analysis.tables import DESCRIPTION, Study
+from pkm.analysis.claims.fastlloyd import iteration_bound, noise_multiplier
+from pkm.analysis.tables import DESCRIPTION, Study
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 SIZES = {
@@ -30,13 +30,13 @@ SIZES = {
     "birch2": (25000, 2, 100),
 }
 CLASSES = {
-    "kmeans": "methods.kmeans.KMeansPlusPlus",
-    "lloyd": "methods.lloyd.Lloyd",
-    "sulloyd": "methods.lloyd.SuLloyd",
-    "glloyd": "methods.lloyd.GLloyd",
-    "fastlloyd": "methods.lloyd.FastLloyd",
-    "mean": "methods.yardsticks.DataMean",
-    "packing": "methods.yardsticks.PackingCentres",
+    "kmeans": "pkm.methods.kmeans.KMeansPlusPlus",
+    "lloyd": "pkm.methods.lloyd.Lloyd",
+    "sulloyd": "pkm.methods.lloyd.SuLloyd",
+    "glloyd": "pkm.methods.lloyd.GLloyd",
+    "fastlloyd": "pkm.methods.lloyd.FastLloyd",
+    "mean": "pkm.methods.yardsticks.DataMean",
+    "packing": "pkm.methods.yardsticks.PackingCentres",
 }
 NOISE = {"sulloyd": 3.0, "glloyd": 1.0, "fastlloyd": 0.35}
 METRICS = ("nicv", "silhouette", "davies_bouldin", "centroid_mse", "centroid_distance", "empty_clusters")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from test_analysis_synthetic import EPSILONS, small_rows
 
-from analysis.tables import (
+from pkm.analysis.tables import (
     Panel,
     Study,
     area,

@@ -13,12 +13,12 @@ from judged import NO_GAPS
 from scipy import stats
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
-from analysis import claims, verdicts
-from analysis.accounting import gaussian_delta
-from analysis.claims.fastlloyd import iteration_bound, noise_multiplier
-from analysis.inference import holm, paired_tests, rank_correlation
-from analysis.tables import Study
-from analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis import claims, verdicts
+from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.claims.fastlloyd import iteration_bound, noise_multiplier
+from pkm.analysis.inference import holm, paired_tests, rank_correlation
+from pkm.analysis.tables import Study
+from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 FIGURE2 = {
     "type": "ordering",

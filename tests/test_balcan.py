@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtri
 
-from compute import Points, inertia, labels
-from compute.hashing import ENTRY, Hash, orthonormal
-from methods import KMeansPlusPlus
-from methods.balcan import Balcan
-from methods.check import CHECKS, conformance
-from privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
-from privacy.budget import Budget
-from privacy.ledger import Ledger
+from pkm.compute import Points, inertia, labels
+from pkm.compute.hashing import ENTRY, Hash, orthonormal
+from pkm.methods import KMeansPlusPlus
+from pkm.methods.balcan import Balcan
+from pkm.methods.check import CHECKS, conformance
+from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
+from pkm.privacy.budget import Budget
+from pkm.privacy.ledger import Ledger
 
 
 def clusters(n=20_000, d=3, seed=0):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import silhouette_score
 
-from compute import (
+from pkm.compute import (
     Points,
     cluster_means,
     distance_tiles,
@@ -19,7 +19,7 @@ from compute import (
     mean_silhouettes,
     nearest,
 )
-from compute import sums_and_counts as fast_sums
+from pkm.compute import sums_and_counts as fast_sums
 
 SCALE = 1 << 16
 SHAPES = [(1, 1, 1), (7, 1, 2), (300, 2, 5), (1030, 3, 4), (257, 5, 3), (90, 6, 3), (513, 17, 8), (64, 40, 60)]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 
-import datasets
-from datasets import generated, parsers, registry, sources
-from privacy import snap
+from pkm import datasets
+from pkm.datasets import generated, parsers, registry, sources
+from pkm.privacy import snap
 
 MIRRORED = {
     "s2": (5000, 2, 15),

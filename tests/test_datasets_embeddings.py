@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-import datasets
-from datasets import embeddings, parsers, registry, sources
-from datasets.__main__ import main, status
-from datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
+from pkm import datasets
+from pkm.datasets import embeddings, parsers, registry, sources
+from pkm.datasets.__main__ import main, status
+from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
 RECIPE = embeddings.Recipe(epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20)
 NAME = "tiny-embeddings"
@@ -90,7 +90,7 @@ class NoTorch:
 def no_torch(monkeypatch):
     """Make torch look absent to every import."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.delitem(sys.modules, "datasets.embedding_training", raising=False)
+    monkeypatch.delitem(sys.modules, "pkm.datasets.embedding_training", raising=False)
     monkeypatch.setattr(sys, "meta_path", [NoTorch, *sys.meta_path])
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else found(name))
@@ -98,7 +98,7 @@ def no_torch(monkeypatch):
 
 def test_the_fixture_hides_torch(no_torch):
     with pytest.raises(ModuleNotFoundError, match="torch"):
-        importlib.import_module("datasets.embedding_training")
+        importlib.import_module("pkm.datasets.embedding_training")
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_untrained_embeddings_say_how_to_get_them(name, cache, no_torch):
     expected = (
         rf"data set '{name}' is trained once from images \(.*train-images-idx3-ubyte\.gz, .*\) and is not in "
         rf".*embeddings yet: run 'make embeddings DATA=.*or 'pip install -r requirements-embeddings\.txt' and "
-        rf"'python -m datasets embeddings {name}'.* torch is needed for the training only"
+        rf"'pkm data embeddings {name}'.* torch is needed for the training only"
     )
     for door in (datasets.load, datasets.fingerprint):
         with pytest.raises(DataUnavailable, match=expected):
@@ -304,7 +304,7 @@ def test_a_training_is_stored_reproducible_and_tells_the_classes_apart(entry, pi
 
 
 def test_recipe_decides_seed_size_and_reach(torch):
-    from datasets.embedding_training import train_and_embed
+    from pkm.datasets.embedding_training import train_and_embed
 
     pixels, labels = parsers.mnist(*PACKED)
     plain = train_and_embed(pixels, labels, RECIPE)

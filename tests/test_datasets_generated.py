@@ -8,10 +8,10 @@ from scipy.stats import chi2, ks_2samp, kstest
 from sklearn.datasets import make_blobs
 from test_datasets_separation import best_by_search, best_by_shares
 
-import datasets
-from datasets import clusters, generated
-from datasets.g2_hashes import G2_HASHES
-from datasets.separation import separations
+from pkm import datasets
+from pkm.datasets import clusters, generated
+from pkm.datasets.g2_hashes import G2_HASHES
+from pkm.datasets.separation import separations
 
 SHAPES = [(2, 2), (3, 2), (32, 2), (128, 2), (4, 3), (16, 16), (8, 64), (5, 200)]
 

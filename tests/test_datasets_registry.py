@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-import datasets
-from datasets import bundled, parsers, registry
-from datasets.g2_hashes import G2_HASHES
+from pkm import datasets
+from pkm.datasets import bundled, parsers, registry
+from pkm.datasets.g2_hashes import G2_HASHES
 
 # Table 2 of the FastLloyd paper: N, d, k.
 TABLE_2 = {
@@ -286,8 +286,8 @@ def test_fingerprint_reads_no_file(monkeypatch):
     def refuse(*_):
         raise AssertionError("a fingerprint must not read the data")
 
-    monkeypatch.setattr("datasets.sources.read_checked", refuse)
-    monkeypatch.setattr("datasets.bundled.digest", refuse)
+    monkeypatch.setattr("pkm.datasets.sources.read_checked", refuse)
+    monkeypatch.setattr("pkm.datasets.bundled.digest", refuse)
     assert len({datasets.fingerprint(name) for name in SHAPES}) == len(SHAPES)
 
 

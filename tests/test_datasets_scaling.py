@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import datasets
+from pkm import datasets
 
 POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 
-from datasets import clusters
-from datasets.separation import index_of_ratio, ratio_of_index, scale_to_separation, separations
+from pkm.datasets import clusters
+from pkm.datasets.separation import index_of_ratio, ratio_of_index, scale_to_separation, separations
 
 Z = norm.ppf(0.975)
 

@@ -9,10 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-import datasets
-from datasets import parsers, registry, sources
-from datasets.__main__ import main
-from datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
+from pkm import datasets
+from pkm.datasets import parsers, registry, sources
+from pkm.datasets.__main__ import main
+from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
 CONTENT = b"1 2\n3 4\n5 7\n"
 # As a mirror packs it: without a time stamp.
@@ -123,7 +123,7 @@ def test_missing_file_names_file_urls_and_place(known, cache):
     expected = (
         r"data set 'tiny' needs the file tiny/tiny\.txt \(or tiny/tiny\.txt\.gz\), published at "
         r"http://example\.org/tiny\.zip, file a/tiny\.txt in the archive\. Put it into .*cache or into a mirror folder "
-        r"named by PKM_DATA .* or run 'python -m datasets fetch tiny'"
+        r"named by PKM_DATA .* or run 'pkm data fetch tiny'"
     )
     with pytest.raises(DataUnavailable, match=expected):
         datasets.load("tiny")

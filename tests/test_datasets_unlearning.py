@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-import datasets
-from datasets import generated, parsers, registry, sources
-from datasets.__main__ import main, status
-from federation import splits
+from pkm import datasets
+from pkm.datasets import generated, parsers, registry, sources
+from pkm.datasets.__main__ import main, status
+from pkm.federation import splits
 
 # Appendix M.1: n, d, K.
 SHAPES = {

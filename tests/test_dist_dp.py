@@ -16,11 +16,11 @@ from scipy import optimize, stats
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from compute.quadtree import add_soft_counts, middles, nearest_of_many, occupied, row_keys
-from methods.check import CHECKS, conformance
-from methods.dist_dp import DistDP, NoisedPoints, grow
-from methods.kmedian import KMedian, weighted_kmedian
-from privacy import (
+from pkm.compute.quadtree import add_soft_counts, middles, nearest_of_many, occupied, row_keys
+from pkm.methods.check import CHECKS, conformance
+from pkm.methods.dist_dp import DistDP, NoisedPoints, grow
+from pkm.methods.kmedian import KMedian, weighted_kmedian
+from pkm.privacy import (
     SCALE,
     Budget,
     BudgetExceeded,
@@ -35,7 +35,7 @@ from privacy import (
     snap,
     to_unit,
 )
-from privacy.moving import MovingCurator, Regions, soft_sensitivity
+from pkm.privacy.moving import MovingCurator, Regions, soft_sensitivity
 
 SILENT = 1e-3  # grid steps: noise that is always rounded to zero
 
@@ -577,7 +577,7 @@ def test_trees_are_told_a_number_of_clusters(told, k, monkeypatch):
         seen.append(given[8])
         return grow(*given)
 
-    monkeypatch.setattr("methods.dist_dp.grow", noting)
+    monkeypatch.setattr("pkm.methods.dist_dp.grow", noting)
     run = DistDP(4, variant="published", coreset_clusters=told).fit_batch(snap(blobs(3000, d=2)), [0])
     assert seen == [k] and run.centres.shape == (1, 4, 2)
 

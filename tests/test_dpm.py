@@ -8,12 +8,12 @@ import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from compute import Points, inertia
-from methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from methods.dpm import _Leaf, gap_constant, interval_width, levels
-from methods.lsh_splits import _into_ball
-from methods.weighted import weighted_kmeans
-from privacy import SCALE, Curator, Gaussian, Grid, Laplace, Ledger, NoiseStreams, gaussian_mu, gdp_epsilon, snap
+from pkm.compute import Points, inertia
+from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
+from pkm.methods.dpm import _Leaf, gap_constant, interval_width, levels
+from pkm.methods.lsh_splits import _into_ball
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import SCALE, Curator, Gaussian, Grid, Laplace, Ledger, NoiseStreams, gaussian_mu, gdp_epsilon, snap
 
 EASY = 1e4  # an epsilon so large that noise is no matter
 

@@ -12,13 +12,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
-from compute import Points, inertia
-from compute.cover import BLOCK_SIDE, Cover, Lattice, label_sums, nearest, project, scales
-from methods import KMeansPlusPlus
-from methods.check import CHECKS, conformance
-from methods.em_mc import EMMC, repeated, weighted_centres
-from privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
-from privacy.cover import cover_epsilon, cover_weight, draw_cover
+from pkm.compute import Points, inertia
+from pkm.compute.cover import BLOCK_SIDE, Cover, Lattice, label_sums, nearest, project, scales
+from pkm.methods import KMeansPlusPlus
+from pkm.methods.check import CHECKS, conformance
+from pkm.methods.em_mc import EMMC, repeated, weighted_centres
+from pkm.privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
+from pkm.privacy.cover import cover_epsilon, cover_weight, draw_cover
 
 
 def ball_points(n, m, seed, spread=0.35):

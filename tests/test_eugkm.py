@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import datasets
-from methods.check import conformance
-from methods.coreset import consistent
-from methods.eugkm import LARGEST_GRID, EUGkM, grid_intervals
-from methods.kmeans import KMeansPlusPlus
-from metrics import evaluate
-from privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
+from pkm import datasets
+from pkm.methods.check import conformance
+from pkm.methods.coreset import consistent
+from pkm.methods.eugkm import LARGEST_GRID, EUGkM, grid_intervals
+from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.metrics import evaluate
+from pkm.privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
 
 MILLIONS = 2_000_000
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from experiments import backends, execute
-from experiments.backends import Backend, arrange, run_cells
-from experiments.cell import Cell, freeze
-from experiments.store import Store
+from pkm.experiments import backends, execute
+from pkm.experiments.backends import Backend, arrange, run_cells
+from pkm.experiments.cell import Cell, freeze
+from pkm.experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What a run measures about itself; everything else must be equal bit for bit.
@@ -23,7 +23,7 @@ OWN = ["fit_seconds", "fit_cpu_seconds", "metric_seconds", "metric_cpu_seconds",
 
 BASE = Cell(
     "fastlloyd",
-    "methods.lloyd.FastLloyd",
+    "pkm.methods.lloyd.FastLloyd",
     freeze({"variant": "published"}),
     "iris",
     "minmax",
@@ -34,7 +34,7 @@ BASE = Cell(
     ("nicv", "silhouette"),
 )
 CELLS = [replace(BASE, epsilon=epsilon, dataset=name) for name in ("iris", "wine") for epsilon in (0.1, 0.5, 1.0)] + [
-    Cell("kmeans", "methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0, 1, 2), ("nicv",))
+    Cell("kmeans", "pkm.methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0, 1, 2), ("nicv",))
 ]
 
 TROUBLE = """
@@ -46,7 +46,7 @@ import numba
 from numba import njit
 from threadpoolctl import threadpool_info
 
-from methods.yardsticks import DataMean
+from pkm.methods.yardsticks import DataMean
 
 HERE = Path(__file__).parent
 

@@ -5,18 +5,18 @@ import sys
 
 import pytest
 
-from experiments import cell as module
-from experiments.cell import Cell, closure, code_hash, freeze
+from pkm.experiments import cell as module
+from pkm.experiments.cell import Cell, closure, code_hash, freeze
 
 BASE = Cell(
-    "fastlloyd", "methods.lloyd.FastLloyd", freeze({"alpha": 0.8}), "iris", "minmax", 3, 1.0, "auto", (0, 1), ("nicv",)
+    "fastlloyd", "pkm.methods.lloyd.FastLloyd", freeze({"alpha": 0.8}), "iris", "minmax", 3, 1.0, "auto", (0, 1), ("nicv",)
 )
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"method": "other"}, {"target": "methods.lloyd.GLloyd"}, {"params": freeze({"alpha": 0.9})},
+        {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"}, {"params": freeze({"alpha": 0.9})},
         {"dataset": "wine"}, {"preprocessing": "public"}, {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
         {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")}, {"timing": True},
     ],
@@ -75,9 +75,9 @@ def test_value_outside_its_rule_is_refused_by_name(change, message):
 
 
 def test_closure_follows_imports_and_leaves_out_other_methods_and_loaders():
-    files = set(closure(("methods.lloyd", *module.ALWAYS, "datasets.scaling")))
-    assert {"methods.lloyd", "methods.base", "privacy.ledger", "metrics", "experiments.execute"} <= files
-    assert not {"methods", "methods.kmeans", "datasets", "datasets.registry", "experiments.store"} & files
+    files = set(closure(("pkm.methods.lloyd", *module.ALWAYS, "pkm.datasets.scaling")))
+    assert {"pkm.methods.lloyd", "pkm.methods.base", "pkm.privacy.ledger", "metrics", "pkm.experiments.execute"} <= files
+    assert not {"methods", "pkm.methods.kmeans", "datasets", "pkm.datasets.registry", "pkm.experiments.store"} & files
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def outside(tmp_path, monkeypatch):
     (package / "tools.py").write_text("SHIFT = 0\n")
     (package / "unused.py").write_text("")
     (package / "mean.py").write_text(
-        "from methods.yardsticks import DataMean\nfrom .tools import SHIFT\n\n\nclass Shifted(DataMean):\n    pass\n"
+        "from pkm.methods.yardsticks import DataMean\nfrom .tools import SHIFT\n\n\nclass Shifted(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield package

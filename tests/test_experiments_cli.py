@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from experiments import reproduce, run
-from experiments.cell import Cell
-from experiments.configuration import choices, method_entry
-from experiments.store import Store
-from methods import load_method
+from pkm.experiments import reproduce, run
+from pkm.experiments.cell import Cell
+from pkm.experiments.configuration import choices, method_entry
+from pkm.experiments.store import Store
+from pkm.methods import load_method
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -83,7 +83,7 @@ def test_own_file(call, tmp_path, bounds):
 
 def test_outside_method_by_import_path(call, tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(
-        "from methods.yardsticks import DataMean\n\n\nclass Ours(DataMean):\n    pass\n"
+        "from pkm.methods.yardsticks import DataMean\n\n\nclass Ours(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     code, out, _ = call("method._target_=elsewhere.Ours", "dataset=iris", "seeds=2")
@@ -229,14 +229,14 @@ def test_unwritable_results_are_refused(tmp_path, capsys):
 def test_configuration_can_be_looked_at(call):
     code, out, _ = call("--cfg", "method=glloyd")
     assert code == 0
-    assert "_target_: methods.lloyd.GLloyd" in out
+    assert "_target_: pkm.methods.lloyd.GLloyd" in out
 
 
 def test_smoke_reproduction_end_to_end(tmp_path):
     """Run in a process of its own, as a person does: no mirror, two workers."""
     results = f"results={tmp_path / 'results'}"
     environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
-    command = [sys.executable, "-m", "experiments.reproduce", "profile=smoke", results, "tracking=none", "jobs=2"]
+    command = [sys.executable, "-m", "pkm.experiments.reproduce", "profile=smoke", results, "tracking=none", "jobs=2"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
@@ -273,7 +273,7 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     plan_keys = store.keys()
     lost = store.read([plan_keys[0]]).iloc[0]
     store.path(plan_keys[0]).unlink()
-    stand_in = Cell("x", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    stand_in = Cell("x", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
     stand_in.__dict__["key"] = plan_keys[0]
     store.write_failure(stand_in, RuntimeError("the lights went out"), 2)
     code, out = go("status")
@@ -294,7 +294,7 @@ def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monk
         told.update(environment)
         return out / "index.html"
 
-    monkeypatch.setattr("analysis.report.build", build)
+    monkeypatch.setattr("pkm.analysis.report.build", build)
     small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
     small += [
         f"paper.profiles.smoke.{sweep}=null" for sweep in ("real", "sound", "synthk", "synth", "ablation", "iterations")

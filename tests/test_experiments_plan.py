@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import datasets
-from experiments.backends import Backend, run_cells
-from experiments.cell import freeze
-from experiments.configuration import ConfigurationError, choices, load, method_entry
-from experiments.execute import accepts, build, execute, prepare
-from experiments.plan import (
+from pkm import datasets
+from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.cell import freeze
+from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
+from pkm.experiments.execute import accepts, build, execute, prepare
+from pkm.experiments.plan import (
     estimator,
     gap_lines,
     make_plan,
@@ -23,8 +23,8 @@ from experiments.plan import (
     stand_in_lines,
     wall_seconds,
 )
-from experiments.store import Store
-from methods import load_method
+from pkm.experiments.store import Store
+from pkm.methods import load_method
 
 PROFILE = {"name": "tiny", "seeds": 2}
 
@@ -401,7 +401,7 @@ def test_every_paper_can_be_planned_at_every_size(name, profile, monkeypatch, tm
 
 
 def test_every_key_of_every_file_has_a_comment():
-    from experiments.configuration import CONF
+    from pkm.experiments.configuration import CONF
 
     for path in CONF.rglob("*.yaml"):
         if path.parent.name == "paper":

@@ -9,17 +9,17 @@ import numpy as np
 import psutil
 import pytest
 
-import federation
-from experiments import plan as planning
-from experiments import reproduce, run
-from experiments.backends import Backend, run_cells
-from experiments.cell import SPLITS, Cell, code_hash, freeze
-from experiments.configuration import ConfigurationError, choices, load
-from experiments.execute import CENTRAL, MEASURED, build, execute, prepare, timed_fits
-from experiments.plan import FEDERATION, estimator, fixed_seconds, make_plan, rough_seconds
-from experiments.protocol import fits_of
-from experiments.store import Store
-from experiments.tracking import child_record
+from pkm import federation
+from pkm.experiments import plan as planning
+from pkm.experiments import reproduce, run
+from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.cell import SPLITS, Cell, code_hash, freeze
+from pkm.experiments.configuration import ConfigurationError, choices, load
+from pkm.experiments.execute import CENTRAL, MEASURED, build, execute, prepare, timed_fits
+from pkm.experiments.plan import FEDERATION, estimator, fixed_seconds, make_plan, rough_seconds
+from pkm.experiments.protocol import fits_of
+from pkm.experiments.store import Store
+from pkm.experiments.tracking import child_record
 
 SETTING = {"clients": 2, "latency_ms": 0.0, "word_bytes": 8, "split": "balanced", "transport": "threads"}
 TRANSPORTS = [
@@ -28,7 +28,7 @@ TRANSPORTS = [
 ]
 CENTRE = Cell(
     method="fastlloyd",
-    target="methods.lloyd.FastLloyd",
+    target="pkm.methods.lloyd.FastLloyd",
     params=freeze({"variant": "published"}),
     dataset="iris",
     preprocessing="minmax",
@@ -45,7 +45,7 @@ import os
 import threading
 import time
 
-from methods.lloyd import FastLloyd
+from pkm.methods.lloyd import FastLloyd
 
 
 class Broken(FastLloyd):
@@ -105,13 +105,13 @@ def test_latency_is_the_same_however_it_is_written():
 
 
 def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
-    import experiments.cell as module
+    from pkm.experiments import cell as module
 
     target = CENTRE.target
     central = set(module.closure((target.rpartition(".")[0], *module.ALWAYS)))
     parties = set(module.closure((target.rpartition(".")[0], *module.ALWAYS, module.PROTOCOL)))
-    assert {"experiments.protocol", "federation", "federation.mpi", "federation.parties"} <= parties - central
-    assert not any(name.startswith(("federation", "experiments.protocol")) for name in central)
+    assert {"pkm.experiments.protocol", "federation", "pkm.federation.mpi", "pkm.federation.parties"} <= parties - central
+    assert not any(name.startswith(("federation", "pkm.experiments.protocol")) for name in central)
     assert protocol().code == code_hash(target, module.PROTOCOL) != CENTRE.code == code_hash(target)
 
 

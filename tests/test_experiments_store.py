@@ -7,12 +7,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.cell import Cell
-from experiments.store import Store
+from pkm.experiments.cell import Cell
+from pkm.experiments.store import Store
 
 
 def cell_of(seed=0):
-    return Cell("lloyd", "methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (seed, seed + 1), ("nicv",))
+    return Cell("lloyd", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (seed, seed + 1), ("nicv",))
 
 
 def rows_of(cell, **columns):

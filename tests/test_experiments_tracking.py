@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.backends import Backend, run_cells
-from experiments.plan import make_plan
-from experiments.store import Store
-from experiments.tracking import VIEW_TAG, ClientWriter, child_record, open_client, open_experiment, summary, sync
+from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.plan import make_plan
+from pkm.experiments.store import Store
+from pkm.experiments.tracking import VIEW_TAG, ClientWriter, child_record, open_client, open_experiment, summary, sync
 
 PAPER = {
     "name": "mini",

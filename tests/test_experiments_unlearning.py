@@ -7,20 +7,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from compute import Points
-from experiments.cell import Cell, code_hash, freeze
-from experiments.configuration import ConfigurationError
-from experiments.execute import execute
-from experiments.plan import UNLEARNING, make_plan
-from experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
-from experiments.unlearning import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
-from methods.unlearning import mufc
+from pkm.compute import Points
+from pkm.experiments.cell import Cell, code_hash, freeze
+from pkm.experiments.configuration import ConfigurationError
+from pkm.experiments.execute import execute
+from pkm.experiments.plan import UNLEARNING, make_plan
+from pkm.experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
+from pkm.experiments.unlearning import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
+from pkm.methods.unlearning import mufc
 
 SET = "gaussians-300-3-3"
 SMALL = UNLEARNING | {"clients": 5, "clusters_per_client": 2}
 
 
-def cell(target="methods.unlearning.Unlearning", params=(), timing=False, **changes):
+def cell(target="pkm.methods.unlearning.Unlearning", params=(), timing=False, **changes):
     setting = freeze(SMALL | changes)
     return Cell(
         "mufc", target, params, SET, "public", 3, None, None, (0, 1), ("nicv",), timing=timing, unlearning=setting
@@ -51,12 +51,12 @@ def a_model(seed=0):
 
 
 def test_the_setting_is_part_of_the_identity_only_where_it_is_given():
-    plain = Cell("kmeans", "methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    plain = Cell("kmeans", "pkm.methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
     assert "unlearning" not in plain.identity() and cell().identity()["unlearning"] == SMALL
-    assert plain.harness is None and cell().harness == "experiments.unlearning"
+    assert plain.harness is None and cell().harness == "pkm.experiments.unlearning"
     assert cell().key != cell(split_seed=1).key
-    target = "methods.unlearning.Unlearning"
-    assert cell().code == code_hash(target, "experiments.unlearning") != code_hash(target)
+    target = "pkm.methods.unlearning.Unlearning"
+    assert cell().code == code_hash(target, "pkm.experiments.unlearning") != code_hash(target)
 
 
 def test_rows_hold_what_was_measured():
@@ -80,7 +80,7 @@ def test_rows_hold_what_was_measured():
 
 @pytest.mark.parametrize("split", ["noniid", "iid"])
 def test_k_fed_is_measured_too(split):
-    rows = execute(cell("methods.k_fed.KFed", split=split))
+    rows = execute(cell("pkm.methods.k_fed.KFed", split=split))
     assert (rows["loss_ratio"] > 0.99).all() and not rows["exact"].any() and "series" not in rows
 
 

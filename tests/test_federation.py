@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from compute import Points
-from federation import (
+from pkm.compute import Points
+from pkm.federation import (
     FederatedCurator,
     Masks,
     ProtocolError,
@@ -29,15 +29,15 @@ from federation import (
     parts_of,
     run_in_threads,
 )
-from federation.curator import Membership
-from federation.keys import BOX_BYTES, PUBLIC_BYTES, agree, relay
-from federation.links import ThreadServerLink
-from federation.masks import SECRET_BYTES, KeyStream, derived
-from federation.parties import aggregate, check_schedule, noise_words, serve, take_part
-from methods.dpm import DPM
-from methods.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
-from privacy import SCALE, Gaussian, Grid, Laplace, NoiseStreams
-from privacy.mechanisms import BoundedLaplace
+from pkm.federation.curator import Membership
+from pkm.federation.keys import BOX_BYTES, PUBLIC_BYTES, agree, relay
+from pkm.federation.links import ThreadServerLink
+from pkm.federation.masks import SECRET_BYTES, KeyStream, derived
+from pkm.federation.parties import aggregate, check_schedule, noise_words, serve, take_part
+from pkm.methods.dpm import DPM
+from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
+from pkm.privacy import SCALE, Gaussian, Grid, Laplace, NoiseStreams
+from pkm.privacy.mechanisms import BoundedLaplace
 
 ROOT = Path(__file__).resolve().parents[1]
 RINGS = [Ring(4), Ring(8)]
@@ -372,7 +372,7 @@ def test_what_the_server_sees_is_uniform():
 
 def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
     """Everything that hangs on the server's objects, searched for the secret, the keys, and a client's words."""
-    from federation import parties
+    from pkm.federation import parties
 
     secrets = []
     monkeypatch.setattr(parties, "agree", lambda link: secrets.append(agree(link)) or secrets[-1])
@@ -624,11 +624,11 @@ import os, signal, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 import numpy as np
 from pathlib import Path
-from compute import Points
-from federation import FederatedCurator, ProtocolError, Setting
-from federation.mpi import MPI, run_rank
-from methods.lloyd import FastLloyd, SuLloyd
-from privacy import SCALE
+from pkm.compute import Points
+from pkm.federation import FederatedCurator, ProtocolError, Setting
+from pkm.federation.mpi import MPI, run_rank
+from pkm.methods.lloyd import FastLloyd, SuLloyd
+from pkm.privacy import SCALE
 out, rank = Path({str(tmp_path)!r}), MPI.COMM_WORLD.Get_rank()
 points = Points.prepare(np.random.default_rng(0).integers(-SCALE, SCALE + 1, (400, 2)))
 method = FastLloyd(3, epsilon=1.0, n_iterations=5)
@@ -703,9 +703,9 @@ def test_the_memory_of_the_server_process_does_not_hold_the_secret(tmp_path):
     job(
         tmp_path,
         """
-from federation import parties
-from federation.keys import agree
-from federation.masks import derived
+from pkm.federation import parties
+from pkm.federation.keys import agree
+from pkm.federation.masks import derived
 secrets = []
 parties.agree = lambda link: secrets.append(agree(link)) or secrets[-1]
 run_rank(method, points, [0], setting=Setting(2))

@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import expit, logit, ndtri
 
-import datasets
-from compute import Points, cluster_means, inertia, labels
-from compute.hashing import ENTRY, Hash, clipped_sums, euclidean_hash, farthest, orthonormal, pulled, swap_costs
-from methods import KMeansPlusPlus
-from methods.check import CHECKS, conformance
-from methods.coreset import Coreset, consistent
-from methods.kaplan_stemmer import KaplanStemmer
-from methods.local_search import private_local_search
-from methods.weighted import weighted_kmeans
-from privacy import SCALE, Budget, BudgetExceeded, Curator, Ledger, NoiseStreams, gaussian_mu, gdp_delta, snap
-from privacy.buckets import Buckets
-from privacy.noise import INITIALISATION, child
-from privacy.selection import Exponential, selection_epsilon, selection_mu
-from privacy.thresholding import quantile
+from pkm import datasets
+from pkm.compute import Points, cluster_means, inertia, labels
+from pkm.compute.hashing import ENTRY, Hash, clipped_sums, euclidean_hash, farthest, orthonormal, pulled, swap_costs
+from pkm.methods import KMeansPlusPlus
+from pkm.methods.check import CHECKS, conformance
+from pkm.methods.coreset import Coreset, consistent
+from pkm.methods.kaplan_stemmer import KaplanStemmer
+from pkm.methods.local_search import private_local_search
+from pkm.methods.weighted import weighted_kmeans
+from pkm.privacy import SCALE, Budget, BudgetExceeded, Curator, Ledger, NoiseStreams, gaussian_mu, gdp_delta, snap
+from pkm.privacy.buckets import Buckets
+from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.selection import Exponential, selection_epsilon, selection_mu
+from pkm.privacy.thresholding import quantile
 
 
 def grid_points(n, d, seed, kind="spread"):

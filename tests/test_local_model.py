@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compute import Points, inertia
-from methods import KMeansPlusPlus
-from methods.check import CHECKS, conformance
-from methods.initialisation import starting_centres
-from methods.kaplan_stemmer_local import KaplanStemmerLocal
-from methods.local_model import LocalLloyd, LocalMean, NoisedReports, check_enough, least_users, snapped, steps_of
-from privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
-from privacy.crowd import CHUNK, ENTRY, AskedTwice, Boxes, Crowd, Everyone, Nearest, group_sizes
-from privacy.randomisers import DIRECTION, VectorRandomiser, frequency_oracle
+from pkm.compute import Points, inertia
+from pkm.methods import KMeansPlusPlus
+from pkm.methods.check import CHECKS, conformance
+from pkm.methods.initialisation import starting_centres
+from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
+from pkm.methods.local_model import LocalLloyd, LocalMean, NoisedReports, check_enough, least_users, snapped, steps_of
+from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
+from pkm.privacy.crowd import CHUNK, ENTRY, AskedTwice, Boxes, Crowd, Everyone, Nearest, group_sizes
+from pkm.privacy.randomisers import DIRECTION, VectorRandomiser, frequency_oracle
 
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from methods import OWN, FastLloyd, GLloyd, KMeansPlusPlus, Lloyd, PrivateKMeans, SuLloyd, load_method
-from methods.check import CHECKS, conformance, main
-from methods.initialisation import starting_centres
-from methods.lloyd import fold, shorten, truncate
-from metrics import evaluate
-from privacy import SCALE, Gaussian, NoiseStreams, PrivacyClaim, gaussian_mu, snap
+from pkm.methods import OWN, FastLloyd, GLloyd, KMeansPlusPlus, Lloyd, PrivateKMeans, SuLloyd, load_method
+from pkm.methods.check import CHECKS, conformance, main
+from pkm.methods.initialisation import starting_centres
+from pkm.methods.lloyd import fold, shorten, truncate
+from pkm.metrics import evaluate
+from pkm.privacy import SCALE, Gaussian, NoiseStreams, PrivacyClaim, gaussian_mu, snap
 
 RHO = 0.225
 PRIVATE = (SuLloyd, GLloyd, FastLloyd)
@@ -73,7 +73,7 @@ def test_conformance_catches_a_broken_method(method, caught_by):
 
 
 def test_conformance_command(capsys):
-    assert main(["methods.lloyd.GLloyd"]) == 0
+    assert main(["pkm.methods.lloyd.GLloyd"]) == 0
     assert capsys.readouterr().out.count(" ok") == 2 * len(CHECKS)
     assert main([f"{__name__}.FreeRider"]) == 1
     assert main(["no.such.Method"]) == 2
@@ -106,7 +106,7 @@ def test_a_foreign_method_needs_only_cluster():
     assert Middle(random_state=0).fit(blobs(100_000)).cluster_centers_.shape == (1, 2)
 
 
-@pytest.mark.parametrize("target", ["Nope", "methods.lloyd.Nope", "nope.Nope", ""])
+@pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.Nope", "nope.Nope", ""])
 def test_unknown_methods_are_refused_with_the_known_ones(target):
     with pytest.raises(ValueError, match=r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"):
         load_method(target)

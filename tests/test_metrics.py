@@ -10,10 +10,10 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 from sklearn.metrics import davies_bouldin_score, silhouette_score
 
-from compute import Points, labels
-from metrics import METRICS, evaluate, reference_centres, reference_set, reference_silhouettes, references, silhouettes
-from metrics.matching import nearest_distances
-from privacy import SCALE
+from pkm.compute import Points, labels
+from pkm.metrics import METRICS, evaluate, reference_centres, reference_set, reference_silhouettes, references, silhouettes
+from pkm.metrics.matching import nearest_distances
+from pkm.privacy import SCALE
 
 
 @pytest.fixture(autouse=True)

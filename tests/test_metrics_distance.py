@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from compute import Points, inertia
-from metrics import METRICS, evaluate, evaluation
-from metrics.candidates import best_of
-from privacy import SCALE
+from pkm.compute import Points, inertia
+from pkm.metrics import METRICS, evaluate, evaluation
+from pkm.metrics.candidates import best_of
+from pkm.privacy import SCALE
 
 BOTH = ["mean_distance", "farthest_class"]
 CLASSES = ["farthest_class", "unassigned_points"]

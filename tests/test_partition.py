@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from compute import Points, averaged_gaps, column_sums, divide, encode, histogram, signs
-from methods import OWN, DistDP, NoisedPoints
-from privacy import (
+from pkm.compute import Points, averaged_gaps, column_sums, divide, encode, histogram, signs
+from pkm.methods import OWN, DistDP, NoisedPoints
+from pkm.privacy import (
     SCALE,
     BoundedLaplace,
     Budget,
@@ -33,7 +33,7 @@ from privacy import (
     gdp_epsilon,
     largest_multiple,
 )
-from privacy.partition import Partition
+from pkm.privacy.partition import Partition
 
 ROOMY = Budget(1e6, 0.5)
 
@@ -513,7 +513,7 @@ def test_the_plain_sum_lets_nothing_through_that_the_composition_would_refuse():
 
 def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_safe_side(monkeypatch):
     """Every outcome of 12 coins is listed; with a short list of sums, losses are rounded up, never down."""
-    from privacy import ledger as room
+    from pkm.privacy import ledger as room
 
     epsilons = tuple(np.random.default_rng(0).uniform(0.01, 0.3, 12).tolist())
     signs_ = np.array(list(np.ndindex(*[2] * 12))) * 2 - 1

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from privacy import (
+from pkm.privacy import (
     NO_CLAIM,
     SCALE,
     Adjacency,
@@ -35,7 +35,7 @@ from privacy import (
     snap,
     snap_centres,
 )
-from privacy.curator import sum_sensitivity_of
+from pkm.privacy.curator import sum_sensitivity_of
 
 EPSILONS, DELTAS = (0.05, 0.1, 0.5, 1.0, 4.0, 10.0), (1e-3, 1e-5, 1e-9)
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from compute.local import add_signed, hashes, signs
-from privacy import NoiseStreams
-from privacy.randomisers import (
+from pkm.compute.local import add_signed, hashes, signs
+from pkm.privacy import NoiseStreams
+from pkm.privacy.randomisers import (
     DIRECTION,
     DirectResponse,
     HadamardResponse,

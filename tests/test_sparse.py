@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from federation import sparse
-from federation.sparse import (
+from pkm.federation import sparse
+from pkm.federation.sparse import (
     CHECKS,
     PRIME,
     DecodeFailure,

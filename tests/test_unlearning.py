@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from compute import SCALE, Points, race
-from methods.k_fed import KFed, client_centres
-from methods.unlearning import Unlearning, dc_kmeans, mufc
-from privacy.noise import INITIALISATION, child
+from pkm.compute import SCALE, Points, race
+from pkm.methods.k_fed import KFed, client_centres
+from pkm.methods.unlearning import Unlearning, dc_kmeans, mufc
+from pkm.privacy.noise import INITIALISATION, child
 
 KINDS = [
     mufc(3),

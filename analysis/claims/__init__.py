@@ -2,7 +2,7 @@
 
 ``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `printed` (numbers the paper prints),
 `deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists (hyphens of the name as underscores), its
-`EVALUATORS` extend those of `analysis.verdicts`.
+`EVALUATORS` extend those of `pkm.analysis.verdicts`.
 """
 
 from functools import cache

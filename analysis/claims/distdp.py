@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from analysis import verdicts
-from analysis.accounting import gaussian_delta
-from analysis.findings import Absent, decide, exact
-from analysis.planted import chosen, curve, excess_slope, joined, not_positive, shown, slope_table, spans
-from analysis.tables import resampled_means, resampling_weights
+from pkm.analysis import verdicts
+from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.findings import Absent, decide, exact
+from pkm.analysis.planted import chosen, curve, excess_slope, joined, not_positive, shown, slope_table, spans
+from pkm.analysis.tables import resampled_means, resampling_weights
 
 _TOLERANCE = 1e-6
 

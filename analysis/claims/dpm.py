@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
-from analysis.verdicts import Absent, exact
+from pkm.analysis.verdicts import Absent, exact
 
 SHARES = (0.04, 0.18, 0.18, 0.6)
 DEPTH = 7

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from analysis import verdicts
-from analysis.accounting import gaussian_delta
-from analysis.findings import FAILS, INCONCLUSIVE, within
-from analysis.printed import number
-from analysis.protocol import federated, transports
-from analysis.tables import percentile_interval, resampled_means, resampling_weights
-from analysis.verdicts import Absent, decide, exact
+from pkm.analysis import verdicts
+from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.findings import FAILS, INCONCLUSIVE, within
+from pkm.analysis.printed import number
+from pkm.analysis.protocol import federated, transports
+from pkm.analysis.tables import percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.verdicts import Absent, decide, exact
 
 DEFAULT_ALPHA = 0.8
 _TOLERANCE = 1e-6

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from analysis import verdicts
-from analysis.accounting import gaussian_epsilon
-from analysis.findings import FAILS, INCONCLUSIVE, Absent, Finding, decide, exact, percent, within
-from analysis.planted import asked, chosen, curve, excess_slope, joined, not_positive, slope_table, spans
-from analysis.tables import resampled_means, resampling_weights
+from pkm.analysis import verdicts
+from pkm.analysis.accounting import gaussian_epsilon
+from pkm.analysis.findings import FAILS, INCONCLUSIVE, Absent, Finding, decide, exact, percent, within
+from pkm.analysis.planted import asked, chosen, curve, excess_slope, joined, not_positive, slope_table, spans
+from pkm.analysis.tables import resampled_means, resampling_weights
 
 _TOLERANCE = 1e-6
 NEVER = math.inf

@@ -1,6 +1,6 @@
 """Claims of the MUFC paper that need a view or a formula of their own: speed-ups, bins, curves over requests, messages.
 
-Orderings, bounds and trends are those of `analysis.verdicts`, on `analysis.unlearning.View`.
+Orderings, bounds and trends are those of `pkm.analysis.verdicts`, on `pkm.analysis.unlearning.View`.
 """
 
 import math
@@ -9,10 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis import verdicts
-from analysis.findings import INCONCLUSIVE, Absent, decide, exact, percent, within
-from analysis.tables import Panel, resampled_means, resampling_weights
-from analysis.unlearning import READINGS, View, family, series, speedup_draws
+from pkm.analysis import verdicts
+from pkm.analysis.findings import INCONCLUSIVE, Absent, decide, exact, percent, within
+from pkm.analysis.tables import Panel, resampled_means, resampling_weights
+from pkm.analysis.unlearning import READINGS, View, family, series, speedup_draws
 
 _STAGE = 8  # what k-means++ is off by in expectation, over ln K + 2
 _ROUNDING = 1e-9

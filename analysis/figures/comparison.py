@@ -8,7 +8,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.comparison import (
+from pkm.analysis.comparison import (
     LEVEL,
     NATIVE,
     REFERENCE,
@@ -21,9 +21,9 @@ from analysis.comparison import (
     shared_datasets,
     times,
 )
-from analysis.figures import Drawn, FigureSpec
-from analysis.figures.panels import NO_DATA, heat_map, log_axis, plain_number, say
-from analysis.figures.style import GREY, INK, PALE, epsilon_label
+from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures.panels import NO_DATA, heat_map, log_axis, plain_number, say
+from pkm.analysis.figures.style import GREY, INK, PALE, epsilon_label
 
 MIDDLE = 1.0  # the epsilon of figures that show one; the middle of the grid where it was not run
 LOW_DIMENSIONS = 11

@@ -10,8 +10,8 @@ import pandas as pd
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 
-from analysis.figures import Drawn, FigureSpec
-from analysis.figures.lines import (
+from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures.lines import (
     COLUMNS,
     curves,
     draw,
@@ -26,10 +26,10 @@ from analysis.figures.lines import (
     spread,
     together,
 )
-from analysis.figures.panels import NO_DATA, heat_map, log_axis, say, wants_log
-from analysis.figures.style import GREY, INK, epsilon_label, look
-from analysis.planted import joined
-from analysis.tables import column_statistics
+from pkm.analysis.figures.panels import NO_DATA, heat_map, log_axis, say, wants_log
+from pkm.analysis.figures.style import GREY, INK, epsilon_label, look
+from pkm.analysis.planted import joined
+from pkm.analysis.tables import column_statistics
 
 TITLES = {
     "brightkite": "Brightkite",

@@ -11,12 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from analysis import claims, printed
-from analysis.figures import Drawn, FigureSpec
-from analysis.figures.panels import NO_DATA, heat_map, log_axis, on_one_axis, say
-from analysis.figures.style import GREY, INK, PALE, epsilon_label, look
-from analysis.settings import table_of_settings
-from analysis.tables import (
+from pkm.analysis import claims, printed
+from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures.panels import NO_DATA, heat_map, log_axis, on_one_axis, say
+from pkm.analysis.figures.style import GREY, INK, PALE, epsilon_label, look
+from pkm.analysis.settings import table_of_settings
+from pkm.analysis.tables import (
     HIGHER_IS_BETTER,
     METRIC_NAMES,
     column_statistics,

@@ -1,6 +1,6 @@
 """Figures 2 to 8 and Table 2 of the FastLloyd paper, and the figures this bench adds to them.
 
-Table 3 and what belongs to the protocol are in `analysis.figures.protocol`.
+Table 3 and what belongs to the protocol are in `pkm.analysis.figures.protocol`.
 """
 
 from dataclasses import replace
@@ -12,9 +12,9 @@ from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import claims
-from analysis.figures import Drawn, FigureSpec, protocol
-from analysis.figures.panels import (
+from pkm.analysis import claims
+from pkm.analysis.figures import Drawn, FigureSpec, protocol
+from pkm.analysis.figures.panels import (
     NO_DATA,
     epsilon_grid_figure,
     heat_map,
@@ -25,8 +25,8 @@ from analysis.figures.panels import (
     set_value_axis,
     wants_log,
 )
-from analysis.figures.style import GREY, INK, epsilon_label, look
-from analysis.tables import (
+from pkm.analysis.figures.style import GREY, INK, epsilon_label, look
+from pkm.analysis.tables import (
     METRIC_NAMES,
     area_table,
     concatenate,

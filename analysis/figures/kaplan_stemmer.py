@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from analysis import claims
-from analysis.claims.kaplan_stemmer import BOUNDS, capture_shares
-from analysis.figures import Drawn, FigureSpec
-from analysis.figures.lines import (
+from pkm.analysis import claims
+from pkm.analysis.claims.kaplan_stemmer import BOUNDS, capture_shares
+from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures.lines import (
     COLUMNS,
     curves,
     draw,
@@ -22,9 +22,9 @@ from analysis.figures.lines import (
     seeds_of,
     together,
 )
-from analysis.figures.panels import NO_DATA, epsilon_grid_figure, log_axis, on_one_axis
-from analysis.figures.style import GREY, YARDSTICKS, look
-from analysis.tables import percentile_interval, wide
+from pkm.analysis.figures.panels import NO_DATA, epsilon_grid_figure, log_axis, on_one_axis
+from pkm.analysis.figures.style import GREY, YARDSTICKS, look
+from pkm.analysis.tables import percentile_interval, wide
 
 CONTENT = claims.load("kaplan-stemmer")
 OUR, CHOSEN = "kaplan_stemmer", "kaplan_stemmer_search"

@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.figures.panels import NO_DATA, log_axis, plain_number, say, wants_log
-from analysis.figures.style import INK, look
-from analysis.findings import Absent, Context
-from analysis.planted import curve
-from analysis.tables import column_statistics, standard_deviations
+from pkm.analysis.figures.panels import NO_DATA, log_axis, plain_number, say, wants_log
+from pkm.analysis.figures.style import INK, look
+from pkm.analysis.findings import Absent, Context
+from pkm.analysis.planted import curve
+from pkm.analysis.tables import column_statistics, standard_deviations
 
 _EMPTY = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
 COLUMNS = ["method", "dataset", "x", "value", "low", "high", "seeds"]
@@ -39,7 +39,7 @@ def spread(panel, along, errors=3.0, cost=True):
 
 
 def curves(study, selectors, **check):
-    """Curves of `analysis.planted.curve`, one for each named selector; those without rows are left out.
+    """Curves of `pkm.analysis.planted.curve`, one for each named selector; those without rows are left out.
 
     Returns
     -------

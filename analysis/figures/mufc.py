@@ -8,18 +8,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import claims, printed
-from analysis.figures import Drawn, FigureSpec
-from analysis.figures.panels import NO_DATA, log_axis, say, wants_log
-from analysis.figures.style import GREY, INK, look
-from analysis.tables import (
+from pkm.analysis import claims, printed
+from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures.panels import NO_DATA, log_axis, say, wants_log
+from pkm.analysis.figures.style import GREY, INK, look
+from pkm.analysis.tables import (
     column_statistics,
     percentile_interval,
     resampled_means,
     resampling_weights,
     standard_deviations,
 )
-from analysis.unlearning import READINGS, View, curves, series, speedups
+from pkm.analysis.unlearning import READINGS, View, curves, series, speedups
 
 CONTENT = claims.load("mufc")
 PRINTED = CONTENT["printed"]

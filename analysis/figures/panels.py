@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look, parts
-from analysis.tables import summarise
+from pkm.analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look, parts
+from pkm.analysis.tables import summarise
 
 LOG_RATIO = 5.0
 NO_DATA = "not run: no stored rows"

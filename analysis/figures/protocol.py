@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis import claims
-from analysis.figures import Drawn, FigureSpec
-from analysis.figures.panels import NO_DATA, log_axis, say, wants_log
-from analysis.figures.style import GREY, INK
-from analysis.printed import NOT_COMPARABLE, NOT_STORED
-from analysis.protocol import COSTS, PARTS, compare, costs, network, transports
-from analysis.tables import METRIC_NAMES
+from pkm.analysis import claims
+from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures.panels import NO_DATA, log_axis, say, wants_log
+from pkm.analysis.figures.style import GREY, INK
+from pkm.analysis.printed import NOT_COMPARABLE, NOT_STORED
+from pkm.analysis.protocol import COSTS, PARTS, compare, costs, network, transports
+from pkm.analysis.tables import METRIC_NAMES
 
 PRINTED = claims.load("fastlloyd")["printed"]["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in PRINTED["cells"]}

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis import claims, verdicts
-from analysis.figures import figures_of
-from analysis.figures.style import styled
-from analysis.tables import Study
-from datasets import load, scale
-from experiments import unlearning
-from experiments.cell import Cell, freeze
-from experiments.configuration import choices, method_entry
-from experiments.execute import build, prepare_data
-from federation import Setting, parts_of, run_in_threads
-from methods import load_method
-from privacy import snap
+from pkm.analysis import claims, verdicts
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.style import styled
+from pkm.analysis.tables import Study
+from pkm.datasets import load, scale
+from pkm.experiments import unlearning
+from pkm.experiments.cell import Cell, freeze
+from pkm.experiments.configuration import choices, method_entry
+from pkm.experiments.execute import build, prepare_data
+from pkm.federation import Setting, parts_of, run_in_threads
+from pkm.methods import load_method
+from pkm.privacy import snap
 
 FOLDER = Path(__file__).parent
 SEEDS = (0, 1, 2)
@@ -117,7 +117,7 @@ def method_records() -> dict:
 
 def federation_records() -> dict:
     """The protocol between three clients and a server, as threads."""
-    from compute import Points
+    from pkm.compute import Points
 
     records = {}
     for dataset in DATASETS:

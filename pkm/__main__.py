@@ -1,0 +1,55 @@
+"""The command ``pkm``, and ``python -m pkm``: one verb for each entry point."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+#: Verb to the module that serves it, the words that go before the user's, and what it is for.
+VERBS = {
+    "run": ("pkm.experiments.run", (), "run methods on data sets, or a sweep over both"),
+    "reproduce": ("pkm.experiments.reproduce", (), "run what a paper's profile lacks and build its report"),
+    "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
+    "check": ("pkm.methods.conformance", (), "test whether a method keeps its contract"),
+    "sync": ("pkm.experiments.tracking", ("sync",), "project stored results to MLflow"),
+    "dashboard": ("pkm.experiments.tracking", ("dashboard",), "open the MLflow dashboard"),
+    "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
+}
+
+
+def usage() -> str:
+    """Return the help text.
+
+    Returns
+    -------
+    str
+    """
+    lines = [f"  {verb:<11}{purpose}" for verb, (_, _, purpose) in VERBS.items()]
+    return "\n".join(["usage: pkm VERB ...", "", *lines, "", "pkm VERB --help says more."])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a verb; only the modules that it needs are imported.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        A verb and its arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code of the verb, 2 if there is none of that name.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if words else 2
+    if words[0] not in VERBS:
+        print(f"verb {words[0]!r} is unknown\n\n{usage()}", file=sys.stderr)
+        return 2
+    module, given, _ = VERBS[words[0]]
+    return import_module(module).main([*given, *words[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
