@@ -9,6 +9,7 @@ RESULTS ?= results
 
 VENV := .venv
 RUN  := $(VENV)/bin/python
+PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
 .PHONY: help setup reproduce plan status retry report test golden lint format bench dashboard data embeddings protocol lock clean
@@ -18,34 +19,35 @@ help:            ## list the targets
 	@echo
 	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) RESULTS=$(RESULTS)"
 
-# The lock is installed once; a changed lock is installed again.
-$(VENV)/ready: requirements.txt
+# The lock is installed once, and the project on top of it, editable; what changed is installed again.
+$(VENV)/ready: requirements.txt pyproject.toml
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	touch $@
 
 setup: $(VENV)/ready   ## create .venv from the lock
 
 reproduce: setup ## run a profile of a paper (or of all) and build the report: PAPER= PROFILE=smoke|quick|paper JOBS= DATA=
-	$(RUN) -m experiments.reproduce $(SETTINGS)
+	$(PKM) reproduce $(SETTINGS)
 
 plan: setup      ## show what would run, what is cached, and how long it may take
-	$(RUN) -m experiments.reproduce plan $(SETTINGS)
+	$(PKM) reproduce plan $(SETTINGS)
 
 status: setup    ## count finished, failed and absent cells
-	$(RUN) -m experiments.reproduce status $(SETTINGS)
+	$(PKM) reproduce status $(SETTINGS)
 
 retry: setup     ## run failed cells again
-	$(RUN) -m experiments.reproduce retry $(SETTINGS)
+	$(PKM) reproduce retry $(SETTINGS)
 
 report: setup    ## build the report from what is stored
-	$(RUN) -m experiments.reproduce report $(SETTINGS)
+	$(PKM) reproduce report $(SETTINGS)
 
 test: setup      ## run the tests (with the original data too, if DATA is at hand)
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m pytest -n 2 --dist worksteal
 
 golden: setup    ## write the golden records anew; the commit says which change and why
-	PYTHONPATH=.:tests $(RUN) tests/golden/record.py
+	$(RUN) tests/golden/record.py
 
 lint: setup      ## check style
 	$(RUN) -m ruff check .
@@ -56,23 +58,23 @@ format: setup    ## apply style
 	$(RUN) -m ruff format .
 
 bench: setup     ## measure speed, as ratios inside one run
-	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m benchmarks
+	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(PKM) bench
 
 dashboard: setup ## open the MLflow dashboard on the stored results
-	$(RUN) -m experiments.tracking dashboard results=$(RESULTS)
+	$(PKM) dashboard results=$(RESULTS)
 
 data: setup      ## list the data sets and where they would come from
-	$(RUN) -m datasets $(if $(DATA),--mirror $(DATA)) list
+	$(PKM) data $(if $(DATA),--mirror $(DATA)) list
 
 embeddings: setup ## train the image embeddings once (installs torch, takes some minutes): DATA=
 	$(RUN) -m pip install --quiet --disable-pip-version-check -r requirements-embeddings.txt
-	$(RUN) -m datasets $(if $(DATA),--mirror $(DATA)) embeddings
+	$(PKM) data $(if $(DATA),--mirror $(DATA)) embeddings
 
 # The protocol's sweeps alone; the report that follows is on all that is stored.
 protocol: PAPER = fastlloyd
 protocol: setup  ## run FastLloyd between processes (installs Open MPI) and build the report: PROFILE= RESULTS=
 	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-protocol.txt
-	$(RUN) -m experiments.reproduce $(SETTINGS) 'sweeps=[protocol,parties,wide_area,narrow,baselines]'
+	$(PKM) reproduce $(SETTINGS) 'sweeps=[protocol,parties,wide_area,narrow,baselines]'
 
 lock: setup      ## make requirements.txt and requirements-protocol.txt anew from what the .in files name
 	$(RUN) -m pip install --quiet --disable-pip-version-check uv

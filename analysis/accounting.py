@@ -14,7 +14,9 @@ def gaussian_delta(mu, epsilon):
     >>> round(float(gaussian_delta(1.0, 1.0)), 6)
     0.126937
     """
-    return special.ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + special.log_ndtr(-epsilon / mu - mu / 2))
+    return special.ndtr(mu / 2 - epsilon / mu) - np.exp(
+        epsilon + special.log_ndtr(-epsilon / mu - mu / 2)
+    )
 
 
 def gaussian_epsilon(mu, delta):
@@ -29,14 +31,18 @@ def gaussian_epsilon(mu, delta):
         return math.inf
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    most = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))  # enough: the bound by concentrated privacy
-    return optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12)
+    most = mu * mu / 2 + mu * math.sqrt(
+        2 * math.log(1 / delta)
+    )  # enough: the bound by concentrated privacy
+    return optimize.brentq(
+        lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12
+    )
 
 
 def least_count(charge):
     """Least noisy count that leaves a histogram over unlisted cells, from what its charge says.
 
-    A record changes as many cells as the squared sensitivity says, each by one; all that only one neighbour has must
+    A record changes as many cells as the squared sensitivity says, each by one; all that only one neighbor has must
     stay hidden with probability 1 - delta.
 
     Examples
@@ -45,4 +51,6 @@ def least_count(charge):
     48.53
     """
     cells = round(charge["count_sensitivity"] ** 2)
-    return 1 + charge["count_scale"] * float(stats.norm.isf(-math.expm1(math.log1p(-charge["delta"]) / cells)))
+    return 1 + charge["count_scale"] * float(
+        stats.norm.isf(-math.expm1(math.log1p(-charge["delta"]) / cells))
+    )

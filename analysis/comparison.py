@@ -19,14 +19,14 @@ from pkm.analysis.tables import concatenate
 METRIC = "nicv"
 REFERENCE = "kmeans"
 YARDSTICKS = ("mean", "packing")
-#: Methods that release as many centres as they find: shown beside the others, not ranked with them.
+#: Methods that release as many centers as they find: shown beside the others, not ranked with them.
 NATIVE = ("dpm_sound",)
 LEVEL = 0.05
 REPEATS = 2000
 _SEED = 20250602
 COLUMNS = [
     "dataset", "method", "variant", "epsilon", "notion", "adjacency", "trust", "delta", "n", "d", "k", "seeds",
-    "median", "low", "high", "lower_quartile", "upper_quartile", "reference", "n_centres", "starved",
+    "median", "low", "high", "lower_quartile", "upper_quartile", "reference", "n_centers", "starved",
 ]  # fmt: skip
 
 
@@ -98,7 +98,11 @@ def median_interval(values, level=0.95):
             continue
         inside = max(int(stats.binom.ppf((1 - level) / 2, own.size, 0.5)), 1) - 1
         columns.append((np.median(own), own[inside], own[own.size - 1 - inside], own.size))
-    return tuple(np.array(part) for part in zip(*columns, strict=True)) if columns else (np.empty(0),) * 4
+    return (
+        tuple(np.array(part) for part in zip(*columns, strict=True))
+        if columns
+        else (np.empty(0),) * 4
+    )
 
 
 def starved(cell):
@@ -117,7 +121,9 @@ def starved(cell):
     >>> [starved({"charges": json.dumps([charge]), "n": n}) for n in (400, 600)]
     [True, False]
     """
-    charges = [each for each in json.loads(cell["charges"] or "[]") if each["label"] == "bucket_counts"]
+    charges = [
+        each for each in json.loads(cell["charges"] or "[]") if each["label"] == "bucket_counts"
+    ]
     return bool(charges) and min(map(least_count, charges)) > cell["n"]
 
 
@@ -132,34 +138,48 @@ def ratios(study):
     -------
     DataFrame
         Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference` is the NICV that divides,
-        `n_centres` the mean number of released centres, `starved` as the function of that name says. Methods without
+        `n_centers` the mean number of released centers, `starved` as the function of that name says. Methods without
         epsilon stand at every epsilon of the grid. Data sets without the reference are left out.
     """
     panels = {}
-    for metric in (METRIC, "n_centres"):
+    for metric in (METRIC, "n_centers"):
         found = [study.panel(sweep, metric) for sweep in study.sweeps]
         panel = concatenate(found) if found else None
-        once = ~panel.cells["cell"].duplicated().to_numpy() & ~panel.cells["timing"].to_numpy(dtype=bool)
+        once = ~panel.cells["cell"].duplicated().to_numpy() & ~panel.cells["timing"].to_numpy(
+            dtype=bool
+        )
         panels[metric] = panel.take(once).spread()
-    panel, numbers = panels[METRIC], panels["n_centres"]
+    panel, numbers = panels[METRIC], panels["n_centers"]
     cells = panel.cells
     is_reference = (cells["method"] == REFERENCE).to_numpy()
-    best = pd.Series(np.nanmin(panel.values[:, is_reference], axis=0), index=cells.loc[is_reference, "dataset"])
+    best = pd.Series(
+        np.nanmin(panel.values[:, is_reference], axis=0), index=cells.loc[is_reference, "dataset"]
+    )
     reference = cells["dataset"].map(best.groupby(level=0).min()).to_numpy(dtype=float)
     values = panel.values / reference
     median, low, high, seeds = median_interval(values)
     lower, upper = pd.DataFrame(values).quantile([0.25, 0.75]).to_numpy()
     key = ["cell", "epsilon"]
-    centres = numbers.cells[key].assign(n_centres=np.nanmean(numbers.values, axis=0)) if len(numbers.cells) else None
+    centers = (
+        numbers.cells[key].assign(n_centers=np.nanmean(numbers.values, axis=0))
+        if len(numbers.cells)
+        else None
+    )
     table = cells.assign(median=median, low=low, high=high, seeds=seeds, reference=reference)
     table = table.assign(lower_quartile=lower, upper_quartile=upper)
-    table = table.assign(starved=[starved(cell) for cell in cells[["charges", "n"]].to_dict("records")])
-    table = table.merge(centres, on=key, how="left") if centres is not None else table.assign(n_centres=np.nan)
+    table = table.assign(
+        starved=[starved(cell) for cell in cells[["charges", "n"]].to_dict("records")]
+    )
+    table = (
+        table.merge(centers, on=key, how="left")
+        if centers is not None
+        else table.assign(n_centers=np.nan)
+    )
     return table.loc[np.isfinite(table["median"]), COLUMNS].reset_index(drop=True)
 
 
 def private(table):
-    """Lines of the methods that are compared: private ones, with as many centres as asked for."""
+    """Lines of the methods that are compared: private ones, with as many centers as asked for."""
     return table[(table["notion"] != "none") & ~table["method"].isin(NATIVE)]
 
 
@@ -183,7 +203,9 @@ def complete(table, datasets):
     mine = private(table)
     for method, own in mine[mine["dataset"].isin(datasets)].groupby("method"):
         have = set(zip(own["dataset"], own["epsilon"], strict=True))
-        lacking[method] = [name for name in datasets if any((name, value) not in have for value in grid)]
+        lacking[method] = [
+            name for name in datasets if any((name, value) not in have for value in grid)
+        ]
     for method in set(mine["method"]) - set(lacking):
         lacking[method] = list(datasets)
     return sorted(name for name, lack in lacking.items() if not lack), {
@@ -233,9 +255,13 @@ def rank(table, epsilon, datasets, methods):
     testable = len(methods) > 2 and len(datasets) > 1
     p_value = float(stats.friedmanchisquare(*wide.to_numpy().T).pvalue) if testable else np.nan
     critical = critical_difference(len(methods), len(datasets)) if testable else np.nan
-    drawn = np.random.default_rng([_SEED, len(datasets)]).integers(len(datasets), size=(REPEATS, len(datasets)))
+    drawn = np.random.default_rng([_SEED, len(datasets)]).integers(
+        len(datasets), size=(REPEATS, len(datasets))
+    )
     low, high = np.quantile(ranks[drawn].mean(axis=1), [0.025, 0.975], axis=0)
-    lines = pd.DataFrame({"method": list(methods), "mean_rank": ranks.mean(axis=0), "low": low, "high": high})
+    lines = pd.DataFrame(
+        {"method": list(methods), "mean_rank": ranks.mean(axis=0), "low": low, "high": high}
+    )
     lines = lines.sort_values(["mean_rank", "method"], ignore_index=True)
     return Ranking(float(epsilon), tuple(datasets), lines, p_value, critical)
 
@@ -247,7 +273,7 @@ def best_methods(table):
     -------
     DataFrame
         `dataset`, `epsilon`, `n`, `d`, `k`, `records` (n epsilon / k), `method`, `median`, `second` and its
-        `second_median` (the next best), `yardstick` (the smaller ratio of the mean as only centre and of centres
+        `second_median` (the next best), `yardstick` (the smaller ratio of the mean as only center and of centers
         without data; NaN without them) and `useful`: whether the method is below it.
     """
     lines = []

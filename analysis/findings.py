@@ -61,11 +61,15 @@ class Context:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         named = list(sweeps[:SWEEPS_NAMED]) + ["others"] * (len(sweeps) > SWEEPS_NAMED)
         text = f"no stored rows of sweep {' or '.join(named)} that this claim needs"
-        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"] if len(self.missing) else []
+        reasons = (
+            self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
+            if len(self.missing)
+            else []
+        )
         return f"{text} ({pd.Series(reasons).mode().iloc[0]})" if len(reasons) else text
 
 
-class Absent(LookupError):
+class MissingRows(LookupError):
     """The rows that a check needs are not stored; the message says which."""
 
 
@@ -95,9 +99,7 @@ def decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
             verdict = HOLDS
         elif not joint[0] and level <= LEVEL and not (quantifier == "some" and lacking):
             verdict = FAILS
-        counted = (
-            f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {percent(level)} of resamples."
-        )
+        counted = f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {percent(level)} of resamples."
     if seeds < MIN_SEEDS:
         verdict = INCONCLUSIVE
     text = f"{numbers} {counted}{too_few(seeds)}"
@@ -107,7 +109,7 @@ def decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
 def exact(evidence, numbers, lacking="", agreed="agrees"):
     """Turn a table with a truth column into a finding: holds if every line agrees, fails otherwise."""
     if not len(evidence):
-        raise Absent(numbers)
+        raise MissingRows(numbers)
     wrong = evidence[~evidence[agreed].astype(bool)]
     text = f"{len(evidence) - len(wrong)} of {len(evidence)} agree. {numbers}"
     if len(wrong):
@@ -117,7 +119,9 @@ def exact(evidence, numbers, lacking="", agreed="agrees"):
             + ", ".join(f"{name} {value}" for name, value in shown.items() if name != agreed)
             + "."
         )
-    return Finding(FAILS if len(wrong) else HOLDS, text.strip(), len(evidence), None, lacking, evidence)
+    return Finding(
+        FAILS if len(wrong) else HOLDS, text.strip(), len(evidence), None, lacking, evidence
+    )
 
 
 def within(values, check):
@@ -141,4 +145,8 @@ def percent(value):
 
 def too_few(seeds):
     """Say that the seeds do not suffice for a verdict; empty where they do."""
-    return f" Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict." if seeds < MIN_SEEDS else ""
+    return (
+        f" Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."
+        if seeds < MIN_SEEDS
+        else ""
+    )

@@ -54,8 +54,12 @@ def paired_tests(differences):
     flat = error <= 1e-14 * np.abs(mean)
     t = np.where(flat, np.where(mean > 0, np.inf, -np.inf), mean / np.where(flat, 1.0, error))
     known = count > 1
-    p_greater = np.where(known & (mean != 0), stats.t.sf(t, freedom), np.where(known & ~flat, 0.5, 1.0))
-    p_less = np.where(known & (mean != 0), stats.t.cdf(t, freedom), np.where(known & ~flat, 0.5, 1.0))
+    p_greater = np.where(
+        known & (mean != 0), stats.t.sf(t, freedom), np.where(known & ~flat, 0.5, 1.0)
+    )
+    p_less = np.where(
+        known & (mean != 0), stats.t.cdf(t, freedom), np.where(known & ~flat, 0.5, 1.0)
+    )
     half_width = np.where(known, stats.t.ppf(0.975, freedom) * error, np.nan)
     return pd.DataFrame(
         {

@@ -17,8 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.findings import INCONCLUSIVE, Absent, Finding, decide, within
-from pkm.analysis.tables import concatenate, percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.findings import INCONCLUSIVE, Finding, MissingRows, decide, within
+from pkm.analysis.tables import (
+    concatenate,
+    percentile_interval,
+    resampled_means,
+    resampling_weights,
+)
 
 _NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
 OPTIMUM = "kmeans"
@@ -51,14 +56,16 @@ class Curve:
     def slopes(self, logarithmic=True):
         """Slope of log(value) over log(x), or over log(log(x)); NaN in lines with a value that is not positive."""
         x = np.log(self.x) if logarithmic else np.log(np.log(self.x))
-        centred = x - x.mean()
-        return self._logs() @ centred / (centred @ centred)
+        centerd = x - x.mean()
+        return self._logs() @ centerd / (centerd @ centerd)
 
     def residuals(self, logarithmic=True):
         """Root mean square of log(value) about the line that `slopes` fits, on every line."""
         x = np.log(self.x) if logarithmic else np.log(np.log(self.x))
-        logs, centred = self._logs(), x - x.mean()
-        apart = logs - logs.mean(axis=1, keepdims=True) - np.outer(self.slopes(logarithmic), centred)
+        logs, centerd = self._logs(), x - x.mean()
+        apart = (
+            logs - logs.mean(axis=1, keepdims=True) - np.outer(self.slopes(logarithmic), centerd)
+        )
         return np.sqrt((apart**2).mean(axis=1))
 
     def _logs(self):
@@ -88,7 +95,9 @@ def joined(study, sweeps, metric):
     sweeps = [sweeps] if isinstance(sweeps, str) else list(sweeps)
     found = [panel for name in sweeps if len((panel := study.panel(name, metric)).cells)]
     panel = concatenate(found) if found else study.panel(sweeps[0], metric)
-    return type(panel)(panel.metric, described(panel.cells), panel.seeds, panel.values, panel.left_out)
+    return type(panel)(
+        panel.metric, described(panel.cells), panel.seeds, panel.values, panel.left_out
+    )
 
 
 def chosen(cells, selector):
@@ -106,7 +115,7 @@ def curve(study, check, context, method=None):
 
     Raises
     ------
-    analysis.findings.Absent
+    analysis.findings.MissingRows
         If fewer than `places` places (2 unless said) are stored.
     """
     selector, along, value = method or check["method"], check["along"], check.get("value", "cost")
@@ -116,8 +125,10 @@ def curve(study, check, context, method=None):
     panel = joined(study, sweeps, check["metric"])
     cells = panel.cells
     if not len(cells) or along not in cells:
-        raise Absent(context.why(sweeps))
-    mine = np.flatnonzero(chosen(cells, selector) & chosen(cells, check.get("where", {})) & cells[along].notna())
+        raise MissingRows(context.why(sweeps))
+    mine = np.flatnonzero(
+        chosen(cells, selector) & chosen(cells, check.get("where", {})) & cells[along].notna()
+    )
     order = np.argsort(cells[along].iloc[mine].to_numpy(dtype=float), kind="stable")
     mine = mine[order]
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))
@@ -126,7 +137,9 @@ def curve(study, check, context, method=None):
         line = means[:, at].copy()
         used = [at]
         if value in ("excess", "ratio") and not (value == "excess" and cells["ball"][at] == 0):
-            best = chosen(cells, check.get("optimum", OPTIMUM)) & (cells["dataset"] == cells["dataset"][at])
+            best = chosen(cells, check.get("optimum", OPTIMUM)) & (
+                cells["dataset"] == cells["dataset"][at]
+            )
             best = np.flatnonzero(best & (cells["k"] == cells["k"][at]))
             if not best.size:
                 continue
@@ -137,10 +150,16 @@ def curve(study, check, context, method=None):
         seeds.append(int(np.isfinite(panel.values[:, used]).all(axis=1).sum()))
     x = cells[along].iloc[kept].to_numpy(dtype=float)
     if len(set(x)) < check.get("places", 2):
-        raise Absent(context.why(sweeps) if not kept else f"only {len(set(x))} values of {along} are stored")
+        raise MissingRows(
+            context.why(sweeps) if not kept else f"only {len(set(x))} values of {along} are stored"
+        )
     if len(set(x)) < len(x):
-        raise ValueError(f"selector {selector!r} matches several cells at one {along}: {x.tolist()}")
-    return Curve(along, x, np.column_stack(values), cells.iloc[kept].reset_index(drop=True), min(seeds))
+        raise ValueError(
+            f"selector {selector!r} matches several cells at one {along}: {x.tolist()}"
+        )
+    return Curve(
+        along, x, np.column_stack(values), cells.iloc[kept].reset_index(drop=True), min(seeds)
+    )
 
 
 def not_positive(line):
@@ -185,7 +204,8 @@ def slope_table(lines, slopes):
 def shown(slopes):
     """The lines of `slope_table` in words."""
     return "; ".join(
-        f"{line.method} {line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in slopes.itertuples()
+        f"{line.method} {line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]"
+        for line in slopes.itertuples()
     )
 
 
@@ -199,8 +219,12 @@ def excess_slope(study, check, context):
         return found
     slope = line.slopes()
     evidence = slope_table([line], [slope])
-    numbers = f"Slope over {line.along} from {line.x.min():g} to {line.x.max():g}: {shown(evidence)} "
+    numbers = (
+        f"Slope over {line.along} from {line.x.min():g} to {line.x.max():g}: {shown(evidence)} "
+    )
     numbers += f"(asked: {asked(check)});"
     lacking = spans(line, check["reach"]) if "reach" in check else ""
     found = decide(within(slope, check)[:, None], evidence, line.seeds, numbers, lacking, evidence)
-    return replace(found, evidence=line.evidence().assign(outcome=found.evidence["outcome"].iloc[0]))
+    return replace(
+        found, evidence=line.evidence().assign(outcome=found.evidence["outcome"].iloc[0])
+    )

@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pkm.analysis import claims, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.style import styled
-from pkm.analysis.tables import Study, summarise, write
+from pkm.analysis.tables import Study, summarize, write
 
 _FOLDER = Path(__file__).parent
 _DPI = 170
@@ -56,7 +56,9 @@ def build(rows, *, paper, missing, out, environment):
     """
     specs, content = figures_of(paper), claims.load(paper)
     if not len(rows):
-        raise ValueError(f"rows is empty: run the sweeps of paper={paper!r} before asking for its report")
+        raise ValueError(
+            f"rows is empty: run the sweeps of paper={paper!r} before asking for its report"
+        )
     study = Study(rows)
     out = Path(out)
     folders = {name: out / name for name in ("figures", "tables")}
@@ -79,7 +81,11 @@ def build(rows, *, paper, missing, out, environment):
         title=content["title"],
         reference=content["reference"],
         counts=[
-            (verdict, len(mine := overview[overview["verdict"] == verdict]), int(mine["partial"].sum()))
+            (
+                verdict,
+                len(mine := overview[overview["verdict"] == verdict]),
+                int(mine["partial"].sum()),
+            )
             for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN)
         ],
         partial=int(overview["partial"].sum()),
@@ -121,7 +127,11 @@ def _replace(page, text):
 def _template():
     loader = FileSystemLoader(_FOLDER / "templates")
     return Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     ).get_template("report.html.jinja")
 
 
@@ -138,7 +148,9 @@ def _figure(spec, study, folders):
             # The layout just found serves the second file too; finding it takes longer than drawing.
             drawn.figure.set_layout_engine("none")
             # Without a creation date the same rows give the same file.
-            drawn.figure.savefig(folders["figures"] / f"{spec.name}.pdf", metadata={"CreationDate": None})
+            drawn.figure.savefig(
+                folders["figures"] / f"{spec.name}.pdf", metadata={"CreationDate": None}
+            )
     write(drawn.table, folders["tables"], spec.name, printed=drawn.printed, caption=drawn.caption)
     return {
         "name": spec.name,
@@ -155,13 +167,15 @@ def _figure(spec, study, folders):
 def _write_summary(study, folder):
     """Write every mean of every sweep and metric as one CSV."""
     parts = [
-        summarise(panel)
+        summarize(panel)
         for sweep in study.sweeps
         for metric in study.metrics
         if len((panel := study.panel(sweep, metric)).cells)
     ]
     if parts:
-        pd.concat(parts, ignore_index=True).drop(columns=["charges"]).to_csv(folder / "summary.csv", index=False)
+        pd.concat(parts, ignore_index=True).drop(columns=["charges"]).to_csv(
+            folder / "summary.csv", index=False
+        )
 
 
 def _claim(verdict, folder):
@@ -197,7 +211,9 @@ def _telling(evidence):
     """Pick the lines of evidence that decide: what speaks against the claim first."""
     order = {"violated": 0, "open": 1, "tied": 2, "kept": 3}
     if "outcome" in evidence:
-        ranked = evidence.assign(_rank=evidence["outcome"].map(order)).sort_values("_rank", kind="stable")
+        ranked = evidence.assign(_rank=evidence["outcome"].map(order)).sort_values(
+            "_rank", kind="stable"
+        )
         evidence = ranked.drop(columns="_rank")
     elif "agrees" in evidence:
         evidence = evidence.sort_values("agrees", kind="stable")
@@ -216,7 +232,9 @@ def _short(value):
 
 def _extent(rows, study):
     """What the report rests on, sweep by sweep."""
-    counted = rows.groupby("sweep").agg(rows=("seed", "size"), cells=("cell", "nunique"), seeds=("seed", "nunique"))
+    counted = rows.groupby("sweep").agg(
+        rows=("seed", "size"), cells=("cell", "nunique"), seeds=("seed", "nunique")
+    )
     sets = study.cells.groupby("sweep")["dataset"].nunique().rename("datasets")
     return counted.join(sets).reset_index().to_dict("records")
 
@@ -228,7 +246,10 @@ def _missing(missing):
     grouped = (
         missing.assign(reason=missing["reason"].astype(str).str.strip().str.split("\n").str[-1])
         .groupby(["sweep", "reason", "dataset"], sort=True)
-        .agg(cells=("method", "size"), methods=("method", lambda names: ", ".join(sorted(set(names)))))
+        .agg(
+            cells=("method", "size"),
+            methods=("method", lambda names: ", ".join(sorted(set(names)))),
+        )
         .reset_index()
     )
     lines = (
@@ -274,7 +295,9 @@ def privacy_table(study):
                 "cells": cells["cell"].nunique(),
             }
         )
-    return pd.DataFrame(lines).sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
+    return pd.DataFrame(lines).sort_values(
+        ["private", "method"], ascending=[False, True], ignore_index=True
+    )
 
 
 def _with_rho(adjacency, cells):
@@ -283,7 +306,9 @@ def _with_rho(adjacency, cells):
         return adjacency
     rhos = set(cells["rho"].dropna())
     named = sorted(rho for rho in rhos if isinstance(rho, str))
-    return f"{adjacency}, ρ {', '.join([*(f'{rho:g}' for rho in sorted(rhos - set(named))), *named])}"
+    return (
+        f"{adjacency}, ρ {', '.join([*(f'{rho:g}' for rho in sorted(rhos - set(named))), *named])}"
+    )
 
 
 def _delta_range(delta):
@@ -315,7 +340,13 @@ def _environment(environment):
         several = isinstance(value, list | tuple | set | frozenset)
         items = [str(item) for item in value] if several else str(value).strip().splitlines()
         text = (", " if several else " ").join(items) or "–"
-        entries.append({"name": str(name), "text": text, "lines": _split(items) if len(text) > _LONG_TEXT else []})
+        entries.append(
+            {
+                "name": str(name),
+                "text": text,
+                "lines": _split(items) if len(text) > _LONG_TEXT else [],
+            }
+        )
     return entries
 
 

@@ -13,7 +13,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-IDENTITY = ("sweep", "method", "target", "variant", "params", "dataset", "preprocessing", "n", "d", "k")
+IDENTITY = (
+    "sweep",
+    "method",
+    "target",
+    "variant",
+    "params",
+    "dataset",
+    "preprocessing",
+    "n",
+    "d",
+    "k",
+)
 DESCRIPTION = (
     *IDENTITY,
     "cell",
@@ -56,16 +67,16 @@ METRIC_NAMES = {
     "accuracy": "accuracy by majority label",
     "inertia": "inertia",
     "kmeans_distance": "KMeans distance",
-    "kmeans_distance_sum": "KMeans distance, summed over centres",
-    "norm_kmeans_distance": "normalised KMeans distance",
+    "kmeans_distance_sum": "KMeans distance, summed over centers",
+    "norm_kmeans_distance": "normalized KMeans distance",
     "reverse_kmeans_distance": "reverse KMeans distance",
-    "norm_reverse_kmeans_distance": "normalised reverse KMeans distance",
-    "n_centres": "released centres",
-    "nonempty_centres": "non-empty centres",
+    "norm_reverse_kmeans_distance": "normalized reverse KMeans distance",
+    "n_centers": "released centers",
+    "nonempty_centers": "non-empty centers",
     "mean_distance": "mean distance",
-    "farthest_class": "distance to the class farthest from all centres",
-    "unassigned_points": "points of classes that no centre is near",
-    "nicv_best_k": "NICV of the best k released centres",
+    "farthest_class": "distance to the class farthest from all centers",
+    "unassigned_points": "points of classes that no center is near",
+    "nicv_best_k": "NICV of the best k released centers",
     "iteration_ms": "ms per iteration",
     "setup_ms": "ms of key agreement",
     "bytes_per_iteration": "bytes per iteration",
@@ -78,9 +89,9 @@ METRIC_NAMES = {
     "noise_ms": "noise, drawn ahead (CPU)",
     "optimum": "optimum",
     "loss_ratio": "loss ratio",
-    "loss_ratio_nearest": "loss ratio, nearest centres",
+    "loss_ratio_nearest": "loss ratio, nearest centers",
     "loss_ratio_after": "loss ratio after removals",
-    "loss_ratio_after_nearest": "loss ratio after removals, nearest centres",
+    "loss_ratio_after_nearest": "loss ratio after removals, nearest centers",
     "fit_client_ms": "fit, slowest client (ms)",
     "fit_server_ms": "fit, server (ms)",
     "fit_all_ms": "fit, one process (ms)",
@@ -142,7 +153,11 @@ class Panel:
 
     def take(self, chosen):
         """Return the panel of the chosen columns (mask or positions)."""
-        chosen = np.flatnonzero(chosen) if np.asarray(chosen).dtype == bool else np.asarray(chosen, dtype=int)
+        chosen = (
+            np.flatnonzero(chosen)
+            if np.asarray(chosen).dtype == bool
+            else np.asarray(chosen, dtype=int)
+        )
         return replace(
             self,
             cells=self.cells.iloc[chosen].reset_index(drop=True),
@@ -160,7 +175,10 @@ class Panel:
         grid, constant = self.epsilons, self.cells["epsilon"].isna().to_numpy()
         if not grid.size or not constant.any():
             return self
-        private, repeated = np.flatnonzero(~constant), np.repeat(np.flatnonzero(constant), grid.size)
+        private, repeated = (
+            np.flatnonzero(~constant),
+            np.repeat(np.flatnonzero(constant), grid.size),
+        )
         spread = self.take(np.concatenate([private, repeated]))
         epsilon = spread.cells["epsilon"].to_numpy(dtype=float).copy()
         epsilon[private.size :] = np.tile(grid, constant.sum())
@@ -189,7 +207,9 @@ class Study:
     def __init__(self, rows):
         absent = [name for name in (*DESCRIPTION, "seed") if name not in rows.columns]
         if absent:
-            raise ValueError(f"rows lack the columns {absent}; they must come from the cell store with a sweep column")
+            raise ValueError(
+                f"rows lack the columns {absent}; they must come from the cell store with a sweep column"
+            )
         self._rows = rows
         sweep, _ = pd.factorize(rows["sweep"])
         cell, names = pd.factorize(rows["cell"])
@@ -198,12 +218,20 @@ class Study:
         self._seed, self.seeds = pd.factorize(rows["seed"], sort=True)
         place = self._entry.astype(np.int64) * max(len(self.seeds), 1) + self._seed
         if np.unique(place).size != len(rows):
-            twice = rows.loc[pd.Series(place, index=rows.index).duplicated(), ["sweep", "cell", "seed"]].iloc[0]
-            raise ValueError(f"seed {twice['seed']} stands twice in cell {twice['cell']} of sweep {twice['sweep']!r}")
+            twice = rows.loc[
+                pd.Series(place, index=rows.index).duplicated(), ["sweep", "cell", "seed"]
+            ].iloc[0]
+            raise ValueError(
+                f"seed {twice['seed']} stands twice in cell {twice['cell']} of sweep {twice['sweep']!r}"
+            )
         described = [*DESCRIPTION, *(name for name in OPTIONAL if name in rows.columns)]
         cells = rows.iloc[first][described].reset_index(drop=True)
-        cells = cells.rename(columns={name: OPTIONAL[name][0] for name in described if name in OPTIONAL})
-        cells = cells.assign(**{name: value for name, value in OPTIONAL.values() if name not in cells})
+        cells = cells.rename(
+            columns={name: OPTIONAL[name][0] for name in described if name in OPTIONAL}
+        )
+        cells = cells.assign(
+            **{name: value for name, value in OPTIONAL.values() if name not in cells}
+        )
         # Rows from before and after a column came to be may stand together.
         cells = cells.fillna({name: value for name, value in OPTIONAL.values() if value == value})
         self.cells = _expand_parameters(cells)
@@ -229,7 +257,9 @@ class Study:
         """Rows that have all of the named metrics (infinite values included); empty if a metric was never asked for."""
         if any(name not in self._rows.columns for name in metrics):
             return self._rows.iloc[:0]
-        return self._rows[self._rows[list(metrics)].notna().all(axis=1)].drop_duplicates(["cell", "seed"])
+        return self._rows[self._rows[list(metrics)].notna().all(axis=1)].drop_duplicates(
+            ["cell", "seed"]
+        )
 
     def _build(self, sweep, metric):
         entries = np.flatnonzero((self.cells["sweep"] == sweep).to_numpy())
@@ -259,9 +289,13 @@ class Study:
 def _expand_parameters(cells):
     """Add one column per constructor parameter named in the JSON of `params`."""
     parsed = {text: json.loads(text) if text else {} for text in cells["params"].unique()}
-    names = sorted({name for parameters in parsed.values() for name in parameters} - set(cells.columns))
+    names = sorted(
+        {name for parameters in parsed.values() for name in parameters} - set(cells.columns)
+    )
     columns = {name: [_plain(parsed[text].get(name)) for text in cells["params"]] for name in names}
-    return cells.assign(**{name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    return cells.assign(
+        **{name: pd.Series(values, dtype=object) for name, values in columns.items()}
+    )
 
 
 def _plain(value):
@@ -279,7 +313,9 @@ def raw_units(panel):
     power = RAW_POWERS.get(panel.metric, 0)
     if not power:
         return panel
-    return replace(panel, values=panel.values * panel.cells["domain_half_width"].to_numpy(dtype=float) ** power)
+    return replace(
+        panel, values=panel.values * panel.cells["domain_half_width"].to_numpy(dtype=float) ** power
+    )
 
 
 def concatenate(panels):
@@ -292,10 +328,12 @@ def concatenate(panels):
         values[np.searchsorted(seeds, panel.seeds), start:stop] = panel.values
         start = stop
     cells = pd.concat([panel.cells for panel in panels], ignore_index=True)
-    return Panel(panels[0].metric, cells, seeds, values, np.concatenate([panel.left_out for panel in panels]))
+    return Panel(
+        panels[0].metric, cells, seeds, values, np.concatenate([panel.left_out for panel in panels])
+    )
 
 
-def summarise(panel):
+def summarize(panel):
     """Summarise a panel over its seeds.
 
     Returns
@@ -309,12 +347,17 @@ def summarise(panel):
     >>> import numpy as np, pandas as pd
     >>> cells = pd.DataFrame({"method": ["a"], "epsilon": [1.0]})
     >>> one = Panel("nicv", cells, np.arange(3), np.array([[1.0], [2.0], [3.0]]), np.array([0]))
-    >>> summarise(one)[["mean", "median", "seeds"]].values.tolist()
+    >>> summarize(one)[["mean", "median", "seeds"]].values.tolist()
     [[2.0, 2.0, 3.0]]
     """
     mean, half_width, median, count = column_statistics(panel.values)
     return panel.cells.assign(
-        metric=panel.metric, mean=mean, half_width=half_width, median=median, seeds=count, left_out=panel.left_out
+        metric=panel.metric,
+        mean=mean,
+        half_width=half_width,
+        median=median,
+        seeds=count,
+        left_out=panel.left_out,
     )
 
 
@@ -340,7 +383,9 @@ def column_statistics(values):
     ordered = np.sort(np.where(finite, values, np.inf), axis=0)
     columns = np.arange(values.shape[1])
     ordered[:, count == 0] = 0
-    median = np.where(count > 0, (ordered[(some - 1) // 2, columns] + ordered[some // 2, columns]) / 2, np.nan)
+    median = np.where(
+        count > 0, (ordered[(some - 1) // 2, columns] + ordered[some // 2, columns]) / 2, np.nan
+    )
     return mean, half_width, median, count
 
 
@@ -358,12 +403,16 @@ def area(panel):
     """
     grid = panel.epsilons
     identity = (
-        panel.cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1) if len(panel.cells) else pd.Series(dtype=str)
+        panel.cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1)
+        if len(panel.cells)
+        else pd.Series(dtype=str)
     )
     curve, _ = pd.factorize(identity)
     epsilon = panel.cells["epsilon"].to_numpy(dtype=float)
     keep, values, left_out = [], [], []
-    for positions in pd.Series(np.arange(len(curve))).groupby(curve).indices.values() if grid.size > 1 else ():
+    for positions in (
+        pd.Series(np.arange(len(curve))).groupby(curve).indices.values() if grid.size > 1 else ()
+    ):
         at = epsilon[positions]
         if positions.size == 1 and np.isnan(at[0]):
             under = panel.values[:, positions[0]] * (grid[-1] - grid[0])
@@ -384,7 +433,7 @@ def area(panel):
 def resampling_weights(n_seeds, repeats=BOOTSTRAP_REPEATS):
     """Bootstrap counts of each seed, the first line being the sample itself.
 
-    One draw of seeds serves every method, data set and epsilon, so whatever the replicates share (initialisation,
+    One draw of seeds serves every method, data set and epsilon, so whatever the replicates share (initialization,
     data stream) stays paired. The generator is fixed: a report built twice from the same rows is the same.
 
     Returns
@@ -406,7 +455,11 @@ def resampled_means(panel, weights):
     """
     finite = np.isfinite(panel.values)
     total = weights @ np.where(finite, panel.values, 0.0)
-    count = np.full(total.shape, float(len(panel.seeds))) if finite.all() else weights @ finite.astype(float)
+    count = (
+        np.full(total.shape, float(len(panel.seeds)))
+        if finite.all()
+        else weights @ finite.astype(float)
+    )
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -476,12 +529,17 @@ def area_table(panel, by, relative_to=None):
 
 
 def _common_datasets(cells, method):
-    return set(cells["dataset"] if method is None else cells.loc[cells["method"] == method, "dataset"])
+    return set(
+        cells["dataset"] if method is None else cells.loc[cells["method"] == method, "dataset"]
+    )
 
 
 def wide(summary, rows, columns="method"):
     """Lay a summary out for print: ``mean ± half-width`` per method, at four significant digits."""
-    text = [_interval_text(mean, half) for mean, half in zip(summary["mean"], summary["half_width"], strict=True)]
+    text = [
+        _interval_text(mean, half)
+        for mean, half in zip(summary["mean"], summary["half_width"], strict=True)
+    ]
     table = summary.assign(text=text).pivot_table(
         index=rows, columns=columns, values="text", aggfunc="first", sort=False, observed=True
     )
@@ -496,7 +554,9 @@ def _interval_text(mean, half_width):
 
 def latex(table, caption, label):
     """Set a table of texts and numbers in LaTeX with booktabs rules; special characters are escaped."""
-    texts = table.map(lambda value: _latex_escape(f"{value:.4g}" if isinstance(value, float) else str(value)))
+    texts = table.map(
+        lambda value: _latex_escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+    )
     texts.columns = [_latex_escape(str(name)) for name in texts.columns]
     lines = [
         r"\begin{table}",
@@ -572,5 +632,7 @@ def write(table, folder, name, *, printed=None, caption=""):
     folder = Path(folder)
     csv, tex = folder / f"{name}.csv", folder / f"{name}.tex"
     table.to_csv(csv, index=False)
-    tex.write_text(latex(table if printed is None else printed, caption, f"tab:{name}"), encoding="utf-8")
+    tex.write_text(
+        latex(table if printed is None else printed, caption, f"tab:{name}"), encoding="utf-8"
+    )
     return csv, tex

@@ -38,7 +38,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.analysis import claims as claim_data
-from pkm.analysis import printed, settings
+from pkm.analysis import hyperparameters, reported
 from pkm.analysis.findings import (
     FAILS,
     HOLDS,
@@ -46,9 +46,9 @@ from pkm.analysis.findings import (
     LEVEL,
     MIN_SEEDS,
     NOT_RUN,
-    Absent,
     Context,
     Finding,
+    MissingRows,
     decide,
     exact,
     percent,
@@ -96,10 +96,17 @@ def evaluate(study, paper, missing=None):
         In the order of the claims file.
     """
     content = claim_data.load(paper)
-    missing = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"]) if missing is None else missing
+    missing = (
+        pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
+        if missing is None
+        else missing
+    )
     context = Context(content["sets"], missing, content.get("printed", {}))
     evaluators = EVALUATORS | claim_data.own_evaluators(paper)
-    return [Verdict(claim, _check(study, claim["check"], context, evaluators)) for claim in content["claims"]]
+    return [
+        Verdict(claim, _check(study, claim["check"], context, evaluators))
+        for claim in content["claims"]
+    ]
 
 
 def _check(study, check, context, evaluators):
@@ -126,10 +133,12 @@ def _evaluate_one(study, check, context, evaluators):
     try:
         evaluator = evaluators[kind]
     except KeyError:
-        raise ValueError(f"check type {kind!r} is unknown; known: {sorted(evaluators)} and all_of") from None
+        raise ValueError(
+            f"check type {kind!r} is unknown; known: {sorted(evaluators)} and all_of"
+        ) from None
     try:
         return evaluator(study, check, context)
-    except Absent as absent:
+    except MissingRows as absent:
         return Finding(NOT_RUN, str(absent))
 
 
@@ -145,11 +154,16 @@ def _all_of(findings):
     lacking += [finding.numbers for finding in findings if finding.verdict == NOT_RUN]
     return Finding(
         verdict,
-        " ".join(f"({i + 1}) {finding.verdict}: {finding.numbers}" for i, finding in enumerate(findings)),
+        " ".join(
+            f"({i + 1}) {finding.verdict}: {finding.numbers}" for i, finding in enumerate(findings)
+        ),
         sum(finding.comparisons for finding in ran),
         min(seeds) if seeds else None,
         "; ".join(dict.fromkeys(text for text in lacking if text)),
-        pd.concat([f.evidence.assign(part=i + 1) for i, f in enumerate(findings) if len(f.evidence)], ignore_index=True)
+        pd.concat(
+            [f.evidence.assign(part=i + 1) for i, f in enumerate(findings) if len(f.evidence)],
+            ignore_index=True,
+        )
         if any(len(finding.evidence) for finding in findings)
         else pd.DataFrame(),
     )
@@ -188,15 +202,24 @@ def _pairs(study, check, context):
     With `across` each selector names one cell per combination, and the two sides need not be of the same data set.
     """
     sweeps = [check["sweep"]] if isinstance(check["sweep"], str) else list(check["sweep"])
-    found = [panel for panel in (study.panel(sweep, check["metric"]) for sweep in sweeps) if len(panel.cells)]
+    found = [
+        panel
+        for panel in (study.panel(sweep, check["metric"]) for sweep in sweeps)
+        if len(panel.cells)
+    ]
     if not found:
-        raise Absent(context.why(sweeps))
+        raise MissingRows(context.why(sweeps))
     panel = concatenate(found)
     panel = area(panel) if check.get("area") else panel.spread()
-    over = {name: values if values == "any" else context.resolve(values) for name, values in check["over"].items()}
+    over = {
+        name: values if values == "any" else context.resolve(values)
+        for name, values in check["over"].items()
+    }
     panel = panel.take(_allowed(panel.cells, over, check.get("at_least_d", 0)))
     selectors = list(check["left"]), _right_selectors(panel.cells, check)
-    lefts, rights = ([(_label(s), _positions(panel.cells, s, list(over))) for s in side] for side in selectors)
+    lefts, rights = (
+        [(_label(s), _positions(panel.cells, s, list(over))) for s in side] for side in selectors
+    )
     denominators = _denominators(panel.cells, check.get("relative_to"))
     lines, left, right, scale = [], [], [], []
     for (a, a_cells), (b, b_cells) in product(lefts, rights or [("1", None)]):
@@ -204,24 +227,36 @@ def _pairs(study, check, context):
             theirs = mine if b_cells is None else b_cells.get(key, {})
             if check.get("across"):
                 mine, theirs = _nameless(mine, a), _nameless(theirs, b)
-            datasets = [name for name in mine if name in theirs and (denominators is None or name in denominators)]
+            datasets = [
+                name
+                for name in mine
+                if name in theirs and (denominators is None or name in denominators)
+            ]
             if not datasets:
                 continue
             lines.append(dict(zip(over, key, strict=True)) | {"left": a, "right": b})
             left.append([mine[name] for name in datasets])
             right.append([theirs[name] for name in datasets])
-            scale.append([denominators[name] for name in datasets] if denominators is not None else [])
+            scale.append(
+                [denominators[name] for name in datasets] if denominators is not None else []
+            )
     if not lines:
-        raise Absent(context.why(sweeps))
+        raise MissingRows(context.why(sweeps))
     keys = pd.DataFrame(lines)
-    lacking = "; ".join(filter(None, [_lacking(check, over, keys, min(map(len, left))), _unseen(check, panel.cells)]))
+    lacking = "; ".join(
+        filter(
+            None, [_lacking(check, over, keys, min(map(len, left))), _unseen(check, panel.cells)]
+        )
+    )
     return Pairs(panel, keys, left, right, scale if denominators is not None else None, lacking)
 
 
 def _nameless(positions, selector):
     """Return the only cell under no name, so that it matches one of another data set."""
     if len(positions) > 1:
-        raise ValueError(f"across: selector {selector!r} matches several data sets, {sorted(positions)}")
+        raise ValueError(
+            f"across: selector {selector!r} matches several data sets, {sorted(positions)}"
+        )
     return dict(zip([""], positions.values(), strict=False))
 
 
@@ -260,7 +295,7 @@ def _allowed(cells, over, least_d):
                 listed = cells[name].isin(values) | ((name == "epsilon") & cells[name].isna())
                 allowed = allowed & listed.to_numpy()
         elif name not in cells:
-            raise Absent(f"no stored row has the parameter {name}")
+            raise MissingRows(f"no stored row has the parameter {name}")
     return allowed
 
 
@@ -269,11 +304,15 @@ def _positions(cells, selector, keys):
     mask = _matches(cells, selector)
     positions = {}
     chosen = cells[mask]
-    for at, line, name in zip(chosen.index, chosen[keys].to_numpy(dtype=object), chosen["dataset"], strict=True):
+    for at, line, name in zip(
+        chosen.index, chosen[keys].to_numpy(dtype=object), chosen["dataset"], strict=True
+    ):
         key = tuple(line)
         inside = positions.setdefault(key, {})
         if name in inside:
-            raise ValueError(f"selector {selector!r} matches two cells of data set {name!r} at {keys}={key}")
+            raise ValueError(
+                f"selector {selector!r} matches two cells of data set {name!r} at {keys}={key}"
+            )
         inside[name] = at
     return positions
 
@@ -288,7 +327,9 @@ def _denominators(cells, selector):
 def _label(selector):
     if isinstance(selector, str):
         return selector
-    return ", ".join(f"{name}={value}" if name != "method" else str(value) for name, value in selector.items())
+    return ", ".join(
+        f"{name}={value}" if name != "method" else str(value) for name, value in selector.items()
+    )
 
 
 def _lacking(check, over, keys, fewest):
@@ -303,10 +344,17 @@ def _lacking(check, over, keys, fewest):
     if found < expected:
         gone = []
         for name, values in over.items():
-            absent = [] if isinstance(values, str) else [value for value in values if value not in set(keys[name])]
+            absent = (
+                []
+                if isinstance(values, str)
+                else [value for value in values if value not in set(keys[name])]
+            )
             if absent:
                 gone.append(f"{name} {', '.join(map(str, absent))}")
-        texts.append(f"{found} of {expected} comparisons at hand" + (f"; absent: {'; '.join(gone)}" if gone else ""))
+        texts.append(
+            f"{found} of {expected} comparisons at hand"
+            + (f"; absent: {'; '.join(gone)}" if gone else "")
+        )
     each = check.get("datasets_each", 1)
     if fewest < each:
         texts.append(f"only {fewest} of {each} data sets behind some comparisons")
@@ -354,7 +402,7 @@ def _scaled(means, at, scale, average):
 def ordering(study, check, context):
     """Left at most right (at least, with `higher_is_better`), by paired one-sided t tests; see the module's rules.
 
-    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favour of the right side);
+    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor of the right side);
     `tolerated` with `within`: so many values of one key may be violated; `across`: the sides name their data sets.
     """
     return _order(_pairs(study, check, context), check)
@@ -376,11 +424,13 @@ def improving(study, check, context):
             left.append(pairs.left[after])
             right.append(pairs.left[before])
     if not lines:
-        raise Absent(f"only one value of {along} is stored")
+        raise MissingRows(f"only one value of {along} is stored")
     # Steps are counted here, not values.
     asked = check["steps"]
     lacking = f"{len(lines)} of {asked} steps at hand" if len(lines) < asked else ""
-    return _order(replace(pairs, keys=pd.DataFrame(lines), left=left, right=right, lacking=lacking), check)
+    return _order(
+        replace(pairs, keys=pd.DataFrame(lines), left=left, right=right, lacking=lacking), check
+    )
 
 
 def _order(pairs, check):
@@ -398,10 +448,14 @@ def _order(pairs, check):
         ]
     )
     tests = paired_tests(differences)
-    left, right = (_sides(means, side, pairs.scale, average)[0] for side in (pairs.left, pairs.right))
+    left, right = (
+        _sides(means, side, pairs.scale, average)[0] for side in (pairs.left, pairs.right)
+    )
     violation, support = holm(tests["p_greater"]), holm(tests["p_less"])
     outcome = np.select(
-        [tests["seeds"] < MIN_SEEDS, violation <= LEVEL, support <= LEVEL], ["few seeds", "violated", "kept"], "tied"
+        [tests["seeds"] < MIN_SEEDS, violation <= LEVEL, support <= LEVEL],
+        ["few seeds", "violated", "kept"],
+        "tied",
     )
     evidence = pairs.keys.assign(
         left_mean=left,
@@ -424,9 +478,14 @@ def _weights(denominators, average):
 
 
 def _judge_ordering(evidence, toward_violation, check, pairs):
-    counts = {name: int((evidence["outcome"] == name).sum()) for name in ("kept", "tied", "violated", "few seeds")}
+    counts = {
+        name: int((evidence["outcome"] == name).sum())
+        for name in ("kept", "tied", "violated", "few seeds")
+    }
     enough = evidence["outcome"] != "few seeds"
-    seeds = int(evidence.loc[enough, "seeds"].min()) if enough.any() else int(evidence["seeds"].max())
+    seeds = (
+        int(evidence.loc[enough, "seeds"].min()) if enough.any() else int(evidence["seeds"].max())
+    )
     broken = counts["violated"] > 0
     leaning = (evidence["outcome"] == "tied").to_numpy() & (toward_violation > 0)
     if "within" in check and broken:
@@ -453,9 +512,7 @@ def _judge_ordering(evidence, toward_violation, check, pairs):
 
 def _ordering_numbers(evidence, toward_violation, leaning, counts, check):
     """Say how many comparisons are kept, which is violated most, and how much a tie could hide."""
-    text = (
-        f"{counts['kept']} kept, {counts['tied']} tied, {counts['violated']} violated of {len(evidence)} comparisons."
-    )
+    text = f"{counts['kept']} kept, {counts['tied']} tied, {counts['violated']} violated of {len(evidence)} comparisons."
     right = np.abs(evidence["right_mean"].to_numpy())
     relative = toward_violation / right
     violated, tied = ((evidence["outcome"] == name).to_numpy() for name in ("violated", "tied"))
@@ -465,9 +522,7 @@ def _ordering_numbers(evidence, toward_violation, leaning, counts, check):
         text += f"; violated in: {_spread(evidence[violated], check)}." if check["over"] else "."
     elif leaning.any():
         worst = np.where(leaning, relative, -np.inf).argmax()
-        text += (
-            f" {leaning.sum()} ties lean the other way, most {_where(evidence, worst)} by {percent(relative[worst])}."
-        )
+        text += f" {leaning.sum()} ties lean the other way, most {_where(evidence, worst)} by {percent(relative[worst])}."
     if tied.any():
         widest = (evidence["half_width"].to_numpy()[tied] / right[tied]).max()
         text += f" Widest interval of a tied difference: ±{percent(widest)} of the right-hand mean."
@@ -477,7 +532,9 @@ def _ordering_numbers(evidence, toward_violation, leaning, counts, check):
 def _spread(violated, check):
     """Name what is violated by its first key, with counts."""
     first = next(iter(check["over"]))
-    return ", ".join(f"{value} ({count})" for value, count in violated[first].value_counts(sort=False).items())
+    return ", ".join(
+        f"{value} ({count})" for value, count in violated[first].value_counts(sort=False).items()
+    )
 
 
 def _where(evidence, position):
@@ -520,14 +577,18 @@ def _ratios(study, check, context):
         groups = list(keys.groupby(names, sort=False).indices.values())
         left = np.column_stack([left[:, at[0]] for at in groups])
         right = np.column_stack([right[:, at].min(axis=1) for at in groups])
-        keys = keys.iloc[[at[0] for at in groups]].assign(right="best of all").reset_index(drop=True)
+        keys = (
+            keys.iloc[[at[0] for at in groups]].assign(right="best of all").reset_index(drop=True)
+        )
     return keys, left / right, pairs.seeds, pairs.lacking
 
 
 def _sides(means, side, scale, average):
     """One column per comparison: `_scaled` of every line of means."""
     scale = scale or [[]] * len(side)
-    return np.column_stack([_scaled(means, at, by, average) for at, by in zip(side, scale, strict=True)])
+    return np.column_stack(
+        [_scaled(means, at, by, average) for at, by in zip(side, scale, strict=True)]
+    )
 
 
 def bound(study, check, context):
@@ -545,7 +606,9 @@ def bound(study, check, context):
     numbers = f"{word} between {_place(keys, ratios[0], np.argmin)} and {_place(keys, ratios[0], np.argmax)}"
     numbers += f" (asked: {_rule(check)});" if len(keys) > 1 else ""
     if len(keys) == 1:
-        numbers = f"{word} {ratios[0, 0]:.4g} [{low[0]:.4g}, {high[0]:.4g}] (asked: {_rule(check)});"
+        numbers = (
+            f"{word} {ratios[0, 0]:.4g} [{low[0]:.4g}, {high[0]:.4g}] (asked: {_rule(check)});"
+        )
     return decide(truth, keys, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
 
 
@@ -577,7 +640,10 @@ def trend(study, check, context):
         at = at[np.argsort(keys[along].to_numpy()[at])]
         if at.size < 3:
             lacking = "; ".join(
-                filter(None, [lacking, f"{_plain_group(names, group)}: only {at.size} values of {along}"])
+                filter(
+                    None,
+                    [lacking, f"{_plain_group(names, group)}: only {at.size} values of {along}"],
+                )
             )
             continue
         values = ratios[:, at]
@@ -596,19 +662,27 @@ def trend(study, check, context):
             }
         )
     if not truth:
-        raise Absent(f"a trend along {along} needs at least three stored values of it")
+        raise MissingRows(f"a trend along {along} needs at least three stored values of it")
     evidence = pd.DataFrame(lines)
     direct = sign * evidence["correlation"].to_numpy()
-    numbers = f"Spearman along {along} between {sign * direct.min():.3g} and {sign * direct.max():.3g}"
+    numbers = (
+        f"Spearman along {along} between {sign * direct.min():.3g} and {sign * direct.max():.3g}"
+    )
     if len(evidence) == 1:
         numbers = f"Spearman along {along} {evidence['correlation'][0]:.3g}"
     sharp = "at_least" not in check
     asked = sign * check["above" if sharp else "at_least"]
     numbers += f" (asked: {('>' if sharp else '≥') if sign > 0 else ('<' if sharp else '≤')} {asked + 0:g});"
-    numbers += (
-        f" mean ratio from {evidence['first'].mean():.4g} at the first to {evidence['last'].mean():.4g} at the last;"
+    numbers += f" mean ratio from {evidence['first'].mean():.4g} at the first to {evidence['last'].mean():.4g} at the last;"
+    return decide(
+        np.column_stack(truth),
+        evidence,
+        seeds,
+        numbers,
+        lacking,
+        evidence,
+        check.get("quantifier", "all"),
     )
-    return decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence, check.get("quantifier", "all"))
 
 
 def _plain_group(names, group):
@@ -626,12 +700,16 @@ def ends(study, check, context):
     values = keys[along].to_numpy(dtype=float)
     first, last = values.min(), values.max()
     if first == last:
-        raise Absent(f"only one value of {along} is stored")
+        raise MissingRows(f"only one value of {along} is stored")
     others = [name for name in check["over"] if name != along]
-    groups = keys[others].astype(str).agg("|".join, axis=1) if others else pd.Series("", index=keys.index)
+    groups = (
+        keys[others].astype(str).agg("|".join, axis=1)
+        if others
+        else pd.Series("", index=keys.index)
+    )
     both = set(groups[values == first]) & set(groups[values == last])
     if not both:
-        raise Absent(f"no group has both {along} = {first:g} and {along} = {last:g}")
+        raise MissingRows(f"no group has both {along} = {first:g} and {along} = {last:g}")
     inside = groups.isin(both).to_numpy()
     low = ratios[:, inside & (values == first)].mean(axis=1)
     high = ratios[:, inside & (values == last)].mean(axis=1)
@@ -639,8 +717,17 @@ def ends(study, check, context):
     if (first, last) != (check["first"], check["last"]):
         lacking = "; ".join(filter(None, [lacking, f"ends are {along} = {first:g} and {last:g}"]))
     evidence = pd.DataFrame({along: [first, last], "ratio": [low[0], high[0]], "groups": len(both)})
-    numbers = f"Mean ratio {low[0]:.4g} at {along} = {first:g}, {high[0]:.4g} at {along} = {last:g};"
-    finding = decide((sign * (high - low) > 0)[:, None], evidence.iloc[:1], seeds, numbers, lacking, evidence.iloc[:1])
+    numbers = (
+        f"Mean ratio {low[0]:.4g} at {along} = {first:g}, {high[0]:.4g} at {along} = {last:g};"
+    )
+    finding = decide(
+        (sign * (high - low) > 0)[:, None],
+        evidence.iloc[:1],
+        seeds,
+        numbers,
+        lacking,
+        evidence.iloc[:1],
+    )
     return replace(finding, evidence=evidence)
 
 
@@ -654,11 +741,17 @@ def largest_gain(study, check, context):
     at = int(gains[0].argmax())
     where = ", ".join(f"{name} {keys.iloc[at][name]}" for name in check["over"])
     interval = f"[{percent(low)}, {percent(high)}]"
-    numbers = f"Largest reduction {percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
+    numbers = (
+        f"Largest reduction {percent(largest[0])} {interval} at {where} (asked: {_rule(check)});"
+    )
     one = evidence.iloc[:1]
     found = decide(within(largest, check)[:, None], one, seeds, numbers, lacking, one)
     if lacking and found.verdict == FAILS and largest[0] < check["at_least"]:
-        found = replace(found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} The absent part may hold a larger one.")
+        found = replace(
+            found,
+            verdict=INCONCLUSIVE,
+            numbers=f"{found.numbers} The absent part may hold a larger one.",
+        )
     return replace(found, evidence=evidence)
 
 
@@ -672,12 +765,16 @@ def best_value(study, check, context):
     largest = check.get("higher_is_better", False)
     at = ratios.argmax(axis=1) if largest else ratios.argmin(axis=1)
     best = along[at]
-    evidence = keys.assign(ratio=ratios[0], best_in_resamples=[(best[1:] == value).mean() for value in along])
+    evidence = keys.assign(
+        ratio=ratios[0], best_in_resamples=[(best[1:] == value).mean() for value in along]
+    )
     word = "ratio" if "right" in check or "relative_to" in check else "value"
     numbers = f"{'Largest' if largest else 'Smallest'} at {check['along']} = {best[0]:g} "
     numbers += f"({word} {ratios[0, at[0]]:.4g}; asked: {_rule(check)});"
     one = evidence.iloc[:1]
-    return replace(decide(within(best, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+    return replace(
+        decide(within(best, check)[:, None], one, seeds, numbers, lacking, one), evidence=evidence
+    )
 
 
 def crossing(study, check, context):
@@ -688,16 +785,22 @@ def crossing(study, check, context):
     """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     groups = [name for name in check["over"] if name != "epsilon"]
-    reached = {level: _first_epsilon(keys, ratios, level, groups) for level in (check["level"], *check["other_levels"])}
+    reached = {
+        level: _first_epsilon(keys, ratios, level, groups)
+        for level in (check["level"], *check["other_levels"])
+    }
     mine = _label(check["left"][0])
     truth, lines, others = [], [], {}
     for level, found in reached.items():
         members = sorted({group for group, _ in found})
         earliest = [
             found[group, mine]
-            <= np.min([at for (name, left), at in found.items() if name == group and left != mine], axis=0)
+            <= np.min(
+                [at for (name, left), at in found.items() if name == group and left != mine], axis=0
+            )
             for group in members
-            if (group, mine) in found and any(name == group and left != mine for name, left in found)
+            if (group, mine) in found
+            and any(name == group and left != mine for name, left in found)
         ]
         others[level] = sum(bool(true[0]) for true in earliest), len(earliest)
         if level == check["level"]:
@@ -708,12 +811,15 @@ def crossing(study, check, context):
                 for group in members
             ]
     if not truth:
-        raise Absent(f"no stored group has both {mine} and one of its rivals")
+        raise MissingRows(f"no stored group has both {mine} and one of its rivals")
     evidence = pd.DataFrame(lines)
     numbers = "; ".join(
-        f"within {percent(level)}: first or level in {count} of {total}" for level, (count, total) in others.items()
+        f"within {percent(level)}: first or level in {count} of {total}"
+        for level, (count, total) in others.items()
     )
-    return decide(np.column_stack(truth), evidence, seeds, numbers.capitalize() + ";", lacking, evidence)
+    return decide(
+        np.column_stack(truth), evidence, seeds, numbers.capitalize() + ";", lacking, evidence
+    )
 
 
 def _first_epsilon(keys, ratios, level, groups):
@@ -723,7 +829,9 @@ def _first_epsilon(keys, ratios, level, groups):
         at = at[np.argsort(keys["epsilon"].to_numpy(dtype=float)[at])]
         epsilon = keys["epsilon"].to_numpy(dtype=float)[at]
         near = ratios[:, at] <= 1 + level
-        found[tuple(name[:-1]), name[-1]] = np.where(near.any(axis=1), epsilon[near.argmax(axis=1)], np.inf)
+        found[tuple(name[:-1]), name[-1]] = np.where(
+            near.any(axis=1), epsilon[near.argmax(axis=1)], np.inf
+        )
     return found
 
 
@@ -733,14 +841,20 @@ def contrast(study, check, context):
     gains = 1 - ratios
     inside = keys["dataset"].isin(check["group"]).to_numpy()
     if not inside.any():
-        raise Absent(f"no stored rows of {', '.join(check['group'])}")
+        raise MissingRows(f"no stored rows of {', '.join(check['group'])}")
     if inside.sum() < len(check["group"]):
-        lacking = "; ".join(filter(None, [lacking, f"of {', '.join(check['group'])} only {inside.sum()} at hand"]))
+        lacking = "; ".join(
+            filter(None, [lacking, f"of {', '.join(check['group'])} only {inside.sum()} at hand"])
+        )
     smallest, median = gains[:, inside].min(axis=1), np.median(gains, axis=1)
-    evidence = keys.assign(gain=gains[0], in_group=inside).sort_values("gain", ascending=False, ignore_index=True)
+    evidence = keys.assign(gain=gains[0], in_group=inside).sort_values(
+        "gain", ascending=False, ignore_index=True
+    )
     numbers = f"Smallest reduction in the group {percent(smallest[0])}, median of all {percent(median[0])};"
     one = evidence.iloc[:1]
-    return replace(decide((smallest > median)[:, None], one, seeds, numbers, lacking, one), evidence=evidence)
+    return replace(
+        decide((smallest > median)[:, None], one, seeds, numbers, lacking, one), evidence=evidence
+    )
 
 
 def dispersion(study, check, context):
@@ -750,7 +864,10 @@ def dispersion(study, check, context):
     panel = pairs.panel
     mean = _sides(resampled_means(panel, weights), pairs.left, None, "ratio_of_means")
     square = _sides(
-        resampled_means(replace(panel, values=panel.values**2), weights), pairs.left, None, "ratio_of_means"
+        resampled_means(replace(panel, values=panel.values**2), weights),
+        pairs.left,
+        None,
+        "ratio_of_means",
     )
     seeds = pairs.seeds
     deviation = np.sqrt(np.maximum(square - mean**2, 0) * seeds / max(seeds - 1, 1))
@@ -774,21 +891,27 @@ def slope(study, check, context):
         x = np.log(inside[along].to_numpy(dtype=float))
         if x.size < 3:
             continue
-        centred = x - x.mean()
-        slopes.append(np.log(values[:, inside.index]) @ centred / (centred @ centred))
+        centerd = x - x.mean()
+        slopes.append(np.log(values[:, inside.index]) @ centerd / (centerd @ centerd))
         ends = {"from": np.exp(x.min()), "to": np.exp(x.max()), "values": x.size}
         lines.append(dict(zip(names, group, strict=True)) | ends)
     if not slopes:
-        raise Absent(f"a slope along {along} needs at least three stored values of it")
+        raise MissingRows(f"a slope along {along} needs at least three stored values of it")
     slopes = np.column_stack(slopes)
     low, high = percentile_interval(slopes)
     evidence = pd.DataFrame(lines).assign(slope=slopes[0], low=low, high=high)
-    shown = "; ".join(f"{line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in evidence.itertuples())
-    numbers = f"Slope over {along} from {evidence['from'].min():g} to {evidence['to'].max():g}: {shown} "
+    shown = "; ".join(
+        f"{line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in evidence.itertuples()
+    )
+    numbers = (
+        f"Slope over {along} from {evidence['from'].min():g} to {evidence['to'].max():g}: {shown} "
+    )
     numbers += f"(asked: {_rule(check)});"
     finding = decide(within(slopes, check), evidence, seeds, numbers, lacking, evidence)
     if evidence["to"].min() < check["reach"] * (1 - 1e-9):
-        small = f"{finding.numbers} Sizes up to {along} = {check['reach']:g} are needed for a verdict."
+        small = (
+            f"{finding.numbers} Sizes up to {along} = {check['reach']:g} are needed for a verdict."
+        )
         return replace(finding, verdict=INCONCLUSIVE, numbers=small)
     return finding
 
@@ -800,21 +923,31 @@ def longer_than(study, check, context):
         cells = panel.cells
         if len(cells):
             panel = panel.take(
-                ((cells["method"] == check["method"]) & (cells["dataset"] == check["dataset"])).to_numpy()
+                (
+                    (cells["method"] == check["method"]) & (cells["dataset"] == check["dataset"])
+                ).to_numpy()
             )
         if len(panel.cells):
-            total = check["runs"] * resampled_means(panel, resampling_weights(len(panel.seeds)))[:, :1]
-            evidence = pd.DataFrame({"sweep": [sweep], "seconds_of_one": total[0] / check["runs"]})
-            numbers = (
-                f"{check['runs']} fits take {total[0, 0]:.4g} s of CPU time (asked: more than {check['seconds']:g} s);"
+            total = (
+                check["runs"] * resampled_means(panel, resampling_weights(len(panel.seeds)))[:, :1]
             )
-            return decide(total > check["seconds"], evidence, len(panel.seeds), numbers, "", evidence)
+            evidence = pd.DataFrame({"sweep": [sweep], "seconds_of_one": total[0] / check["runs"]})
+            numbers = f"{check['runs']} fits take {total[0, 0]:.4g} s of CPU time (asked: more than {check['seconds']:g} s);"
+            return decide(
+                total > check["seconds"], evidence, len(panel.seeds), numbers, "", evidence
+            )
     gaps = context.missing
     mine = gaps[gaps["sweep"].isin(check["sweeps"]) & (gaps["method"] == check["method"])]
-    mine = mine[(mine["dataset"] == check["dataset"]) & mine["reason"].str.contains("time limit|time_limit")]
+    mine = mine[
+        (mine["dataset"] == check["dataset"]) & mine["reason"].str.contains("time limit|time_limit")
+    ]
     if not len(mine):
-        raise Absent(context.why(check["sweeps"]))
-    return Finding(INCONCLUSIVE, f"Stopped before the end, so only a lower bound is known: {mine['reason'].iloc[0]}", 1)
+        raise MissingRows(context.why(check["sweeps"]))
+    return Finding(
+        INCONCLUSIVE,
+        f"Stopped before the end, so only a lower bound is known: {mine['reason'].iloc[0]}",
+        1,
+    )
 
 
 # --- counts and printed numbers --------------------------------------------------------------------------------------
@@ -848,9 +981,11 @@ def grid_count(study, check, context):
     A thinned profile plans fewer; that says nothing about the generator, so it is inconclusive.
     """
     cells = study.cells[study.cells["sweep"] == check["sweep"]]
-    planned = set(cells["dataset"]) | set(context.missing.loc[context.missing["sweep"] == check["sweep"], "dataset"])
+    planned = set(cells["dataset"]) | set(
+        context.missing.loc[context.missing["sweep"] == check["sweep"], "dataset"]
+    )
     if not planned:
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     combinations = len(cells[check["keys"]].drop_duplicates())
     numbers = f"{combinations} combinations stored, {len(planned)} data sets planned"
     numbers += f" (printed: {check['combinations']} and {check['datasets']})."
@@ -858,8 +993,12 @@ def grid_count(study, check, context):
         return Finding(INCONCLUSIVE, numbers, 1, None, "the profile plans a part of the grid only")
     complete = combinations == check["combinations"] and len(planned) == check["datasets"]
     part = combinations < check["combinations"] and len(planned) == check["datasets"]
-    lacking = f"{check['combinations'] - combinations} combinations without stored rows" if part else ""
-    return Finding(HOLDS if complete else INCONCLUSIVE if part else FAILS, numbers, 1, None, lacking)
+    lacking = (
+        f"{check['combinations'] - combinations} combinations without stored rows" if part else ""
+    )
+    return Finding(
+        HOLDS if complete else INCONCLUSIVE if part else FAILS, numbers, 1, None, lacking
+    )
 
 
 def every_row(study, check, context):
@@ -869,9 +1008,15 @@ def every_row(study, check, context):
     if "sweeps" in check:
         rows = rows[rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
-        raise Absent(f"no stored row of {check['method']} has {check['metric']}")
-    extremes = rows.groupby(["sweep", "dataset"])[check["metric"]].agg(["min", "max", "size"]).reset_index()
-    extremes["agrees"] = within(extremes["min"].to_numpy(), check) & within(extremes["max"].to_numpy(), check)
+        raise MissingRows(f"no stored row of {check['method']} has {check['metric']}")
+    extremes = (
+        rows.groupby(["sweep", "dataset"])[check["metric"]]
+        .agg(["min", "max", "size"])
+        .reset_index()
+    )
+    extremes["agrees"] = within(extremes["min"].to_numpy(), check) & within(
+        extremes["max"].to_numpy(), check
+    )
     values = rows[check["metric"]]
     numbers = f"Between {values.min():g} and {values.max():g} in {len(rows)} rows (asked: {_rule(check)})."
     return exact(extremes, numbers)
@@ -883,27 +1028,51 @@ def printed_values(study, check, context):
     Holds if every one is; fails if more lie outside than two standard errors let by chance (binomial test at the level
     of all claims); else inconclusive.
     """
-    table = printed.compare(study, context.printed[check["numbers"]])
-    judged = table[table["verdict"].isin(printed.JUDGED)]
+    table = reported.compare(study, context.printed[check["numbers"]])
+    judged = table[table["verdict"].isin(reported.JUDGED)]
     if not len(judged):
-        reasons = ", ".join(f"{reason} ({count})" for reason, count in table["verdict"].value_counts().items())
-        raise Absent(f"none of {len(table)} printed numbers can be judged: {reasons}")
-    counts = judged["verdict"].value_counts().reindex(printed.JUDGED, fill_value=0)
-    outside = len(judged) - counts[printed.WITHIN]
+        reasons = ", ".join(
+            f"{reason} ({count})" for reason, count in table["verdict"].value_counts().items()
+        )
+        raise MissingRows(f"none of {len(table)} printed numbers can be judged: {reasons}")
+    counts = judged["verdict"].value_counts().reindex(reported.JUDGED, fill_value=0)
+    outside = len(judged) - counts[reported.WITHIN]
     # Two-sided chance beyond two standard errors; half a printed digit of slack makes it smaller.
-    by_chance = stats.binom.sf(outside - 1, len(judged), 2 * stats.norm.sf(printed.STANDARD_ERRORS))
+    by_chance = stats.binom.sf(
+        outside - 1, len(judged), 2 * stats.norm.sf(reported.STANDARD_ERRORS)
+    )
     verdict = HOLDS if not outside else FAILS if by_chance <= LEVEL else INCONCLUSIVE
-    near = sum(printed.near(line) for line in judged.to_dict("records"))
+    near = sum(reported.near(line) for line in judged.to_dict("records"))
     within_error, better, worse = counts
     counted = f"{within_error} are within sampling error, {better} better here and {worse} worse"
     numbers = f"Of {len(judged)} printed numbers that can be compared {counted}; {near} lie within "
-    numbers += f"{percent(printed.LOOSE)} of the printed mean."
+    numbers += f"{percent(reported.LOOSE)} of the printed mean."
     others = table["verdict"].value_counts()
-    lacking = "; ".join(f"{others[name]} numbers {name}" for name in others.index if name not in printed.JUDGED)
-    order = {printed.WORSE: 0, printed.BETTER: 1, printed.WITHIN: 2}
+    lacking = "; ".join(
+        f"{others[name]} numbers {name}" for name in others.index if name not in reported.JUDGED
+    )
+    order = {reported.WORSE: 0, reported.BETTER: 1, reported.WITHIN: 2}
     shown = judged.sort_values("verdict", key=lambda column: column.map(order), ignore_index=True)
-    columns = ["dataset", "method", "metric", "mean", "deviation", "seeds", "printed", "margin", "ratio", "verdict"]
-    return Finding(verdict, numbers, len(judged), int(judged["seeds"].min()), lacking, shown[[*columns, "note"]])
+    columns = [
+        "dataset",
+        "method",
+        "metric",
+        "mean",
+        "deviation",
+        "seeds",
+        "printed",
+        "margin",
+        "ratio",
+        "verdict",
+    ]
+    return Finding(
+        verdict,
+        numbers,
+        len(judged),
+        int(judged["seeds"].min()),
+        lacking,
+        shown[[*columns, "note"]],
+    )
 
 
 def quoted(study, check, context):
@@ -944,7 +1113,7 @@ EVALUATORS = {
     "grid_count": grid_count,
     "quoted": quoted,
     "not_run": not_run,
-} | settings.EVALUATORS
+} | hyperparameters.EVALUATORS
 
 
 OVERVIEW = [

@@ -14,11 +14,11 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from pkm import datasets
-from pkm.benchmarks.distance_based import distance_based
+from pkm.benchmarks.dist_dp import distance_based
 from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
-from pkm.benchmarks.local_model import local_model
-from pkm.benchmarks.measuring import Measurement, least_seconds
-from pkm.benchmarks.straightforward import cluster, nicv, separate
+from pkm.benchmarks.local_dp import local_model
+from pkm.benchmarks.measurement import Measurement, least_seconds
+from pkm.benchmarks.reference import cluster, nicv, separate
 from pkm.compute import Points, forget, labels
 from pkm.federation import FederatedCurator, Masks, Ring
 from pkm.federation.curator import Membership
@@ -41,7 +41,7 @@ def data(name: str, n: int, d: int) -> tuple[str, np.ndarray]:
 
 
 def s1_sweep() -> list[Measurement]:
-    """Four methods, five budgets, twenty seeds on s1, NICV only; points laid out and starting centres found before."""
+    """Four methods, five budgets, twenty seeds on s1, NICV only; points laid out and starting centers found before."""
     name, points = data("s1", 5000, 2)
     prepared = Points.prepare(snap(points))
     methods = [Lloyd(15, variant="published")] + [
@@ -52,7 +52,7 @@ def s1_sweep() -> list[Measurement]:
 
     def batched(seeds):
         for method in methods:
-            evaluate(prepared, method.fit_batch(prepared, seeds).centres, ["nicv"])
+            evaluate(prepared, method.fit_batch(prepared, seeds).centers, ["nicv"])
 
     def straightforward(seeds):
         for method in methods:
@@ -68,7 +68,7 @@ def s1_sweep() -> list[Measurement]:
 
 
 def single_fits() -> list[Measurement]:
-    """One FastLloyd fit at epsilon 0.5, from grid points to centres, and its distance part."""
+    """One FastLloyd fit at epsilon 0.5, from grid points to centers, and its distance part."""
     gemm = gemm_rate()
     sets = [(*data(name, n, d), k) for name, n, d, k in (
         ("adult", 48_842, 6, 3), ("birch2", 25_000, 2, 100), ("mnist", 10_000, 784, 10))]  # fmt: skip
@@ -81,10 +81,14 @@ def single_fits() -> list[Measurement]:
         rows.append(Measurement(f"{name}, k = {k}: fit against numpy", theirs / ours, "x", 20))
         d = points.shape[1]
         if d >= 64:
-            prepared, centres = Points.prepare(grid), grid[None, :k]
-            seconds = least_seconds(lambda p=prepared, c=centres: labels(p, c))
+            prepared, centers = Points.prepare(grid), grid[None, :k]
+            seconds = least_seconds(lambda p=prepared, c=centers: labels(p, c))
             rate = 2 * len(points) * k * d / seconds
-            rows.append(Measurement(f"{name}, k = {k}: distances against GEMM", rate / gemm, "of its rate", 0.5))
+            rows.append(
+                Measurement(
+                    f"{name}, k = {k}: distances against GEMM", rate / gemm, "of its rate", 0.5
+                )
+            )
     return rows
 
 
@@ -109,7 +113,10 @@ def one_set_of_trees(name, n, d, k, ends, dpm_ms, lsh_ms) -> list[Measurement]:
     try:
         raw = np.clip(datasets.load(name).points, lower, upper)
     except datasets.DataUnavailable:
-        raw, name = np.random.default_rng(0).uniform(lower, upper, (n, d)), f"{name} (noise of its shape)"
+        raw, name = (
+            np.random.default_rng(0).uniform(lower, upper, (n, d)),
+            f"{name} (noise of its shape)",
+        )
     points, _ = Points.from_box(raw, np.full(d, lower), np.full(d, upper))
     hash(points)  # the data set's identity, worked out once
     domain = [[lower] * d, [upper] * d]
@@ -121,7 +128,9 @@ def one_set_of_trees(name, n, d, k, ends, dpm_ms, lsh_ms) -> list[Measurement]:
             rows.append(Measurement(what, 1e3 * fit, "ms CPU", limit, at_most=True))
             if method is DPM:
                 extra = peak_bytes(lambda m=fitted: m.fit_batch(points, [0], domain)) / (n * d)
-                rows.append(Measurement(f"{what}, extra memory", extra, "bytes a value", 3, at_most=True))
+                rows.append(
+                    Measurement(f"{what}, extra memory", extra, "bytes a value", 3, at_most=True)
+                )
             if method is DPM and variant == "published":
                 naive = least_seconds(lambda: separate(raw, lower, upper, 0), repetitions=1)
                 rows.append(Measurement(f"{what}, against numpy", naive / fit, "x", 5))
@@ -152,7 +161,9 @@ def protocol() -> list[Measurement]:
 
     def client():
         member = Membership(Loopback(), Masks(secret, 1, 2, ring), n)
-        method.fit_with(lambda ledger, s: FederatedCurator(points, ledger, s.seeds, None, member), n, d, [0])
+        method.fit_with(
+            lambda ledger, s: FederatedCurator(points, ledger, s.seeds, None, member), n, d, [0]
+        )
 
     messages, streams = [np.ones((1, k, d + 1), ring.dtype)] * 2, NoiseStreams([0])
 
@@ -161,7 +172,10 @@ def protocol() -> list[Measurement]:
             aggregate(ring, messages, noise_words(ring, (1, k, d + 1), this, streams, number))
 
     values = np.zeros(1 << 20, np.int64)
-    masks, streams_of = Masks(secret, 2, 3, ring), [KeyStream(secret, number) for number in range(3)]
+    masks, streams_of = (
+        Masks(secret, 2, 3, ring),
+        [KeyStream(secret, number) for number in range(3)],
+    )
 
     def cipher():
         for stream in streams_of:
@@ -172,8 +186,20 @@ def protocol() -> list[Measurement]:
     share = least_seconds(cipher) / least_seconds(lambda: masks.reveal(masks.hide(values)))
     name = "protocol, 100,000 x 2, k = 2"
     return [
-        Measurement(f"{name}: a client, per iteration", client_ms, "ms CPU", AUTHORS_CLIENT / 10, at_most=True),
-        Measurement(f"{name}: the server and its noise", server_ms, "ms CPU", AUTHORS_SERVER / 10, at_most=True),
+        Measurement(
+            f"{name}: a client, per iteration",
+            client_ms,
+            "ms CPU",
+            AUTHORS_CLIENT / 10,
+            at_most=True,
+        ),
+        Measurement(
+            f"{name}: the server and its noise",
+            server_ms,
+            "ms CPU",
+            AUTHORS_SERVER / 10,
+            at_most=True,
+        ),
         Measurement("masking 1,048,576 words: against the cipher alone", share, "of its rate", 0.5),
     ]
 
@@ -197,10 +223,24 @@ def unlearning() -> list[Measurement]:
             kept.append(removal.client_seconds)
     bookkeeping, whole = 1e3 * float(np.median(kept)), 1e3 * float(np.median(hit))
     rows += [
-        Measurement(f"{name}: a removal without re-seeding, at the client", bookkeeping, "ms", 0.1, at_most=True),
-        Measurement(f"{name}: a removal with re-seeding and the server's refit", whole, "ms CPU", 10, at_most=True),
+        Measurement(
+            f"{name}: a removal without re-seeding, at the client",
+            bookkeeping,
+            "ms",
+            0.1,
+            at_most=True,
+        ),
+        Measurement(
+            f"{name}: a removal with re-seeding and the server's refit",
+            whole,
+            "ms CPU",
+            10,
+            at_most=True,
+        ),
     ]
-    many = Points.prepare(np.random.default_rng(0).integers(-(1 << 16), (1 << 16) + 1, (10_000, 10)))
+    many = Points.prepare(
+        np.random.default_rng(0).integers(-(1 << 16), (1 << 16) + 1, (10_000, 10))
+    )
     model = mufc(k).fit([many] * 100, 0)
     for batch, target in ((1, 50), (100, 2000)):
         asked = generator.permutation(model.ids)[: 50 * batch].reshape(50, batch)
@@ -209,7 +249,12 @@ def unlearning() -> list[Measurement]:
             model.remove(ids)
         rate = asked.size / (time.process_time() - start)
         rows.append(
-            Measurement(f"1,000,000 x 10, 100 clients: exact deletions, {batch} a request", rate, "/ s", target)
+            Measurement(
+                f"1,000,000 x 10, 100 clients: exact deletions, {batch} a request",
+                rate,
+                "/ s",
+                target,
+            )
         )
     return rows
 

@@ -4,12 +4,20 @@ All coordinates are integers held in float64 and small enough that every product
 (see :func:`exact_limit`), so results do not depend on block size, order of points, or number of threads.
 """
 
-from pkm.compute.cells import averaged_gaps, column_sums, divide, encode, forget, histogram, signs
+from pkm.compute.grid_codes import (
+    averaged_gaps,
+    column_sums,
+    divide,
+    encode,
+    forget,
+    histogram,
+    signs,
+)
+from pkm.compute.lloyd import weighted_lloyd
 from pkm.compute.nearest import SCALE, Points, exact_limit, inertia, labels, sums_and_counts
 from pkm.compute.packing import largest_packing
-from pkm.compute.partition import cluster_means, distance_tiles, mean_silhouettes, mean_spreads
 from pkm.compute.seeding import nearest_row, race
-from pkm.compute.weighted import weighted_lloyd
+from pkm.compute.silhouette import cluster_means, distance_tiles, mean_silhouettes, mean_spreads
 
 __all__ = [
     "SCALE",

@@ -15,7 +15,7 @@ from pkm.compute.nearest import EXACT_BITS, SCALE, Points, _assigned, _check
 
 ENTRY = 1 << 16  # directions are rounded to multiples of its inverse
 SWAP_BLOCK = 256
-MOST_CODES = 1 << 62
+MAX_CODES = 1 << 62
 SHORTER = 1 - 2.0**-48  # more than what rounding of a root and a quotient can add to a length
 
 
@@ -49,13 +49,16 @@ class Hash:
     width: int
 
     def __post_init__(self):
-        if np.abs(self.directions).max() > ENTRY or self.directions.shape[1] * 2.0**32 > 2.0**EXACT_BITS:
+        if (
+            np.abs(self.directions).max() > ENTRY
+            or self.directions.shape[1] * 2.0**32 > 2.0**EXACT_BITS
+        ):
             raise ValueError(
                 f"directions must have entries of at most {ENTRY}, and be no longer than exact products allow"
             )
         if not (self.width >= 1 and (self.shifts >= 0).all() and (self.shifts < self.width).all()):
             raise ValueError(f"width={self.width} must be positive and shifts between 0 and it")
-        if math.prod(self.sizes) > MOST_CODES:
+        if math.prod(self.sizes) > MAX_CODES:
             raise ValueError(
                 f"width={self.width / (ENTRY * SCALE):.3g} is too small: take wider cells or fewer projections"
             )
@@ -63,13 +66,17 @@ class Hash:
     @property
     def _lowest(self) -> list[int]:
         """Least cell of each projection that a point of the domain can be in."""
-        return [(int(shift) - reach) // self.width for shift, reach in zip(self.shifts, self._reaches(), strict=True)]
+        return [
+            (int(shift) - reach) // self.width
+            for shift, reach in zip(self.shifts, self._reaches(), strict=True)
+        ]
 
     @property
     def sizes(self) -> list[int]:
         """Number of cells of the domain along each projection."""
         highest = [
-            (int(shift) + reach) // self.width for shift, reach in zip(self.shifts, self._reaches(), strict=True)
+            (int(shift) + reach) // self.width
+            for shift, reach in zip(self.shifts, self._reaches(), strict=True)
         ]
         return [high - low + 1 for high, low in zip(highest, self._lowest, strict=True)]
 
@@ -80,7 +87,9 @@ class Hash:
         """Number of the cell of each point: shape (n,), int64. Numbers follow the cells' lexicographic order."""
         codes = np.empty(points.shape[0], np.int64)
         offsets = self.shifts - np.array(self._lowest, np.int64) * self.width
-        _codes(points.rows, self.directions, offsets, self.width, np.array(self.sizes, np.int64), codes)
+        _codes(
+            points.rows, self.directions, offsets, self.width, np.array(self.sizes, np.int64), codes
+        )
         return codes
 
     def middles(self, codes: np.ndarray) -> np.ndarray:
@@ -174,7 +183,9 @@ def _clipped_sums(rows, labels, about, radius, sums):
                 sums[b, h] += np.int64((np.float64(rows[i, h]) - about[b, h]) * factor)
 
 
-def clipped_sums(points: Points, labels: np.ndarray, about: np.ndarray, radius: float) -> np.ndarray:
+def clipped_sums(
+    points: Points, labels: np.ndarray, about: np.ndarray, radius: float
+) -> np.ndarray:
     """Sum of the points of each bucket about its reference, each difference shortened to a radius.
 
     Parameters
@@ -213,14 +224,14 @@ def pulled(rows: np.ndarray, radius: float) -> np.ndarray:
     return found
 
 
-def farthest(parts: list[Points], centres: np.ndarray, many: int) -> list[np.ndarray]:
-    """Mark the points that are farthest from their nearest centre.
+def farthest(parts: list[Points], centers: np.ndarray, many: int) -> list[np.ndarray]:
+    """Mark the points that are farthest from their nearest center.
 
     Parameters
     ----------
     parts : list of Points
         Shards of one set.
-    centres : ndarray of shape (k, d), int64
+    centers : ndarray of shape (k, d), int64
     many : int
         How many to mark; all if there are fewer.
 
@@ -230,7 +241,7 @@ def farthest(parts: list[Points], centres: np.ndarray, many: int) -> list[np.nda
         For each part. Which points are marked, as a multiset, is a function of the multiset of points: among equally
         far ones, those first in lexicographic order are.
     """
-    squares = [_squared_distances(part, centres) for part in parts]
+    squares = [_squared_distances(part, centers) for part in parts]
     together = np.concatenate(squares)
     if many >= len(together):
         return [np.ones(len(each), bool) for each in squares]
@@ -251,15 +262,17 @@ def farthest(parts: list[Points], centres: np.ndarray, many: int) -> list[np.nda
     return np.split(marked, np.cumsum([len(each) for each in squares])[:-1])
 
 
-def _squared_distances(points: Points, centres: np.ndarray) -> np.ndarray:
-    """Squared distance of each point to its nearest centre, exact, shape (n,), float64."""
+def _squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
+    """Squared distance of each point to its nearest center, exact, shape (n,), float64."""
     found = np.empty(points.shape[0])
-    for where, _, best, _ in _assigned(points, _check(points, centres[None])):
+    for where, _, best, _ in _assigned(points, _check(points, centers[None])):
         found[where] = best[0] + points.norms[where]
     return found
 
 
-def swap_costs(points: Points, candidates: np.ndarray, current: np.ndarray, slots: np.ndarray) -> np.ndarray:
+def swap_costs(
+    points: Points, candidates: np.ndarray, current: np.ndarray, slots: np.ndarray
+) -> np.ndarray:
     """Cost of a set of candidates after each possible swap.
 
     Parameters
@@ -275,11 +288,11 @@ def swap_costs(points: Points, candidates: np.ndarray, current: np.ndarray, slot
     Returns
     -------
     ndarray of shape (len(slots), m), object
-        Exact sums of squared distances to the nearest centre, as Python integers.
+        Exact sums of squared distances to the nearest center, as Python integers.
 
     Notes
     -----
-    With the nearest chosen centre of a point and the distance to the second nearest, giving up a centre changes only
+    With the nearest chosen center of a point and the distance to the second nearest, giving up a center changes only
     the points that are nearest to it: all swaps together take one pass over the n m distances.
     """
     squares = (candidates * candidates).sum(axis=1).astype(np.float64)

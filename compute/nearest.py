@@ -1,8 +1,8 @@
-"""Nearest centres, and what is summed over them, for a whole batch of replicates in one pass over the data.
+"""Nearest centers, and what is summed over them, for a whole batch of replicates in one pass over the data.
 
 Three ways lead to the same integers. Up to :data:`SCAN_DIMENSIONS` features a compiled scan runs over blocks of points,
 feature by feature. Above, the inner products come from a matrix product, or, where a single replicate has too few
-centres to keep that busy, from a compiled product that reads each point once; a compiled scan takes the minimum.
+centers to keep that busy, from a compiled product that reads each point once; a compiled scan takes the minimum.
 Blocks are sized so that points, scores and labels stay in the core's own cache.
 """
 
@@ -18,15 +18,21 @@ SCAN_DIMENSIONS = 8  # measured: from nine features on, the matrix product wins 
 SCAN_BLOCK = 512
 FEW_CLUSTERS = 4
 PRODUCT_BLOCK = 128
-PRODUCT_ROWS = 256  # rows of centres per product: 128 x 256 scores are a quarter of a megabyte
-FEW_ROWS = 64  # measured: below, memory and packing keep the matrix product under half of its usual rate
+PRODUCT_ROWS = 256  # rows of centers per product: 128 x 256 scores are a quarter of a megabyte
+FEW_ROWS = (
+    64  # measured: below, memory and packing keep the matrix product under half of its usual rate
+)
 EXACT_BITS = 53
 SCALE = 1 << 16  # grid steps per half-width of the domain, hence the largest coordinate of a point
-REORDERED = {"reassoc", "contract", "nsz"}  # sums of integers are exact in any order; infinities keep their meaning
+REORDERED = {
+    "reassoc",
+    "contract",
+    "nsz",
+}  # sums of integers are exact in any order; infinities keep their meaning
 
 
 def exact_limit(n_features: int) -> int:
-    """Largest centre coordinate for which squared distances to points of the domain are exact in float64.
+    """Largest center coordinate for which squared distances to points of the domain are exact in float64.
 
     Parameters
     ----------
@@ -51,7 +57,9 @@ def exact_limit(n_features: int) -> int:
     """
     limit = int(np.sqrt(2.0**EXACT_BITS / n_features)) - SCALE - 1
     if limit < SCALE:
-        raise ValueError(f"n_features={n_features} is too large for exact distances on a grid of +-{SCALE} steps")
+        raise ValueError(
+            f"n_features={n_features} is too large for exact distances on a grid of +-{SCALE} steps"
+        )
     return limit
 
 
@@ -63,7 +71,9 @@ def _copy_long(points, rows, norms):
         norm = 0.0
         for h in range(points.shape[1]):
             x = points[i, h]
-            signs |= (SCALE - x) | (SCALE + x)  # negative once one of them is: a test without a branch
+            signs |= (SCALE - x) | (
+                SCALE + x
+            )  # negative once one of them is: a test without a branch
             rows[i, h] = x
             norm += np.float64(x) * np.float64(x)
         norms[i] = norm
@@ -133,11 +143,15 @@ class Points:
         rows, norms = np.empty(points.shape, np.float32), np.empty(len(points))
         copy = _copy_long if points.shape[1] > SCAN_DIMENSIONS else _copy_short
         if not copy(points, rows, norms):
-            raise ValueError(f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first")
+            raise ValueError(
+                f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first"
+            )
         return cls._of_rows(rows, norms)
 
     @classmethod
-    def from_box(cls, points: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> tuple["Points", bool]:
+    def from_box(
+        cls, points: np.ndarray, lower: np.ndarray, upper: np.ndarray
+    ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass over the points.
 
         Parameters
@@ -165,7 +179,9 @@ class Points:
         return cls._of_rows(rows, norms, remainders), spill > 0
 
     @classmethod
-    def _of_rows(cls, rows: np.ndarray, norms: np.ndarray, remainders: np.ndarray | None = None) -> "Points":
+    def _of_rows(
+        cls, rows: np.ndarray, norms: np.ndarray, remainders: np.ndarray | None = None
+    ) -> "Points":
         n, d = rows.shape
         if d > SCAN_DIMENSIONS:
             return cls(rows, None, norms, remainders)
@@ -201,17 +217,17 @@ class Points:
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _scan(block, centres, squares, best, label, features):
-    """Find the nearest centre of each point of a block, for one replicate."""
+def _scan(block, centers, squares, best, label, features):
+    """Find the nearest center of each point of a block, for one replicate."""
     size = block.shape[1]
     for b in range(size):
         best[b] = np.inf
-    for j in range(centres.shape[0]):
+    for j in range(centers.shape[0]):
         square = squares[j]
         for b in range(size):
             score = square
             for h in range(len(features)):
-                score -= np.float64(block[h, b]) * (2.0 * centres[j, h])
+                score -= np.float64(block[h, b]) * (2.0 * centers[j, h])
             old = best[b]
             closer = score < old
             best[b] = score if closer else old
@@ -219,9 +235,9 @@ def _scan(block, centres, squares, best, label, features):
 
 
 @njit(cache=True, nogil=True)
-def _scan_all(block, centres, squares, best, label, features):
-    for r in range(centres.shape[0]):
-        _scan(block, centres[r], squares[r], best[r], label[r], features)
+def _scan_all(block, centers, squares, best, label, features):
+    for r in range(centers.shape[0]):
+        _scan(block, centers[r], squares[r], best[r], label[r], features)
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
@@ -253,18 +269,22 @@ def _sum_by_points(block, norms, best, label, limit, sums, counts, features):
 
 
 @njit(cache=True, nogil=True)
-def _scan_and_sum(blocks, norms, centres, squares, limit, sums, counts, features):
+def _scan_and_sum(blocks, norms, centers, squares, limit, sums, counts, features):
     """Scan and accumulate block by block while the block is at hand."""
     size = blocks.shape[2]
     best, label = np.empty(size), np.empty(size, np.int64)
     for i in range(blocks.shape[0]):
         nearby = norms[i * size : (i + 1) * size]
-        for r in range(centres.shape[0]):
-            _scan(blocks[i], centres[r], squares[r], best, label, features)
-            if centres.shape[1] <= FEW_CLUSTERS:
-                _sum_by_masks(blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features)
+        for r in range(centers.shape[0]):
+            _scan(blocks[i], centers[r], squares[r], best, label, features)
+            if centers.shape[1] <= FEW_CLUSTERS:
+                _sum_by_masks(
+                    blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features
+                )
             else:
-                _sum_by_points(blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features)
+                _sum_by_points(
+                    blocks[i], nearby, best, label, limit[r], sums[r], counts[r], features
+                )
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -287,15 +307,15 @@ def _minimum(products, squares, best, label):
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)
-def _few_products(rows, centres, products):
-    """Inner products of many points with few centres, four points by two centres at a time."""
+def _few_products(rows, centers, products):
+    """Inner products of many points with few centers, four points by two centers at a time."""
     n, d = rows.shape
-    m = centres.shape[0]
+    m = centers.shape[0]
     for b in range(0, n - n % 4, 4):
         for j in range(0, m - m % 2, 2):
             s00 = s01 = s02 = s03 = s10 = s11 = s12 = s13 = 0.0
             for h in range(d):
-                c, e = centres[j, h], centres[j + 1, h]
+                c, e = centers[j, h], centers[j + 1, h]
                 x = np.float64(rows[b, h])
                 s00 += x * c
                 s10 += x * e
@@ -308,14 +328,24 @@ def _few_products(rows, centres, products):
                 x = np.float64(rows[b + 3, h])
                 s03 += x * c
                 s13 += x * e
-            products[j, b], products[j, b + 1], products[j, b + 2], products[j, b + 3] = s00, s01, s02, s03
+            products[j, b], products[j, b + 1], products[j, b + 2], products[j, b + 3] = (
+                s00,
+                s01,
+                s02,
+                s03,
+            )
             j1 = j + 1
-            products[j1, b], products[j1, b + 1], products[j1, b + 2], products[j1, b + 3] = s10, s11, s12, s13
+            products[j1, b], products[j1, b + 1], products[j1, b + 2], products[j1, b + 3] = (
+                s10,
+                s11,
+                s12,
+                s13,
+            )
     for b in range(n):
         for j in range(m - m % 2 if b < n - n % 4 else 0, m):
             total = 0.0
             for h in range(d):
-                total += np.float64(rows[b, h]) * centres[j, h]
+                total += np.float64(rows[b, h]) * centers[j, h]
             products[j, b] = total
 
 
@@ -344,32 +374,42 @@ def _accumulate_inertia(norms, best, high, low):
             low[r] += square & mask
 
 
-def _check(points: Points, centres: np.ndarray) -> np.ndarray:
-    centres = np.ascontiguousarray(centres, dtype=np.float64)
+def _check(points: Points, centers: np.ndarray) -> np.ndarray:
+    centers = np.ascontiguousarray(centers, dtype=np.float64)
     d = points.shape[1]
-    if centres.ndim != 3 or centres.shape[2] != d or 0 in centres.shape:
-        raise ValueError(f"centres must have shape (replicate, cluster, {d}), got {centres.shape}")
+    if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
+        raise ValueError(f"centers must have shape (replicate, cluster, {d}), got {centers.shape}")
     limit = exact_limit(d)
-    # Written so that NaN is refused too: it would leave points without a nearest centre, and their labels undefined.
-    if not np.abs(centres).max() <= limit:
+    # Written so that NaN is refused too: it would leave points without a nearest center, and their labels undefined.
+    if not np.abs(centers).max() <= limit:
         raise ValueError(
-            f"centres must be finite, at most {limit} in size, got {centres.min()} to {centres.max()}; "
-            "release them through privacy.snap_centres"
+            f"centers must be finite, at most {limit} in size, got {centers.min()} to {centers.max()}; "
+            "release them through privacy.snap_centers"
         )
-    return centres
+    return centers
 
 
-def _assigned(points: Points, centres: np.ndarray) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray]]:
+def _assigned(
+    points: Points, centers: np.ndarray
+) -> Iterator[tuple[slice, slice, np.ndarray, np.ndarray]]:
     """Yield (points, replicates, best, label) block by block; ``best`` is the squared distance less ``|x|^2``."""
     n, d = points.shape
-    replicates, k, _ = centres.shape
-    squares = np.einsum("rjh,rjh->rj", centres, centres)
+    replicates, k, _ = centers.shape
+    squares = np.einsum("rjh,rjh->rj", centers, centers)
     if points.blocks is not None:
-        best, label = np.empty((replicates, SCAN_BLOCK)), np.empty((replicates, SCAN_BLOCK), np.int64)
+        best, label = (
+            np.empty((replicates, SCAN_BLOCK)),
+            np.empty((replicates, SCAN_BLOCK), np.int64),
+        )
         for i, block in enumerate(points.blocks):
-            _scan_all(block, centres, squares, best, label, (0,) * d)
+            _scan_all(block, centers, squares, best, label, (0,) * d)
             size = min(SCAN_BLOCK, n - i * SCAN_BLOCK)
-            yield slice(i * SCAN_BLOCK, i * SCAN_BLOCK + size), slice(0, replicates), best[:, :size], label[:, :size]
+            yield (
+                slice(i * SCAN_BLOCK, i * SCAN_BLOCK + size),
+                slice(0, replicates),
+                best[:, :size],
+                label[:, :size],
+            )
         return
     chunk, few = max(1, PRODUCT_ROWS // k), replicates * k <= FEW_ROWS
     for start in range(0, n, PRODUCT_BLOCK):
@@ -378,28 +418,33 @@ def _assigned(points: Points, centres: np.ndarray) -> Iterator[tuple[slice, slic
         rows = rows if few else rows.astype(np.float64)
         for first in range(0, replicates, chunk):
             some = slice(first, min(first + chunk, replicates))
-            flat = centres[some].reshape(-1, d)
+            flat = centers[some].reshape(-1, d)
             if few:
                 products = np.empty((len(flat), size))
                 _few_products(rows, flat, products)
             else:
                 products = flat @ rows.T
-            best, label = np.empty((some.stop - first, size)), np.empty((some.stop - first, size), np.int64)
+            best, label = (
+                np.empty((some.stop - first, size)),
+                np.empty((some.stop - first, size), np.int64),
+            )
             _minimum(products.reshape(-1, k, size), squares[some], best, label)
             yield slice(start, start + size), some, best, label
 
 
-def sums_and_counts(points: Points, centres: np.ndarray, limit=None) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and count the points nearest to each centre, for every replicate.
+def sums_and_counts(
+    points: Points, centers: np.ndarray, limit=None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and count the points nearest to each center, for every replicate.
 
     Parameters
     ----------
     points : Points
         n points with integer coordinates.
-    centres : ndarray of shape (R, k, d)
+    centers : ndarray of shape (R, k, d)
         Integer coordinates of absolute value at most :func:`exact_limit`. Ties go to the lower index.
     limit : int or ndarray of shape (R,), optional
-        Points whose squared distance to their nearest centre exceeds it are left out. Default: none is.
+        Points whose squared distance to their nearest center exceeds it are left out. Default: none is.
 
     Returns
     -------
@@ -412,48 +457,56 @@ def sums_and_counts(points: Points, centres: np.ndarray, limit=None) -> tuple[np
     >>> sums_and_counts(points, np.array([[[1], [10]]]))[0].tolist()
     [[[2], [9]]]
     """
-    centres = _check(points, centres)
-    replicates, k, d = centres.shape
+    centers = _check(points, centers)
+    replicates, k, d = centers.shape
     limit = np.full(replicates, np.inf if limit is None else limit, np.float64)
     sums, counts = np.zeros((replicates, k, d)), np.zeros((replicates, k), np.int64)
     if points.blocks is not None:
-        squares = np.einsum("rjh,rjh->rj", centres, centres)
-        _scan_and_sum(points.blocks, points.norms, centres, squares, limit, sums, counts, (0,) * d)
+        squares = np.einsum("rjh,rjh->rj", centers, centers)
+        _scan_and_sum(points.blocks, points.norms, centers, squares, limit, sums, counts, (0,) * d)
         return sums.astype(np.int64), counts
-    for where, some, best, label in _assigned(points, centres):
-        _accumulate(points.rows[where], points.norms[where], best, label, limit[some], sums[some], counts[some])
+    for where, some, best, label in _assigned(points, centers):
+        _accumulate(
+            points.rows[where],
+            points.norms[where],
+            best,
+            label,
+            limit[some],
+            sums[some],
+            counts[some],
+        )
     return sums.astype(np.int64), counts
 
 
-def inertia(points: Points, centres: np.ndarray) -> list[int]:
-    """Sum of squared distances to the nearest centre, one exact integer per replicate.
+def inertia(points: Points, centers: np.ndarray) -> list[int]:
+    """Sum of squared distances to the nearest center, one exact integer per replicate.
 
     Parameters
     ----------
     points : Points
-    centres : ndarray of shape (R, k, d)
+    centers : ndarray of shape (R, k, d)
 
     Returns
     -------
     list of int
         Exact whatever the number of points, hence the same for any order or split of them.
     """
-    centres = _check(points, centres)
-    high, low = np.zeros(len(centres), np.int64), np.zeros(len(centres), np.int64)
-    for where, some, best, _ in _assigned(points, centres):
+    centers = _check(points, centers)
+    high, low = np.zeros(len(centers), np.int64), np.zeros(len(centers), np.int64)
+    for where, some, best, _ in _assigned(points, centers):
         _accumulate_inertia(points.norms[where], best, high[some], low[some])
     return [(int(h) << _LOW_BITS) + int(low_) for h, low_ in zip(high, low, strict=True)]
 
 
-def labels(points: Points, centres: np.ndarray) -> np.ndarray:
-    """Index of the nearest centre of each point; ties go to the lower index.
+def labels(points: Points, centers: np.ndarray) -> np.ndarray:
+    """Index of the nearest center of each point; ties go to the lower index.
 
     Returns
     -------
     ndarray of shape (R, n), int32
     """
-    centres = _check(points, centres)
-    result = np.empty((len(centres), points.shape[0]), np.int32)
-    for where, some, _, label in _assigned(points, centres):
+    centers = _check(points, centers)
+    result = np.empty((len(centers), points.shape[0]), np.int32)
+    for where, some, _, label in _assigned(points, centers):
         result[some, where] = label
     return result

@@ -1,4 +1,4 @@
-"""Sphere packing: k starting centres that keep their distance from each other and from the border of the box.
+"""Sphere packing: k starting centers that keep their distance from each other and from the border of the box.
 
 Data independent, hence free of privacy cost (FastLloyd, Sec. 5.3.1; Su et al.). A candidate radius a is tried by
 rejection: points uniform in [-1 + a, 1 - a]^d are kept if they are at least 2a from all kept ones.
@@ -14,7 +14,7 @@ _PLACED, _FAILED, _STARVED = 0, 1, 2
 
 
 @njit(cache=True)
-def _place(uniforms, start, k, d, radius, centres):
+def _place(uniforms, start, k, d, radius, centers):
     kept, rejected, used = 0, 0, start
     apart = 4.0 * radius * radius
     while kept < k:
@@ -23,13 +23,13 @@ def _place(uniforms, start, k, d, radius, centres):
         if used + d > uniforms.shape[0]:
             return _STARVED, used
         for h in range(d):
-            centres[kept, h] = (radius - 1.0) + (2.0 - 2.0 * radius) * uniforms[used + h]
+            centers[kept, h] = (radius - 1.0) + (2.0 - 2.0 * radius) * uniforms[used + h]
         used += d
         clear = True
         for other in range(kept):
             distance = 0.0
             for h in range(d):
-                step = centres[kept, h] - centres[other, h]
+                step = centers[kept, h] - centers[other, h]
                 distance += step * step
             if distance < apart:
                 clear = False
@@ -54,8 +54,10 @@ class _Uniforms:
         self.values = np.concatenate([self.values, self._generator.random_sample(more)])
 
 
-def place_spheres(uniforms: _Uniforms, start: int, k: int, d: int, radius: float) -> tuple[np.ndarray | None, int]:
-    """Try to place k centres for one radius.
+def place_spheres(
+    uniforms: _Uniforms, start: int, k: int, d: int, radius: float
+) -> tuple[np.ndarray | None, int]:
+    """Try to place k centers for one radius.
 
     Parameters
     ----------
@@ -67,29 +69,29 @@ def place_spheres(uniforms: _Uniforms, start: int, k: int, d: int, radius: float
 
     Returns
     -------
-    centres : ndarray of shape (k, d) or None
-        None where a centre was refused :data:`REJECTIONS` times in a row.
+    centers : ndarray of shape (k, d) or None
+        None where a center was refused :data:`REJECTIONS` times in a row.
     end : int
         Where reading stopped.
     """
-    centres = np.empty((k, d))
+    centers = np.empty((k, d))
     while True:
-        outcome, end = _place(uniforms.values, start, k, d, radius, centres)
+        outcome, end = _place(uniforms.values, start, k, d, radius, centers)
         if outcome == _STARVED:
             uniforms.grow(d)
             continue
-        return (centres, end) if outcome == _PLACED else (None, end)
+        return (centers, end) if outcome == _PLACED else (None, end)
 
 
 def largest_packing(generator, k: int, d: int, search: str) -> np.ndarray:
-    """Find starting centres in [-1, 1]^d that are as far apart as the search finds possible.
+    """Find starting centers in [-1, 1]^d that are as far apart as the search finds possible.
 
     Parameters
     ----------
     generator : object with ``random_sample(size)``
-        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the paper's own starting centres.
+        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the paper's own starting centers.
     k, d : int
-        Number of centres and of features.
+        Number of centers and of features.
     search : {"halving", "bisection"}
         ``halving`` takes the first of 1, 1/2, 1/4, ... that works (the published code); ``bisection`` looks for the
         largest that works (the published text).
@@ -107,9 +109,9 @@ def largest_packing(generator, k: int, d: int, search: str) -> np.ndarray:
     if search == "halving":
         radius = 1.0
         while True:
-            centres, position = place_spheres(uniforms, position, k, d, radius)
-            if centres is not None:
-                return centres
+            centers, position = place_spheres(uniforms, position, k, d, radius)
+            if centers is not None:
+                return centers
             radius /= 2
     if search != "bisection":
         raise ValueError(f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'")
@@ -117,9 +119,9 @@ def largest_packing(generator, k: int, d: int, search: str) -> np.ndarray:
     found, position = place_spheres(uniforms, position, k, d, low)
     for _ in range(PROBES):
         middle = (low + high) / 2
-        centres, position = place_spheres(uniforms, position, k, d, middle)
-        if centres is None:
+        centers, position = place_spheres(uniforms, position, k, d, middle)
+        if centers is None:
             high = middle
         else:
-            low, found = middle, centres
+            low, found = middle, centers
     return found

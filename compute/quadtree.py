@@ -1,4 +1,4 @@
-"""Occupied cells of randomly shifted quadtrees, soft counts on a grid, and the nearest of many centres.
+"""Occupied cells of randomly shifted quadtrees, soft counts on a grid, and the nearest of many centers.
 
 Cells are numbered by their integer position, and rows of numbers are packed into keys that are equal exactly where the
 rows are: nothing is hashed. Memory is linear in the number of points.
@@ -15,11 +15,13 @@ from pkm.compute.nearest import SCALE
 TOP = 19  # the top cell's side is 2**19 steps: eight half-widths
 LOWEST = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
 KEY_BITS = 63
-TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest centre, above a matrix product does
+TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a matrix product does
 PRODUCTS = 1 << 22  # inner products at a time
 
 
-def occupied(points: np.ndarray, shift: np.ndarray, levels: range) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+def occupied(
+    points: np.ndarray, shift: np.ndarray, levels: range
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Cells of a shifted quadtree that hold a point, level by level.
 
     Parameters
@@ -48,7 +50,9 @@ def occupied(points: np.ndarray, shift: np.ndarray, levels: range) -> Iterator[t
     if not levels:
         return
     if levels.step != 1:
-        raise ValueError(f"levels={levels} must be consecutive: cells are merged from one level to the next")
+        raise ValueError(
+            f"levels={levels} must be consecutive: cells are merged from one level to the next"
+        )
     side = TOP - levels[-1]
     # The one point that lies on the top cell's upper end belongs to the last cell.
     cells = np.minimum((points + (shift - LOWEST)) >> side, (1 << levels[-1]) - 1)
@@ -70,7 +74,9 @@ def _merged(cells, counts, bits) -> tuple[np.ndarray, np.ndarray]:
     keys = row_keys(cells, bits)
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.empty(0, np.int64)
+    first = (
+        np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.empty(0, np.int64)
+    )
     if not len(first):
         return cells, counts
     return cells[order[first]], np.add.reduceat(counts[order], first)
@@ -115,13 +121,13 @@ def _packed(rows, bits) -> np.ndarray:
     return keys
 
 
-def nearest_of_many(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest of many centres for each point: a function of the point and the centres alone.
+def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Nearest of many centers for each point: a function of the point and the centers alone.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), int64
-    centres : ndarray of shape (m, d), int64
+    centers : ndarray of shape (m, d), int64
         In grid steps, like the points small enough that squared distances are exact in float64.
 
     Returns
@@ -136,11 +142,11 @@ def nearest_of_many(points: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray
     (array([1, 0]), array([1., 5.]))
     """
     if points.shape[1] <= TREE_DIMENSIONS:
-        distance, index = cKDTree(centres).query(points)
+        distance, index = cKDTree(centers).query(points)
         return index.astype(np.int64, copy=False), distance
-    flat, squares = centres.T.astype(np.float64), (centres.astype(np.float64) ** 2).sum(axis=1)
+    flat, squares = centers.T.astype(np.float64), (centers.astype(np.float64) ** 2).sum(axis=1)
     index, distance = np.empty(len(points), np.int64), np.empty(len(points))
-    rows = max(1, PRODUCTS // len(centres))
+    rows = max(1, PRODUCTS // len(centers))
     for start in range(0, len(points), rows):
         some = slice(start, start + rows)
         block = points[some].astype(np.float64)

@@ -6,10 +6,10 @@
 ((150, 4), 3, 'bundled')
 """
 
-from .dataset import Dataset, check_domain, check_n_clusters, check_points
-from .loading import fingerprint, load, names, obtainable
-from .scaling import PREPROCESSING, Scaled, scale
-from .sources import ChecksumMismatch, DataUnavailable
+from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
+from pkm.datasets.loading import fingerprint, load, names, obtainable
+from pkm.datasets.scaling import PREPROCESSING, Scaled, scale
+from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
 
 __all__ = [
     "PREPROCESSING",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from . import embeddings, generated, loading, registry, sources
-from .g2_hashes import G2_HASHES
+from pkm.datasets import embeddings, generated, loading, registry, sources
+from pkm.datasets.g2_hashes import G2_HASHES
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,14 @@ def list_data(console, mirror=None):
     for entry in registry.ENTRIES:
         state = status(entry, mirror)
         shape = (f"{entry.n:,}", str(entry.d), str(entry.n_clusters))
-        table.add_row(entry.name, *shape, f"{state.size:,}" if state.size else "", state.origin, state.hashes)
+        table.add_row(
+            entry.name, *shape, f"{state.size:,}" if state.size else "", state.origin, state.hashes
+        )
     for name in generated.ALIASES:
         recipe = generated.find(name)[1]
-        table.add_row(name, f"{recipe.n:,}", str(recipe.d), str(recipe.n_clusters), "", "generated", "ok")
+        table.add_row(
+            name, f"{recipe.n:,}", str(recipe.d), str(recipe.n_clusters), "", "generated", "ok"
+        )
     for family in generated.FAMILIES:
         published = [registry.g2_entry(name) for name in G2_HASHES] if family.name == "g2" else []
         states = [status(entry, mirror) for entry in published]
@@ -112,9 +116,14 @@ def list_data(console, mirror=None):
             )
         size = sum(state.size for state in states)
         recipes = [generated.find(name)[1] for name in family.members]
-        ranges = (_range([getattr(recipe, field) for recipe in recipes]) for field in ("n", "d", "n_clusters"))
+        ranges = (
+            _range([getattr(recipe, field) for recipe in recipes])
+            for field in ("n", "d", "n_clusters")
+        )
         # Square brackets in the form of the name are not markup.
-        table.add_row(family.form.replace("[", "\\["), *ranges, f"{size:,}" if size else "", origin, hashes)
+        table.add_row(
+            family.form.replace("[", "\\["), *ranges, f"{size:,}" if size else "", origin, hashes
+        )
     table.add_row(loading.FILE, "", "", "", "", "path=...", "CSV, Parquet or NPY")
     console.print(table)
 
@@ -142,9 +151,13 @@ def fetch(console, name, mirror=None):
                 console.print(f"{file.path}: at hand")
                 continue
             found = sources.fetch(file, entry.name, progress=True)
-            console.print(f"{file.path}: {len(found.content):,} bytes in {found.place}", soft_wrap=True)
+            console.print(
+                f"{file.path}: {len(found.content):,} bytes in {found.place}", soft_wrap=True
+            )
         if entry.trained and trained_status(entry, mirror).hashes != "ok":
-            console.print(f"{entry.name}: the images are at hand; {embeddings.mend(entry)}", soft_wrap=True)
+            console.print(
+                f"{entry.name}: the images are at hand; {embeddings.mend(entry)}", soft_wrap=True
+            )
 
 
 def verify(console, mirror=None):
@@ -185,7 +198,9 @@ def train(console, names, mirror=None):
             console.print(f"{entry.name}: at hand in {place}", soft_wrap=True)
             continue
         began = time.perf_counter()
-        points, labels = embeddings.train(entry, mirror, lambda line, name=entry.name: console.print(f"{name}: {line}"))
+        points, labels = embeddings.train(
+            entry, mirror, lambda line, name=entry.name: console.print(f"{name}: {line}")
+        )
         seconds = time.perf_counter() - began
         accuracy, inertia = embeddings.quality(points, labels, entry.n_clusters)
         console.print(
@@ -198,13 +213,21 @@ def train(console, names, mirror=None):
 def main(arguments=None):
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="pkm data", description="The data sets of the bench.")
-    parser.add_argument("--mirror", help=f"folder with the original files (default: {sources.MIRROR_VARIABLE})")
+    parser.add_argument(
+        "--mirror", help=f"folder with the original files (default: {sources.MIRROR_VARIABLE})"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="what there is, where it would come from, whether the files are right")
+    commands.add_parser(
+        "list", help="what there is, where it would come from, whether the files are right"
+    )
     fetching = commands.add_parser("fetch", help="download a data set into the cache")
-    fetching.add_argument("name", help="a name of the list, or g2 for all published files of the family")
+    fetching.add_argument(
+        "name", help="a name of the list, or g2 for all published files of the family"
+    )
     commands.add_parser("verify", help="check every file at hand; exit status 1 if one is wrong")
-    training = commands.add_parser("embeddings", help="train the embeddings that are not in the cache; needs torch")
+    training = commands.add_parser(
+        "embeddings", help="train the embeddings that are not in the cache; needs torch"
+    )
     training.add_argument("names", nargs="*", metavar="name", help="default: all")
     given = parser.parse_args(arguments)
     # A pipe has no width of its own; eighty columns would break the names.

@@ -1,9 +1,9 @@
-"""Random normal clusters with a prescribed separation from their nearest neighbours (method of Qiu and Joe).
+"""Random normal clusters with a prescribed separation from their nearest neighbors (method of Qiu and Joe).
 
-1. Centres stand on the vertices of a simplex of equal edges; when there are more clusters than vertices, all vertices
+1. Centers stand on the vertices of a simplex of equal edges; when there are more clusters than vertices, all vertices
    but the first are repeated, shifted by one more edge along the first axis each time. A random rotation is applied.
 2. Every cluster has its own covariance: eigenvalues uniform in [1, 10] and a uniformly random orthogonal basis.
-3. Centres are spread and covariances grown until each cluster's separation index to its nearest neighbour is the
+3. Centers are spread and covariances grown until each cluster's separation index to its nearest neighbor is the
    prescribed one (`pkm.datasets.separation`).
 4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the box of four standard deviations
    of the whole mixture around its mean, and the rows are shuffled.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from .separation import scale_to_separation
+from pkm.datasets.separation import scale_to_separation
 
 EIGENVALUES = (1.0, 10.0)
 OUTLIER_REACH = 4.0  # standard deviations of the mixture
@@ -32,14 +32,14 @@ class Clusters:
 
     Attributes
     ----------
-    centres : ndarray of float64, shape (k, d)
+    centers : ndarray of float64, shape (k, d)
     variances : ndarray of float64, shape (k, d)
         Eigenvalues of each covariance.
     axes : ndarray of float64, shape (k, d, d)
         Eigenvectors of each covariance, as columns.
     """
 
-    centres: np.ndarray
+    centers: np.ndarray
     variances: np.ndarray
     axes: np.ndarray
 
@@ -56,8 +56,8 @@ def _quadratic(axes, values):
     return (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
-def simplex_centres(n_clusters, n_dimensions):
-    """Centres on a simplex of edge 2, repeated along the first axis when there are more clusters than vertices.
+def simplex_centers(n_clusters, n_dimensions):
+    """Centers on a simplex of edge 2, repeated along the first axis when there are more clusters than vertices.
 
     Parameters
     ----------
@@ -68,11 +68,11 @@ def simplex_centres(n_clusters, n_dimensions):
     Returns
     -------
     ndarray of float64, shape (n_clusters, n_dimensions)
-        The smallest distance between two centres is 2.
+        The smallest distance between two centers is 2.
 
     Examples
     --------
-    >>> simplex_centres(4, 2).round(3).tolist()
+    >>> simplex_centers(4, 2).round(3).tolist()
     [[-1.0, 0.0], [1.0, 0.0], [0.0, 1.732], [3.0, 0.0]]
     """
     if n_dimensions < 2:
@@ -80,15 +80,15 @@ def simplex_centres(n_clusters, n_dimensions):
     vertices = np.zeros((n_dimensions + 1, n_dimensions))
     vertices[0, 0], vertices[1, 0] = -1.0, 1.0
     for p in range(2, n_dimensions + 1):
-        # Above the centre of the vertices so far, at the height that keeps the edge at 2.
+        # Above the center of the vertices so far, at the height that keeps the edge at 2.
         vertices[p, : p - 1] = vertices[:p, : p - 1].mean(axis=0)
         vertices[p, p - 1] = np.sqrt(2.0 * (p + 1) / p)
-    centres = vertices[: min(n_clusters, n_dimensions + 1)]
-    missing = n_clusters - len(centres)
+    centers = vertices[: min(n_clusters, n_dimensions + 1)]
+    missing = n_clusters - len(centers)
     rounds, vertex = np.divmod(np.arange(missing), n_dimensions)
     shifted = vertices[1 + vertex]
     shifted[:, 0] += 2.0 * (rounds + 1)
-    return np.concatenate([centres, shifted])
+    return np.concatenate([centers, shifted])
 
 
 def random_rotation(generator, n_dimensions):
@@ -98,7 +98,7 @@ def random_rotation(generator, n_dimensions):
 
 
 def random_clusters(generator, n_clusters, n_dimensions, separation):
-    """Draw clusters whose separation index to the nearest neighbour is the prescribed one.
+    """Draw clusters whose separation index to the nearest neighbor is the prescribed one.
 
     Parameters
     ----------
@@ -120,24 +120,28 @@ def random_clusters(generator, n_clusters, n_dimensions, separation):
         If an argument is out of range.
     """
     if n_clusters < 2:
-        raise ValueError(f"n_clusters={n_clusters} should be at least 2: the separation of one cluster is not defined")
+        raise ValueError(
+            f"n_clusters={n_clusters} should be at least 2: the separation of one cluster is not defined"
+        )
     if not -1 < separation < 1:
         raise ValueError(f"separation={separation} should be between -1 and 1")
     with threadpool_limits(limits=1):
-        centres = simplex_centres(n_clusters, n_dimensions) @ random_rotation(generator, n_dimensions).T
+        centers = (
+            simplex_centers(n_clusters, n_dimensions) @ random_rotation(generator, n_dimensions).T
+        )
         variances = generator.uniform(*EIGENVALUES, (n_clusters, n_dimensions))
         axes = np.stack([random_rotation(generator, n_dimensions) for _ in range(n_clusters)])
         spread, growth = scale_to_separation(
-            centres, _quadratic(axes, variances), _quadratic(axes, 1 / variances), separation
+            centers, _quadratic(axes, variances), _quadratic(axes, 1 / variances), separation
         )
-    return Clusters(centres * spread, variances * growth[:, None], axes)
+    return Clusters(centers * spread, variances * growth[:, None], axes)
 
 
 def mixture_box(clusters, sizes):
     """Box of four standard deviations of the mixture around its mean, shape (2, d): where outliers are drawn."""
     share = np.asarray(sizes) / np.sum(sizes)
-    mean = share @ clusters.centres
-    variance = share @ (clusters.column_variances() + (clusters.centres - mean) ** 2)
+    mean = share @ clusters.centers
+    variance = share @ (clusters.column_variances() + (clusters.centers - mean) ** 2)
     reach = OUTLIER_REACH * np.sqrt(variance)
     return np.stack([mean - reach, mean + reach])
 
@@ -145,12 +149,12 @@ def mixture_box(clusters, sizes):
 def domain(clusters, sizes):
     """Public box of a generated data set, shape (2, d), from the generator's parameters alone.
 
-    It holds the box of the outliers and five standard deviations around each centre, rounded outwards to integers.
+    It holds the box of the outliers and five standard deviations around each center, rounded outwards to integers.
     """
     box = mixture_box(clusters, sizes)
     reach = DOMAIN_REACH * np.sqrt(clusters.column_variances())
-    lower = np.minimum(box[0], (clusters.centres - reach).min(axis=0))
-    upper = np.maximum(box[1], (clusters.centres + reach).max(axis=0))
+    lower = np.minimum(box[0], (clusters.centers - reach).min(axis=0))
+    upper = np.maximum(box[1], (clusters.centers + reach).max(axis=0))
     return np.stack([np.floor(lower), np.ceil(upper)])
 
 
@@ -170,14 +174,14 @@ def draw(generator, clusters, sizes, n_outliers):
     labels : ndarray of int64
         Cluster of each point, -1 for outliers.
     """
-    n_dimensions = clusters.centres.shape[1]
+    n_dimensions = clusters.centers.shape[1]
     parts = []
     with threadpool_limits(limits=1):
-        for centre, variances, axes, size in zip(
-            clusters.centres, clusters.variances, clusters.axes, sizes, strict=True
+        for center, variances, axes, size in zip(
+            clusters.centers, clusters.variances, clusters.axes, sizes, strict=True
         ):
             normal = generator.standard_normal((size, n_dimensions))
-            parts.append(centre + (normal * np.sqrt(variances)) @ axes.T)
+            parts.append(center + (normal * np.sqrt(variances)) @ axes.T)
     lower, upper = mixture_box(clusters, sizes)
     parts.append(generator.uniform(lower, upper, (n_outliers, n_dimensions)))
     points = np.concatenate(parts).round(DECIMALS)

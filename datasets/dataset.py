@@ -53,7 +53,9 @@ class Dataset:
 
     def __post_init__(self):
         common = shared_range(self.domain) if self.common_range is None else self.common_range
-        object.__setattr__(self, "common_range", None if common is None else check_common_range(common, self.name))
+        object.__setattr__(
+            self, "common_range", None if common is None else check_common_range(common, self.name)
+        )
 
 
 def shared_range(domain):
@@ -65,7 +67,12 @@ def shared_range(domain):
     ((0.0, 15.0), None)
     """
     lower, upper = (float(bounds[0]) for bounds in domain)
-    shared = np.all(domain[0] == lower) and np.all(domain[1] == upper) and np.isfinite(lower) and np.isfinite(upper)
+    shared = (
+        np.all(domain[0] == lower)
+        and np.all(domain[1] == upper)
+        and np.isfinite(lower)
+        and np.isfinite(upper)
+    )
     return (lower, upper) if shared else None
 
 
@@ -80,7 +87,9 @@ def check_common_range(common_range, source):
     try:
         lower, upper = (float(bound) for bound in common_range)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{source}: common_range={common_range!r} should be (lower, upper)") from error
+        raise ValueError(
+            f"{source}: common_range={common_range!r} should be (lower, upper)"
+        ) from error
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise ValueError(
             f"{source}: common_range={common_range!r} should be finite, the lower bound below the upper one"
@@ -109,9 +118,13 @@ def check_points(points, source):
     """
     points = np.asarray(points)
     if points.ndim != 2:
-        raise ValueError(f"{source}: points of shape {points.shape} should have two dimensions, (n, d)")
+        raise ValueError(
+            f"{source}: points of shape {points.shape} should have two dimensions, (n, d)"
+        )
     if 0 in points.shape:
-        raise ValueError(f"{source}: points of shape {points.shape} should have at least one row and one column")
+        raise ValueError(
+            f"{source}: points of shape {points.shape} should have at least one row and one column"
+        )
     if points.dtype.kind not in "iufb":
         raise ValueError(f"{source}: points of type {points.dtype} should be real numbers")
     points = np.ascontiguousarray(points, dtype=np.float64)
@@ -182,5 +195,7 @@ def check_n_clusters(n_clusters, n, source):
     if isinstance(n_clusters, bool) or not isinstance(n_clusters, int | np.integer):
         raise ValueError(f"{source}: n_clusters={n_clusters!r} should be an integer")
     if not 1 <= n_clusters <= n:
-        raise ValueError(f"{source}: n_clusters={n_clusters} should be at least 1 and at most n={n}")
+        raise ValueError(
+            f"{source}: n_clusters={n_clusters} should be at least 1 and at most n={n}"
+        )
     return int(n_clusters)

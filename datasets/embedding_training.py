@@ -74,29 +74,36 @@ def train_and_embed(images, labels, recipe, report=None):
     ndarray of float32, shape (n, recipe.dimensions)
         In [0, recipe.upper], in the order of the images.
     """
-    pixels = torch.from_numpy((np.asarray(images) / 255).astype(np.float32)).reshape(-1, 1, SIDE, SIDE)
+    pixels = torch.from_numpy((np.asarray(images) / 255).astype(np.float32)).reshape(
+        -1, 1, SIDE, SIDE
+    )
     classes = torch.from_numpy(np.asarray(labels, dtype=np.int64))
     with reproducible(recipe):
         network = Network(recipe, int(classes.max()) + 1)
-        optimiser = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
+        optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
         for epoch in range(recipe.epochs):
-            right = run_epoch(network, optimiser, pixels, classes, recipe)
+            right = run_epoch(network, optimizer, pixels, classes, recipe)
             if report:
-                report(f"epoch {epoch + 1} of {recipe.epochs}: training accuracy {right / len(classes):.4f}")
+                report(
+                    f"epoch {epoch + 1} of {recipe.epochs}: training accuracy {right / len(classes):.4f}"
+                )
         return embed(network, pixels)
 
 
-def run_epoch(network, optimiser, pixels, classes, recipe):
+def run_epoch(network, optimizer, pixels, classes, recipe):
     """Pass once over all images in random order; return how many were classified right on the way."""
     network.train()
     right = 0
     for batch in torch.randperm(len(pixels)).split(recipe.batch):
         embedding = network.body(pixels[batch])
         scores = network.classes(embedding)
-        loss = functional.cross_entropy(scores, classes[batch]) + recipe.penalty * embedding.square().mean()
-        optimiser.zero_grad()
+        loss = (
+            functional.cross_entropy(scores, classes[batch])
+            + recipe.penalty * embedding.square().mean()
+        )
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         right += int((scores.argmax(dim=1) == classes[batch]).sum())
     return right
 

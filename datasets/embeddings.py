@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import parsers, sources
+from pkm.datasets import parsers, sources
 
 TRAINER = Path(__file__).with_name("embedding_training.py")
 EXTRA = "requirements-embeddings.txt"
@@ -118,7 +118,9 @@ def read_bytes(entry):
     content = arrays.read_bytes()
     got = sources.sha256(content)
     if got != expected:
-        raise sources.ChecksumMismatch(f"{arrays} has SHA-256 {got}, its note says {expected}: {mend(entry)}")
+        raise sources.ChecksumMismatch(
+            f"{arrays} has SHA-256 {got}, its note says {expected}: {mend(entry)}"
+        )
     return content
 
 
@@ -176,7 +178,7 @@ def train(entry, mirror=None, report=None):
     found = [sources.obtain(file, entry.name, mirror) for file in entry.files]
     images, labels = entry.parse(*(each.content for each in found))
     # Imported here: only the training needs torch.
-    from .embedding_training import train_and_embed
+    from pkm.datasets.embedding_training import train_and_embed
 
     points = train_and_embed(images, labels, entry.trained, report)
     store(entry, points, labels)
@@ -186,7 +188,11 @@ def train(entry, mirror=None, report=None):
 def store(entry, points, labels):
     """Write the arrays, then the note that vouches for them: a set without a note is no set."""
     content = BytesIO()
-    np.savez(content, points=np.asarray(points, dtype=np.float32), labels=np.asarray(labels, dtype=np.int64))
+    np.savez(
+        content,
+        points=np.asarray(points, dtype=np.float32),
+        labels=np.asarray(labels, dtype=np.int64),
+    )
     arrays, note = places(entry)
     note.unlink(missing_ok=True)
     sources.write_atomically(arrays, content.getvalue())

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.datasets import make_blobs
 
-from . import clusters
-from .scaling import largest_one
+from pkm.datasets import clusters
+from pkm.datasets.scaling import largest_one
 
 POWERS = tuple(2**i for i in range(1, 11))
 SYNTH_POINTS = 10_000
@@ -30,7 +30,7 @@ TIMESYNTH_SEPARATION = 0.21
 ABLATION_POINTS = 2048
 ABLATION_SPREAD = (0.7, 1.3)
 G2_CLUSTER_SIZE = 1024
-G2_CENTRES = (500.0, 600.0)
+G2_CENTERS = (500.0, 600.0)
 REPLICATES = (0, 1, 2)
 # Ending of the names of generated sets that stand in for published G2 files.
 STAND_IN = "-generated"
@@ -40,24 +40,29 @@ CLUSTER_GENERATION = (
     "Journal of Classification 23(2), 315-334."
 )
 FAST_LLOYD = "Recipe of the FastLloyd paper (USENIX Security 2025), section 6.1.3 and appendix B. "
-BLOBS_CENTRES = (-100.0, 100.0)
+BLOBS_CENTERS = (-100.0, 100.0)
 BLOBS_SEED = 42
 BLOBS_CITATION = (
     "Normal clusters of scikit-learn's make_blobs, as in the DPM paper (Liebenow et al.). Pedregosa, F. et al. (2011). "
     "Scikit-learn: machine learning in Python. Journal of Machine Learning Research 12, 2825-2830."
 )
 GAUSSIANS_VARIANCE = 0.5
-GAUSSIANS_CITATION = (
-    "Recipe of Pan, C. et al. (2023). Machine unlearning of federated clusters. ICLR, appendix M (a draw of ours)."
-)
+GAUSSIANS_CITATION = "Recipe of Pan, C. et al. (2023). Machine unlearning of federated clusters. ICLR, appendix M (a draw of ours)."
 CITIES_POINTS, CITIES_REGIONS, CITIES_EACH = 50_000, 6, 40
 CITIES_TAIL = 1.1  # exponent of the Pareto law of the cities' sizes
-CITIES_SPREADS = (8.0, 15.0)  # degrees of latitude and longitude, of a region's cities about its middle
-CITIES_WIDTHS = (0.05, 0.5)  # degrees, of a city's people about its centre
-CITIES_CITATION = "No real places: cities of random sizes at random positions, made by this project."
+CITIES_SPREADS = (
+    8.0,
+    15.0,
+)  # degrees of latitude and longitude, of a region's cities about its middle
+CITIES_WIDTHS = (0.05, 0.5)  # degrees, of a city's people about its center
+CITIES_CITATION = (
+    "No real places: cities of random sizes at random positions, made by this project."
+)
 PLANTED_CANDIDATES = 1024  # at least, and eight for each ball
-PLANTED_APART = 4.0  # smallest distance between two centres, in radii
-PLANTED_CITATION = "Balls of equal sizes about well separated centres in the unit ball, made by this project."
+PLANTED_APART = 4.0  # smallest distance between two centers, in radii
+PLANTED_CITATION = (
+    "Balls of equal sizes about well separated centers in the unit ball, made by this project."
+)
 HALF_APART = 0.1  # least distance between two of the points that a half is drawn from, in radii
 HALF_CITATION = (
     "Recipe of Epasto, A. et al. (2023). k-means clustering with distance-based privacy. NeurIPS, proposition D.1 (a "
@@ -104,7 +109,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureResult:
     """A drawn data set: points, labels, public domain, and the range of all columns where it is another.
 
     `prescaled` says that the points were scaled by bounds read off them.
@@ -131,7 +136,7 @@ class Family:
     recipe : callable
         From the groups of the pattern to a `Recipe`.
     draw : callable
-        From a `Recipe` to `Drawn`.
+        From a `Recipe` to `FigureResult`.
     members : tuple of str
         The names that the papers use.
     citation : str
@@ -141,7 +146,7 @@ class Family:
     form: str
     pattern: str
     recipe: Callable[..., Recipe]
-    draw: Callable[[Recipe], Drawn]
+    draw: Callable[[Recipe], FigureResult]
     members: tuple[str, ...]
     citation: str
 
@@ -160,7 +165,9 @@ def ratio_sizes(n, n_clusters):
     extra = np.argsort(-remainders, kind="stable")[: n - sizes.sum()]
     sizes[extra] += 1
     if sizes.min() < 1:
-        raise ValueError(f"n={n} points are too few for n_clusters={n_clusters} in the ratio 1:2:...:{n_clusters}")
+        raise ValueError(
+            f"n={n} points are too few for n_clusters={n_clusters} in the ratio 1:2:...:{n_clusters}"
+        )
     return sizes
 
 
@@ -181,26 +188,38 @@ def synth_parameters(recipe):
     """
     design, _, _, outliers = _streams(recipe)
     given = recipe.number("outliers")
-    drawn = int(outliers.integers(0, recipe.number("most outliers"), endpoint=True)) if given is None else int(given)
-    return float(design.uniform(recipe.number("least separation"), recipe.number("most separation"))), drawn
+    drawn = (
+        int(outliers.integers(0, recipe.number("most outliers"), endpoint=True))
+        if given is None
+        else int(given)
+    )
+    return float(
+        design.uniform(recipe.number("least separation"), recipe.number("most separation"))
+    ), drawn
 
 
 def draw_synth(recipe):
     """Draw clusters of sizes 1:2:...:k, with outliers that take their places among the n points."""
     separation, n_outliers = synth_parameters(recipe)
-    return _draw_clusters(recipe, ratio_sizes(recipe.n - n_outliers, recipe.n_clusters), separation, n_outliers)
+    return _draw_clusters(
+        recipe, ratio_sizes(recipe.n - n_outliers, recipe.n_clusters), separation, n_outliers
+    )
 
 
 def draw_gaussians(recipe):
-    """Draw round normal clusters of equal sizes, one after another, around centres uniform in the unit cube.
+    """Draw round normal clusters of equal sizes, one after another, around centers uniform in the unit cube.
 
-    The clusters are wider than their centres are apart. Everything is divided by the largest value.
+    The clusters are wider than their centers are apart. Everything is divided by the largest value.
     """
     design, _, noise, _ = _streams(recipe)
     labels = np.arange(recipe.n) * recipe.n_clusters // recipe.n
-    centres = design.uniform(size=(recipe.n_clusters, recipe.d))
-    points = centres[labels] + np.sqrt(recipe.number("variance")) * noise.standard_normal((recipe.n, recipe.d))
-    return Drawn(largest_one(points), labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1), prescaled=True)
+    centers = design.uniform(size=(recipe.n_clusters, recipe.d))
+    points = centers[labels] + np.sqrt(recipe.number("variance")) * noise.standard_normal(
+        (recipe.n, recipe.d)
+    )
+    return FigureResult(
+        largest_one(points), labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1), prescaled=True
+    )
 
 
 def draw_balanced(recipe):
@@ -214,7 +233,10 @@ def draw_ablation(recipe):
     """Draw clusters of sizes uniform in [0.7, 1.3] of 2048/k, without outliers."""
     design = _streams(recipe)[0]
     mean = recipe.number("mean points") / recipe.n_clusters
-    lower, upper = int(np.ceil(recipe.number("least size") * mean)), int(np.floor(recipe.number("most size") * mean))
+    lower, upper = (
+        int(np.ceil(recipe.number("least size") * mean)),
+        int(np.floor(recipe.number("most size") * mean)),
+    )
     sizes = design.integers(lower, upper, recipe.n_clusters, endpoint=True)
     return _draw_clusters(recipe, sizes, recipe.number("separation"), 0)
 
@@ -222,32 +244,36 @@ def draw_ablation(recipe):
 def _draw_clusters(recipe, sizes, separation, n_outliers):
     _, shape, points, _ = _streams(recipe)
     law = clusters.random_clusters(shape, recipe.n_clusters, recipe.d, separation)
-    return Drawn(*clusters.draw(points, law, sizes, n_outliers), clusters.domain(law, sizes))
+    return FigureResult(*clusters.draw(points, law, sizes, n_outliers), clusters.domain(law, sizes))
 
 
 def draw_g2(recipe):
     """Draw two normal clusters of 1,024 points at (500, ..., 500) and (600, ..., 600), cut down to integers.
 
-    Cut, not rounded: the means of the 91 published files lie 0.504 below the centres (standard error 0.008).
+    Cut, not rounded: the means of the 91 published files lie 0.504 below the centers (standard error 0.008).
     """
     generator = _streams(recipe)[2]
-    centre = np.repeat([recipe.number("first centre"), recipe.number("second centre")], recipe.n // 2)[:, None]
-    points = centre + recipe.number("sd") * generator.standard_normal((recipe.n, recipe.d))
-    return Drawn(np.floor(points), np.repeat([0, 1], recipe.n // 2), g2_domain(recipe.number("sd"), recipe.d))
+    center = np.repeat(
+        [recipe.number("first center"), recipe.number("second center")], recipe.n // 2
+    )[:, None]
+    points = center + recipe.number("sd") * generator.standard_normal((recipe.n, recipe.d))
+    return FigureResult(
+        np.floor(points), np.repeat([0, 1], recipe.n // 2), g2_domain(recipe.number("sd"), recipe.d)
+    )
 
 
 def g2_domain(sd, n_dimensions):
-    """Public box of a G2 set, (2, d): five of its published standard deviations around its published centres."""
-    return np.repeat([[G2_CENTRES[0] - 5 * sd], [G2_CENTRES[1] + 5 * sd]], n_dimensions, axis=1)
+    """Public box of a G2 set, (2, d): five of its published standard deviations around its published centers."""
+    return np.repeat([[G2_CENTERS[0] - 5 * sd], [G2_CENTERS[1] + 5 * sd]], n_dimensions, axis=1)
 
 
 def draw_blobs(recipe):
-    """Draw normal clusters of equal size and deviation around centres uniform in a box.
+    """Draw normal clusters of equal size and deviation around centers uniform in a box.
 
-    The range of all columns is the box of the centres, as the DPM paper has it: points may lie outside. The public
+    The range of all columns is the box of the centers, as the DPM paper has it: points may lie outside. The public
     domain reaches five standard deviations further.
     """
-    box, sd = (recipe.number("least centre"), recipe.number("most centre")), recipe.number("sd")
+    box, sd = (recipe.number("least center"), recipe.number("most center")), recipe.number("sd")
     points, labels = make_blobs(
         n_samples=recipe.n,
         n_features=recipe.d,
@@ -257,7 +283,7 @@ def draw_blobs(recipe):
         random_state=recipe.seed[0],
     )
     domain = np.repeat([[box[0] - 5 * sd], [box[1] + 5 * sd]], recipe.d, axis=1)
-    return Drawn(points, labels.astype(np.int64), domain, box)
+    return FigureResult(points, labels.astype(np.int64), domain, box)
 
 
 def draw_cities(recipe):
@@ -266,22 +292,26 @@ def draw_cities(recipe):
     Latitude and longitude in degrees. Labels are the cities.
     """
     design, shape, people, _ = _streams(recipe)
-    regions = np.stack([design.uniform(-45, 60, CITIES_REGIONS), design.uniform(-160, 160, CITIES_REGIONS)], axis=1)
+    regions = np.stack(
+        [design.uniform(-45, 60, CITIES_REGIONS), design.uniform(-160, 160, CITIES_REGIONS)], axis=1
+    )
     spread = design.standard_normal((CITIES_REGIONS, CITIES_EACH, 2)) * CITIES_SPREADS
     cities = (regions[:, None] + spread).reshape(-1, 2)
     sizes = shape.pareto(CITIES_TAIL, len(cities)) + 1
     widths = shape.uniform(*CITIES_WIDTHS, len(cities))
-    labels = np.searchsorted(np.cumsum(sizes / sizes.sum()), people.random(recipe.n)).clip(max=len(cities) - 1)
+    labels = np.searchsorted(np.cumsum(sizes / sizes.sum()), people.random(recipe.n)).clip(
+        max=len(cities) - 1
+    )
     points = cities[labels] + widths[labels, None] * people.standard_normal((recipe.n, 2))
     domain = np.array([[-90.0, -180.0], [90.0, 180.0]])
-    return Drawn(np.clip(points, *domain), labels.astype(np.int64), domain)
+    return FigureResult(np.clip(points, *domain), labels.astype(np.int64), domain)
 
 
 @lru_cache(maxsize=16)
-def planted_centres(d, n_clusters):
+def planted_centers(d, n_clusters):
     """Well separated points of the unit ball: of many drawn in it, one after another the farthest from the others.
 
-    They depend on nothing else, so that sets of different sizes and radii have the same centres.
+    They depend on nothing else, so that sets of different sizes and radii have the same centers.
 
     Returns
     -------
@@ -289,7 +319,7 @@ def planted_centres(d, n_clusters):
 
     Examples
     --------
-    >>> planted_centres(3, 5).shape, bool((np.linalg.norm(planted_centres(3, 5), axis=1) <= 1).all())
+    >>> planted_centers(3, 5).shape, bool((np.linalg.norm(planted_centers(3, 5), axis=1) <= 1).all())
     ((5, 3), True)
     """
     generator = np.random.default_rng(np.random.SeedSequence((8, d, n_clusters)))
@@ -301,12 +331,12 @@ def planted_centres(d, n_clusters):
     return candidates[chosen]
 
 
-def far_centre(centres):
-    """Place one more centre on the unit sphere, at the farthest of many drawn there from those that there are."""
-    generator = np.random.default_rng(np.random.SeedSequence((9, *reversed(centres.shape))))
-    drawn = generator.standard_normal((PLANTED_CANDIDATES, centres.shape[1]))
+def far_center(centers):
+    """Place one more center on the unit sphere, at the farthest of many drawn there from those that there are."""
+    generator = np.random.default_rng(np.random.SeedSequence((9, *reversed(centers.shape))))
+    drawn = generator.standard_normal((PLANTED_CANDIDATES, centers.shape[1]))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-    nearest = ((drawn[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+    nearest = ((drawn[:, None] - centers) ** 2).sum(axis=2).min(axis=1)
     return drawn[nearest.argmax()]
 
 
@@ -318,22 +348,24 @@ def _in_ball(generator, n, d):
 
 
 def planted_layout(recipe):
-    """Centres of all balls, the far one last, pulled in so that balls of the radius lie in the unit ball."""
+    """Centers of all balls, the far one last, pulled in so that balls of the radius lie in the unit ball."""
     small = recipe.number("small")
-    centres = planted_centres(recipe.d, recipe.n_clusters - bool(small))
+    centers = planted_centers(recipe.d, recipe.n_clusters - bool(small))
     if small:
-        centres = np.concatenate([centres, far_centre(centres)[None]])
-    return centres * (1 - recipe.number("radius"))
+        centers = np.concatenate([centers, far_center(centers)[None]])
+    return centers * (1 - recipe.number("radius"))
 
 
 def draw_planted(recipe):
-    """Draw balls of equal sizes (and a far, smaller one last), uniform inside; radius 0 repeats the centres exactly."""
+    """Draw balls of equal sizes (and a far, smaller one last), uniform inside; radius 0 repeats the centers exactly."""
     points = _streams(recipe)[2]
-    small, k, centres = recipe.number("small") or 0, recipe.n_clusters, planted_layout(recipe)
+    small, k, centers = recipe.number("small") or 0, recipe.n_clusters, planted_layout(recipe)
     n, k = recipe.n - small, k - bool(small)
     labels = np.concatenate([np.arange(n) * k // n, np.full(small, k)])
     away = recipe.number("radius") * _in_ball(points, recipe.n, recipe.d)
-    return Drawn(centres[labels] + away, labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
+    return FigureResult(
+        centers[labels] + away, labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1)
+    )
 
 
 def draw_half(recipe):
@@ -343,8 +375,8 @@ def draw_half(recipe):
     """
     k, radius = recipe.n_clusters, recipe.number("radius")
     chosen = np.sort(_streams(recipe)[2].choice(2 * k, k, replace=False))
-    points = radius * planted_centres(recipe.d, 2 * k)[chosen]
-    return Drawn(points, np.arange(k), np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
+    points = radius * planted_centers(recipe.d, 2 * k)[chosen]
+    return FigureResult(points, np.arange(k), np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
 
 
 SYNTH_NUMBERS = (
@@ -356,7 +388,9 @@ SYNTH_NUMBERS = (
 
 def _synth(k, d, replicate, outliers=None):
     numbers = SYNTH_NUMBERS if outliers is None else (*SYNTH_NUMBERS, ("outliers", int(outliers)))
-    return Recipe("synth", (1, int(k), int(d), int(replicate)), SYNTH_POINTS, int(d), int(k), numbers)
+    return Recipe(
+        "synth", (1, int(k), int(d), int(replicate)), SYNTH_POINTS, int(d), int(k), numbers
+    )
 
 
 def _synthk(k, replicate):
@@ -380,12 +414,12 @@ def _timesynth(n, k, d):
 
 
 def _g2(d, sd):
-    numbers = (("sd", int(sd)), ("first centre", G2_CENTRES[0]), ("second centre", G2_CENTRES[1]))
+    numbers = (("sd", int(sd)), ("first center", G2_CENTERS[0]), ("second center", G2_CENTERS[1]))
     return Recipe("g2", (5, int(d), int(sd)), 2 * G2_CLUSTER_SIZE, int(d), 2, numbers)
 
 
 def _blobs(n, d, k):
-    numbers = (("sd", 1.0), ("least centre", BLOBS_CENTRES[0]), ("most centre", BLOBS_CENTRES[1]))
+    numbers = (("sd", 1.0), ("least center", BLOBS_CENTERS[0]), ("most center", BLOBS_CENTERS[1]))
     return Recipe("blobs", (BLOBS_SEED,), int(n), int(d), int(k), numbers)
 
 
@@ -443,7 +477,12 @@ FAMILIES = (
         r"ablation-([1-9]\d*)-([1-9]\d*)-(0\.\d{1,4})",
         _ablation,
         draw_ablation,
-        tuple(f"ablation-{k}-{d}-{s}" for k in POWERS[:4] for d in POWERS[:4] for s in (0.25, 0.5, 0.75)),
+        tuple(
+            f"ablation-{k}-{d}-{s}"
+            for k in POWERS[:4]
+            for d in POWERS[:4]
+            for s in (0.25, 0.5, 0.75)
+        ),
         FAST_LLOYD + CLUSTER_GENERATION,
     ),
     Family(
@@ -474,7 +513,13 @@ FAMILIES = (
         GAUSSIANS_CITATION,
     ),
     Family(
-        "cities", "generated-cities", "generated-cities", _cities, draw_cities, ("generated-cities",), CITIES_CITATION
+        "cities",
+        "generated-cities",
+        "generated-cities",
+        _cities,
+        draw_cities,
+        ("generated-cities",),
+        CITIES_CITATION,
     ),
     Family(
         "planted",
@@ -507,7 +552,7 @@ FAMILIES = (
 
 # Larger than any set of the papers; keeps a slip in a name from filling the memory.
 LIMITS = {"d": 4096, "n_clusters": 1024, "n": 10_000_000}
-MOST_VALUES = 10**9
+MAX_VALUES = 10**9
 
 
 def find(name):
@@ -533,10 +578,12 @@ def _check(name, recipe):
         value = getattr(recipe, field)
         if value > most:
             raise ValueError(f"{name}: {field}={value} should be at most {most}")
-    if recipe.n * recipe.d > MOST_VALUES:
-        raise ValueError(f"{name}: n={recipe.n} times d={recipe.d} should be at most {MOST_VALUES}")
+    if recipe.n * recipe.d > MAX_VALUES:
+        raise ValueError(f"{name}: n={recipe.n} times d={recipe.d} should be at most {MAX_VALUES}")
     if recipe.d < least or recipe.n_clusters < 2:
-        raise ValueError(f"{name}: d={recipe.d} should be at least {least} and k={recipe.n_clusters} at least 2")
+        raise ValueError(
+            f"{name}: d={recipe.d} should be at least {least} and k={recipe.n_clusters} at least 2"
+        )
     outliers = recipe.number("outliers")
     if outliers is not None and outliers > SYNTH_OUTLIERS:
         raise ValueError(f"{name}: {outliers} outliers should be at most {SYNTH_OUTLIERS}")
@@ -546,9 +593,11 @@ def _check(name, recipe):
     if recipe.n:
         most = int(np.sqrt(2 * recipe.n)) - 1 if recipe.family.startswith("synth") else recipe.n
         if recipe.n_clusters > most:
-            raise ValueError(f"{name}: k={recipe.n_clusters} is too large for n={recipe.n}; at most {most}")
+            raise ValueError(
+                f"{name}: k={recipe.n_clusters} is too large for n={recipe.n}; at most {most}"
+            )
     if recipe.family == "half":
-        apart = float(pdist(planted_centres(recipe.d, 2 * recipe.n_clusters)).min())
+        apart = float(pdist(planted_centers(recipe.d, 2 * recipe.n_clusters)).min())
         if apart < HALF_APART:
             raise ValueError(
                 f"{name}: of 2 k={2 * recipe.n_clusters} points in d={recipe.d} dimensions two would be {apart:.4f} "
@@ -559,7 +608,7 @@ def _check(name, recipe):
         if apart < PLANTED_APART * radius:
             raise ValueError(
                 f"{name}: radius={radius} should be at most {apart / PLANTED_APART:.4f}, a quarter of the smallest "
-                "distance between the centres"
+                "distance between the centers"
             )
 
 
@@ -593,8 +642,8 @@ def _sources(family):
     if family.name == "cities":
         yield f"{CITIES_REGIONS=}{CITIES_EACH=}{CITIES_TAIL=}{CITIES_SPREADS=}{CITIES_WIDTHS=}"
         return
-    planted = (planted_centres, far_centre, _in_ball, planted_layout)
-    placed = {"half": (planted_centres, _in_ball), "planted": planted, "planted-small": planted}
+    planted = (planted_centers, far_center, _in_ball, planted_layout)
+    placed = {"half": (planted_centers, _in_ball), "planted": planted, "planted-small": planted}
     if family.name in placed:
         for function in placed[family.name]:
             yield inspect.getsource(function)

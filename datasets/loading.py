@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import bundled, embeddings, generated, own, registry, sources
-from .dataset import Dataset, check_domain, check_n_clusters, check_points
+from pkm.datasets import bundled, embeddings, generated, registry, sources, user_files
+from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
 
 FILE = "file"
 FILE_CITATION = "given by the user"
@@ -114,7 +114,9 @@ def load(name, *, mirror=None, path=None, bounds=None, n_clusters=None):
         points=check_points(points, name),
         labels=labels,
         domain=domain,
-        n_clusters=check_n_clusters(default if n_clusters is None else n_clusters, len(points), name),
+        n_clusters=check_n_clusters(
+            default if n_clusters is None else n_clusters, len(points), name
+        ),
         fingerprint=registry.fingerprint(known.entry, mirror) if known.entry else fingerprint(name),
         citation=citation,
         licence=licence,
@@ -147,7 +149,7 @@ def fingerprint(name, *, path=None):
     known = resolve(name)
     _check_file_arguments(name, path)
     if name == FILE:
-        return own.fingerprint(path)
+        return user_files.fingerprint(path)
     if known.entry:
         return registry.fingerprint(known.entry)
     return generated.fingerprint(known.family, known.recipe)
@@ -175,7 +177,7 @@ def obtainable(name, *, mirror=None, path=None):
     _check_file_arguments(name, path)
     try:
         if name == FILE:
-            own.require_file(path)
+            user_files.require_file(path)
         elif known.entry and known.entry.trained:
             embeddings.read_bytes(known.entry)
         elif known.entry and not known.entry.bundled:
@@ -189,19 +191,23 @@ def obtainable(name, *, mirror=None, path=None):
 def _check_file_arguments(name, path, bounds=None):
     for parameter, value in (("path", path), ("bounds", bounds)):
         if name != FILE and value is not None:
-            raise ValueError(f"{parameter}={value!r} goes with the data set 'file' only, not with {name!r}")
+            raise ValueError(
+                f"{parameter}={value!r} goes with the data set 'file' only, not with {name!r}"
+            )
 
 
 def _load_file(path, bounds, n_clusters):
-    points = own.read(path)
+    points = user_files.read(path)
     unknown = np.repeat([[-np.inf], [np.inf]], points.shape[1], axis=1)
     return Dataset(
         name=FILE,
         points=points,
         labels=None,
         domain=unknown if bounds is None else check_domain(bounds, points.shape[1], str(path)),
-        n_clusters=None if n_clusters is None else check_n_clusters(n_clusters, len(points), str(path)),
-        fingerprint=own.fingerprint(path),
+        n_clusters=None
+        if n_clusters is None
+        else check_n_clusters(n_clusters, len(points), str(path)),
+        fingerprint=user_files.fingerprint(path),
         citation=FILE_CITATION,
         licence="",
         origin="file",
@@ -231,7 +237,9 @@ def _read(entry, mirror):
 
 def _check_shape(entry, points):
     if points.shape != (entry.n, entry.d):
-        raise ValueError(f"{entry.name}: parsed to shape {points.shape}, declared is {(entry.n, entry.d)}")
+        raise ValueError(
+            f"{entry.name}: parsed to shape {points.shape}, declared is {(entry.n, entry.d)}"
+        )
 
 
 def read_bundled(entry):

@@ -15,7 +15,7 @@ from io import BytesIO
 import numpy as np
 import pandas as pd
 
-from .scaling import largest_one
+from pkm.datasets.scaling import largest_one
 
 # Public constant in place of a missing score of `breast`: see `breast`.
 BREAST_MISSING = "1"
@@ -32,7 +32,9 @@ QUERY_COLUMNS = ("x", "y", "x_range", "y_range", "count", "sum_")
 def _rows(content, separator=None):
     """Non-empty lines split into stripped fields; array of str, shape (rows, columns)."""
     lines = content.decode("ascii").splitlines()
-    return np.array([[field.strip() for field in line.split(separator)] for line in lines if line.strip()])
+    return np.array(
+        [[field.strip() for field in line.split(separator)] for line in lines if line.strip()]
+    )
 
 
 def _points(content, separator=None):
@@ -59,7 +61,9 @@ def wine(data):
 
 def lsun(data, labels):
     """Two coordinates; reference partition in a file of its own. Both files are published gzipped."""
-    return _points(gzip.decompress(data)), _codes(_rows(gzip.decompress(labels))[:, 0].astype(np.int64))
+    return _points(gzip.decompress(data)), _codes(
+        _rows(gzip.decompress(labels))[:, 0].astype(np.int64)
+    )
 
 
 def s1(data, labels):
@@ -80,7 +84,9 @@ def adult(data, test):
     """
     test = test.partition(b"\n")[2]
     rows = np.concatenate([_rows(data, ","), _rows(test, ",")])
-    return rows[:, [0, 2, 4, 10, 11, 12]].astype(np.float64), _codes(np.char.rstrip(rows[:, 14], "."))
+    return rows[:, [0, 2, 4, 10, 11, 12]].astype(np.float64), _codes(
+        np.char.rstrip(rows[:, 14], ".")
+    )
 
 
 def breast(data):
@@ -249,7 +255,7 @@ def checkins(data):
 
 
 def range_queries(data):
-    """Centre, half-widths, number of incidents and number of arrests of rectangles on a map; no labels.
+    """Center, half-widths, number of incidents and number of arrests of rectangles on a map; no labels.
 
     Raises
     ------
@@ -266,7 +272,10 @@ def range_queries(data):
 def source(parser):
     """Text that decides what a parser returns: its own source and that of the shared steps."""
     shared = (_rows, _points, _codes)
-    text = "".join(inspect.getsource(function) for function in (*shared, parser)) + f"BREAST_MISSING={BREAST_MISSING}"
+    text = (
+        "".join(inspect.getsource(function) for function in (*shared, parser))
+        + f"BREAST_MISSING={BREAST_MISSING}"
+    )
     if parser is letters_resampled:
         text += f"{inspect.getsource(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
     if parser in (arrays, covtype, postures):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import bundled, embeddings, generated, parsers
-from .g2_hashes import G2_HASHES
-from .sources import File, known_sha256
+from pkm.datasets import bundled, embeddings, generated, parsers
+from pkm.datasets.g2_hashes import G2_HASHES
+from pkm.datasets.sources import File, known_sha256
 
 UCI = "https://archive.ics.uci.edu/static/public/"
 SIPU = "https://cs.uef.fi/sipu/datasets/"
@@ -74,7 +74,9 @@ SHUTTLE_REASON = (
     "each channel taken for a signed byte of telemetry, as the description gives no ranges; the few readings beyond "
     "are moved to its ends"
 )
-SHUTTLE_CITATION = "Statlog (Shuttle). UCI Machine Learning Repository (data of NASA; Michie, D. et al., 1994)."
+SHUTTLE_CITATION = (
+    "Statlog (Shuttle). UCI Machine Learning Repository (data of NASA; Michie, D. et al., 1994)."
+)
 SKIN_FILE = File(
     "skin/Skin_NonSkin.txt",
     "008f1fb6a169498dec54fb5951be6478e5465942cc4f6df3b5dabbe484c9a98f",
@@ -83,7 +85,9 @@ SKIN_FILE = File(
     "Skin_NonSkin.txt",
 )
 SKIN_REASON = "blue, green and red as bytes"
-SKIN_CITATION = "Bhatt, R. and Dhall, A. (2009). Skin Segmentation. UCI Machine Learning Repository."
+SKIN_CITATION = (
+    "Bhatt, R. and Dhall, A. (2009). Skin Segmentation. UCI Machine Learning Repository."
+)
 WITH_CLASS = " The class is taken for one more column."
 S_SETS_FILES = {
     2: (
@@ -162,7 +166,9 @@ class Entry:
 
     def __post_init__(self):
         if not len(self.lower) == len(self.upper) == self.d:
-            raise ValueError(f"{self.name}: bounds of {len(self.lower)} and {len(self.upper)} columns, d={self.d}")
+            raise ValueError(
+                f"{self.name}: bounds of {len(self.lower)} and {len(self.upper)} columns, d={self.d}"
+            )
 
     def domain(self):
         """Public bounds, (2, d) float64."""
@@ -250,7 +256,9 @@ def s_set(number):
         n_clusters=15,
         files=(
             File(f"s-sets/s{number}.txt", points, urls=(f"{SIPU}s{number}.txt",)),
-            File(f"s-sets/s{number}.labels0.gz", labels, urls=(f"{SUITE}sipu/s{number}.labels0.gz",)),
+            File(
+                f"s-sets/s{number}.labels0.gz", labels, urls=(f"{SUITE}sipu/s{number}.labels0.gz",)
+            ),
         ),
         parse=parsers.s1,
         lower=(0.0,) * 2,
@@ -381,7 +389,7 @@ ENTRIES = (
         licence=PUBLIC_SIPU,
         citation=(
             "Fränti, P. and Sieranoja, S. (2018). K-means properties on six clustering benchmark datasets. Applied "
-            f"Intelligence 48(12), 4743-4759 (image data, the distinct colours of House at 5 bits). {SIPU}"
+            f"Intelligence 48(12), 4743-4759 (image data, the distinct colors of House at 5 bits). {SIPU}"
         ),
     ),
     Entry(
@@ -434,7 +442,7 @@ ENTRIES = (
         upper=(17.0, 8.0, 5.0, 40.0, 200.0, 5.0, 6.0, 1.0, 5.0, 15.0, 2.0, 5.0, 2000.0),
         reason=(
             "what a table wine can hold: alcohol 8 to 17 per cent; malic acid, ash and phenols in grams per litre; "
-            "alkalinity of ash; magnesium and proline in milligrams per litre; colour intensity, hue and the "
+            "alkalinity of ash; magnesium and proline in milligrams per litre; color intensity, hue and the "
             "absorbance ratio on their instruments' usual scales"
         ),
         licence=CC_BY,
@@ -694,7 +702,7 @@ ENTRIES = (
         57,
         4,
         (
-            "https://portal.gdc.cancer.gov, with access on request (methylation at 57 sites of 11 genes, tumours LGG, "
+            "https://portal.gdc.cancer.gov, with access on request (methylation at 57 sites of 11 genes, tumors LGG, "
             "LUAD, LUSC and STAD; the sites are not listed in the paper)"
         ),
         "The Cancer Genome Atlas, access-controlled",
@@ -818,7 +826,7 @@ def g2_entry(name):
         parse=parsers.g2,
         lower=tuple(lower.tolist()),
         upper=tuple(upper.tolist()),
-        reason="the family's published centres, 500 and 600, and five of its published standard deviations around them",
+        reason="the family's published centers, 500 and 600, and five of its published standard deviations around them",
         licence=PUBLIC_SIPU,
         citation=generated.G2_CITATION,
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .dataset import Dataset, check_points
+from pkm.datasets.dataset import Dataset, check_points
 
 PREPROCESSING = ("minmax", "public", "range")
 # What the bounds are called in messages; with minmax no point lies outside.
@@ -79,7 +79,9 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     ((150, 4), False, 0)
     """
     if preprocessing not in PREPROCESSING:
-        raise ValueError(f"preprocessing={preprocessing!r} should be one of {', '.join(PREPROCESSING)}")
+        raise ValueError(
+            f"preprocessing={preprocessing!r} should be one of {', '.join(PREPROCESSING)}"
+        )
     points = check_points(dataset.points, dataset.name)
     lower, upper = _bounds(dataset, points, preprocessing)
     outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
@@ -140,6 +142,8 @@ def _to_cube(points, lower, upper):
     """Map lower to exactly -1 and upper to exactly 1; a column without extent becomes 0."""
     half = upper / 2 - lower / 2
     if half.max() > np.finfo(np.float64).max / 2:
-        raise ValueError(f"column {half.argmax()} spans more than a float64 can hold; give it in larger units")
+        raise ValueError(
+            f"column {half.argmax()} spans more than a float64 can hold; give it in larger units"
+        )
     share = np.divide(points - lower, upper - lower, out=np.full_like(points, 0.5), where=half > 0)
     return 2 * share - 1

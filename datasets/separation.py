@@ -27,7 +27,7 @@ A pair of clusters enters only through δᵀ(S1 x + S2 y)⁻¹δ as a function o
 identity and S1 diagonal with eigenvalues t, this is Σ g/(t x + y) with the weights g the squared coordinates of δ. A
 few Lanczos steps of S2⁻¹ S1 from S2⁻¹ δ give as few nodes t and weights g that represent the function (exactly where
 there are as many steps as dimensions, by Gauss quadrature with an error that falls geometrically otherwise). From then
-on scaling a covariance means scaling the nodes, and moving the centres apart means scaling the weights.
+on scaling a covariance means scaling the nodes, and moving the centers apart means scaling the weights.
 
 References
 ----------
@@ -79,7 +79,7 @@ class Pairs:
     own, other : ndarray of float64, shape (k, k, m)
         Variances of cluster i and of cluster j in each node's direction.
     weight : ndarray of float64, shape (k, k, m)
-        Squared distance of the two centres in each node's direction.
+        Squared distance of the two centers in each node's direction.
     """
 
     own: np.ndarray
@@ -92,12 +92,12 @@ class Pairs:
         return ~np.eye(len(self.own), dtype=bool)
 
 
-def reduce_pairs(centres, covariances, inverses):
+def reduce_pairs(centers, covariances, inverses):
     """Reduce every pair of clusters to nodes and weights by block-free Lanczos, all pairs side by side.
 
     Parameters
     ----------
-    centres : ndarray of float64, shape (k, d)
+    centers : ndarray of float64, shape (k, d)
     covariances, inverses : ndarray of float64, shape (k, d, d)
         Positive definite covariance matrices and their inverses.
 
@@ -105,10 +105,10 @@ def reduce_pairs(centres, covariances, inverses):
     -------
     Pairs
     """
-    k, d = centres.shape
+    k, d = centers.shape
     first, second = np.triu_indices(k, 1)
     nodes = min(d, MAX_NODES)
-    difference = centres[second] - centres[first]
+    difference = centers[second] - centers[first]
     # `left` holds S2 times `right`; both are kept, so that no step multiplies by S2. Right vectors are S2-orthonormal.
     left = np.zeros((nodes, len(first), d))
     right = np.zeros_like(left)
@@ -193,7 +193,7 @@ def _best_share(own, other, weight, mu):
     sd_own = np.sqrt(np.sum(projected * own, axis=-1))
     sd_other = np.sqrt(np.sum(projected * other, axis=-1))
     total = sd_own + sd_other
-    # Two clusters with the same centre have no direction at all; any share will do.
+    # Two clusters with the same center have no direction at all; any share will do.
     return np.divide(sd_own, total, out=np.full_like(total, 0.5), where=total > 0)
 
 
@@ -227,12 +227,12 @@ def growth_to_ratio(own, other, weight, target2):
     return float(factor.min())
 
 
-def separations(centres, covariances):
+def separations(centers, covariances):
     """Separation index of every pair of clusters along its best projection direction.
 
     Parameters
     ----------
-    centres : ndarray of float64, shape (k, d)
+    centers : ndarray of float64, shape (k, d)
     covariances : ndarray of float64, shape (k, d, d)
         Positive definite.
 
@@ -247,22 +247,22 @@ def separations(centres, covariances):
     >>> round(float(separations(np.array([[0.0, 0.0], [6.0, 0.0]]), np.array([np.eye(2)] * 2))[0, 1]), 4)
     0.2097
     """
-    pairs = reduce_pairs(centres, covariances, np.linalg.inv(covariances))
+    pairs = reduce_pairs(centers, covariances, np.linalg.inv(covariances))
     ratio2, _ = squared_ratios(pairs.own, pairs.other, pairs.weight)
     return np.where(pairs.off_diagonal, index_of_ratio(np.sqrt(ratio2)), np.nan)
 
 
-def scale_to_separation(centres, covariances, inverses, separation):
-    """Scale centres and covariances so that every cluster has the prescribed separation to its nearest neighbour.
+def scale_to_separation(centers, covariances, inverses, separation):
+    """Scale centers and covariances so that every cluster has the prescribed separation to its nearest neighbor.
 
-    First the centres are moved apart or together until the closest pair of clusters has the prescribed separation.
+    First the centers are moved apart or together until the closest pair of clusters has the prescribed separation.
     Then the clusters are taken in turn, always the most isolated one that is left, and its covariance grows until its
-    nearest neighbour (the cluster of smallest separation from it) is at the prescribed separation. No later step can
+    nearest neighbor (the cluster of smallest separation from it) is at the prescribed separation. No later step can
     bring two clusters closer than that, so one pass is enough.
 
     Parameters
     ----------
-    centres : ndarray of float64, shape (k, d)
+    centers : ndarray of float64, shape (k, d)
     covariances, inverses : ndarray of float64, shape (k, d, d)
     separation : float
         Prescribed index, in (-1, 1).
@@ -270,11 +270,11 @@ def scale_to_separation(centres, covariances, inverses, separation):
     Returns
     -------
     spread : float
-        Factor for the centres.
+        Factor for the centers.
     growth : ndarray of float64, shape (k,)
         Factors for the covariances, each at least 1.
     """
-    pairs = reduce_pairs(centres, covariances, inverses)
+    pairs = reduce_pairs(centers, covariances, inverses)
     apart = pairs.off_diagonal
     target2 = float(ratio_of_index(separation)) ** 2
     own, other, weight = pairs.own.copy(), pairs.other.copy(), pairs.weight
@@ -291,5 +291,7 @@ def scale_to_separation(centres, covariances, inverses, separation):
         growth[i] = growth_to_ratio(own[i, others], other[i, others], weight[i, others], target2)
         own[i] *= growth[i]
         other[:, i] *= growth[i]
-        ratio2[i, others] = ratio2[others, i] = squared_ratios(own[i, others], other[i, others], weight[i, others])[0]
+        ratio2[i, others] = ratio2[others, i] = squared_ratios(
+            own[i, others], other[i, others], weight[i, others]
+        )[0]
     return float(np.sqrt(spread2)), growth

@@ -95,7 +95,9 @@ def mirror_folder(mirror=None):
         return None
     folder = Path(given)
     if not folder.is_dir():
-        raise ValueError(f"mirror={str(folder)!r} (argument or {MIRROR_VARIABLE}) should be an existing folder")
+        raise ValueError(
+            f"mirror={str(folder)!r} (argument or {MIRROR_VARIABLE}) should be an existing folder"
+        )
     return folder
 
 
@@ -231,7 +233,9 @@ def missing(file, name, failures=()):
     urls = ", ".join(file.urls) or file.source or "no public URL"
     inside = f", file {file.member} in the archive" if file.member else ""
     tried = f" Tried without success: {'; '.join(failures)}." if failures else ""
-    fetching = f", or run 'pkm data fetch {name}' where there is network access" if file.urls else ""
+    fetching = (
+        f", or run 'pkm data fetch {name}' where there is network access" if file.urls else ""
+    )
     return (
         f"data set {name!r} needs the file {stored}, published at {urls}{inside}.{tried} Put it into "
         f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative path){fetching}"
@@ -298,7 +302,9 @@ def _download(url, progress):
     with tempfile.TemporaryDirectory(prefix="private-kmeans-bench-") as folder:
         downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT_SECONDS)
         return Path(
-            pooch.retrieve(url, known_hash=None, fname="download", path=folder, downloader=downloader)
+            pooch.retrieve(
+                url, known_hash=None, fname="download", path=folder, downloader=downloader
+            )
         ).read_bytes()
 
 

@@ -66,7 +66,9 @@ class Backend:
         require(self.name in ("serial", "joblib"), "backend", self.name, "one of serial, joblib")
         for name, least in (("jobs", 1), ("threads", 1), ("retries", 0)):
             value = getattr(self, name)
-            require(is_int(value) and value >= least, name, value, f"a whole number of at least {least}")
+            require(
+                is_int(value) and value >= least, name, value, f"a whole number of at least {least}"
+            )
         require_time_limit(self.time_limit)
 
 
@@ -128,7 +130,10 @@ def run_cells(
     stream = in_workers if parallel else in_this_process
     outcomes = []
     with progress_of(costs, console) as advance:
-        for some in (stream(chunks, store, backend, mirror), in_this_process(timed, store, backend, mirror)):
+        for some in (
+            stream(chunks, store, backend, mirror),
+            in_this_process(timed, store, backend, mirror),
+        ):
             for outcome in some:
                 outcomes.append(outcome)
                 advance(outcome)
@@ -154,7 +159,9 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
     """
     groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault((cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip), []).append(cell)
+        groups.setdefault(
+            (cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip), []
+        ).append(cell)
     limit = min(max(sum(costs.values()) / (4 * jobs), 0.5), CHUNK_SECONDS)
     chunks = []
     for group in sorted(groups.values(), key=lambda group: -sum(costs[cell.key] for cell in group)):
@@ -169,7 +176,9 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
     return chunks
 
 
-def in_this_process(chunks, store: Store, backend: Backend, mirror: str | None) -> Iterator[Outcome]:
+def in_this_process(
+    chunks, store: Store, backend: Backend, mirror: str | None
+) -> Iterator[Outcome]:
     """Run chunks one after another here."""
     with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
         for chunk in chunks:
@@ -181,7 +190,7 @@ def in_workers(chunks, store: Store, backend: Backend, mirror: str | None) -> It
     """Run chunks in worker processes.
 
     When a worker dies, joblib gives up the whole pool. Cells already stored are safe; the chunks that were under way
-    are then run one cell at a time in a fresh worker, which tells the guilty cell from its neighbours.
+    are then run one cell at a time in a fresh worker, which tells the guilty cell from its neighbors.
     """
     waiting = list(chunks)
     while waiting:
@@ -211,7 +220,9 @@ def alone(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> Out
         return Outcome(cell.key, "done", 0.0)
     started = time.perf_counter()
     try:
-        ((_, (outcome,)),) = pool(backend, 2, [joblib.delayed(run_chunk)(0, [cell], store, backend, mirror)])
+        ((_, (outcome,)),) = pool(
+            backend, 2, [joblib.delayed(run_chunk)(0, [cell], store, backend, mirror)]
+        )
     except BrokenProcessPool as error:
         cause = WorkerDied("the worker process ended without an answer (killed? out of memory?)")
         cause.__cause__ = error
@@ -224,9 +235,9 @@ def pool(backend: Backend, jobs: int, tasks) -> Iterator:
     """Feed tasks to a pool of pinned workers and yield the answers as they come."""
     # The variables that size the thread pools must be set before a worker imports numpy: joblib hands them over.
     with joblib.parallel_config(backend="loky", inner_max_num_threads=backend.threads):
-        yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs)(
-            tasks
-        )
+        yield from joblib.Parallel(
+            n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs
+        )(tasks)
 
 
 def run_chunk(number: int, chunk: list[Cell], store: Store, backend: Backend, mirror: str | None):
@@ -240,14 +251,20 @@ def limit_of(cell: Cell, backend: Backend) -> float | None:
     return backend.time_limit if cell.time_limit is None else cell.time_limit
 
 
-def run_one(cell: Cell, store: Store, backend: Backend, mirror: str | None, stoppable: "Stoppable") -> Outcome:
+def run_one(
+    cell: Cell, store: Store, backend: Backend, mirror: str | None, stoppable: "Stoppable"
+) -> Outcome:
     """Run one cell: here, or where it can be stopped if it has a time limit."""
     limit = limit_of(cell, backend)
     return attempt(cell, store, backend, mirror) if limit is None else stoppable.run(cell, limit)
 
 
 def attempt(
-    cell: Cell, store: Store, backend: Backend, mirror: str | None, begin: Callable[[], object] = lambda: None
+    cell: Cell,
+    store: Store,
+    backend: Backend,
+    mirror: str | None,
+    begin: Callable[[], object] = lambda: None,
 ) -> Outcome:
     """Run one cell, again if it fails, and store what comes of it; `begin` is called when its own work starts."""
     started = time.perf_counter()
@@ -308,14 +325,18 @@ class Stoppable:
             if self.process.wait() == -signal.SIGALRM:
                 error = TimeLimitExceeded(f"time limit of {limit:g} s reached")
             else:
-                error = WorkerDied("the worker process ended without an answer (killed? out of memory?)")
+                error = WorkerDied(
+                    "the worker process ended without an answer (killed? out of memory?)"
+                )
             error.__cause__ = cause
         self.end()
         seconds = time.perf_counter() - started
         # The last thing it did may have been to store the result.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
-        self.store.write_failure(cell, error, self.store.failure_record(cell.key).get("attempts", 0) + 1)
+        self.store.write_failure(
+            cell, error, self.store.failure_record(cell.key).get("attempts", 0) + 1
+        )
         return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
 
     def begin(self) -> None:
@@ -360,7 +381,9 @@ def serve(descriptor: int) -> None:
                 cell, limit = line.recv()
             except EOFError:
                 return
-            outcome = attempt(cell, store, backend, mirror, partial(signal.setitimer, signal.ITIMER_REAL, limit))
+            outcome = attempt(
+                cell, store, backend, mirror, partial(signal.setitimer, signal.ITIMER_REAL, limit)
+            )
             signal.setitimer(signal.ITIMER_REAL, 0)
             line.send(outcome)
 
@@ -392,7 +415,9 @@ def progress_of(costs: dict[str, float], console: Console | None):
                 state["line"] = now
                 left = (now - started) * (whole / state["work"] - 1)
                 failed = f", {state['failed']} failed" if state["failed"] else ""
-                console.print(f"{state['cells']}/{total} cells{failed}, about {duration(left)} left")
+                console.print(
+                    f"{state['cells']}/{total} cells{failed}, about {duration(left)} left"
+                )
 
         yield line
         return

@@ -16,9 +16,9 @@ ROOT = Path(__file__).resolve().parents[1]
 #: The project's import packages: imports are followed inside these (and inside an outside method's own package).
 ROOMS = ("compute", "datasets", "metrics", "privacy", "federation", "methods", "experiments", "analysis")
 #: Modules whose results end up in a row, whatever the method.
-ALWAYS = ("metrics", "privacy", "compute", "pkm.experiments.execute")
+ALWAYS = ("pkm.metrics", "pkm.privacy", "pkm.compute", "pkm.experiments.execute")
 #: Modules that fit special kinds of cells, which depend on them as well.
-PROTOCOL, UNLEARNING = "pkm.experiments.protocol", "pkm.experiments.unlearning"
+PROTOCOL, UNLEARNING = "pkm.experiments.federated", "pkm.experiments.removals"
 #: The names of `pkm.federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
 SPLITS = ("balanced", "unbalanced", "sorted")
 TRANSPORTS = ("threads", "mpi")
@@ -41,7 +41,7 @@ class Cell:
     target : str
         Import path of the method's class, e.g. ``"pkm.methods.lloyd.FastLloyd"``.
     params : tuple of (str, value) pairs
-        Constructor parameters apart from the number of clusters and the budget, sorted by name. Use `freeze`.
+        Constructor parameters apart from the number of clusters and the budget, sorted by name. Use `to_hashable`.
     dataset : str
         Name of the data set in the registry, or ``"file"``.
     preprocessing : {"minmax", "public", "range"}
@@ -105,13 +105,25 @@ class Cell:
 
     def __post_init__(self):
         for name in ("clip", "timing"):
-            require(isinstance(getattr(self, name), bool), name, getattr(self, name), "true or false")
+            require(
+                isinstance(getattr(self, name), bool), name, getattr(self, name), "true or false"
+            )
         require_time_limit(self.time_limit)
         require(is_int(self.k) and self.k >= 1, "k", self.k, "a whole number of at least 1")
         if self.epsilon is not None:
-            require(is_real(self.epsilon) and self.epsilon > 0, "epsilon", self.epsilon, "a finite number above 0")
+            require(
+                is_real(self.epsilon) and self.epsilon > 0,
+                "epsilon",
+                self.epsilon,
+                "a finite number above 0",
+            )
         if not (self.delta is None or self.delta == "auto"):
-            require(is_real(self.delta) and 0 < self.delta < 1, "delta", self.delta, 'a number in (0, 1) or "auto"')
+            require(
+                is_real(self.delta) and 0 < self.delta < 1,
+                "delta",
+                self.delta,
+                'a number in (0, 1) or "auto"',
+            )
         rule = "at least one whole number, none negative, none twice"
         require(
             len(self.seeds) >= 1
@@ -126,10 +138,17 @@ class Cell:
             require_federation(dict(self.federation))
             require(self.timing, "timing", self.timing, "true for a cell with federation")
         if self.unlearning is not None:
-            require(self.federation is None, "federation", self.federation, "null for a cell with unlearning")
+            require(
+                self.federation is None,
+                "federation",
+                self.federation,
+                "null for a cell with unlearning",
+            )
             require_unlearning(dict(self.unlearning))
             removals = dict(self.unlearning)["removals"]
-            require(self.timing or not removals, "timing", self.timing, "true for a cell with removals")
+            require(
+                self.timing or not removals, "timing", self.timing, "true for a cell with removals"
+            )
 
     @property
     def label(self) -> str:
@@ -143,7 +162,9 @@ class Cell:
         if self.unlearning is not None:
             setting = dict(self.unlearning)
             asked = f"{setting['removals']} {setting['requests']} removals of {setting['batch']}"
-            parts.append(f"{setting['split']} clients" + (f", {asked}" if setting["removals"] else ""))
+            parts.append(
+                f"{setting['split']} clients" + (f", {asked}" if setting["removals"] else "")
+            )
         return " · ".join(parts)
 
     @property
@@ -167,9 +188,9 @@ class Cell:
         fields = {
             "method": self.method,
             "target": self.target,
-            "params": {name: thaw(value) for name, value in self.params},
+            "params": {name: to_json(value) for name, value in self.params},
             "dataset": self.dataset,
-            "bounds": thaw(self.bounds),
+            "bounds": to_json(self.bounds),
             "preprocessing": self.preprocessing,
             "clip": self.clip,
             "k": self.k,
@@ -259,11 +280,35 @@ def require_unlearning(setting: dict) -> None:
     ValueError
         Naming what is wrong, its value and the rule.
     """
-    names = ("batch", "clients", "clusters_per_client", "removals", "requests", "sparse", "split", "split_seed")
+    names = (
+        "batch",
+        "clients",
+        "clusters_per_client",
+        "removals",
+        "requests",
+        "sparse",
+        "split",
+        "split_seed",
+    )
     require(tuple(sorted(setting)) == names, "unlearning", setting, f"given {', '.join(names)}")
-    for name, least in (("batch", 1), ("clients", 1), ("clusters_per_client", 1), ("removals", 0), ("split_seed", 0)):
-        require(is_int(setting[name]) and setting[name] >= least, name, setting[name], f"an integer, {least} or more")
-    for name, known in (("split", CLIENT_SPLITS), ("requests", REQUESTS), ("sparse", (True, False))):
+    for name, least in (
+        ("batch", 1),
+        ("clients", 1),
+        ("clusters_per_client", 1),
+        ("removals", 0),
+        ("split_seed", 0),
+    ):
+        require(
+            is_int(setting[name]) and setting[name] >= least,
+            name,
+            setting[name],
+            f"an integer, {least} or more",
+        )
+    for name, known in (
+        ("split", CLIENT_SPLITS),
+        ("requests", REQUESTS),
+        ("sparse", (True, False)),
+    ):
         require(setting[name] in known, name, setting[name], f"one of {', '.join(map(str, known))}")
 
 
@@ -277,29 +322,31 @@ def is_real(value) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def freeze(value):
+def to_hashable(value):
     """Turn nested lists and mappings into nested tuples, mappings sorted by key.
 
     Examples
     --------
-    >>> freeze({"b": [1, 2], "a": "x"})
+    >>> to_hashable({"b": [1, 2], "a": "x"})
     (('a', 'x'), ('b', (1, 2)))
     """
     if isinstance(value, dict):
-        return tuple((name, freeze(value[name])) for name in sorted(value))
+        return tuple((name, to_hashable(value[name])) for name in sorted(value))
     if isinstance(value, list | tuple):
-        return tuple(freeze(item) for item in value)
+        return tuple(to_hashable(item) for item in value)
     return value
 
 
-def thaw(value):
+def to_json(value):
     """Turn nested tuples into nested lists, as JSON has them."""
-    return [thaw(item) for item in value] if isinstance(value, tuple) else value
+    return [to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def canonical(value) -> str:
     """Write a JSON value in its one canonical form: sorted keys, no blanks, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+    )
 
 
 @cache
@@ -378,8 +425,12 @@ def closure(modules, outside: str | None = None) -> dict[str, Path]:
             continue
         found[name] = path
         imported = imported_names(path, name)
-        if name.partition(".")[0] == "experiments":
-            imported = [other for other in imported if other.partition(".")[0] not in ("datasets", "methods")]
+        if name.startswith("pkm.experiments"):
+            imported = [
+                other
+                for other in imported
+                if not other.startswith(("pkm.datasets", "pkm.methods"))
+            ]
         queue.extend(imported)
     return found
 
@@ -387,8 +438,8 @@ def closure(modules, outside: str | None = None) -> dict[str, Path]:
 def source_file(module: str, outside: str | None = None) -> Path | None:
     """Return the file of a module of the project or of the package `outside`; None for any other name."""
     top, _, rest = module.partition(".")
-    if top in ROOMS:
-        base = ROOT / top
+    if top == "pkm" and rest.partition(".")[0] in ROOMS:
+        base = ROOT
     elif top == outside:
         spec = importlib.util.find_spec(top)
         if spec is None or not spec.origin:

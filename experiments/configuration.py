@@ -115,7 +115,12 @@ def check_settings(config: DictConfig) -> None:
         If a setting of the backend or of the tracking breaks its rule.
     """
     # The serial backend does not read it, which is no reason to let a wrong one pass.
-    require(is_int(config.jobs) and config.jobs >= 1, "jobs", config.jobs, "a whole number of at least 1")
+    require(
+        is_int(config.jobs) and config.jobs >= 1,
+        "jobs",
+        config.jobs,
+        "a whole number of at least 1",
+    )
     try:
         Backend(**config.backend)
     except TypeError as error:
@@ -123,10 +128,14 @@ def check_settings(config: DictConfig) -> None:
     tracking = config.tracking
     require(tracking.name in ("none", "mlflow"), "tracking.name", tracking.name, "none or mlflow")
     if tracking.name == "none":
-        require(tracking.uri is None, "tracking.uri", tracking.uri, "left out unless tracking=mlflow")
+        require(
+            tracking.uri is None, "tracking.uri", tracking.uri, "left out unless tracking=mlflow"
+        )
         return
     check_uri(tracking.uri)
-    require(isinstance(tracking.artifacts, str), "tracking.artifacts", tracking.artifacts, "a folder")
+    require(
+        isinstance(tracking.artifacts, str), "tracking.artifacts", tracking.artifacts, "a folder"
+    )
 
 
 def check_uri(uri: str) -> None:

@@ -79,5 +79,7 @@ def git(*arguments: str) -> str:
     OSError, subprocess.SubprocessError
         If git is not installed or fails.
     """
-    call = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10)
+    call = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10
+    )
     return call.stdout.strip()

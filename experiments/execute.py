@@ -1,7 +1,7 @@
 """One cell to its rows: load, scale, snap, fit all seeds as one batch (or, to be timed, one by one), measure.
 
-Cells that are run as a protocol between several parties are fitted by `pkm.experiments.protocol`, those from whose models
-points are removed by `pkm.experiments.unlearning`.
+Cells that are run as a protocol between several parties are fitted by `pkm.experiments.federated`, those from whose models
+points are removed by `pkm.experiments.removals`.
 """
 
 import importlib
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from pkm import datasets
 from pkm.compute import Points, forget
-from pkm.experiments.cell import Cell, canonical, data_fingerprint, require, thaw
+from pkm.experiments.cell import Cell, canonical, data_fingerprint, require, to_json
 from pkm.methods import Run, load_method
 from pkm.metrics import REFERENCE_METRICS, evaluate, prepare_metrics, reference_set
 
@@ -86,7 +86,12 @@ def prepare(cell: Cell, mirror: str | None) -> Prepared:
 
 @lru_cache(maxsize=2)
 def prepare_data(
-    dataset: str, path: str | None, bounds: tuple | None, preprocessing: str, clip: bool, mirror: str | None
+    dataset: str,
+    path: str | None,
+    bounds: tuple | None,
+    preprocessing: str,
+    clip: bool,
+    mirror: str | None,
 ) -> Prepared:
     """Load, scale and snap a data set; the last two asked for are kept.
 
@@ -107,10 +112,14 @@ def prepare_data(
     ValueError
         If points lie outside the public domain and `clip` is false, or there is no such domain.
     """
-    given = {"path": path, "bounds": thaw(bounds)} if dataset == "file" else {}
-    scaled = datasets.scale(datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip)
+    given = {"path": path, "bounds": to_json(bounds)} if dataset == "file" else {}
+    scaled = datasets.scale(
+        datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip
+    )
     return Prepared(
-        points=Points.from_box(scaled.points, *np.array([[-1.0], [1.0]]).repeat(scaled.points.shape[1], axis=1))[0],
+        points=Points.from_box(
+            scaled.points, *np.array([[-1.0], [1.0]]).repeat(scaled.points.shape[1], axis=1)
+        )[0],
         labels=scaled.labels,
         clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),
@@ -141,7 +150,11 @@ def parameters(target: str) -> tuple[str, ...]:
 def presets(target: str) -> dict:
     """Return the parameters of a method's constructor that have a default value, with that value."""
     signature = inspect.signature(method_class(target)).parameters
-    return {name: given.default for name, given in signature.items() if given.default is not inspect.Parameter.empty}
+    return {
+        name: given.default
+        for name, given in signature.items()
+        if given.default is not inspect.Parameter.empty
+    }
 
 
 def accepts(target: str, parameter: str) -> bool:
@@ -168,7 +181,7 @@ def build(cell: Cell):
     ValueError
         If the method has no parameter of a given name; the message lists those it has.
     """
-    given = {name: thaw(value) for name, value in cell.params}
+    given = {name: to_json(value) for name, value in cell.params}
     known = [name for name in parameters(cell.target) if name not in OWN_PARAMETERS]
     unknown = sorted(set(given) - set(known))
     if unknown:
@@ -203,7 +216,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall clock) and
         ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of the batch, so that sums over
         rows are the cell's own cost; in a timing cell the first and the third are the replicate's own. In a cell that
-        is run as a protocol ``fit_seconds`` is the run's, from the first message to the last centre, and
+        is run as a protocol ``fit_seconds`` is the run's, from the first message to the last center, and
         ``fit_cpu_seconds`` is NaN, for the parties may be processes of their own.
         ``peak_memory_mb`` is the process's peak while the cell ran.
 
@@ -226,14 +239,18 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
                 fits, measured = timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
             else:
                 # By name, for `pkm.experiments.cell.closure` follows import statements: no other cell depends on it.
-                fits, measured = importlib.import_module(cell.harness).fits_of(cell, prepared, mirror)
-        centres, n_centres = stacked([run for run, _ in fits])
-        with stopwatch() as metric_time:
-            values = evaluate(points, centres, cell.metrics, cell.k, labels=prepared.labels, n_centres=n_centres)
+                fits, measured = importlib.import_module(cell.harness).fits_of(
+                    cell, prepared, mirror
+                )
+        centers, n_centers = stacked([run for run, _ in fits])
+        with timer() as metric_time:
+            values = evaluate(
+                points, centers, cell.metrics, cell.k, labels=prepared.labels, n_centers=n_centers
+            )
     replicates = len(cell.seeds)
     claim = method.claim
-    others = {name: thaw(value) for name, value in cell.params if name != "variant"}
-    compared = reference_set(points).centres if set(cell.metrics) & set(REFERENCE_METRICS) else ()
+    others = {name: to_json(value) for name, value in cell.params if name != "variant"}
+    compared = reference_set(points).centers if set(cell.metrics) & set(REFERENCE_METRICS) else ()
     rows = {
         "cell": cell.key,
         "method": cell.method,
@@ -257,7 +274,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
         "flaws": " ".join(claim.flaws),
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
-        "n_centres": n_centres.astype(np.float64),
+        "n_centers": n_centers.astype(np.float64),
         "references": canonical([len(each) for each in compared]),
         "timing": cell.timing,
         **CENTRAL,
@@ -276,7 +293,9 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, index=range(replicates))
 
 
-def timed_fits(method, prepared: Prepared, seeds: Sequence[int], *, alone: bool) -> list[tuple[Run, "Elapsed"]]:
+def timed_fits(
+    method, prepared: Prepared, seeds: Sequence[int], *, alone: bool
+) -> list[tuple[Run, "Timing"]]:
     """Fit all seeds, as one batch or each alone.
 
     Before the first fit on its own another one is made and thrown away, so that compiling and first touches of memory
@@ -284,7 +303,7 @@ def timed_fits(method, prepared: Prepared, seeds: Sequence[int], *, alone: bool)
 
     Returns
     -------
-    list of (Run, Elapsed)
+    list of (Run, Timing)
         One per call of the method.
     """
     if alone:
@@ -293,13 +312,13 @@ def timed_fits(method, prepared: Prepared, seeds: Sequence[int], *, alone: bool)
     for batch in [(seed,) for seed in seeds] if alone else [seeds]:
         if alone:
             forget()
-        with stopwatch() as elapsed:
+        with timer() as elapsed:
             run = method.fit_batch(prepared.points, batch, domain=prepared.domain)
         fits.append((run, elapsed))
     return fits
 
 
-def fit_columns(fits: list[tuple[Run, "Elapsed"]]) -> dict[str, np.ndarray]:
+def fit_columns(fits: list[tuple[Run, "Timing"]]) -> dict[str, np.ndarray]:
     """Return the columns that a fit decides, one value per replicate: what its ledger holds, and its time."""
     tables = []
     for run, elapsed in fits:
@@ -308,7 +327,9 @@ def fit_columns(fits: list[tuple[Run, "Elapsed"]]) -> dict[str, np.ndarray]:
             "delta": math.nan if ledger is None else float(ledger.budget.delta),
             "epsilon_spent": math.nan if ledger is None else float(ledger.spent()),
             "epsilon_unspent": math.nan if ledger is None else float(ledger.unspent()),
-            "charges": "[]" if ledger is None else json.dumps([charge.to_dict() for charge in ledger.charges]),
+            "charges": "[]"
+            if ledger is None
+            else json.dumps([charge.to_dict() for charge in ledger.charges]),
             "iterations": int(run.n_iter),
             "fit_seconds": elapsed.wall / replicates,
             "fit_cpu_seconds": elapsed.cpu / replicates,
@@ -319,14 +340,17 @@ def fit_columns(fits: list[tuple[Run, "Elapsed"]]) -> dict[str, np.ndarray]:
 
 
 def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centres of several runs as one array, filled up with copies of each first one, and their numbers."""
-    n_centres = np.concatenate([run.n_centres for run in runs])
-    most = max(run.centres.shape[1] for run in runs)
-    centres = [
-        np.concatenate([run.centres, np.repeat(run.centres[:, :1], most - run.centres.shape[1], axis=1)], axis=1)
+    """Return the centers of several runs as one array, filled up with copies of each first one, and their numbers."""
+    n_centers = np.concatenate([run.n_centers for run in runs])
+    most = max(run.centers.shape[1] for run in runs)
+    centers = [
+        np.concatenate(
+            [run.centers, np.repeat(run.centers[:, :1], most - run.centers.shape[1], axis=1)],
+            axis=1,
+        )
         for run in runs
     ]
-    return np.concatenate(centres), n_centres
+    return np.concatenate(centers), n_centers
 
 
 @contextmanager
@@ -344,22 +368,25 @@ def pinned(threads: int):
 @lru_cache(maxsize=1)
 def versions() -> str:
     """Return the versions a result may depend on, as JSON."""
-    found = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
+    found = {
+        name: importlib.metadata.version(name)
+        for name in ("numpy", "scipy", "scikit-learn", "numba")
+    }
     return json.dumps({"python": platform.python_version(), **found})
 
 
 @dataclass
-class Elapsed:
-    """Seconds between entering and leaving a `stopwatch`: wall clock and CPU of all threads."""
+class Timing:
+    """Seconds between entering and leaving a `timer`: wall clock and CPU of all threads."""
 
     wall: float = 0.0
     cpu: float = 0.0
 
 
 @contextmanager
-def stopwatch():
+def timer():
     """Measure the wall-clock and CPU seconds of a block."""
-    elapsed = Elapsed()
+    elapsed = Timing()
     wall, cpu = time.perf_counter(), time.process_time()
     yield elapsed
     elapsed.wall, elapsed.cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -15,12 +15,12 @@ from pkm import datasets
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import resolve
 from pkm.experiments.backends import Backend, duration, limit_of
-from pkm.experiments.cell import Cell, freeze, is_int, require
+from pkm.experiments.cell import Cell, is_int, require, to_hashable
 from pkm.experiments.configuration import ConfigurationError, method_entry, unknown
 from pkm.experiments.execute import accepts, build, method_class, prepare, presets
-from pkm.experiments.protocol import setting_of
+from pkm.experiments.federated import setting_of
+from pkm.experiments.removals import check_unlearning
 from pkm.experiments.store import Store
-from pkm.experiments.unlearning import check_unlearning
 from pkm.federation import mpi_at_hand
 from pkm.federation.parties import check_schedule
 from pkm.metrics import METRICS
@@ -30,7 +30,13 @@ SWEEP_KEYS = (
     "federation", "unlearning",
 )  # fmt: skip
 #: What a sweep with `federation` has there unless it says otherwise; any of it may be a list.
-FEDERATION = {"clients": 2, "latency_ms": 0.0, "word_bytes": 8, "split": "balanced", "transport": "auto"}
+FEDERATION = {
+    "clients": 2,
+    "latency_ms": 0.0,
+    "word_bytes": 8,
+    "split": "balanced",
+    "transport": "auto",
+}
 #: The same for `unlearning`.
 UNLEARNING = {
     "clients": 100, "split": "noniid", "clusters_per_client": 3, "split_seed": 0, "removals": 0, "batch": 1,
@@ -45,7 +51,7 @@ PAIR_RATE = 2e9
 SECONDS_PER_FIT, FIT_FACTOR = 0.1, 20
 #: What every party costs that is a process of its own, and the most iterations that a paper's rule asks for.
 SECONDS_PER_PROCESS = 1.5
-MOST_ITERATIONS = 7
+MAX_ITERATIONS = 7
 #: What federated clustering costs for each seed, and each request to remove points, with what is measured beside it.
 SECONDS_PER_MODEL, SECONDS_PER_REQUEST = 0.3, 0.05
 #: Families of generated data sets whose columns share one range by their recipe.
@@ -116,7 +122,9 @@ class Plan:
     @property
     def sweeps(self) -> list[str]:
         """The sweeps that have cells or gaps, in their order."""
-        return list(dict.fromkeys([sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps]))
+        return list(
+            dict.fromkeys([sweep for sweep, _ in self.entries] + [gap.sweep for gap in self.gaps])
+        )
 
     def rows(self, store: Store) -> pd.DataFrame:
         """Read the finished cells.
@@ -156,7 +164,10 @@ class Plan:
                 error = store.failure_record(cell.key).get("error", "unreadable failure record")
                 reason = f"failed: {error}" if status == "failed" else "not run"
                 gaps.append(Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason))
-        table = pd.DataFrame([asdict(gap) for gap in gaps], columns=["sweep", "method", "dataset", "epsilon", "reason"])
+        table = pd.DataFrame(
+            [asdict(gap) for gap in gaps],
+            columns=["sweep", "method", "dataset", "epsilon", "reason"],
+        )
         return table.astype({"epsilon": float})
 
 
@@ -207,12 +218,16 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     ConfigurationError
         If the profile changes a sweep that does not exist, or a sweep has a key that nothing reads.
     """
-    paper = OmegaConf.to_container(paper, resolve=True) if OmegaConf.is_config(paper) else dict(paper)
+    paper = (
+        OmegaConf.to_container(paper, resolve=True) if OmegaConf.is_config(paper) else dict(paper)
+    )
     sweeps = paper["sweeps"]
     changes = (paper.get("profiles") or {}).get(profile["name"]) or {}
     strangers = sorted(set(changes) - set(sweeps))
     if strangers:
-        raise ConfigurationError(unknown(f"profile {profile['name']}: sweep", strangers[0], list(sweeps)))
+        raise ConfigurationError(
+            unknown(f"profile {profile['name']}: sweep", strangers[0], list(sweeps))
+        )
     general = {key: paper[key] for key in SWEEP_KEYS if key in paper} | {"seeds": profile["seeds"]}
     sized = {}
     for name, own in sweeps.items():
@@ -226,7 +241,9 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     return sized
 
 
-def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cell], list[Gap], list[Substitution]]:
+def sweep_cells(
+    sweep: str, spec: Mapping, mirror: str | None
+) -> tuple[list[Cell], list[Gap], list[Substitution]]:
     """Expand one sweep.
 
     Returns
@@ -241,8 +258,16 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
         If a name is unknown or a value breaks its rule.
     """
     metrics = known_metrics(spec.get("metrics", ["nicv"]))
-    chosen = {"clip": spec.get("clip", True), "timing": spec.get("timing", False), "time_limit": spec.get("time_limit")}
-    seeds, epsilons, ks = seed_list(spec["seeds"]), as_list(spec.get("epsilon", [1.0])), as_list(spec.get("k"))
+    chosen = {
+        "clip": spec.get("clip", True),
+        "timing": spec.get("timing", False),
+        "time_limit": spec.get("time_limit"),
+    }
+    seeds, epsilons, ks = (
+        seed_list(spec["seeds"]),
+        as_list(spec.get("epsilon", [1.0])),
+        as_list(spec.get("k")),
+    )
     sources, methods = dataset_entries(spec["datasets"]), method_entries(spec["methods"])
     kinds = [
         {"federation": federation, "unlearning": unlearning}
@@ -257,18 +282,34 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
     # Checked here because a method without epsilon would let a wrong one pass unseen.
     for epsilon, kind in itertools.product(epsilons, kinds):
         given = chosen | kind
-        Cell("check", "", (), "check", "", 1, epsilon, spec.get("delta", "auto"), seeds, metrics, **given)
+        Cell(
+            "check",
+            "",
+            (),
+            "check",
+            "",
+            1,
+            epsilon,
+            spec.get("delta", "auto"),
+            seeds,
+            metrics,
+            **given,
+        )
     cells, gaps, substitutions = [], [], []
     for source in sources:
         preprocessing = preprocessing_of(source, spec.get("preprocessing"))
         reason = obtainable(source["name"], source["path"], mirror)
         if reason and source["otherwise"]:
-            substitutions.append(Substitution(sweep, source["name"], source["otherwise"], source["family"]))
+            substitutions.append(
+                Substitution(sweep, source["name"], source["otherwise"], source["family"])
+            )
             source = source | {"name": source["otherwise"]}
             reason = obtainable(source["name"], None, mirror)
         facts = None if reason else facts_of(source["name"], source["path"])
         if facts and None in ks and facts.k is None:
-            raise ValueError(f"k=None is not allowed: data set {source['name']!r} has no number of its own, give k=...")
+            raise ValueError(
+                f"k=None is not allowed: data set {source['name']!r} has no number of its own, give k=..."
+            )
         if facts and ks != [None] and facts.n is None:
             facts = replace(facts, n=drawn_points(source["name"]))
         for entry in methods:
@@ -287,7 +328,13 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                 cell = Cell(
                     method=name,
                     target=target,
-                    params=freeze({key: value for key, value in entry.items() if key not in ("name", "_target_")}),
+                    params=to_hashable(
+                        {
+                            key: value
+                            for key, value in entry.items()
+                            if key not in ("name", "_target_")
+                        }
+                    ),
                     dataset=source["name"],
                     preprocessing=preprocessing,
                     k=facts.k if k is None else k,
@@ -296,7 +343,7 @@ def sweep_cells(sweep: str, spec: Mapping, mirror: str | None) -> tuple[list[Cel
                     seeds=seeds,
                     metrics=metrics,
                     path=source["path"],
-                    bounds=freeze(source["bounds"]),
+                    bounds=to_hashable(source["bounds"]),
                     **kind,
                     **chosen,
                 )
@@ -367,13 +414,20 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
         them, or the method cannot be run as a protocol with words of that size.
     """
     if facts.n is not None and cell.k > facts.n:
-        raise ValueError(f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}")
+        raise ValueError(
+            f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}"
+        )
     if cell.unlearning is not None:
         check_unlearning(cell, facts.n)
     else:
         method = build(cell)
         through = hasattr(method, "fit_with")
-        require(through, "method", cell.method, "one that asks a curator; this one needs the sweep's key unlearning")
+        require(
+            through,
+            "method",
+            cell.method,
+            "one that asks a curator; this one needs the sweep's key unlearning",
+        )
         method.check_parameters(facts.n)
     if cell.federation is not None and None not in (facts.n, facts.d):
         check_schedule(method, facts.n, facts.d, setting_of(cell))
@@ -390,7 +444,9 @@ def has_common_range(dataset: str) -> bool:
     if known.family is not None:
         return known.family.name in RANGED_FAMILIES
     entry = known.entry
-    return entry is not None and (entry.common_range is not None or shared_range(entry.domain()) is not None)
+    return entry is not None and (
+        entry.common_range is not None or shared_range(entry.domain()) is not None
+    )
 
 
 def as_list(value) -> list:
@@ -414,7 +470,9 @@ def seed_list(seeds) -> tuple:
     if isinstance(seeds, list | tuple):
         return tuple(seeds)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
-        raise ValueError(f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 or a list of seeds")
+        raise ValueError(
+            f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 or a list of seeds"
+        )
     return tuple(range(seeds))
 
 
@@ -455,17 +513,26 @@ def dataset_entries(specs: Sequence) -> list[dict]:
         elif "pattern" in spec:
             texts = {"name": spec["pattern"], "otherwise": spec.get("otherwise") or ""}
             family = {"family": " as ".join(text for text in texts.values() if text)}
-            places = {name: as_list(values) for name, values in spec.items() if name not in ("pattern", "otherwise")}
+            places = {
+                name: as_list(values)
+                for name, values in spec.items()
+                if name not in ("pattern", "otherwise")
+            }
             for values in itertools.product(*places.values()):
                 chosen = dict(zip(places, values, strict=True))
                 try:
-                    entries.append(family | {field: text.format(**chosen) for field, text in texts.items()})
+                    entries.append(
+                        family | {field: text.format(**chosen) for field, text in texts.items()}
+                    )
                 except (KeyError, IndexError) as error:
                     rule = f"pattern {spec['pattern']!r} has a place without values: {error}"
                     raise ConfigurationError(rule) from error
         else:
             entries.append(dict(spec))
-    return [{"path": None, "bounds": None, "otherwise": None, "family": entry["name"]} | entry for entry in entries]
+    return [
+        {"path": None, "bounds": None, "otherwise": None, "family": entry["name"]} | entry
+        for entry in entries
+    ]
 
 
 def method_entries(specs: Sequence) -> list[dict]:
@@ -511,7 +578,8 @@ def federation_entries(spec) -> list[tuple | None]:
     """
     at_hand = "mpi" if mpi_at_hand() else "threads"
     return [
-        entry and freeze({name: at_hand if value == "auto" else value for name, value in entry})
+        entry
+        and to_hashable({name: at_hand if value == "auto" else value for name, value in entry})
         for entry in crossed("federation", spec, FEDERATION)
     ]
 
@@ -533,35 +601,44 @@ def crossed(key: str, spec, presets: Mapping) -> list[tuple | None]:
     if strange:
         raise ConfigurationError(unknown(f"{key}: key", strange[0], list(presets)))
     lists = {name: as_list(value) for name, value in (presets | spec).items()}
-    return [freeze(dict(zip(lists, values, strict=True))) for values in itertools.product(*lists.values())]
+    return [
+        to_hashable(dict(zip(lists, values, strict=True)))
+        for values in itertools.product(*lists.values())
+    ]
 
 
 def transport_lacking(federation: tuple | None) -> str | None:
     """Say what is lacking for parties to be processes of their own; None where nothing is, or they are threads."""
     processes = federation is not None and dict(federation)["transport"] == "mpi"
-    return "transport=mpi needs mpi4py and mpirun: make protocol" if processes and not mpi_at_hand() else None
+    return (
+        "transport=mpi needs mpi4py and mpirun: make protocol"
+        if processes and not mpi_at_hand()
+        else None
+    )
 
 
 def rough_seconds(cell: Cell) -> float:
     """Estimate a cell's seconds without any measurement.
 
-    A fixed part, the distances from points to centres in seven iterations of every seed, and for the silhouette the
+    A fixed part, the distances from points to centers in seven iterations of every seed, and for the silhouette the
     distances among at most 10,000 points and their sums for every seed, each over a rate of an ordinary core. Methods
     that grow trees or collect candidates for one seed after the other take longer, by a factor that is right to an
     order of magnitude. A timing cell makes one fit more.
     """
     facts = facts_of(cell.dataset, cell.path)
     n, d, fits = facts.n or 2048, facts.d or 2, len(cell.seeds) + cell.timing
-    per_centre = 7 * n * (2 * d + 2) / DISTANCE_RATE
-    seconds = fixed_seconds(cell) + fits * most_centres(cell) * per_centre
+    per_center = 7 * n * (2 * d + 2) / DISTANCE_RATE
+    seconds = fixed_seconds(cell) + fits * most_centers(cell) * per_center
     if not getattr(method_class(cell.target), "batched", True):
-        seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_centre)
+        seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_center)
     if "silhouette" in cell.metrics:
         seconds += min(n, 10_000) ** 2 * (2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE)
     if cell.federation is not None:
-        seconds += fits * MOST_ITERATIONS * 2 * dict(cell.federation)["latency_ms"] / 1000
+        seconds += fits * MAX_ITERATIONS * 2 * dict(cell.federation)["latency_ms"] / 1000
     if cell.unlearning is not None:
-        seconds += len(cell.seeds) * (SECONDS_PER_MODEL + SECONDS_PER_REQUEST * dict(cell.unlearning)["removals"])
+        seconds += len(cell.seeds) * (
+            SECONDS_PER_MODEL + SECONDS_PER_REQUEST * dict(cell.unlearning)["removals"]
+        )
     return seconds
 
 
@@ -572,10 +649,14 @@ def fixed_seconds(cell: Cell) -> float:
     return SECONDS_PER_CELL + SECONDS_PER_PROCESS * processes
 
 
-def most_centres(cell: Cell) -> int:
-    """Return how many centres a cell's method may release: k, or all leaves of a tree that is not merged to k."""
+def most_centers(cell: Cell) -> int:
+    """Return how many centers a cell's method may release: k, or all leaves of a tree that is not merged to k."""
     values = presets(cell.target) | dict(cell.params)
-    return 2 ** values["depth"] if values.get("merge") is False and is_int(values.get("depth")) else cell.k
+    return (
+        2 ** values["depth"]
+        if values.get("merge") is False and is_int(values.get("depth"))
+        else cell.k
+    )
 
 
 def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -> float:
@@ -606,20 +687,36 @@ def estimator(store: Store, backend: Backend | None = None):
         Cell to (seconds, whether measured).
     """
     backend = backend or Backend()
-    alike = ["method", "dataset", "k", "metrics_asked", "timing", "clients", "latency_ms", "transport"]
+    alike = [
+        "method",
+        "dataset",
+        "k",
+        "metrics_asked",
+        "timing",
+        "clients",
+        "latency_ms",
+        "transport",
+    ]
     rows = store.read(store.keys()[:TIMINGS_READ], [*alike, "fit_seconds", "metric_seconds"])
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
         # Results of older versions do not say whether they were timed, or run as a protocol; they were not.
-        for name, value in {"timing": False, "clients": 0, "latency_ms": 0.0, "transport": ""}.items():
+        for name, value in {
+            "timing": False,
+            "clients": 0,
+            "latency_ms": 0.0,
+            "transport": "",
+        }.items():
             rows[name] = rows[name].where(rows[name].notna(), value) if name in rows else value
         measured = rows.groupby(alike)["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
         setting = {"clients": 0, "latency_ms": 0.0, "transport": ""} | dict(cell.federation or ())
         parties = (setting["clients"], setting["latency_ms"], setting["transport"])
-        found = measured.get((cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics), cell.timing, *parties))
+        found = measured.get(
+            (cell.method, cell.dataset_name, cell.k, " ".join(cell.metrics), cell.timing, *parties)
+        )
         seconds = rough_seconds(cell)
         if found is not None:
             seconds = fixed_seconds(cell) + found * (len(cell.seeds) + cell.timing)
@@ -645,7 +742,17 @@ def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
     """
     estimate, jobs = estimator(store, backend), backend.jobs
     status = {cell.key: store.status(cell.key) for cell in plan.cells}
-    table = Table("sweep", "data sets", "methods", "cells", "stored", "failed", "gaps", "estimate", title=plan.paper)
+    table = Table(
+        "sweep",
+        "data sets",
+        "methods",
+        "cells",
+        "stored",
+        "failed",
+        "gaps",
+        "estimate",
+        title=plan.paper,
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     guessed, waiting = 0, {}
@@ -676,7 +783,9 @@ def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
     show_lacking(plan, console)
     basis = f"{len(waiting) - guessed} cells from stored timings, {guessed} by the rough model"
     total = wall_seconds(waiting, [cell for cell in plan.cells if cell.key in waiting], jobs)
-    console.print(f"{len(waiting)} of {len(status)} cells to run, about {duration(total)} with jobs={jobs} ({basis})")
+    console.print(
+        f"{len(waiting)} of {len(status)} cells to run, about {duration(total)} with jobs={jobs} ({basis})"
+    )
 
 
 def show_lacking(plan: Plan, console: Console) -> None:
@@ -717,7 +826,10 @@ def stand_in_lines(substitutions: Iterable[Substitution]) -> list[str]:
     families: dict[str, dict[str, None]] = {}
     for found in substitutions:
         families.setdefault(found.family, {})[found.dataset] = None
-    return [f"{family}, because the file is not at hand: {listed(list(names))}" for family, names in families.items()]
+    return [
+        f"{family}, because the file is not at hand: {listed(list(names))}"
+        for family, names in families.items()
+    ]
 
 
 def listed(names: Sequence[str]) -> str:

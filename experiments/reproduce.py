@@ -62,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=known_choices(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("words", nargs="*", metavar="[verb] key=value", help=f"one of {', '.join(VERBS)}; changes")
+    parser.add_argument(
+        "words", nargs="*", metavar="[verb] key=value", help=f"one of {', '.join(VERBS)}; changes"
+    )
     words = parser.parse_intermixed_args(argv).words
     verb, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
     if verb not in (None, *VERBS):
@@ -86,7 +88,10 @@ def every_paper(overrides: Sequence[str]) -> list[list[str]]:
     if "paper=all" not in overrides:
         return [list(overrides)]
     rest = [override for override in overrides if override != "paper=all"]
-    last = {paper: OmegaConf.load(CONF / "paper" / f"{paper}.yaml").get("last", False) for paper in choices("paper")}
+    last = {
+        paper: OmegaConf.load(CONF / "paper" / f"{paper}.yaml").get("last", False)
+        for paper in choices("paper")
+    }
     return [[f"paper={paper}", *rest] for paper in sorted(last, key=last.get)]
 
 
@@ -153,22 +158,29 @@ def asked_of(plan: Plan, config: DictConfig) -> Plan:
     )
 
 
-def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool) -> None:
+def run_missing(
+    plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool
+) -> None:
     """Run the cells that are absent; those that failed before only on `again`, and then only those.
 
     A stored cell that cannot be read is set aside first, and so is among the absent ones.
     """
     store.check_writable()
     cells = plan.cells
-    intact = store.intact([cell.key for cell in cells])
-    failed = {cell.key for cell in cells if cell.key not in intact and store.status(cell.key) == "failed"}
+    readable = store.readable([cell.key for cell in cells])
+    failed = {
+        cell.key
+        for cell in cells
+        if cell.key not in readable and store.status(cell.key) == "failed"
+    }
     if again:
         waiting = [cell for cell in cells if cell.key in failed]
     else:
-        waiting = [cell for cell in cells if cell.key not in intact | failed]
+        waiting = [cell for cell in cells if cell.key not in readable | failed]
         if failed:
             console.print(
-                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)", style="red"
+                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)",
+                style="red",
             )
     if plan.gaps:
         names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
@@ -180,13 +192,15 @@ def run_missing(plan: Plan, store: Store, config: DictConfig, console: Console, 
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     console.print(
-        f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(intact)} stored, "
+        f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
         f"{len(waiting)} to run, about {duration(wall_seconds(costs, waiting, backend.jobs))} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
     outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
     counts = Counter(outcome.status for outcome in outcomes)
-    console.print(f"{counts['done']} done, {counts['failed']} failed in {duration(time.perf_counter() - started)}")
+    console.print(
+        f"{counts['done']} done, {counts['failed']} failed in {duration(time.perf_counter() - started)}"
+    )
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
         if outcome.status == "failed":
@@ -207,18 +221,31 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
     if plan.substitutions:
         described["stand-ins"] = "; ".join(stand_in_lines(plan.substitutions))
     described |= origin_of(rows) | {"report made with": environment()}
-    index = build(rows, paper=plan.paper, missing=plan.missing(store), out=out, environment=described)
+    index = build(
+        rows, paper=plan.paper, missing=plan.missing(store), out=out, environment=described
+    )
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
     return Path(index).parent
 
 
-def project(plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console) -> None:
+def project(
+    plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console
+) -> None:
     """Bring MLflow up to date with the store."""
     from pkm.experiments.tracking import sync
 
     where = config.tracking
-    done = sync(plan, store, uri=where.uri, artifacts=where.artifacts, profile=config.profile.name, report=folder)
-    console.print(f"MLflow: {done.added} runs added, {done.kept} were there ({where.uri})", soft_wrap=True)
+    done = sync(
+        plan,
+        store,
+        uri=where.uri,
+        artifacts=where.artifacts,
+        profile=config.profile.name,
+        report=folder,
+    )
+    console.print(
+        f"MLflow: {done.added} runs added, {done.kept} were there ({where.uri})", soft_wrap=True
+    )
 
 
 def show_status(plan: Plan, store: Store, console: Console) -> None:
@@ -230,14 +257,18 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
     for sweep in plan.sweeps:
         counts = Counter(status[cell.key] for name, cell in plan.entries if name == sweep)
         gaps = sum(gap.sweep == sweep for gap in plan.gaps)
-        table.add_row(sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps))
+        table.add_row(
+            sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps)
+        )
     console.print(table)
     show_lacking(plan, console)
     for cell in plan.cells:
         if status[cell.key] == "failed":
             record = store.failure_record(cell.key)
             text = f"{cell.label}: {record.get('error')} (attempts: {record.get('attempts')}; "
-            console.print(text + f"{store.failure_path(cell.key)})", style="red", markup=False, soft_wrap=True)
+            console.print(
+                text + f"{store.failure_path(cell.key)})", style="red", markup=False, soft_wrap=True
+            )
 
 
 if __name__ == "__main__":

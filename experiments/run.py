@@ -50,9 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=known_choices(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-m", "--multirun", action="store_true", help="expand comma-separated values")
-    parser.add_argument("--cfg", action="store_true", help="print the composed configuration and stop")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes to conf/config.yaml")
+    parser.add_argument(
+        "-m", "--multirun", action="store_true", help="expand comma-separated values"
+    )
+    parser.add_argument(
+        "--cfg", action="store_true", help="print the composed configuration and stop"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="changes to conf/config.yaml"
+    )
     arguments = parser.parse_intermixed_args(argv)
     console, errors = consoles()
     try:
@@ -95,7 +101,7 @@ def run(configs: Sequence, console: Console) -> int:
     settings = configs[0]
     store, backend = Store(settings.results), Backend(**settings.backend)
     store.check_writable()
-    stored = store.intact([cell.key for cell in plan.cells])
+    stored = store.readable([cell.key for cell in plan.cells])
     waiting = [cell for cell in plan.cells if cell.key not in stored]
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
@@ -108,7 +114,9 @@ def run(configs: Sequence, console: Console) -> int:
             console.print(line, style="yellow", markup=False)
     for line in missing.itertuples():
         console.print(f"{line.method} · {line.dataset}: {line.reason}", style="red", markup=False)
-    console.print(f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {Path(store.root)}")
+    console.print(
+        f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {Path(store.root)}"
+    )
     if settings.tracking.name == "mlflow":
         from pkm.experiments.tracking import sync
 
@@ -128,10 +136,18 @@ def plan_of(config) -> Plan:
     for name in ("path", "bounds"):
         if values["dataset"]["name"] != "file":
             require(values[name] is None, name, values[name], "left out unless dataset=file")
-    sweep = {name: values[name] for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")}
+    sweep = {
+        name: values[name]
+        for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")
+    }
     for key in ("federation", "unlearning"):
-        sweep[key] = {name: value for name, value in values[key].items() if value is not None} or None
-    paper = {"name": "run", "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}}}
+        sweep[key] = {
+            name: value for name, value in values[key].items() if value is not None
+        } or None
+    paper = {
+        "name": "run",
+        "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}},
+    }
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
@@ -166,21 +182,33 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         first = cell.iloc[0]
         budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
         shown = [
-            "-" if cell[metric].isna().all() else f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}"
+            "-"
+            if cell[metric].isna().all()
+            else f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}"
             for metric in metrics
         ]
         seconds = 1000 * cell["fit_seconds"].mean()
-        label = first["method"] if first["variant"] in ("", "published") else f"{first['method']} ({first['variant']})"
+        label = (
+            first["method"]
+            if first["variant"] in ("", "published")
+            else f"{first['method']} ({first['variant']})"
+        )
         shown.append(f"{seconds:.3g}")
         if protocol and first["clients"]:
-            shown += [str(first["clients"]), f"{first['latency_ms']:g}", f"{cell['iteration_ms'].mean():.3g}"]
+            shown += [
+                str(first["clients"]),
+                f"{first['latency_ms']:g}",
+                f"{cell['iteration_ms'].mean():.3g}",
+            ]
         table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown)
     return table
 
 
 def clipping_lines(rows: pd.DataFrame) -> list[str]:
     """Say of which data sets points outside the domain were moved to its border, and how many."""
-    moved = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]].drop_duplicates()
+    moved = rows.loc[
+        rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]
+    ].drop_duplicates()
     return [
         f"{each.dataset}: {each.clipped} of {each.n} points lie outside the {DOMAINS[each.preprocessing]} "
         "and were moved to its border (clip=false refuses them)"

@@ -89,12 +89,16 @@ class Store:
             If the rows are not those of this cell.
         """
         if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
-            raise ValueError(f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}")
+            raise ValueError(
+                f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}"
+            )
         table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
         sink = pa.BufferOutputStream()
         # The page checksums let a later read tell a flipped bit from a result. Snappy, because opening a decompressor
         # of zstd for every column takes twice as long as all the rest of reading so small a file.
-        pq.write_table(table, sink, compression="snappy", write_statistics=False, write_page_checksum=True)
+        pq.write_table(
+            table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
+        )
         path = self.path(cell.key)
         replace_file(path, sink.getvalue())
         self.failure_path(cell.key).unlink(missing_ok=True)
@@ -122,7 +126,9 @@ class Store:
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        replace_file(self.failure_path(cell.key), json.dumps(record, indent=2, ensure_ascii=False).encode())
+        replace_file(
+            self.failure_path(cell.key), json.dumps(record, indent=2, ensure_ascii=False).encode()
+        )
 
     def status(self, key: str) -> str:
         """Say how a cell stands without reading its rows.
@@ -136,7 +142,7 @@ class Store:
         if path.is_file():
             if is_sealed(path):
                 return "done"
-            set_aside(path)
+            quarantine(path)
         return "failed" if self.failure_path(key).is_file() else "absent"
 
     def failure(self, key: str) -> str:
@@ -150,7 +156,7 @@ class Store:
         except FileNotFoundError:
             return {}
         except ValueError:
-            set_aside(self.failure_path(key))
+            quarantine(self.failure_path(key))
             return {}
 
     def forget_failure(self, key: str) -> None:
@@ -178,21 +184,33 @@ class Store:
         """
         keys = list(dict.fromkeys(keys))
         with ThreadPoolExecutor(READERS) as pool:
-            tables = [table for table in pool.map(lambda key: self._table(key, columns), keys) if table is not None]
+            tables = [
+                table
+                for table in pool.map(lambda key: self._table(key, columns), keys)
+                if table is not None
+            ]
         if not tables:
             return pd.DataFrame()
         return pa.concat_tables(tables, promote_options="permissive").to_pandas()
 
-    def intact(self, keys: Iterable[str]) -> set[str]:
+    def readable(self, keys: Iterable[str]) -> set[str]:
         """Return those of `keys` whose rows can be read in full, setting corrupt files aside."""
         keys = list(dict.fromkeys(keys))
         with ThreadPoolExecutor(READERS) as pool:
-            return {key for key, table in zip(keys, pool.map(self._table, keys), strict=True) if table is not None}
+            return {
+                key
+                for key, table in zip(keys, pool.map(self._table, keys), strict=True)
+                if table is not None
+            }
 
     def keys(self) -> list[str]:
         """List the keys of all stored cells, newest first."""
-        files = [path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")]
-        return [path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))]
+        files = [
+            path for path in self.root.glob("cells/??/*.parquet") if not path.name.startswith(".")
+        ]
+        return [
+            path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))
+        ]
 
     def _table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
         path = self.path(key)
@@ -207,7 +225,7 @@ class Store:
             if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
                 raise ValueError("the file holds the rows of no cell or of another one")
         except (pa.ArrowException, OSError, ValueError, KeyError):
-            set_aside(path)
+            quarantine(path)
             return None
         return table
 
@@ -235,7 +253,7 @@ def replace_file(path: Path, content) -> None:
         raise
 
 
-def set_aside(path: Path) -> None:
+def quarantine(path: Path) -> None:
     """Rename a damaged file to ``*.corrupt`` (numbered if need be), so that it is kept but never read again."""
     target = path.with_name(path.name + ".corrupt")
     for number in itertools.count(1):

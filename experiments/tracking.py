@@ -31,7 +31,7 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from pkm.experiments.cell import Cell, canonical, thaw
+from pkm.experiments.cell import Cell, canonical, to_json
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
 from pkm.experiments.execute import MEASURED
@@ -65,7 +65,7 @@ MORE_METRICS = (
     "accuracy",
     "norm_kmeans_distance",
     "norm_reverse_kmeans_distance",
-    "n_centres",
+    "n_centers",
     "iteration_ms",
 )
 #: Runs per transaction.
@@ -111,7 +111,13 @@ class Synced:
 
 
 def sync(
-    plan: Plan, store: Store, *, uri: str, artifacts: str, profile: str = "", report: Path | None = None
+    plan: Plan,
+    store: Store,
+    *,
+    uri: str,
+    artifacts: str,
+    profile: str = "",
+    report: Path | None = None,
 ) -> Synced:
     """Bring MLflow up to date with the store.
 
@@ -141,8 +147,14 @@ def sync(
     # Files of equal content share a cell, and so a run.
     rows = plan.rows(store)
     rows = rows if rows.empty else rows.drop_duplicates(["sweep", "cell", "seed"])
-    groups = {} if rows.empty else {key: cell for key, cell in rows.groupby(["sweep", "cell"], sort=False)}
-    writer = DatabaseWriter(client, experiment) if is_database(uri) else ClientWriter(client, experiment)
+    groups = (
+        {}
+        if rows.empty
+        else {key: cell for key, cell in rows.groupby(["sweep", "cell"], sort=False)}
+    )
+    writer = (
+        DatabaseWriter(client, experiment) if is_database(uri) else ClientWriter(client, experiment)
+    )
     for sweep in plan.sweeps:
         asked: dict[str, Cell] = {}
         for name, cell in plan.entries:
@@ -154,16 +166,27 @@ def sync(
         parent = parent_record(plan, sweep, profile, [groups[sweep, cell.key] for cell in cells])
         known = writer.children(parent.identity)
         parent_id = writer.parent(parent)
-        children = [child_record(cell, groups[sweep, cell.key], parent.identity, parent_id) for cell in cells]
+        children = [
+            child_record(cell, groups[sweep, cell.key], parent.identity, parent_id)
+            for cell in cells
+        ]
         fresh = [child for child in children if child.identity not in known]
         current = {child.tags["cell_identity"]: child.identity for child in children}
         stale = [old for old, identity in known.items() if current.get(identity, old) != old]
         writer.write(fresh)
         writer.remove(stale)
-        added, kept, removed = added + len(fresh), kept + len(children) - len(fresh), removed + len(stale)
+        added, kept, removed = (
+            added + len(fresh),
+            kept + len(children) - len(fresh),
+            removed + len(stale),
+        )
         if fresh or stale or report is not None:
             attach(client, parent_id, sweep, rows[rows["sweep"] == sweep], report)
-    prepare_view(client, experiment, {metric for cell in plan.cells for metric in (*cell.metrics, *measured_in(cell))})
+    prepare_view(
+        client,
+        experiment,
+        {metric for cell in plan.cells for metric in (*cell.metrics, *measured_in(cell))},
+    )
     return Synced(added, kept, removed)
 
 
@@ -195,7 +218,11 @@ def open_experiment(client, paper: str, artifacts: str) -> str:
     """
     found = client.get_experiment_by_name(paper)
     if found is None:
-        place = (Path(artifacts).resolve() / paper).as_uri() if is_database(client.tracking_uri) else None
+        place = (
+            (Path(artifacts).resolve() / paper).as_uri()
+            if is_database(client.tracking_uri)
+            else None
+        )
         found = client.get_experiment(client.create_experiment(paper, artifact_location=place))
     if found.tags.get("mlflow.experimentKind") != KIND:
         client.set_experiment_tag(found.experiment_id, "mlflow.experimentKind", KIND)
@@ -238,7 +265,9 @@ def identity_of(*parts) -> str:
     return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:32]
 
 
-def parent_record(plan: Plan, sweep: str, profile: str, groups: Sequence[pd.DataFrame]) -> RunRecord:
+def parent_record(
+    plan: Plan, sweep: str, profile: str, groups: Sequence[pd.DataFrame]
+) -> RunRecord:
     """Describe the parent run of a sweep."""
     name = f"{sweep} ({profile})" if profile else sweep
     start, end = span(groups)
@@ -264,9 +293,11 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
     first = rows.iloc[0]
     params = {"method": cell.method, "dataset": cell.dataset_name, "k": str(cell.k)}
     params["epsilon"] = "none" if cell.epsilon is None else f"{cell.epsilon:g}"
-    params |= {name: json.dumps(thaw(value)).strip('"') for name, value in cell.params}
+    params |= {name: json.dumps(to_json(value)).strip('"') for name, value in cell.params}
     setting = cell.federation or cell.unlearning or ()
-    params |= {name: f"{value:g}" if name == "latency_ms" else str(value) for name, value in setting}
+    params |= {
+        name: f"{value:g}" if name == "latency_ms" else str(value) for name, value in setting
+    }
     tags = {
         "mlflow.parentRunId": parent_id,
         "kind": "cell",
@@ -292,8 +323,8 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
         "host": first["host"],
     }
     metrics = {}
-    # The number of centres is worth a column only where the method finds its own.
-    found = () if (rows["n_centres"] == cell.k).all() else ("n_centres",)
+    # The number of centers is worth a column only where the method finds its own.
+    found = () if (rows["n_centers"] == cell.k).all() else ("n_centers",)
     for name in dict.fromkeys((*cell.metrics, *found, *TIMES, *measured_in(cell))):
         metrics |= summary(name, rows[name])
     for name in ("epsilon_spent", "delta", "iterations", "peak_memory_mb"):
@@ -322,7 +353,12 @@ def summary(name: str, values: pd.Series) -> dict[str, float]:
         return {f"{name}_mean": mean}
     deviation = float(finite.std(ddof=1))
     half = stats.t.ppf(0.975, count - 1) * deviation / math.sqrt(count)
-    return {f"{name}_mean": mean, f"{name}_sd": deviation, f"{name}_lo": mean - half, f"{name}_hi": mean + half}
+    return {
+        f"{name}_mean": mean,
+        f"{name}_sd": deviation,
+        f"{name}_lo": mean - half,
+        f"{name}_hi": mean + half,
+    }
 
 
 def span(groups: Iterable[pd.DataFrame]) -> tuple[int, int]:
@@ -331,7 +367,9 @@ def span(groups: Iterable[pd.DataFrame]) -> tuple[int, int]:
     for rows in groups:
         end = round(1000 * float(rows["finished"].iloc[0]))
         ends.append(end)
-        starts.append(end - math.ceil(1000 * float(rows["fit_seconds"].sum() + rows["metric_seconds"].sum())))
+        starts.append(
+            end - math.ceil(1000 * float(rows["fit_seconds"].sum() + rows["metric_seconds"].sum()))
+        )
     return min(starts), max(ends)
 
 
@@ -353,8 +391,16 @@ class DatabaseWriter:
         runs = SqlRun.__table__
         query = (
             select(runs.c.run_uuid, of_cell.c.value)
-            .join(of_parent, and_(of_parent.c.run_uuid == runs.c.run_uuid, of_parent.c.key == "mlflow.parentRunId"))
-            .join(of_cell, and_(of_cell.c.run_uuid == runs.c.run_uuid, of_cell.c.key == "cell_identity"))
+            .join(
+                of_parent,
+                and_(
+                    of_parent.c.run_uuid == runs.c.run_uuid, of_parent.c.key == "mlflow.parentRunId"
+                ),
+            )
+            .join(
+                of_cell,
+                and_(of_cell.c.run_uuid == runs.c.run_uuid, of_cell.c.key == "cell_identity"),
+            )
             .where(of_parent.c.value == parent, runs.c.lifecycle_stage == "active")
         )
         with self.store.ManagedSessionMaker() as session:
@@ -372,7 +418,13 @@ class DatabaseWriter:
 
     def write(self, records: Sequence[RunRecord]) -> None:
         """Insert runs with their parameters, metrics and tags, all or nothing per batch."""
-        from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlMetric, SqlParam, SqlRun, SqlTag
+        from mlflow.store.tracking.dbmodels.models import (
+            SqlLatestMetric,
+            SqlMetric,
+            SqlParam,
+            SqlRun,
+            SqlTag,
+        )
         from sqlalchemy import insert
 
         for begin in range(0, len(records), BATCH):
@@ -380,8 +432,14 @@ class DatabaseWriter:
             with self.store.ManagedSessionMaker() as session:
                 session.execute(insert(SqlRun.__table__), [self._run(record) for record in batch])
                 for table, entries in (
-                    (SqlTag, [entry for record in batch for entry in pairs(record, self._tags(record))]),
-                    (SqlParam, [entry for record in batch for entry in pairs(record, record.params)]),
+                    (
+                        SqlTag,
+                        [entry for record in batch for entry in pairs(record, self._tags(record))],
+                    ),
+                    (
+                        SqlParam,
+                        [entry for record in batch for entry in pairs(record, record.params)],
+                    ),
                     (SqlMetric, [entry for record in batch for entry in measured(record)]),
                     (SqlLatestMetric, [entry for record in batch for entry in measured(record)]),
                 ):
@@ -417,7 +475,9 @@ class DatabaseWriter:
 
 def pairs(record: RunRecord, values: dict[str, str]) -> list[dict]:
     """Return the table rows of parameters or tags."""
-    return [{"run_uuid": record.identity, "key": key, "value": value} for key, value in values.items()]
+    return [
+        {"run_uuid": record.identity, "key": key, "value": value} for key, value in values.items()
+    ]
 
 
 def measured(record: RunRecord) -> list[dict]:
@@ -459,7 +519,9 @@ class ClientWriter:
         from mlflow.entities import Metric, Param
 
         tags = record.tags | more | {"identity": record.identity}
-        run = self.client.create_run(self.experiment, start_time=record.start, tags=tags, run_name=record.name)
+        run = self.client.create_run(
+            self.experiment, start_time=record.start, tags=tags, run_name=record.name
+        )
         self.client.log_batch(
             run.info.run_id,
             metrics=[Metric(key, value, record.end, 0) for key, value in record.metrics.items()],
@@ -471,7 +533,9 @@ class ClientWriter:
     def _search(self, condition: str) -> list:
         found, token = [], None
         while True:
-            page = self.client.search_runs([self.experiment], condition, max_results=1000, page_token=token)
+            page = self.client.search_runs(
+                [self.experiment], condition, max_results=1000, page_token=token
+            )
             found += page
             token = page.token
             if not token:
@@ -504,9 +568,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("verb", choices=["sync", "dashboard"], help="update the projection, or look at it")
-    parser.add_argument("--port", type=int, default=5000, help="where the dashboard is served (default: 5000)")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="changes to conf/config.yaml")
+    parser.add_argument(
+        "verb", choices=["sync", "dashboard"], help="update the projection, or look at it"
+    )
+    parser.add_argument(
+        "--port", type=int, default=5000, help="where the dashboard is served (default: 5000)"
+    )
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="changes to conf/config.yaml"
+    )
     arguments = parser.parse_intermixed_args(argv)
     console, errors = consoles()
     try:
@@ -515,7 +585,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
         if arguments.verb == "dashboard":
             return dashboard(config, arguments.port, console)
-        plan, store = make_plan(config.paper, config.profile, mirror=config.data), Store(config.results)
+        plan, store = (
+            make_plan(config.paper, config.profile, mirror=config.data),
+            Store(config.results),
+        )
         store.check_writable()
         folder = store.report_folder(plan.paper, config.profile.name)
         done = sync(
@@ -529,7 +602,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except REFUSALS as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return 2
-    console.print(f"{done.added} runs added, {done.kept} were there, {done.removed} replaced", soft_wrap=True)
+    console.print(
+        f"{done.added} runs added, {done.kept} were there, {done.removed} replaced", soft_wrap=True
+    )
     return 0
 
 
@@ -556,13 +631,30 @@ def dashboard(config, port: int, console) -> int:
     if not experiments:
         console.print(f"nothing is projected to {uri} yet: run `pkm sync` first")
     for found in experiments:
-        console.print(f"{found.name}: {view_address(found.experiment_id, server)}", soft_wrap=True, highlight=False)
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+        console.print(
+            f"{found.name}: {view_address(found.experiment_id, server)}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     artifacts = Path(config.tracking.artifacts).resolve().as_uri()
     # MLflow's background jobs (scoring, roll-ups of traces) have nothing to do here.
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     try:
-        return subprocess.call([*command, "--backend-store-uri", uri, "--default-artifact-root", artifacts])
+        return subprocess.call(
+            [*command, "--backend-store-uri", uri, "--default-artifact-root", artifacts]
+        )
     except KeyboardInterrupt:
         return 0
 

@@ -54,7 +54,14 @@ class FederatedCurator(Curator):
     member : Membership
     """
 
-    def __init__(self, points: Points, ledger: Ledger | None, seeds: tuple[int, ...], domain, member: Membership):
+    def __init__(
+        self,
+        points: Points,
+        ledger: Ledger | None,
+        seeds: tuple[int, ...],
+        domain,
+        member: Membership,
+    ):
         super().__init__([points], ledger, Replicates(tuple(seeds)), domain)
         self.n_points = member.n_points
         self._member = member
@@ -68,7 +75,9 @@ class FederatedCurator(Curator):
         self._check_door("grid_counts")
 
     def _check_door(self, query: str) -> None:
-        raise ValueError(f"{query} is not answered by a federated curator: it serves sums_and_counts alone")
+        raise ValueError(
+            f"{query} is not answered by a federated curator: it serves sums_and_counts alone"
+        )
 
     def disclose(self):
         """Refused: a client's points stay with it."""

@@ -36,7 +36,9 @@ def agree(link: ClientLink) -> bytes:
 
     def box_key(client: int) -> bytes:
         try:
-            common = private.exchange(X25519PublicKey.from_public_bytes(public[client - 1].tobytes()))
+            common = private.exchange(
+                X25519PublicKey.from_public_bytes(public[client - 1].tobytes())
+            )
         except ValueError as error:
             raise ProtocolError(f"client {client} sent a malformed public key: {error}") from None
         return derived(common, "box", salt=public.tobytes())
@@ -53,7 +55,9 @@ def agree(link: ClientLink) -> bytes:
     try:
         return ChaCha20Poly1305(box_key(1)).decrypt(_NO_NONCE, box, bytes([link.client % 256]))
     except InvalidTag:
-        raise ProtocolError("client 1 sent a malformed box: it was not sealed for this client") from None
+        raise ProtocolError(
+            "client 1 sent a malformed box: it was not sealed for this client"
+        ) from None
 
 
 def relay(link: ServerLink) -> None:

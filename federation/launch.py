@@ -48,12 +48,16 @@ def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
         said, _ = job.communicate(timeout=time_limit)
     except subprocess.TimeoutExpired:
         said = _stop(job)
-        raise ProtocolError(f"the job did not end within {time_limit:g} s (time_limit): {said[-LAST_WORDS:]}") from None
+        raise ProtocolError(
+            f"the job did not end within {time_limit:g} s (time_limit): {said[-LAST_WORDS:]}"
+        ) from None
     except BaseException:
         _stop(job)
         raise
     if job.returncode != 0:
-        raise ProtocolError(f"the job failed with exit status {job.returncode}: {said[-LAST_WORDS:].strip()}")
+        raise ProtocolError(
+            f"the job failed with exit status {job.returncode}: {said[-LAST_WORDS:].strip()}"
+        )
 
 
 def _stop(job: subprocess.Popen) -> str:

@@ -20,7 +20,7 @@ _WAKE_UP = 2e-4  # seconds before a deadline at which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party died, stalled or sent what it must not; the message names it. No centre is released."""
+    """A party died, stalled or sent what it must not; the message names it. No center is released."""
 
 
 class ClientLink(Protocol):
@@ -46,7 +46,9 @@ class ServerLink(Protocol):
     bytes_received: int
     bytes_sent: int
 
-    def gather(self, n_bytes: int, clients: Sequence[int] | None = None) -> tuple[list[np.ndarray], list[float]]:
+    def gather(
+        self, n_bytes: int, clients: Sequence[int] | None = None
+    ) -> tuple[list[np.ndarray], list[float]]:
         """Wait for a buffer of that size from each client, in their order, with the times of arrival."""
 
     def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
@@ -64,7 +66,9 @@ def flat_bytes(message: np.ndarray) -> np.ndarray:
 def check_size(party: str, size: int, n_bytes: int) -> None:
     """Refuse a message that is not of the size that the schedule says."""
     if size != n_bytes:
-        raise ProtocolError(f"{party} sent a malformed message: {size} bytes where {n_bytes} were due")
+        raise ProtocolError(
+            f"{party} sent a malformed message: {size} bytes where {n_bytes} were due"
+        )
 
 
 def check_turn(client: int, received: int, sent: int) -> None:
@@ -113,7 +117,12 @@ class ThreadServerLink:
     def client(self, client: int) -> "ThreadClientLink":
         """The other end."""
         return ThreadClientLink(
-            client, self.n_clients, self._up, self._down[client - 1], self._latency, self._time_limit
+            client,
+            self.n_clients,
+            self._up,
+            self._down[client - 1],
+            self._latency,
+            self._time_limit,
         )
 
     def gather(self, n_bytes, clients=None):
@@ -123,7 +132,9 @@ class ThreadServerLink:
         while len(found) < len(clients):
             late = [client for client in clients if client not in found]
             try:
-                client, arrival, received, message = self._up.get(timeout=max(deadline - time.perf_counter(), 1e-3))
+                client, arrival, received, message = self._up.get(
+                    timeout=max(deadline - time.perf_counter(), 1e-3)
+                )
             except queue.Empty:
                 raise too_late(late, self._time_limit) from None
             if isinstance(message, _Farewell):
@@ -167,7 +178,9 @@ class ThreadClientLink:
         try:
             message = self._down.get(timeout=PATIENCE * self._time_limit)
         except queue.Empty:
-            raise ProtocolError(f"the server sent nothing for {PATIENCE * self._time_limit:g} s") from None
+            raise ProtocolError(
+                f"the server sent nothing for {PATIENCE * self._time_limit:g} s"
+            ) from None
         if isinstance(message, _Farewell):
             raise ProtocolError(f"the server ended the run: {message}")
         check_size("the server", len(message), n_bytes)

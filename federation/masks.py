@@ -17,7 +17,9 @@ SECRET_BYTES = 32
 
 def derived(secret: bytes, purpose: str, salt: bytes | None = None) -> bytes:
     """Derive a key for one purpose from a secret (HKDF with SHA-256)."""
-    return HKDF(SHA256(), SECRET_BYTES, salt, b"private k-means bench: " + purpose.encode()).derive(secret)
+    return HKDF(SHA256(), SECRET_BYTES, salt, b"private k-means bench: " + purpose.encode()).derive(
+        secret
+    )
 
 
 def keystream(key: bytes):
@@ -76,13 +78,17 @@ class Masks:
     def hide(self, values: np.ndarray) -> np.ndarray:
         """Mask int64 values; what comes out is words, uniform over the ring whatever the values."""
         if self._total is not None:
-            raise RuntimeError("the sum of the last masks was not revealed yet: masks would fall out of step")
+            raise RuntimeError(
+                "the sum of the last masks was not revealed yet: masks would fall out of step"
+            )
         words, dtype = self._ring.words(values), self._ring.dtype
         own = self._own.next(values.shape, dtype)
         words += own
         if self._following is not None:
             words -= self._following.next(values.shape, dtype)
-        self._total = own if self._own is self._total_stream else self._total_stream.next(values.shape, dtype)
+        self._total = (
+            own if self._own is self._total_stream else self._total_stream.next(values.shape, dtype)
+        )
         return words
 
     def reveal(self, words: np.ndarray) -> np.ndarray:

@@ -11,7 +11,15 @@ import numpy as np
 from mpi4py import MPI
 
 from pkm.compute import Points
-from pkm.federation.links import PATIENCE, ProtocolError, check_size, check_turn, flat_bytes, too_late, wait
+from pkm.federation.links import (
+    PATIENCE,
+    ProtocolError,
+    check_size,
+    check_turn,
+    flat_bytes,
+    too_late,
+    wait,
+)
 from pkm.federation.parties import (
     ClientReport,
     Measured,
@@ -26,8 +34,13 @@ from pkm.federation.splits import parts_of
 from pkm.privacy import NoiseStreams
 
 SERVER = 0
-FAREWELL = 0  # a tag; that of a message is one more than the number of messages its sender has received
-SPINNING, NAP = 1e-4, 1e-5  # seconds: parties may outnumber cores, and who waits should not keep others from working
+FAREWELL = (
+    0  # a tag; that of a message is one more than the number of messages its sender has received
+)
+SPINNING, NAP = (
+    1e-4,
+    1e-5,
+)  # seconds: parties may outnumber cores, and who waits should not keep others from working
 
 
 def _poll(ready, time_limit: float):
@@ -145,7 +158,9 @@ class MpiClientLink(_Ends):
         self._say(reason, [SERVER])
 
 
-def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, split: str = "balanced"):
+def run_rank(
+    method, points: Points, seeds, domain=None, *, setting: Setting, split: str = "balanced"
+):
     """Run a method as a protocol, as one rank of a job of ``setting.n_clients + 1``; all ranks call it alike.
 
     Parameters
@@ -170,10 +185,14 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
     """
     comm, n_points = MPI.COMM_WORLD, points.shape[0]
     if comm.Get_size() != setting.n_clients + 1:
-        raise ValueError(f"n_clients={setting.n_clients} must be one less than the job's {comm.Get_size()} processes")
+        raise ValueError(
+            f"n_clients={setting.n_clients} must be one less than the job's {comm.Get_size()} processes"
+        )
     rank, run = comm.Get_rank(), None
     report, tag = np.zeros(5), np.zeros(16, np.uint8)
-    part = None if rank == SERVER else parts_of(points, setting.n_clients, seeds[0], split)[rank - 1]
+    part = (
+        None if rank == SERVER else parts_of(points, setting.n_clients, seeds[0], split)[rank - 1]
+    )
     link = (MpiServerLink if rank == SERVER else MpiClientLink)(comm, setting)
     try:
         if rank == SERVER:
@@ -183,7 +202,9 @@ def run_rank(method, points: Points, seeds, domain=None, *, setting: Setting, sp
             run, found = take_part(link, method, part, n_points, seeds, domain, setting)
             report[:4], tag[:] = _numbers(found), np.frombuffer(digest(run), np.uint8)
     except Exception as error:
-        link.give_up(str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}")
+        link.give_up(
+            str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+        )
         raise
     # After the protocol: how long it took, and among the clients whether they agree, to the first of them.
     reports = np.empty((comm.Get_size(), len(report))) if rank == 1 else None

@@ -47,7 +47,11 @@ class Setting:
     time_limit: float = 60.0
 
     def __post_init__(self):
-        if isinstance(self.n_clients, bool) or not isinstance(self.n_clients, int) or self.n_clients < 1:
+        if (
+            isinstance(self.n_clients, bool)
+            or not isinstance(self.n_clients, int)
+            or self.n_clients < 1
+        ):
             raise ValueError(f"n_clients={self.n_clients!r} must be an integer of at least 1")
         if not 0 <= self.latency < 60:
             raise ValueError(f"latency={self.latency!r} must be a number of seconds from 0 to 60")
@@ -85,7 +89,7 @@ class ClientReport:
 class Measured:
     """One run in numbers; milliseconds are per iteration and means over the clients.
 
-    ``iteration_ms`` is the sum of ``client_ms`` (sums, counts, new centres, and the start shared out), ``masking_ms``,
+    ``iteration_ms`` is the sum of ``client_ms`` (sums, counts, new centers, and the start shared out), ``masking_ms``,
     ``server_ms``, ``waiting_ms`` (for the slowest client) and ``wire_ms`` (the rest: transport and latency).
     ``noise_ms`` is what the server draws ahead, beside all that. ``setup_ms`` is the agreement on keys, once.
     ``bytes_per_iteration`` counts all clients in both directions.
@@ -104,7 +108,9 @@ class Measured:
     noise_ms: float
 
     @classmethod
-    def of(cls, iterations: int, server: ServerReport, clients: Sequence[ClientReport]) -> "Measured":
+    def of(
+        cls, iterations: int, server: ServerReport, clients: Sequence[ClientReport]
+    ) -> "Measured":
         """Put the parties' reports together."""
         total, masking, exchange, setup = (
             1e3 * float(np.mean([getattr(client, name) for client in clients]))
@@ -139,11 +145,15 @@ def check_schedule(method, n_points: int, n_features: int, setting: Setting) -> 
     method.check_parameters(n_points)
     rounds, ring = list(method.schedule(n_points, n_features)), Ring(setting.word_bytes)
     for this in rounds:
-        ring.check_room(n_points, this.radius if method.relative else None, this.sum_noise, this.count_noise)
+        ring.check_room(
+            n_points, this.radius if method.relative else None, this.sum_noise, this.count_noise
+        )
     return rounds
 
 
-def take_part(link: ClientLink, method, points: Points, n_points: int, seeds, domain, setting: Setting):
+def take_part(
+    link: ClientLink, method, points: Points, n_points: int, seeds, domain, setting: Setting
+):
     """Run a method as one of the clients.
 
     Parameters
@@ -229,7 +239,9 @@ def serve(
     for words in added:
         messages, arrivals = link.gather(n_bytes)
         began = time.perf_counter()
-        reply = aggregate(ring, [message.view(ring.dtype).reshape(shape) for message in messages], words)
+        reply = aggregate(
+            ring, [message.view(ring.dtype).reshape(shape) for message in messages], words
+        )
         work += time.perf_counter() - began
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
         link.deliver([reply] * link.n_clients)
@@ -237,13 +249,20 @@ def serve(
     return ServerReport(work, drawing, waiting, moved, len(rounds))
 
 
-def noise_words(ring: Ring, shape: tuple[int, ...], this, noise: NoiseStreams, number: int) -> np.ndarray | None:
+def noise_words(
+    ring: Ring, shape: tuple[int, ...], this, noise: NoiseStreams, number: int
+) -> np.ndarray | None:
     """Noise of one round as words of shape (R, k, d + 1); None for a round without."""
     if this.sum_noise is None:
         return None
     nothing = np.zeros(shape, np.int64)
     sums, counts = noisy_sums_and_counts(
-        nothing[:, :, :-1], nothing[:, :, -1], this.sum_noise, this.count_noise, noise, ("sums_and_counts", number)
+        nothing[:, :, :-1],
+        nothing[:, :, -1],
+        this.sum_noise,
+        this.count_noise,
+        noise,
+        ("sums_and_counts", number),
     )
     return ring.words(np.concatenate([sums, counts[:, :, None]], axis=2))
 
@@ -255,11 +274,13 @@ def aggregate(ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | No
 
 
 def digest(run) -> bytes:
-    """Hash of released centres, by which clients can be compared."""
-    return hashlib.blake2b(run.centres.tobytes(), digest_size=16).digest()
+    """Hash of released centers, by which clients can be compared."""
+    return hashlib.blake2b(run.centers.tobytes(), digest_size=16).digest()
 
 
-def run_in_threads(method, parts: Sequence[Points], seeds: Sequence[int], domain=None, *, setting: Setting):
+def run_in_threads(
+    method, parts: Sequence[Points], seeds: Sequence[int], domain=None, *, setting: Setting
+):
     """Run a method as a protocol whose parties are threads of this process.
 
     Parameters
@@ -286,7 +307,9 @@ def run_in_threads(method, parts: Sequence[Points], seeds: Sequence[int], domain
         If the method or the setting does not fit, before anything is sent.
     """
     if len(parts) != setting.n_clients:
-        raise ValueError(f"n_clients={setting.n_clients} must be the number of parts, which is {len(parts)}")
+        raise ValueError(
+            f"n_clients={setting.n_clients} must be the number of parts, which is {len(parts)}"
+        )
     n_points, n_features = sum(part.shape[0] for part in parts), parts[0].shape[1]
     check_schedule(method, n_points, n_features, setting)
     noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
@@ -325,4 +348,4 @@ def check_equal(digests: Sequence[bytes]) -> None:
     """Refuse a result on which the clients do not agree."""
     odd = [number for number, each in enumerate(digests, 1) if each != digests[0]]
     if odd:
-        raise ProtocolError(f"client {odd[0]} came to other centres than client 1")
+        raise ProtocolError(f"client {odd[0]} came to other centers than client 1")

@@ -43,7 +43,11 @@ def _times(a, b):
     a1, a0, b1, b0 = a >> np.uint64(32), a & half, b >> np.uint64(32), b & half
     middle, low = a1 * b0 + a0 * b1, a0 * b0
     # 2^64 is 8 and 2^61 is 1.
-    r = ((a1 * b1) << np.uint64(3)) + (middle >> np.uint64(29)) + ((middle & low29) << np.uint64(32))
+    r = (
+        ((a1 * b1) << np.uint64(3))
+        + (middle >> np.uint64(29))
+        + ((middle & low29) << np.uint64(32))
+    )
     r += (low & prime) + (low >> np.uint64(61))
     r = (r & prime) + (r >> np.uint64(61))
     return r - prime if r >= prime else r
@@ -60,7 +64,9 @@ def _power_sums(values, locators, sums):
             current = _times(current, locators[j])
 
 
-def power_sums(values: Sequence[int], locators: Sequence[int], length: int, prime: int = PRIME) -> np.ndarray:
+def power_sums(
+    values: Sequence[int], locators: Sequence[int], length: int, prime: int = PRIME
+) -> np.ndarray:
     """Sums over j of ``values[j] * locators[j]**i`` modulo a prime, for i from 0 to ``length - 1``.
 
     Examples
@@ -70,7 +76,9 @@ def power_sums(values: Sequence[int], locators: Sequence[int], length: int, prim
     """
     if prime == PRIME:
         sums = np.zeros(length, np.uint64)
-        _power_sums(np.array([v % prime for v in values], np.uint64), np.array(locators, np.uint64), sums)
+        _power_sums(
+            np.array([v % prime for v in values], np.uint64), np.array(locators, np.uint64), sums
+        )
         return sums
     sums, current = np.zeros(length, object), [value % prime for value in values]
     for i in range(length):
@@ -112,7 +120,9 @@ class SparseCode:
         if self.locators not in ("salted", "literal"):
             raise ValueError(f"locators={self.locators!r} is unknown, choose 'salted' or 'literal'")
         if self.bits > PACKED_BITS:
-            raise ValueError(f"n_bins={self.n_bins} must be at most 2**{PACKED_BITS} per coordinate")
+            raise ValueError(
+                f"n_bins={self.n_bins} must be at most 2**{PACKED_BITS} per coordinate"
+            )
 
     @cached_property
     def prime(self) -> int:
@@ -137,7 +147,11 @@ class SparseCode:
     @property
     def groups(self) -> int:
         """Field elements that hold the coordinates of a bin; none where the locator tells them."""
-        return 0 if self.locators == "literal" else math.ceil(self.n_features / (PACKED_BITS // self.bits))
+        return (
+            0
+            if self.locators == "literal"
+            else math.ceil(self.n_features / (PACKED_BITS // self.bits))
+        )
 
     @property
     def n_sums(self) -> int:
@@ -159,7 +173,9 @@ class SparseCode:
         if self.locators == "salted":
             rows = np.ascontiguousarray(bins, "<i8")
             return [
-                1 + int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=16, key=salt).digest()) % (PRIME - 1)
+                1
+                + int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=16, key=salt).digest())
+                % (PRIME - 1)
                 for row in rows
             ]
         numbers = []
@@ -175,7 +191,10 @@ class SparseCode:
         together = PACKED_BITS // self.bits
         return [
             [
-                sum(c << (self.bits * place) for place, c in enumerate(row[first : first + together]))
+                sum(
+                    c << (self.bits * place)
+                    for place, c in enumerate(row[first : first + together])
+                )
                 for first in range(0, self.n_features, together)
             ]
             for row in bins.tolist()
@@ -224,7 +243,9 @@ def encode(code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray) 
     """
     bins = np.asarray(bins).reshape(-1, code.n_features)
     if bins.size and (bins.min() < 0 or bins.max() >= code.n_bins):
-        raise ValueError(f"bins must be in 0 .. {code.n_bins - 1}, got {bins.min()} .. {bins.max()}")
+        raise ValueError(
+            f"bins must be in 0 .. {code.n_bins - 1}, got {bins.min()} .. {bins.max()}"
+        )
     bins, counts = merged(bins, counts)
     locators, values = code.locate(bins, salt), counts.tolist()
     words = [power_sums(values, locators, code.n_sums, code.prime)]
@@ -283,7 +304,9 @@ def decode(
     def solved(values: Sequence[int]) -> list[int]:
         """Weights w of ``values[i] = sum of w_j x_j**i``."""
         numerator = (connection * ring(list(reversed(values[:t])))).right_shift(t)
-        return [int(n / s) for n, s in zip(numerator.multipoint_evaluate(locators), slopes, strict=True)]
+        return [
+            int(n / s) for n, s in zip(numerator.multipoint_evaluate(locators), slopes, strict=True)
+        ]
 
     counts = solved(sums)
     if power_sums(counts, locators, code.n_sums, prime).tolist() != sums:
@@ -294,7 +317,9 @@ def decode(
         rows = [_digits(locator - 1, code) for locator in locators]
     bins = np.array(rows, np.int64).reshape(-1, code.n_features)
     if t and (bins.min() < 0 or bins.max() >= code.n_bins or code.locate(bins, salt) != locators):
-        raise DecodeFailure("the bins do not have the hashes they came under: a collision or a damaged message")
+        raise DecodeFailure(
+            "the bins do not have the hashes they came under: a collision or a damaged message"
+        )
     if signed:
         counts = [count - prime if count > prime // 2 else count for count in counts]
     if sum(counts) != total or not (signed or all(count <= total for count in counts)):
@@ -309,7 +334,8 @@ def _rows_of(code: SparseCode, words, counts: Sequence[int], solved) -> list[lis
     weighted = [solved(words[start : start + code.most]) for start in starts]
     inverses = [pow(count, -1, code.prime) for count in counts]
     return [
-        code.unpack([column[j] * inverse % code.prime for column in weighted]) for j, inverse in enumerate(inverses)
+        code.unpack([column[j] * inverse % code.prime for column in weighted])
+        for j, inverse in enumerate(inverses)
     ]
 
 
@@ -322,7 +348,11 @@ def _digits(number: int, code: SparseCode) -> list[int]:
 
 
 def zero_sum_masks(
-    private: X25519PrivateKey, client: int, public: Sequence[X25519PublicKey], round_name: str, code: SparseCode
+    private: X25519PrivateKey,
+    client: int,
+    public: Sequence[X25519PublicKey],
+    round_name: str,
+    code: SparseCode,
 ) -> np.ndarray:
     """Mask of one client, made of secrets that it has with each of the others; all masks of a round add up to zero.
 
@@ -379,7 +409,11 @@ class SparseReport:
 
 
 def aggregate_sparse(
-    code: SparseCode, vectors: Sequence[tuple[np.ndarray, np.ndarray]], *, masked: bool = True, signed: bool = False
+    code: SparseCode,
+    vectors: Sequence[tuple[np.ndarray, np.ndarray]],
+    *,
+    masked: bool = True,
+    signed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, SparseReport]:
     """Play a round with all clients in this process: encode, mask, add, decode; again with a fresh salt on failure.
 
@@ -429,5 +463,9 @@ def aggregate_sparse(
         else:
             n = max(len(vectors), 1)
             decoding += time.perf_counter() - began
-            return bins, counts, SparseReport(code.n_bytes, encoding / n, masking / n, decoding, attempt)
+            return (
+                bins,
+                counts,
+                SparseReport(code.n_bytes, encoding / n, masking / n, decoding, attempt),
+            )
         decoding += time.perf_counter() - began

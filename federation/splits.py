@@ -32,7 +32,9 @@ def parts_of(points: Points, n_clients: int, seed: int, split: str = "balanced")
         One per client; some may be empty.
     """
     if split not in SPLITS:
-        raise ValueError(f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}")
+        raise ValueError(
+            f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}"
+        )
     n = points.shape[0]
     if split == "sorted":
         order = np.argsort(points.rows[:, 0], kind="stable")
@@ -70,7 +72,9 @@ def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
     clusters = _rows(labels)
     largest = max(len(rows) for rows in clusters)
     if not 1 <= n_clients <= largest:
-        raise ValueError(f"n_clients={n_clients} must be at least 1 and at most {largest}, the largest cluster's size")
+        raise ValueError(
+            f"n_clients={n_clients} must be at least 1 and at most {largest}, the largest cluster's size"
+        )
     clients = np.full(len(labels), n_clients - 1, np.int64)
     for rows in clusters:
         share = len(rows) // n_clients
@@ -112,13 +116,17 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
     """
     clusters = _rows(labels)
     if n_clients < 1 or 2 * n_clients > len(labels):
-        raise ValueError(f"n_clients={n_clients} must be at least 1 and at most half of n={len(labels)}")
+        raise ValueError(
+            f"n_clients={n_clients} must be at least 1 and at most half of n={len(labels)}"
+        )
     if not 1 <= per_client <= len(clusters):
         raise ValueError(
             f"per_client={per_client} must be at least 1 and at most {len(clusters)}, one for each cluster"
         )
     for attempt in range(ATTEMPTS):
-        clients = _drawn(clusters, len(labels), n_clients, per_client, np.random.default_rng([seed, attempt]))
+        clients = _drawn(
+            clusters, len(labels), n_clients, per_client, np.random.default_rng([seed, attempt])
+        )
         if len(np.unique(labels[clients == n_clients - 1])) <= per_client:
             return clients
     raise ValueError(
@@ -133,7 +141,11 @@ def _rows(labels: np.ndarray) -> list[np.ndarray]:
 
 
 def _drawn(
-    clusters: list[np.ndarray], n: int, n_clients: int, per_client: int, generator: np.random.Generator
+    clusters: list[np.ndarray],
+    n: int,
+    n_clients: int,
+    per_client: int,
+    generator: np.random.Generator,
 ) -> np.ndarray:
     """One draw of the split, whatever the last client gets."""
     clients = np.full(n, n_clients - 1, np.int64)

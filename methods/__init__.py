@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 
 from pkm.methods.balcan import Balcan
 from pkm.methods.base import PrivateKMeans, Run
+from pkm.methods.baselines import DataMean, PackingCenters
 from pkm.methods.dist_dp import DistDP, NoisedPoints
 from pkm.methods.dp_lloyd import DPLloyd
 from pkm.methods.dpm import DPM
@@ -15,21 +16,20 @@ from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.methods.kmedian import KMedian
 from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
-from pkm.methods.local_model import LocalLloyd, LocalMean, NoisedReports
+from pkm.methods.local_dp import LocalLloyd, LocalMean, NoisedReports
 from pkm.methods.lsh_splits import LSHSplits
-from pkm.methods.yardsticks import DataMean, PackingCentres
 
 OWN = (
     KMeansPlusPlus, KMedian, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, EUGkM, Balcan,
     KaplanStemmer, DistDP, NoisedPoints, KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean, DataMean,
-    PackingCentres,
+    PackingCenters,
 )  # fmt: skip
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
 __all__ = [
     "DPM", "EMMC", "ENTRY_POINTS", "OWN", "Balcan", "DPLloyd", "DataMean", "DistDP", "EUGkM", "FastLloyd", "GLloyd",
     "KMeansPlusPlus", "KMedian", "KaplanStemmer", "KaplanStemmerLocal", "LSHSplits", "Lloyd", "LocalLloyd", "LocalMean",
-    "NoisedPoints", "NoisedReports", "PackingCentres", "PrivateKMeans", "Run", "SuLloyd", "load_method",
+    "NoisedPoints", "NoisedReports", "PackingCenters", "PrivateKMeans", "Run", "SuLloyd", "load_method",
 ]  # fmt: skip
 
 
@@ -67,4 +67,6 @@ def load_method(target: str) -> type[PrivateKMeans]:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         known = ", ".join([*own, *declared])
-        raise ValueError(f"method {target!r} is unknown ({error}); known: {known}, or package.module.Class") from error
+        raise ValueError(
+            f"method {target!r} is unknown ({error}); known: {known}, or package.module.Class"
+        ) from error

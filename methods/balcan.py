@@ -2,7 +2,7 @@
 
 The method that Kaplan and Stemmer build on. Points are projected at random to a few dimensions and sorted into cubes of
 halving sides, on several shifts; the middles of cubes with many points are the candidates, k of which are chosen by
-private local search in the projection; each chosen centre is recovered in all dimensions as a private mean of the
+private local search in the projection; each chosen center is recovered in all dimensions as a private mean of the
 points nearest to it there.
 
 What is ours, because the public code spends more than it says: all noise is Gaussian and composed by the ledger, cubes
@@ -25,15 +25,15 @@ from pkm.compute.hashing import ENTRY, Hash, orthonormal
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from pkm.privacy.buckets import Buckets
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.hashed_points import HashedPoints
+from pkm.privacy.noise import INITIALIZATION, child
 
 CANDIDATE_SHARE, SEARCH_SHARE, RECOVERY_SHARE = 2 / 3, 1 / 12, 1 / 4  # of mu squared
 THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
 SMALLEST_CLUSTER = 20  # a cube must have a share of 1 / (20 k) of the points
-MOST_CANDIDATES = 500
+MAX_CANDIDATES = 500
 FEW_FEATURES = 5  # are not projected
-MOST_SWAPS = 20
+MAX_SWAPS = 20
 
 
 @dataclass(eq=False, repr=False)
@@ -78,7 +78,11 @@ class Balcan(PrivateKMeans):
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "moves": MOVES, "secure": (True, False)}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "moves": MOVES,
+        "secure": (True, False),
+    }
     batched: ClassVar[bool] = False
 
     _: KW_ONLY
@@ -119,11 +123,13 @@ class Balcan(PrivateKMeans):
         delta = self.resolved_delta(curator.n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
         buckets = curator.buckets(math.sqrt(d) if self.radius == "auto" else self.radius)
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
         candidates = self._candidates(buckets, directions, mu, THRESHOLD_DELTA * delta, generator)
-        rounds = min(self.n_clusters, MOST_SWAPS) if self.search_rounds == "auto" else self.search_rounds
-        centres = private_local_search(
+        rounds = (
+            min(self.n_clusters, MAX_SWAPS) if self.search_rounds == "auto" else self.search_rounds
+        )
+        centers = private_local_search(
             buckets,
             candidates,
             self.n_clusters,
@@ -132,9 +138,11 @@ class Balcan(PrivateKMeans):
             generator=generator,
             moves=self.moves,
         )
-        return self._recovered(buckets, centres, mu * math.sqrt(RECOVERY_SHARE))[None], rounds
+        return self._recovered(buckets, centers, mu * math.sqrt(RECOVERY_SHARE))[None], rounds
 
-    def _candidates(self, buckets: Buckets, directions, mu: float, delta: float, generator) -> np.ndarray:
+    def _candidates(
+        self, buckets: HashedPoints, directions, mu: float, delta: float, generator
+    ) -> np.ndarray:
         """Middles of large cubes in the span of the directions, at most 500 and at least k: on the grid, (m, d)."""
         n, k, counted = buckets.n_points, self.n_clusters, self.shifts * self.depth
         each = mu * math.sqrt(CANDIDATE_SHARE / counted)
@@ -153,7 +161,7 @@ class Balcan(PrivateKMeans):
                 sizes.append(counts)
                 side //= 2
         places, counts = np.concatenate(found), np.concatenate(sizes)
-        places = places[np.argsort(-counts, kind="stable")[:MOST_CANDIDATES]]
+        places = places[np.argsort(-counts, kind="stable")[:MAX_CANDIDATES]]
         source = np.random.RandomState(int(generator.integers(2**32)))
         packed = largest_packing(source, k, len(directions), "bisection") * (
             buckets.radius / math.sqrt(len(directions))
@@ -161,11 +169,11 @@ class Balcan(PrivateKMeans):
         fill = buckets.into_ball(packed @ (directions / ENTRY) * SCALE)
         return np.concatenate([places, fill[: max(0, k - len(places))]])
 
-    def _recovered(self, buckets: Buckets, centres: np.ndarray, mu: float) -> np.ndarray:
-        """Noisy means of the points nearest to each centre, about it."""
+    def _recovered(self, buckets: HashedPoints, centers: np.ndarray, mu: float) -> np.ndarray:
+        """Noisy means of the points nearest to each center, about it."""
         radius = buckets.radius
         parts = math.sqrt(buckets.n_features), 0.5
         sum_mu, count_mu = (mu * math.sqrt(part / sum(parts)) for part in parts)
-        sums, counts = buckets.sums_and_counts(centres, radius, sum_mu=sum_mu, count_mu=count_mu)
-        moved = centres + sums / np.maximum(counts, 1.0)[:, None]
-        return buckets.into_ball(np.where(counts[:, None] < 1, centres, moved))
+        sums, counts = buckets.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
+        moved = centers + sums / np.maximum(counts, 1.0)[:, None]
+        return buckets.into_ball(np.where(counts[:, None] < 1, centers, moved))

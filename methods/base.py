@@ -15,7 +15,7 @@ from pkm.compute import Points, labels
 from pkm.privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
-LEAST_EPSILON = 1e-4  # below, rounding of budgets and of random numbers begins to show
+MIN_EPSILON = 1e-4  # below, rounding of budgets and of random numbers begins to show
 
 
 @dataclass(frozen=True)
@@ -24,36 +24,40 @@ class Run:
 
     Attributes
     ----------
-    centres : ndarray of shape (R, k, d), int64
-        Released centres on the grid. Where a replicate has fewer than k, copies of its first centre follow: ties go to
+    centers : ndarray of shape (R, k, d), int64
+        Released centers on the grid. Where a replicate has fewer than k, copies of its first center follow: ties go to
         the lower index, so a copy is nearest to no point.
     n_iter : int
         Number of iterations, a public quantity.
     ledger : Ledger or None
         Charges of each replicate; None where no privacy is claimed.
     seeds : tuple of int
-    n_centres : ndarray of shape (R,), int64
-        Number of centres that each replicate released.
+    n_centers : ndarray of shape (R,), int64
+        Number of centers that each replicate released.
     """
 
-    centres: np.ndarray
+    centers: np.ndarray
     n_iter: int
     ledger: Ledger | None
     seeds: tuple[int, ...]
-    n_centres: np.ndarray
+    n_centers: np.ndarray
 
 
 def inverse_n_log_n(n_points: int) -> float:
     """Delta of the FastLloyd paper, from the exact n."""
     if n_points < 3:
-        raise ValueError(f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}")
+        raise ValueError(
+            f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}"
+        )
     return 1 / (n_points * math.log(n_points))
 
 
 def inverse_n_root_n(n_points: int) -> float:
     """Delta of the DPM paper, from the exact n."""
     if n_points < 2:
-        raise ValueError(f"delta='auto' of the published variant is 1/(n sqrt n), which needs n >= 2, got {n_points}")
+        raise ValueError(
+            f"delta='auto' of the published variant is 1/(n sqrt n), which needs n >= 2, got {n_points}"
+        )
     return n_points**-1.5
 
 
@@ -78,9 +82,13 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
 
     claims: ClassVar[dict[str, PrivacyClaim]]
     choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
-    published_delta = staticmethod(inverse_n_log_n)  # what delta="auto" is where a paper takes it from n
+    published_delta = staticmethod(
+        inverse_n_log_n
+    )  # what delta="auto" is where a paper takes it from n
     curator: ClassVar[type] = Curator  # the kind of curator that serves the claim's adjacency
-    batched: ClassVar[bool] = True  # whether ``cluster`` serves all replicates at once; else it is called for each
+    batched: ClassVar[bool] = (
+        True  # whether ``cluster`` serves all replicates at once; else it is called for each
+    )
 
     n_clusters: int = 8
     _: KW_ONLY
@@ -94,7 +102,7 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         return self.claims[getattr(self, "variant", "sound")]
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Run the curator's replicates; return centres (R, k, d) on the grid and the number of iterations."""
+        """Run the curator's replicates; return centers (R, k, d) on the grid and the number of iterations."""
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
@@ -129,15 +137,21 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         for name, known in self.choices.items():
             value = getattr(self, name)
             if value not in known:
-                raise ValueError(f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, known))}")
+                raise ValueError(
+                    f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, known))}"
+                )
         if self.claim.private:
-            if not (is_number(self.epsilon) and LEAST_EPSILON <= self.epsilon < math.inf):
-                raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number, at least {LEAST_EPSILON}")
+            if not (is_number(self.epsilon) and MIN_EPSILON <= self.epsilon < math.inf):
+                raise ValueError(
+                    f"epsilon={self.epsilon!r} must be a positive finite number, at least {MIN_EPSILON}"
+                )
             delta = getattr(self, "delta", "auto")
             if delta != "auto" and not (is_number(delta) and 0 < delta < 1):
                 raise ValueError(f"delta={delta!r} must be 'auto' or a number in (0, 1)")
 
-    def fit_batch(self, points: np.ndarray | Points | Sequence, seeds: Sequence[int], domain=None) -> Run:
+    def fit_batch(
+        self, points: np.ndarray | Points | Sequence, seeds: Sequence[int], domain=None
+    ) -> Run:
         """Cluster the same points once per seed.
 
         Parameters
@@ -155,9 +169,13 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         """
         shards = shards_of(points)
         n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
-        return self.fit_with(lambda *door: self.curator(shards, *door, domain), n_points, n_features, seeds)
+        return self.fit_with(
+            lambda *door: self.curator(shards, *door, domain), n_points, n_features, seeds
+        )
 
-    def fit_with(self, door: Callable[..., Curator], n_points: int, n_features: int, seeds: Sequence[int]) -> Run:
+    def fit_with(
+        self, door: Callable[..., Curator], n_points: int, n_features: int, seeds: Sequence[int]
+    ) -> Run:
         """Cluster through a curator of whatever kind, once per seed.
 
         Parameters
@@ -179,13 +197,17 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         released, rounds, ledgers = [], [], []
         for some in [streams] if self.batched else streams.each():
             ledgers.append(None if budget is None else Ledger(budget))
-            centres, n_iter = self.cluster(door(ledgers[-1], some))
-            released += list(centres)
+            centers, n_iter = self.cluster(door(ledgers[-1], some))
+            released += list(centers)
             rounds.append(n_iter)
         if any(ledger is not None and ledger.charges != ledgers[0].charges for ledger in ledgers):
-            raise RuntimeError("replicates were charged differently: a schedule must not depend on private data")
-        n_centres = np.array([len(centres) for centres in released])
-        return Run(_padded(released, n_centres.max()), max(rounds), ledgers[0], streams.seeds, n_centres)
+            raise RuntimeError(
+                "replicates were charged differently: a schedule must not depend on private data"
+            )
+        n_centers = np.array([len(centers) for centers in released])
+        return Run(
+            _padded(released, n_centers.max()), max(rounds), ledgers[0], streams.seeds, n_centers
+        )
 
     def fit(self, X, y=None):
         """Cluster points given in their own units.
@@ -200,22 +222,26 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         -------
         self
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and ``n_features_in_``. There
-            are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centres.
+            are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centers.
         """
         X, points, (lower, upper), seed = self._entered(X)
         run = self.fit_batch(points, [seed], (lower, upper))
-        self.cluster_centers_ = to_unit(run.centres[0]) * (upper / 2 - lower / 2) + (upper / 2 + lower / 2)
+        self.cluster_centers_ = to_unit(run.centers[0]) * (upper / 2 - lower / 2) + (
+            upper / 2 + lower / 2
+        )
         self.n_iter_, self.ledger_, self.n_features_in_ = run.n_iter, run.ledger, X.shape[1]
-        self._fitted_box, self._centres = (lower, upper), run.centres
+        self._fitted_box, self._centers = (lower, upper), run.centers
         return self
 
     def predict(self, X) -> np.ndarray:
-        """Index of the nearest released centre for each row of X; rows outside the bounds are clipped to them."""
+        """Index of the nearest released center for each row of X; rows outside the bounds are clipped to them."""
         check_is_fitted(self, "cluster_centers_")
         X = _matrix(X)
         if X.shape[1] != self.n_features_in_:
-            raise ValueError(f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}")
-        return labels(Points.from_box(X, *self._fitted_box)[0], self._centres)[0]
+            raise ValueError(
+                f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}"
+            )
+        return labels(Points.from_box(X, *self._fitted_box)[0], self._centers)[0]
 
     def fit_predict(self, X, y=None, **kwargs) -> np.ndarray:
         """Fit, then predict the same rows."""
@@ -227,23 +253,31 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         lower, upper = self._box(X.shape[1])
         points, outside = Points.from_box(X, lower, upper)
         if outside and not self.clip:
-            raise ValueError(f"points lie outside bounds={self.bounds}; widen bounds or set clip=True")
+            raise ValueError(
+                f"points lie outside bounds={self.bounds}; widen bounds or set clip=True"
+            )
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
         return X, points, (lower, upper), seed
 
     def _box(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         bounds = np.asarray(self.bounds, dtype=np.float64)
         if bounds.shape not in {(2,), (2, d)}:
-            raise ValueError(f"bounds must be (lower, upper) or of shape (2, {d}), got shape {bounds.shape}")
+            raise ValueError(
+                f"bounds must be (lower, upper) or of shape (2, {d}), got shape {bounds.shape}"
+            )
         lower, upper = (np.broadcast_to(bound, d) for bound in bounds)
         if not (np.isfinite(bounds).all() and (lower < upper).all()):
-            raise ValueError(f"bounds={self.bounds} must be finite with lower < upper in every column")
+            raise ValueError(
+                f"bounds={self.bounds} must be finite with lower < upper in every column"
+            )
         return lower, upper
 
 
 def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
-    """Stack sets of centres, filled up to k with copies of their first."""
-    return np.stack([np.concatenate([each, np.repeat(each[:1], k - len(each), axis=0)]) for each in released])
+    """Stack sets of centers, filled up to k with copies of their first."""
+    return np.stack(
+        [np.concatenate([each, np.repeat(each[:1], k - len(each), axis=0)]) for each in released]
+    )
 
 
 def is_number(value) -> bool:

@@ -25,7 +25,7 @@ class Coreset:
     A weak coreset with an additive error. Without noise, moving every record to its nearest candidate changes the root
     of any cost by at most the root of the candidates' own cost, ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))``
     (triangle inequality). The estimate leaves out how records spread about their candidates, so that it tends to be too
-    low by about that cost, for all sets of centres alike. Noise adds an error of the order of ``sqrt(m)`` records, each
+    low by about that cost, for all sets of centers alike. Noise adds an error of the order of ``sqrt(m)`` records, each
     with up to the squared diameter of the ball.
     """
 
@@ -33,12 +33,12 @@ class Coreset:
     weights: np.ndarray
     ledger: Ledger | None = None
 
-    def cost_estimate(self, centres) -> float:
-        """Estimate the sum of squared distances of all records to the nearest of some centres.
+    def cost_estimate(self, centers) -> float:
+        """Estimate the sum of squared distances of all records to the nearest of some centers.
 
         Parameters
         ----------
-        centres : array-like of shape (k, d)
+        centers : array-like of shape (k, d)
 
         Returns
         -------
@@ -50,14 +50,16 @@ class Coreset:
         >>> Coreset(np.array([[0.0], [4.0]]), np.array([10.0, 5.0])).cost_estimate([[1.0]])
         55.0
         """
-        centres = np.asarray(centres, np.float64)
-        if centres.ndim != 2 or centres.shape[1] != self.points.shape[1] or not len(centres):
-            raise ValueError(f"centres must have shape (k, {self.points.shape[1]}) with k >= 1, got {centres.shape}")
-        return float((cdist(self.points, centres, "sqeuclidean").min(axis=1) * self.weights).sum())
+        centers = np.asarray(centers, np.float64)
+        if centers.ndim != 2 or centers.shape[1] != self.points.shape[1] or not len(centers):
+            raise ValueError(
+                f"centers must have shape (k, {self.points.shape[1]}) with k >= 1, got {centers.shape}"
+            )
+        return float((cdist(self.points, centers, "sqeuclidean").min(axis=1) * self.weights).sum())
 
 
 class ReleasesCoreset:
-    """What methods share that can release a private coreset instead of centres: ``weighted_candidates`` is theirs."""
+    """What methods share that can release a private coreset instead of centers: ``weighted_candidates`` is theirs."""
 
     def weighted_candidates(self, curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates (m, d) on the grid and their weights (m,), which add up to the public n; all that is asked."""

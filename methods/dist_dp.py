@@ -1,6 +1,6 @@
 """k-means and k-median under distance-based privacy (Epasto, Mirrokni, Narayanan, Zhong 2023), and what it is held to.
 
-Neighbours differ in one record, moved by at most rho. Every point is released with noise of rho's size; crude centres
+Neighbors differ in one record, moved by at most rho. Every point is released with noise of rho's size; crude centers
 come from cells of shifted quadtrees; points far from all of them stay as they were released, and of the rest every
 region leaves a small weighted summary. See docs/distance-based.md for what the paper says and what it leaves open.
 """
@@ -17,28 +17,37 @@ from pkm.compute.quadtree import middles, nearest_of_many, occupied
 from pkm.methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
 from pkm.methods.kmedian import weighted_kmedian
 from pkm.methods.lsh_splits import BRANCH, COUNTS_TO_SUM, ENTRY
-from pkm.methods.weighted import weighted_kmeans
+from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     Budget,
     Gaussian,
     Laplace,
     PrivacyClaim,
-    Thresholded,
+    StabilityHistogram,
     gaussian_mu,
     largest_multiple,
-    snap_centres,
+    snap_centers,
 )
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.moving import MOST_COLUMNS, MOST_NODES, MovingCurator, Regions, diagonal, soft_sensitivity
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.rho_bounded import (
+    MAX_COLUMNS,
+    MAX_NODES,
+    ClippedRegions,
+    RhoBoundedCurator,
+    diagonal,
+    soft_sensitivity,
+)
 
 BOX = 2 * SCALE  # noised points are moved into [-2, 2]^d
 WIDEST_SHIFT = 4 * SCALE
 CELLS_PER_CLUSTER = 4
 CENTRING = 0.01  # share of mu^2 for the tree's mean: n is public and a move small, so that little is enough
-CAUTION = 2.0  # by which the grid's noise counts for more than its sides: empty nodes attract centres
-MOST_INTERVALS = 512
+CAUTION = (
+    2.0  # by which the grid's noise counts for more than its sides: empty nodes attract centers
+)
+MAX_INTERVALS = 512
 FINE = 0.06  # error that adaptive cells are credited with, whatever the data
 HIDDEN = 0.2  # share of delta for the threshold of adaptive cells
 SPARE_LEVELS = 3  # of the tree, beyond what halving the points asks for
@@ -48,7 +57,7 @@ SPARE_LEVELS = 3  # of the tree, beyond what halving the points asks for
 class _Moving(PrivateKMeans):
     """What the methods under rho-bounded adjacency share."""
 
-    curator: ClassVar[type] = MovingCurator
+    curator: ClassVar[type] = RhoBoundedCurator
     batched: ClassVar[bool] = False
     published_delta = staticmethod(lambda n_points: SOUND_DELTA)
     choices: ClassVar[dict[str, tuple]] = {
@@ -83,9 +92,9 @@ class _Moving(PrivateKMeans):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
 
     def _clustered(self, points: np.ndarray, weights: np.ndarray, seed: int) -> np.ndarray:
-        """Centres on the grid (1, k', d) for weighted released points: post-processing."""
+        """Centers on the grid (1, k', d) for weighted released points: post-processing."""
         solve = weighted_kmeans if self.p == 2 else weighted_kmedian
-        return snap_centres(solve(points, weights, self.n_clusters, self.n_init, seed))[None]
+        return snap_centers(solve(points, weights, self.n_clusters, self.n_init, seed))[None]
 
 
 @dataclass(eq=False, repr=False)
@@ -96,7 +105,7 @@ class DistDP(_Moving):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, for neighbours that differ by the move of one point by at most rho.
+        Total, for neighbors that differ by the move of one point by at most rho.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6, the paper's.
     rho : float or "diagonal", default=0.05
@@ -112,7 +121,7 @@ class DistDP(_Moving):
     calibration : {"classical", "analytic"}, default="classical"
         ``published``: noise on the points by the paper's formula, or by the exact one (a quarter less noise).
     regions : {"true", "noised"}, default="true"
-        ``published``: a point belongs to the crude centre nearest to its true place (Appendix E), with sizes that need
+        ``published``: a point belongs to the crude center nearest to its true place (Appendix E), with sizes that need
         a threshold, or to the one nearest to its noised place (Algorithm 1), with public sizes.
     ball : {"capped", "printed"} or float, default="capped"
         ``published``: radius of a region's ball. ``capped``: the far distance, at most sqrt(d). ``printed``:
@@ -125,7 +134,7 @@ class DistDP(_Moving):
         with constant 1: (k ln(n)^2 ln(1/delta) + k sqrt(d ln(1/delta))) / epsilon.
     sizes : {"thresholded", "noisy"}, default="thresholded"
         ``published`` with ``regions="true"``: only sizes above a threshold leave, or those of all regions, whose
-        centres are public, with noise for the whole delta of their part; regions of a size up to 0 are dropped.
+        centers are public, with noise for the whole delta of their part; regions of a size up to 0 are dropped.
     size_share : float, default=0.5
         ``published`` with ``regions="true"``: part of the third part's epsilon and delta that sizes have;
         summaries have the rest.
@@ -140,7 +149,7 @@ class DistDP(_Moving):
         Levels 0 .. coarse are counted on noised points, the rest, to the finest, on true ones (``published``) or on
         noised ones as well (``sound``). Level l has cells of side 8 / 2^l half-widths.
     cells : int or "auto", default="auto"
-        Fullest cells of each level of each tree that become crude centres; ``auto`` is 4 k.
+        Fullest cells of each level of each tree that become crude centers; ``auto`` is 4 k.
     depth : int, default=20
         Most levels of a tree of hyperplanes.
     points_share : float, default=0.9
@@ -200,9 +209,16 @@ class DistDP(_Moving):
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         if self.variant not in self.claims:
-            raise ValueError(f"variant={self.variant!r} is unknown, choose one of 'published', 'sound'")
+            raise ValueError(
+                f"variant={self.variant!r} is unknown, choose one of 'published', 'sound'"
+            )
         super().check_parameters(n_points)
-        for name, lowest, highest in (("quadtrees", 1, 64), ("depth", 1, 60), ("coarse", 0, 17), ("finest", 1, 18)):
+        for name, lowest, highest in (
+            ("quadtrees", 1, 64),
+            ("depth", 1, 60),
+            ("coarse", 0, 17),
+            ("finest", 1, 18),
+        ):
             value = getattr(self, name)
             if not (is_integer(value) and lowest <= value <= highest):
                 raise ValueError(f"{name}={value!r} must be an integer from {lowest} to {highest}")
@@ -215,7 +231,9 @@ class DistDP(_Moving):
         for name, words in (("ball", ("capped", "printed")), ("least_region", ("auto",))):
             value = getattr(self, name)
             if value not in words and not (is_number(value) and 0 < value < math.inf):
-                raise ValueError(f"{name}={value!r} must be a positive number or one of {', '.join(map(repr, words))}")
+                raise ValueError(
+                    f"{name}={value!r} must be a positive number or one of {', '.join(map(repr, words))}"
+                )
         for name in ("points_share", "size_share"):
             value = getattr(self, name)
             if not (is_number(value) and 0 < value < 1):
@@ -224,11 +242,11 @@ class DistDP(_Moving):
             part = self._part(n_points)
             _points_multiplier(self.calibration, part.epsilon, part.delta)
 
-    def cluster(self, curator: MovingCurator) -> tuple[np.ndarray, int]:
+    def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Summarise and cluster; see :meth:`PrivateKMeans.cluster`."""
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
-        summarise = self._published if self.variant == "published" else self._sound
-        points, weights = summarise(curator, generator)
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        summarize = self._published if self.variant == "published" else self._sound
+        points, weights = summarize(curator, generator)
         if self.variant == "sound":
             points = np.clip(points, -SCALE, SCALE)
         return self._clustered(points, weights, int(generator.integers(2**32))), 1
@@ -240,7 +258,7 @@ class DistDP(_Moving):
 
     # As published
 
-    def _published(self, curator: MovingCurator, generator) -> tuple[np.ndarray, np.ndarray]:
+    def _published(self, curator: RhoBoundedCurator, generator) -> tuple[np.ndarray, np.ndarray]:
         """Weighted points of Algorithm 1."""
         n, d = curator.n_points, curator.n_features
         part = self._part(n)
@@ -252,30 +270,41 @@ class DistDP(_Moving):
             enough = min(math.ceil(least), math.ceil((deviation * SCALE / BOX) ** 2))
             self._refuse(n, enough, lambda epsilon: self._says_something(epsilon, curator))
         noised = np.clip(curator.noised_points(Gaussian(deviation * SCALE)), -BOX, BOX)
-        centres = self._crude_centres(curator, noised, generator, part)
-        nearest, distance = nearest_of_many(noised, centres)
+        centers = self._crude_centers(curator, noised, generator, part)
+        nearest, distance = nearest_of_many(noised, centers)
         far = distance > far_distance * SCALE
         if self.regions == "true":
             single = far
-            regions = curator.regions(centres, radius, members=~far, charged=self.replacement == "charged")
+            regions = curator.regions(
+                centers, radius, members=~far, charged=self.replacement == "charged"
+            )
             cells, noisy = regions.sizes(self._sizes_noise(part))
             cells = cells[noisy > 0]
-            epsilon, delta = part.epsilon * (1 - self.size_share), part.delta * (1 - self.size_share)
+            epsilon, delta = (
+                part.epsilon * (1 - self.size_share),
+                part.delta * (1 - self.size_share),
+            )
         else:
-            small = np.bincount(nearest[~far], minlength=len(centres)) < least
+            small = np.bincount(nearest[~far], minlength=len(centers)) < least
             single = far | small[nearest]
             groups = np.where(single, -1, nearest)
-            regions = curator.regions(centres, radius, groups=groups, charged=self.replacement == "charged")
+            regions = curator.regions(
+                centers, radius, groups=groups, charged=self.replacement == "charged"
+            )
             cells, (epsilon, delta) = np.unique(groups[groups >= 0]), (part.epsilon, part.delta)
-        points, weights = self._summaries(regions, cells, centres, radius, epsilon, delta, generator)
+        points, weights = self._summaries(
+            regions, cells, centers, radius, epsilon, delta, generator
+        )
         points = np.concatenate([points, noised[single]])
         weights = np.concatenate([weights, np.ones(single.sum())])
-        if not len(points):  # no region left and no point was far: the noised points are released all the same
+        if not len(
+            points
+        ):  # no region left and no point was far: the noised points are released all the same
             return noised.astype(np.float64), np.ones(n)
         return points, weights
 
     def far_factor(self, n_points: int, n_features: int) -> float:
-        """The paper's S: points farther than S rho from all crude centres are far; a matter of utility alone."""
+        """The paper's S: points farther than S rho from all crude centers are far; a matter of utility alone."""
         epsilon, delta = self.epsilon / 6, self.resolved_delta(n_points) / 6
         return math.sqrt(2 * math.log(1.25 / delta) * n_features) / epsilon
 
@@ -287,19 +316,19 @@ class DistDP(_Moving):
             return min(far_distance, math.sqrt(d) * rho)
         return float(self.ball)
 
-    def _sizes_noise(self, part: Budget) -> Thresholded | Gaussian:
+    def _sizes_noise(self, part: Budget) -> StabilityHistogram | Gaussian:
         """Noise of the sizes of regions, of which two change, by one each; half of a threshold's delta is its own."""
         epsilon, delta = part.epsilon * self.size_share, part.delta * self.size_share
         if self.sizes == "noisy":
             return Gaussian(math.sqrt(2) / gaussian_mu(epsilon, delta) * SCALE)
-        return Thresholded(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
+        return StabilityHistogram(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
 
     def _least(self, n: int, d: int, part: Budget) -> float:
         """Size that a region needs to be seen: a threshold, or the noise on sizes that leave without one."""
         if self.regions == "noised":
             return self._least_region(n, d)
         noise = self._sizes_noise(part)
-        return noise.least if isinstance(noise, Thresholded) else noise.scale / SCALE
+        return noise.least if isinstance(noise, StabilityHistogram) else noise.scale / SCALE
 
     def _least_region(self, n: int, d: int) -> float:
         if self.least_region != "auto":
@@ -310,21 +339,27 @@ class DistDP(_Moving):
     def _fullest(self) -> int:
         return CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
 
-    def _crude_centres(self, curator, noised, generator, part: Budget | None) -> np.ndarray:
+    def _crude_centers(self, curator, noised, generator, part: Budget | None) -> np.ndarray:
         """Middles of the fullest cells of shifted quadtrees, (m, d), int64; without a part from noised points alone."""
         shifts = generator.integers(0, WIDEST_SHIFT + 1, (self.quadtrees, curator.n_features))
         last = self.finest if part is None else self.coarse
-        found = [(i, *each) for i, shift in enumerate(shifts) for each in occupied(noised, shift, range(last + 1))]
+        found = [
+            (i, *each)
+            for i, shift in enumerate(shifts)
+            for each in occupied(noised, shift, range(last + 1))
+        ]
         if part is not None:
             found += self._fine_cells(curator, shifts, part)
         return np.unique(self._middles_of_fullest(found, shifts), axis=0)
 
     def _fine_cells(self, curator, shifts: np.ndarray, part: Budget) -> list:
-        """Thresholded counts of the fine cells of all trees: one release, or one for each histogram."""
+        """StabilityHistogram counts of the fine cells of all trees: one release, or one for each histogram."""
         fine = range(self.coarse + 1, self.finest + 1)
         histograms = self.quadtrees * len(fine)
         if self.fine_counts == "joint":
-            return curator.cell_counts(shifts, fine, _fine_noise(part.epsilon, part.delta, histograms))
+            return curator.cell_counts(
+                shifts, fine, _fine_noise(part.epsilon, part.delta, histograms)
+            )
         noise = _fine_noise(part.epsilon / histograms, part.delta / histograms, 1)
         return [
             (tree, *each[1:])
@@ -340,7 +375,9 @@ class DistDP(_Moving):
             some.append(middles(cells[fullest], shifts[tree], level))
         return np.concatenate(some)
 
-    def _summaries(self, regions: Regions, cells, centres, radius, epsilon, delta, generator):
+    def _summaries(
+        self, regions: ClippedRegions, cells, centers, radius, epsilon, delta, generator
+    ):
         """Weighted points (m, d) and weights (m,) of all regions, by the library's tree and the library's shares."""
         # Every record is in depth + 1 counts; both records of a move, unless only one is charged.
         counts = (self.depth + 1) * (2 if self.replacement == "charged" else 1)
@@ -352,7 +389,7 @@ class DistDP(_Moving):
             regions,
             cells,
             sizes,
-            centres,
+            centers,
             radius,
             self.depth,
             count_noise,
@@ -361,7 +398,7 @@ class DistDP(_Moving):
             generator,
         )
 
-    def _says_something(self, epsilon: float, curator: MovingCurator) -> bool:
+    def _says_something(self, epsilon: float, curator: RhoBoundedCurator) -> bool:
         other = self._with_epsilon(epsilon)
         part = other._part(curator.n_points)
         least = other._least(curator.n_points, curator.n_features, part)
@@ -380,18 +417,25 @@ class DistDP(_Moving):
 
     # As we would have it
 
-    def _sound(self, curator: MovingCurator, generator) -> tuple[np.ndarray, np.ndarray]:
+    def _sound(self, curator: RhoBoundedCurator, generator) -> tuple[np.ndarray, np.ndarray]:
         """Weighted points by the best of four ways, chosen by public values."""
         n, d = curator.n_points, curator.n_features
         plan = self.plan(n, d, curator.reach)
         if plan.starved(n):
-            enough = min(math.ceil(math.sqrt(2) / plan.mu), math.ceil((plan.deviation * SCALE / BOX) ** 2))
+            enough = min(
+                math.ceil(math.sqrt(2) / plan.mu), math.ceil((plan.deviation * SCALE / BOX) ** 2)
+            )
 
             def says_something(epsilon):
                 return not self._with_epsilon(epsilon).plan(n, d, curator.reach).starved(n)
 
             self._refuse(n, enough, says_something)
-        ways = {"groups": self._by_groups, "grid": self._by_grid, "cells": self._by_cells, "tree": self._by_tree}
+        ways = {
+            "groups": self._by_groups,
+            "grid": self._by_grid,
+            "cells": self._by_cells,
+            "tree": self._by_tree,
+        }
         return ways[plan.way](curator, generator, plan)
 
     def plan(self, n_points: int, n_features: int, reach: float) -> "Plan":
@@ -401,12 +445,15 @@ class DistDP(_Moving):
         deviation = reach / (mu * math.sqrt(self.points_share))
         # The grid: half a side on average, and what the counts' noise moves a cluster of the domain's k equal parts.
         grid, intervals = math.inf, 0
-        for m in range(1, MOST_INTERVALS + 1):
+        for m in range(1, MAX_INTERVALS + 1):
             nodes = (m + 1) ** d
-            if nodes > MOST_NODES or d > MOST_COLUMNS:
+            if nodes > MAX_NODES or d > MAX_COLUMNS:
                 break
             noise = soft_sensitivity(d, 2 / m, reach) / mu
-            error = math.hypot(2 / (m * math.sqrt(12)), CAUTION * noise * math.sqrt(k * nodes / 3) * k ** (-1 / d) / n)
+            error = math.hypot(
+                2 / (m * math.sqrt(12)),
+                CAUTION * noise * math.sqrt(k * nodes / 3) * k ** (-1 / d) / n,
+            )
             if error < grid:
                 grid, intervals = error, m
         # The tree: leaves of about twice the least size, taken for cubes that share the domain equally.
@@ -417,7 +464,7 @@ class DistDP(_Moving):
         errors = {"groups": deviation, "grid": grid, "tree": leaves ** (-1 / d) / math.sqrt(3)}
         # Adaptive cells: where a part of a cluster passes the threshold, and not in many columns.
         cells, _ = self._cells_noise(n)
-        if d <= MOST_COLUMNS and 2 * k * cells.least <= n:
+        if d <= MAX_COLUMNS and 2 * k * cells.least <= n:
             errors["cells"] = FINE
         return Plan(errors, mu, deviation, intervals, share, depth)
 
@@ -425,16 +472,16 @@ class DistDP(_Moving):
         """Means of the true points of groups that noised points define; far and lonely points as they were released."""
         d = curator.n_features
         noised = np.clip(curator.noised_points(Gaussian(plan.deviation * SCALE)), -BOX, BOX)
-        centres = self._crude_centres(curator, noised, generator, None)
-        nearest, distance = nearest_of_many(noised, centres)
+        centers = self._crude_centers(curator, noised, generator, None)
+        nearest, distance = nearest_of_many(noised, centers)
         far = distance > 2 * math.sqrt(d) * plan.deviation * SCALE
-        sizes = np.bincount(nearest[~far], minlength=len(centres))
+        sizes = np.bincount(nearest[~far], minlength=len(centers))
         # From this size on a group's mean carries less noise than the mean of its noised points.
         single = far | (sizes <= self.points_share / (1 - self.points_share))[nearest]
         groups = np.where(single, -1, nearest)
         noise = Gaussian(curator.reach * SCALE / (plan.mu * math.sqrt(1 - self.points_share)))
-        sums = curator.group_sums(groups, len(centres), noise)
-        sizes = np.bincount(groups[~single], minlength=len(centres))
+        sums = curator.group_sums(groups, len(centers), noise)
+        sizes = np.bincount(groups[~single], minlength=len(centers))
         present = sizes > 0
         points = np.concatenate([sums[present] / sizes[present, None], noised[single]])
         return points, np.concatenate([sizes[present], np.ones(single.sum())])
@@ -458,36 +505,38 @@ class DistDP(_Moving):
         kept = order[: max(clear, self.n_clusters)]
         return kept[weights[kept] > 0]
 
-    def _cells_noise(self, n: int) -> tuple[Thresholded, float]:
+    def _cells_noise(self, n: int) -> tuple[StabilityHistogram, float]:
         """Noise of the adaptive cells, and mu of their regions' sizes: each has half of mu^2."""
         delta = self.resolved_delta(n)
         mu = gaussian_mu(self.epsilon, (1 - HIDDEN) * delta) / math.sqrt(2)
         changes = 2 * self.quadtrees * self.finest
-        return Thresholded(math.sqrt(changes) / mu, HIDDEN * delta, changes), mu
+        return StabilityHistogram(math.sqrt(changes) / mu, HIDDEN * delta, changes), mu
 
     def _by_cells(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
         """Middles of the fullest cells of quadtrees on true points, weighted by how many points are nearest to each."""
         noise, mu = self._cells_noise(curator.n_points)
         shifts = generator.integers(0, WIDEST_SHIFT + 1, (self.quadtrees, curator.n_features))
         found = curator.cell_counts(shifts, range(1, self.finest + 1), noise)
-        centres = np.clip(self._middles_of_fullest(found, shifts), -SCALE, SCALE)
-        if not len(centres):
-            centres = np.zeros((1, curator.n_features), np.int64)
-        centres = np.unique(centres, axis=0)
+        centers = np.clip(self._middles_of_fullest(found, shifts), -SCALE, SCALE)
+        if not len(centers):
+            centers = np.zeros((1, curator.n_features), np.int64)
+        centers = np.unique(centers, axis=0)
         deviation = math.sqrt(2) / mu
-        regions = curator.regions(centres, 2 * math.sqrt(curator.n_features))
-        sizes = regions.counts(np.arange(len(centres)), Gaussian(deviation * SCALE))
+        regions = curator.regions(centers, 2 * math.sqrt(curator.n_features))
+        sizes = regions.counts(np.arange(len(centers)), Gaussian(deviation * SCALE))
         kept = self._standing_out(sizes, deviation)
         if not len(kept):
-            return centres[:1].astype(np.float64), np.ones(1)
-        return centres[kept].astype(np.float64), sizes[kept]
+            return centers[:1].astype(np.float64), np.ones(1)
+        return centers[kept].astype(np.float64), sizes[kept]
 
     def _by_tree(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
         """Leaves of one tree of hyperplanes on all points, with noise for a record that leaves and one that comes."""
         noise = Gaussian(curator.reach * SCALE / (plan.mu * math.sqrt(CENTRING)))
         mean = curator.total(noise) / curator.n_points
         about = np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)[None]
-        radius = math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE  # the farthest corner: nothing is clipped
+        radius = (
+            math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE
+        )  # the farthest corner: nothing is clipped
         regions = curator.regions(about, radius)
         count_noise = Gaussian(SCALE * math.sqrt(2 * plan.depth) / plan.share)
         sizes = np.array([float(curator.n_points)])
@@ -513,7 +562,7 @@ class Plan:
     ----------
     errors : dict
         Rough error of a point's place per column, in half-widths, by way: ``groups`` of true points by noised points
-        (the noise on these), ``grid`` of soft counts (its sides, and what the counts' noise adds to the centre of an
+        (the noise on these), ``grid`` of soft counts (its sides, and what the counts' noise adds to the center of an
         average cluster), ``cells`` of quadtrees on true points, which adapt to the data (a constant, where half a
         cluster passes their threshold), ``tree`` of hyperplanes (the size of its leaves).
     mu : float
@@ -546,10 +595,10 @@ class Plan:
 
 
 def grow(
-    regions: Regions,
+    regions: ClippedRegions,
     cells: np.ndarray,
     sizes: np.ndarray,
-    centres: np.ndarray,
+    centers: np.ndarray,
     radius: float,
     depth: int,
     count_noise: Gaussian | Laplace,
@@ -557,18 +606,18 @@ def grow(
     k: int,
     generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Split regions by random hyperplanes through their centres while cells are large; return what the leaves hold.
+    """Split regions by random hyperplanes through their centers while cells are large; return what the leaves hold.
 
     The tree of LSH-Splits (:mod:`pkm.methods.lsh_splits`), grown for all regions at once.
 
     Parameters
     ----------
-    regions : Regions
+    regions : ClippedRegions
     cells : ndarray of shape (m,), int64
-        Regions to split.
+        ClippedRegions to split.
     sizes : ndarray of shape (m,), float64
         Their released sizes.
-    centres : ndarray, int64
+    centers : ndarray, int64
         Of all regions.
     radius : float
         In half-widths.
@@ -587,9 +636,11 @@ def grow(
         In grid steps.
     weights : ndarray of shape (leaves,), float64
     """
-    d = centres.shape[1]
+    d = centers.shape[1]
     per_radius = multiplier * regions.sum_sensitivity / radius
-    least = np.maximum(1.0, np.minimum(int(10 * math.sqrt(d) * per_radius), np.floor(sizes / (2 * k))))
+    least = np.maximum(
+        1.0, np.minimum(int(10 * math.sqrt(d) * per_radius), np.floor(sizes / (2 * k)))
+    )
     region, cells, sizes = cells.copy(), cells.copy(), sizes.copy()
     leaves, unions = [], []  # (region, size) per leaf, and the cells that it is made of
     for normal in np.rint(generator.standard_normal((depth, d)) * ENTRY).astype(np.int64):
@@ -616,7 +667,7 @@ def grow(
     means = sums / weights[:, None]
     length = np.sqrt((means * means).sum(axis=1, keepdims=True))
     means *= np.minimum(1.0, radius * SCALE / np.maximum(length, 1.0))
-    return centres[np.array([region for region, _ in leaves], np.int64)] + means, weights
+    return centers[np.array([region for region, _ in leaves], np.int64)] + means, weights
 
 
 @dataclass(eq=False, repr=False)
@@ -632,12 +683,14 @@ class NoisedPoints(_Moving):
         The paper's formula, or the exact one.
     project : float or None, default=2.0
         Coordinates of noised points are moved into [-project, project], in half-widths, as Appendix E has it for those
-        of the paper's own method; None leaves them where they are. Centres are moved into the domain.
+        of the paper's own method; None leaves them where they are. Centers are moved into the domain.
     bounds, clip, random_state
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
-    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)}
+    claims: ClassVar[dict[str, PrivacyClaim]] = {
+        "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
+    }
 
     _: KW_ONLY
     project: float | None = BOX / SCALE
@@ -645,19 +698,27 @@ class NoisedPoints(_Moving):
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.project is not None and not (is_number(self.project) and 0 < self.project < math.inf):
-            raise ValueError(f"project={self.project!r} must be None or a positive finite number, in half-widths")
+        if self.project is not None and not (
+            is_number(self.project) and 0 < self.project < math.inf
+        ):
+            raise ValueError(
+                f"project={self.project!r} must be None or a positive finite number, in half-widths"
+            )
         _points_multiplier(self.calibration, self.epsilon, self.resolved_delta(n_points))
 
-    def cluster(self, curator: MovingCurator) -> tuple[np.ndarray, int]:
+    def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Noise, project, cluster; see :meth:`PrivateKMeans.cluster`."""
-        multiplier = _points_multiplier(self.calibration, self.epsilon, self.resolved_delta(curator.n_points))
-        noised = curator.noised_points(Gaussian(multiplier * curator.reach * SCALE)).astype(np.float64)
+        multiplier = _points_multiplier(
+            self.calibration, self.epsilon, self.resolved_delta(curator.n_points)
+        )
+        noised = curator.noised_points(Gaussian(multiplier * curator.reach * SCALE)).astype(
+            np.float64
+        )
         if self.project is not None:
             noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
-        centres = self._clustered(noised, np.ones(curator.n_points), int(generator.integers(2**32)))
-        return np.clip(centres, -SCALE, SCALE), 1
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        centers = self._clustered(noised, np.ones(curator.n_points), int(generator.integers(2**32)))
+        return np.clip(centers, -SCALE, SCALE), 1
 
 
 def _points_multiplier(calibration: str, epsilon: float, delta: float) -> float:
@@ -674,10 +735,12 @@ def _points_multiplier(calibration: str, epsilon: float, delta: float) -> float:
     return classical
 
 
-def _fine_noise(epsilon: float, delta: float, histograms: int) -> Thresholded:
-    """Thresholded counts of histograms released together: two of each change, by one; half of delta is for hiding."""
+def _fine_noise(epsilon: float, delta: float, histograms: int) -> StabilityHistogram:
+    """StabilityHistogram counts of histograms released together: two of each change, by one; half of delta is for hiding."""
     changes = 2 * histograms
-    return Thresholded(math.sqrt(changes) / gaussian_mu(epsilon, delta / 2), delta / 2, changes)
+    return StabilityHistogram(
+        math.sqrt(changes) / gaussian_mu(epsilon, delta / 2), delta / 2, changes
+    )
 
 
 def _blind(deviation: float, n: int) -> bool:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from pkm.methods.lloyd import SuLloyd, count_weight
-from pkm.privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centres
+from pkm.privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centers
 
 
 @dataclass(eq=False, repr=False)
@@ -25,13 +25,13 @@ class DPLloyd(SuLloyd):
         drawn inside what the noisy counts allow. ``sound`` is :class:`pkm.methods.lloyd.SuLloyd`, whose split is right.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
-    initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
+    initialization, radius_search, n_iterations, bounds, clip, random_state, secure
         As for :class:`pkm.methods.lloyd.SuLloyd`.
 
     Notes
     -----
     Counts carry continuous Laplace noise where the library's is geometric, and a cluster without points is answered
-    with noise like any other, where the library keeps its centre.
+    with noise like any other, where the library keeps its center.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {
@@ -56,13 +56,13 @@ class DPLloyd(SuLloyd):
         lower, upper = curator.domain
         origin = np.rint(-(lower / 2 + upper / 2) / (upper / 2 - lower / 2) * SCALE)
         about = np.clip(origin, -SCALE, SCALE).astype(np.int64)
-        centres = self._start(curator)
+        centers = self._start(curator)
         for _ in range(rounds):
             counts, sums = curator.counts_and_bounded_sums(
-                centres,
+                centers,
                 count_noise=Laplace(SCALE / count_epsilon),
                 sum_noise=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
                 about=about,
             )
-            centres = snap_centres(about + sums / (counts[:, :, None] / SCALE))
-        return centres, rounds
+            centers = snap_centers(about + sums / (counts[:, :, None] / SCALE))
+        return centers, rounds

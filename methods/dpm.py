@@ -1,7 +1,7 @@
 """DPM: clusters found by splitting the data through sparse regions (Liebenow et al., "DPM").
 
-The domain is split recursively at candidates chosen by a score that favours empty intervals near the median; a split
-stands if both sides keep enough points; the noisy means of the remaining cells are the centres. The number of centres
+The domain is split recursively at candidates chosen by a score that favors empty intervals near the median; a split
+stands if both sides keep enough points; the noisy means of the remaining cells are the centers. The number of centers
 follows from the data.
 """
 
@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from pkm.methods.weighted import weighted_kmeans
+from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     Curator,
@@ -25,19 +25,23 @@ from pkm.privacy import (
     Gaussian,
     Grid,
     Laplace,
-    Partition,
+    PartitionTree,
     PrivacyClaim,
     SplitScore,
     gaussian_mu,
     largest_multiple,
-    snap_centres,
+    snap_centers,
 )
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
 
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)  # interval size, counts, splits, averages (Sec. 6.1)
 SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)  # the same without the first
 PERCENTILE = 65.0
-WIDTHS = 0.5, 29.5, 0.5  # standard deviations that the interval size is chosen from: first, last, step
+WIDTHS = (
+    0.5,
+    29.5,
+    0.5,
+)  # standard deviations that the interval size is chosen from: first, last, step
 COUNT_DELTA, AVERAGE_DELTA = 0.2, 0.8  # shares of delta
 EMPTINESS_WEIGHTS = {"published": 5.0, "sound": 3.0}
 SOUND_INTERVALS = 127  # per column: as many as let a code fit a byte
@@ -55,9 +59,9 @@ class _Leaf:
 
 @lru_cache(maxsize=1)
 def gap_constant(percentile: float = PERCENTILE) -> float:
-    """Percentile of the gaps between neighbours of n standard normal values, times n, for large n.
+    """Percentile of the gaps between neighbors of n standard normal values, times n, for large n.
 
-    Around a value z neighbours lie 1 / (n density(z)) apart on average, exponentially distributed; the mixture over z
+    Around a value z neighbors lie 1 / (n density(z)) apart on average, exponentially distributed; the mixture over z
     is solved for the percentile.
 
     Examples
@@ -91,7 +95,7 @@ class DPM(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of centres to merge to; without ``merge`` it has no effect, the method finds its own number.
+        Number of centers to merge to; without ``merge`` it has no effect, the method finds its own number.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -100,7 +104,7 @@ class DPM(PrivateKMeans):
         ``published`` follows the paper: an interval size estimated from the data (not private for d >= 2),
         sensitivities padded against noisy counts, averages about the origin of the data's units. ``sound`` has a fixed
         grid of intervals, the exact sensitivity of a score whose ranks count from both ends, the public number of
-        points, averages about each cell's middle with its own half-diagonal as sensitivity, centres kept in their
+        points, averages about each cell's middle with its own half-diagonal as sensitivity, centers kept in their
         cells, the counts of rejected parts used, and noise scaled so that the ledger's total is the budget.
     shares : "auto" or sequence of 4 floats, default="auto"
         Of epsilon: interval size, counts, splits, averages; they add up to one. ``auto`` is 0.04, 0.18, 0.18, 0.6 for
@@ -113,9 +117,9 @@ class DPM(PrivateKMeans):
         through more than 1 / w of the points loses to one that leaves all of them on one side. 3 was taken after 1, 2,
         3 and 5 were tried on the paper's own data sets: it is tuned on the data that it is judged by.
     depth : int, default=7
-        Most splits one after the other: at most 2**depth centres; a cell needs more than n / 2**depth points.
+        Most splits one after the other: at most 2**depth centers; a cell needs more than n / 2**depth points.
     merge : bool, default=False
-        Merge the released centres, weighted by their released counts, to ``n_clusters`` by k-means: costs nothing.
+        Merge the released centers, weighted by their released counts, to ``n_clusters`` by k-means: costs nothing.
     bounds, clip, random_state
         As for :class:`pkm.methods.base.PrivateKMeans`. With bounds of its own for
         every column, ``published`` takes the cube [-1, 1]^d for the data's units.
@@ -182,7 +186,9 @@ class DPM(PrivateKMeans):
             return PUBLISHED_SHARES if self.variant == "published" else SOUND_SHARES
         shares = tuple(self.shares) if isinstance(self.shares, Sequence | np.ndarray) else ()
         if len(shares) != 4 or not all(is_number(share) for share in shares):
-            raise ValueError(f"shares={self.shares!r} must be four numbers: interval size, counts, splits, averages")
+            raise ValueError(
+                f"shares={self.shares!r} must be four numbers: interval size, counts, splits, averages"
+            )
         first = shares[0] > 0 if self.variant == "published" else shares[0] == 0
         if not (first and min(shares[1:]) > 0 and abs(math.fsum(shares) - 1) <= 1e-9):
             raise ValueError(
@@ -199,11 +205,11 @@ class DPM(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree and average its leaves; see :meth:`PrivateKMeans.cluster`."""
         run = self._published if self.variant == "published" else self._sound
-        centres, sizes = run(curator)
+        centers, sizes = run(curator)
         if self.merge:
-            seed = int(child(curator.seeds[0], INITIALISATION).generate_state(1)[0])
-            centres = weighted_kmeans(centres, sizes, self.n_clusters, MERGE_STARTS, seed)
-        return snap_centres(centres)[None], self.depth
+            seed = int(child(curator.seeds[0], INITIALIZATION).generate_state(1)[0])
+            centers = weighted_kmeans(centers, sizes, self.n_clusters, MERGE_STARTS, seed)
+        return snap_centers(centers)[None], self.depth
 
     def _published(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         origin, half_width = origin_of(curator.domain)
@@ -219,7 +225,9 @@ class DPM(PrivateKMeans):
         gap = curator.gap_percentile(PERCENTILE, interval) * half_width
         width = interval_width(gap, size) / half_width
         partition = curator.partition(Grid.of_intervals(width))
-        leaves = self._grow(partition, size, size / 2**self.depth, count_noise, choices, margins, failure)
+        leaves = self._grow(
+            partition, size, size / 2**self.depth, count_noise, choices, margins, failure
+        )
 
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
         about = np.tile(origin, (len(leaves), 1))
@@ -231,14 +239,23 @@ class DPM(PrivateKMeans):
     def _sound(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         delta = self.resolved_delta(curator.n_points)
         _, counts, splits, averages = (share * self.epsilon for share in self._shares())
-        mus, epsilons, mu = levels(counts, self.depth), levels(splits, self.depth), gaussian_mu(averages, delta)
+        mus, epsilons, mu = (
+            levels(counts, self.depth),
+            levels(splits, self.depth),
+            gaussian_mu(averages, delta),
+        )
         factor = largest_multiple([*mus, mu], epsilons, self.epsilon, delta)
-        count_noise = [None, *(Gaussian(SCALE / (factor * each)) for each in mus)]  # n itself is public
+        count_noise = [
+            None,
+            *(Gaussian(SCALE / (factor * each)) for each in mus),
+        ]  # n itself is public
         choices = [Exponential(factor * epsilon) for epsilon in epsilons]
 
         partition = curator.partition(Grid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True))
         n = float(curator.n_points)
-        leaves = self._grow(partition, n, n / 2**self.depth, count_noise, choices, [0.0] * self.depth, 0.0)
+        leaves = self._grow(
+            partition, n, n / 2**self.depth, count_noise, choices, [0.0] * self.depth, 0.0
+        )
 
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
@@ -248,7 +265,14 @@ class DPM(PrivateKMeans):
         return np.clip(middles + sums / sizes[:, None], lower, upper), sizes
 
     def _grow(
-        self, partition: Partition, size: float, least: float, count_noise, choices, margins, failure: float
+        self,
+        partition: PartitionTree,
+        size: float,
+        least: float,
+        count_noise,
+        choices,
+        margins,
+        failure: float,
     ) -> list[_Leaf]:
         """Split level by level; a split stands if both sides are larger than ``least`` by their released counts."""
         score = self._score()
@@ -262,8 +286,13 @@ class DPM(PrivateKMeans):
                 margin=margins[level],
                 delta=failure,
             )
-            pairs = [partition.split(node.cell, *split) for node, split in zip(nodes, splits, strict=True)]
-            counts = partition.counts([cell for pair in pairs for cell in pair], count_noise[level + 1])
+            pairs = [
+                partition.split(node.cell, *split)
+                for node, split in zip(nodes, splits, strict=True)
+            ]
+            counts = partition.counts(
+                [cell for pair in pairs for cell in pair], count_noise[level + 1]
+            )
             below = []
             for i, (node, pair) in enumerate(zip(nodes, pairs, strict=True)):
                 sides = [_Leaf(cell, counts[2 * i + side]) for side, cell in enumerate(pair)]

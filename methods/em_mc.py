@@ -1,4 +1,4 @@
-"""EM-MC: candidate centres by a private maximum cover in few dimensions (Nguyen, Chaturvedi, Xu, AAAI 2021).
+"""EM-MC: candidate centers by a private maximum cover in few dimensions (Nguyen, Chaturvedi, Xu, AAAI 2021).
 
 Points are projected to about log10(n) dimensions. Grid points that cover many of them are picked by the exponential
 mechanism on grids from fine to coarse; noisy counts make them a weighted set that k-means clusters in the projection,
@@ -20,22 +20,24 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from pkm.compute.cover import lattice, scales
+from pkm.compute.lattice import lattice, scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from pkm.methods.lloyd import TYPICAL_CENTRE, truncate
-from pkm.privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
-from pkm.privacy.cover import cover_weight
+from pkm.methods.lloyd import TYPICAL_CENTER, truncate
+from pkm.privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centers
 from pkm.privacy.ledger import largest_multiple
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.projection import cover_weight
 
 COUNT_SHARE, AVERAGE_SHARE, COVER_SHARE = 0.2, 0.6, 0.2  # of epsilon
 COVER_DELTA = 0.5  # of delta, the rest goes to the averages
 GAMMA = 0.99  # distortion of the projection, and how much finer than its covers a grid is
 SLACK = 1.5  # what a projected point may be longer than half of the domain's diagonal before it is clipped
-MATRIX_STEPS = 1 << 16  # entries of the projection are multiples of 2^-16, so that products are exact
-MOST_DIMENSIONS = 6
+MATRIX_STEPS = (
+    1 << 16
+)  # entries of the projection are multiples of 2^-16, so that products are exact
+MAX_DIMENSIONS = 6
 SMALLEST_RADII = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.01, 5: 0.05, 6: 0.1}  # by projected dimensions
-LEAST_RADIUS = 0.002  # finer grids have tables that take seconds
+MIN_RADIUS = 0.002  # finer grids have tables that take seconds
 N_INIT = 10  # starts of the k-means on candidates: free
 
 
@@ -123,10 +125,16 @@ class EMMC(PrivateKMeans):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         radius, dimensions = self.smallest_radius, self.n_dimensions
-        if radius != "auto" and not (is_number(radius) and LEAST_RADIUS <= radius <= 1):
-            raise ValueError(f"smallest_radius={radius!r} must be 'auto' or a number in [{LEAST_RADIUS}, 1]")
-        if dimensions != "auto" and not (is_integer(dimensions) and 1 <= dimensions <= MOST_DIMENSIONS):
-            raise ValueError(f"n_dimensions={dimensions!r} must be 'auto' or an integer from 1 to {MOST_DIMENSIONS}")
+        if radius != "auto" and not (is_number(radius) and MIN_RADIUS <= radius <= 1):
+            raise ValueError(
+                f"smallest_radius={radius!r} must be 'auto' or a number in [{MIN_RADIUS}, 1]"
+            )
+        if dimensions != "auto" and not (
+            is_integer(dimensions) and 1 <= dimensions <= MAX_DIMENSIONS
+        ):
+            raise ValueError(
+                f"n_dimensions={dimensions!r} must be 'auto' or an integer from 1 to {MAX_DIMENSIONS}"
+            )
         if n_points is not None:
             lattice(self.dimensions(n_points), self._scales(n_points)[0][0])
 
@@ -134,7 +142,7 @@ class EMMC(PrivateKMeans):
         """Number of dimensions that points are projected to."""
         if self.n_dimensions != "auto":
             return self.n_dimensions
-        return min(max(int(math.log10(n_points) / GAMMA**2), 1), MOST_DIMENSIONS)
+        return min(max(int(math.log10(n_points) / GAMMA**2), 1), MAX_DIMENSIONS)
 
     def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
         m, radius = self.dimensions(n_points), self.smallest_radius
@@ -147,13 +155,19 @@ class EMMC(PrivateKMeans):
         count_epsilon, cover_epsilon = COUNT_SHARE * epsilon, COVER_SHARE * epsilon
         mu = gaussian_mu(AVERAGE_SHARE * epsilon, delta - cover_delta)
         if self.variant == "sound":
-            stretch = largest_multiple([mu], [count_epsilon, cover_epsilon], epsilon, delta - cover_delta)
-            mu, count_epsilon, cover_epsilon = stretch * mu, stretch * count_epsilon, stretch * cover_epsilon
+            stretch = largest_multiple(
+                [mu], [count_epsilon, cover_epsilon], epsilon, delta - cover_delta
+            )
+            mu, count_epsilon, cover_epsilon = (
+                stretch * mu,
+                stretch * count_epsilon,
+                stretch * cover_epsilon,
+            )
         weight = cover_weight(cover_epsilon, cover_delta)
         if self.variant == "published":
             weight = min(weight, cover_epsilon / (2 * math.log(math.e / cover_delta)))
         # The error of a mean is the sum's, and the count's times the distance from the middle that is to be expected.
-        sum_part, size_part = math.sqrt(n_features), 2 * TYPICAL_CENTRE
+        sum_part, size_part = math.sqrt(n_features), 2 * TYPICAL_CENTER
         sum_mu = mu * math.sqrt(sum_part / (sum_part + size_part))
         size_mu = mu * math.sqrt(size_part / (sum_part + size_part))
         return Plan(
@@ -170,18 +184,24 @@ class EMMC(PrivateKMeans):
         """Run one replicate: cover, counts, k-means on candidates, averages."""
         n, d = curator.n_points, curator.n_features
         plan = self.plan(n, d)
-        generator = np.random.RandomState(np.random.MT19937(child(curator.seeds[0], INITIALISATION)))
+        generator = np.random.RandomState(
+            np.random.MT19937(child(curator.seeds[0], INITIALIZATION))
+        )
         m = self.dimensions(n)
         matrix = np.rint(generator.standard_normal((m, d)) * MATRIX_STEPS).astype(np.int64)
         length = SLACK * math.sqrt(d) * SCALE * math.sqrt(m) * MATRIX_STEPS
         projected = curator.projection(matrix, length)
-        candidates = projected.maximum_cover(plan.scales, plan.picks, weight=plan.weight, delta=plan.delta)
+        candidates = projected.maximum_cover(
+            plan.scales, plan.picks, weight=plan.weight, delta=plan.delta
+        )
         counts = projected.counts(candidates, plan.count_noise)
         weights = np.maximum(np.ceil(counts / SCALE), 0.0)
         weights[repeated(candidates)] = 0.0
-        cells = weighted_centres(candidates, weights, self.n_clusters, generator)
-        sums, sizes = projected.sums_and_counts(cells, sum_noise=plan.sum_noise, count_noise=plan.size_noise)
-        return truncate(snap_centres(sums / np.maximum(sizes / SCALE, 1.0)[:, None]))[None], 1
+        cells = weighted_centers(candidates, weights, self.n_clusters, generator)
+        sums, sizes = projected.sums_and_counts(
+            cells, sum_noise=plan.sum_noise, count_noise=plan.size_noise
+        )
+        return truncate(snap_centers(sums / np.maximum(sizes / SCALE, 1.0)[:, None]))[None], 1
 
 
 def repeated(candidates: np.ndarray) -> np.ndarray:
@@ -197,8 +217,8 @@ def repeated(candidates: np.ndarray) -> np.ndarray:
     return again
 
 
-def weighted_centres(candidates: np.ndarray, weights: np.ndarray, k: int, generator) -> np.ndarray:
-    """Cluster weighted candidates into k centres.
+def weighted_centers(candidates: np.ndarray, weights: np.ndarray, k: int, generator) -> np.ndarray:
+    """Cluster weighted candidates into k centers.
 
     Parameters
     ----------
@@ -218,6 +238,10 @@ def weighted_centres(candidates: np.ndarray, weights: np.ndarray, k: int, genera
     if np.count_nonzero(weights) <= k:
         return candidates[heaviest[np.minimum(np.arange(k), len(heaviest) - 1)]]
     some = weights > 0
-    with threadpool_limits(limits=1):  # sums of a few hundred candidates, in one order on every machine
-        model = KMeans(k, n_init=N_INIT, random_state=generator).fit(candidates[some], sample_weight=weights[some])
+    with threadpool_limits(
+        limits=1
+    ):  # sums of a few hundred candidates, in one order on every machine
+        model = KMeans(k, n_init=N_INIT, random_state=generator).fit(
+            candidates[some], sample_weight=weights[some]
+        )
     return model.cluster_centers_

@@ -10,16 +10,18 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans, is_integer
 from pkm.methods.coreset import consistent
-from pkm.methods.weighted import weighted_kmeans
-from pkm.privacy import SCALE, Curator, Laplace, PrivacyClaim, snap_centres
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import SCALE, Curator, Laplace, PrivacyClaim, snap_centers
+from pkm.privacy.noise import INITIALIZATION, child
 
-LEAST_INTERVALS = 2
+MIN_INTERVALS = 2
 LARGEST_GRID = 1 << 22  # the curator counts no more cells than that
 RECORDS_PER_CELL = 10  # of the published rule: it balances the noise of a cell against its width
 
 
-def grid_intervals(n_points: int, n_features: int, n_clusters: int, epsilon: float, rule: str, most_cells: int) -> int:
+def grid_intervals(
+    n_points: int, n_features: int, n_clusters: int, epsilon: float, rule: str, most_cells: int
+) -> int:
     """Intervals per column, from public numbers alone.
 
     Parameters
@@ -27,7 +29,7 @@ def grid_intervals(n_points: int, n_features: int, n_clusters: int, epsilon: flo
     n_points, n_features, n_clusters : int
     epsilon : float
     rule : {"published", "balanced"}
-        ``published``: (n epsilon / 10)^(2 / (d + 2)), whatever the number of clusters. ``balanced``: what minimises the
+        ``published``: (n epsilon / 10)^(2 / (d + 2)), whatever the number of clusters. ``balanced``: what minimizes the
         squared error of rounding to cells and that of noise in k equal clusters together,
         (n epsilon)^(2 / (d + 2)) / (d k^(1 - 2 / d))^(1 / (d + 2)).
     most_cells : int
@@ -49,7 +51,7 @@ def grid_intervals(n_points: int, n_features: int, n_clusters: int, epsilon: flo
     22
     """
     d = n_features
-    if LEAST_INTERVALS**d > most_cells:
+    if MIN_INTERVALS**d > most_cells:
         raise ValueError(
             f"most_cells={most_cells} is too few for d={d} columns: two intervals in each make 2^{d} cells; EUGkM is a "
             "method for few columns"
@@ -58,7 +60,7 @@ def grid_intervals(n_points: int, n_features: int, n_clusters: int, epsilon: flo
         wanted = (n_points * epsilon / RECORDS_PER_CELL) ** (2 / (d + 2))
     else:
         wanted = ((n_points * epsilon) ** 2 / (d * n_clusters ** (1 - 2 / d))) ** (1 / (d + 2))
-    intervals = max(LEAST_INTERVALS, round(min(wanted, float(most_cells))))
+    intervals = max(MIN_INTERVALS, round(min(wanted, float(most_cells))))
     if intervals**d > most_cells:
         intervals = int(most_cells ** (1 / d)) + 1  # the root may be rounded either way
         while intervals**d > most_cells:
@@ -125,9 +127,9 @@ class EUGkM(PrivateKMeans):
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.most_cells) and LEAST_INTERVALS <= self.most_cells <= LARGEST_GRID):
+        if not (is_integer(self.most_cells) and MIN_INTERVALS <= self.most_cells <= LARGEST_GRID):
             raise ValueError(
-                f"most_cells={self.most_cells!r} must be an integer from {LEAST_INTERVALS} to {LARGEST_GRID}"
+                f"most_cells={self.most_cells!r} must be an integer from {MIN_INTERVALS} to {LARGEST_GRID}"
             )
         if not (is_integer(self.n_init) and self.n_init >= 1):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
@@ -138,18 +140,26 @@ class EUGkM(PrivateKMeans):
         return super().budget(n_points, n_features)
 
     def _intervals(self, n_points: int, n_features: int) -> int:
-        return grid_intervals(n_points, n_features, self.n_clusters, self.epsilon, self.grid_rule, self.most_cells)
+        return grid_intervals(
+            n_points, n_features, self.n_clusters, self.epsilon, self.grid_rule, self.most_cells
+        )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Count the cells of the grid and cluster their middles; see :meth:`PrivateKMeans.cluster`."""
         intervals = self._intervals(curator.n_points, curator.n_features)
         counts = curator.grid_counts(intervals, Laplace(SCALE / self.epsilon))[0]
         weights = counts.ravel() / SCALE
-        weights = consistent(weights, float(curator.n_points)) if self.consistent else np.maximum(weights, 0.0)
+        weights = (
+            consistent(weights, float(curator.n_points))
+            if self.consistent
+            else np.maximum(weights, 0.0)
+        )
         cells = np.flatnonzero(weights > 0)
         if not len(cells):  # every count is noise below zero: nothing is known of the points
             return np.zeros((1, 1, curator.n_features), np.int64), 1
         places = np.stack(np.unravel_index(cells, counts.shape), axis=1)
         middles = (2 * places + 1 - intervals) * (SCALE / intervals)
-        state = int(np.random.default_rng(child(curator.seeds[0], INITIALISATION)).integers(2**32))
-        return snap_centres(weighted_kmeans(middles, weights[cells], self.n_clusters, self.n_init, state))[None], 1
+        state = int(np.random.default_rng(child(curator.seeds[0], INITIALIZATION)).integers(2**32))
+        return snap_centers(
+            weighted_kmeans(middles, weights[cells], self.n_clusters, self.n_init, state)
+        )[None], 1

@@ -1,7 +1,7 @@
 """K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021), for comparison.
 
-Clients cluster in a projection to few dimensions, then in all of them; the server takes the first client's centres,
-goes on with the farthest ones, and makes one step of Lloyd's algorithm over the clients' centres. It claims no privacy
+Clients cluster in a projection to few dimensions, then in all of them; the server takes the first client's centers,
+goes on with the farthest ones, and makes one step of Lloyd's algorithm over the clients' centers. It claims no privacy
 and cannot forget.
 """
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from pkm.compute import SCALE, Points
 from pkm.methods.base import is_integer
-from pkm.methods.local import local_lloyd
+from pkm.methods.client_lloyd import local_lloyd
 from pkm.privacy import NO_CLAIM, PrivacyClaim
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
 
 NEAR = 3.0  # a point belongs to the core of a seed that is this many times nearer than any other
 
@@ -30,7 +30,7 @@ class KFed:
         Of the server.
     client_clusters : int, optional
         Of each client; default the same, as the unlearning paper runs it. With as many the server's start is the first
-        client's centres, whatever the others have.
+        client's centers, whatever the others have.
 
     Raises
     ------
@@ -60,29 +60,44 @@ class KFed:
 
         Returns
         -------
-        centres : ndarray of shape (at most k, d), float64
+        centers : ndarray of shape (at most k, d), float64
             In half-widths.
         labels : ndarray of shape (n,), int64
-            Of every point, client by client, by way of its client's centre.
+            Of every point, client by client, by way of its client's center.
         """
-        generators = [np.random.default_rng(each) for each in child(seed, INITIALISATION).spawn(len(parts))]
+        generators = [
+            np.random.default_rng(each) for each in child(seed, INITIALIZATION).spawn(len(parts))
+        ]
         local = [
-            client_centres(part.rows.astype(np.float64) / SCALE, self.client_clusters or self.n_clusters, generator)
+            client_centers(
+                part.rows.astype(np.float64) / SCALE,
+                self.client_clusters or self.n_clusters,
+                generator,
+            )
             for part, generator in zip(parts, generators, strict=True)
             if part.shape[0]
         ]
-        sent = np.concatenate([centres for centres, _ in local])
+        sent = np.concatenate([centers for centers, _ in local])
         start = list(local[0][0][: self.n_clusters])
         while len(start) < min(self.n_clusters, len(np.unique(sent, axis=0))):
             start.append(sent[_squares(sent, np.array(start)).min(axis=1).argmax()])
         labels = _squares(sent, np.array(start)).argmin(axis=1)
-        centres = np.array([sent[labels == j].mean(axis=0) if (labels == j).any() else c for j, c in enumerate(start)])
+        centers = np.array(
+            [
+                sent[labels == j].mean(axis=0) if (labels == j).any() else c
+                for j, c in enumerate(start)
+            ]
+        )
         places = np.split(labels, np.cumsum([len(each) for each, _ in local])[:-1])
-        return centres, np.concatenate([place[own] for place, (_, own) in zip(places, local, strict=True)])
+        return centers, np.concatenate(
+            [place[own] for place, (_, own) in zip(places, local, strict=True)]
+        )
 
 
-def client_centres(points: np.ndarray, k: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Centres of one client and the label of each of its points.
+def client_centers(
+    points: np.ndarray, k: int, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centers of one client and the label of each of its points.
 
     A seed whose core is empty stands for itself.
     """
@@ -97,13 +112,18 @@ def client_centres(points: np.ndarray, k: int, generator: np.random.Generator) -
             break
         seeds.append(int(generator.choice(len(points), p=squares / squares.sum())))
     distances = np.sqrt(_squares(projected, projected[seeds]))
-    others = np.where(np.eye(len(seeds), dtype=bool)[None], np.inf, distances[:, None, :]).min(axis=2)
-    cores = NEAR * distances <= others
-    centres = np.array(
-        [points[core].mean(axis=0) if core.any() else points[s] for core, s in zip(cores.T, seeds, strict=True)]
+    others = np.where(np.eye(len(seeds), dtype=bool)[None], np.inf, distances[:, None, :]).min(
+        axis=2
     )
-    return local_lloyd(points, centres)
+    cores = NEAR * distances <= others
+    centers = np.array(
+        [
+            points[core].mean(axis=0) if core.any() else points[s]
+            for core, s in zip(cores.T, seeds, strict=True)
+        ]
+    )
+    return local_lloyd(points, centers)
 
 
-def _squares(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    return ((points[:, None] - centres) ** 2).sum(axis=2)
+def _squares(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    return ((points[:, None] - centers) ** 2).sum(axis=2)

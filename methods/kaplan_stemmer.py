@@ -1,7 +1,7 @@
 """Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018): a reconstruction.
 
 The paper's extended abstract fixes the outline: locality sensitive hashing isolates groups of points, private averages
-recover their centres; this is repeated on the points that are farthest from all centres so far, so that smaller groups
+recover their centers; this is repeated on the points that are farthest from all centers so far, so that smaller groups
 are found; then k of the candidates are chosen by private local search, or the candidates with the numbers of points
 nearest to them stand for the data as a private coreset. The hash, the averages, the coreset and all constants are in a
 full version that we could not obtain; they are ours here, from the tools that the authors name. See
@@ -20,10 +20,10 @@ from pkm.compute.hashing import euclidean_hash
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
 from pkm.methods.coreset import ReleasesCoreset, consistent
 from pkm.methods.local_search import MOVES, private_local_search
-from pkm.methods.weighted import weighted_kmeans
+from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from pkm.privacy.buckets import Buckets, threshold_of
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.hashed_points import HashedPoints, threshold_of
+from pkm.privacy.noise import INITIALIZATION, child
 
 # What is set here was chosen on generated mixtures of the kind that the planted sets are made of, not on real data.
 CANDIDATE_SHARE, SELECTION_SHARE, LLOYD_SHARE = 0.5, 0.25, 0.25  # of mu squared
@@ -102,8 +102,8 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         Swaps that the local search draws from.
     lloyd_steps : int, default=1
         Noisy Lloyd steps at the end; their part of the budget goes to the rest if there are none.
-    release : {"centres", "candidates"}, default="centres"
-        ``candidates`` stops after the last pass and returns all candidates as centres; the whole budget is theirs.
+    release : {"centers", "candidates"}, default="centers"
+        ``candidates`` stops after the last pass and returns all candidates as centers; the whole budget is theirs.
     widths : sequence of float or "auto", default="auto"
         Of buckets, in radii of the ball.
     repetitions : int or "auto", default="auto"
@@ -124,7 +124,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     -----
     ``auto`` takes the first schedule of a public list, from many hashes to one, whose threshold is at most n / (3 k):
     each hash costs budget, and below that no cluster would be seen. Where the threshold is above n even for a
-    single hash, no bucket can pass. Centres then come from a packing that ignores the data and from the Lloyd steps;
+    single hash, no bucket can pass. Centers then come from a packing that ignores the data and from the Lloyd steps;
     candidates, a coreset, or a schedule that the parameters fix are refused.
 
     Examples
@@ -140,7 +140,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         **PrivateKMeans.choices,
         "select": ("counts", "local_search"),
         "moves": MOVES,
-        "release": ("centres", "candidates"),
+        "release": ("centers", "candidates"),
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
@@ -155,7 +155,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     search_rounds: int = 20
     moves: str = "all"
     lloyd_steps: int = 1
-    release: str = "centres"
+    release: str = "centers"
     widths: Sequence[float] | str = "auto"
     repetitions: int | str = "auto"
     projections: int = PROJECTIONS
@@ -174,20 +174,28 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
             raise ValueError(f"lloyd_steps={self.lloyd_steps!r} must be an integer of at least 0")
         if not (is_number(self.keep) and 0 < self.keep < 1):
             raise ValueError(f"keep={self.keep!r} must be a number in (0, 1)")
-        if self.repetitions != "auto" and not (is_integer(self.repetitions) and self.repetitions >= 1):
-            raise ValueError(f"repetitions={self.repetitions!r} must be 'auto' or an integer of at least 1")
+        if self.repetitions != "auto" and not (
+            is_integer(self.repetitions) and self.repetitions >= 1
+        ):
+            raise ValueError(
+                f"repetitions={self.repetitions!r} must be 'auto' or an integer of at least 1"
+            )
         if self.widths != "auto":
-            numbers = not isinstance(self.widths, str) and all(is_number(w) and 0 < w < math.inf for w in self.widths)
+            numbers = not isinstance(self.widths, str) and all(
+                is_number(w) and 0 < w < math.inf for w in self.widths
+            )
             if not (numbers and len(self.widths)):
-                raise ValueError(f"widths={self.widths!r} must be 'auto' or one or more positive finite numbers")
+                raise ValueError(
+                    f"widths={self.widths!r} must be 'auto' or one or more positive finite numbers"
+                )
 
-    def plan(self, n_points: int, n_features: int, *, only: str = "centres") -> Plan:
+    def plan(self, n_points: int, n_features: int, *, only: str = "centers") -> Plan:
         """Everything that is asked, before the first question.
 
         Parameters
         ----------
         n_points, n_features : int
-        only : {"centres", "coreset", "candidates"}, default="centres"
+        only : {"centers", "coreset", "candidates"}, default="centers"
             What is to be released: what is not asked for needs no budget.
 
         Returns
@@ -199,7 +207,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         ValueError
             If no bucket can pass and there is nothing to fall back to.
         """
-        lloyd = LLOYD_SHARE if only == "centres" and self.lloyd_steps else 0.0
+        lloyd = LLOYD_SHARE if only == "centers" and self.lloyd_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
         delta = self.resolved_delta(n_points)
@@ -219,7 +227,9 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
             )
             if plan.threshold <= n_points / (3 * self.n_clusters):
                 break
-        if plan.threshold > n_points and (only != "centres" or "auto" not in (self.widths, self.repetitions)):
+        if plan.threshold > n_points and (
+            only != "centers" or "auto" not in (self.widths, self.repetitions)
+        ):
             raise ValueError(self._too_little(plan, n_points))
         return plan
 
@@ -231,18 +241,28 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
             several = WIDTHS_FOR_MANY if self.n_clusters > MANY_CLUSTERS else WIDTHS
             several = WIDTHS_IN_FEW if n_features <= FEW_FEATURES else several
             one = (WIDTH_IN_FEW if n_features <= FEW_FEATURES else WIDTHS[-1],)
-        twice, once = (REPETITIONS, 1) if self.repetitions == "auto" else (self.repetitions, self.repetitions)
-        return [(self.rounds, several, twice), (self.rounds, several, once), (self.rounds, one, once), (1, one, once)]
+        twice, once = (
+            (REPETITIONS, 1) if self.repetitions == "auto" else (self.repetitions, self.repetitions)
+        )
+        return [
+            (self.rounds, several, twice),
+            (self.rounds, several, once),
+            (self.rounds, one, once),
+            (1, one, once),
+        ]
 
     def _too_little(self, plan: Plan, n_points: int) -> str:
         least = math.ceil(plan.threshold)
         epsilon, histogram = self.epsilon, plan.histogram_mu / gaussian_mu(self.epsilon, plan.delta)
-        while threshold_of(histogram * gaussian_mu(epsilon, plan.delta), plan.delta, narrowed=False).least > n_points:
+        while (
+            threshold_of(
+                histogram * gaussian_mu(epsilon, plan.delta), plan.delta, narrowed=False
+            ).least
+            > n_points
+        ):
             epsilon *= 1.1
             if epsilon > 1e6:
-                return (
-                    f"n={n_points} records are too few for one release: n={least} would do at epsilon={self.epsilon:g}"
-                )
+                return f"n={n_points} records are too few for one release: n={least} would do at epsilon={self.epsilon:g}"
         return (
             f"epsilon={self.epsilon:g} is too little for one release from n={n_points} records: buckets need a noisy "
             f"count of {plan.threshold:.1f}; about n={least} or epsilon={epsilon:.3g} would do"
@@ -252,15 +272,17 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         plan = self.plan(curator.n_points, curator.n_features, only=self.release)
         buckets = curator.buckets(self._radius(curator.n_features))
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         candidates = self._candidates(plan, buckets, generator)
         if self.release == "candidates":
             return candidates[None], plan.rounds
         candidates = self._padded(candidates, buckets, generator)
         if self.select == "counts":
-            centres = self._weighted(candidates, buckets.counts(candidates, mu=plan.selection_mu), plan, generator)
+            centers = self._weighted(
+                candidates, buckets.counts(candidates, mu=plan.selection_mu), plan, generator
+            )
         else:
-            centres = private_local_search(
+            centers = private_local_search(
                 buckets,
                 candidates,
                 self.n_clusters,
@@ -269,23 +291,27 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
                 generator=generator,
                 moves=self.moves,
             )
-        centres = buckets.into_ball(centres)
+        centers = buckets.into_ball(centers)
         for _ in range(self.lloyd_steps):
-            centres = self._lloyd_step(centres, plan, buckets)
-        return centres[None], plan.rounds
+            centers = self._lloyd_step(centers, plan, buckets)
+        return centers[None], plan.rounds
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their noisy numbers of points; see :meth:`ReleasesCoreset.weighted_candidates`."""
         plan = self.plan(curator.n_points, curator.n_features, only="coreset")
         buckets = curator.buckets(self._radius(curator.n_features))
-        candidates = self._candidates(plan, buckets, np.random.default_rng(child(curator.seeds[0], INITIALISATION)))
+        candidates = self._candidates(
+            plan, buckets, np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        )
         counts = buckets.counts(candidates, mu=plan.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))
 
     def _radius(self, n_features: int) -> float:
         return math.sqrt(n_features) if self.radius == "auto" else self.radius
 
-    def _candidates(self, plan: Plan, buckets: Buckets, generator: np.random.Generator) -> np.ndarray:
+    def _candidates(
+        self, plan: Plan, buckets: HashedPoints, generator: np.random.Generator
+    ) -> np.ndarray:
         """All passes: candidates on the grid, distinct, in lexicographic order; at least one."""
         found = np.empty((0, buckets.n_features), np.int64)
         for number in range(plan.rounds):
@@ -293,37 +319,55 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
                 buckets.keep_farthest(found, self.keep)
             for width in plan.widths:
                 for _ in range(plan.repetitions):
-                    found = np.concatenate([found, self._private_centres(width, plan, buckets, generator)])
+                    found = np.concatenate(
+                        [found, self._private_centers(width, plan, buckets, generator)]
+                    )
             # The middle of the domain, if there is nothing.
-            found = np.unique(found, axis=0) if len(found) else np.zeros((1, buckets.n_features), np.int64)
+            found = (
+                np.unique(found, axis=0)
+                if len(found)
+                else np.zeros((1, buckets.n_features), np.int64)
+            )
         return found
 
-    def _private_centres(self, width: float, plan: Plan, buckets: Buckets, generator) -> np.ndarray:
-        """Centres of the large buckets of one hash: a coarse average, then one of what lies around it."""
+    def _private_centers(
+        self, width: float, plan: Plan, buckets: HashedPoints, generator
+    ) -> np.ndarray:
+        """Centers of the large buckets of one hash: a coarse average, then one of what lies around it."""
         projections = min(self.projections, buckets.n_features)
         if buckets.n_features <= FEW_FEATURES:
             projections = buckets.n_features
         width *= buckets.radius
         hashing = euclidean_hash(generator, projections, buckets.n_features, width)
         least = buckets.n_kept / (SMALLEST_CLUSTER * self.n_clusters)
-        codes, counts = buckets.histogram(hashing, mu=plan.histogram_mu, delta=plan.delta, least=least)
-        centres = buckets.into_ball(hashing.middles(codes))
+        codes, counts = buckets.histogram(
+            hashing, mu=plan.histogram_mu, delta=plan.delta, least=least
+        )
+        centers = buckets.into_ball(hashing.middles(codes))
         # The coarse average only has to come within the reach of the fine one: what it shortens hardly matters.
         reaches = (COARSE * buckets.radius, min(width, COARSE * buckets.radius))
-        if projections == buckets.n_features:  # buckets are cubes, whose corners are this far from their middles
+        if (
+            projections == buckets.n_features
+        ):  # buckets are cubes, whose corners are this far from their middles
             reaches = (width * math.sqrt(projections) / 2,)
         for reach in reaches:
-            sums = buckets.sums(hashing, codes, centres, reach, mu=plan.average_mu / math.sqrt(len(reaches)))
-            centres = buckets.into_ball(centres + sums / np.maximum(counts, 1.0)[:, None])
-        return centres
+            sums = buckets.sums(
+                hashing, codes, centers, reach, mu=plan.average_mu / math.sqrt(len(reaches))
+            )
+            centers = buckets.into_ball(centers + sums / np.maximum(counts, 1.0)[:, None])
+        return centers
 
-    def _padded(self, candidates: np.ndarray, buckets: Buckets, generator: np.random.Generator) -> np.ndarray:
+    def _padded(
+        self, candidates: np.ndarray, buckets: HashedPoints, generator: np.random.Generator
+    ) -> np.ndarray:
         """At least k distinct candidates: what is missing is packed into the ball, whatever the data are."""
         k, d = self.n_clusters, buckets.n_features
         if len(candidates) >= k:
             return candidates
         source = np.random.RandomState(int(generator.integers(2**32)))
-        packed = largest_packing(source, k, d, "bisection") * (buckets.radius / math.sqrt(d) * SCALE)
+        packed = largest_packing(source, k, d, "bisection") * (
+            buckets.radius / math.sqrt(d) * SCALE
+        )
         return np.concatenate([candidates, buckets.into_ball(packed)[: k - len(candidates)]])
 
     def _weighted(self, candidates, counts, plan: Plan, generator) -> np.ndarray:
@@ -331,16 +375,20 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         weights = np.where(counts < 1 / plan.selection_mu, 0.0, counts)
         state = int(generator.integers(2**32))
         if np.count_nonzero(weights) <= self.n_clusters:
-            return candidates[np.sort(np.argsort(-counts, kind="stable")[: self.n_clusters])].astype(np.float64)
+            return candidates[
+                np.sort(np.argsort(-counts, kind="stable")[: self.n_clusters])
+            ].astype(np.float64)
         some = weights > 0
-        return weighted_kmeans(candidates[some].astype(np.float64), weights[some], self.n_clusters, N_INIT, state)
+        return weighted_kmeans(
+            candidates[some].astype(np.float64), weights[some], self.n_clusters, N_INIT, state
+        )
 
-    def _lloyd_step(self, centres: np.ndarray, plan: Plan, buckets: Buckets) -> np.ndarray:
-        """Move each centre by the noisy mean difference of the points nearest to it."""
+    def _lloyd_step(self, centers: np.ndarray, plan: Plan, buckets: HashedPoints) -> np.ndarray:
+        """Move each center by the noisy mean difference of the points nearest to it."""
         radius = min(plan.widths) * buckets.radius * LLOYD_REACH
         # Of the error of a mean, the sum's part is sqrt(d) radius, the count's the distance moved, say half the radius.
         parts = math.sqrt(buckets.n_features), 0.5
         sum_mu, count_mu = (plan.lloyd_mu * math.sqrt(part / sum(parts)) for part in parts)
-        sums, counts = buckets.sums_and_counts(centres, radius, sum_mu=sum_mu, count_mu=count_mu)
-        moved = centres + sums / np.maximum(counts, 1.0)[:, None]
-        return buckets.into_ball(np.where(counts[:, None] < 1, centres, moved))
+        sums, counts = buckets.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
+        moved = centers + sums / np.maximum(counts, 1.0)[:, None]
+        return buckets.into_ball(np.where(counts[:, None] < 1, centers, moved))

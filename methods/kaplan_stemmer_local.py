@@ -1,6 +1,6 @@
-"""Kaplan-Stemmer in the local model: a few rounds of randomised reports (Kaplan, Stemmer, NeurIPS 2018, Section 1).
+"""Kaplan-Stemmer in the local model: a few rounds of randomized reports (Kaplan, Stemmer, NeurIPS 2018, Section 1).
 
-The extended abstract fixes the outline: find candidate centres, estimate how many points are nearest to each of them,
+The extended abstract fixes the outline: find candidate centers, estimate how many points are nearest to each of them,
 cluster the weighted candidates; all in a constant number of rounds. How candidates are found, how weights are estimated
 and how users are shared out is in a full version that we could not obtain; what stands here is a reconstruction, see
 docs/local-model.md for what is whose.
@@ -13,7 +13,7 @@ Users are dealt out into disjoint groups, one per round; each user reports once 
    can sum over any box; the means of the heavy boxes are moved into their own box.
 3. Weights: users say which candidate is nearest, through an oracle. The weighted candidates are a coreset; k-means on
    them costs nothing.
-4. Lloyd steps: users send their point about its nearest centre.
+4. Lloyd steps: users send their point about its nearest center.
 """
 
 import math
@@ -25,29 +25,36 @@ from scipy.spatial.distance import cdist
 
 from pkm.methods.base import is_integer, is_number
 from pkm.methods.coreset import ReleasesCoreset, consistent
-from pkm.methods.local_model import LocalModel, check_enough, least_users, snapped, steps_of
-from pkm.methods.weighted import weighted_kmeans
-from pkm.privacy import SCALE, snap_centres
-from pkm.privacy.crowd import ENTRY, Boxes, Crowd, Group, Nearest
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.methods.local_dp import LocalModel, check_enough, least_users, snapped, steps_of
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import SCALE, snap_centers
+from pkm.privacy.local_aggregator import ENTRY, Boxes, Cohort, LocalAggregator, Nearest
+from pkm.privacy.noise import INITIALIZATION, child
 
 HEAVY_SHARE, SUM_SHARE, WEIGHT_SHARE, STEP_SHARE = 0.25, 0.2, 0.15, 0.4  # of the users
-MOST_PROJECTIONS = 4
-INTERVALS = {1: (8, 64), 2: (6, 12), 3: (5, 7), 4: (5, 5)}  # fewest and most per direction, by number of directions
+MAX_PROJECTIONS = 4
+INTERVALS = {
+    1: (8, 64),
+    2: (6, 12),
+    3: (5, 7),
+    4: (5, 5),
+}  # fewest and most per direction, by number of directions
 MANY_INTERVALS = (4, 4)  # along more directions
-REACH = 2.0  # intervals cover that many typical lengths of a projection of the ball's longest vectors
+REACH = (
+    2.0  # intervals cover that many typical lengths of a projection of the ball's longest vectors
+)
 CERTAIN = 2.5  # standard deviations that a heavy box stands above zero
 SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
-MOST_CANDIDATES = 4  # per cluster
+MAX_CANDIDATES = 4  # per cluster
 FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
-FIRST_REACH, LATER_REACH = 0.5, 0.3  # of a Lloyd step, in distances to the nearest other centre
-LEAST_WEIGHT = 1e-9  # of a candidate that the k-means is given
+FIRST_REACH, LATER_REACH = 0.5, 0.3  # of a Lloyd step, in distances to the nearest other center
+MIN_WEIGHT = 1e-9  # of a candidate that the k-means is given
 N_INIT = 10  # starts of the k-means on the candidates: free
 
 
 @dataclass(eq=False, repr=False)
 class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
-    """Heavy boxes, their means, the candidates' weights, and k-means on those, from randomised reports.
+    """Heavy boxes, their means, the candidates' weights, and k-means on those, from randomized reports.
 
     Parameters
     ----------
@@ -64,7 +71,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
     passes : int, default=1
         Rounds that locate candidates; each but the first about the candidates so far, within the size of a box.
     lloyd_steps : int, default=2
-        Rounds that move the chosen centres.
+        Rounds that move the chosen centers.
     shares : sequence of float or "auto", default="auto"
         Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto`` is 0.25, 0.2 over all passes,
         0.15, and 0.4 over all steps.
@@ -100,16 +107,26 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         for name, least in (("projections", 1), ("intervals", 2)):
             value = getattr(self, name)
             if value != "auto" and not (is_integer(value) and value >= least):
-                raise ValueError(f"{name}={value!r} must be 'auto' or an integer of at least {least}")
+                raise ValueError(
+                    f"{name}={value!r} must be 'auto' or an integer of at least {least}"
+                )
         for name, least in (("passes", 1), ("lloyd_steps", 0)):
             value = getattr(self, name)
             if not (is_integer(value) and value >= least):
                 raise ValueError(f"{name}={value!r} must be an integer of at least {least}")
         rounds = 2 + self.passes + self.lloyd_steps
         if self.shares != "auto":
-            several = not isinstance(self.shares, str) and all(is_number(share) for share in self.shares)
-            if not (several and len(self.shares) == rounds and all(0 < share < math.inf for share in self.shares)):
-                raise ValueError(f"shares={self.shares!r} must be 'auto' or {rounds} positive numbers, one per round")
+            several = not isinstance(self.shares, str) and all(
+                is_number(share) for share in self.shares
+            )
+            if not (
+                several
+                and len(self.shares) == rounds
+                and all(0 < share < math.inf for share in self.shares)
+            ):
+                raise ValueError(
+                    f"shares={self.shares!r} must be 'auto' or {rounds} positive numbers, one per round"
+                )
         if n_points is not None:
             check_enough(self.epsilon, n_points, self.resolved_shares(self.lloyd_steps))
 
@@ -118,12 +135,15 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         rounds = 2 + self.passes + lloyd_steps
         if self.shares != "auto":
             return tuple(self.shares)[:rounds]
-        passes, steps = (SUM_SHARE / self.passes,) * self.passes, (STEP_SHARE / max(lloyd_steps, 1),) * lloyd_steps
+        passes, steps = (
+            (SUM_SHARE / self.passes,) * self.passes,
+            (STEP_SHARE / max(lloyd_steps, 1),) * lloyd_steps,
+        )
         return HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps
 
     def resolved_projections(self, n_features: int) -> int:
         """Number of directions: the parameter, at most d."""
-        return min(MOST_PROJECTIONS if self.projections == "auto" else self.projections, n_features)
+        return min(MAX_PROJECTIONS if self.projections == "auto" else self.projections, n_features)
 
     def resolved_intervals(self, n_users: int, n_projections: int) -> int:
         """Intervals per direction.
@@ -145,31 +165,41 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         boxes = 2 * math.sqrt(n_users) / (CERTAIN * math.sqrt(least_users(self.epsilon)))
         fewest, most = INTERVALS.get(n_projections, MANY_INTERVALS)
         needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
-        return max(min(max(round(boxes ** (1 / n_projections)), fewest), most), math.ceil(needed - 1e-9))
+        return max(
+            min(max(round(boxes ** (1 / n_projections)), fewest), most), math.ceil(needed - 1e-9)
+        )
 
-    def cluster(self, crowd: Crowd) -> tuple[np.ndarray, int]:
+    def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
-        groups = crowd.groups(self.resolved_shares(self.lloyd_steps), self.resolved_radius(crowd.n_features))
-        generator = np.random.default_rng(child(crowd.seeds[0], INITIALISATION))
+        groups = crowd.groups(
+            self.resolved_shares(self.lloyd_steps), self.resolved_radius(crowd.n_features)
+        )
+        generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
         last = len(groups) - self.lloyd_steps
         candidates, weights = self._candidates_with_shares(groups[:last], generator)
         # Candidates without weight serve only where there are too few others.
-        kept = weights > 0 if (weights > 0).sum() >= self.n_clusters else np.full(len(weights), True)
+        kept = (
+            weights > 0 if (weights > 0).sum() >= self.n_clusters else np.full(len(weights), True)
+        )
         state = int(generator.integers(2**32))
-        points, masses = candidates[kept].astype(np.float64), np.maximum(weights[kept], LEAST_WEIGHT)
-        centres = snap_centres(weighted_kmeans(points, masses, self.n_clusters, N_INIT, state))
+        points, masses = candidates[kept].astype(np.float64), np.maximum(weights[kept], MIN_WEIGHT)
+        centers = snap_centers(weighted_kmeans(points, masses, self.n_clusters, N_INIT, state))
         for i, group in enumerate(groups[last:]):
-            centres = self._lloyd_step(group, centres, candidates, weights, LATER_REACH if i else FIRST_REACH)
-        return centres[None], len(groups)
+            centers = self._lloyd_step(
+                group, centers, candidates, weights, LATER_REACH if i else FIRST_REACH
+            )
+        return centers[None], len(groups)
 
-    def weighted_candidates(self, crowd: Crowd) -> tuple[np.ndarray, np.ndarray]:
+    def weighted_candidates(self, crowd: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their weights; see :meth:`ReleasesCoreset.weighted_candidates`. No user is kept for steps."""
         groups = crowd.groups(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
-        generator = np.random.default_rng(child(crowd.seeds[0], INITIALISATION))
+        generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
         candidates, shares = self._candidates_with_shares(groups, generator)
         return candidates, shares * crowd.n_points
 
-    def _candidates_with_shares(self, groups: list[Group], generator) -> tuple[np.ndarray, np.ndarray]:
+    def _candidates_with_shares(
+        self, groups: list[Cohort], generator
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Candidates (m, d), int64, on the grid, and their shares of the users (m,), which add up to 1."""
         first, *passes, last = groups
         boxes = self._boxes(first, generator)
@@ -179,13 +209,15 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
             if i:
                 # As wide in all directions as a box is in those that it is cut along.
                 radii = np.full(len(cells), boxes.width * math.sqrt(first.n_features) / 2)
-            steps = steps_of(group.sums(boxes, cells, candidates, radii), sizes * group.size, radii, group)
+            steps = steps_of(
+                group.sums(boxes, cells, candidates, radii), sizes * group.size, radii, group
+            )
             candidates = snapped(boxes.into(cells, candidates / SCALE + steps), first.radius)
         # The number of candidates is an outcome; the oracle is made for as many as there can be.
-        counts = last.counts(Nearest(candidates), MOST_CANDIDATES * self.n_clusters)
+        counts = last.counts(Nearest(candidates), MAX_CANDIDATES * self.n_clusters)
         return candidates, consistent(counts, float(last.size)) / last.size
 
-    def _boxes(self, group: Group, generator) -> Boxes:
+    def _boxes(self, group: Cohort, generator) -> Boxes:
         """Boxes along an orthonormal basis of a uniformly random subspace, shifted at random."""
         d = group.n_features
         m = self.resolved_projections(d)
@@ -197,17 +229,19 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         lower = -half - width * generator.random(m)
         return Boxes(np.rint(basis * ENTRY).astype(np.int64), lower, width, intervals)
 
-    def _heavy(self, group: Group, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
+    def _heavy(self, group: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""
         counts, noise = group.counts(boxes), group.count_deviation(boxes.size)
-        order = np.argsort(-counts, kind="stable")[: MOST_CANDIDATES * self.n_clusters]
+        order = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
         least = max(CERTAIN * noise, group.size / (SMALLEST_CLUSTER * self.n_clusters))
         cells = order[counts[order] > least]
         if len(cells) < self.n_clusters:
             cells = order[: FALLBACK * self.n_clusters]
         return cells, np.maximum(counts[cells], noise) / group.size
 
-    def _middles(self, boxes: Boxes, cells: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    def _middles(
+        self, boxes: Boxes, cells: np.ndarray, radius: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Middles of boxes on the grid, and about how far points of the box can be from them, in half-widths."""
         middles = snapped(boxes.middles(cells), radius)
         along = boxes.width * math.sqrt(len(boxes.lower)) / 2
@@ -215,14 +249,16 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         across = radius**2 - square if len(boxes.lower) < middles.shape[1] else 0.0
         return middles, np.sqrt(along**2 + np.maximum(across, 0.0)) + np.zeros(len(cells))
 
-    def _lloyd_step(self, group: Group, centres, candidates, weights, reach: float) -> np.ndarray:
-        """Move centres by the mean of what users send about their nearest centre."""
-        rule, k = Nearest(centres), len(centres)
+    def _lloyd_step(self, group: Cohort, centers, candidates, weights, reach: float) -> np.ndarray:
+        """Move centers by the mean of what users send about their nearest center."""
+        rule, k = Nearest(centers), len(centers)
         shares = np.bincount(rule.cells(candidates), weights, k)
         # A cluster of which the weights know nothing counts as one that they would hardly have seen.
         shares = np.maximum(shares, 1 / (SMALLEST_CLUSTER * self.n_clusters))
-        apart = cdist(centres, centres) / SCALE
+        apart = cdist(centers, centers) / SCALE
         np.fill_diagonal(apart, np.inf)
         radii = np.clip(reach * apart.min(axis=1), 1 / SCALE, 2 * group.radius)
-        steps = steps_of(group.sums(rule, np.arange(k), centres, radii), shares * group.size, radii, group)
-        return snapped(centres / SCALE + steps, group.radius)
+        steps = steps_of(
+            group.sums(rule, np.arange(k), centers, radii), shares * group.size, radii, group
+        )
+        return snapped(centers / SCALE + steps, group.radius)

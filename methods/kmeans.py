@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.methods.base import PrivateKMeans
-from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centres
+from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centers
 
 
 @dataclass(eq=False, repr=False)
@@ -32,7 +32,8 @@ class KMeansPlusPlus(PrivateKMeans):
         """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations any seed took."""
         points = curator.disclose().astype(np.float64) / SCALE
         fits = [
-            KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(points) for seed in curator.seeds
+            KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(points)
+            for seed in curator.seeds
         ]
-        centres = np.stack([fit.cluster_centers_ for fit in fits])
-        return snap_centres(centres * SCALE), max(fit.n_iter_ for fit in fits)
+        centers = np.stack([fit.cluster_centers_ for fit in fits])
+        return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

@@ -1,4 +1,4 @@
-"""k-median: centres for the sum of distances, on weighted points, and without privacy as what others are held to."""
+"""k-median: centers for the sum of distances, on weighted points, and without privacy as what others are held to."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -8,8 +8,8 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.weighted import best_of_starts
-from pkm.privacy import NO_CLAIM, PrivacyClaim, snap_centres
+from pkm.methods.weighted_kmeans import best_of_starts
+from pkm.privacy import NO_CLAIM, PrivacyClaim, snap_centers
 
 TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
 ITERATIONS = 300
@@ -39,15 +39,18 @@ class KMedian(PrivateKMeans):
         points = curator.disclose().astype(np.float64)
         weights = np.ones(len(points))
         found = [
-            weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32) for seed in curator.seeds
+            weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32)
+            for seed in curator.seeds
         ]
-        return [snap_centres(centres) for centres in found], 1
+        return [snap_centers(centers) for centers in found], 1
 
 
-def weighted_kmedian(points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int) -> np.ndarray:
+def weighted_kmedian(
+    points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int
+) -> np.ndarray:
     """Cluster weighted points for the sum of distances, and keep the best of a few starts.
 
-    Starts are drawn by distance; then every centre moves by one step of Weiszfeld's algorithm over the points that are
+    Starts are drawn by distance; then every center moves by one step of Weiszfeld's algorithm over the points that are
     nearest to it, and points are assigned anew: the cost falls at each of both.
 
     Parameters
@@ -71,21 +74,21 @@ def weighted_kmedian(points: np.ndarray, weights: np.ndarray, k: int, n_init: in
     return best_of_starts(points, weights, k, n_init, seed, "euclidean", _medians)
 
 
-def _medians(points, weights, centres) -> tuple[np.ndarray, float]:
-    k, last = len(centres), math.inf
+def _medians(points, weights, centers) -> tuple[np.ndarray, float]:
+    k, last = len(centers), math.inf
     for _ in range(ITERATIONS):
-        pulls, moved, cost = np.zeros(k), np.zeros(centres.shape), 0.0
+        pulls, moved, cost = np.zeros(k), np.zeros(centers.shape), 0.0
         costliest = points[0], -1.0
         for start in range(0, len(points), ROWS):
             some, own = points[start : start + ROWS], weights[start : start + ROWS]
-            distance = cdist(some, centres)
+            distance = cdist(some, centers)
             label = distance.argmin(axis=1)
             nearest = distance[np.arange(len(some)), label]
             cost += float(own @ nearest)
             farthest = int((own * nearest).argmax())
             if own[farthest] * nearest[farthest] > costliest[1]:
                 costliest = some[farthest], own[farthest] * nearest[farthest]
-            # Distances are smoothed by one grid step: a centre on a point would stay there for ever.
+            # Distances are smoothed by one grid step: a center on a point would stay there for ever.
             pull = own / np.sqrt(nearest * nearest + 1.0)
             pulls += np.bincount(label, pull, k)
             for column in range(points.shape[1]):
@@ -93,5 +96,7 @@ def _medians(points, weights, centres) -> tuple[np.ndarray, float]:
         if last - cost <= TOLERANCE * cost:
             break
         last = cost
-        centres = np.where(pulls[:, None] > 0, moved / np.where(pulls > 0, pulls, 1.0)[:, None], costliest[0])
-    return centres, cost
+        centers = np.where(
+            pulls[:, None] > 0, moved / np.where(pulls > 0, pulls, 1.0)[:, None], costliest[0]
+        )
+    return centers, cost

@@ -1,8 +1,8 @@
 """Lloyd's algorithm and its differentially private kin: SuLloyd, GLloyd, FastLloyd.
 
 All follow one skeleton: start from packed spheres, and in each of T rounds ask the curator for the sums and counts of
-the points nearest to each centre, then move the centres. They differ in the noise, in whether sums are taken about the
-middle of the domain or about the centre within a radius, and in how released centres are put back into the domain.
+the points nearest to each center, then move the centers. They differ in the noise, in whether sums are taken about the
+middle of the domain or about the center within a radius, and in how released centers are put back into the domain.
 Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App. B; SuLloyd after Su et al.
 (CODASPY 2016).
 
@@ -17,13 +17,22 @@ from typing import ClassVar
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
-from pkm.methods.initialisation import starting_centres
-from pkm.privacy import NO_CLAIM, SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centres
+from pkm.methods.initialization import starting_centers
+from pkm.privacy import (
+    NO_CLAIM,
+    SCALE,
+    Curator,
+    Gaussian,
+    Laplace,
+    PrivacyClaim,
+    gaussian_mu,
+    snap_centers,
+)
 
-TYPICAL_CENTRE = 0.225  # Su et al.'s rho: typical size of a normalised centre's coordinate
+TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
 FEWEST, MOST = 2, 7  # iterations
-LEAST_ALPHA = 1e-6  # below, a radius is less than a grid step
+MIN_ALPHA = 1e-6  # below, a radius is less than a grid step
 _TINY = 1e-9  # keeps the division of the published update finite
 
 
@@ -43,10 +52,10 @@ def iterations(bound: float) -> int:
 
 def count_weight(n_features: int) -> float:
     """Su et al.'s weight of a count against a coordinate of a sum."""
-    return (4 * n_features * TYPICAL_CENTRE**2) ** (1 / 3)
+    return (4 * n_features * TYPICAL_CENTER**2) ** (1 / 3)
 
 
-def fold(centres: np.ndarray) -> np.ndarray:
+def fold(centers: np.ndarray) -> np.ndarray:
     """Reflect grid coordinates at the borders of [-1, 1] until they lie inside (Sec. 5.3.5).
 
     Examples
@@ -54,13 +63,13 @@ def fold(centres: np.ndarray) -> np.ndarray:
     >>> (fold(np.array([[1.25, -1.5, 3.5]]) * SCALE) / SCALE).tolist()
     [[0.75, -0.5, -0.5]]
     """
-    from_lower = np.mod(centres + SCALE, 4 * SCALE)
+    from_lower = np.mod(centers + SCALE, 4 * SCALE)
     return np.where(from_lower > 2 * SCALE, 4 * SCALE - from_lower, from_lower) - SCALE
 
 
-def truncate(centres: np.ndarray) -> np.ndarray:
+def truncate(centers: np.ndarray) -> np.ndarray:
     """Move each grid coordinate to the nearest in [-1, 1]."""
-    return np.clip(centres, -SCALE, SCALE)
+    return np.clip(centers, -SCALE, SCALE)
 
 
 def shorten(step: np.ndarray, longest: float) -> np.ndarray:
@@ -72,12 +81,12 @@ def shorten(step: np.ndarray, longest: float) -> np.ndarray:
     return np.rint(step * np.minimum(1.0, longest / np.maximum(length, 1.0))).astype(np.int64)
 
 
-POSTPROCESSING = {"none": lambda centres: centres, "truncate": truncate, "fold": fold}
+POSTPROCESSING = {"none": lambda centers: centers, "truncate": truncate, "fold": fold}
 
 
 @dataclass(eq=False, repr=False)
 class Lloyd(PrivateKMeans):
-    """Lloyd's algorithm without privacy, from the same starting centres, for seven rounds.
+    """Lloyd's algorithm without privacy, from the same starting centers, for seven rounds.
 
     Parameters
     ----------
@@ -85,7 +94,7 @@ class Lloyd(PrivateKMeans):
     variant : {"published", "sound"}, default="sound"
         ``published`` sends an empty cluster to the middle of the domain, as the published update does; ``sound``
         leaves it where it is. Also chooses the default of ``radius_search``.
-    initialisation : {"packing", "uniform"}, default="packing"
+    initialization : {"packing", "uniform"}, default="packing"
     radius_search : {"auto", "halving", "bisection"}, default="auto"
         Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection`` for ``sound``.
     n_iterations : int or "auto", default="auto"
@@ -103,14 +112,14 @@ class Lloyd(PrivateKMeans):
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
         "variant": ("published", "sound"),
-        "initialisation": ("packing", "uniform"),
+        "initialization": ("packing", "uniform"),
         "radius_search": ("auto", "halving", "bisection"),
     }
     relative: ClassVar[bool] = False
 
     _: KW_ONLY
     variant: str = "sound"
-    initialisation: str = "packing"
+    initialization: str = "packing"
     radius_search: str = "auto"
     n_iterations: int | str = "auto"
 
@@ -123,24 +132,29 @@ class Lloyd(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
-        schedule, centres = self.schedule(curator.n_points, curator.n_features), self._start(curator)
+        schedule, centers = (
+            self.schedule(curator.n_points, curator.n_features),
+            self._start(curator),
+        )
         for this in schedule:
             sums, counts = curator.sums_and_counts(
-                centres,
+                centers,
                 radius=this.radius,
                 relative=self.relative,
                 sum_noise=this.sum_noise,
                 count_noise=this.count_noise,
             )
-            centres = self._move(centres, sums, counts, this.radius)
-        return centres, len(schedule)
+            centers = self._move(centers, sums, counts, this.radius)
+        return centers, len(schedule)
 
     def _start(self, curator: Curator) -> np.ndarray:
-        """Starting centres of all replicates."""
+        """Starting centers of all replicates."""
         search = self.radius_search
         if search == "auto":
             search = "halving" if self.variant == "published" else "bisection"
-        return starting_centres(curator.seeds, self.n_clusters, curator.n_features, self.initialisation, search)
+        return starting_centers(
+            curator.seeds, self.n_clusters, curator.n_features, self.initialization, search
+        )
 
     def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
@@ -149,12 +163,12 @@ class Lloyd(PrivateKMeans):
     def _rounds(self, bound: float) -> int:
         return iterations(bound) if self.n_iterations == "auto" else self.n_iterations
 
-    def _move(self, centres, sums, counts, radius) -> np.ndarray:
+    def _move(self, centers, sums, counts, radius) -> np.ndarray:
         weights = counts[:, :, None] / SCALE
         if self.variant == "sound":
-            moved = sums / np.maximum(weights, 1.0) + (centres if self.relative else 0)
-            return snap_centres(np.where(weights < 1.0, centres, moved))
-        return snap_centres(sums / (weights + _TINY) + (centres if self.relative else 0))
+            moved = sums / np.maximum(weights, 1.0) + (centers if self.relative else 0)
+            return snap_centers(np.where(weights < 1.0, centers, moved))
+        return snap_centers(sums / (weights + _TINY) + (centers if self.relative else 0))
 
 
 @dataclass(eq=False, repr=False)
@@ -172,8 +186,8 @@ class _DPLloyd(Lloyd):
     postprocessing: str = "auto"
     secure: bool = False
 
-    def _move(self, centres, sums, counts, radius):
-        return POSTPROCESSING[self._postprocessing()](super()._move(centres, sums, counts, radius))
+    def _move(self, centers, sums, counts, radius):
+        return POSTPROCESSING[self._postprocessing()](super()._move(centers, sums, counts, radius))
 
     def _postprocessing(self) -> str:
         if self.postprocessing != "auto":
@@ -191,10 +205,10 @@ class SuLloyd(_DPLloyd):
     epsilon : float, default=1.0
         Total over all rounds, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
-        ``published`` is what the FastLloyd paper plots; ``sound`` keeps a centre whose noisy count is below one.
+        ``published`` is what the FastLloyd paper plots; ``sound`` keeps a center whose noisy count is below one.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
-    initialisation, radius_search, n_iterations, bounds, clip, random_state
+    initialization, radius_search, n_iterations, bounds, clip, random_state
         As for :class:`Lloyd`.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
@@ -252,7 +266,7 @@ class GLloyd(_GaussianLloyd):
         Total over all rounds, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
-    variant, postprocessing, initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
+    variant, postprocessing, initialization, radius_search, n_iterations, bounds, clip, random_state, secure
         As for :class:`SuLloyd`.
     """
 
@@ -260,11 +274,11 @@ class GLloyd(_GaussianLloyd):
         """All rounds, from public quantities only."""
         n, d, k = n_points, n_features, self.n_clusters
         sigma = self._noise_multiplier(n)
-        both = 2 * TYPICAL_CENTRE + math.sqrt(d)
+        both = 2 * TYPICAL_CENTER + math.sqrt(d)
         rounds = self._rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * both**2))
         per_round = sigma * math.sqrt(rounds) * SCALE
         sum_noise = Gaussian(per_round * math.sqrt(d) * math.sqrt(both) / d**0.25)
-        count_noise = Gaussian(per_round * math.sqrt(both / (2 * TYPICAL_CENTRE)))
+        count_noise = Gaussian(per_round * math.sqrt(both / (2 * TYPICAL_CENTER)))
         return [Round(None, sum_noise, count_noise)] * rounds
 
 
@@ -285,10 +299,10 @@ class FastLloyd(_GaussianLloyd):
     alpha : float, default=0.8
         Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
     radius_clipping : bool, default=True
-        Shorten a centre's move to the radius.
+        Shorten a center's move to the radius.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         ``auto`` is ``fold``.
-    initialisation, radius_search, n_iterations, bounds, clip, random_state, secure
+    initialization, radius_search, n_iterations, bounds, clip, random_state, secure
         As for :class:`SuLloyd`.
 
     Examples
@@ -314,8 +328,10 @@ class FastLloyd(_GaussianLloyd):
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_number(self.alpha) and LEAST_ALPHA <= self.alpha < math.inf):
-            raise ValueError(f"alpha={self.alpha!r} must be a finite number of at least {LEAST_ALPHA}")
+        if not (is_number(self.alpha) and MIN_ALPHA <= self.alpha < math.inf):
+            raise ValueError(
+                f"alpha={self.alpha!r} must be a finite number of at least {MIN_ALPHA}"
+            )
 
     def radius(self, n_features: int) -> float:
         """The radius eta, at most the domain's diagonal."""
@@ -327,7 +343,9 @@ class FastLloyd(_GaussianLloyd):
         n, d, k = n_points, n_features, self.n_clusters
         sigma, eta = self._noise_multiplier(n), self.radius(d)
         root = math.sqrt(4 * d)
-        rounds = self._rounds(4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + root) ** 2))
+        rounds = self._rounds(
+            4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + root) ** 2)
+        )
         first = math.sqrt(d) if self.radius_schedule == "step" else eta
         per_round = sigma * math.sqrt(rounds) * SCALE * math.sqrt(1 + root)
         return [
@@ -335,10 +353,10 @@ class FastLloyd(_GaussianLloyd):
             for radius in (first, *[eta] * (rounds - 1))
         ]
 
-    def _move(self, centres, sums, counts, radius):
-        moved = Lloyd._move(self, centres, sums, counts, radius)
+    def _move(self, centers, sums, counts, radius):
+        moved = Lloyd._move(self, centers, sums, counts, radius)
         if self.radius_clipping:
-            moved = centres + shorten(moved - centres, radius * SCALE)
+            moved = centers + shorten(moved - centers, radius * SCALE)
         return POSTPROCESSING[self._postprocessing()](moved)
 
     def _postprocessing(self):

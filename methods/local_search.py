@@ -4,20 +4,20 @@ Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, D
 by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k candidates, each round draws a swap with
 odds that fall with the cost after it, and a last draw picks one of the choices on the way. Ours are the scale of the
 exponents (costs only rise with a record, which halves what they cost), the accounting (each draw is Gaussian-private
-for the range of its exponents), and far fewer rounds than the theory's hundreds per centre.
+for the range of its exponents), and far fewer rounds than the theory's hundreds per center.
 """
 
 import math
 
 import numpy as np
 
-from pkm.privacy.buckets import Buckets
+from pkm.privacy.hashed_points import HashedPoints
 
 MOVES = ("all", "round_robin")
 
 
 def private_local_search(
-    buckets: Buckets,
+    buckets: HashedPoints,
     candidates: np.ndarray,
     k: int,
     *,
@@ -30,7 +30,7 @@ def private_local_search(
 
     Parameters
     ----------
-    buckets : Buckets
+    buckets : HashedPoints
         The door to the points.
     candidates : ndarray of shape (m, d), int64
         Released, in the ball and the domain, m at least k.
@@ -42,7 +42,7 @@ def private_local_search(
     generator : numpy.random.Generator
         Public: chooses where to start.
     moves : {"all", "round_robin"}, default="all"
-        Whether any chosen centre may be given up in a round, or each in its turn.
+        Whether any chosen center may be given up in a round, or each in its turn.
 
     Returns
     -------

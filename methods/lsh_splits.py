@@ -1,6 +1,6 @@
 """LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means (Chang et al. 2021).
 
-Points are centred by a private mean, split level by level by the sign of a random projection while cells are large
+Points are centerd by a private mean, split level by level by the sign of a random projection while cells are large
 enough, and the noisy means of the leaves, weighted by their noisy counts, are clustered. The accounting is that of the
 library that the DPM paper ran: one Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
 """
@@ -13,24 +13,26 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.dpm import origin_of, root_count
-from pkm.methods.weighted import weighted_kmeans
+from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     Curator,
     Gaussian,
     Laplace,
-    Partition,
+    PartitionTree,
     PrivacyClaim,
     gaussian_mu,
     largest_multiple,
-    snap_centres,
+    snap_centers,
 )
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
 
-COUNT_EPSILON, SUM_EPSILON = 0.2, 0.8  # shares of the centring's budget
+COUNT_EPSILON, SUM_EPSILON = 0.2, 0.8  # shares of the centering's budget
 COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
 BRANCH = 3  # a cell is split from three times the least size on
-ENTRY = 1 << 16  # normal vectors are rounded to multiples of its inverse, which keeps products exact
+ENTRY = (
+    1 << 16
+)  # normal vectors are rounded to multiples of its inverse, which keeps products exact
 
 
 @dataclass(eq=False, repr=False)
@@ -45,11 +47,11 @@ class LSHSplits(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` spends its shares one beside the other, centres about the origin of the data's units, and takes
-        the largest shifted bound times sqrt(d) as radius. ``sound`` centres about the domain's middle, takes the radius
+        ``published`` spends its shares one beside the other, centers about the origin of the data's units, and takes
+        the largest shifted bound times sqrt(d) as radius. ``sound`` centers about the domain's middle, takes the radius
         from every column's own shifted bounds, has Gaussian noise throughout, scaled so that the ledger's total is the
         budget, and uses the public number of points.
-    centring_share : float, default=0.1
+    centering_share : float, default=0.1
         Of the budget, for the private mean that the hyperplanes pass through.
     depth : int, default=20
         Most levels of the tree; all are paid for.
@@ -90,7 +92,7 @@ class LSHSplits(PrivateKMeans):
     epsilon: float = 1.0
     delta: float | str = "auto"
     variant: str = "sound"
-    centring_share: float = 0.1
+    centering_share: float = 0.1
     depth: int = 20
     n_init: int = 1
     secure: bool = False
@@ -100,36 +102,38 @@ class LSHSplits(PrivateKMeans):
         super().check_parameters(n_points)
         if not (is_integer(self.depth) and 1 <= self.depth <= 60):
             raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 60")
-        if not (is_number(self.centring_share) and 0 < self.centring_share < 1):
-            raise ValueError(f"centring_share={self.centring_share!r} must be a number in (0, 1)")
+        if not (is_number(self.centering_share) and 0 < self.centering_share < 1):
+            raise ValueError(f"centering_share={self.centering_share!r} must be a number in (0, 1)")
         if not (is_integer(self.n_init) and self.n_init >= 1):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Centre, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
+        """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
         draw = self._published_noise if self.variant == "published" else self._sound_noise
         about, radius, multiplier, count_noise = draw(curator)
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALISATION))
-        normals = np.rint(generator.standard_normal((self.depth, curator.n_features)) * ENTRY).astype(np.int64)
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        normals = np.rint(
+            generator.standard_normal((self.depth, curator.n_features)) * ENTRY
+        ).astype(np.int64)
         partition = curator.hyperplanes(normals, about)
         cells, sizes = self._grow(partition, multiplier, count_noise, curator)
         sums = partition.sums(cells, multiplier, np.tile(about, (len(cells), 1)), radius)
         coreset = _into_ball(sums / sizes[:, None], radius * SCALE)
         state = int(generator.integers(2**32))
-        centres = about + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, state)
+        centers = about + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, state)
         if self.variant == "sound":
-            centres = np.clip(centres, -SCALE, SCALE)
-        return snap_centres(centres)[None], 1
+            centers = np.clip(centers, -SCALE, SCALE)
+        return snap_centers(centers)[None], 1
 
     def _published_noise(self, curator: Curator) -> tuple[np.ndarray, float, float, Laplace]:
-        """Released centre, radius, noise multiplier of the sums, and noise of the counts."""
+        """Released center, radius, noise multiplier of the sums, and noise of the counts."""
         origin, _ = origin_of(curator.domain)
         delta = self.resolved_delta(curator.n_points)
-        epsilon = self.centring_share * self.epsilon
+        epsilon = self.centering_share * self.epsilon
         size = root_count(curator, Laplace(SCALE / (COUNT_EPSILON * epsilon)))
-        multiplier = 1 / gaussian_mu(SUM_EPSILON * epsilon, self.centring_share * delta)
+        multiplier = 1 / gaussian_mu(SUM_EPSILON * epsilon, self.centering_share * delta)
         about = _mean(curator, size, multiplier, origin)
-        rest = 1 - self.centring_share
+        rest = 1 - self.centering_share
         epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
         alpha = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
         radius = math.sqrt(curator.n_features) * float(SCALE + np.abs(about).max()) / SCALE
@@ -138,17 +142,24 @@ class LSHSplits(PrivateKMeans):
     def _sound_noise(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
         mu = gaussian_mu(self.epsilon, self.resolved_delta(curator.n_points))
         # Gaussian releases: mu^2 adds up. The tree's share is halved between its sums and its counts.
-        centring, tree = mu * math.sqrt(self.centring_share), mu * math.sqrt((1 - self.centring_share) / 2)
-        about = _mean(curator, float(curator.n_points), 1 / centring, np.zeros(curator.n_features, np.int64))
+        centering, tree = (
+            mu * math.sqrt(self.centering_share),
+            mu * math.sqrt((1 - self.centering_share) / 2),
+        )
+        about = _mean(
+            curator, float(curator.n_points), 1 / centering, np.zeros(curator.n_features, np.int64)
+        )
         radius = math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE
         return about, radius, 1 / tree, Gaussian(SCALE * math.sqrt(self.depth + 1) / tree)
 
     def _grow(
-        self, partition: Partition, multiplier: float, count_noise, curator: Curator
+        self, partition: PartitionTree, multiplier: float, count_noise, curator: Curator
     ) -> tuple[list[int], np.ndarray]:
         """Split while cells are large; return leaves and their released counts."""
         size = max(partition.counts([0], count_noise)[0], 1.0)
-        least = min(int(10 * math.sqrt(curator.n_features) * multiplier), int(size / (2 * self.n_clusters)))
+        least = min(
+            int(10 * math.sqrt(curator.n_features) * multiplier), int(size / (2 * self.n_clusters))
+        )
         least = float(max(1, least))
         nodes, leaves = [(0, size)], []
         for level in range(self.depth):
@@ -158,7 +169,9 @@ class LSHSplits(PrivateKMeans):
             counts = partition.counts([cell for pair in pairs for cell in pair], count_noise)
             nodes = []
             for i, node in enumerate(branching):
-                kept = [(pairs[i][s], counts[2 * i + s]) for s in (0, 1) if counts[2 * i + s] >= least]
+                kept = [
+                    (pairs[i][s], counts[2 * i + s]) for s in (0, 1) if counts[2 * i + s] >= least
+                ]
                 nodes += kept
                 leaves += [] if kept else [node]
         leaves += nodes

@@ -1,6 +1,6 @@
 """Federated clustering that can forget: MUFC and DC-KMeans, with exact removal of points and of whole clients.
 
-Every client clusters its own points; the server clusters the clients' centres. With seeding by a race (see
+Every client clusters its own points; the server clusters the clients' centers. With seeding by a race (see
 :mod:`pkm.compute.seeding`) the model is a function of the remaining points and of clocks that belong to them, so that
 removing points gives, bit for bit, the model that a fit of the others gives: with the same seed, their old names and
 the old side of the bins. No privacy is claimed.
@@ -19,13 +19,13 @@ import numpy as np
 
 from pkm.compute import SCALE, Points, nearest_row, race
 from pkm.methods.base import is_integer, is_number
-from pkm.methods.local import local_lloyd
-from pkm.methods.weighted import weighted_kmeans
+from pkm.methods.client_lloyd import local_lloyd
+from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, PrivacyClaim
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
 
 SERVER_STARTS = 10
-MOST_IDS = 1000
+MAX_IDS = 1000
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class Unlearning:
     n_clusters : int
         Of every client and of the server.
     client : {"seeding", "full"}, default="seeding"
-        Centres of a client: its k-means++ seeds, which are points (the paper's), or means after Lloyd's algorithm.
+        Centers of a client: its k-means++ seeds, which are points (the paper's), or means after Lloyd's algorithm.
     gamma : float, "auto" or None, default="auto"
-        Side of the bins that clients round their centres to, in half-widths; ``auto`` is 1 / sqrt(n) with the n of the
+        Side of the bins that clients round their centers to, in half-widths; ``auto`` is 1 / sqrt(n) with the n of the
         fit; None does not round.
     weights : {"sizes", "unit"}, default="sizes"
-        Whether a client's centre counts as often as it has points.
-    server_data : {"centres", "points"}, default="centres"
-        What the server clusters: weighted bin centres, or uniform points in the bins, one for each point (the paper's).
+        Whether a client's center counts as often as it has points.
+    server_data : {"centers", "points"}, default="centers"
+        What the server clusters: weighted bin centers, or uniform points in the bins, one for each point (the paper's).
     clocks : {"kept", "fresh"}, default="kept"
         What decides the seeds that are made anew after a removal: the clocks that the points have had from the start,
         or fresh ones, which is the paper's Alg. 3: exact in law, but not the same model that a fit would give.
     server : {"refit", "lazy"}, default="refit"
-        ``lazy`` keeps the server's centres where no seed was removed, as the published code does: **not exact**.
+        ``lazy`` keeps the server's centers where no seed was removed, as the published code does: **not exact**.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Unlearning:
     client: str = "seeding"
     gamma: float | str | None = "auto"
     weights: str = "sizes"
-    server_data: str = "centres"
+    server_data: str = "centers"
     clocks: str = "kept"
     server: str = "refit"
 
@@ -73,7 +73,7 @@ class Unlearning:
         for name, known in (
             ("client", ("seeding", "full")),
             ("weights", ("sizes", "unit")),
-            ("server_data", ("centres", "points")),
+            ("server_data", ("centers", "points")),
             ("clocks", ("kept", "fresh")),
             ("server", ("refit", "lazy")),
         ):
@@ -81,7 +81,11 @@ class Unlearning:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown, choose one of {', '.join(map(repr, known))}"
                 )
-        if not (self.gamma is None or self.gamma == "auto" or (is_number(self.gamma) and 0 < self.gamma <= 1)):
+        if not (
+            self.gamma is None
+            or self.gamma == "auto"
+            or (is_number(self.gamma) and 0 < self.gamma <= 1)
+        ):
             raise ValueError(f"gamma={self.gamma!r} must be 'auto', None or a number in (0, 1]")
         if self.server_data == "points" and (self.gamma is None or self.weights == "unit"):
             raise ValueError("server_data='points' needs bins (gamma) and weights='sizes'")
@@ -91,7 +95,9 @@ class Unlearning:
         """Whether a removal gives what a fit without the removed points gives: the model, or (fresh clocks) its law."""
         return self.server == "refit"
 
-    def fit(self, parts: Sequence[Points], seed: int, *, ids: Sequence[np.ndarray] | None = None) -> "FederatedModel":
+    def fit(
+        self, parts: Sequence[Points], seed: int, *, ids: Sequence[np.ndarray] | None = None
+    ) -> "FederatedModel":
         """Cluster the clients' points.
 
         Parameters
@@ -114,19 +120,26 @@ class Unlearning:
             ids = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
         everything = np.concatenate(ids)
         integers = np.issubdtype(everything.dtype, np.integer)
-        if not integers or [len(each) for each in ids] != sizes or len(np.unique(everything)) < len(everything):
+        if (
+            not integers
+            or [len(each) for each in ids] != sizes
+            or len(np.unique(everything)) < len(everything)
+        ):
             raise ValueError("ids must be different integers, one for each point")
-        if everything.min() < 0 or everything.max() >= MOST_IDS * sum(sizes):
+        if everything.min() < 0 or everything.max() >= MAX_IDS * sum(sizes):
             raise ValueError(
-                f"ids={everything.max()} must be at least 0 and less than {MOST_IDS} times the number of points: "
+                f"ids={everything.max()} must be at least 0 and less than {MAX_IDS} times the number of points: "
                 "clocks are drawn for all names up to the largest; count the points through"
             )
         gamma = 1 / math.sqrt(sum(sizes)) if self.gamma == "auto" else self.gamma
-        clocks, server, fresh = child(seed, INITIALISATION).spawn(3)
+        clocks, server, fresh = child(seed, INITIALIZATION).spawn(3)
         # A point's clocks depend on its name alone: they are the same whoever else is there.
-        drawn = np.random.default_rng(clocks).standard_exponential((everything.max() + 1, self.n_clusters))
+        drawn = np.random.default_rng(clocks).standard_exponential(
+            (everything.max() + 1, self.n_clusters)
+        )
         clients = [
-            _Client(part.rows.copy(), each.astype(np.int64), drawn[each]) for part, each in zip(parts, ids, strict=True)
+            _Client(part.rows.copy(), each.astype(np.int64), drawn[each])
+            for part, each in zip(parts, ids, strict=True)
         ]
         server_seed = int(server.generate_state(1)[0])
         # From a number, not from the sequence: that holds the seed, from which removed points' clocks would follow.
@@ -135,20 +148,22 @@ class Unlearning:
 
 
 class _Client:
-    """A client's state: its points, their names and clocks, and its centres."""
+    """A client's state: its points, their names and clocks, and its centers."""
 
     def __init__(self, rows: np.ndarray, ids: np.ndarray, clocks: np.ndarray):
         self.rows, self.ids, self.clocks = rows, ids, clocks
         self.n = len(ids)
         k = clocks.shape[1]
         self.seeds, self.sizes, self.n_seeds = np.zeros(k, np.int64), np.zeros(k, np.int64), 0
-        self.centres = np.empty((0, rows.shape[1]))
+        self.centers = np.empty((0, rows.shape[1]))
 
     def seed(self, first: int) -> None:
         """Choose seeds from a step on."""
         n = self.n
-        self.n_seeds = race(self.rows[:n], self.clocks[:n], self.ids[:n], self.seeds, first, self.sizes)
-        self.centres = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
+        self.n_seeds = race(
+            self.rows[:n], self.clocks[:n], self.ids[:n], self.seeds, first, self.sizes
+        )
+        self.centers = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
 
     def train(self) -> None:
         """Lloyd's algorithm from the seeds."""
@@ -157,7 +172,7 @@ class _Client:
         for held in (self.rows, self.ids, self.clocks):
             held[: self.n] = held[order]
         self.seed(0)
-        self.centres, labels = local_lloyd(self.rows[: self.n].astype(np.float64), self.centres)
+        self.centers, labels = local_lloyd(self.rows[: self.n].astype(np.float64), self.centers)
         self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
 
     def drop(self, row: int) -> int:
@@ -192,11 +207,11 @@ class Removal:
 
 @dataclass(frozen=True)
 class _Server:
-    """The server's state: what it was told, its centres, and the cluster of each place."""
+    """The server's state: what it was told, its centers, and the cluster of each place."""
 
     places: np.ndarray
     weights: np.ndarray
-    centres: np.ndarray
+    centers: np.ndarray
     cluster_of: dict
 
 
@@ -206,7 +221,7 @@ class FederatedModel:
     Attributes
     ----------
     kind : Unlearning
-    centres : ndarray of shape (at most k, d), float64
+    centers : ndarray of shape (at most k, d), float64
         The server's, in half-widths.
     fit_seconds : (float, float)
         Of the slowest client and of the server.
@@ -223,7 +238,10 @@ class FederatedModel:
     ):
         self.kind, self.gamma, self._clients = kind, gamma, clients
         self._server_seed, self._fresh = server_seed, fresh
-        self._client_of, self._row_of = np.full(most_ids, -1, np.int32), np.zeros(most_ids, np.int32)
+        self._client_of, self._row_of = (
+            np.full(most_ids, -1, np.int32),
+            np.zeros(most_ids, np.int32),
+        )
         slowest = 0.0
         for number, client in enumerate(clients):
             self._client_of[client.ids], self._row_of[client.ids] = number, np.arange(client.n)
@@ -235,9 +253,9 @@ class FederatedModel:
         self.fit_seconds = slowest, time.perf_counter() - began
 
     @property
-    def centres(self) -> np.ndarray:
-        """The server's centres."""
-        return self._server.centres
+    def centers(self) -> np.ndarray:
+        """The server's centers."""
+        return self._server.centers
 
     @property
     def ids(self) -> np.ndarray:
@@ -247,7 +265,9 @@ class FederatedModel:
     @property
     def seeds(self) -> np.ndarray:
         """Names of the points that are seeds of their clients, in order."""
-        return np.sort(np.concatenate([client.ids[client.seeds[: client.n_seeds]] for client in self._clients]))
+        return np.sort(
+            np.concatenate([client.ids[client.seeds[: client.n_seeds]] for client in self._clients])
+        )
 
     @property
     def sizes(self) -> list[int]:
@@ -256,7 +276,7 @@ class FederatedModel:
 
     @property
     def told(self) -> tuple[np.ndarray, np.ndarray]:
-        """What the server was last told: distinct places (bins, where centres are rounded), and their weights."""
+        """What the server was last told: distinct places (bins, where centers are rounded), and their weights."""
         return self._server.places, self._server.weights
 
     def clients_of(self, ids: np.ndarray) -> np.ndarray:
@@ -293,15 +313,21 @@ class FederatedModel:
         known = (asked >= 0) & (asked < len(self._client_of))
         gone = asked[~known | (self._client_of[np.where(known, asked, 0)] < 0)]
         if len(gone):
-            raise ValueError(f"ids={gone[:5].tolist()} are not in the model: unknown, or removed already")
+            raise ValueError(
+                f"ids={gone[:5].tolist()} are not in the model: unknown, or removed already"
+            )
         if len(np.unique(asked)) < len(asked):
             raise ValueError(f"ids={asked.tolist()} must name each point once")
         if len(asked) == sum(self.sizes):
-            raise ValueError("ids name all points that are left: there is no model of none; delete it instead")
+            raise ValueError(
+                "ids name all points that are left: there is no model of none; delete it instead"
+            )
         slowest, n_reseeded = 0.0, 0
         for number in np.unique(self._client_of[asked]).tolist():
             began = time.perf_counter()
-            n_reseeded += self._forget(self._clients[number], asked[self._client_of[asked] == number].tolist())
+            n_reseeded += self._forget(
+                self._clients[number], asked[self._client_of[asked] == number].tolist()
+            )
             slowest = max(slowest, time.perf_counter() - began)
         began = time.perf_counter()
         if self.kind.exact or n_reseeded:
@@ -312,7 +338,9 @@ class FederatedModel:
         """Forget all points of some clients; see :meth:`remove`. No other client has anything to do."""
         numbers = sorted(set(clients))
         if not numbers or not all(0 <= number < len(self._clients) for number in numbers):
-            raise ValueError(f"clients={list(clients)} must be one or more of the {len(self._clients)} that there are")
+            raise ValueError(
+                f"clients={list(clients)} must be one or more of the {len(self._clients)} that there are"
+            )
         members = np.concatenate([self.members(number) for number in numbers])
         return self.remove(members) if len(members) else Removal(0, 0, 0.0, 0.0)
 
@@ -324,7 +352,9 @@ class FederatedModel:
         for each in ids:
             row = int(self._row_of[each])
             if not hit and self.kind.client == "seeding":
-                client.sizes[nearest_row(client.rows[row], client.rows, client.seeds, client.n_seeds)] -= 1
+                client.sizes[
+                    nearest_row(client.rows[row], client.rows, client.seeds, client.n_seeds)
+                ] -= 1
             moved = client.drop(row)
             self._client_of[each], self._row_of[each] = -1, 0
             if moved >= 0:
@@ -340,7 +370,7 @@ class FederatedModel:
 
     def _retrain(self, client: _Client, first: int) -> None:
         if client.n == 0:
-            client.n_seeds, client.centres = 0, np.empty((0, client.rows.shape[1]))
+            client.n_seeds, client.centers = 0, np.empty((0, client.rows.shape[1]))
             client.seeds[:], client.sizes[:] = 0, 0
         elif self.kind.client == "seeding":
             client.seed(first)
@@ -349,15 +379,15 @@ class FederatedModel:
             self._row_of[client.ids[: client.n]] = np.arange(client.n)
 
     def messages(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """What each client tells: where its centres are and what they count; summed, all the server needs.
+        """What each client tells: where its centers are and what they count; summed, all the server needs.
 
-        Places are bins (see :attr:`n_bins`), or the centres themselves where they are not rounded.
+        Places are bins (see :attr:`n_bins`), or the centers themselves where they are not rounded.
         """
-        return [(self._places(client.centres), self._weights(client)) for client in self._clients]
+        return [(self._places(client.centers), self._weights(client)) for client in self._clients]
 
     def _weights(self, client: _Client) -> np.ndarray:
-        """How much each of a client's centres counts: its points, or one where it has any."""
-        sizes = client.sizes[: len(client.centres)]
+        """How much each of a client's centers counts: its points, or one where it has any."""
+        sizes = client.sizes[: len(client.centers)]
         return sizes.copy() if self.kind.weights == "sizes" else (sizes > 0).astype(np.int64)
 
     @property
@@ -367,31 +397,33 @@ class FederatedModel:
         Raises
         ------
         ValueError
-            If centres are not rounded to bins.
+            If centers are not rounded to bins.
         """
         if self.gamma is None:
-            raise ValueError("gamma=None: centres are not rounded, there are no bins")
+            raise ValueError("gamma=None: centers are not rounded, there are no bins")
         return 2 * self._offset + 1
 
     @property
     def _offset(self) -> int:
         return math.floor(1 / self.gamma + 0.5)
 
-    def _places(self, centres: np.ndarray) -> np.ndarray:
+    def _places(self, centers: np.ndarray) -> np.ndarray:
         if self.gamma is None:
-            return centres
-        return np.floor(centres / (self.gamma * SCALE) + 0.5).astype(np.int64) + self._offset
+            return centers
+        return np.floor(centers / (self.gamma * SCALE) + 0.5).astype(np.int64) + self._offset
 
     def _told(self) -> tuple[np.ndarray, np.ndarray]:
         """Places and weights that the server gets: a function of the sum over clients, in a canonical order."""
         # What the messages hold, in one piece: a request waits for this.
         each = np.concatenate([self._weights(client) for client in self._clients])
-        places = self._places(np.concatenate([client.centres for client in self._clients])[each > 0])
+        places = self._places(
+            np.concatenate([client.centers for client in self._clients])[each > 0]
+        )
         distinct, which = np.unique(places, axis=0, return_inverse=True)
         return distinct, np.bincount(which.ravel(), weights=each[each > 0])
 
     def _refit(self) -> None:
-        """The server's centres, a function of what it is told and of its public randomness."""
+        """The server's centers, a function of what it is told and of its public randomness."""
         told, weights = self._told()
         places = told / SCALE if self.gamma is None else (told - self._offset) * self.gamma
         data, each = places, weights
@@ -400,13 +432,15 @@ class FederatedModel:
             data = np.repeat(places, weights.astype(int), axis=0)
             data = data + self.gamma * (generator.random(data.shape) - 0.5)
             each = np.ones(len(data))
-        centres = weighted_kmeans(data, each, self.kind.n_clusters, SERVER_STARTS, self._server_seed)
-        labels = ((places[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+        centers = weighted_kmeans(
+            data, each, self.kind.n_clusters, SERVER_STARTS, self._server_seed
+        )
+        labels = ((places[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
         cluster_of = dict(zip(map(bytes, np.ascontiguousarray(told)), labels.tolist(), strict=True))
-        self._server = _Server(told, weights, centres, cluster_of)
+        self._server = _Server(told, weights, centers, cluster_of)
 
     def induced(self) -> tuple[np.ndarray, np.ndarray]:
-        """Global cluster of every point by way of its client's, and squared distance to that centre.
+        """Global cluster of every point by way of its client's, and squared distance to that center.
 
         Returns
         -------
@@ -419,14 +453,16 @@ class FederatedModel:
             if not client.n:
                 continue
             rows = client.rows[: client.n].astype(np.float64)
-            local = ((rows[:, None] - client.centres[None]) ** 2).sum(axis=2).argmin(axis=1)
-            places = np.ascontiguousarray(self._places(client.centres))
+            local = ((rows[:, None] - client.centers[None]) ** 2).sum(axis=2).argmin(axis=1)
+            places = np.ascontiguousarray(self._places(client.centers))
             known = [self._server.cluster_of.get(bytes(place)) for place in places]
             nearest = [
-                ((self.centres - centre / SCALE) ** 2).sum(axis=1).argmin() if label is None else label
-                for label, centre in zip(known, client.centres, strict=True)
+                ((self.centers - center / SCALE) ** 2).sum(axis=1).argmin()
+                if label is None
+                else label
+                for label, center in zip(known, client.centers, strict=True)
             ]
-            assigned = self.centres[np.array(nearest)[local]]
+            assigned = self.centers[np.array(nearest)[local]]
             ids.append(client.ids[: client.n])
             squares.append(((rows / SCALE - assigned) ** 2).sum(axis=1))
         return np.concatenate(ids), np.concatenate(squares)
@@ -439,4 +475,6 @@ def mufc(n_clusters: int, **changes) -> Unlearning:
 
 def dc_kmeans(n_clusters: int, **changes) -> Unlearning:
     """DC-KMeans with clients as leaves: Lloyd's algorithm at every leaf, its means clustered with unit weights."""
-    return Unlearning(n_clusters, **({"client": "full", "gamma": None, "weights": "unit"} | changes))
+    return Unlearning(
+        n_clusters, **({"client": "full", "gamma": None, "weights": "unit"} | changes)
+    )

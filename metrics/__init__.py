@@ -1,7 +1,13 @@
 """How good a clustering is, measured without privacy by the harness, for a batch of replicates at once."""
 
-from pkm.metrics.evaluation import METRICS, REFERENCE_METRICS, check_metrics, evaluate, prepare_metrics
-from pkm.metrics.matching import reference_centres
+from pkm.metrics.evaluation import (
+    METRICS,
+    REFERENCE_METRICS,
+    check_metrics,
+    evaluate,
+    prepare_metrics,
+)
+from pkm.metrics.matching import reference_centers
 from pkm.metrics.references import ReferenceSet, reference_set, reference_silhouettes
 
 __all__ = [
@@ -11,7 +17,7 @@ __all__ = [
     "check_metrics",
     "evaluate",
     "prepare_metrics",
-    "reference_centres",
+    "reference_centers",
     "reference_set",
     "reference_silhouettes",
 ]

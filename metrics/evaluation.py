@@ -1,4 +1,4 @@
-"""The metrics by name, and their evaluation for a batch of released centres."""
+"""The metrics by name, and their evaluation for a batch of released centers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,40 +10,42 @@ from scipy.spatial.distance import cdist
 from pkm import compute
 from pkm.compute import SCALE, Points, cluster_means, mean_spreads
 from pkm.metrics.candidates import best_of
-from pkm.metrics.matching import matched_distance, nearest_distances, reference_centres
+from pkm.metrics.matching import matched_distance, nearest_distances, reference_centers
 from pkm.metrics.references import reference_set
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 
-DISTANCE_ROWS = 1 << 14  # points whose distances are taken at once: what they need stays below some 100 MB
-NEAR = 5  # radii of a class that its mean may be away from a centre that stands for it: ours, the paper has O(r)
+DISTANCE_ROWS = (
+    1 << 14
+)  # points whose distances are taken at once: what they need stays below some 100 MB
+NEAR = 5  # radii of a class that its mean may be away from a center that stands for it: ours, the paper has O(r)
 
 
 @dataclass(frozen=True)
 class _Clustering:
-    """Released centres on the points they are judged by; what several metrics need is found once for all of them."""
+    """Released centers on the points they are judged by; what several metrics need is found once for all of them."""
 
     points: Points
-    centres: np.ndarray
+    centers: np.ndarray
     n_clusters: int
-    n_centres: np.ndarray
+    n_centers: np.ndarray
     classes: np.ndarray | None
 
     @cached_property
     def labels(self) -> np.ndarray:
-        return compute.labels(self.points, self.centres)
+        return compute.labels(self.points, self.centers)
 
     @cached_property
     def squares(self) -> list[int]:
-        return compute.inertia(self.points, self.centres)
+        return compute.inertia(self.points, self.centers)
 
     @cached_property
     def released(self) -> list[np.ndarray]:
-        """Each replicate's own centres, in half-widths."""
-        return [each[:own] / SCALE for each, own in zip(self.centres, self.n_centres, strict=True)]
+        """Each replicate's own centers, in half-widths."""
+        return [each[:own] / SCALE for each, own in zip(self.centers, self.n_centers, strict=True)]
 
     @cached_property
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
-        return nearest_distances(self.released, reference_set(self.points).centres)
+        return nearest_distances(self.released, reference_set(self.points).centers)
 
     @cached_property
     def class_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
@@ -67,27 +69,32 @@ class _Clustering:
 
 
 def nicv(clustering: _Clustering) -> np.ndarray:
-    """Mean squared distance of the points to their nearest released centre, exact before the one rounding."""
+    """Mean squared distance of the points to their nearest released center, exact before the one rounding."""
     per_unit = clustering.points.shape[0] * SCALE**2
     return np.array([total / per_unit for total in clustering.squares])
 
 
 def inertia(clustering: _Clustering) -> np.ndarray:
-    """Sum of squared distances of the points to their nearest released centre, exact before the one rounding."""
+    """Sum of squared distances of the points to their nearest released center, exact before the one rounding."""
     return np.array([total / SCALE**2 for total in clustering.squares])
 
 
 def silhouette(clustering: _Clustering) -> np.ndarray:
     """Mean silhouette; -1 for a single cluster; exact up to 10,000 points, above on a fixed sample of so many."""
     sample = silhouette_sample(clustering.points.shape[0])
-    return silhouettes(clustering.points, clustering.labels[:, sample], clustering.centres.shape[1])
+    return silhouettes(clustering.points, clustering.labels[:, sample], clustering.centers.shape[1])
 
 
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:
     """Davies-Bouldin index of the labels (lower is better); infinite for a single cluster."""
-    means, counts = cluster_means(clustering.points, clustering.labels, clustering.centres.shape[1])
+    means, counts = cluster_means(clustering.points, clustering.labels, clustering.centers.shape[1])
     spreads = mean_spreads(clustering.points, clustering.labels, means, counts)
-    return np.array([_davies_bouldin(m[c > 0], s[c > 0]) for m, c, s in zip(means, counts, spreads, strict=True)])
+    return np.array(
+        [
+            _davies_bouldin(m[c > 0], s[c > 0])
+            for m, c, s in zip(means, counts, spreads, strict=True)
+        ]
+    )
 
 
 def _davies_bouldin(means: np.ndarray, spreads: np.ndarray) -> float:
@@ -99,25 +106,25 @@ def _davies_bouldin(means: np.ndarray, spreads: np.ndarray) -> float:
 
 
 def centroid_mse(clustering: _Clustering) -> np.ndarray:
-    """Mean squared distance to matched k-means++ centres (App. D of the FastLloyd paper)."""
-    reference = reference_centres(clustering.points, clustering.n_clusters)
+    """Mean squared distance to matched k-means++ centers (App. D of the FastLloyd paper)."""
+    reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=True)
 
 
 def centroid_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance to matched k-means++ centres: what the FastLloyd paper's figures show under the name of MSE."""
-    reference = reference_centres(clustering.points, clustering.n_clusters)
+    """Mean distance to matched k-means++ centers: what the FastLloyd paper's figures show under the name of MSE."""
+    reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=False)
 
 
 def kmeans_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the released centres to the nearest reference centre, averaged over the references."""
+    """Mean distance of the released centers to the nearest reference center, averaged over the references."""
     return clustering.distances[0]
 
 
 def kmeans_distance_sum(clustering: _Clustering) -> np.ndarray:
-    """The same with the sum over the released centres in place of the mean (Definition 9 of the DPM paper)."""
-    return clustering.distances[0] * clustering.n_centres
+    """The same with the sum over the released centers in place of the mean (Definition 9 of the DPM paper)."""
+    return clustering.distances[0] * clustering.n_centers
 
 
 def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
@@ -126,7 +133,7 @@ def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 
 
 def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the reference centres to the nearest released centre, averaged over the references."""
+    """Mean distance of the reference centers to the nearest released center, averaged over the references."""
     return clustering.distances[1]
 
 
@@ -142,45 +149,51 @@ def accuracy(clustering: _Clustering) -> np.ndarray:
     """
     classes = clustering.classes
     if classes is None or not np.any(classes >= 0):
-        return np.full(len(clustering.centres), np.nan)
+        return np.full(len(clustering.centers), np.nan)
     known, codes = np.unique(classes[classes >= 0], return_inverse=True)
-    k, found = clustering.centres.shape[1], clustering.labels[:, classes >= 0]
-    tables = [np.bincount(row * np.int64(len(known)) + codes, minlength=k * len(known)) for row in found]
+    k, found = clustering.centers.shape[1], clustering.labels[:, classes >= 0]
+    tables = [
+        np.bincount(row * np.int64(len(known)) + codes, minlength=k * len(known)) for row in found
+    ]
     # A tie changes which class a cluster stands for, not how many of its points have it.
     return np.array([table.reshape(k, -1).max(axis=1).sum() / len(codes) for table in tables])
 
 
 def mean_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the points to their nearest released centre, in half-widths: the cost of k-median over n."""
-    rows, labels, totals = clustering.points.rows, clustering.labels, np.zeros(len(clustering.centres))
+    """Mean distance of the points to their nearest released center, in half-widths: the cost of k-median over n."""
+    rows, labels, totals = (
+        clustering.points.rows,
+        clustering.labels,
+        np.zeros(len(clustering.centers)),
+    )
     for start in range(0, len(rows), DISTANCE_ROWS):
         block = rows[start : start + DISTANCE_ROWS].astype(np.float64)
-        for r, centres in enumerate(clustering.centres):
-            away = block - centres[labels[r, start : start + DISTANCE_ROWS]]
+        for r, centers in enumerate(clustering.centers):
+            away = block - centers[labels[r, start : start + DISTANCE_ROWS]]
             totals[r] += np.sqrt(np.einsum("ij,ij->i", away, away)).sum()
     return totals / (len(rows) * SCALE)
 
 
 def farthest_class(clustering: _Clustering) -> np.ndarray:
-    """Largest distance, in half-widths, from a class's mean to its nearest released centre; NaN without classes.
+    """Largest distance, in half-widths, from a class's mean to its nearest released center; NaN without classes.
 
     It tells whether a clustering has missed a group altogether, however small. Outliers (class -1) are left out.
     """
     if clustering.class_means is None:
-        return np.full(len(clustering.centres), np.nan)
+        return np.full(len(clustering.centers), np.nan)
     _, _, means = clustering.class_means
-    return np.array([cdist(means, centres).min(axis=1).max() for centres in clustering.released])
+    return np.array([cdist(means, centers).min(axis=1).max() for centers in clustering.released])
 
 
 def unassigned_points(clustering: _Clustering) -> np.ndarray:
-    """Number of points in classes that no released centre is near; NaN without classes.
+    """Number of points in classes that no released center is near; NaN without classes.
 
     Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is the root of twice the mean
-    squared distance of the class to its mean (Kaplan and Stemmer 2018, section 3.1: such a centre is assigned to the
+    squared distance of the class to its mean (Kaplan and Stemmer 2018, section 3.1: such a center is assigned to the
     cluster). Outliers (class -1) are left out.
     """
     if clustering.class_means is None:
-        return np.full(len(clustering.centres), np.nan)
+        return np.full(len(clustering.centers), np.nan)
     codes, sizes, means = clustering.class_means
     rows = clustering.points.rows[clustering.classes >= 0]
     squares = np.zeros(len(sizes))
@@ -189,34 +202,38 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
         away = rows[block] / SCALE - means[codes[block]]
         squares += np.bincount(codes[block], np.einsum("ij,ij->i", away, away), len(sizes))
     reach = NEAR * (np.sqrt(2 * squares / sizes) + 1 / clustering.points.shape[0])
-    far = [cdist(means, centres).min(axis=1) > reach for centres in clustering.released]
+    far = [cdist(means, centers).min(axis=1) > reach for centers in clustering.released]
     return np.array([sizes[each].sum() for each in far], dtype=np.float64)
 
 
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
-    """NICV of the best ``n_clusters`` of the released centres, as local search on the points finds them.
+    """NICV of the best ``n_clusters`` of the released centers, as local search on the points finds them.
 
     What a set of released candidates is good for, whoever chooses among them: a diagnosis without privacy, which equals
-    ``nicv`` where no more centres than that are released.
+    ``nicv`` where no more centers than that are released.
     """
     points, per_unit = clustering.points, clustering.points.shape[0] * SCALE**2
-    released = [each[:own] for each, own in zip(clustering.centres, clustering.n_centres, strict=True)]
-    return np.array([best_of(points, each, clustering.n_clusters)[1] / per_unit for each in released])
+    released = [
+        each[:own] for each, own in zip(clustering.centers, clustering.n_centers, strict=True)
+    ]
+    return np.array(
+        [best_of(points, each, clustering.n_clusters)[1] / per_unit for each in released]
+    )
 
 
-def n_centres(clustering: _Clustering) -> np.ndarray:
-    """Number of released centres."""
-    return clustering.n_centres.astype(np.float64)
+def n_centers(clustering: _Clustering) -> np.ndarray:
+    """Number of released centers."""
+    return clustering.n_centers.astype(np.float64)
 
 
-def nonempty_centres(clustering: _Clustering) -> np.ndarray:
-    """Number of released centres that are nearest to some point."""
+def nonempty_centers(clustering: _Clustering) -> np.ndarray:
+    """Number of released centers that are nearest to some point."""
     return np.array([len(np.unique(row)) for row in clustering.labels], dtype=np.float64)
 
 
 def empty_clusters(clustering: _Clustering) -> np.ndarray:
-    """Number of released centres that are nearest to no point."""
-    return n_centres(clustering) - nonempty_centres(clustering)
+    """Number of released centers that are nearest to no point."""
+    return n_centers(clustering) - nonempty_centers(clustering)
 
 
 _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
@@ -224,13 +241,15 @@ _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     for function in (
         nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia, accuracy,
         kmeans_distance, kmeans_distance_sum, norm_kmeans_distance, reverse_kmeans_distance,
-        norm_reverse_kmeans_distance, n_centres, nonempty_centres, mean_distance, farthest_class, unassigned_points,
+        norm_reverse_kmeans_distance, n_centers, nonempty_centers, mean_distance, farthest_class, unassigned_points,
         nicv_best_k,
     )
 }  # fmt: skip
 METRICS = tuple(_FUNCTIONS)
 #: Those that need the reference clusterings.
-REFERENCE_METRICS = tuple(name for name in METRICS if name.endswith(("kmeans_distance", "kmeans_distance_sum")))
+REFERENCE_METRICS = tuple(
+    name for name in METRICS if name.endswith(("kmeans_distance", "kmeans_distance_sum"))
+)
 
 
 def check_metrics(metrics: Sequence[str]) -> None:
@@ -248,30 +267,30 @@ def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
 
 def evaluate(
     points,
-    centres: np.ndarray,
+    centers: np.ndarray,
     metrics: Sequence[str],
     n_clusters: int | None = None,
     *,
     labels: np.ndarray | None = None,
-    n_centres: np.ndarray | None = None,
+    n_centers: np.ndarray | None = None,
 ) -> dict:
-    """Evaluate released centres.
+    """Evaluate released centers.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), int64, or Points
         The points on the grid.
-    centres : ndarray of shape (R, k, d), int64
-        Released centres on the grid.
+    centers : ndarray of shape (R, k, d), int64
+        Released centers on the grid.
     metrics : sequence of str
         Names from :data:`METRICS`.
     n_clusters : int, optional
-        Number of centres of the reference clustering of ``centroid_mse`` and ``centroid_distance``, and how many
+        Number of centers of the reference clustering of ``centroid_mse`` and ``centroid_distance``, and how many
         ``nicv_best_k`` takes. Default: k.
     labels : ndarray of shape (n,), int, optional
         The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and ``unassigned_points`` ask for them.
-    n_centres : ndarray of shape (R,), int, optional
-        How many of a replicate's k centres it released; copies of its first fill up the rest. Default: all.
+    n_centers : ndarray of shape (R,), int, optional
+        How many of a replicate's k centers it released; copies of its first fill up the rest. Default: all.
 
     Returns
     -------
@@ -289,32 +308,40 @@ def evaluate(
     """
     check_metrics(metrics)
     points = points if isinstance(points, Points) else Points.prepare(points)
-    centres = np.asarray(centres)
-    if centres.ndim != 3:
-        raise ValueError(f"centres must have shape (replicate, cluster, {points.shape[1]}), got {centres.shape}")
-    own = _check_released(centres, n_centres)
+    centers = np.asarray(centers)
+    if centers.ndim != 3:
+        raise ValueError(
+            f"centers must have shape (replicate, cluster, {points.shape[1]}), got {centers.shape}"
+        )
+    own = _check_released(centers, n_centers)
     classes = None if labels is None else _check_classes(labels, points.shape[0])
-    clustering = _Clustering(points, centres, n_clusters or centres.shape[1], own, classes)
+    clustering = _Clustering(points, centers, n_clusters or centers.shape[1], own, classes)
     return {name: _FUNCTIONS[name](clustering) for name in metrics}
 
 
-def _check_released(centres: np.ndarray, n_centres) -> np.ndarray:
-    replicates, k, _ = centres.shape
-    if n_centres is None:
+def _check_released(centers: np.ndarray, n_centers) -> np.ndarray:
+    replicates, k, _ = centers.shape
+    if n_centers is None:
         return np.full(replicates, k)
-    n_centres = np.asarray(n_centres)
-    if n_centres.shape != (replicates,) or n_centres.dtype.kind not in "iu":
-        raise ValueError(f"n_centres must be {replicates} integers, one per replicate, got {n_centres!r}")
-    if not np.all((n_centres >= 1) & (n_centres <= k)):
-        raise ValueError(f"n_centres={n_centres.tolist()} must lie between 1 and {k}, the centres given")
-    filling = np.arange(k) >= n_centres[:, None]
-    if np.any((centres != centres[:, :1]).any(axis=2) & filling):
-        raise ValueError("centres beyond n_centres must be copies of the replicate's first centre")
-    return n_centres
+    n_centers = np.asarray(n_centers)
+    if n_centers.shape != (replicates,) or n_centers.dtype.kind not in "iu":
+        raise ValueError(
+            f"n_centers must be {replicates} integers, one per replicate, got {n_centers!r}"
+        )
+    if not np.all((n_centers >= 1) & (n_centers <= k)):
+        raise ValueError(
+            f"n_centers={n_centers.tolist()} must lie between 1 and {k}, the centers given"
+        )
+    filling = np.arange(k) >= n_centers[:, None]
+    if np.any((centers != centers[:, :1]).any(axis=2) & filling):
+        raise ValueError("centers beyond n_centers must be copies of the replicate's first center")
+    return n_centers
 
 
 def _check_classes(labels, n: int) -> np.ndarray:
     labels = np.asarray(labels)
     if labels.shape != (n,) or labels.dtype.kind not in "iu":
-        raise ValueError(f"labels must be {n} integers, one per point, got shape {labels.shape} of {labels.dtype}")
+        raise ValueError(
+            f"labels must be {n} integers, one per point, got shape {labels.shape} of {labels.dtype}"
+        )
     return labels

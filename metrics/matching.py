@@ -1,4 +1,4 @@
-"""How far released centres are from the centres of strong non-private clusterings."""
+"""How far released centers are from the centers of strong non-private clusterings."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,8 +15,8 @@ REFERENCE_SEED = 0
 
 
 @lru_cache(maxsize=8)
-def reference_centres(points: Points, k: int) -> np.ndarray:
-    """Centres of scikit-learn's k-means, the best of ten seeded k-means++ starts.
+def reference_centers(points: Points, k: int) -> np.ndarray:
+    """Centers of scikit-learn's k-means, the best of ten seeded k-means++ starts.
 
     Parameters
     ----------
@@ -32,12 +32,14 @@ def reference_centres(points: Points, k: int) -> np.ndarray:
     return fit.fit(points.rows.astype(np.float64) / SCALE).cluster_centers_
 
 
-def matched_distance(centres: Sequence[np.ndarray], reference: np.ndarray, squared: bool) -> np.ndarray:
-    """Mean distance between released and reference centres under the best one-to-one matching.
+def matched_distance(
+    centers: Sequence[np.ndarray], reference: np.ndarray, squared: bool
+) -> np.ndarray:
+    """Mean distance between released and reference centers under the best one-to-one matching.
 
     Parameters
     ----------
-    centres : sequence of R ndarrays of shape (k, d), float64
+    centers : sequence of R ndarrays of shape (k, d), float64
         One per replicate; k may differ.
     reference : ndarray of shape (m, d), float64
         Where k and m differ, the smaller set is matched.
@@ -53,16 +55,18 @@ def matched_distance(centres: Sequence[np.ndarray], reference: np.ndarray, squar
     >>> matched_distance(np.array([[[0.0], [2.0]]]), np.array([[2.0], [1.0]]), squared=False).tolist()
     [0.5]
     """
-    cost = [cdist(each, reference, "sqeuclidean" if squared else "euclidean") for each in centres]
+    cost = [cdist(each, reference, "sqeuclidean" if squared else "euclidean") for each in centers]
     return np.array([each[linear_sum_assignment(each)].mean() for each in cost])
 
 
-def nearest_distances(centres: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean distance from centres to the nearest reference centre, and the other way round.
+def nearest_distances(
+    centers: Sequence[np.ndarray], references: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean distance from centers to the nearest reference center, and the other way round.
 
     Parameters
     ----------
-    centres : sequence of R ndarrays of shape (k, d), float64
+    centers : sequence of R ndarrays of shape (k, d), float64
         One per replicate; k may differ.
     references : sequence of ndarray of shape (m, d), float64
         Clusterings; m may differ.
@@ -70,9 +74,9 @@ def nearest_distances(centres: Sequence[np.ndarray], references: Sequence[np.nda
     Returns
     -------
     there : ndarray of shape (R,)
-        Mean over the centres of the distance to the nearest centre of a reference, averaged over the references.
+        Mean over the centers of the distance to the nearest center of a reference, averaged over the references.
     back : ndarray of shape (R,)
-        Mean over the centres of a reference of the distance to the nearest centre, averaged over the references.
+        Mean over the centers of a reference of the distance to the nearest center, averaged over the references.
 
     Examples
     --------
@@ -83,8 +87,8 @@ def nearest_distances(centres: Sequence[np.ndarray], references: Sequence[np.nda
     sizes = np.array([len(each) for each in references])
     starts = np.cumsum(sizes) - sizes
     together = np.concatenate(references)
-    there, back = np.empty(len(centres)), np.empty(len(centres))
-    for r, each in enumerate(centres):
+    there, back = np.empty(len(centers)), np.empty(len(centers))
+    for r, each in enumerate(centers):
         apart = cdist(each, together)
         there[r] = np.minimum.reduceat(apart, starts, axis=1).mean()
         back[r] = (np.add.reduceat(apart.min(axis=0), starts) / sizes).mean()

@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from threadpoolctl import threadpool_limits
 
 from pkm.compute import SCALE, Points, cluster_means
-from pkm.compute.partition import __file__ as partition_room
+from pkm.compute.silhouette import __file__ as partition_room
 from pkm.metrics.silhouettes import __file__ as silhouettes_room
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 
@@ -46,13 +46,13 @@ class ReferenceSet:
 
     Attributes
     ----------
-    centres : tuple of ndarray of shape (k, d), float64
+    centers : tuple of ndarray of shape (k, d), float64
         The chosen clusterings, the best silhouette first, in half-widths of the domain.
     runs : tuple of (int, float)
         Number of clusters and silhouette of every run, in the order they were made.
     """
 
-    centres: tuple[np.ndarray, ...]
+    centers: tuple[np.ndarray, ...]
     runs: tuple[tuple[int, float], ...]
 
 
@@ -82,7 +82,10 @@ def reference_set(points: Points) -> ReferenceSet:
             save(path, found)
     except OSError as error:
         told = f"reference clusterings cannot be kept in {folder} ({error.strerror}): they are searched for again"
-        warnings.warn(f"{told} in every process; set {CACHE_VARIABLE} to a folder that can be written", stacklevel=2)
+        warnings.warn(
+            f"{told} in every process; set {CACHE_VARIABLE} to a folder that can be written",
+            stacklevel=2,
+        )
     return found or search(points)
 
 
@@ -105,11 +108,13 @@ def search(points: Points) -> ReferenceSet:
         runs = judged(points, [(k, 0) for k in grid])
         best = [k for k, *_ in sorted(runs, key=rank)[:BEST]]
         runs += judged(points, [(k, seed) for k in best for seed in range(1, RUNS + 1)])
-        chosen = [centres_of(points, labels, k) for k, _, _, labels in sorted(runs, key=rank)[:TOP]]
+        chosen = [centers_of(points, labels, k) for k, _, _, labels in sorted(runs, key=rank)[:TOP]]
     return ReferenceSet(tuple(chosen), tuple((k, score) for k, _, score, _ in runs))
 
 
-def judged(points: Points, asked: list[tuple[int, int]]) -> list[tuple[int, int, float, np.ndarray]]:
+def judged(
+    points: Points, asked: list[tuple[int, int]]
+) -> list[tuple[int, int, float, np.ndarray]]:
     """Run k-means for each (k, seed); return (k, seed, silhouette, labels)."""
     # Starts in double and iterations in single precision: each is the quicker one for scikit-learn.
     double, single = points.rows.astype(np.float64) / SCALE, points.rows / np.float32(SCALE)
@@ -118,8 +123,13 @@ def judged(points: Points, asked: list[tuple[int, int]]) -> list[tuple[int, int,
         start, _ = kmeans_plusplus(double, k, x_squared_norms=norms, random_state=FIRST_SEED + seed)
         found.append(KMeans(k, init=start.astype(np.float32), n_init=1).fit(single).labels_)
     found = np.stack(found)
-    scores = silhouettes(points, found[:, silhouette_sample(points.shape[0])], max(k for k, _ in asked))
-    return [(k, seed, float(score), each) for (k, seed), score, each in zip(asked, scores, found, strict=True)]
+    scores = silhouettes(
+        points, found[:, silhouette_sample(points.shape[0])], max(k for k, _ in asked)
+    )
+    return [
+        (k, seed, float(score), each)
+        for (k, seed), score, each in zip(asked, scores, found, strict=True)
+    ]
 
 
 def rank(run: tuple) -> tuple:
@@ -128,7 +138,7 @@ def rank(run: tuple) -> tuple:
     return -score, k, seed
 
 
-def centres_of(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
+def centers_of(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
     """Means of the points of each label that has some, in half-widths; exact before the one division."""
     means, counts = cluster_means(points, labels[None], k)
     return means[0][counts[0] > 0] / SCALE
@@ -151,8 +161,8 @@ def save(path: Path, found: ReferenceSet) -> None:
     """Keep the outcome of a search, behind a checksum; a crash leaves nothing half written."""
     content = io.BytesIO()
     ks, scores = zip(*found.runs, strict=True)
-    sizes = [len(each) for each in found.centres]
-    np.savez(content, centres=np.concatenate(found.centres), sizes=sizes, ks=ks, scores=scores)
+    sizes = [len(each) for each in found.centers]
+    np.savez(content, centers=np.concatenate(found.centers), sizes=sizes, ks=ks, scores=scores)
     content = content.getvalue()
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -174,9 +184,9 @@ def load(path: Path) -> ReferenceSet | None:
     if hashlib.sha256(content[DIGEST_SIZE:]).digest() != content[:DIGEST_SIZE]:
         return None
     with np.load(io.BytesIO(content[DIGEST_SIZE:])) as stored:
-        centres = np.split(stored["centres"], np.cumsum(stored["sizes"])[:-1])
+        centers = np.split(stored["centers"], np.cumsum(stored["sizes"])[:-1])
         runs = zip(stored["ks"].tolist(), stored["scores"].tolist(), strict=True)
-        return ReferenceSet(tuple(centres), tuple(runs))
+        return ReferenceSet(tuple(centers), tuple(runs))
 
 
 @contextmanager

@@ -15,7 +15,9 @@ def silhouette_sample(n: int) -> np.ndarray:
     """Indices of the points that silhouettes of n points are taken over."""
     if n <= SILHOUETTE_POINTS:
         return np.arange(n)
-    return np.sort(np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False))
+    return np.sort(
+        np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False)
+    )
 
 
 def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
@@ -36,7 +38,9 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
     """
     tiles = _distances(points)
     parts = [labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)]
-    return np.concatenate([mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts])
+    return np.concatenate(
+        [mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts]
+    )
 
 
 @lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB

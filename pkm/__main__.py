@@ -7,7 +7,11 @@ from importlib import import_module
 #: Verb to the module that serves it, the words that go before the user's, and what it is for.
 VERBS = {
     "run": ("pkm.experiments.run", (), "run methods on data sets, or a sweep over both"),
-    "reproduce": ("pkm.experiments.reproduce", (), "run what a paper's profile lacks and build its report"),
+    "reproduce": (
+        "pkm.experiments.reproduce",
+        (),
+        "run what a paper's profile lacks and build its report",
+    ),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.methods.conformance", (), "test whether a method keeps its contract"),
     "sync": ("pkm.experiments.tracking", ("sync",), "project stored results to MLflow"),

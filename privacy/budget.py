@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Adjacency(StrEnum):
-    """Which data sets count as neighbours."""
+    """Which data sets count as neighbors."""
 
     ZERO_OUT = "zero_out"  # one record replaced by a null that contributes nothing; n is public
     ADD_REMOVE = "add_remove"  # one record more or less; n is secret
@@ -52,7 +52,9 @@ class Budget:
             raise ValueError(f"delta={self.delta} must be in [0, 1)")
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         if (self.rho is not None) != (self.adjacency is Adjacency.RHO_BOUNDED):
-            raise ValueError(f"rho={self.rho} must be given for rho_bounded and only there, got {self.adjacency}")
+            raise ValueError(
+                f"rho={self.rho} must be given for rho_bounded and only there, got {self.adjacency}"
+            )
         if self.rho is not None and not self.rho > 0:
             raise ValueError(f"rho={self.rho} must be positive")
 
@@ -62,7 +64,9 @@ class Budget:
             raise ValueError(
                 f"budgets under {self.adjacency} and {other.adjacency} cannot be added; convert one of them first"
             )
-        return Budget(self.epsilon + other.epsilon, self.delta + other.delta, self.adjacency, self.rho)
+        return Budget(
+            self.epsilon + other.epsilon, self.delta + other.delta, self.adjacency, self.rho
+        )
 
     def split(self, weights) -> tuple["Budget", ...]:
         """Divide epsilon and delta in proportion to positive weights."""
@@ -70,7 +74,8 @@ class Budget:
         if not all(weight > 0 for weight in weights):
             raise ValueError(f"weights={list(weights)} must be positive")
         return tuple(
-            Budget(self.epsilon * w / total, self.delta * w / total, self.adjacency, self.rho) for w in weights
+            Budget(self.epsilon * w / total, self.delta * w / total, self.adjacency, self.rho)
+            for w in weights
         )
 
 
@@ -90,7 +95,7 @@ class PrivacyClaim:
     trust : {"none", "central", "federated", "local"}
         Who sees raw data.
     view : {"final", "transcript"}
-        Whether the promise covers the final centres or every release on the way.
+        Whether the promise covers the final centers or every release on the way.
     public : tuple of str
         Data-derived quantities taken for public, such as n.
     flaws : tuple of str

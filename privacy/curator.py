@@ -10,20 +10,20 @@ from collections import Counter
 import numpy as np
 
 from pkm.compute import Points, averaged_gaps, sums_and_counts
-from pkm.privacy.buckets import Buckets
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.cover import Projected
 from pkm.privacy.grid import SCALE
+from pkm.privacy.hashed_points import HashedPoints
 from pkm.privacy.ledger import Charge, Ledger
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.partition import Grid, Partition
+from pkm.privacy.projection import ProjectedPoints
+from pkm.privacy.tree import Grid, PartitionTree
 
 GAPS_AT_ONCE = 1 << 13
-MOST_CELLS = 1 << 22  # of a grid that is counted in full
+MAX_CELLS = 1 << 22  # of a grid that is counted in full
 
 
-class Disclosure(PermissionError):
+class DisclosureRefused(PermissionError):
     """An exact answer was asked for under a privacy claim."""
 
 
@@ -74,25 +74,25 @@ class Curator:
 
     def sums_and_counts(
         self,
-        centres: np.ndarray,
+        centers: np.ndarray,
         *,
         sum_noise: Gaussian | Laplace | None,
         count_noise: Gaussian | Laplace | None,
         radius: float | None = None,
         relative: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums and counts of the points nearest to each centre.
+        """Noisy sums and counts of the points nearest to each center.
 
         Parameters
         ----------
-        centres : ndarray of shape (R, k, d), int64
-            Released or public centres on the grid, one set per replicate.
+        centers : ndarray of shape (R, k, d), int64
+            Released or public centers on the grid, one set per replicate.
         sum_noise, count_noise : Gaussian, Laplace or None
             Both of one kind. None asks for exact answers.
         radius : float, optional
-            In units of the domain's half-width: points farther than this from their nearest centre are left out.
+            In units of the domain's half-width: points farther than this from their nearest center are left out.
         relative : bool, default=False
-            Sum ``x - centre`` instead of ``x``; needs a radius, which then bounds what one record adds.
+            Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one record adds.
 
         Returns
         -------
@@ -103,12 +103,12 @@ class Curator:
 
         Raises
         ------
-        Disclosure
+        DisclosureRefused
             If exact answers are asked for under a ledger.
         BudgetExceeded
             If the release costs more than is left.
         ValueError
-            If the centres are not on the grid or the query is ill-posed; nothing is charged or drawn then.
+            If the centers are not on the grid or the query is ill-posed; nothing is charged or drawn then.
 
         Notes
         -----
@@ -116,23 +116,28 @@ class Curator:
         adjacency it changes that cell's count by 1 and its sum by at most the radius (relative) or sqrt(d) (absolute)
         in L2, sqrt(d) times as much in L1.
         """
-        self._check_sums_and_counts(centres, radius, relative, sum_noise, count_noise)
+        self._check_sums_and_counts(centers, radius, relative, sum_noise, count_noise)
         if sum_noise is None:
             self._refuse_disclosure("sums_and_counts")
             key = None
         else:
             key = self._charge_sums_and_counts(radius, relative, sum_noise, count_noise)
-        sums, counts = self._exact_sums_and_counts(centres, radius, relative)
+        sums, counts = self._exact_sums_and_counts(centers, radius, relative)
         return self._release(sums, counts * SCALE, sum_noise, count_noise, key)
 
     def counts_and_bounded_sums(
-        self, centres: np.ndarray, *, count_noise: Laplace, sum_noise: BoundedLaplace, about: np.ndarray
+        self,
+        centers: np.ndarray,
+        *,
+        count_noise: Laplace,
+        sum_noise: BoundedLaplace,
+        about: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy counts of the points nearest to each centre, then sums drawn inside what those counts allow.
+        """Noisy counts of the points nearest to each center, then sums drawn inside what those counts allow.
 
         Parameters
         ----------
-        centres : ndarray of shape (R, k, d), int64
+        centers : ndarray of shape (R, k, d), int64
         count_noise : Laplace
         sum_noise : BoundedLaplace
             Per coordinate; its sensitivity must cover the distance from ``about`` to the domain's far end.
@@ -150,40 +155,52 @@ class Curator:
         -----
         One record lies in one cell: it changes its count by 1, each coordinate of its sum by at most the sensitivity.
         """
-        self._check_sums_and_counts(centres, None, False, count_noise, count_noise)
+        self._check_sums_and_counts(centers, None, False, count_noise, count_noise)
         if sum_noise.sensitivity < SCALE + np.abs(about).max():
-            raise ValueError(f"sensitivity={sum_noise.sensitivity} must be at least {SCALE + np.abs(about).max()}")
+            raise ValueError(
+                f"sensitivity={sum_noise.sensitivity} must be at least {SCALE + np.abs(about).max()}"
+            )
         details = {"count_scale": count_noise.scale / SCALE, "sum_epsilon": sum_noise.epsilon}
         cost = SCALE / count_noise.scale + self.n_features * sum_noise.epsilon
         key = self._charge("counts_and_bounded_sums", sum_noise.name, epsilon=cost, details=details)
-        sums, exact = self._exact_sums_and_counts(centres, None, False)
+        sums, exact = self._exact_sums_and_counts(centers, None, False)
         counts = count_noise.add(exact * SCALE, self._streams, (*key, "counts"))
         counts = np.where(counts < SCALE // 2, SCALE - counts, counts)
         records = counts[:, :, None] / SCALE
         lower, upper = records * (-SCALE - about), records * (SCALE - about)
-        return counts, sum_noise.add(sums - exact[:, :, None] * about, lower, upper, self._streams, (*key, "sums"))
+        return counts, sum_noise.add(
+            sums - exact[:, :, None] * about, lower, upper, self._streams, (*key, "sums")
+        )
 
-    def _check_sums_and_counts(self, centres, radius, relative, sum_noise, count_noise) -> None:
-        # Relative sums about centres between grid points would carry the exact count in their fractions.
-        if not np.issubdtype(centres.dtype, np.integer) or len(centres) != self.n_replicates:
+    def _check_sums_and_counts(self, centers, radius, relative, sum_noise, count_noise) -> None:
+        # Relative sums about centers between grid points would carry the exact count in their fractions.
+        if not np.issubdtype(centers.dtype, np.integer) or len(centers) != self.n_replicates:
             raise ValueError(
-                f"centres must be grid integers for {self.n_replicates} replicates, got {centres.dtype} of shape "
-                f"{centres.shape}; release them through snap_centres"
+                f"centers must be grid integers for {self.n_replicates} replicates, got {centers.dtype} of shape "
+                f"{centers.shape}; release them through snap_centers"
             )
         if radius is not None and not 0 < radius < math.inf:
             raise ValueError(f"radius={radius} must be positive and finite, or None")
         if relative and radius is None:
-            raise ValueError("relative sums need a radius: without one a record's share is not bounded")
+            raise ValueError(
+                "relative sums need a radius: without one a record's share is not bounded"
+            )
         if type(sum_noise) is not type(count_noise):
-            raise ValueError(f"sum_noise and count_noise must be of one kind, got {sum_noise} and {count_noise}")
+            raise ValueError(
+                f"sum_noise and count_noise must be of one kind, got {sum_noise} and {count_noise}"
+            )
         if sum_noise is not None and self._ledger is None:
             raise ValueError("noise needs a ledger to be charged to, and this curator has none")
 
     def _charge_sums_and_counts(self, radius, relative, sum_noise, count_noise) -> tuple[str, int]:
         """Charge the release and return its stream key."""
-        sum_sensitivity = sum_sensitivity_of(self.n_features, radius if relative else None, sum_noise.norm)
+        sum_sensitivity = sum_sensitivity_of(
+            self.n_features, radius if relative else None, sum_noise.norm
+        )
         shares = (sum_sensitivity * SCALE / sum_noise.scale, SCALE / count_noise.scale)
-        cost = {"mu": math.hypot(*shares)} if sum_noise.norm == 2 else {"epsilon": math.fsum(shares)}
+        cost = (
+            {"mu": math.hypot(*shares)} if sum_noise.norm == 2 else {"epsilon": math.fsum(shares)}
+        )
         details = {
             "sum_scale": sum_noise.scale / SCALE,
             "count_scale": count_noise.scale / SCALE,
@@ -206,12 +223,12 @@ class Curator:
             return sums, counts
         return noisy_sums_and_counts(sums, counts, sum_noise, count_noise, self._streams, key)
 
-    def _exact_sums_and_counts(self, centres, radius, relative) -> tuple[np.ndarray, np.ndarray]:
+    def _exact_sums_and_counts(self, centers, radius, relative) -> tuple[np.ndarray, np.ndarray]:
         limit = None if radius is None else math.floor((radius * SCALE) ** 2)
-        answers = [sums_and_counts(shard, centres, limit) for shard in self._shards]
+        answers = [sums_and_counts(shard, centers, limit) for shard in self._shards]
         sums = sum(answer[0] for answer in answers)
         counts = sum(answer[1] for answer in answers)
-        return (sums - counts[:, :, None] * centres if relative else sums), counts
+        return (sums - counts[:, :, None] * centers if relative else sums), counts
 
     def grid_counts(self, intervals: int, noise: Gaussian | Laplace) -> np.ndarray:
         """Noisy numbers of points in all cells of a public grid.
@@ -233,36 +250,46 @@ class Curator:
         One record lies in one cell and changes its count by 1.
         """
         if self._ledger is None:
-            raise ValueError("grid_counts needs a ledger to be charged to, and this curator has none")
-        shape = (intervals,) * self.n_features
-        if intervals < 1 or math.prod(shape) > MOST_CELLS:
             raise ValueError(
-                f"intervals={intervals} must be at least 1 and, in {self.n_features} columns, make at most {MOST_CELLS}"
+                "grid_counts needs a ledger to be charged to, and this curator has none"
+            )
+        shape = (intervals,) * self.n_features
+        if intervals < 1 or math.prod(shape) > MAX_CELLS:
+            raise ValueError(
+                f"intervals={intervals} must be at least 1 and, in {self.n_features} columns, make at most {MAX_CELLS}"
                 " cells; take fewer, or a method for more columns"
             )
-        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0, "intervals": intervals}
+        details = {
+            "count_scale": noise.scale / SCALE,
+            "count_sensitivity": 1.0,
+            "intervals": intervals,
+        }
         key = self._charge("grid_counts", noise.name, details=details, **noise.cost(SCALE))
         counts = np.zeros(math.prod(shape), np.int64)
         for shard in self._shards:
-            places = np.minimum((shard.rows.astype(np.int64) + SCALE) * intervals // (2 * SCALE), intervals - 1)
-            counts += np.bincount(np.ravel_multi_index(tuple(places.T), shape), minlength=len(counts))
+            places = np.minimum(
+                (shard.rows.astype(np.int64) + SCALE) * intervals // (2 * SCALE), intervals - 1
+            )
+            counts += np.bincount(
+                np.ravel_multi_index(tuple(places.T), shape), minlength=len(counts)
+            )
         exact = np.broadcast_to(counts.reshape(shape) * SCALE, (self.n_replicates, *shape))
         return noise.add(exact, self._streams, key)
 
-    def whole(self) -> Partition:
+    def whole(self) -> PartitionTree:
         """Put the points of the only replicate into one cell, to be counted and summed."""
         self._check_door("whole")
-        return Partition.whole(self._shards, self._streams, self._charge)
+        return PartitionTree.whole(self._shards, self._streams, self._charge)
 
-    def partition(self, grid: Grid) -> Partition:
+    def partition(self, grid: Grid) -> PartitionTree:
         """Sort the points of the only replicate into one cell that can be split at the boundaries of a public grid.
 
-        See :class:`pkm.privacy.partition.Partition` for what may be asked of the cells.
+        See :class:`pkm.privacy.tree.PartitionTree` for what may be asked of the cells.
         """
         self._check_door("partition")
-        return Partition.by_columns(self._shards, grid, self._streams, self._charge)
+        return PartitionTree.by_columns(self._shards, grid, self._streams, self._charge)
 
-    def hyperplanes(self, normals: np.ndarray, about: np.ndarray) -> Partition:
+    def hyperplanes(self, normals: np.ndarray, about: np.ndarray) -> PartitionTree:
         """Sort the points of the only replicate into one cell that can be split by public hyperplanes.
 
         Parameters
@@ -274,13 +301,15 @@ class Curator:
 
         Returns
         -------
-        Partition
+        PartitionTree
             To be split by feature 0 .. m - 1; points on the side that the normal points to go to the second part.
         """
         self._check_door("hyperplanes")
-        return Partition.by_hyperplanes(self._shards, normals, about, self._streams, self._charge)
+        return PartitionTree.by_hyperplanes(
+            self._shards, normals, about, self._streams, self._charge
+        )
 
-    def projection(self, matrix: np.ndarray, length: float) -> Projected:
+    def projection(self, matrix: np.ndarray, length: float) -> ProjectedPoints:
         """See the points of the only replicate through a public projection into the unit ball.
 
         Parameters
@@ -288,17 +317,17 @@ class Curator:
         matrix : ndarray of shape (m, d), int64
             Small enough that products are exact.
         length : float
-            Projected points are divided by it and pulled into the unit ball.
+            ProjectedPoints points are divided by it and pulled into the unit ball.
 
         Returns
         -------
-        Projected
+        ProjectedPoints
             See there for what may be asked.
         """
         self._check_door("projection")
-        return Projected(self._shards, matrix, length, self._streams, self._charge)
+        return ProjectedPoints(self._shards, matrix, length, self._streams, self._charge)
 
-    def buckets(self, radius: float) -> Buckets:
+    def buckets(self, radius: float) -> HashedPoints:
         """Pull the points of the only replicate into a public ball about the middle of the domain.
 
         Parameters
@@ -308,14 +337,14 @@ class Curator:
 
         Returns
         -------
-        Buckets
+        HashedPoints
             See there for what may be asked.
         """
         self._check_door("buckets")
-        return Buckets(self._shards, self.n_points, radius, self._streams, self._charge)
+        return HashedPoints(self._shards, self.n_points, radius, self._streams, self._charge)
 
     def gap_percentile(self, percent: float, epsilon: float) -> float:
-        """Percentile of the distances between neighbouring values of a column, averaged over columns rank by rank.
+        """Percentile of the distances between neighboring values of a column, averaged over columns rank by rank.
 
         Parameters
         ----------
@@ -364,14 +393,16 @@ class Curator:
         if self._ledger is None:
             raise ValueError(f"{query} needs a ledger to be charged to, and this curator has none")
         if self.n_replicates != 1:
-            raise ValueError(f"{query} serves one replicate at a time, not {self.n_replicates}: set batched = False")
+            raise ValueError(
+                f"{query} serves one replicate at a time, not {self.n_replicates}: set batched = False"
+            )
 
     def disclose(self) -> np.ndarray:
         """Hand out the points themselves, shape (n, d), in grid steps: for methods that claim no privacy.
 
         Raises
         ------
-        Disclosure
+        DisclosureRefused
             Under any privacy claim.
         """
         self._refuse_disclosure("disclose")
@@ -379,12 +410,16 @@ class Curator:
 
     def _refuse_disclosure(self, query: str) -> None:
         if self._ledger is not None:
-            raise Disclosure(f"{query} asks for exact answers, but the method claims privacy: give it noise")
+            raise DisclosureRefused(
+                f"{query} asks for exact answers, but the method claims privacy: give it noise"
+            )
 
 
 def noisy_sums_and_counts(sums, counts, sum_noise, count_noise, streams: NoiseStreams, key: tuple):
     """Add the noise of a release of sums and counts, each from a stream of its own, to int64 values."""
-    return sum_noise.add(sums, streams, (*key, "sums")), count_noise.add(counts, streams, (*key, "counts"))
+    return sum_noise.add(sums, streams, (*key, "sums")), count_noise.add(
+        counts, streams, (*key, "counts")
+    )
 
 
 def sum_sensitivity_of(n_features: int, radius: float | None, norm: int) -> float:
@@ -411,7 +446,9 @@ def shards_of(points) -> list[Points]:
     shards = [points] if isinstance(points, np.ndarray | Points) else list(points)
     shards = [shard if isinstance(shard, Points) else prepare(shard) for shard in shards]
     if len({shard.shape[1] for shard in shards}) != 1:
-        raise ValueError(f"points must be one or more shards of one width, got {[shard.shape for shard in shards]}")
+        raise ValueError(
+            f"points must be one or more shards of one width, got {[shard.shape for shard in shards]}"
+        )
     return shards
 
 
@@ -419,5 +456,7 @@ def prepare(points: np.ndarray) -> Points:
     """Lay out grid points for a curator, once for many runs."""
     points = np.asarray(points)
     if not np.issubdtype(points.dtype, np.integer) or points.ndim != 2:
-        raise ValueError(f"points must be an (n, d) array of grid integers, got {points.dtype} of shape {points.shape}")
+        raise ValueError(
+            f"points must be an (n, d) array of grid integers, got {points.dtype} of shape {points.shape}"
+        )
     return Points.prepare(points)

@@ -1,4 +1,4 @@
-"""The 2^-16 grid on which private data, released centres and noise live.
+"""The 2^-16 grid on which private data, released centers and noise live.
 
 The public domain is mapped to [-1, 1]^d and the box to integers in [-65536, 65536]^d. Sums of points are then
 integers, sensitivities are exact, and adding rounded noise is exact post-processing of the continuous mechanism
@@ -41,12 +41,12 @@ def snap(points) -> np.ndarray:
     return np.rint(points * SCALE).astype(np.int64)
 
 
-def snap_centres(centres) -> np.ndarray:
-    """Round released centres, in grid steps, to the grid and saturate them where distances would cease to be exact.
+def snap_centers(centers) -> np.ndarray:
+    """Round released centers, in grid steps, to the grid and saturate them where distances would cease to be exact.
 
     Parameters
     ----------
-    centres : ndarray of shape (..., d), float64
+    centers : ndarray of shape (..., d), float64
         In grid steps. Infinite values saturate.
 
     Returns
@@ -58,10 +58,10 @@ def snap_centres(centres) -> np.ndarray:
     ValueError
         If a coordinate is NaN.
     """
-    if np.isnan(centres).any():
-        raise ValueError("centres must not be NaN; guard the division that made them")
-    limit = exact_limit(centres.shape[-1])
-    return np.minimum(np.maximum(np.rint(centres), -limit), limit).astype(np.int64)
+    if np.isnan(centers).any():
+        raise ValueError("centers must not be NaN; guard the division that made them")
+    limit = exact_limit(centers.shape[-1])
+    return np.minimum(np.maximum(np.rint(centers), -limit), limit).astype(np.int64)
 
 
 def to_unit(grid) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The ledger: what every release costs, written down before the noise is drawn.
 
 Gaussian releases are kept as mu and composed in closed form; a pure release is at worst a biased coin, and coins are
-composed by listing the sums of their privacy losses. A mixture of both is exact for up to :data:`MOST_LOSSES` sums and
+composed by listing the sums of their privacy losses. A mixture of both is exact for up to :data:`MAX_LOSSES` sums and
 errs on the safe side beyond.
 """
 
@@ -19,7 +19,7 @@ from pkm.privacy.budget import Budget
 from pkm.privacy.calibration import gdp_delta, gdp_epsilon
 
 SLACK = 1e-9  # relative room for rounding in sums of charges
-MOST_LOSSES = 1 << 17
+MAX_LOSSES = 1 << 17
 
 
 class BudgetExceeded(RuntimeError):
@@ -127,7 +127,9 @@ class Ledger:
             If a release of the same label and round is on record: its noise stream is used up.
         """
         if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
-            raise StreamReuse(f"release {charge.label!r} round {charge.round} was made before; noise must be fresh")
+            raise StreamReuse(
+                f"release {charge.label!r} round {charge.round} was made before; noise must be fresh"
+            )
         charges = (*self.charges, charge)
         if any(each.epsilon for each in charges) and self._fits_plainly(charges):
             self.charges = charges
@@ -168,7 +170,9 @@ class Ledger:
         return max(0.0, self.budget.epsilon - self.spent())
 
 
-def largest_multiple(mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float) -> float:
+def largest_multiple(
+    mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float
+) -> float:
     """Largest factor by which the costs of a schedule can be multiplied so that together they stay within a budget.
 
     Parameters
@@ -195,13 +199,20 @@ def largest_multiple(mus: Sequence[float], epsilons: Sequence[float], epsilon: f
     """
     if not any((*mus, *epsilons)):
         raise ValueError("mus and epsilons must not all be zero")
-    return _largest_multiple(math.sqrt(math.fsum(mu**2 for mu in mus)), tuple(epsilons), epsilon, delta)
+    return _largest_multiple(
+        math.sqrt(math.fsum(mu**2 for mu in mus)), tuple(epsilons), epsilon, delta
+    )
 
 
 @lru_cache(maxsize=1024)
-def _largest_multiple(mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float) -> float:
+def _largest_multiple(
+    mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float
+) -> float:
     def fits(factor: float) -> bool:
-        return _composed_delta(factor * mu, tuple(sorted(factor * e for e in epsilons)), epsilon) <= delta
+        return (
+            _composed_delta(factor * mu, tuple(sorted(factor * e for e in epsilons)), epsilon)
+            <= delta
+        )
 
     low, high = 0.0, 1.0
     while fits(high):
@@ -217,9 +228,17 @@ def _composed_epsilon(mu: float, epsilons: tuple[float, ...], delta: float, plai
     """Smallest epsilon at ``delta``, between 0 and the plain sum."""
     if _composed_delta(mu, epsilons, 0.0) <= delta:
         return 0.0
-    if _composed_delta(mu, epsilons, plain) >= delta:  # only by rounding: the plain sum is always enough
+    if (
+        _composed_delta(mu, epsilons, plain) >= delta
+    ):  # only by rounding: the plain sum is always enough
         return plain
-    return brentq(lambda epsilon: _composed_delta(mu, epsilons, epsilon) - delta, 0.0, plain, xtol=1e-14, rtol=1e-12)
+    return brentq(
+        lambda epsilon: _composed_delta(mu, epsilons, epsilon) - delta,
+        0.0,
+        plain,
+        xtol=1e-14,
+        rtol=1e-12,
+    )
 
 
 def _tallies(charges) -> list[tuple[float, tuple[float, ...], float]]:
@@ -230,11 +249,17 @@ def _tallies(charges) -> list[tuple[float, tuple[float, ...], float]]:
 
 def _tally(charges) -> tuple[float, tuple[float, ...], float]:
     mu = math.sqrt(math.fsum(c.mu**2 for c in charges))
-    return mu, tuple(sorted(c.epsilon for c in charges if c.epsilon > 0)), math.fsum(c.delta for c in charges)
+    return (
+        mu,
+        tuple(sorted(c.epsilon for c in charges if c.epsilon > 0)),
+        math.fsum(c.delta for c in charges),
+    )
 
 
 def _delta_at(charges, epsilon: float) -> float:
-    return max(delta + _composed_delta(mu, epsilons, epsilon) for mu, epsilons, delta in _tallies(charges))
+    return max(
+        delta + _composed_delta(mu, epsilons, epsilon) for mu, epsilons, delta in _tallies(charges)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -253,7 +278,9 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
     else:
         rest = epsilon - losses
         # 1 - exp(log ...) would cancel where both terms are tiny; the difference of the two terms does not go negative.
-        deltas = ndtr(mu / 2 - rest / mu) - np.exp(np.minimum(rest + log_ndtr(-rest / mu - mu / 2), 0.0))
+        deltas = ndtr(mu / 2 - rest / mu) - np.exp(
+            np.minimum(rest + log_ndtr(-rest / mu - mu / 2), 0.0)
+        )
     return math.fsum(probabilities * np.maximum(deltas, 0.0))
 
 
@@ -266,9 +293,9 @@ def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
         heads = np.arange(times + 1)
         losses = np.add.outer(losses, value * (2.0 * heads - times)).ravel()
         probabilities = np.outer(probabilities, binom.pmf(heads, times, expit(value))).ravel()
-        if len(losses) > MOST_LOSSES:
-            # Losses are rounded up to multiples of a small step: never in favour of the claim.
-            step = np.ptp(losses) / MOST_LOSSES
+        if len(losses) > MAX_LOSSES:
+            # Losses are rounded up to multiples of a small step: never in favor of the claim.
+            step = np.ptp(losses) / MAX_LOSSES
             levels = np.ceil((losses - losses.min()) / step).astype(np.int64)
             probabilities = np.bincount(levels, probabilities)
             losses = losses.min() + step * np.arange(len(probabilities))

@@ -48,7 +48,9 @@ class _Additive:
         """
         return {self.loss: sensitivity / self.scale}
 
-    def add(self, values: np.ndarray, streams: NoiseStreams, key: tuple, unit: float | np.ndarray = 1.0) -> np.ndarray:
+    def add(
+        self, values: np.ndarray, streams: NoiseStreams, key: tuple, unit: float | np.ndarray = 1.0
+    ) -> np.ndarray:
         """Add rounded noise from the stream of ``key`` to int64 values of shape (replicates, ...).
 
         ``unit`` multiplies the scale; an array of units broadcasts against the values.
@@ -106,7 +108,7 @@ class BoundedLaplace:
         """Scale for intervals of some widths: wider than sensitivity / epsilon, to make up for the lost tails.
 
         The smallest fixed point of ``b = sensitivity / (epsilon - log C(b))``, where C bounds by how much the
-        normalisation changes between neighbours.
+        normalization changes between neighbors.
         """
         m = np.maximum(np.asarray(width, np.float64) / self.sensitivity, 1.0)
 
@@ -123,12 +125,19 @@ class BoundedLaplace:
         return high * self.sensitivity
 
     def add(
-        self, values: np.ndarray, lower: np.ndarray, upper: np.ndarray, streams: NoiseStreams, key: tuple
+        self,
+        values: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        streams: NoiseStreams,
+        key: tuple,
     ) -> np.ndarray:
         """Draw around int64 values of shape (replicates, ...) inside intervals; values outside are first moved in."""
         middle = np.clip(values, lower, upper).astype(np.float64)
         b = self.scale(upper - lower)
         below, above = 0.5 * np.exp((lower - middle) / b), 0.5 * np.exp((middle - upper) / b)
         p = below + streams.uniform(key, values.shape[1:]) * (1 - above - below)
-        drawn = np.where(p < 0.5, np.log(2 * np.minimum(p, 0.5)), -np.log(2 * np.minimum(1 - p, 0.5)))
+        drawn = np.where(
+            p < 0.5, np.log(2 * np.minimum(p, 0.5)), -np.log(2 * np.minimum(1 - p, 0.5))
+        )
         return np.rint(np.clip(middle + b * drawn, lower, upper)).astype(np.int64)

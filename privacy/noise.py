@@ -15,7 +15,7 @@ from scipy.special import ndtri
 # No variate is larger. Uniforms have 53 bits (seeded) or end at 2**-65 (secure), so logarithms stay below 37 or 45; the
 # tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
 LARGEST = {"normal": 13.0, "laplace": 45.0}
-DATA, PARTITION, INITIALISATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
+DATA, PARTITION, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
 
 
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
@@ -65,12 +65,16 @@ class NoiseStreams:
     def __init__(self, seeds, secure: bool = False):
         self.seeds = tuple(int(seed) for seed in seeds)
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds={self.seeds} must be one or more different non-negative integers")
+            raise ValueError(
+                f"seeds={self.seeds} must be one or more different non-negative integers"
+            )
         self.secure = secure
         # Philox is counter based: a stream is a place in the counter's upper half, so one generator serves all keys.
         sources = [] if secure else [np.random.Philox(key=_noise_key(seed)) for seed in self.seeds]
         self._generators = [np.random.Generator(source) for source in sources]
-        self._starts = [source.state for source in sources]  # with nothing buffered: only the counter is to be set
+        self._starts = [
+            source.state for source in sources
+        ]  # with nothing buffered: only the counter is to be set
 
     def each(self) -> list["NoiseStreams"]:
         """Return the streams of each replicate by itself."""
@@ -98,16 +102,18 @@ class NoiseStreams:
         if self.secure:
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
             return (signs * -np.log(2.0 * tails)).reshape(len(self.seeds), *shape)
-        centred = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
-        centred += 2.0**-54  # generator.random includes 0, which would map to minus infinity
-        return -np.copysign(np.log1p(-2.0 * np.abs(centred)), centred)
+        centerd = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
+        centerd += 2.0**-54  # generator.random includes 0, which would map to minus infinity
+        return -np.copysign(np.log1p(-2.0 * np.abs(centerd)), centerd)
 
     def uniform(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
         """Draw uniform variates in (0, 1) of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
             # 1 - 2**-54 would be rounded to 1.
-            return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53)).reshape(len(self.seeds), *shape)
+            return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53)).reshape(
+                len(self.seeds), *shape
+            )
         drawn = self._seeded(key, shape, lambda generator, into: generator.random(out=into))
         return np.maximum(drawn, 2.0**-54)  # generator.random includes 0 and leaves out 1
 
@@ -116,8 +122,12 @@ class NoiseStreams:
         if self.secure:
             # Fine where it matters: a large variate is the logarithm of a small tail.
             signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(len(self.seeds), *shape)
+            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(
+                len(self.seeds), *shape
+            )
         else:
-            exponential = self._seeded(key, shape, lambda generator, into: generator.standard_exponential(out=into))
+            exponential = self._seeded(
+                key, shape, lambda generator, into: generator.standard_exponential(out=into)
+            )
         np.log(np.maximum(exponential, np.finfo(np.float64).tiny, out=exponential), out=exponential)
         return np.negative(exponential, out=exponential)

@@ -39,7 +39,9 @@ def _score_cell(counts, size, score, scale, first, last, exponents):
             below += inside
             exponents[h, candidate] = -np.inf
             if first[h] < boundary < last[h]:
-                value = _split_score(left, inside, total, size, t, q, emptiness_weight, from_both_ends)
+                value = _split_score(
+                    left, inside, total, size, t, q, emptiness_weight, from_both_ends
+                )
                 exponents[h, candidate] = value * scale
 
 
@@ -106,9 +108,13 @@ class SplitScore:
 
     def __post_init__(self):
         if not (0 < self.q and 2 * self.q <= self.t <= 1 and 2 * self.q < 1):
-            raise ValueError(f"t={self.t} and q={self.q} must satisfy 0 < 2 q <= t <= 1 and q < 0.5")
+            raise ValueError(
+                f"t={self.t} and q={self.q} must satisfy 0 < 2 q <= t <= 1 and q < 0.5"
+            )
         if not 0 < self.emptiness_weight < np.inf:
-            raise ValueError(f"emptiness_weight={self.emptiness_weight} must be positive and finite")
+            raise ValueError(
+                f"emptiness_weight={self.emptiness_weight} must be positive and finite"
+            )
 
     @property
     def spread(self) -> float:
@@ -135,7 +141,15 @@ class SplitScore:
         """
         return _split_score(left, inside, total, size, *self._numbers)
 
-    def of_cell(self, counts, size: float, scale: float, first: np.ndarray, last: np.ndarray, into: np.ndarray) -> None:
+    def of_cell(
+        self,
+        counts,
+        size: float,
+        scale: float,
+        first: np.ndarray,
+        last: np.ndarray,
+        into: np.ndarray,
+    ) -> None:
         """Score the candidates of a cell: the middles of intervals of two bins each.
 
         Parameters
@@ -208,7 +222,7 @@ def selection_mu(epsilon: float) -> float:
     Notes
     -----
     Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let no event of probability q be
-    likelier than p for the neighbour with ``logit(p) = logit(q) + epsilon``. Gaussians ``mu`` apart allow
+    likelier than p for the neighbor with ``logit(p) = logit(q) + epsilon``. Gaussians ``mu`` apart allow
     ``probit(p) = probit(q) + mu``. The slope of probit against logit is largest at one half, so the interval of length
     epsilon that needs the largest mu is the one about it: ``mu = 2 probit(expit(epsilon / 2))``.
 

@@ -21,7 +21,9 @@ def check_finding(paper, check, rows, missing=NO_GAPS):
     """Finding of one check, with the sets, printed numbers and evaluators of a paper."""
     content = claims.load(paper)
     context = verdicts.Context(content["sets"], missing, content.get("printed", {}))
-    return verdicts._check(Study(rows), check, context, verdicts.EVALUATORS | claims.own_evaluators(paper))
+    return verdicts._check(
+        Study(rows), check, context, verdicts.EVALUATORS | claims.own_evaluators(paper)
+    )
 
 
 def finding(paper, name, rows, missing=NO_GAPS):

@@ -26,16 +26,22 @@ from pkm.analysis.figures import comparison as figures
 from pkm.analysis.figures import figures_of
 from pkm.analysis.report import build
 from pkm.analysis.tables import Study
-from pkm.privacy.thresholding import Thresholded
+from pkm.privacy.stability_histogram import StabilityHistogram
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
 EPSILONS = (0.5, 1.0)
 #: Median NICV over that of k-means at epsilon 1; half as much again at 0.5.
-FACTORS = {"glloyd_sound": 2.0, "kaplan_stemmer": 1.2, "lsh_splits_sound": 3.0, "eugkm": 1.1, "dpm_sound": 0.9}
+FACTORS = {
+    "glloyd_sound": 2.0,
+    "kaplan_stemmer": 1.2,
+    "lsh_splits_sound": 3.0,
+    "eugkm": 1.1,
+    "dpm_sound": 0.9,
+}
 SEEDS = 7
 
 
-def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, n_centres=None):
+def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, n_centers=None):
     n, d, k = SIZES[dataset]
     known = epsilon is not None
     facts = {
@@ -65,7 +71,7 @@ def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, 
         "timing": timing,
         "fit_seconds": seconds,
         "nicv": values,
-        "n_centres": float(k if n_centres is None else n_centres),
+        "n_centers": float(k if n_centers is None else n_centers),
     }
     return pd.DataFrame(facts | {"seed": np.arange(len(values))}, index=range(len(values)))
 
@@ -80,15 +86,38 @@ def fabricated(factors=FACTORS, lacking=(("eugkm", "wide"),)):
     for place, name in enumerate(SIZES):
         level = 0.1 * (place + 1)
         # The best of the non-private runs divides, not their median.
-        parts.append(cell("reference", "kmeans", name, None, level * np.array([1.2, 1.0, 1.1, 1.3, 1.2, 1.1, 1.2])))
+        parts.append(
+            cell(
+                "reference",
+                "kmeans",
+                name,
+                None,
+                level * np.array([1.2, 1.0, 1.1, 1.3, 1.2, 1.1, 1.2]),
+            )
+        )
         parts.append(cell("reference", "mean", name, None, np.full(SEEDS, 2.5 * level)))
         parts.append(cell("reference", "packing", name, None, np.full(SEEDS, 4.0 * level)))
         for method, factor in factors.items():
             for epsilon in EPSILONS:
                 if (method, name) not in lacking:
-                    value, own = spread(level * factor * (1.5 if epsilon < 1 else 1.0)), method == "dpm_sound"
-                    parts.append(cell("runs", method, name, epsilon, value, n_centres=3 if own else None))
-        parts.append(cell("timing", "eugkm", name, 1.0, np.full(3, level), timing=True, seconds=[0.1, 0.3, 0.2]))
+                    value, own = (
+                        spread(level * factor * (1.5 if epsilon < 1 else 1.0)),
+                        method == "dpm_sound",
+                    )
+                    parts.append(
+                        cell("runs", method, name, epsilon, value, n_centers=3 if own else None)
+                    )
+        parts.append(
+            cell(
+                "timing",
+                "eugkm",
+                name,
+                1.0,
+                np.full(3, level),
+                timing=True,
+                seconds=[0.1, 0.3, 0.2],
+            )
+        )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -107,14 +136,16 @@ def test_ratios_are_medians_over_the_best_non_private_run(table):
         for method, factor in FACTORS.items():
             if (method, name) == ("eugkm", "wide"):
                 continue
-            mine = table[(table["dataset"] == name) & (table["method"] == method)].set_index("epsilon")
+            mine = table[(table["dataset"] == name) & (table["method"] == method)].set_index(
+                "epsilon"
+            )
             assert mine.index.tolist() == [0.5, 1.0]
             assert mine["median"].to_numpy() == pytest.approx([1.5 * factor, factor])
             assert mine["reference"].to_numpy() == pytest.approx(0.1 * (place + 1))
             # Of seven values the interval is from the first to the last: inside of them is less than 95 %.
             assert (mine["low"] / mine["median"]).to_numpy() == pytest.approx(0.9)
             assert (mine["high"] / mine["median"]).to_numpy() == pytest.approx(30.0)
-    assert (table["n_centres"] == table["k"].where(table["method"] != "dpm_sound", 3)).all()
+    assert (table["n_centers"] == table["k"].where(table["method"] != "dpm_sound", 3)).all()
 
 
 def test_quartiles_are_those_of_the_ratios(table):
@@ -125,23 +156,46 @@ def test_quartiles_are_those_of_the_ratios(table):
 
 @pytest.mark.parametrize(("sensitivity", "cells"), [(1.0, 1), (math.sqrt(2), 2)])
 def test_starved_runs_are_those_whose_thresholds_no_number_of_records_passes(sensitivity, cells):
-    least = Thresholded(50.0, 1e-6, cells).least
-    charge = {"label": "bucket_counts", "count_scale": 50.0, "count_sensitivity": sensitivity, "delta": 1e-6}
+    least = StabilityHistogram(50.0, 1e-6, cells).least
+    charge = {
+        "label": "bucket_counts",
+        "count_scale": 50.0,
+        "count_sensitivity": sensitivity,
+        "delta": 1e-6,
+    }
     other = charge | {"count_scale": 60.0}
     for charges in ([charge], [other, charge], [charge, {"label": "bucket_sums", "delta": 0.0}]):
         text = json.dumps(charges)
-        assert starved({"charges": text, "n": math.floor(least)}) and not starved({"charges": text, "n": least + 1})
+        assert starved({"charges": text, "n": math.floor(least)}) and not starved(
+            {"charges": text, "n": least + 1}
+        )
     assert not starved({"charges": "[]", "n": 1})
 
 
 def test_starved_runs_are_marked():
     rows = fabricated()
-    charge = {"label": "bucket_counts", "count_scale": 300.0, "count_sensitivity": 1.0, "delta": 1e-6}
-    rows.loc[(rows["method"] == "kaplan_stemmer") & (rows["dataset"] == "a"), "charges"] = json.dumps([charge])
-    shown = {spec.name: spec for spec in figures_of("comparison")}["comparison_ratios"].draw(Study(rows))
+    charge = {
+        "label": "bucket_counts",
+        "count_scale": 300.0,
+        "count_sensitivity": 1.0,
+        "delta": 1e-6,
+    }
+    rows.loc[(rows["method"] == "kaplan_stemmer") & (rows["dataset"] == "a"), "charges"] = (
+        json.dumps([charge])
+    )
+    shown = {spec.name: spec for spec in figures_of("comparison")}["comparison_ratios"].draw(
+        Study(rows)
+    )
     column = shown.printed.set_index("dataset")["Kaplan-Stemmer"]
-    assert column.str.endswith(figures.STARVED).to_dict() == {"a": True, "b": False, "c": False, "wide": False}
-    marked = [text.get_text() for text in shown.figure.axes[0].texts if figures.STARVED in text.get_text()]
+    assert column.str.endswith(figures.STARVED).to_dict() == {
+        "a": True,
+        "b": False,
+        "c": False,
+        "wide": False,
+    }
+    marked = [
+        text.get_text() for text in shown.figure.axes[0].texts if figures.STARVED in text.get_text()
+    ]
     assert len(marked) == 1 and "No bucket could pass" in shown.caption
 
 
@@ -177,7 +231,7 @@ def test_median_intervals_leave_out_what_is_not_finite():
     assert np.isnan([median[1], low[1], high[1]]).all() and count.tolist() == [2, 0]
 
 
-def test_only_private_methods_with_k_centres_are_compared(table):
+def test_only_private_methods_with_k_centers_are_compared(table):
     assert set(private(table)["method"]) == set(FACTORS) - {"dpm_sound"}
     wide = matrix(table, 1.0, ["a", "wide"])
     assert wide.loc["a"].to_dict() == pytest.approx({name: FACTORS[name] for name in wide.columns})
@@ -186,7 +240,9 @@ def test_only_private_methods_with_k_centres_are_compared(table):
 
 def test_methods_that_lack_a_data_set_are_named(table):
     kept, lacking = complete(table, list(SIZES))
-    assert kept == ["glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"] and lacking == {"eugkm": ["wide"]}
+    assert kept == ["glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"] and lacking == {
+        "eugkm": ["wide"]
+    }
     assert complete(table, ["a", "b", "c"]) == (["eugkm", *kept], {})
 
 
@@ -208,7 +264,12 @@ def test_one_lacking_epsilon_is_enough_to_be_left_out():
 def test_ranks_of_a_clear_order(table):
     methods = ["eugkm", "glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"]
     found = rank(table, 1.0, ["a", "b", "c"], methods)
-    assert found.table["method"].tolist() == ["eugkm", "kaplan_stemmer", "glloyd_sound", "lsh_splits_sound"]
+    assert found.table["method"].tolist() == [
+        "eugkm",
+        "kaplan_stemmer",
+        "glloyd_sound",
+        "lsh_splits_sound",
+    ]
     assert found.table["mean_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert (found.table[["low", "high"]].to_numpy() == found.table[["mean_rank"]].to_numpy()).all()
     # Friedman's statistic of three unanimous judges is its maximum, n (k - 1) = 9, with k - 1 degrees of freedom.
@@ -219,7 +280,12 @@ def test_ranks_of_a_clear_order(table):
 
 
 def test_ties_share_their_ranks():
-    found = rank(ratios(Study(fabricated({"x": 2.0, "y": 2.0, "z": 1.0}, ()))), 1.0, list(SIZES), ["x", "y", "z"])
+    found = rank(
+        ratios(Study(fabricated({"x": 2.0, "y": 2.0, "z": 1.0}, ()))),
+        1.0,
+        list(SIZES),
+        ["x", "y", "z"],
+    )
     assert found.table.set_index("method")["mean_rank"].to_dict() == {"x": 2.5, "y": 2.5, "z": 1.0}
 
 
@@ -234,7 +300,11 @@ def test_too_few_for_a_test_are_ranked_all_the_same(table):
     one = rank(table, 1.0, ["a"], ["eugkm", "glloyd_sound", "kaplan_stemmer"])
     two = rank(table, 1.0, ["a", "b"], ["eugkm", "glloyd_sound"])
     for found in (one, two):
-        assert math.isnan(found.p_value) and math.isnan(found.critical) and found.table["mean_rank"].iloc[0] == 1
+        assert (
+            math.isnan(found.p_value)
+            and math.isnan(found.critical)
+            and found.table["mean_rank"].iloc[0] == 1
+        )
         assert found.cliques() == []
 
 
@@ -257,14 +327,18 @@ def test_the_best_method_of_a_setting(table):
     assert best.loc["wide", 0.5]["method"] == "kaplan_stemmer"
 
 
-def test_a_method_that_is_no_better_than_one_centre_is_of_no_use():
-    best = best_methods(ratios(Study(fabricated({"glloyd_sound": 2.5, "lsh_splits_sound": 2.6}, ()))))
+def test_a_method_that_is_no_better_than_one_center_is_of_no_use():
+    best = best_methods(
+        ratios(Study(fabricated({"glloyd_sound": 2.5, "lsh_splits_sound": 2.6}, ())))
+    )
     assert not best["useful"].any() and set(best["method"]) == {"glloyd_sound"}
 
 
 def test_times_are_medians_of_timing_cells_alone(study):
     found = times(study)
-    assert found["method"].tolist() == ["eugkm"] * 4 and found["seconds"].to_numpy() == pytest.approx(0.2)
+    assert found["method"].tolist() == ["eugkm"] * 4 and found[
+        "seconds"
+    ].to_numpy() == pytest.approx(0.2)
     assert found["seeds"].tolist() == [3] * 4 and found["epsilon"].tolist() == [1.0] * 4
     rows = fabricated()
     assert len(times(Study(rows[~rows["timing"]]))) == 0
@@ -273,8 +347,13 @@ def test_times_are_medians_of_timing_cells_alone(study):
 def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):
     drawn = {spec.name: spec.draw(study) for spec in figures_of("comparison")}
     assert all(len(each.table) and len(each.printed) for each in drawn.values())
-    assert all((each.figure is None) == (name == "comparison_times") for name, each in drawn.items())
-    assert any("EUGkM: wide left out (more than 11 columns" in gap for gap in drawn["comparison_ratios"].gaps)
+    assert all(
+        (each.figure is None) == (name == "comparison_times") for name, each in drawn.items()
+    )
+    assert any(
+        "EUGkM: wide left out (more than 11 columns" in gap
+        for gap in drawn["comparison_ratios"].gaps
+    )
     ranks = drawn["comparison_ranks"].table
     assert set(ranks["group"]) == {"all data sets", "data sets with a result of every method"}
     assert "eugkm" not in set(ranks.loc[ranks["group"] == "all data sets", "method"])
@@ -299,14 +378,33 @@ def test_strangers_are_drawn_too():
 
 def test_a_paper_without_claims_has_a_report(tmp_path):
     missing = pd.DataFrame(
-        [("balcan", "balcan", "wide", 1.0, "failed: TimeLimitExceeded: time limit of 600 s reached")],
+        [
+            (
+                "balcan",
+                "balcan",
+                "wide",
+                1.0,
+                "failed: TimeLimitExceeded: time limit of 600 s reached",
+            )
+        ],
         columns=["sweep", "method", "dataset", "epsilon", "reason"],
     )
-    page = build(fabricated(), paper="comparison", missing=missing, out=tmp_path, environment={"python": "3"})
+    page = build(
+        fabricated(), paper="comparison", missing=missing, out=tmp_path, environment={"python": "3"}
+    )
     text = page.read_text(encoding="utf-8")
-    assert "No claims are judged here" in text and "TimeLimitExceeded" in text and 'id="claims"' not in text
-    assert 'href="#verdicts"' not in text and text.count("<figure id=") == len(figures_of("comparison"))
-    assert not (tmp_path / "tables" / "claims.csv").exists() and (tmp_path / "tables" / "summary.csv").exists()
+    assert (
+        "No claims are judged here" in text
+        and "TimeLimitExceeded" in text
+        and 'id="claims"' not in text
+    )
+    assert 'href="#verdicts"' not in text and text.count("<figure id=") == len(
+        figures_of("comparison")
+    )
+    assert (
+        not (tmp_path / "tables" / "claims.csv").exists()
+        and (tmp_path / "tables" / "summary.csv").exists()
+    )
     assert claims.load("comparison")["claims"] == []
     overview = verdicts.overview(verdicts.evaluate(Study(fabricated()), "comparison", missing))
     assert overview.empty and "verdict" in overview

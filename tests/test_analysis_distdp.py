@@ -23,11 +23,16 @@ from pkm.analysis.planted import curve, described, joined
 from pkm.analysis.tables import DESCRIPTION, Study
 from pkm.methods.dist_dp import DistDP
 from pkm.privacy import SCALE
-from pkm.privacy.moving import soft_sensitivity
+from pkm.privacy.rho_bounded import soft_sensitivity
 
 CONTENT = claims.load("distdp")
 SPECS = {spec.name: spec for spec in figures_of("distdp")}
-SIZES = {"shuttle": (58000, 9), "shuttle-class": (58000, 10), "skin-class": (245057, 4), "s1": (5000, 2)}
+SIZES = {
+    "shuttle": (58000, 9),
+    "shuttle-class": (58000, 10),
+    "skin-class": (245057, 4),
+    "s1": (5000, 2),
+}
 SIZES |= {"generated-cities": (50000, 2)}
 MAPS = ("generated-cities",)
 KS = (4, 6, 8, 12, 16)
@@ -35,10 +40,20 @@ RHOS = (1.0, 0.08, 0.008, 0.0001)
 DIST = ("dist_dp", "dist_dp_printed", "dist_dp_sound")
 MOVED = (*DIST, "dist_dp_random_points", "dist_dp_median", "dist_dp_median_sound")
 ANY = "dist_dp_sound_any"
-LEVELS = {"kmeans": 1.0, "dist_dp": 1.2, "dist_dp_sound": 1.1, "lsh_splits_sound": 2.5, "lsh_splits": 3.0}
+LEVELS = {
+    "kmeans": 1.0,
+    "dist_dp": 1.2,
+    "dist_dp_sound": 1.1,
+    "lsh_splits_sound": 2.5,
+    "lsh_splits": 3.0,
+}
 LEVELS |= {"dist_dp_random_points": 6.0, "dist_dp_printed": 1.15, ANY: 1.13}
 DP = ("lsh_splits", "lsh_splits_sound")
-LABELS = {"noised_points": "gaussian", "cell_counts": "gaussian_threshold", "region_counts": "laplace"}
+LABELS = {
+    "noised_points": "gaussian",
+    "cell_counts": "gaussian_threshold",
+    "region_counts": "laplace",
+}
 
 
 READINGS = {
@@ -59,13 +74,32 @@ def charges_of(method, epsilon, delta):
     if method == "dist_dp_random_points":
         scale = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
         return [
-            {"mechanism": "gaussian", "label": "noised_points", "loss": 1 / scale, "scale": scale, "sensitivity": 1}
+            {
+                "mechanism": "gaussian",
+                "label": "noised_points",
+                "loss": 1 / scale,
+                "scale": scale,
+                "sensitivity": 1,
+            }
         ]
     if method in ("dist_dp_sound", ANY):
         # A grid of 8 intervals in two columns, with half of what a replacement needs unless any move is protected.
         share = 1.0 if method == ANY else 0.5
-        soft = {"mechanism": "gaussian", "label": "soft_counts", "round": 0, "loss": 0.2, "delta": 0.0}
-        return [soft | {"count_sensitivity": share * math.sqrt(2) + 2 / 2**16, "count_scale": 9.0, "intervals": 8}]
+        soft = {
+            "mechanism": "gaussian",
+            "label": "soft_counts",
+            "round": 0,
+            "loss": 0.2,
+            "delta": 0.0,
+        }
+        return [
+            soft
+            | {
+                "count_sensitivity": share * math.sqrt(2) + 2 / 2**16,
+                "count_scale": 9.0,
+                "intervals": 8,
+            }
+        ]
     if method not in ("dist_dp", "dist_dp_printed"):
         return []
     scale = math.sqrt(2 * math.log(1.25 / (delta / 3))) / (epsilon / 3)
@@ -83,7 +117,20 @@ def charges_of(method, epsilon, delta):
     ]
 
 
-def row_of(sweep, method, dataset, *, k=8, epsilon=1.0, rho=None, seeds=12, size=None, level=1.0, spread=0.01, **facts):
+def row_of(
+    sweep,
+    method,
+    dataset,
+    *,
+    k=8,
+    epsilon=1.0,
+    rho=None,
+    seeds=12,
+    size=None,
+    level=1.0,
+    spread=0.01,
+    **facts,
+):
     """Rows of one cell, one per seed: NICV about `level`."""
     n, d = size or SIZES[dataset]
     private = method not in ("kmeans", "kmedian")
@@ -97,7 +144,11 @@ def row_of(sweep, method, dataset, *, k=8, epsilon=1.0, rho=None, seeds=12, size
         "cell": key,
         "method": method,
         "target": f"pkm.methods.{method}",
-        "variant": "" if not private else "published" if method in ("dist_dp", "dist_dp_printed") else "sound",
+        "variant": ""
+        if not private
+        else "published"
+        if method in ("dist_dp", "dist_dp_printed")
+        else "sound",
         "params": text,
         "dataset": dataset,
         "preprocessing": "minmax",
@@ -131,10 +182,14 @@ def all_rows():
         for method, factor in LEVELS.items():
             for k in KS:
                 rho = "diagonal" if method == ANY else 0.05 if method in MOVED else None
-                parts.append(row_of(f"figure1{geo}", method, dataset, k=k, rho=rho, level=0.1 * factor / k))
+                parts.append(
+                    row_of(f"figure1{geo}", method, dataset, k=k, rho=rho, level=0.1 * factor / k)
+                )
             if method not in MOVED:
                 rho = "diagonal" if method == ANY else None
-                parts.append(row_of(f"figure2{geo}", method, dataset, rho=rho, level=0.1 * factor / 8))
+                parts.append(
+                    row_of(f"figure2{geo}", method, dataset, rho=rho, level=0.1 * factor / 8)
+                )
                 continue
             for rho in RHOS:
                 level = 0.1 / 8 * (1 + 1.4 * rho + (5 if "random" in method else 0))
@@ -142,7 +197,9 @@ def all_rows():
     for dataset in ("s1", "generated-cities"):
         for epsilon in (0.25, 1.0, 4.0):
             parts.append(row_of("grid", "lsh_splits_sound", dataset, epsilon=epsilon, level=0.03))
-            for method, rho in ((method, rho) for method in ("dist_dp", "dist_dp_sound") for rho in (0.01, 0.1)):
+            for method, rho in (
+                (method, rho) for method in ("dist_dp", "dist_dp_sound") for rho in (0.01, 0.1)
+            ):
                 level = 0.01 * (1 + rho / epsilon)
                 parts.append(row_of("grid", method, dataset, epsilon=epsilon, rho=rho, level=level))
         parts += [row_of(sweep, "kmeans", dataset, level=0.01) for sweep in ("grid", "readings")]
@@ -157,13 +214,31 @@ def all_rows():
                 rows = rows.rename(columns={"nicv": "mean_distance"})
                 parts.append(rows.assign(charges="[]"))
     planted = "planted-20000-4-8-0.05"
-    parts.append(row_of("planted_rho", "kmeans", planted, size=(20000, 4), level=0.0016, params={"n_init": 10}))
+    parts.append(
+        row_of(
+            "planted_rho", "kmeans", planted, size=(20000, 4), level=0.0016, params={"n_init": 10}
+        )
+    )
     for method, rho in ((method, rho) for method in DIST for rho in (0.01, 0.02, 0.04, 0.08, 0.16)):
         level = 0.0016 + 5 * rho**2
-        parts.append(row_of("planted_rho", method, planted, size=(20000, 4), rho=rho, level=level, spread=0.001))
-    parts += [row_of("planted_radius", each, "planted-20000-4-8-0", size=(20000, 4), level=0.01) for each in DP]
+        parts.append(
+            row_of(
+                "planted_rho", method, planted, size=(20000, 4), rho=rho, level=level, spread=0.001
+            )
+        )
+    parts += [
+        row_of("planted_radius", each, "planted-20000-4-8-0", size=(20000, 4), level=0.01)
+        for each in DP
+    ]
     for method, rho in ((method, rho) for method in DIST for rho in (0.04, 0.01, 0.0025, 0.000625)):
-        rows = row_of("planted_radius", method, "planted-20000-4-8-0", size=(20000, 4), rho=rho, level=rho**1.9)
+        rows = row_of(
+            "planted_radius",
+            method,
+            "planted-20000-4-8-0",
+            size=(20000, 4),
+            rho=rho,
+            level=rho**1.9,
+        )
         parts.append(rows)
     for k in (4, 8, 16, 32):
         name, size = f"planted-{2500 * k}-4-{k}-0.05", (2500 * k, 4)
@@ -172,19 +247,36 @@ def all_rows():
             cost = k**2 if method in DIST else k if method in DP else 0
             rho = 0.01 if method in MOVED else None
             level = 0.0016 + cost / size[0]
-            parts.append(row_of("planted_k", method, name, k=k, size=size, rho=rho, level=level, spread=1e-4))
+            parts.append(
+                row_of("planted_k", method, name, k=k, size=size, rho=rho, level=level, spread=1e-4)
+            )
     for n, d, k in ((10000, 4, 8), (100000, 4, 8), (100000, 4, 2), (100000, 16, 8), (300000, 4, 8)):
         name = f"planted-{n}-{d}-{k}-0.05"
-        for method, factor in (("kmeans", 1), ("dist_dp", 1.5), ("dist_dp_printed", 1.4), ("dist_dp_sound", 1.2)):
+        for method, factor in (
+            ("kmeans", 1),
+            ("dist_dp", 1.5),
+            ("dist_dp_printed", 1.4),
+            ("dist_dp_sound", 1.2),
+        ):
             rho = 0.01 if method in MOVED else None
-            parts.append(row_of("planted_factor", method, name, k=k, size=(n, d), rho=rho, level=0.0016 * factor))
+            parts.append(
+                row_of(
+                    "planted_factor", method, name, k=k, size=(n, d), rho=rho, level=0.0016 * factor
+                )
+            )
     for k in (32, 64):
         for method in (*DIST, "dist_dp_random_points"):
             place = {"k": k, "size": (k, 8), "epsilon": 0.1, "rho": 0.05}
             parts.append(row_of("lower_bound", method, f"half-8-{k}-0.05", level=1e-3, **place))
     for n in (12500, 25000, 50000, 100000, 200000):
         for method in ("kmeans", "lsh_splits_sound", *DIST, "dist_dp_random_points"):
-            rows = row_of("timing", method, f"planted-{n}-4-8-0.05", size=(n, 4), rho=0.01 if method in MOVED else None)
+            rows = row_of(
+                "timing",
+                method,
+                f"planted-{n}-4-8-0.05",
+                size=(n, 4),
+                rho=0.01 if method in MOVED else None,
+            )
             parts.append(rows.assign(timing=True))
     return pd.concat(parts, ignore_index=True)
 
@@ -222,15 +314,25 @@ def test_rows_have_the_schema(study):
 
 
 def test_names_of_planted_sets_are_read():
-    cells = described(pd.DataFrame({"dataset": ["planted-small-100-2-3-0-7", "planted-10-2-3-0.05", "shuttle"]}))
+    cells = described(
+        pd.DataFrame({"dataset": ["planted-small-100-2-3-0-7", "planted-10-2-3-0.05", "shuttle"]})
+    )
     assert cells["ball"].tolist()[:2] == [0.0, 0.05] and cells["small"].tolist()[0] == 7
     assert cells["ball"].isna().tolist() == [False, False, True]
 
 
 def test_values_of_a_curve_are_cost_excess_and_ratio(study):
-    base = {"sweep": "planted_k", "metric": "nicv", "method": {"method": "dist_dp", "rho": 0.01}, "along": "k"}
+    base = {
+        "sweep": "planted_k",
+        "metric": "nicv",
+        "method": {"method": "dist_dp", "rho": 0.01},
+        "along": "k",
+    }
     context = verdicts.Context({}, NO_GAPS)
-    values = {value: curve(study, base | {"value": value}, context).values[0] for value in ("mean", "cost", "excess")}
+    values = {
+        value: curve(study, base | {"value": value}, context).values[0]
+        for value in ("mean", "cost", "excess")
+    }
     ratio = curve(study, base | {"value": "ratio"}, context).values[0]
     n = 2500 * np.array([4, 8, 16, 32])
     assert values["cost"] == pytest.approx(values["mean"] * n)
@@ -241,7 +343,9 @@ def test_values_of_a_curve_are_cost_excess_and_ratio(study):
 def test_where_points_coincide_the_optimum_is_zero(study):
     check = {"sweep": "planted_radius", "metric": "nicv", "method": "dist_dp", "along": "rho"}
     context = verdicts.Context({}, NO_GAPS)
-    excess, cost = (curve(study, check | {"value": value}, context).values for value in ("excess", "cost"))
+    excess, cost = (
+        curve(study, check | {"value": value}, context).values for value in ("excess", "cost")
+    )
     assert (excess == cost).all()
 
 
@@ -280,12 +384,20 @@ def test_every_claim_has_a_verdict(findings):
     told = {name for name, found in findings.items() if found.verdict == NOT_RUN}
     assert told == {"mpc-constant-rounds"}
     others = {name: found.verdict for name, found in findings.items() if name not in told}
-    assert others == dict.fromkeys(others, HOLDS), {name: found.numbers for name, found in findings.items()}
+    assert others == dict.fromkeys(others, HOLDS), {
+        name: found.numbers for name, found in findings.items()
+    }
     # The readings beside the main one hold as well, and every claim on the method has the literal radius among them.
     assert not [name for name, found in findings.items() if "instead" in found.numbers]
     checks = {claim["id"].split("/")[1]: claim["check"] for claim in CONTENT["claims"]}
-    judged_on = {name for name, check in checks.items() if "dist_dp" in str({**check, "also": None})}
-    literal = {name for name, found in findings.items() if "With the printed radius: holds as well." in found.numbers}
+    judged_on = {
+        name for name, check in checks.items() if "dist_dp" in str({**check, "also": None})
+    }
+    literal = {
+        name
+        for name, found in findings.items()
+        if "With the printed radius: holds as well." in found.numbers
+    }
     assert literal == judged_on - {"lower-bound-k-rho2", "order-random-points-above-dp"}
     assert "dist_dp_printed" in checks["lower-bound-k-rho2"]["methods"]
 
@@ -299,16 +411,56 @@ def test_absent_data_sets_make_a_verdict_partial(findings):
     ("name", "column", "change", "where"),
     [
         ("order-dist-below-dp", "nicv", lambda x: 3 * x, {"method": "dist_dp", "sweep": "figure1"}),
-        ("order-nonprivate-lowest", "nicv", lambda x: 2 * x, {"method": "kmeans", "sweep": "figure1"}),
-        ("order-random-points-worst", "nicv", lambda x: x / 6, {"method": "dist_dp_random_points", "sweep": "figure1"}),
-        ("order-random-points-above-dp", "nicv", lambda x: x / 3, {"method": "dist_dp_random_points", "k": 16}),
+        (
+            "order-nonprivate-lowest",
+            "nicv",
+            lambda x: 2 * x,
+            {"method": "kmeans", "sweep": "figure1"},
+        ),
+        (
+            "order-random-points-worst",
+            "nicv",
+            lambda x: x / 6,
+            {"method": "dist_dp_random_points", "sweep": "figure1"},
+        ),
+        (
+            "order-random-points-above-dp",
+            "nicv",
+            lambda x: x / 3,
+            {"method": "dist_dp_random_points", "k": 16},
+        ),
         ("order-all-four", "nicv", lambda x: 3 * x, {"method": "dist_dp", "k": 8}),
-        ("slightly-worse-than-nonprivate", "nicv", lambda x: 1.4 * x, {"method": "dist_dp", "dataset": "s1"}),
-        ("closer-to-nonprivate-than-to-dp", "nicv", lambda x: 1.7 * x, {"method": "dist_dp", "dataset": "s1"}),
+        (
+            "slightly-worse-than-nonprivate",
+            "nicv",
+            lambda x: 1.4 * x,
+            {"method": "dist_dp", "dataset": "s1"},
+        ),
+        (
+            "closer-to-nonprivate-than-to-dp",
+            "nicv",
+            lambda x: 1.7 * x,
+            {"method": "dist_dp", "dataset": "s1"},
+        ),
         ("cost-falls-with-k", "nicv", lambda x: 5 * x, {"method": "dist_dp", "k": 16}),
-        ("monotone-in-rho", "nicv", lambda x: 0 * x + 0.0125, {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 1.0}'}),
-        ("rho-zero-is-nonprivate", "nicv", lambda x: 1.1 * x, {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 0.0001}'}),
-        ("rho-one-near-dp", "nicv", lambda x: x / 3, {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 1.0}'}),
+        (
+            "monotone-in-rho",
+            "nicv",
+            lambda x: 0 * x + 0.0125,
+            {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 1.0}'},
+        ),
+        (
+            "rho-zero-is-nonprivate",
+            "nicv",
+            lambda x: 1.1 * x,
+            {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 0.0001}'},
+        ),
+        (
+            "rho-one-near-dp",
+            "nicv",
+            lambda x: x / 3,
+            {"cell": 'figure2|dist_dp|s1|8|1.0|{"rho": 1.0}'},
+        ),
         (
             "runtime-minutes",
             "fit_cpu_seconds",
@@ -316,7 +468,12 @@ def test_absent_data_sets_make_a_verdict_partial(findings):
             {"method": "dist_dp", "dataset": "skin-class"},
         ),
         ("dataset-shapes", "d", lambda x: x + 1, {"dataset": "s1"}),
-        ("additive-error-free-of-radius", "nicv", lambda x: x**0.5, {"sweep": "planted_radius", "method": "dist_dp"}),
+        (
+            "additive-error-free-of-radius",
+            "nicv",
+            lambda x: x**0.5,
+            {"sweep": "planted_radius", "method": "dist_dp"},
+        ),
         (
             "additive-error-rho-squared",
             "nicv",
@@ -329,8 +486,18 @@ def test_absent_data_sets_make_a_verdict_partial(findings):
             lambda x: 1e-5 * x,
             {"sweep": "lower_bound", "method": "dist_dp_sound", "k": 64},
         ),
-        ("constant-multiplicative", "nicv", lambda x: 20 * x, {"sweep": "planted_factor", "method": "dist_dp"}),
-        ("runtime-linear", "fit_cpu_seconds", lambda x: x**2, {"sweep": "timing", "method": "dist_dp"}),
+        (
+            "constant-multiplicative",
+            "nicv",
+            lambda x: 20 * x,
+            {"sweep": "planted_factor", "method": "dist_dp"},
+        ),
+        (
+            "runtime-linear",
+            "fit_cpu_seconds",
+            lambda x: x**2,
+            {"sweep": "timing", "method": "dist_dp"},
+        ),
         (
             "extra-k-dependence",
             "nicv",
@@ -343,7 +510,12 @@ def test_absent_data_sets_make_a_verdict_partial(findings):
             lambda x: x.str.replace('"sensitivity": 0.05', '"sensitivity": 0.1'),
             {"method": "dist_dp"},
         ),
-        ("budget-three-parts", "charges", lambda x: x.str.replace("cell_counts", "something"), {"method": "dist_dp"}),
+        (
+            "budget-three-parts",
+            "charges",
+            lambda x: x.str.replace("cell_counts", "something"),
+            {"method": "dist_dp"},
+        ),
     ],
 )
 def test_every_judged_claim_can_fail(name, column, change, where):
@@ -363,10 +535,14 @@ def test_other_readings_stand_beside_the_published_one(findings):
 
 
 def test_one_reading_needs_no_list(study):
-    check = {claim["id"]: claim["check"] for claim in CONTENT["claims"]}["distdp/order-dist-below-dp"]
+    check = {claim["id"]: claim["check"] for claim in CONTENT["claims"]}[
+        "distdp/order-dist-below-dp"
+    ]
     alone = judged.check_finding("distdp", check | {"also": check["also"][1]}, all_rows())
     both = judged.check_finding("distdp", check, all_rows())
-    assert both.numbers == alone.numbers.replace(" Sound", " With the printed radius: holds as well. Sound")
+    assert both.numbers == alone.numbers.replace(
+        " Sound", " With the printed radius: holds as well. Sound"
+    )
 
 
 def test_the_lower_bound_is_in_units_of_rho(findings):
@@ -380,10 +556,18 @@ def test_the_lower_bound_is_in_units_of_rho(findings):
 def test_a_method_that_refuses_the_lower_bound_is_named():
     rows = judged.without(all_rows(), sweep="lower_bound", method="dist_dp", k=32)
     reason = "failed: epsilon=0.1 with n=32 points and rho=0.05 is too little"
-    gap = {"sweep": "lower_bound", "method": "dist_dp", "dataset": "half-8-32-0.05", "epsilon": 0.1, "reason": reason}
+    gap = {
+        "sweep": "lower_bound",
+        "method": "dist_dp",
+        "dataset": "half-8-32-0.05",
+        "epsilon": 0.1,
+        "reason": reason,
+    }
     found = finding("lower-bound-k-rho2", rows, pd.DataFrame([gap]))
     assert found.verdict == HOLDS and found.lacking == f"dist_dp on half-8-32-0.05: {reason}"
-    found = finding("lower-bound-k-rho2", judged.without(all_rows(), sweep="lower_bound"), pd.DataFrame([gap]))
+    found = finding(
+        "lower-bound-k-rho2", judged.without(all_rows(), sweep="lower_bound"), pd.DataFrame([gap])
+    )
     assert found.verdict == NOT_RUN and reason in found.numbers
 
 
@@ -400,9 +584,14 @@ def test_a_budget_part_may_not_exceed_its_third():
             each[1]["loss"] *= 2
         return [json.dumps(each) for each in charges]
 
-    found = finding("budget-three-parts", changed("charges", larger, method="dist_dp", sweep="figure1"))
+    found = finding(
+        "budget-three-parts", changed("charges", larger, method="dist_dp", sweep="figure1")
+    )
     assert found.verdict == FAILS and "cell_counts" not in found.lacking
-    whole = finding("budget-three-parts", changed("epsilon_spent", lambda x: 2 * x, method="dist_dp", sweep="grid"))
+    whole = finding(
+        "budget-three-parts",
+        changed("epsilon_spent", lambda x: 2 * x, method="dist_dp", sweep="grid"),
+    )
     assert whole.verdict == FAILS
 
 
@@ -415,7 +604,9 @@ def test_delta_of_gaussian_charges_is_that_of_their_common_mu():
 def test_the_two_cities_are_as_far_apart_as_the_formula_says(findings):
     line = findings["rho-005-meaning"].evidence.iloc[0]
     assert line["distance"] == pytest.approx(0.0443, abs=2e-4)
-    far = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/rho-005-meaning"]["check"] | {"rho": 0.04}
+    far = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/rho-005-meaning"]["check"] | {
+        "rho": 0.04
+    }
     found = claims.own_evaluators("distdp")["cities"](None, far, None)
     assert found.verdict == FAILS
 
@@ -427,7 +618,9 @@ def test_excess_that_is_not_positive_has_no_slope():
 
 
 def test_a_test_that_a_claim_names_exists():
-    doubt = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/budget-three-parts"]["doubt"]
+    doubt = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/budget-three-parts"][
+        "doubt"
+    ]
     text = (claims._FOLDER.parents[1] / "tests" / "test_dist_dp.py").read_text(encoding="utf-8")
     named = [word.strip("(),.") for word in doubt.split() if word.startswith("test_")]
     assert len(named) == 1 and f"def {named[0]}(" in text
@@ -435,12 +628,22 @@ def test_a_test_that_a_claim_names_exists():
 
 def test_few_seeds_decide_nothing_about_means():
     rows = all_rows().query("seed < 3")
-    for name in ("order-dist-below-dp", "additive-error-rho-squared", "closer-to-nonprivate-than-to-dp"):
+    for name in (
+        "order-dist-below-dp",
+        "additive-error-rho-squared",
+        "closer-to-nonprivate-than-to-dp",
+    ):
         assert finding(name, rows).verdict == INCONCLUSIVE
 
 
 def test_claims_without_rows_give_the_recorded_reason():
-    gap = {"sweep": "figure1", "method": "dist_dp", "dataset": "skin", "epsilon": 1.0, "reason": "no such file"}
+    gap = {
+        "sweep": "figure1",
+        "method": "dist_dp",
+        "dataset": "skin",
+        "epsilon": 1.0,
+        "reason": "no such file",
+    }
     found = verdicts.evaluate(Study(foreign_rows()), "distdp", pd.DataFrame([gap]))
     found = {verdict.claim["id"].removeprefix("distdp/"): verdict.finding for verdict in found}
     assert {name for name, one in found.items() if one.verdict != NOT_RUN} == {"rho-005-meaning"}
@@ -456,13 +659,20 @@ def test_figure1_has_the_papers_curves_and_names_the_other_notion(study):
     titles = [axes.get_title() for axes in shown.figure.axes]
     assert titles[2] == "(c) cities (generated)" and len(shown.gaps) == 12 - len(SIZES)
     axes = shown.figure.axes[titles.index("(i) S1")]
-    assert [line.get_linestyle() for line in axes.lines].count(":") == 2 and len(axes.lines) == len(LEVELS) == 8
-    assert [title for title in titles if title.endswith("†")] == ["(e) Shuttle †", "(f) Shuttle, class a column †"]
+    assert [line.get_linestyle() for line in axes.lines].count(":") == 2 and len(axes.lines) == len(
+        LEVELS
+    ) == 8
+    assert [title for title in titles if title.endswith("†")] == [
+        "(e) Shuttle †",
+        "(f) Shuttle, class a column †",
+    ]
     assert "tuned on that set" in shown.caption and "every move protected" in shown.caption
     labels = [text.get_text() for text in shown.figure.legends[0].get_texts()]
     assert any("zero-out, not ρ-bounded" in label for label in labels)
     line = shown.table.query("dataset == 's1' and method == 'dist_dp' and x == 8").iloc[0]
-    values = all_rows().query("sweep == 'figure1' and dataset == 's1' and method == 'dist_dp' and k == 8")["nicv"]
+    values = all_rows().query(
+        "sweep == 'figure1' and dataset == 's1' and method == 'dist_dp' and k == 8"
+    )["nicv"]
     assert line["value"] == pytest.approx(5000 * values.mean())
     assert line["high"] - line["value"] == pytest.approx(3 * 5000 * values.std() / math.sqrt(12))
 
@@ -473,17 +683,26 @@ def test_figure2_falls_from_left_to_right_and_has_level_lines(study):
     axes = next(axes for axes in shown.figure.axes if axes.get_title().endswith("S1"))
     low, high = axes.get_xlim()
     assert low > high and axes.get_xscale() == "log"
-    levels = shown.table.query("dataset == 's1' and method in ['kmeans', 'lsh_splits_sound', 'dist_dp_sound_any']")
+    levels = shown.table.query(
+        "dataset == 's1' and method in ['kmeans', 'lsh_splits_sound', 'dist_dp_sound_any']"
+    )
     assert levels["x"].isna().all() and len(levels) == 3
 
 
 def test_wide_bands_leave_logarithmic_axes_to_the_curves():
-    rows = changed("nicv", lambda x: x * np.tile([0.01, 2.9, 0.09], len(x) // 3), method="dist_dp", dataset="s1")
+    rows = changed(
+        "nicv",
+        lambda x: x * np.tile([0.01, 2.9, 0.09], len(x) // 3),
+        method="dist_dp",
+        dataset="s1",
+    )
     shown = drawn("figure1", rows)
     axes = next(axes for axes in shown.figure.axes if axes.get_title().endswith("S1"))
     mine = shown.table.query("dataset == 's1'")
     wide = mine.query("method == 'dist_dp'")
-    assert axes.get_yscale() == "log" and (wide["low"] < 0).all()  # the table has the bands as they are
+    assert (
+        axes.get_yscale() == "log" and (wide["low"] < 0).all()
+    )  # the table has the bands as they are
     low, high = axes.get_ylim()
     assert (low, high) == pytest.approx((mine["value"].min() / 2, mine["value"].max() * 2))
     bottoms = [band.get_paths()[0].vertices[:, 1].min() for band in axes.collections]
@@ -509,7 +728,10 @@ def test_own_figures_keep_the_two_notions_apart(study):
 def test_readings_are_named_by_what_differs(study):
     with styled():
         shown = SPECS["readings"].draw(study)
-    dp = {"DP (zero-out, not ρ-bounded): LSH-Splits (published)", "DP (zero-out): LSH-Splits (sound)"}
+    dp = {
+        "DP (zero-out, not ρ-bounded): LSH-Splits (published)",
+        "DP (zero-out): LSH-Splits (sound)",
+    }
     assert set(shown.table["reading"]) == {*READINGS, *dp}
     axes = shown.figure.axes[0]
     dotted = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
@@ -548,12 +770,18 @@ def test_ways_are_read_off_the_charges(d, rho, way, any_move):
 def test_ways_stand_in_a_table_of_data_sets_k_and_rho(study):
     with styled():
         shown = SPECS["ways"].draw(study)
-    assert len(shown.printed) == len(shown.table) == len(SIZES) * (len(RHOS) + 1 + 2 * (len(KS) - 1) + 1)
+    assert (
+        len(shown.printed)
+        == len(shown.table)
+        == len(SIZES) * (len(RHOS) + 1 + 2 * (len(KS) - 1) + 1)
+    )
     assert not shown.table[["dataset", "k", "rho"]].duplicated().any()
     sound = shown.table[shown.table["rho"].notna() & (shown.table["d"] == 2)]
     assert sound["ratio"].to_numpy() == pytest.approx(0.5, abs=1e-4) and not sound["any_move"].any()
     printed = shown.printed[shown.printed["dataset"] == "s1"]
-    assert set(printed.loc[printed["rho"] == "diagonal", "any_move"]) == {"yes"} and set(printed["way"]) == {"grid"}
+    assert set(printed.loc[printed["rho"] == "diagonal", "any_move"]) == {"yes"} and set(
+        printed["way"]
+    ) == {"grid"}
     texts = [text.get_text() for text in shown.figure.axes[0].texts]
     assert "0.5 grid" in texts and "1 grid" in texts
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from test_analysis_dpm_rows import HALF_RANGE, SIZES, all_rows, dpm_rows, printed_means
 
-from pkm.analysis import claims, printed, settings, verdicts
+from pkm.analysis import claims, hyperparameters, reported, verdicts
 from pkm.analysis.claims import dpm as formulas
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.dpm import matched_ratios
@@ -60,14 +60,16 @@ def changed(rows, where, **factors):
     ],
 )
 def test_printed_texts_are_read_with_the_unit_of_their_last_digit(text, expected):
-    value = printed.parse(text)
-    assert (value.mean, value.deviation, value.unit, value.deviation_unit) == pytest.approx(expected)
+    value = reported.parse(text)
+    assert (value.mean, value.deviation, value.unit, value.deviation_unit) == pytest.approx(
+        expected
+    )
 
 
 def test_what_is_no_printed_number_is_refused():
     for text in ("about 3", "3", "1 ± 2 ± 3"):
         with pytest.raises(ValueError, match=f"{text}.*mean ± standard deviation"):
-            printed.parse(text)
+            reported.parse(text)
 
 
 def test_raw_units_multiply_by_powers_of_half_the_range(study):
@@ -77,7 +79,9 @@ def test_raw_units_multiply_by_powers_of_half_the_range(study):
         factor = [HALF_RANGE[name.split("-")[0]] ** power for name in panel.cells["dataset"]]
         np.testing.assert_allclose(raw.values, panel.values * factor, rtol=1e-12)
     inertia = raw_units(study.panel("table", "inertia"))
-    at = inertia.cells.index[(inertia.cells["dataset"] == "gas") & (inertia.cells["method"] == "dpm")][0]
+    at = inertia.cells.index[
+        (inertia.cells["dataset"] == "gas") & (inertia.cells["method"] == "dpm")
+    ][0]
     assert inertia.values[:, at].mean() == pytest.approx(3.7e7, rel=0.05)
 
 
@@ -88,7 +92,7 @@ def test_deviations_have_n_minus_one_and_ignore_missing_values():
 
 
 def quality(rows):
-    table = printed.compare(Study(rows), CONTENT["printed"]["quality"])
+    table = reported.compare(Study(rows), CONTENT["printed"]["quality"])
     return table.set_index(["dataset", "method", "metric"])
 
 
@@ -96,7 +100,7 @@ def test_verdicts_of_printed_cells_follow_the_margin_and_the_direction_of_the_me
     rows = all_rows()
     place = ("letters-18720", "dpm", "silhouette")
     line = quality(rows).loc[place]
-    assert line["verdict"] == printed.WITHIN and not line["reason"]
+    assert line["verdict"] == reported.WITHIN and not line["reason"]
     # Two standard errors of both runs (20 printed, 12 here), with half a digit more of the printed deviation and the
     # error of a sample of 10,000 points, and half a printed digit.
     error = math.sqrt(0.015**2 / 20 + line["deviation"] ** 2 / 12 + 0.002**2)
@@ -105,7 +109,10 @@ def test_verdicts_of_printed_cells_follow_the_margin_and_the_direction_of_the_me
     error = math.sqrt(0.005**2 / 20 + zero["deviation"] ** 2 / 12)
     assert zero["margin"] == pytest.approx(2 * error + 0.005)
     where = {"sweep": "table", "dataset": "letters-18720", "method": "dpm"}
-    for factor, scores, costs in ((2.0, printed.BETTER, printed.WORSE), (0.5, printed.WORSE, printed.BETTER)):
+    for factor, scores, costs in (
+        (2.0, reported.BETTER, reported.WORSE),
+        (0.5, reported.WORSE, reported.BETTER),
+    ):
         table = quality(changed(rows, where, silhouette=factor, inertia=factor))
         assert table.loc[place, "verdict"] == scores
         assert table.loc[("letters-18720", "dpm", "inertia"), "verdict"] == costs
@@ -121,8 +128,10 @@ def test_cells_that_cannot_be_compared_say_why_and_keep_their_numbers():
     }
     for place, words in expected.items():
         line = table.loc[place]
-        assert line["verdict"] == printed.NOT_COMPARABLE and words in line["reason"], place
-    assert np.isfinite(table.loc[("mnist-embeddings", "dpm", "silhouette"), ["mean", "ratio"]].astype(float)).all()
+        assert line["verdict"] == reported.NOT_COMPARABLE and words in line["reason"], place
+    assert np.isfinite(
+        table.loc[("mnist-embeddings", "dpm", "silhouette"), ["mean", "ratio"]].astype(float)
+    ).all()
     assert "spends more" in table.loc[("gas", "dp_lloyd", "inertia"), "note"]
     assert len(table) == 120 and len(printed_means()) == 115
 
@@ -130,22 +139,27 @@ def test_cells_that_cannot_be_compared_say_why_and_keep_their_numbers():
 def test_few_seeds_and_absent_rows_are_not_judged():
     rows = all_rows()
     few = rows[(rows["dataset"] != "gas") | (rows["seed"] < 5)]
-    few = few[~((few["method"] == "dpm") & (few["dataset"] == "synth-10d") & (few["sweep"] == "table"))]
+    few = few[
+        ~((few["method"] == "dpm") & (few["dataset"] == "synth-10d") & (few["sweep"] == "table"))
+    ]
     table = quality(few)
-    assert table.loc[("gas", "dpm", "inertia"), "verdict"] == printed.FEW_SEEDS
-    assert table.loc[("synth-10d", "dpm", "inertia"), "verdict"] == printed.NOT_STORED
+    assert table.loc[("gas", "dpm", "inertia"), "verdict"] == reported.FEW_SEEDS
+    assert table.loc[("synth-10d", "dpm", "inertia"), "verdict"] == reported.NOT_STORED
     # What has no rows was not run, whatever else keeps its numbers from being compared.
     empty = quality(rows[(rows["dataset"] != "gas") & (rows["method"] != "kmeans")])
     for place in (("gas", "dpm", "accuracy"), ("letters-18720", "kmeans", "norm_kmeans_distance")):
-        assert empty.loc[place, "verdict"] == printed.NOT_STORED and empty.loc[place, "reason"] == "no stored rows"
-    assert table.loc[("synth-10d", "em_mc", "inertia"), "verdict"] == printed.NOT_STORED
+        assert (
+            empty.loc[place, "verdict"] == reported.NOT_STORED
+            and empty.loc[place, "reason"] == "no stored rows"
+        )
+    assert table.loc[("synth-10d", "em_mc", "inertia"), "verdict"] == reported.NOT_STORED
 
 
 def test_near_a_printed_zero_is_what_rounds_to_it():
     line = {"printed": "0.00 ± 0.03", "printed_mean": 0.0}
-    assert printed.near(line | {"mean": 0.004}) and not printed.near(line | {"mean": 0.006})
+    assert reported.near(line | {"mean": 0.004}) and not reported.near(line | {"mean": 0.006})
     line = {"printed": "0.50 ± 0.03", "printed_mean": 0.5}
-    assert printed.near(line | {"mean": 0.54}) and not printed.near(line | {"mean": 0.56})
+    assert reported.near(line | {"mean": 0.54}) and not reported.near(line | {"mean": 0.56})
 
 
 def test_the_claim_on_printed_values_allows_for_chance_only(findings):
@@ -154,9 +168,15 @@ def test_the_claim_on_printed_values_allows_for_chance_only(findings):
         findings["table-values"].verdict in (HOLDS, INCONCLUSIVE)
         and "not comparable" in findings["table-values"].lacking
     )
-    off = changed(all_rows(), {"sweep": "table", "dataset": "synth-10d"}, silhouette=0.8, inertia=1.5, accuracy=0.8)
+    off = changed(
+        all_rows(),
+        {"sweep": "table", "dataset": "synth-10d"},
+        silhouette=0.8,
+        inertia=1.5,
+        accuracy=0.8,
+    )
     found = claim_finding("table-values", off)
-    assert found.verdict == FAILS and found.evidence["verdict"].iloc[0] == printed.WORSE
+    assert found.verdict == FAILS and found.evidence["verdict"].iloc[0] == reported.WORSE
     nothing = all_rows()[all_rows()["sweep"] == "budget"]
     assert claim_finding("table-values", nothing).verdict == NOT_RUN
 
@@ -166,7 +186,9 @@ def test_the_claim_on_printed_values_allows_for_chance_only(findings):
 
 def test_orderings_and_bounds_follow_the_rows():
     rows = all_rows()
-    assert claim_finding("sota-inertia", rows).verdict == FAILS  # as printed: behind LSH-Splits on two sets
+    assert (
+        claim_finding("sota-inertia", rows).verdict == FAILS
+    )  # as printed: behind LSH-Splits on two sets
     where = {"sweep": "table", "method": "dpm"}
     assert claim_finding("sota-inertia", changed(rows, where, inertia=0.3)).verdict == HOLDS
     # A difference of scores, not a ratio: 0.02 below k-means, whatever the height.
@@ -176,15 +198,19 @@ def test_orderings_and_bounds_follow_the_rows():
     assert found.evidence["difference"].max() == pytest.approx(0.97 - 0.9 * 0.96, abs=0.02)
 
 
-def test_numbers_of_centres_are_judged_per_class():
+def test_numbers_of_centers_are_judged_per_class():
     rows = all_rows()
     found = claim_finding("n-clusters-close", rows)
     assert found.verdict == HOLDS and found.evidence["ratio"].between(1.3, 1.6).all()
-    many = changed(rows, {"sweep": "table", "method": "dpm", "dataset": "letters-18720"}, n_centres=2.0)
+    many = changed(
+        rows, {"sweep": "table", "method": "dpm", "dataset": "letters-18720"}, n_centers=2.0
+    )
     assert claim_finding("n-clusters-close", many).verdict == FAILS
     assert claim_finding("n-clusters-max", rows).verdict == HOLDS
     one = rows.copy()
-    one.loc[one.index[(one["method"] == "dpm") & (one["sweep"] == "centreness")][0], "n_centres"] = 129
+    one.loc[
+        one.index[(one["method"] == "dpm") & (one["sweep"] == "centreness")][0], "n_centers"
+    ] = 129
     assert claim_finding("n-clusters-max", one).verdict == FAILS
 
 
@@ -192,7 +218,9 @@ def test_data_sets_can_be_compared_with_each_other():
     rows = all_rows()
     found = claim_finding("time-dpm-dimension", rows)
     assert found.verdict == HOLDS and found.evidence["ratio"][0] == pytest.approx(10, rel=0.15)
-    slow = changed(rows, {"sweep": "timing", "dataset": "synth-10d", "method": "dpm"}, fit_cpu_seconds=5.0)
+    slow = changed(
+        rows, {"sweep": "timing", "dataset": "synth-10d", "method": "dpm"}, fit_cpu_seconds=5.0
+    )
     assert claim_finding("time-dpm-dimension", slow).verdict == FAILS
     assert claim_finding("time-dpm-points", rows).verdict == HOLDS
     assert claim_finding("time-dp-lloyd-gas", rows).verdict == FAILS
@@ -216,7 +244,13 @@ def test_a_selector_of_two_data_sets_is_refused_across():
 
 
 def test_dispersion_is_the_coefficient_of_variation():
-    check = {"type": "dispersion", "sweep": "table", "metric": "inertia", "left": ["dpm"], "over": {"dataset": ["gas"]}}
+    check = {
+        "type": "dispersion",
+        "sweep": "table",
+        "metric": "inertia",
+        "left": ["dpm"],
+        "over": {"dataset": ["gas"]},
+    }
     rows = dpm_rows("table", "dpm", "gas", seeds=30)
     values = np.random.default_rng(0).lognormal(0, 1.5, 30)
     found = check_finding(check | {"above": 1}, rows.assign(inertia=values))
@@ -237,7 +271,11 @@ def test_slopes_of_running_time():
     # Below the sizes of the claim there is no verdict, whatever the slope.
     for few in (rows, squared):
         small = claim_finding("time-complexity", few[(few["n"] < 200000) & (few["d"] < 80)])
-        assert small.verdict == INCONCLUSIVE and "4 of 5" in small.lacking and "n = 200000" in small.numbers
+        assert (
+            small.verdict == INCONCLUSIVE
+            and "4 of 5" in small.lacking
+            and "n = 200000" in small.numbers
+        )
 
 
 def test_times_that_should_be_alike_are_bounded_in_both_directions_once_a_pair():
@@ -247,7 +285,12 @@ def test_times_that_should_be_alike_are_bounded_in_both_directions_once_a_pair()
     found = claim_finding("time-three-similar", level)
     assert found.verdict == HOLDS and found.comparisons == 15
     for factor in (0.001, 10):
-        assert claim_finding("time-three-similar", changed(level, where, fit_cpu_seconds=factor)).verdict == FAILS
+        assert (
+            claim_finding(
+                "time-three-similar", changed(level, where, fit_cpu_seconds=factor)
+            ).verdict
+            == FAILS
+        )
 
 
 def test_claims_on_time_read_cpu_seconds():
@@ -272,7 +315,9 @@ def test_more_clusters_step_by_step():
 def test_the_best_number_of_clusters_on_gas():
     rows = all_rows()
     assert claim_finding("gas-two-clusters", rows).verdict == HOLDS
-    found = claim_finding("gas-two-clusters", changed(rows, {"sweep": "clusters_gas", "k": 7}, silhouette=2.0))
+    found = claim_finding(
+        "gas-two-clusters", changed(rows, {"sweep": "clusters_gas", "k": 7}, silhouette=2.0)
+    )
     assert found.verdict == FAILS and "k = 7" in found.numbers
     without = rows[(rows["sweep"] != "clusters_gas") | (rows["k"] != 7)]
     assert "18 of 19" in claim_finding("gas-two-clusters", without).lacking
@@ -298,13 +343,18 @@ def test_a_time_limit_is_a_lower_bound_only():
     found = claim_finding("time-em-mc-12h", pd.concat([rows, ran], ignore_index=True), missing)
     assert found.verdict == HOLDS
     quick = dpm_rows("em_mc_large", "em_mc", "synth-100d", factors={"fit_cpu_seconds": 0.1})
-    assert claim_finding("time-em-mc-12h", pd.concat([rows, quick], ignore_index=True)).verdict == FAILS
+    assert (
+        claim_finding("time-em-mc-12h", pd.concat([rows, quick], ignore_index=True)).verdict
+        == FAILS
+    )
 
 
 # --- grids of settings -----------------------------------------------------------------------------------------------
 
 
-def grid_rows(sweep, quality_of, settings_of, *, datasets=("letters-18720",), noise=0.002, seeds=12):
+def grid_rows(
+    sweep, quality_of, settings_of, *, datasets=("letters-18720",), noise=0.002, seeds=12
+):
     """Rows whose inertia is `quality_of(dataset, setting)` with little noise; other metrics follow it."""
     rng = np.random.default_rng(3)
     parts = []
@@ -354,7 +404,9 @@ def test_a_form_of_several_shares():
 
 
 def test_the_place_of_one_setting():
-    rows = grid_rows("budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] - p["shares"][2], SHARES)
+    rows = grid_rows(
+        "budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] - p["shares"][2], SHARES
+    )
     check = BUDGET | {"type": "among_best", "share": 0.4}
     best = {"interval": 0.05, "counts": 0.1, "splits": 0.2, "averages": 0.65}
     worst = {"interval": 0.2, "counts": 0.3, "splits": 0.1, "averages": 0.4}
@@ -375,7 +427,13 @@ def of_the_rest(name):
     return lambda _, p: 1 + abs(p["shares"][name] / (1 - p["shares"][0]) - 1 / 3)
 
 
-INNER = BUDGET | {"type": "interior_best", "along": ["counts"], "rest_of": "interval", "levels": 4, "settings": 61}
+INNER = BUDGET | {
+    "type": "interior_best",
+    "along": ["counts"],
+    "rest_of": "interval",
+    "levels": 4,
+    "settings": 61,
+}
 
 
 def test_an_inner_best_and_one_at_the_edge():
@@ -391,7 +449,12 @@ def test_an_inner_best_and_one_at_the_edge():
 def test_the_interval_share_alone_does_not_decide_on_the_others(noise):
     check = INNER | {"along": ["counts", "splits"]}
     for sign in (1, -1):
-        rows = grid_rows("budget", lambda _, p, sign=sign: 2 + sign * p["shares"][0], planned_shares(), noise=noise)
+        rows = grid_rows(
+            "budget",
+            lambda _, p, sign=sign: 2 + sign * p["shares"][0],
+            planned_shares(),
+            noise=noise,
+        )
         found = check_finding(check, rows)
         assert found.verdict == INCONCLUSIVE, found.numbers
 
@@ -400,13 +463,19 @@ def test_too_few_levels_decide_nothing():
     # The smaller grid has three levels, one of them inside; unbalanced grids have none in common.
     rows = grid_rows("budget", lambda _, p: 1 + p["shares"][1], planned_shares("quick"))
     found = check_finding(INNER, rows)
-    assert found.verdict == INCONCLUSIVE and "3 of 4 levels" in found.lacking and "Too few" in found.numbers
+    assert (
+        found.verdict == INCONCLUSIVE
+        and "3 of 4 levels" in found.lacking
+        and "Too few" in found.numbers
+    )
     found = check_finding(INNER, grid_rows("budget", lambda _, p: 1 + p["shares"][1], SHARES))
     assert found.verdict == INCONCLUSIVE and "0 of 4 levels" in found.lacking
 
 
 def test_best_settings_that_differ_between_metrics():
-    rows = grid_rows("budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] + p["shares"][2], SHARES)
+    rows = grid_rows(
+        "budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] + p["shares"][2], SHARES
+    )
     check = BUDGET | {"type": "best_differs", "metrics": ["inertia", "silhouette"]}
     # Silhouette is better high: the same order of settings makes the best one the same, the reverse makes it differ.
     assert check_finding(check, rows.assign(silhouette=-rows["inertia"])).verdict == FAILS
@@ -426,7 +495,9 @@ CORNER = {
 
 
 def cornered(_, params):
-    return 1.2 + params["t"] - 2 * params["q"] if params["t"] >= 0.8 and params["q"] <= 0.05 else 1.0
+    return (
+        1.2 + params["t"] - 2 * params["q"] if params["t"] >= 0.8 and params["q"] <= 0.05 else 1.0
+    )
 
 
 def test_flat_but_for_a_corner():
@@ -440,7 +511,10 @@ def test_flat_but_for_a_corner():
     assert check_finding(CORNER | {"type": "flat", "at_most": 0.05}, tilted).verdict == FAILS
     assert check_finding(CORNER | {"type": "worst_in_corner"}, tilted).verdict == FAILS
     opposite = grid_rows(
-        "centreness", lambda d, p: (1 if d == "synth-10d" else -1) * cornered(d, p) + 5, PAIRS, datasets=both
+        "centreness",
+        lambda d, p: (1 if d == "synth-10d" else -1) * cornered(d, p) + 5,
+        PAIRS,
+        datasets=both,
     )
     assert check_finding(CORNER | {"type": "alike", "above": 0.5}, opposite).verdict == FAILS
 
@@ -454,11 +528,18 @@ def test_part_of_a_grid_is_marked_and_none_is_not_run():
 
 
 def test_settings_that_are_no_lists_are_left_out():
-    cells = pd.DataFrame({"shares": ["auto", "[0.1, 0.2, 0.3, 0.4]", None, "[1.0]"], "t": [0.3, "x", None, 1]})
-    table = settings.table_of_settings(cells, {"shares": ["a", "b", "c", "d"]})
+    cells = pd.DataFrame(
+        {"shares": ["auto", "[0.1, 0.2, 0.3, 0.4]", None, "[1.0]"], "t": [0.3, "x", None, 1]}
+    )
+    table = hyperparameters.table_of_settings(cells, {"shares": ["a", "b", "c", "d"]})
     assert table.notna().all(axis=1).tolist() == [False, True, False, False]
-    assert settings.table_of_settings(cells, ["t"])["t"].notna().tolist() == [True, False, False, True]
-    assert settings.table_of_settings(cells, ["u"]) is None
+    assert hyperparameters.table_of_settings(cells, ["t"])["t"].notna().tolist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert hyperparameters.table_of_settings(cells, ["u"]) is None
 
 
 # --- formulas --------------------------------------------------------------------------------------------------------
@@ -483,14 +564,19 @@ def test_the_score_is_what_the_paper_writes():
     assert formulas.centreness(60, 120, t, q) == 1
     assert formulas.centreness(10, 120, t, q) == t == formulas.centreness(110, 120, t, q)
     assert formulas.centreness(0, 120, t, q) == 0 and formulas.centreness(125, 120, t, q) < 0
-    assert formulas.emptiness(30, 120) == formulas.Fraction(3, 4) and formulas.emptiness(200, 120) == 0
+    assert (
+        formulas.emptiness(30, 120) == formulas.Fraction(3, 4) and formulas.emptiness(200, 120) == 0
+    )
 
 
 def test_score_sensitivity_fails_where_the_slope_inside_is_steeper():
     good = {"t_and_q": [[0.3, "1/12"], [1.0, 0.4]], "sizes": [12, 24]}
     assert formulas.score_sensitivity(None, good, None).verdict == HOLDS
     # Below t = 2 q the inner part is the steeper one, which is why the paper asks for t >= 2 q.
-    assert formulas.score_sensitivity(None, {"t_and_q": [[0.1, 0.25]], "sizes": [24]}, None).verdict == FAILS
+    assert (
+        formulas.score_sensitivity(None, {"t_and_q": [[0.1, 0.25]], "sizes": [24]}, None).verdict
+        == FAILS
+    )
 
 
 def test_one_point_moves_half_of_the_averaged_gaps_in_two_dimensions():
@@ -499,14 +585,20 @@ def test_one_point_moves_half_of_the_averaged_gaps_in_two_dimensions():
     assert set(formulas.averaged_gaps(points[1:])) == {0.0, 2.0}
     assert formulas.rank_change(points) >= 3
     line = np.random.default_rng(1).normal(size=(300, 1))
-    assert max(formulas.rank_change(np.roll(line, shift, axis=0)) for shift in range(0, 300, 7)) <= 2
+    assert (
+        max(formulas.rank_change(np.roll(line, shift, axis=0)) for shift in range(0, 300, 7)) <= 2
+    )
     found = formulas.percentile_sensitivity(None, {"n": 201, "trials": 3}, None)
     assert found.verdict == FAILS and "101 in two" in found.numbers
 
 
-def test_far_centres_go_unseen_by_the_standard_metrics():
+def test_far_centers_go_unseen_by_the_standard_metrics():
     found = formulas.blind_metrics(None, {"k": 3, "points": 20}, None)
-    assert found.verdict == HOLDS and set(found.evidence["metric"]) >= {"inertia", "accuracy", "kmeans_distance"}
+    assert found.verdict == HOLDS and set(found.evidence["metric"]) >= {
+        "inertia",
+        "accuracy",
+        "kmeans_distance",
+    }
 
 
 @pytest.mark.parametrize("change", ["shares", "charges", "spent", "delta", "failures", "gaussian"])
@@ -538,7 +630,9 @@ def test_total_budget_fails_on_a_share_a_charge_or_a_ledger_too_large(change):
 
 def test_every_claim_is_there_and_judged(findings):
     assert len(findings) == 48
-    assert all(finding.verdict in (HOLDS, FAILS, INCONCLUSIVE, NOT_RUN) for finding in findings.values())
+    assert all(
+        finding.verdict in (HOLDS, FAILS, INCONCLUSIVE, NOT_RUN) for finding in findings.values()
+    )
     not_run = {name for name, finding in findings.items() if finding.verdict == NOT_RUN}
     assert {"kd-stable-10-refs", "halts-without-good-split"} <= not_run and len(not_run) == 7
     assert all(findings[name].numbers for name in findings)
@@ -548,7 +642,11 @@ def test_claims_and_deviations_have_what_the_report_prints():
     known = verdicts.EVALUATORS | claims.own_evaluators("dpm")
     for claim in CONTENT["claims"]:
         assert {"id", "section", "statement", "kind", "basis", "check"} <= set(claim)
-        parts = claim["check"].get("parts", []) if claim["check"]["type"] == "all_of" else [claim["check"]]
+        parts = (
+            claim["check"].get("parts", [])
+            if claim["check"]["type"] == "all_of"
+            else [claim["check"]]
+        )
         assert parts and all(part["type"] in known for part in parts), claim["id"]
     assert all({"topic", "paper", "here", "why"} <= set(line) for line in CONTENT["deviations"])
 
@@ -563,7 +661,9 @@ def test_figures_have_numbers_behind_them(name, study):
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_every_figure_survives_rows_of_one_cell_only(name):
     with styled():
-        drawn = SPECS[name].draw(Study(dpm_rows("table", "dpm", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8))))
+        drawn = SPECS[name].draw(
+            Study(dpm_rows("table", "dpm", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8)))
+        )
     assert drawn.caption and drawn.gaps
 
 
@@ -590,7 +690,9 @@ def test_figure4_draws_cpu_seconds_with_labels_clear_of_their_bars(study):
     assert "largest ratio of wall-clock to CPU time of a fit is 1.25" in drawn.caption
     line = drawn.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
     rows = all_rows()
-    mine = rows[(rows["sweep"] == "timing") & (rows["dataset"] == "gas") & (rows["method"] == "dpm")]
+    mine = rows[
+        (rows["sweep"] == "timing") & (rows["dataset"] == "gas") & (rows["method"] == "dpm")
+    ]
     assert line["mean"] == pytest.approx(mine["fit_cpu_seconds"].mean())
     ends = np.sort(drawn.table["mean"] + drawn.table["deviation"])
     assert (np.sort([text.get_position()[1] for text in drawn.figure.axes[0].texts]) > ends).all()
@@ -598,7 +700,9 @@ def test_figure4_draws_cpu_seconds_with_labels_clear_of_their_bars(study):
 
 def test_methods_of_another_adjacency_are_kept_off_the_axes_and_named():
     rows = all_rows()
-    rows = rows.assign(adjacency=rows["adjacency"].where(rows["method"] != "lsh_splits", "add_remove"))
+    rows = rows.assign(
+        adjacency=rows["adjacency"].where(rows["method"] != "lsh_splits", "add_remove")
+    )
     for name in ("figure1", "figure4", "directions"):
         with styled():
             drawn = SPECS[name].draw(Study(rows))
@@ -619,8 +723,12 @@ def test_matched_ratios_never_give_the_sound_variant_more(study):
         "dp_lloyd": [1.0],
     }
     rows = all_rows()
-    mine = rows[(rows["dataset"] == "gas") & (rows["epsilon"] == 0.75) & (rows["method"] == "dpm_sound")]
-    theirs = rows[(rows["dataset"] == "gas") & (rows["sweep"] == "table") & (rows["method"] == "dpm")]
+    mine = rows[
+        (rows["dataset"] == "gas") & (rows["epsilon"] == 0.75) & (rows["method"] == "dpm_sound")
+    ]
+    theirs = rows[
+        (rows["dataset"] == "gas") & (rows["sweep"] == "table") & (rows["method"] == "dpm")
+    ]
     line = table[(table["dataset"] == "gas") & (table["sound"] == "dpm_sound")].iloc[0]
     assert line["ratio"] == pytest.approx(mine["inertia"].mean() / theirs["inertia"].mean())
     assert line["low"] < line["ratio"] < line["high"] and line["unproven"] == "F-13"
@@ -647,9 +755,12 @@ def test_tables_count_their_verdicts_and_explain_marks(study):
 def test_names_of_several_words_keep_their_look():
     assert parts("dp_lloyd_sound") == ("dp_lloyd", "sound") and parts("kmeans") == ("kmeans", "")
     for base in ("dp_lloyd", "lsh_splits", "dpm"):
-        assert look(base).colour == look(f"{base}_sound").colour and look(f"{base}_sound").hollow
+        assert look(base).color == look(f"{base}_sound").color and look(f"{base}_sound").hollow
     assert look("dpm_merged").marker != look("dpm_sound").marker
-    assert len({look(name).colour for name in ("kmeans", "dp_lloyd", "em_mc", "lsh_splits", "dpm")}) == 5
+    assert (
+        len({look(name).color for name in ("kmeans", "dp_lloyd", "em_mc", "lsh_splits", "dpm")})
+        == 5
+    )
 
 
 def test_the_axis_names_delta_by_n_to_the_three_halves(study):
@@ -668,7 +779,13 @@ def test_the_report_builds_and_names_the_swapped_shares(tmp_path, monkeypatch):
     rows = all_rows(datasets=("letters-18720", "gas"))
     page = judged.built("dpm", rows, tmp_path, monkeypatch, ("table2", "table3", "figure1"))
     html = page.read_text(encoding="utf-8")
-    for text in ("F-26", "swapped", "Deviations from the paper", "Table 3", "within sampling error"):
+    for text in (
+        "F-26",
+        "swapped",
+        "Deviations from the paper",
+        "Table 3",
+        "within sampling error",
+    ):
         assert text in html, text
     assert "register (analysis/flaws.yaml)" not in html
 
@@ -684,12 +801,20 @@ def test_the_configuration_has_the_grids_that_claims_count():
     for sweep in budget:
         shares = sweep["methods"][0]["grid"]["shares"]
         assert all(abs(sum(split) - 1) < 1e-9 and min(split) > 0 for split in shares)
-        assert [0.04, 0.18, 0.18, 0.6] in shares and len({tuple(split) for split in shares}) == len(shares)
+        assert [0.04, 0.18, 0.18, 0.6] in shares and len({tuple(split) for split in shares}) == len(
+            shares
+        )
     assert len(budget[0]["methods"][0]["grid"]["shares"]) == counts["budget"]
-    for sweep in (paper["sweeps"]["centreness"], *(profile["centreness"] for profile in paper["profiles"].values())):
+    for sweep in (
+        paper["sweeps"]["centreness"],
+        *(profile["centreness"] for profile in paper["profiles"].values()),
+    ):
         grids = [entry["grid"] for entry in sweep["methods"]]
         assert all(2 * q <= t for grid in grids for t in grid["t"] for q in grid["q"])
-    pairs = sum(len(entry["grid"]["t"]) * len(entry["grid"]["q"]) for entry in paper["sweeps"]["centreness"]["methods"])
+    pairs = sum(
+        len(entry["grid"]["t"]) * len(entry["grid"]["q"])
+        for entry in paper["sweeps"]["centreness"]["methods"]
+    )
     assert pairs == counts["centreness"]
     named = {name for name in paper["sweeps"] if paper["sweeps"][name]["methods"]}
     checks = [claim["check"] for claim in CONTENT["claims"]]

@@ -14,7 +14,7 @@ import pandas as pd
 import yaml
 
 from pkm.analysis import claims
-from pkm.analysis.printed import parse
+from pkm.analysis.reported import parse
 from pkm.analysis.tables import DESCRIPTION, HIGHER_IS_BETTER, RAW_POWERS, Study
 
 SIZES = {
@@ -26,7 +26,14 @@ SIZES = {
     "letters": (20000, 16, 26),
     "gas": (36733, 11, 2),
 }
-HALF_RANGE = {"mnist": 6.5, "fashion": 6.5, "synth": 100.0, "letters": 7.5, "gas": 553.565, "blobs": 100.0}
+HALF_RANGE = {
+    "mnist": 6.5,
+    "fashion": 6.5,
+    "synth": 100.0,
+    "letters": 7.5,
+    "gas": 553.565,
+    "blobs": 100.0,
+}
 CLASSES = {
     "kmeans": "pkm.methods.kmeans.KMeansPlusPlus",
     "dp_lloyd": "pkm.methods.dp_lloyd.DPLloyd",
@@ -43,8 +50,8 @@ QUALITY = (
     "kmeans_distance_sum",
     "norm_reverse_kmeans_distance",
     "reverse_kmeans_distance",
-    "n_centres",
-    "nonempty_centres",
+    "n_centers",
+    "nonempty_centers",
 )
 SECONDS = {"kmeans": 0.4, "dp_lloyd": 0.02, "em_mc": 90.0, "lsh_splits": 0.03, "dpm": 0.04}
 OWN_SPLIT = (0.04, 0.18, 0.18, 0.6)
@@ -73,9 +80,9 @@ def _level(dataset, method, metric):
     half = HALF_RANGE[dataset.split("-")[0]]
     sound = method != base
     k = SIZES.get(dataset, (0, 0, 8))[2]
-    if metric in ("n_centres", "nonempty_centres"):
+    if metric in ("n_centers", "nonempty_centers"):
         released = 1.4 * k if base == "dpm" and not method.endswith("merged") else k
-        return released * (0.9 if metric == "nonempty_centres" and base == "dp_lloyd" else 1.0)
+        return released * (0.9 if metric == "nonempty_centers" and base == "dp_lloyd" else 1.0)
     if metric.startswith("norm_"):
         value = known[key, base, "norm_kmeans_distance"] or 0.02
         return value * (0.8 if sound else 1.0) * (1.7 if "reverse" in metric else 1.0)
@@ -88,7 +95,17 @@ def _level(dataset, method, metric):
 
 
 def dpm_rows(
-    sweep, method, dataset, *, seeds=12, epsilon=1.0, params=None, metrics=QUALITY, size=None, factors=None, **facts
+    sweep,
+    method,
+    dataset,
+    *,
+    seeds=12,
+    epsilon=1.0,
+    params=None,
+    metrics=QUALITY,
+    size=None,
+    factors=None,
+    **facts,
 ):
     """Rows of one cell, one per seed; `factors` multiply the level of a metric, other facts replace columns."""
     n, d, k = size or SIZES[dataset]
@@ -98,9 +115,17 @@ def dpm_rows(
     rng = np.random.default_rng(int(hashlib.sha256(text.encode()).hexdigest()[:12], 16))
     pure = base == "dp_lloyd"
     spent = epsilon * (1.5 if method == "dp_lloyd" else 0.78 if method == "dpm" else 1.0)
-    charges = [{"mechanism": "laplace", "label": "counts", "round": 0, "loss": 0.4 * epsilon, "delta": 0.0}]
+    charges = [
+        {"mechanism": "laplace", "label": "counts", "round": 0, "loss": 0.4 * epsilon, "delta": 0.0}
+    ]
     if method == "dpm":
-        interval = {"mechanism": "exponential", "label": "interval", "round": 0, "loss": 0.04 * epsilon, "flaw": "F-13"}
+        interval = {
+            "mechanism": "exponential",
+            "label": "interval",
+            "round": 0,
+            "loss": 0.04 * epsilon,
+            "flaw": "F-13",
+        }
         charges[0]["loss"] = 0.36 * epsilon
         charges.append(interval)
     row = {
@@ -122,7 +147,9 @@ def dpm_rows(
         "adjacency": "zero_out",
         "trust": "central" if private else "none",
         "view": "transcript",
-        "flaws": {"dpm": "F-13 F-14 F-15 F-16", "dp_lloyd": "F-09 F-26", "lsh_splits": "F-09"}.get(method, ""),
+        "flaws": {"dpm": "F-13 F-14 F-15 F-16", "dp_lloyd": "F-09 F-26", "lsh_splits": "F-09"}.get(
+            method, ""
+        ),
         "epsilon_spent": spent if private else math.nan,
         "epsilon_unspent": 0.0 if private else math.nan,
         "iterations": 7,
@@ -133,8 +160,10 @@ def dpm_rows(
     values = {}
     for metric in metrics:
         level = _level(dataset, method, metric) * factors.get(metric, 1.0)
-        spread = rng.normal(0, 0.02 if metric != "n_centres" else 0.05, seeds)
-        values[metric] = level * (1 + spread) if metric != "n_centres" else np.rint(level * (1 + spread))
+        spread = rng.normal(0, 0.02 if metric != "n_centers" else 0.05, seeds)
+        values[metric] = (
+            level * (1 + spread) if metric != "n_centers" else np.rint(level * (1 + spread))
+        )
     seconds = SECONDS[base] * (n / 20000) ** 1.05 * (d / 16) * factors.get("fit_cpu_seconds", 1.0)
     values["fit_cpu_seconds"] = seconds * rng.lognormal(0, 0.08, seeds)
     values["fit_seconds"] = 1.25 * values["fit_cpu_seconds"]
@@ -144,16 +173,26 @@ def dpm_rows(
 def splits(step=5):
     """A small grid of budget splits with the paper's own."""
     found = [OWN_SPLIT]
-    for first, (a, b) in itertools.product((0.04, 0.16, 0.4), itertools.product(range(1, step - 1), repeat=2)):
+    for first, (a, b) in itertools.product(
+        (0.04, 0.16, 0.4), itertools.product(range(1, step - 1), repeat=2)
+    ):
         if a + b < step:
-            found.append((first, *(round((1 - first) * part / step, 10) for part in (a, b, step - a - b))))
+            found.append(
+                (first, *(round((1 - first) * part / step, 10) for part in (a, b, step - a - b)))
+            )
     return found
 
 
 def split_factors(split):
     """Quality by a rule: much for the interval harms, more for splits than for counts and enough for averages helps."""
     interval, counts, choice, averages = split
-    harm = 1 + 2 * interval + 0.4 * abs(counts - 0.2) + 0.4 * abs(choice - 0.3) + 0.5 * max(0.35 - averages, 0)
+    harm = (
+        1
+        + 2 * interval
+        + 0.4 * abs(counts - 0.2)
+        + 0.4 * abs(choice - 0.3)
+        + 0.5 * max(0.35 - averages, 0)
+    )
     return {name: 1 / harm if name in HIGHER_IS_BETTER else harm for name in QUALITY[:4]}
 
 
@@ -180,12 +219,23 @@ def _timing(datasets, seeds):
         if name == "letters":
             continue
         for method in ("kmeans", "dp_lloyd", "lsh_splits", "dpm"):
-            yield dpm_rows("timing", method, name, seeds=seeds, metrics=("n_centres",))
+            yield dpm_rows("timing", method, name, seeds=seeds, metrics=("n_centers",))
         if name in ("letters-18720", "gas"):
-            yield dpm_rows("timing_em_mc", "em_mc", name, seeds=seeds, metrics=("n_centres",))
-    sizes = [(n, 10) for n in (12500, 25000, 50000, 100000, 200000)] + [(25000, d) for d in (5, 20, 40, 80)]
-    for (n, d), method in itertools.product(sizes, ("kmeans", "dp_lloyd", "lsh_splits", "dpm", "dpm_sound")):
-        yield dpm_rows("scaling", method, f"blobs-{n}-{d}-64", seeds=seeds, size=(n, d, 64), metrics=("n_centres",))
+            yield dpm_rows("timing_em_mc", "em_mc", name, seeds=seeds, metrics=("n_centers",))
+    sizes = [(n, 10) for n in (12500, 25000, 50000, 100000, 200000)] + [
+        (25000, d) for d in (5, 20, 40, 80)
+    ]
+    for (n, d), method in itertools.product(
+        sizes, ("kmeans", "dp_lloyd", "lsh_splits", "dpm", "dpm_sound")
+    ):
+        yield dpm_rows(
+            "scaling",
+            method,
+            f"blobs-{n}-{d}-64",
+            seeds=seeds,
+            size=(n, d, 64),
+            metrics=("n_centers",),
+        )
 
 
 def _grids(datasets, seeds):
@@ -195,10 +245,19 @@ def _grids(datasets, seeds):
                 params, factors = {"shares": list(split)}, split_factors(split)
                 yield dpm_rows("budget", "dpm", name, seeds=seeds, params=params, factors=factors)
         if name in ("letters-18720", "synth-10d"):
-            for t, q in itertools.product((0.2, 0.3, 0.6, 0.8, 1.0), (0.025, 0.05, 1 / 12, 0.2, 0.4)):
+            for t, q in itertools.product(
+                (0.2, 0.3, 0.6, 0.8, 1.0), (0.025, 0.05, 1 / 12, 0.2, 0.4)
+            ):
                 if q <= t / 2:
                     factors = centreness_factors(t, q)
-                    yield dpm_rows("centreness", "dpm", name, seeds=seeds, params={"t": t, "q": q}, factors=factors)
+                    yield dpm_rows(
+                        "centreness",
+                        "dpm",
+                        name,
+                        seeds=seeds,
+                        params={"t": t, "q": q},
+                        factors=factors,
+                    )
 
 
 def _more_clusters(datasets, seeds):
@@ -207,24 +266,37 @@ def _more_clusters(datasets, seeds):
         n, d, k = SIZES[name]
         kind = next((kind for kind in kinds if kind in name), None)
         for clusters in kinds.get(kind, ()) if name != "letters" else ():
-            factors = {"inertia": (k / clusters) ** 0.3, "accuracy": min((clusters / k) ** 0.1, 1.02)}
+            factors = {
+                "inertia": (k / clusters) ** 0.3,
+                "accuracy": min((clusters / k) ** 0.1, 1.02),
+            }
             sweep = f"clusters_{kind}"
-            yield dpm_rows(sweep, "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors)
+            yield dpm_rows(
+                sweep, "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors
+            )
         for clusters in range(3, 21) if name == "gas" else ():
             factors = {"silhouette": (2 / clusters) ** 0.3}
-            yield dpm_rows("clusters_gas", "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors)
+            yield dpm_rows(
+                "clusters_gas", "kmeans", name, seeds=seeds, size=(n, d, clusters), factors=factors
+            )
 
 
 @cache
 def all_rows(seeds=12, datasets=tuple(SIZES)):
     """Rows of every sweep; copy before changing."""
-    parts = [part for make in (_quality, _timing, _grids, _more_clusters) for part in make(datasets, seeds)]
+    parts = [
+        part
+        for make in (_quality, _timing, _grids, _more_clusters)
+        for part in make(datasets, seeds)
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
 def test_synthetic_rows_have_the_schema_and_every_sweep_of_the_paper():
     rows = all_rows()
     assert {*DESCRIPTION, "half_width", "timing", "seed"} <= set(rows.columns)
-    planned = yaml.safe_load((claims._FOLDER.parents[1] / "conf/paper/dpm.yaml").read_text(encoding="utf-8"))["sweeps"]
+    planned = yaml.safe_load(
+        (claims._FOLDER.parents[1] / "conf/paper/dpm.yaml").read_text(encoding="utf-8")
+    )["sweeps"]
     assert set(Study(rows).sweeps) == set(planned) - {"em_mc_large"}
     assert set(RAW_POWERS) - {"kmeans_distance_sum"} <= set(rows.columns)

@@ -34,14 +34,30 @@ SPECS = {spec.name: spec for spec in figures_of("kaplan-stemmer")}
 NS = (10000, 30000, 100000, 300000, 1000000)
 RIVALS = ("sulloyd_sound", "lsh_splits_sound", "balcan", "dpm_sound", "dpm_merged")
 LOCAL = ("kaplan_stemmer_local", "ldp_lloyd", "ldp_noise", "ldp_mean")
-FACTORS = {"kmeans": 1.0, "kaplan_stemmer": 1.05, "kaplan_stemmer_search": 1.3, "balcan": 3.0, "sulloyd_sound": 8.0}
-FACTORS |= {"lsh_splits_sound": 2.0, "dpm_sound": 1.5, "dpm_merged": 1.6, "mean": 300.0, "packing": 400.0}
+FACTORS = {
+    "kmeans": 1.0,
+    "kaplan_stemmer": 1.05,
+    "kaplan_stemmer_search": 1.3,
+    "balcan": 3.0,
+    "sulloyd_sound": 8.0,
+}
+FACTORS |= {
+    "lsh_splits_sound": 2.0,
+    "dpm_sound": 1.5,
+    "dpm_merged": 1.6,
+    "mean": 300.0,
+    "packing": 400.0,
+}
 YARDSTICKS = ("mean", "packing")
 BALL = 0.002
-CAPTURE = next(c["check"] for c in CONTENT["claims"] if c["id"].endswith("/iterating-captures-smaller"))
+CAPTURE = next(
+    c["check"] for c in CONTENT["claims"] if c["id"].endswith("/iterating-captures-smaller")
+)
 
 
-def row_of(sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread=0.01, params=None, **facts):
+def row_of(
+    sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread=0.01, params=None, **facts
+):
     """Rows of one cell, one per seed: NICV about `level`."""
     n, d, k = size
     private = method not in ("kmeans", *YARDSTICKS)
@@ -64,7 +80,9 @@ def row_of(sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread
         "k": k,
         "epsilon": epsilon if private else math.nan,
         "delta": (0.0 if local or method == "sulloyd_sound" else 1e-6) if private else math.nan,
-        "notion": ("pure" if local or method == "sulloyd_sound" else "approximate") if private else "none",
+        "notion": ("pure" if local or method == "sulloyd_sound" else "approximate")
+        if private
+        else "none",
         "adjacency": "local" if local else "zero_out",
         "trust": ("local" if local else "central") if private else "none",
         "view": "transcript",
@@ -74,7 +92,7 @@ def row_of(sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread
         "iterations": 5 if local else 2,
         "charges": json.dumps(charges_of(method, epsilon)),
         "nicv": level * rng.normal(1, spread, seeds),
-        "n_centres": float(k),
+        "n_centers": float(k),
         "fit_cpu_seconds": n * 1e-5 * rng.normal(1, 0.01, seeds),
     }
     return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
@@ -85,13 +103,30 @@ def charges_of(method, epsilon):
     if not method.startswith("kaplan_stemmer") or method in LOCAL:
         return []
     each, delta = gaussian_mu(epsilon, 5e-7) / 2, 2.5e-7
-    first = {"label": "bucket_counts", "loss": each, "delta": delta, "count_scale": 1 / each, "count_sensitivity": 1.0}
+    first = {
+        "label": "bucket_counts",
+        "loss": each,
+        "delta": delta,
+        "count_scale": 1 / each,
+        "count_sensitivity": 1.0,
+    }
     second = first | {"count_scale": math.sqrt(2) / each, "count_sensitivity": math.sqrt(2)}
-    sums = {"label": "bucket_sums", "delta": 0.0, "sum_scale": 0.5 / each, "sum_sensitivity": 0.5, "radius": 0.5}
+    sums = {
+        "label": "bucket_sums",
+        "delta": 0.0,
+        "sum_scale": 0.5 / each,
+        "sum_sensitivity": 0.5,
+        "radius": 0.5,
+    }
     if "search" in method:
         choice = {"label": "sets", "delta": 0.0, "range": selection_epsilon(each)}
     else:
-        choice = {"label": "nearest_counts", "delta": 0.0, "count_scale": 1 / each, "count_sensitivity": 1.0}
+        choice = {
+            "label": "nearest_counts",
+            "delta": 0.0,
+            "count_scale": 1 / each,
+            "count_sensitivity": 1.0,
+        }
     return [first, second, sums, choice]
 
 
@@ -102,14 +137,18 @@ def planted(n, d, k, ball="0.05"):
 
 def knows(method):
     """Parameters with the radius of the ball, for those that have one."""
-    return {"radius": 1.0, "rounds": 2, "keep": 0.5} if method.startswith(("kaplan", "balcan", "ldp")) else {}
+    return (
+        {"radius": 1.0, "rounds": 2, "keep": 0.5}
+        if method.startswith(("kaplan", "balcan", "ldp"))
+        else {}
+    )
 
 
 SLOW = ("kaplan_stemmer_search", "balcan")
 
 
 def additive(method, n, d=8.0, k=8.0):
-    """Cost per point on k places: like any centres' for the yardsticks, else a power of log n, of k and of d."""
+    """Cost per point on k places: like any centers' for the yardsticks, else a power of log n, of k and of d."""
     if method in YARDSTICKS:
         return 0.5
     return FACTORS[method] * math.log(n) ** 1.5 * (k / 8) ** 1.2 * (d / 8) ** 0.4 / n
@@ -124,23 +163,41 @@ def _growing():
             seeds = 6 if ending == "_long" else 12
             params = knows(method)
             yield row_of(
-                f"n{ending}", method, name, size=size, level=BALL * FACTORS[method], params=params, seeds=seeds
+                f"n{ending}",
+                method,
+                name,
+                size=size,
+                level=BALL * FACTORS[method],
+                params=params,
+                seeds=seeds,
             )
             if method != "kmeans":
                 level = additive(method, n)
-                yield row_of(f"n_points{ending}", method, places, size=size, level=level, params=params, seeds=seeds)
+                yield row_of(
+                    f"n_points{ending}",
+                    method,
+                    places,
+                    size=size,
+                    level=level,
+                    params=params,
+                    seeds=seeds,
+                )
         boxed = {"radius": "auto", "keep": 0.5}
         yield row_of("n", "kaplan_stemmer", name, size=size, level=BALL * 1.2, params=boxed)
         if n <= 100000:
             chosen = knows("kaplan_stemmer_search") | {"lloyd_steps": 0}
-            yield row_of("chosen", "kaplan_stemmer_search", name, size=size, level=BALL * 3, params=chosen)
+            yield row_of(
+                "chosen", "kaplan_stemmer_search", name, size=size, level=BALL * 3, params=chosen
+            )
             yield row_of("chosen", "kmeans", name, size=size, level=BALL)
             yield from _released(n)
     for k in (2, 4, 8, 16, 32):
         name, size = planted(5000 * k, 8, k)
         places = planted(5000 * k, 8, k, "0")[0]
         for method in FACTORS:
-            yield row_of("k", method, name, size=size, level=BALL * FACTORS[method], params=knows(method))
+            yield row_of(
+                "k", method, name, size=size, level=BALL * FACTORS[method], params=knows(method)
+            )
             if method != "kmeans" and not (method in SLOW and k == 32):
                 sweep = "k_points_rivals" if method in SLOW else "k_points"
                 level = additive(method, 1e5, k=k) * 1e5 / size[0]
@@ -149,10 +206,14 @@ def _growing():
         name, size = planted(60000, d, 8)
         places = planted(60000, d, 8, "0")[0]
         for method in FACTORS:
-            yield row_of("d", method, name, size=size, level=BALL * FACTORS[method], params=knows(method))
+            yield row_of(
+                "d", method, name, size=size, level=BALL * FACTORS[method], params=knows(method)
+            )
             if method != "kmeans":
                 level = additive(method, 60000, d=d)
-                yield row_of("d_points", method, places, size=size, level=level, params=knows(method))
+                yield row_of(
+                    "d_points", method, places, size=size, level=level, params=knows(method)
+                )
 
 
 def _released(n):
@@ -160,13 +221,18 @@ def _released(n):
     name, size = planted(n, 8, 8)
     best = {"nicv_best_k": BALL, "unassigned_points": 0.0}
     yield row_of("candidates", "kmeans", name, size=size, level=BALL, **best)
-    for method, count in (("kaplan_stemmer_candidates", 60), ("kaplan_stemmer_candidates_one_pass", 40)):
-        facts = best | {"n_centres": count, "nicv_best_k": 1.1 * BALL}
+    for method, count in (
+        ("kaplan_stemmer_candidates", 60),
+        ("kaplan_stemmer_candidates_one_pass", 40),
+    ):
+        facts = best | {"n_centers": count, "nicv_best_k": 1.1 * BALL}
         params = knows(method) | {"rounds": 1 if "one_pass" in method else 2}
         yield row_of("candidates", method, name, size=size, level=BALL, params=params, **facts)
     method, places = "kaplan_stemmer_candidates", planted(n, 8, 8, "0")[0]
     level = {"nicv_best_k": additive("kaplan_stemmer", n)}
-    yield row_of("candidates_points", method, places, size=size, level=BALL, params=knows(method), **level)
+    yield row_of(
+        "candidates_points", method, places, size=size, level=BALL, params=knows(method), **level
+    )
 
 
 def _small_ones():
@@ -177,11 +243,17 @@ def _small_ones():
                 away = np.where(np.arange(20) < (20 if near else 3), 0.05, 0.9)
                 name = f"planted-small-{n}-8-8-0.02-{m}"
                 params = knows(method) | {"rounds": 1 if "one_pass" in method else 2}
-                rows = row_of("capture", method, name, size=(n + m, 8, 9), level=BALL, seeds=20, params=params)
-                yield rows.assign(farthest_class=away, unassigned_points=np.where(away > 0.5, m, 0.0))
+                rows = row_of(
+                    "capture", method, name, size=(n + m, 8, 9), level=BALL, seeds=20, params=params
+                )
+                yield rows.assign(
+                    farthest_class=away, unassigned_points=np.where(away > 0.5, m, 0.0)
+                )
     for method in ("kaplan_stemmer", "kaplan_stemmer_search"):
         name = "planted-small-10000-8-3-0-1"
-        yield row_of("lower_bound", method, name, size=(10001, 8, 4), level=1.5 / 10001, params=knows(method))
+        yield row_of(
+            "lower_bound", method, name, size=(10001, 8, 4), level=1.5 / 10001, params=knows(method)
+        )
 
 
 PASSES = ("kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass")
@@ -194,28 +266,62 @@ def _selecting():
             params = knows("kaplan_stemmer_search") | {"lloyd_steps": 0}
             level = k**1.3 / epsilon**0.9 / size[0]
             yield row_of(
-                "selection", "kaplan_stemmer_search", name, size=size, level=level, epsilon=epsilon, params=params
+                "selection",
+                "kaplan_stemmer_search",
+                name,
+                size=size,
+                level=level,
+                epsilon=epsilon,
+                params=params,
             )
 
 
 def _local():
-    levels = {"kmeans": 1.0, "kaplan_stemmer_local": 3.0, "ldp_lloyd": 20.0, "ldp_noise": 200.0, "ldp_mean": 150.0}
+    levels = {
+        "kmeans": 1.0,
+        "kaplan_stemmer_local": 3.0,
+        "ldp_lloyd": 20.0,
+        "ldp_noise": 200.0,
+        "ldp_mean": 150.0,
+    }
     for n in NS[1:]:
         name, size = planted(n, 4, 4)
         for method, factor in levels.items():
             sweep = "local_n_noise" if method == "ldp_noise" else "local_n"
             yield row_of(sweep, method, name, size=size, level=BALL * factor, params=knows(method))
-        yield row_of("local_central", "kaplan_stemmer", name, size=size, level=BALL * 1.01, params=knows("kaplan"))
+        yield row_of(
+            "local_central",
+            "kaplan_stemmer",
+            name,
+            size=size,
+            level=BALL * 1.01,
+            params=knows("kaplan"),
+        )
     for k in (2, 4, 8):
         name, size = planted(100000 * k, 4, k)
         for method in ("kmeans", "kaplan_stemmer_local"):
-            yield row_of("local_k", method, name, size=size, level=BALL * levels[method], params=knows(method))
+            yield row_of(
+                "local_k",
+                method,
+                name,
+                size=size,
+                level=BALL * levels[method],
+                params=knows(method),
+            )
     name, size = planted(200000, 4, 4)
     for method, factor in levels.items():
         for epsilon in (0.5, 1.0, 2.0, 4.0) if method != "kmeans" else (1.0,):
             params = knows(method)
             level = BALL * (1 + (factor - 1) / epsilon)
-            yield row_of("local_epsilon", method, name, size=size, level=level, epsilon=epsilon, params=params)
+            yield row_of(
+                "local_epsilon",
+                method,
+                name,
+                size=size,
+                level=level,
+                epsilon=epsilon,
+                params=params,
+            )
 
 
 def _others():
@@ -224,16 +330,34 @@ def _others():
         for method in ("kmeans", *private, *YARDSTICKS):
             for epsilon in (0.25, 1.0, 4.0) if method in private else (1.0,):
                 level = 0.05 * (1 + (FACTORS[method] - 1) / epsilon)
-                params = {"radius": "auto", "keep": 0.5} if method in ("kaplan_stemmer", "balcan") else {}
-                yield row_of("real", method, name, size=size, level=level, epsilon=epsilon, params=params)
-    for n, d in [(n, 8) for n in (12500, 25000, 50000, 100000, 200000)] + [(25000, d) for d in (2, 4, 16, 32, 64)]:
+                params = (
+                    {"radius": "auto", "keep": 0.5}
+                    if method in ("kaplan_stemmer", "balcan")
+                    else {}
+                )
+                yield row_of(
+                    "real", method, name, size=size, level=level, epsilon=epsilon, params=params
+                )
+    for n, d in [(n, 8) for n in (12500, 25000, 50000, 100000, 200000)] + [
+        (25000, d) for d in (2, 4, 16, 32, 64)
+    ]:
         name, size = planted(n, d, 8)
         for method in ("kmeans", "kaplan_stemmer", "kaplan_stemmer_search", "lsh_splits_sound"):
-            yield row_of("timing", method, name, size=size, level=BALL, params=knows(method), timing=True)
+            yield row_of(
+                "timing", method, name, size=size, level=BALL, params=knows(method), timing=True
+            )
     for n in (25000, 50000, 100000, 200000):
         name, size = planted(n, 4, 4)
         for method in LOCAL:
-            yield row_of("timing_local", method, name, size=size, level=BALL, params=knows(method), timing=True)
+            yield row_of(
+                "timing_local",
+                method,
+                name,
+                size=size,
+                level=BALL,
+                params=knows(method),
+                timing=True,
+            )
 
 
 @cache
@@ -246,7 +370,9 @@ def all_rows():
 @cache
 def foreign_rows():
     """Rows of another paper, as a store holds them as well."""
-    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=OTHER_SIZES["iris"]).assign(sweep="other")
+    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=OTHER_SIZES["iris"]).assign(
+        sweep="other"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -272,13 +398,19 @@ def changed(column, change, **where):
 
 
 def test_rows_have_the_schema(study):
-    assert set(DESCRIPTION) <= set(all_rows().columns) and {"radius", "rounds", "lloyd_steps"} <= set(study.cells)
+    assert set(DESCRIPTION) <= set(all_rows().columns) and {
+        "radius",
+        "rounds",
+        "lloyd_steps",
+    } <= set(study.cells)
 
 
 def test_bounds_are_those_of_the_printed_table():
     # Computed by hand from the table's text at n = e^2, k = 4 and d = 9, where log n = 2.
     n = math.exp(2)
-    values = {key: tuple(float(bound(n, 4.0, 9.0)) for bound in pair) for key, pair in BOUNDS.items()}
+    values = {
+        key: tuple(float(bound(n, 4.0, 9.0)) for bound in pair) for key, pair in BOUNDS.items()
+    }
     assert values["feldman2009"] == pytest.approx((3, 36.0**18))
     assert values["nock2016"] == pytest.approx((math.log(4), n / 4))
     assert values["feldman2017"] == pytest.approx((8, 24))
@@ -301,7 +433,9 @@ def test_the_papers_weight_grows_with_dimension_and_budget_shrinks_it():
 def test_a_ball_is_captured_within_the_reach_of_its_radius(study):
     cells, _, seeds = capture_shares(study, CAPTURE)
     assert seeds == 20 and len(cells) == 30 and (cells["large"] % 10000 == 0).all()
-    line = cells.query("method == 'kaplan_stemmer_candidates' and large == 10000").set_index("small")
+    line = cells.query("method == 'kaplan_stemmer_candidates' and large == 10000").set_index(
+        "small"
+    )
     assert line["share"].to_dict() == {100: 0.15, 200: 1.0, 400: 1.0, 800: 1.0, 1600: 1.0}
     assert line["reach"][100] == pytest.approx(5 * (0.02 + 1 / 10100))
 
@@ -330,12 +464,19 @@ def test_growth_of_the_captured_size_fails_the_claim():
         small = rows["dataset"].str.split("-").str[-1].astype(int)
         return np.where(small >= rows["n"] // 100, 0.01, 0.9)
 
-    found = finding("one-pass-captures-large-clusters", changed("farthest_class", away, sweep="capture"))
+    found = finding(
+        "one-pass-captures-large-clusters", changed("farthest_class", away, sweep="capture")
+    )
     assert found.verdict == FAILS and "slope 0.9" in found.numbers
 
 
 def test_one_pass_that_captures_smaller_balls_fails_the_claim():
-    rows = changed("farthest_class", lambda rows: 0.01, sweep="capture", method="kaplan_stemmer_candidates_one_pass")
+    rows = changed(
+        "farthest_class",
+        lambda rows: 0.01,
+        sweep="capture",
+        method="kaplan_stemmer_candidates_one_pass",
+    )
     assert finding("iterating-captures-smaller", rows).verdict == FAILS
 
 
@@ -344,9 +485,13 @@ def test_one_pass_that_captures_smaller_balls_fails_the_claim():
 
 def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 21
-    assert {name for name, found in findings.items() if found.verdict == NOT_RUN} == {"coreset-preserves-cost"}
+    assert {name for name, found in findings.items() if found.verdict == NOT_RUN} == {
+        "coreset-preserves-cost"
+    }
     # Two passes are fewer than the paper's, whatever n.
-    assert {name for name, found in findings.items() if found.verdict == FAILS} == {"iterations-loglog"}
+    assert {name for name, found in findings.items() if found.verdict == FAILS} == {
+        "iterations-loglog"
+    }
     assert sum(found.verdict == HOLDS for found in findings.values()) == 19
 
 
@@ -354,7 +499,9 @@ def test_claims_that_tests_assert_name_tests_that_exist(findings):
     folder = claims._FOLDER.parents[1] / "tests"
     text = (folder / "test_kaplan_stemmer.py").read_text(encoding="utf-8")
     named = [
-        word.strip("(),.") for word in findings["coreset-preserves-cost"].numbers.split() if "test_coreset" in word
+        word.strip("(),.")
+        for word in findings["coreset-preserves-cost"].numbers.split()
+        if "test_coreset" in word
     ]
     assert len(named) == 1 and all(f"def {name}(" in text for name in named)
 
@@ -362,7 +509,12 @@ def test_claims_that_tests_assert_name_tests_that_exist(findings):
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
-        ("constant-factor-in-n", "nicv", lambda rows: 30 * rows["nicv"], {"method": "kaplan_stemmer", "n": 1000000}),
+        (
+            "constant-factor-in-n",
+            "nicv",
+            lambda rows: 30 * rows["nicv"],
+            {"method": "kaplan_stemmer", "n": 1000000},
+        ),
         (
             "constant-factor-in-n",
             "nicv",
@@ -394,7 +546,7 @@ def test_claims_that_tests_assert_name_tests_that_exist(findings):
             {"method": "kaplan_stemmer", "sweep": "n_points"},
         ),
         ("additive-lower-bound", "nicv", lambda rows: rows["nicv"] / 100, {"sweep": "lower_bound"}),
-        ("candidate-count", "n_centres", lambda rows: 1e7, {"method": "kaplan_stemmer_candidates"}),
+        ("candidate-count", "n_centers", lambda rows: 1e7, {"method": "kaplan_stemmer_candidates"}),
         (
             "candidates-contain-good-centres",
             "nicv_best_k",
@@ -432,9 +584,24 @@ def test_claims_that_tests_assert_name_tests_that_exist(findings):
             lambda rows: rows["nicv"] * rows["k"] ** 0.5,
             {"method": "kaplan_stemmer_local", "sweep": "local_k"},
         ),
-        ("local-worse-than-central", "nicv", lambda rows: 5 * rows["nicv"], {"sweep": "local_central"}),
-        ("privacy-central", "epsilon_spent", lambda rows: 1.01, {"method": "kaplan_stemmer", "sweep": "d"}),
-        ("privacy-central", "delta", lambda rows: 2e-6, {"method": "kaplan_stemmer_search", "sweep": "k"}),
+        (
+            "local-worse-than-central",
+            "nicv",
+            lambda rows: 5 * rows["nicv"],
+            {"sweep": "local_central"},
+        ),
+        (
+            "privacy-central",
+            "epsilon_spent",
+            lambda rows: 1.01,
+            {"method": "kaplan_stemmer", "sweep": "d"},
+        ),
+        (
+            "privacy-central",
+            "delta",
+            lambda rows: 2e-6,
+            {"method": "kaplan_stemmer_search", "sweep": "k"},
+        ),
         (
             "runtime-polynomial",
             "fit_cpu_seconds",
@@ -460,8 +627,13 @@ def test_what_suffices_only_leaves_the_claim_open_where_it_fails():
 
 
 def test_good_candidates_are_judged_beside_what_private_search_makes_of_them(findings):
-    assert "By private local search: holds as well." in findings["candidates-contain-good-centres"].numbers
-    rows = changed("nicv", lambda rows: 10 * rows["nicv"], method="kaplan_stemmer_search", sweep="chosen")
+    assert (
+        "By private local search: holds as well."
+        in findings["candidates-contain-good-centres"].numbers
+    )
+    rows = changed(
+        "nicv", lambda rows: 10 * rows["nicv"], method="kaplan_stemmer_search", sweep="chosen"
+    )
     found = finding("candidates-contain-good-centres", rows)
     assert found.verdict == HOLDS and "By private local search: fails instead." in found.numbers
 
@@ -471,9 +643,16 @@ def test_one_run_in_ten_may_leave_more_points_than_the_bound():
         return np.where(rows["seed"] < few, rows["n"], 0)
 
     where = {"method": "kaplan_stemmer_candidates", "sweep": "capture", "n": 10100}
-    rare = finding("unassigned-shrink", changed("unassigned_points", lambda rows: some(rows, 1), **where))
-    often = finding("unassigned-shrink", changed("unassigned_points", lambda rows: some(rows, 12), **where))
-    assert (rare.verdict, often.verdict) == (INCONCLUSIVE, FAILS)  # 1 of 20 may be chance or not, 12 of 20 are not
+    rare = finding(
+        "unassigned-shrink", changed("unassigned_points", lambda rows: some(rows, 1), **where)
+    )
+    often = finding(
+        "unassigned-shrink", changed("unassigned_points", lambda rows: some(rows, 12), **where)
+    )
+    assert (rare.verdict, often.verdict) == (
+        INCONCLUSIVE,
+        FAILS,
+    )  # 1 of 20 may be chance or not, 12 of 20 are not
     assert "10100 at most" in rare.numbers and rare.evidence["kept"].min() == pytest.approx(0.95)
 
 
@@ -492,32 +671,65 @@ def test_the_bound_on_missed_points_is_that_of_the_pass(findings):
     table = findings["unassigned-shrink"].evidence.set_index(["method", "dataset"])["allowed"]
     name = "planted-100000-8-8-0.05"
     cell = {"n": 100000, "d": 8, "k": 8, "epsilon": 1.0, "delta": 1e-6}
-    first, second = (table[f"kaplan_stemmer_candidates{ending}", name] for ending in ("_one_pass", ""))
+    first, second = (
+        table[f"kaplan_stemmer_candidates{ending}", name] for ending in ("_one_pass", "")
+    )
     assert first == pytest.approx(2 * 8 * weight(cell, 1.0, 0.1) * 100000**0.1)
     assert second == pytest.approx(first * 0.5**0.1)  # half of the points are left
 
 
-# --- neighbours by replacement ---------------------------------------------------------------------------------------
+# --- neighbors by replacement ---------------------------------------------------------------------------------------
 
 
 def test_epsilon_of_a_gaussian_is_that_of_the_ledger():
     for mu in (0.01, 0.3, 2.0, 9.0):
         for delta in (1e-12, 1e-6, 0.1):
-            assert gaussian_epsilon(mu, delta) == pytest.approx(gdp_epsilon(mu, delta), rel=1e-6, abs=1e-9)
+            assert gaussian_epsilon(mu, delta) == pytest.approx(
+                gdp_epsilon(mu, delta), rel=1e-6, abs=1e-9
+            )
     assert gaussian_epsilon(1.0, 0.0) == gaussian_epsilon(1.0, -1e-9) == math.inf
 
 
 @pytest.mark.parametrize(
     ("charge", "mu", "delta"),
     [
-        ({"label": "bucket_counts", "delta": 1e-3, "count_scale": 10, "count_sensitivity": 1.0}, 2**0.5 / 10, 1.999e-3),
-        ({"label": "bucket_counts", "delta": 1e-3, "count_scale": 10, "count_sensitivity": 2**0.5}, 2**0.5 / 10, 1e-3),
+        (
+            {"label": "bucket_counts", "delta": 1e-3, "count_scale": 10, "count_sensitivity": 1.0},
+            2**0.5 / 10,
+            1.999e-3,
+        ),
+        (
+            {
+                "label": "bucket_counts",
+                "delta": 1e-3,
+                "count_scale": 10,
+                "count_sensitivity": 2**0.5,
+            },
+            2**0.5 / 10,
+            1e-3,
+        ),
         ({"label": "bucket_sums", "sum_scale": 5, "sum_sensitivity": 0.5, "radius": 0.5}, 0.2, 0.0),
         ({"label": "bucket_sums", "sum_scale": 5, "sum_sensitivity": 1.0, "radius": 0.5}, 0.2, 0.0),
-        ({"label": "nearest_counts", "count_scale": 20, "count_sensitivity": 1.0}, 2**0.5 / 20, 0.0),
-        ({"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 1e9, "radius": 0.5}, 0.2, 0.0),
-        ({"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 10, "radius": 0.5}, 0.2, 0.0),
-        ({"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 5, "radius": 0.5}, 0.1**0.5, 0.0),
+        (
+            {"label": "nearest_counts", "count_scale": 20, "count_sensitivity": 1.0},
+            2**0.5 / 20,
+            0.0,
+        ),
+        (
+            {"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 1e9, "radius": 0.5},
+            0.2,
+            0.0,
+        ),
+        (
+            {"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 10, "radius": 0.5},
+            0.2,
+            0.0,
+        ),
+        (
+            {"label": "nearest_sums_and_counts", "sum_scale": 5, "count_scale": 5, "radius": 0.5},
+            0.1**0.5,
+            0.0,
+        ),
         ({"label": "swaps", "range": 0.4}, selection_mu(0.8), 0.0),
         ({"label": "sets", "range": 3.0}, selection_mu(6.0), 0.0),
     ],
@@ -536,13 +748,20 @@ def test_charges_that_are_not_known_give_no_number():
     assert math.isnan(replacement_epsilon([], 1e-6))
 
 
-def test_both_notions_of_neighbours_are_told(findings):
+def test_both_notions_of_neighbors_are_told(findings):
     numbers = findings["privacy-central"].numbers
     assert "if a record is left out" in numbers and "if a record is replaced" in numbers
-    table = findings["privacy-central"].evidence.query("epsilon == 1.0").set_index("method")["epsilon_replaced"]
+    table = (
+        findings["privacy-central"]
+        .evidence.query("epsilon == 1.0")
+        .set_index("method")["epsilon_replaced"]
+    )
     # Of four equal parts of mu squared, those of the first histogram, the sums and the counts or the choice grow.
     each, left = gaussian_mu(1.0, 5e-7) / 2, 1e-6 - (1 - (1 - 2.5e-7) ** 2) - 2.5e-7
-    square = {"kaplan_stemmer": 2 * each**2, "kaplan_stemmer_search": selection_mu(2 * selection_epsilon(each)) ** 2}
+    square = {
+        "kaplan_stemmer": 2 * each**2,
+        "kaplan_stemmer_search": selection_mu(2 * selection_epsilon(each)) ** 2,
+    }
     for method, last in square.items():
         expected = gdp_epsilon(math.sqrt(2 * each**2 + each**2 + 4 * each**2 + last), left)
         assert table[method].to_numpy() == pytest.approx(expected, rel=1e-6)
@@ -556,7 +775,9 @@ def test_runs_whose_charges_cannot_be_read_are_counted():
 
 
 def test_a_cost_that_falls_with_n_is_below_every_bound(findings):
-    rows = changed("nicv", lambda rows: rows["nicv"] / rows["n"], method="kaplan_stemmer", sweep="n_points")
+    rows = changed(
+        "nicv", lambda rows: rows["nicv"] / rows["n"], method="kaplan_stemmer", sweep="n_points"
+    )
     assert finding("additive-polylog-n", rows).verdict == HOLDS
     assert "Slope over n" in findings["additive-polylog-n"].numbers
 
@@ -597,9 +818,17 @@ def test_few_seeds_decide_nothing_about_means():
 
 
 def test_claims_without_rows_give_the_recorded_reason():
-    gap = {"sweep": "n", "method": "kmeans", "dataset": "planted", "epsilon": math.nan, "reason": "no such file"}
+    gap = {
+        "sweep": "n",
+        "method": "kmeans",
+        "dataset": "planted",
+        "epsilon": math.nan,
+        "reason": "no such file",
+    }
     found = verdicts.evaluate(Study(foreign_rows()), "kaplan-stemmer", pd.DataFrame([gap]))
-    found = {verdict.claim["id"].removeprefix("kaplan_stemmer/"): verdict.finding for verdict in found}
+    found = {
+        verdict.claim["id"].removeprefix("kaplan_stemmer/"): verdict.finding for verdict in found
+    }
     judged = {name for name, one in found.items() if one.verdict != NOT_RUN}
     assert judged == {"table1-new-not-worse", "table1-first-constant", "iterations-loglog"}
     assert "no such file" in found["constant-factor-in-n"].numbers
@@ -618,8 +847,14 @@ def test_table1_has_bounds_and_measured_slopes(study):
     assert table.loc["This work", "additive over d: measured"].startswith("0.40 [")
     # By hand: ln(1032 / 12) / ln 16 and ln(128 / 66) / ln 32 for d + k^2 with the other at 8.
     balcan = table.loc["Balcan et al. (2017)"]
-    assert balcan["additive over k: bound"] == f"{math.log((8 + 16**2) / (8 + 2**2)) / math.log(16 / 2):.2f}"
-    assert balcan["additive over d: bound"] == f"{math.log((64 + 8**2) / (2 + 8**2)) / math.log(64 / 2):.2f}"
+    assert (
+        balcan["additive over k: bound"]
+        == f"{math.log((8 + 16**2) / (8 + 2**2)) / math.log(16 / 2):.2f}"
+    )
+    assert (
+        balcan["additive over d: bound"]
+        == f"{math.log((64 + 8**2) / (2 + 8**2)) / math.log(64 / 2):.2f}"
+    )
     assert table.loc["Nissim and Stemmer (2018)", "additive over k: bound"] == "1.51"
     assert table.loc["Nissim and Stemmer (2018)", "additive over d: bound"] == "0.51"
     assert table.loc["This work", "factor over k: bound"] == "0.00"
@@ -665,7 +900,9 @@ def test_candidates_table_tells_what_they_are_good_for(study):
     with styled():
         shown = SPECS["candidates"].draw(study)
     assert {"points without a near one", "NICV of the best k"} <= set(shown.printed)
-    line = shown.printed.query("method == 'two passes' and dataset == 'planted-10000-8-8-0.05'").iloc[0]
+    line = shown.printed.query(
+        "method == 'two passes' and dataset == 'planted-10000-8-8-0.05'"
+    ).iloc[0]
     assert (line["NICV of the best k"], line["points without a near one"]) == ("0.0022", "0")
 
 
@@ -681,18 +918,29 @@ def test_central_and_local_never_share_an_axis(study):
 def test_capture_figure_has_one_panel_for_each_n(study):
     with styled():
         shown = SPECS["capture"].draw(study)
-    assert [axes.get_title() for axes in shown.figure.axes] == ["(a) n = 10,000", "(b) n = 30,000", "(c) n = 100,000"]
+    assert [axes.get_title() for axes in shown.figure.axes] == [
+        "(a) n = 10,000",
+        "(b) n = 30,000",
+        "(c) n = 100,000",
+    ]
     assert shown.table["value"].between(0, 1).all() and len(shown.table) == 30
 
 
 def test_methods_have_looks_of_their_own():
-    names = ["kmeans", "kaplan_stemmer", "kaplan_stemmer_boxed", "kaplan_stemmer_search", *RIVALS, *LOCAL]
+    names = [
+        "kmeans",
+        "kaplan_stemmer",
+        "kaplan_stemmer_boxed",
+        "kaplan_stemmer_search",
+        *RIVALS,
+        *LOCAL,
+    ]
     looks = {name: look(name, known=names) for name in names}
     assert looks["kaplan_stemmer_search"].label == "Kaplan-Stemmer (local search)"
     assert looks["kaplan_stemmer_local"].label == "Kaplan-Stemmer, local"
     assert len({each.label for each in looks.values()}) == len(names)
     central = [looks[name] for name in names if name not in LOCAL]
-    assert len({(each.colour, each.marker, each.hollow) for each in central}) == len(central)
+    assert len({(each.color, each.marker, each.hollow) for each in central}) == len(central)
 
 
 @pytest.mark.parametrize("name", SPECS)

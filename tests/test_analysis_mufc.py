@@ -12,11 +12,11 @@ import pytest
 from judged import NO_GAPS
 from test_analysis_synthetic import small_rows
 
-from pkm.analysis import claims, printed, verdicts
+from pkm.analysis import claims, reported, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.style import look, styled
+from pkm.analysis.removals import READINGS, View, curves, series, speedups
 from pkm.analysis.tables import DESCRIPTION, OPTIONAL, Study
-from pkm.analysis.unlearning import READINGS, View, curves, series, speedups
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 CONTENT = claims.load("mufc")
@@ -30,7 +30,7 @@ PARAMS = {
     "dc_kmeans": {"client": "full", "gamma": None, "weights": "unit"},
 }
 MEANS = {
-    (cell["dataset"], cell["method"]): printed.parse(cell["loss_ratio"]).mean
+    (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
     for name in ("table1", "table2")
     for cell in CONTENT["printed"][name]["cells"]
 }
@@ -40,19 +40,36 @@ FIT, NOTHING, RETRAIN, FULL = 3.0, 0.02, 4.0, 30.0
 
 def place_of(sweep, dataset):
     """Stored name of a sweep: data sets whose split is ours have one of their own."""
-    return sweep if dataset == "celltype" or sweep in ("heterogeneity", "client_clusters") else f"{sweep}_split"
+    return (
+        sweep
+        if dataset == "celltype" or sweep in ("heterogeneity", "client_clusters")
+        else f"{sweep}_split"
+    )
 
 
-def mufc_rows(sweep, method, dataset, *, seeds=12, params=None, removals=0, batch=1, requests="random", **facts):
+def mufc_rows(
+    sweep,
+    method,
+    dataset,
+    *,
+    seeds=12,
+    params=None,
+    removals=0,
+    batch=1,
+    requests="random",
+    **facts,
+):
     """Rows of one cell, one per seed; other facts replace columns."""
     n, d, k = SIZES[dataset]
     base = {} if method == "k_fed" else {"client": "seeding", "gamma": "auto", "weights": "sizes"}
-    base |= {} if method == "k_fed" else {"server_data": "centres", "server": "refit"}
+    base |= {} if method == "k_fed" else {"server_data": "centers", "server": "refit"}
     text = json.dumps(base | PARAMS.get(method, {}) | (params or {}), sort_keys=True)
     place = [sweep, method, dataset, text, removals, batch, requests, sorted(facts.items())]
     key = hashlib.sha256(json.dumps(place, default=str).encode()).hexdigest()
     rng = np.random.default_rng(int(key[:12], 16))
-    loss = MEANS.get((dataset, method.replace("_points", "").replace("_lazy", "")), 1.2) * rng.normal(1, 0.004, seeds)
+    loss = MEANS.get(
+        (dataset, method.replace("_points", "").replace("_lazy", "")), 1.2
+    ) * rng.normal(1, 0.004, seeds)
     predicted = 1 - math.comb(116, batch) / math.comb(120, batch)
     touched = min(predicted + (0.3 if requests == "adversarial" else 0), 1.0)
     touched = 1.0 if "full" in text else touched
@@ -64,7 +81,9 @@ def mufc_rows(sweep, method, dataset, *, seeds=12, params=None, removals=0, batc
         "sweep": place_of(sweep, dataset),
         "cell": key,
         "method": method,
-        "target": "pkm.methods.k_fed.KFed" if method == "k_fed" else "pkm.methods.unlearning.Unlearning",
+        "target": "pkm.methods.k_fed.KFed"
+        if method == "k_fed"
+        else "pkm.methods.unlearning.Unlearning",
         "variant": "",
         "params": text,
         "dataset": dataset,
@@ -134,7 +153,11 @@ def mufc_rows(sweep, method, dataset, *, seeds=12, params=None, removals=0, batc
         }
     if sweep == "sparse":
         row |= {"sparse_bytes": 12205.0, "plain_bytes": 176.0, "sparse_encode_ms": 0.9 * noise}
-        row |= {"sparse_mask_ms": 2.0 * noise, "sparse_decode_ms": 80 * noise, "sparse_attempts": 1.0}
+        row |= {
+            "sparse_mask_ms": 2.0 * noise,
+            "sparse_decode_ms": 80 * noise,
+            "sparse_attempts": 1.0,
+        }
     return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
 
 
@@ -143,7 +166,10 @@ def all_rows():
     """Rows of every sweep; copy before changing."""
     parts = []
     for dataset in SIZES:
-        parts += [mufc_rows("table1", method, dataset) for method in ("mufc", "mufc_points", "k_fed", "dc_kmeans")]
+        parts += [
+            mufc_rows("table1", method, dataset)
+            for method in ("mufc", "mufc_points", "k_fed", "dc_kmeans")
+        ]
         parts += [mufc_rows("table2", "mufc_full", dataset), mufc_rows("sparse", "mufc", dataset)]
         parts.append(
             mufc_rows("client_clusters", "k_fed", dataset, params={"client_clusters": 3}).assign(
@@ -154,7 +180,10 @@ def all_rows():
             for kind in ("random", "adversarial"):
                 parts.append(mufc_rows("removals", method, dataset, removals=100, requests=kind))
             if dataset != "covtype-52" and method != "mufc_full":
-                parts += [mufc_rows("batch", method, dataset, removals=50, batch=size) for size in (10, 30)]
+                parts += [
+                    mufc_rows("batch", method, dataset, removals=50, batch=size)
+                    for size in (10, 30)
+                ]
         if dataset != "covtype-52":
             reach = 0.004 if dataset == "gaussian-10" else 0.05
             for power in (-4, -2, -1, 1, 2, 4):  # the default is in Table 1
@@ -163,7 +192,11 @@ def all_rows():
                 rows["loss_ratio"] *= 1 + reach * max(power, 0)
                 parts.append(rows)
     for spread in range(1, 11):
-        even = {"split": "iid", "clusters_per_client": 3} if spread == 10 else {"clusters_per_client": spread}
+        even = (
+            {"split": "iid", "clusters_per_client": 3}
+            if spread == 10
+            else {"clusters_per_client": spread}
+        )
         rows = mufc_rows("heterogeneity", "mufc", "gaussian-10", **even)
         parts.append(rows.assign(loss_ratio=rows["loss_ratio"] * (1 + 0.02 * spread)))
     return pd.concat(parts, ignore_index=True)
@@ -194,8 +227,14 @@ def changed(column, change, **where):
 def test_rows_have_the_schema(study):
     assert set(DESCRIPTION) <= set(all_rows().columns)
     names = {name for name, _ in OPTIONAL.values()}
-    assert {"removals", "batch", "requests", "clusters_per_client", "largest_client"} <= names <= set(study.cells)
-    assert {"server", "gamma", "client_clusters"} <= set(study.cells)  # parameters have columns of their own
+    assert (
+        {"removals", "batch", "requests", "clusters_per_client", "largest_client"}
+        <= names
+        <= set(study.cells)
+    )
+    assert {"server", "gamma", "client_clusters"} <= set(
+        study.cells
+    )  # parameters have columns of their own
 
 
 def test_older_rows_hold_no_removals():
@@ -212,9 +251,13 @@ def test_a_sweep_is_joined_from_its_parts_and_split_by_the_kind_of_requests(stud
     assert set(view.panel("table1", "loss_ratio").cells["dataset"]) == set(SIZES)
     for sweep, kind in (("removals", "random"), ("adversarial", "adversarial")):
         cells = view.panel(sweep, "reseeded").cells
-        assert len(cells) == 12 and set(cells["requests"]) == {kind} and set(cells["sweep"]) == {sweep}
+        assert (
+            len(cells) == 12 and set(cells["requests"]) == {kind} and set(cells["sweep"]) == {sweep}
+        )
     apart = judged.without(all_rows(), requests="adversarial", sweep="removals")
-    moved = mufc_rows("removals", "mufc", "celltype", removals=100, requests="adversarial").assign(sweep="adversarial")
+    moved = mufc_rows("removals", "mufc", "celltype", removals=100, requests="adversarial").assign(
+        sweep="adversarial"
+    )
     panel = View(Study(pd.concat([apart, moved]))).panel("adversarial", "reseeded")
     assert "celltype" in set(panel.cells["dataset"])
 
@@ -222,9 +265,15 @@ def test_a_sweep_is_joined_from_its_parts_and_split_by_the_kind_of_requests(stud
 def test_stacked_metrics_put_retraining_beside_requests(study):
     panel = View(study).panel("removals", "request_ms")
     means = dict(
-        zip(zip(panel.cells["method"], panel.cells["dataset"], strict=True), panel.values.mean(axis=0), strict=True)
+        zip(
+            zip(panel.cells["method"], panel.cells["dataset"], strict=True),
+            panel.values.mean(axis=0),
+            strict=True,
+        )
     )
-    rows = all_rows().query("method == 'mufc' and dataset == 'celltype' and requests == 'random' and removals == 100")
+    rows = all_rows().query(
+        "method == 'mufc' and dataset == 'celltype' and requests == 'random' and removals == 100"
+    )
     for name, column in (
         ("mufc", "removal_mean_ms"),
         ("mufc, retraining", "retrain_ms"),
@@ -237,9 +286,19 @@ def test_stacked_metrics_put_retraining_beside_requests(study):
 
 
 def test_settings_are_comparable(study):
-    cells = View(study).panel("gamma", "loss_ratio").cells.query("method == 'mufc' and dataset == 'celltype'")
+    cells = (
+        View(study)
+        .panel("gamma", "loss_ratio")
+        .cells.query("method == 'mufc' and dataset == 'celltype'")
+    )
     assert sorted(cells["gamma_factor"]) == [1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16]
-    assert View(study).panel("table1", "loss_ratio").cells.query("method == 'dc_kmeans'")["gamma_factor"].isna().all()
+    assert (
+        View(study)
+        .panel("table1", "loss_ratio")
+        .cells.query("method == 'dc_kmeans'")["gamma_factor"]
+        .isna()
+        .all()
+    )
     spread = View(study).panel("heterogeneity", "loss_ratio").cells
     assert sorted(spread["clusters_per_client"]) == list(range(1, 11))
     assert spread.loc[spread["split"] == "iid", "clusters_per_client"].item() == 10
@@ -248,7 +307,9 @@ def test_settings_are_comparable(study):
 def test_of_two_cells_with_the_same_settings_one_is_seen():
     # Ten clusters of ten a client, evenly split and not; the paper means the even split.
     extra = mufc_rows("heterogeneity", "mufc", "gaussian-10", clusters_per_client=10)
-    panel = View(Study(pd.concat([all_rows(), extra], ignore_index=True))).panel("heterogeneity", "loss_ratio")
+    panel = View(Study(pd.concat([all_rows(), extra], ignore_index=True))).panel(
+        "heterogeneity", "loss_ratio"
+    )
     assert len(panel.cells) == 10 and "iid" in set(panel.cells["split"])
 
 
@@ -258,10 +319,16 @@ def test_checkpoints_are_read_one_line_each(study):
     mine = lines.query(
         "dataset == 'celltype' and method == 'mufc' and requests == 'random' and batch == 1 and seed == 0"
     )
-    row = all_rows().query("method == 'mufc' and dataset == 'celltype' and requests == 'random' and removals == 100")
-    assert mine["accumulated_s"].iloc[-1] == pytest.approx(100 * row["removal_mean_ms"].iloc[0] / 1000)
+    row = all_rows().query(
+        "method == 'mufc' and dataset == 'celltype' and requests == 'random' and removals == 100"
+    )
+    assert mine["accumulated_s"].iloc[-1] == pytest.approx(
+        100 * row["removal_mean_ms"].iloc[0] / 1000
+    )
     assert (mine["start"] == row["loss_ratio"].iloc[0]).all()
-    means = curves(lines[lines["batch"] == 1], "retrain_s").set_index(["dataset", "method", "requests", "request"])
+    means = curves(lines[lines["batch"] == 1], "retrain_s").set_index(
+        ["dataset", "method", "requests", "request"]
+    )
     line = means.loc[("celltype", "mufc", "random", 100.0)]
     assert line["mean"] == pytest.approx(100 * RETRAIN / 1000) and line["runs"] == 12
 
@@ -271,7 +338,9 @@ def test_speedups_are_ratios_of_means_in_every_reading():
     rng = np.random.default_rng(0)
     rows["removal_mean_ms"] *= rng.lognormal(0, 0.5, len(rows))
     found = speedups(Study(rows)).set_index(["dataset", "reading"])
-    random = rows.query("requests == 'random' and removals == 100 and dataset == 'celltype'").groupby("method")
+    random = rows.query(
+        "requests == 'random' and removals == 100 and dataset == 'celltype'"
+    ).groupby("method")
     lazy, exact = (random.mean(numeric_only=True).loc[name] for name in ("mufc_lazy", "mufc"))
     expected = {
         "best": lazy["retrain_full_ms"] / lazy["mean_untouched_ms"],
@@ -281,7 +350,11 @@ def test_speedups_are_ratios_of_means_in_every_reading():
     }
     for reading, value in expected.items():
         line = found.loc["celltype", reading]
-        assert line["speedup"] == pytest.approx(value) and line["low"] <= value <= line["high"] and line["seeds"] == 12
+        assert (
+            line["speedup"] == pytest.approx(value)
+            and line["low"] <= value <= line["high"]
+            and line["seeds"] == 12
+        )
     assert expected["best"] > expected["average"] > expected["refit"] > expected["honest"]
 
 
@@ -291,9 +364,17 @@ def test_speedups_are_ratios_of_means_in_every_reading():
 def test_printed_numbers_are_complete():
     assert len(MEANS) == 28 and set(CONTENT["printed"]["speedups"]) == set(CONTENT["sets"]["seven"])
     speeds = CONTENT["printed"]["speedups"].values()
-    assert min(speeds) == 53 and max(speeds) == 2074 and np.mean(list(speeds)) == pytest.approx(739, abs=1)
-    sizes = {line["dataset"]: int(line["n"].replace(",", "")) for line in CONTENT["printed"]["sizes"]}
-    asked = next(claim for claim in CONTENT["claims"] if claim["id"] == "mufc/dataset-sizes")["check"]["expected"]
+    assert (
+        min(speeds) == 53
+        and max(speeds) == 2074
+        and np.mean(list(speeds)) == pytest.approx(739, abs=1)
+    )
+    sizes = {
+        line["dataset"]: int(line["n"].replace(",", "")) for line in CONTENT["printed"]["sizes"]
+    }
+    asked = next(claim for claim in CONTENT["claims"] if claim["id"] == "mufc/dataset-sizes")[
+        "check"
+    ]["expected"]
     assert sizes == {name: size[0] for name, size in asked.items()}
 
 
@@ -301,16 +382,24 @@ def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 43
     told = {name for name, found in findings.items() if found.verdict == NOT_RUN}
     assert told == {
-        claim["id"].removeprefix("mufc/") for claim in CONTENT["claims"] if claim["check"]["type"] == "not_run"
+        claim["id"].removeprefix("mufc/")
+        for claim in CONTENT["claims"]
+        if claim["check"]["type"] == "not_run"
     } | {"adversarial-fastest-tmi"}
     failed = {name for name, found in findings.items() if found.verdict == FAILS}
     assert failed == {"speedup-no-retraining"}  # a factor of 5.6 from the printed one on Covtype
-    assert "0 violated" in findings["table1-loss-values"].numbers or findings["table1-loss-values"].verdict == HOLDS
+    assert (
+        "0 violated" in findings["table1-loss-values"].numbers
+        or findings["table1-loss-values"].verdict == HOLDS
+    )
 
 
 def test_claims_that_tests_assert_name_tests_that_exist(findings):
     folder = claims._FOLDER.parents[1] / "tests"
-    text = "".join((folder / f"test_{name}.py").read_text(encoding="utf-8") for name in ("unlearning", "sparse"))
+    text = "".join(
+        (folder / f"test_{name}.py").read_text(encoding="utf-8")
+        for name in ("unlearning", "sparse")
+    )
     named = {
         word.strip("(),.;")
         for found in findings.values()
@@ -326,10 +415,25 @@ def test_claims_that_tests_assert_name_tests_that_exist(findings):
     [
         ("table1-loss-values", "loss_ratio", lambda x: 1.1 * x, {"removals": 0}),
         ("table2-loss-values", "loss_ratio", lambda x: 1.1 * x, {"method": "mufc_full"}),
-        ("best-on-imbalanced", "loss_ratio", lambda x: 1.5 * x, {"method": "mufc", "dataset": "celltype"}),
+        (
+            "best-on-imbalanced",
+            "loss_ratio",
+            lambda x: 1.5 * x,
+            {"method": "mufc", "dataset": "celltype"},
+        ),
         ("gaussian-dckm-better", "loss_ratio", lambda x: 1.5 * x, {"method": "dc_kmeans"}),
-        ("competitive-elsewhere", "loss_ratio", lambda x: 1.2 * x, {"method": "mufc", "dataset": "covtype-52"}),
-        ("mufc-le-kfed", "loss_ratio", lambda x: 1.5 * x, {"method": "mufc", "dataset": "gaussian-10"}),
+        (
+            "competitive-elsewhere",
+            "loss_ratio",
+            lambda x: 1.2 * x,
+            {"method": "mufc", "dataset": "covtype-52"},
+        ),
+        (
+            "mufc-le-kfed",
+            "loss_ratio",
+            lambda x: 1.5 * x,
+            {"method": "mufc", "dataset": "gaussian-10"},
+        ),
         ("kfed-worse-than-dckm", "loss_ratio", lambda x: 1.5 * x, {"method": "dc_kmeans"}),
         ("full-client-best", "loss_ratio", lambda x: 1.1 * x, {"method": "mufc_full"}),
         ("full-client-improves", "loss_ratio", lambda x: 1.5 * x, {"method": "mufc_full"}),
@@ -359,7 +463,10 @@ def test_every_judged_claim_can_fail(name, column, change, where):
 
 def test_speedup_claims_are_read_in_both_ways(findings):
     best, average = findings["speedup-no-retraining"], findings["speedup-average-84"]
-    assert "celltype" in best.numbers.lower() and "its own retraining, at least 50: fails as well" in best.numbers
+    assert (
+        "celltype" in best.numbers.lower()
+        and "its own retraining, at least 50: fails as well" in best.numbers
+    )
     assert average.verdict == HOLDS and "its own retraining: fails instead" in average.numbers
     assert "only 3 of 7" in average.lacking
     near = changed("mean_untouched_ms", lambda x: 5 * x, method="mufc_lazy", dataset="covtype-52")
@@ -379,7 +486,15 @@ def test_loss_must_stay_near_its_start_at_every_checkpoint(findings):
             drifted.append(json.dumps(curve))
         return drifted
 
-    rows = changed("series", jump, method="mufc", dataset="covtype-52", requests="random", batch=1, removals=100)
+    rows = changed(
+        "series",
+        jump,
+        method="mufc",
+        dataset="covtype-52",
+        requests="random",
+        batch=1,
+        removals=100,
+    )
     found = finding("loss-stable-under-removal", rows)
     assert (
         found.verdict == FAILS
@@ -390,7 +505,10 @@ def test_loss_must_stay_near_its_start_at_every_checkpoint(findings):
 
 def test_bins_far_from_the_default_do_not_count_and_the_default_alone_shows_nothing():
     far = mufc_rows("gamma", "mufc", "gaussian-10", params={"gamma": 0.4}).assign(loss_ratio=9.0)
-    assert finding("gamma-weak-on-gaussian", pd.concat([all_rows(), far], ignore_index=True)).verdict == HOLDS
+    assert (
+        finding("gamma-weak-on-gaussian", pd.concat([all_rows(), far], ignore_index=True)).verdict
+        == HOLDS
+    )
     none = all_rows()[~all_rows()["sweep"].str.startswith("gamma")]
     for name in ("gamma-weak-on-gaussian", "gamma-strong-on-real", "gamma-default-good"):
         assert finding(name, none).verdict == NOT_RUN
@@ -406,13 +524,24 @@ def test_few_seeds_decide_nothing_about_means():
         v.claim["id"]: v.finding.verdict
         for v in verdicts.evaluate(Study(all_rows().query("seed < 3")), "mufc", NO_GAPS)
     }
-    for name in ("random-fastest", "speedup-average-84", "loss-stable-under-removal", "gamma-default-good"):
+    for name in (
+        "random-fastest",
+        "speedup-average-84",
+        "loss-stable-under-removal",
+        "gamma-default-good",
+    ):
         assert found[f"mufc/{name}"] == INCONCLUSIVE
     assert found["mufc/table1-loss-values"] == NOT_RUN and found["mufc/dataset-sizes"] == HOLDS
 
 
 def test_claims_without_rows_give_the_recorded_reason():
-    gap = {"sweep": "removals_split", "method": "mufc", "dataset": "tmi", "epsilon": math.nan, "reason": "no such file"}
+    gap = {
+        "sweep": "removals_split",
+        "method": "mufc",
+        "dataset": "tmi",
+        "epsilon": math.nan,
+        "reason": "no such file",
+    }
     found = verdicts.evaluate(Study(small_rows()), "mufc", pd.DataFrame([gap]))
     found = {verdict.claim["id"].removeprefix("mufc/"): verdict.finding for verdict in found}
     judged = {name for name, finding in found.items() if finding.verdict != NOT_RUN}
@@ -427,13 +556,17 @@ def test_table1_has_ours_printed_and_both_servers(study):
     with styled():
         shown = SPECS["table1"].draw(study)
     line = shown.printed.set_index("data set").loc["Celltype"]
-    assert line["MUFC"].endswith("| 1.14 ± 0.03: within") and line["MUFC (points in bins)"].endswith("within")
+    assert line["MUFC"].endswith("| 1.14 ± 0.03: within") and line[
+        "MUFC (points in bins)"
+    ].endswith("within")
     assert line["speed-up of MUFC, no seed touched"] == "1,500x | 1535x"
     assert len(shown.gaps) == 4 and "another draw" in shown.caption
     assert shown.printed.set_index("data set").loc["TMI", "MUFC"] == "– | 1.24 ± 0.10: not run"
     with styled():
         second = SPECS["table2"].draw(study).printed.set_index("data set").loc["Covtype"]
-    assert second["MUFC (full clients)"].endswith("within") and second["K-FED"].endswith("| 1.60 ± 0.01: within")
+    assert second["MUFC (full clients)"].endswith("within") and second["K-FED"].endswith(
+        "| 1.60 ± 0.01: within"
+    )
 
 
 def test_figure3_has_the_papers_panels(study):
@@ -443,14 +576,23 @@ def test_figure3_has_the_papers_panels(study):
     assert titles[0].startswith("(a) clusters per client") and titles[11] == "(l) random, Covtype"
     assert set(shown.table["panel"]) == set("abcdghl") and len(shown.gaps) == 5
     assert len(shown.figure.axes[6].lines) == 4  # two servers, DC-KMeans, retraining
-    assert shown.table.query("panel == 'a' and quantity == 'loss_ratio'")["clusters_per_client"].max() == 10
+    assert (
+        shown.table.query("panel == 'a' and quantity == 'loss_ratio'")["clusters_per_client"].max()
+        == 10
+    )
 
 
 def test_the_table_of_servers_has_the_price_of_exactness(study):
     with styled():
         shown = SPECS["lazy"].draw(study)
-    line = shown.printed[(shown.printed["data set"] == "Celltype") & (shown.printed["requests"] == "random, 1 each")]
-    rows = all_rows().query("dataset == 'celltype' and requests == 'random' and removals == 100").groupby("method")
+    line = shown.printed[
+        (shown.printed["data set"] == "Celltype") & (shown.printed["requests"] == "random, 1 each")
+    ]
+    rows = (
+        all_rows()
+        .query("dataset == 'celltype' and requests == 'random' and removals == 100")
+        .groupby("method")
+    )
     means = rows["removal_mean_ms"].mean()
     assert line["exact over lazy"].item().startswith(f"{means['mufc'] / means['mufc_lazy']:.3g} [")
     assert "(0.0333)" in line["seed touched (predicted)"].item() and len(shown.printed) == 6 + 4
@@ -466,10 +608,16 @@ def test_messages_stand_beside_the_literal_construction_and_the_open_ones(study)
 
 
 def test_methods_have_looks_of_their_own():
-    looks = {name: look(name) for name in ("mufc", "mufc_lazy", "mufc_points", "mufc_full", "k_fed", "dc_kmeans")}
+    looks = {
+        name: look(name)
+        for name in ("mufc", "mufc_lazy", "mufc_points", "mufc_full", "k_fed", "dc_kmeans")
+    }
     assert looks["mufc_lazy"].label == "MUFC (lazy server)" and looks["mufc_lazy"].hollow
-    assert looks["dc_kmeans"].label == "DC-KMeans" and look("kmeans").label == "k-means++ (non-private)"
-    assert len({(each.colour, each.marker, each.hollow) for each in looks.values()}) == 6
+    assert (
+        looks["dc_kmeans"].label == "DC-KMeans"
+        and look("kmeans").label == "k-means++ (non-private)"
+    )
+    assert len({(each.color, each.marker, each.hollow) for each in looks.values()}) == 6
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -480,13 +628,18 @@ def test_figures_without_rows_say_what_is_missing(name):
 @pytest.mark.parametrize("name", SPECS)
 def test_figures_of_other_data_sets_and_two_seeds_are_drawn(name):
     # As the smoke profile has them: one small set that the paper does not know.
-    parts = [mufc_rows("table1", method, "gaussian-10", seeds=2) for method in ("mufc", "mufc_points", "k_fed")]
+    parts = [
+        mufc_rows("table1", method, "gaussian-10", seeds=2)
+        for method in ("mufc", "mufc_points", "k_fed")
+    ]
     parts += [
         mufc_rows("sparse", "mufc", "gaussian-10", seeds=2),
         mufc_rows("table2", "mufc_full", "gaussian-10", seeds=2),
     ]
     for method, kind in (("mufc", "random"), ("mufc_lazy", "random"), ("mufc", "adversarial")):
-        parts.append(mufc_rows("removals", method, "gaussian-10", seeds=2, removals=4, requests=kind))
+        parts.append(
+            mufc_rows("removals", method, "gaussian-10", seeds=2, removals=4, requests=kind)
+        )
     rows = pd.concat(parts, ignore_index=True).assign(dataset="gaussians-600-3-4")
     shown = drawn(name, rows)
     assert shown.gaps and (len(shown.table) or name == "figure5")
@@ -498,6 +651,14 @@ def test_the_report_is_built(tmp_path, monkeypatch):
     html = page.read_text(encoding="utf-8")
     for name in some:
         assert f'id="{name}"' in html and (tmp_path / "tables" / f"{name}.csv").is_file()
-    for topic in ("Seeding", "Server after a removal", "What the server learns", "Gaussian data", "Covtype"):
+    for topic in (
+        "Seeding",
+        "Server after a removal",
+        "What the server learns",
+        "Gaussian data",
+        "Covtype",
+    ):
         assert topic in html
-    assert {"removal_p99_ms", "loss_ratio_nearest"} <= set(pd.read_csv(tmp_path / "tables" / "summary.csv")["metric"])
+    assert {"removal_p99_ms", "loss_ratio_nearest"} <= set(
+        pd.read_csv(tmp_path / "tables" / "summary.csv")["metric"]
+    )

@@ -10,10 +10,20 @@ import pytest
 from test_analysis_synthetic import SIZES, cell_rows, small_rows
 
 from pkm.analysis import claims
+from pkm.analysis.federation_costs import (
+    COSTS,
+    DIFFERENT,
+    EQUAL,
+    FASTER,
+    LEVEL,
+    PARTS,
+    SLOWER,
+    compare,
+    costs,
+)
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.protocol import _with_interval
-from pkm.analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
-from pkm.analysis.protocol import COSTS, DIFFERENT, EQUAL, FASTER, LEVEL, PARTS, SLOWER, compare, costs
+from pkm.analysis.figures.federation_costs import _with_interval
+from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
 from pkm.analysis.tables import OPTIONAL, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
@@ -46,7 +56,16 @@ def size_of(dataset):
 
 
 def federated_rows(
-    sweep, dataset, clients, *, latency_ms=0.25, method="fastlloyd", seeds=12, word_bytes=8, transport="mpi", speed=1.0
+    sweep,
+    dataset,
+    clients,
+    *,
+    latency_ms=0.25,
+    method="fastlloyd",
+    seeds=12,
+    word_bytes=8,
+    transport="mpi",
+    speed=1.0,
 ):
     """Rows of one federated cell; times grow with points, clusters and, a little, dimensions."""
     n, d, k = size_of(dataset)
@@ -59,7 +78,12 @@ def federated_rows(
         "wire_ms": 2 * latency_ms + 0.1 * noise,
         "waiting_ms": 0.05 * clients * noise,
     }
-    facts = {"clients": clients, "latency_ms": latency_ms, "word_bytes": word_bytes, "transport": transport}
+    facts = {
+        "clients": clients,
+        "latency_ms": latency_ms,
+        "word_bytes": word_bytes,
+        "transport": transport,
+    }
     place = f"-{clients}-{latency_ms}-{word_bytes}-{transport}"
     return rows.assign(
         **parts,
@@ -78,11 +102,15 @@ def federated_rows(
 @cache
 def protocol_rows():
     """Rows of every federated sweep, with the central cells of two data sets; copy before changing."""
-    parts = [cell_rows("real", "fastlloyd", name, 0.1, 12, size=SIZES[name]) for name in ("lsun", "s1")]
+    parts = [
+        cell_rows("real", "fastlloyd", name, 0.1, 12, size=SIZES[name]) for name in ("lsun", "s1")
+    ]
     for dataset in TABLE3:
         parts.append(federated_rows("protocol", dataset, 2))
         parts += [federated_rows("parties", dataset, clients) for clients in (4, 8)]
-        parts += [federated_rows("wide_area", dataset, clients, latency_ms=25.0) for clients in (2, 4, 8)]
+        parts += [
+            federated_rows("wide_area", dataset, clients, latency_ms=25.0) for clients in (2, 4, 8)
+        ]
     for dataset in ("lsun", "s1", "timesynth-10000-2-2"):
         parts.append(federated_rows("narrow", dataset, 2, word_bytes=4))
     for method, dataset in itertools.product(("sulloyd", "glloyd"), ("lsun", "s1")):
@@ -108,11 +136,19 @@ def test_costs_are_means_over_runs_with_parts_that_add_up():
     table = costs(Study(rows))
     assert len(table) == 10 * 6 + 3 + 4 and set(table["clients"]) == {2, 4, 8}
     mine = rows[(rows["sweep"] == "wide_area") & (rows["dataset"] == "s1") & (rows["clients"] == 8)]
-    line = table[(table["sweep"] == "wide_area") & (table["dataset"] == "s1") & (table["clients"] == 8)].iloc[0]
-    assert line["iteration_ms"] == pytest.approx(mine["iteration_ms"].mean()) and line["network"] == "WAN"
+    line = table[
+        (table["sweep"] == "wide_area") & (table["dataset"] == "s1") & (table["clients"] == 8)
+    ].iloc[0]
+    assert (
+        line["iteration_ms"] == pytest.approx(mine["iteration_ms"].mean())
+        and line["network"] == "WAN"
+    )
     # 2.201 is the 97.5 % quantile of Student's t with eleven degrees of freedom.
     half_width = 2.201 * mine["iteration_ms"].std() / np.sqrt(12)
-    assert line["iteration_ms_half_width"] == pytest.approx(half_width, rel=1e-3) and line["seeds"] == 12
+    assert (
+        line["iteration_ms_half_width"] == pytest.approx(half_width, rel=1e-3)
+        and line["seeds"] == 12
+    )
     assert np.allclose(table[list(PARTS)].sum(axis=1), table["iteration_ms"])
 
 
@@ -157,7 +193,13 @@ def test_times_are_faster_or_slower_and_never_within():
     assert line["verdict"] == speedup["verdict"] == FASTER
     slow = changed(protocol_rows(), "iteration_ms", lambda ms: 10 * ms, sweep="protocol")
     assert compare(Study(slow), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == SLOWER
-    same = changed(protocol_rows(), "iteration_ms", lambda ms: ms - ms.mean() + 5.81, sweep="protocol", dataset="s1")
+    same = changed(
+        protocol_rows(),
+        "iteration_ms",
+        lambda ms: ms - ms.mean() + 5.81,
+        sweep="protocol",
+        dataset="s1",
+    )
     assert compare(Study(same), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == LEVEL
 
 
@@ -165,12 +207,22 @@ def test_bytes_are_equal_in_every_run_or_differ():
     table = compare(Study(protocol_rows()), PRINTED)
     moved = table[table["quantity"].isin(["bytes_per_iteration", "reduction"])]
     assert len(moved) == 14 and (moved["verdict"] == EQUAL).all()
-    first = protocol_rows().query("sweep == 'protocol' and dataset == 'timesynth-10000-2-2'").index[0]
+    first = (
+        protocol_rows().query("sweep == 'protocol' and dataset == 'timesynth-10000-2-2'").index[0]
+    )
     for change in (lambda rows: rows.index == first, lambda rows: rows["sweep"] == "protocol"):
         rows = protocol_rows().copy()
         rows.loc[change(rows), "bytes_per_iteration"] += 8
-        mine = compare(Study(rows), PRINTED).query("dataset == 'timesynth-10000-2-2'").set_index("quantity")
-        assert mine.loc["bytes_per_iteration", "verdict"] == mine.loc["reduction", "verdict"] == DIFFERENT
+        mine = (
+            compare(Study(rows), PRINTED)
+            .query("dataset == 'timesynth-10000-2-2'")
+            .set_index("quantity")
+        )
+        assert (
+            mine.loc["bytes_per_iteration", "verdict"]
+            == mine.loc["reduction", "verdict"]
+            == DIFFERENT
+        )
 
 
 def test_threads_are_not_comparable_in_time_but_in_bytes():
@@ -180,29 +232,40 @@ def test_threads_are_not_comparable_in_time_but_in_bytes():
     assert "threads" in table.loc["lsun", "iteration_ms"]["reason"]
     assert table.loc["lsun", "bytes_per_iteration"]["verdict"] == EQUAL
     shown = drawn("table3", rows)
-    assert "threads of one process" in shown.caption and set(shown.printed["transport"]) == {"threads"}
+    assert "threads of one process" in shown.caption and set(shown.printed["transport"]) == {
+        "threads"
+    }
     assert "n. c." in shown.printed["ms per iteration"][0]
     # Where both are stored, processes are shown.
-    both = pd.concat([rows.assign(cell="threads-" + rows["cell"]), protocol_rows()], ignore_index=True)
+    both = pd.concat(
+        [rows.assign(cell="threads-" + rows["cell"]), protocol_rows()], ignore_index=True
+    )
     assert set(drawn("table3", both).printed["transport"]) == {"mpi"}
 
 
 def test_few_runs_and_none_are_said():
     few = protocol_rows().query("seed < 3")
-    assert (compare(Study(few), PRINTED).query("quantity == 'iteration_ms'")["verdict"] == FEW_SEEDS).all()
+    assert (
+        compare(Study(few), PRINTED).query("quantity == 'iteration_ms'")["verdict"] == FEW_SEEDS
+    ).all()
     part = judged.without(protocol_rows(), sweep="protocol", dataset="s1")
     assert (compare(Study(part), PRINTED).query("dataset == 's1'")["verdict"] == NOT_STORED).all()
     shown = drawn("table3", part)
     assert shown.gaps == ("S1: not run: no stored rows",)
     line = shown.printed.set_index("data set").loc["S1"]
-    assert line["ms per iteration"] == "– | 5.81 ± 0.08" and line["rounds"] == line["transport"] == "–"
+    assert (
+        line["ms per iteration"] == "– | 5.81 ± 0.08" and line["rounds"] == line["transport"] == "–"
+    )
 
 
 def test_table3_says_what_is_quoted_and_leaves_dashes():
     shown = drawn("table3", protocol_rows())
     line = shown.printed.set_index("data set").loc["TimeSynth 10K, k 2, d 5"]
     assert line["MohLloyd ms (quoted)"] == line["speed-up"] == line["reduction"] == "–"
-    assert shown.printed["bytes"][0] == "192 | 192: equal" and shown.printed["rounds"].tolist() == ["1"] * 10
+    assert (
+        shown.printed["bytes"][0] == "192 | 192: equal"
+        and shown.printed["rounds"].tolist() == ["1"] * 10
+    )
     assert "quoted by the paper" in shown.caption and not shown.gaps
 
 
@@ -226,8 +289,15 @@ def test_means_are_written_to_two_digits_of_their_half_width(mean, half_width, t
 def test_every_claim_of_the_protocol_is_judged():
     found = findings_of(protocol_rows())
     assert {name: found[name].verdict for name in JUDGED} == JUDGED
-    for name in ("runtime-five-orders", "runtime-milliseconds", "runtime-scale-n", "runtime-scale-k-d"):
-        assert "MPI processes on one host, 0.25 ms of simulated latency" in found[name].numbers, name
+    for name in (
+        "runtime-five-orders",
+        "runtime-milliseconds",
+        "runtime-scale-n",
+        "runtime-scale-k-d",
+    ):
+        assert "MPI processes on one host, 0.25 ms of simulated latency" in found[name].numbers, (
+            name
+        )
     for name, test in (
         ("msa-correct", "test_unmasked_aggregate_is_the_sum_plus_noise"),
         ("msa-server-learns-nothing", "test_what_the_server_sees_is_uniform"),
@@ -236,10 +306,19 @@ def test_every_claim_of_the_protocol_is_judged():
 
 
 def test_without_protocol_rows_the_claims_say_so():
-    gap = {"sweep": "protocol", "method": "fastlloyd", "dataset": "s1", "epsilon": 0.1, "reason": "not run yet"}
+    gap = {
+        "sweep": "protocol",
+        "method": "fastlloyd",
+        "dataset": "s1",
+        "epsilon": 0.1,
+        "reason": "not run yet",
+    }
     found = findings_of(small_rows(), pd.DataFrame([gap]))
     assert {found[name].verdict for name in JUDGED} == {NOT_RUN}
-    assert "sweep protocol" in found["bytes-exact"].numbers and "not run yet" in found["bytes-exact"].numbers
+    assert (
+        "sweep protocol" in found["bytes-exact"].numbers
+        and "not run yet" in found["bytes-exact"].numbers
+    )
 
 
 def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
@@ -247,7 +326,9 @@ def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
     ours = protocol_rows().query("sweep == 'protocol'").groupby("dataset")["iteration_ms"].mean()
     factors = {cell["dataset"]: float(cell["quoted_ms"]) / ours[cell["dataset"]] for cell in QUOTED}
     best = max(factors, key=factors.get)
-    assert found.evidence["dataset"][0] == best and found.evidence["ratio"][0] == pytest.approx(factors[best])
+    assert found.evidence["dataset"][0] == best and found.evidence["ratio"][0] == pytest.approx(
+        factors[best]
+    )
     assert "at least four orders: holds instead" in found.numbers
     fast = changed(protocol_rows(), "iteration_ms", lambda ms: ms / 10, sweep="protocol")
     assert finding("runtime-five-orders", fast).verdict == HOLDS
@@ -265,11 +346,26 @@ def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
         ("runtime-scale-k-d", "iteration_ms", lambda ms: ms / 3, {"k": 5}),
         ("runtime-scale-k-d", "iteration_ms", lambda ms: ms * 3, {"d": 5, "k": 2}),
         ("bytes-exact", "bytes_per_iteration", lambda size: size / 2, {"dataset": "lsun"}),
-        ("bytes-independent-of-n", "bytes_per_iteration", lambda size: size + 1, {"dataset": "timesynth-100000-2-5"}),
+        (
+            "bytes-independent-of-n",
+            "bytes_per_iteration",
+            lambda size: size + 1,
+            {"dataset": "timesynth-100000-2-5"},
+        ),
         ("bytes-seven-orders", "bytes_per_iteration", lambda size: 10 * size, {"clients": 2}),
         ("one-round", "rounds_per_iteration", lambda rounds: rounds + 1, {"sweep": "narrow"}),
-        ("comm-linear-mkt", "bytes_per_iteration", lambda size: size + 64, {"clients": 8, "dataset": "s1"}),
-        ("federated-equals-central", "nicv", lambda nicv: nicv * (1 + 1e-9), {"sweep": "protocol", "dataset": "lsun"}),
+        (
+            "comm-linear-mkt",
+            "bytes_per_iteration",
+            lambda size: size + 64,
+            {"clients": 8, "dataset": "s1"},
+        ),
+        (
+            "federated-equals-central",
+            "nicv",
+            lambda nicv: nicv * (1 + 1e-9),
+            {"sweep": "protocol", "dataset": "lsun"},
+        ),
     ],
 )
 def test_every_claim_can_fail(name, column, change, where):
@@ -278,7 +374,10 @@ def test_every_claim_can_fail(name, column, change, where):
 
 
 def test_below_a_kilobyte_holds_without_s1():
-    assert finding("bytes-below-kilobyte", judged.without(protocol_rows(), dataset="s1")).verdict == HOLDS
+    assert (
+        finding("bytes-below-kilobyte", judged.without(protocol_rows(), dataset="s1")).verdict
+        == HOLDS
+    )
 
 
 def test_parts_of_the_data_are_marked():
@@ -288,7 +387,10 @@ def test_parts_of_the_data_are_marked():
     small = judged.without(protocol_rows(), dataset="timesynth-100000-2-2")
     assert "3 of 4" in finding("bytes-independent-of-n", small).lacking
     twins = finding("federated-equals-central", protocol_rows())
-    assert "timesynth-10000-2-2" in twins.lacking and set(twins.evidence["dataset"]) == {"lsun", "s1"}
+    assert "timesynth-10000-2-2" in twins.lacking and set(twins.evidence["dataset"]) == {
+        "lsun",
+        "s1",
+    }
     alone = protocol_rows().query("sweep != 'real'")
     assert finding("federated-equals-central", alone).verdict == NOT_RUN
 
@@ -308,7 +410,11 @@ def test_the_breakdown_stacks_the_parts_to_the_whole():
     shown = drawn("protocol_parts", protocol_rows())
     for axes, latency in zip(shown.figure.axes, (0.25, 25.0), strict=True):
         mine = costs(Study(protocol_rows()))
-        mine = mine[(mine["latency_ms"] == latency) & (mine["word_bytes"] == 8) & (mine["method"] == "fastlloyd")]
+        mine = mine[
+            (mine["latency_ms"] == latency)
+            & (mine["word_bytes"] == 8)
+            & (mine["method"] == "fastlloyd")
+        ]
         assert len(mine) == 30 and len(axes.patches) == 150
         ends = {}
         for bar in axes.patches:
@@ -316,26 +422,35 @@ def test_the_breakdown_stacks_the_parts_to_the_whole():
             ends[y] = max(ends.get(y, 0), bar.get_x() + bar.get_width())
         assert np.allclose(sorted(ends.values()), sorted(mine["iteration_ms"]))
     assert not shown.gaps and "MPI processes" in shown.caption and len(shown.printed) == 60
-    assert {name for name in COSTS if name.endswith("_ms")} - {"setup_ms"} <= set(shown.table.columns)
+    assert {name for name in COSTS if name.endswith("_ms")} - {"setup_ms"} <= set(
+        shown.table.columns
+    )
 
 
 def test_a_network_without_rows_says_so_beside_the_other():
     rows = protocol_rows()[protocol_rows()["latency_ms"] != 25.0]
     for name in ("protocol_parts", "protocol_clients"):
         lan, wan = drawn(name, rows).figure.axes
-        assert wan.texts[0].get_text().startswith("not run") and lan.get_title().startswith("(a) LAN")
+        assert wan.texts[0].get_text().startswith("not run") and lan.get_title().startswith(
+            "(a) LAN"
+        )
     gaps = drawn("protocol_parties", rows).gaps
     assert gaps == tuple(
-        f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows" for clients in (2, 4, 8)
+        f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows"
+        for clients in (2, 4, 8)
     )
 
 
 def test_the_table_of_parties_has_every_cell_once():
     shown = drawn("protocol_parties", protocol_rows())
-    columns = [f"{network}, {clients} clients" for network in ("LAN", "WAN") for clients in (2, 4, 8)]
+    columns = [
+        f"{network}, {clients} clients" for network in ("LAN", "WAN") for clients in (2, 4, 8)
+    ]
     assert list(shown.printed.columns[-6:]) == columns and len(shown.printed) == 10 + 3 + 4
     assert len(shown.table) == 67 and (shown.printed[columns] != "–").sum().sum() == 67
-    narrow = shown.printed.query("`bytes a word` == 4 and `data set` == 'LSun'")["LAN, 2 clients"].item()
+    narrow = shown.printed.query("`bytes a word` == 4 and `data set` == 'LSun'")[
+        "LAN, 2 clients"
+    ].item()
     assert narrow.endswith("144 B") and set(shown.printed["transport"]) == {"mpi"}
     assert "MPI processes on one host" in shown.caption
 

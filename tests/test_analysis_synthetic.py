@@ -35,11 +35,18 @@ CLASSES = {
     "sulloyd": "pkm.methods.lloyd.SuLloyd",
     "glloyd": "pkm.methods.lloyd.GLloyd",
     "fastlloyd": "pkm.methods.lloyd.FastLloyd",
-    "mean": "pkm.methods.yardsticks.DataMean",
-    "packing": "pkm.methods.yardsticks.PackingCentres",
+    "mean": "pkm.methods.baselines.DataMean",
+    "packing": "pkm.methods.baselines.PackingCenters",
 }
 NOISE = {"sulloyd": 3.0, "glloyd": 1.0, "fastlloyd": 0.35}
-METRICS = ("nicv", "silhouette", "davies_bouldin", "centroid_mse", "centroid_distance", "empty_clusters")
+METRICS = (
+    "nicv",
+    "silhouette",
+    "davies_bouldin",
+    "centroid_mse",
+    "centroid_distance",
+    "empty_clusters",
+)
 
 
 def _number(*parts):
@@ -75,7 +82,18 @@ def _charges(base, n, d, k, epsilon, delta, params):
     return charges
 
 
-def cell_rows(sweep, method, dataset, epsilon, seeds, *, size, params=None, metrics=METRICS, variant="published"):
+def cell_rows(
+    sweep,
+    method,
+    dataset,
+    epsilon,
+    seeds,
+    *,
+    size,
+    params=None,
+    metrics=METRICS,
+    variant="published",
+):
     """Rows of one cell, one per seed."""
     params = params or {}
     n, d, k = size
@@ -99,12 +117,19 @@ def cell_rows(sweep, method, dataset, epsilon, seeds, *, size, params=None, metr
         0.5 if suffix in ("fold", "sound") or params.get("postprocessing") == "fold" else 1.0
     )
     strength *= (
-        1 + 0.2 * abs(params.get("alpha", 0.8) - 0.8) + (0.1 if params.get("radius_schedule") == "constant" else 0)
+        1
+        + 0.2 * abs(params.get("alpha", 0.8) - 0.8)
+        + (0.1 if params.get("radius_schedule") == "constant" else 0)
     )
     harm = strength * k**0.8 * d**0.5 / math.sqrt(n) * (0.02 / epsilon if private else 0) * 10
     tail = rng.lognormal(0, 1.1 if base == "sulloyd" and not suffix else 0.3, seeds)
     # The tail is truncated so that the sample looks like noised runs rather than like one outlier.
-    nicv = level * start * (1 + harm * np.minimum(tail, 12)) * {"mean": 3.0, "packing": 2.2}.get(base, 1.0)
+    nicv = (
+        level
+        * start
+        * (1 + harm * np.minimum(tail, 12))
+        * {"mean": 3.0, "packing": 2.2}.get(base, 1.0)
+    )
     empty = (rng.random(seeds) < 0.3 * min(harm, 1)).astype(float) * (k - 1)
     values = {
         "nicv": nicv,
@@ -120,7 +145,9 @@ def cell_rows(sweep, method, dataset, epsilon, seeds, *, size, params=None, metr
             "davies_bouldin": np.full(seeds, np.inf),
             "empty_clusters": np.zeros(seeds),
         }
-    key = hashlib.sha256(json.dumps([method, dataset, epsilon, params, variant], sort_keys=True).encode()).hexdigest()
+    key = hashlib.sha256(
+        json.dumps([method, dataset, epsilon, params, variant], sort_keys=True).encode()
+    ).hexdigest()
     rounds = len(charges) if base == "fastlloyd" else 7 if not private else 2
     facts = {
         "sweep": sweep,
@@ -148,24 +175,59 @@ def cell_rows(sweep, method, dataset, epsilon, seeds, *, size, params=None, metr
         "charges": json.dumps(charges),
     }
     return pd.DataFrame(
-        facts | {name: values[name] for name in metrics} | {"seed": np.arange(seeds)}, index=range(seeds)
+        facts | {name: values[name] for name in metrics} | {"seed": np.arange(seeds)},
+        index=range(seeds),
     )
 
 
 def _plan(datasets, alphas, small):
     """Yield the arguments of every cell, in the sweeps of the paper."""
-    published = ("kmeans", "lloyd", "sulloyd", "sulloyd_fold", "glloyd", "glloyd_fold", "fastlloyd", "mean", "packing")
+    published = (
+        "kmeans",
+        "lloyd",
+        "sulloyd",
+        "sulloyd_fold",
+        "glloyd",
+        "glloyd_fold",
+        "fastlloyd",
+        "mean",
+        "packing",
+    )
     four = ("lloyd", "sulloyd", "glloyd", "fastlloyd")
     for name in datasets:
         for method in published:
             yield "real", method, name, SIZES[name], {}, METRICS, "published"
-        for method in ("lloyd", "sulloyd_sound", "glloyd_sound", "fastlloyd_sound", "mean", "packing"):
+        for method in (
+            "lloyd",
+            "sulloyd_sound",
+            "glloyd_sound",
+            "fastlloyd_sound",
+            "mean",
+            "packing",
+        ):
             yield "sound", method, name, SIZES[name], {}, ("nicv", "silhouette"), "sound"
         for rounds in (1, 2, 3, 5, 7, 10):
-            yield "iterations", "fastlloyd", name, SIZES[name], {"n_iterations": rounds}, ("nicv",), "published"
-        yield "initialisation", "fastlloyd", name, SIZES[name], {"initialisation": "uniform"}, ("nicv",), "published"
+            yield (
+                "iterations",
+                "fastlloyd",
+                name,
+                SIZES[name],
+                {"n_iterations": rounds},
+                ("nicv",),
+                "published",
+            )
+        yield (
+            "initialization",
+            "fastlloyd",
+            name,
+            SIZES[name],
+            {"initialization": "uniform"},
+            ("nicv",),
+            "published",
+        )
     for d, sd in itertools.product(
-        (2, 16, 128) if small else [2**i for i in range(1, 11)], (20, 60) if small else range(10, 101, 10)
+        (2, 16, 128) if small else [2**i for i in range(1, 11)],
+        (20, 60) if small else range(10, 101, 10),
     ):
         for method in four:
             yield "g2", method, f"g2-{d}-{sd}", (2048, d, 2), {}, ("nicv",), "published"
@@ -173,11 +235,31 @@ def _plan(datasets, alphas, small):
         (2, 16, 128) if small else [2**i for i in range(1, 8)], range(1 if small else 3)
     ):
         for method in four:
-            yield "synthk", method, f"synthk-{k}-{replicate}", (10000, 2, k), {}, ("nicv",), "published"
-    ks, ds = ((2, 8, 32), (2, 16, 128)) if small else ([2**i for i in range(1, 6)], [2**i for i in range(1, 10)])
+            yield (
+                "synthk",
+                method,
+                f"synthk-{k}-{replicate}",
+                (10000, 2, k),
+                {},
+                ("nicv",),
+                "published",
+            )
+    ks, ds = (
+        ((2, 8, 32), (2, 16, 128))
+        if small
+        else ([2**i for i in range(1, 6)], [2**i for i in range(1, 10)])
+    )
     for k, d, replicate in itertools.product(ks, ds, range(1 if small else 3)):
         for method in four:
-            yield "synth", method, f"synth-{k}-{d}-{replicate}", (10000, d, k), {}, ("nicv",), "published"
+            yield (
+                "synth",
+                method,
+                f"synth-{k}-{d}-{replicate}",
+                (10000, d, k),
+                {},
+                ("nicv",),
+                "published",
+            )
     sides, separations = ((2, 8), (0.25, 0.75)) if small else ((2, 4, 8, 16), (0.25, 0.5, 0.75))
     for k, d, separation in itertools.product(sides, sides, separations):
         name, size = f"ablation-{k}-{d}-{separation}", (2048, d, k)
@@ -185,11 +267,23 @@ def _plan(datasets, alphas, small):
         for alpha, schedule, clipping, post in itertools.product(
             alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")
         ):
-            params = {"alpha": alpha, "radius_schedule": schedule, "radius_clipping": clipping, "postprocessing": post}
+            params = {
+                "alpha": alpha,
+                "radius_schedule": schedule,
+                "radius_clipping": clipping,
+                "postprocessing": post,
+            }
             yield "ablation", "fastlloyd", name, size, params, ("nicv",), "published"
 
 
-def synthetic_rows(seeds=20, *, datasets=tuple(SIZES), epsilons=EPSILONS, alphas=(0.4, 0.8, 1.2, 1.6, 2.0), small=True):
+def synthetic_rows(
+    seeds=20,
+    *,
+    datasets=tuple(SIZES),
+    epsilons=EPSILONS,
+    alphas=(0.4, 0.8, 1.2, 1.6, 2.0),
+    small=True,
+):
     """Rows of every sweep; `small` thins the families as the quick profile does."""
     parts = []
     for sweep, method, name, size, params, metrics, variant in _plan(datasets, alphas, small):
@@ -197,7 +291,15 @@ def synthetic_rows(seeds=20, *, datasets=tuple(SIZES), epsilons=EPSILONS, alphas
         for epsilon in ((0.1,) if sweep == "ablation" else epsilons) if private else (math.nan,):
             parts.append(
                 cell_rows(
-                    sweep, method, name, epsilon, seeds, size=size, params=params, metrics=metrics, variant=variant
+                    sweep,
+                    method,
+                    name,
+                    epsilon,
+                    seeds,
+                    size=size,
+                    params=params,
+                    metrics=metrics,
+                    variant=variant,
                 )
             )
     return pd.concat(parts, ignore_index=True)
@@ -213,4 +315,13 @@ def test_synthetic_rows_have_the_schema_and_are_accepted():
     # The generator stands in for the store, so the room must take its rows without complaint.
     rows = synthetic_rows(3, datasets=("iris",), epsilons=(0.1, 1.0), alphas=(0.8,))
     assert set(DESCRIPTION) | {"seed"} <= set(rows.columns)
-    assert Study(rows).sweeps == ["ablation", "g2", "initialisation", "iterations", "real", "sound", "synth", "synthk"]
+    assert Study(rows).sweeps == [
+        "ablation",
+        "g2",
+        "initialization",
+        "iterations",
+        "real",
+        "sound",
+        "synth",
+        "synthk",
+    ]

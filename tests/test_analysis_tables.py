@@ -18,7 +18,7 @@ from pkm.analysis.tables import (
     latex,
     resampled_means,
     resampling_weights,
-    summarise,
+    summarize,
     write,
 )
 
@@ -29,10 +29,10 @@ def study():
 
 
 def test_summary_equals_pandas_on_every_cell(study):
-    # The vectorised statistics must be those of the textbook, cell by cell.
+    # The vectorized statistics must be those of the textbook, cell by cell.
     rows = small_rows()
     mine = rows[rows["sweep"] == "real"].groupby("cell")["nicv"]
-    summary = summarise(study.panel("real", "nicv")).set_index("cell")
+    summary = summarize(study.panel("real", "nicv")).set_index("cell")
     assert len(summary) == mine.ngroups
     np.testing.assert_allclose(summary["mean"], mine.mean()[summary.index], rtol=1e-12)
     np.testing.assert_allclose(summary["median"], mine.median()[summary.index], rtol=1e-12)
@@ -45,7 +45,7 @@ def test_infinite_values_are_left_out_and_counted(study):
     rows = small_rows()
     mine = rows[rows["sweep"] == "real"]
     infinite = np.isinf(mine["davies_bouldin"]).groupby(mine["cell"]).sum()
-    summary = summarise(study.panel("real", "davies_bouldin")).set_index("cell")
+    summary = summarize(study.panel("real", "davies_bouldin")).set_index("cell")
     assert infinite.sum() > 0
     assert (summary["left_out"] == infinite[summary.index]).all()
     assert (summary["left_out"] + summary["seeds"] == 12).all()
@@ -53,7 +53,10 @@ def test_infinite_values_are_left_out_and_counted(study):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=2, max_size=9), st.data())
+@given(
+    st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=2, max_size=9),
+    st.data(),
+)
 def test_statistics_ignore_missing_values(lines, data):
     values = np.array(lines)
     holes = data.draw(st.lists(st.booleans(), min_size=values.size, max_size=values.size))
@@ -71,8 +74,8 @@ def test_statistics_ignore_missing_values(lines, data):
 
 def test_area_is_the_trapezoid_of_the_means_and_repeats_non_private_values(study):
     panel = study.panel("real", "nicv")
-    areas = summarise(area(panel)).set_index(["method", "dataset"])["mean"]
-    means = summarise(panel).set_index(["method", "dataset", "epsilon"])["mean"].sort_index()
+    areas = summarize(area(panel)).set_index(["method", "dataset"])["mean"]
+    means = summarize(panel).set_index(["method", "dataset", "epsilon"])["mean"].sort_index()
     curve = [means["fastlloyd", "iris", epsilon] for epsilon in EPSILONS]
     assert areas["fastlloyd", "iris"] == pytest.approx(np.trapezoid(curve, EPSILONS))
     level = means["lloyd", "iris"].iloc[0]
@@ -83,7 +86,10 @@ def test_a_curve_with_a_hole_has_no_area():
     # Areas over different grids cannot be compared; a failed cell must not turn into a smaller area.
     rows = small_rows()
     gone = (
-        (rows["sweep"] == "real") & (rows["method"] == "glloyd") & (rows["dataset"] == "s1") & (rows["epsilon"] == 0.5)
+        (rows["sweep"] == "real")
+        & (rows["method"] == "glloyd")
+        & (rows["dataset"] == "s1")
+        & (rows["epsilon"] == 0.5)
     )
     cells = area(Study(rows[~gone]).panel("real", "nicv")).cells
     kept = cells.loc[cells["method"] == "glloyd", "dataset"]
@@ -102,7 +108,13 @@ def test_resampling_is_paired_and_repeatable():
     assert np.array_equal(weights, resampling_weights(12, 200))
     assert (weights.sum(axis=1) == 12).all() and (weights[0] == 1).all()
     one = np.random.default_rng(0).normal(size=(12, 1))
-    panel = Panel("nicv", pd.DataFrame({"method": ["a", "b"]}), np.arange(12), np.hstack([one, 2 * one]), np.zeros(2))
+    panel = Panel(
+        "nicv",
+        pd.DataFrame({"method": ["a", "b"]}),
+        np.arange(12),
+        np.hstack([one, 2 * one]),
+        np.zeros(2),
+    )
     means = resampled_means(panel, weights)
     np.testing.assert_allclose(means[:, 1], 2 * means[:, 0])
     np.testing.assert_allclose(means[0, 0], one.mean())
@@ -133,7 +145,9 @@ def test_relative_area_of_the_reference_is_one_and_data_sets_are_shared(study):
 def test_order_of_rows_does_not_matter():
     rows = small_rows()
     mixed = rows.sample(frac=1, random_state=3).reset_index(drop=True)
-    one, other = (summarise(Study(part).panel("real", "nicv")).set_index("cell") for part in (rows, mixed))
+    one, other = (
+        summarize(Study(part).panel("real", "nicv")).set_index("cell") for part in (rows, mixed)
+    )
     pd.testing.assert_series_equal(one["mean"], other["mean"].loc[one.index], rtol=1e-13)
 
 
@@ -166,7 +180,12 @@ def test_written_tables_can_be_read_back(tmp_path):
     csv, tex = write(table, tmp_path, "one", caption="50 % of ε")
     assert pd.read_csv(csv)["value"][0] == 0.1234567890123
     text = tex.read_text()
-    assert r"\toprule" in text and r"iris \& co" in text and r"data\_set" in text and r"50 \% of $\varepsilon$" in text
+    assert (
+        r"\toprule" in text
+        and r"iris \& co" in text
+        and r"data\_set" in text
+        and r"50 \% of $\varepsilon$" in text
+    )
 
 
 def test_latex_has_one_cell_per_column():

@@ -30,7 +30,9 @@ FIGURE2 = {
 }
 
 
-def study_of(shift, *, seeds=20, spread=0.1, datasets=("iris", "s1"), epsilons=(0.1, 1.0), metric="nicv"):
+def study_of(
+    shift, *, seeds=20, spread=0.1, datasets=("iris", "s1"), epsilons=(0.1, 1.0), metric="nicv"
+):
     """Two methods whose paired difference per cell is normal around `shift(dataset, epsilon)`."""
     rng = np.random.default_rng(0)
     parts = []
@@ -38,7 +40,9 @@ def study_of(shift, *, seeds=20, spread=0.1, datasets=("iris", "s1"), epsilons=(
         for epsilon in epsilons:
             common = rng.normal(10, 1, seeds)
             for method in ("glloyd", "fastlloyd"):
-                rows = cell_rows("real", method, name, epsilon, seeds, size=SIZES[name], metrics=(metric,))
+                rows = cell_rows(
+                    "real", method, name, epsilon, seeds, size=SIZES[name], metrics=(metric,)
+                )
                 rows[metric] = common
                 if method == "fastlloyd":
                     rows[metric] += shift(name, epsilon) + rng.normal(0, spread, seeds)
@@ -73,7 +77,11 @@ def test_paired_tests_equal_scipy_and_handle_constant_columns():
     np.testing.assert_allclose(ours["p_greater"] + ours["p_less"], 1)
     assert ours["seeds"].tolist() == [15, 14, 15]
     flat = paired_tests(np.tile([0.0, 2.0, -2.0], (5, 1)))
-    assert flat["p_greater"].tolist() == [1.0, 0.0, 1.0] and flat["p_less"].tolist() == [1.0, 1.0, 0.0]
+    assert flat["p_greater"].tolist() == [1.0, 0.0, 1.0] and flat["p_less"].tolist() == [
+        1.0,
+        1.0,
+        0.0,
+    ]
 
 
 def test_rank_correlation_equals_scipy_with_ties():
@@ -86,7 +94,9 @@ def test_rank_correlation_equals_scipy_with_ties():
 
 def test_ordering_holds_if_kept_and_fails_if_one_cell_is_violated():
     assert finding(FIGURE2, study_of(lambda name, epsilon: -1.0)).verdict == HOLDS
-    one_bad = finding(FIGURE2, study_of(lambda name, epsilon: 1.0 if (name, epsilon) == ("s1", 0.1) else -1.0))
+    one_bad = finding(
+        FIGURE2, study_of(lambda name, epsilon: 1.0 if (name, epsilon) == ("s1", 0.1) else -1.0)
+    )
     assert one_bad.verdict == FAILS
     assert "dataset s1, epsilon 0.1" in one_bad.numbers
     assert one_bad.evidence["outcome"].tolist().count("violated") == 1
@@ -103,7 +113,9 @@ def test_ties_keep_a_claim_but_not_a_strict_one_and_all_ties_prove_nothing():
 
 def test_more_leaning_ties_than_kept_comparisons_decide_nothing():
     # One clear win does not outweigh three ties that point the other way.
-    study = study_of(lambda name, epsilon: -1.0 if (name, epsilon) == ("s1", 0.1) else 0.02, spread=0.2)
+    study = study_of(
+        lambda name, epsilon: -1.0 if (name, epsilon) == ("s1", 0.1) else 0.02, spread=0.2
+    )
     result = finding(FIGURE2, study)
     leaning = ((result.evidence["outcome"] == "tied") & (result.evidence["difference"] > 0)).sum()
     assert result.evidence["outcome"].tolist().count("kept") == 1 and leaning > 1
@@ -123,7 +135,10 @@ def test_a_maximum_over_part_of_the_grid_cannot_fail_from_below():
     study = study_of(lambda name, epsilon: -3.0)
     over = {"dataset": ["iris", "s1"], "epsilon": [0.1, 1.0]}
     assert finding(check | {"over": over}, study).verdict == FAILS
-    assert finding(check | {"over": over | {"dataset": ["iris", "s1", "wine"]}}, study).verdict == INCONCLUSIVE
+    assert (
+        finding(check | {"over": over | {"dataset": ["iris", "s1", "wine"]}}, study).verdict
+        == INCONCLUSIVE
+    )
 
 
 ABLATION = {
@@ -141,9 +156,22 @@ def ablation_study(levels, *, seeds=20):
     rng = np.random.default_rng(5)
     parts = []
     for name, (naive, fold, none) in levels.items():
-        for method, post, level in (("glloyd", None, naive), ("fastlloyd", "fold", fold), ("fastlloyd", "none", none)):
+        for method, post, level in (
+            ("glloyd", None, naive),
+            ("fastlloyd", "fold", fold),
+            ("fastlloyd", "none", none),
+        ):
             params = {"alpha": 0.8, "postprocessing": post} if post else {"postprocessing": "none"}
-            rows = cell_rows("ablation", method, name, 0.1, seeds, size=(100, 2, 2), params=params, metrics=("nicv",))
+            rows = cell_rows(
+                "ablation",
+                method,
+                name,
+                0.1,
+                seeds,
+                size=(100, 2, 2),
+                params=params,
+                metrics=("nicv",),
+            )
             parts.append(rows.assign(nicv=level * rng.normal(1, 0.001, seeds)))
     return Study(pd.concat(parts, ignore_index=True))
 
@@ -173,70 +201,119 @@ def test_a_second_reading_is_named_and_its_numbers_given_only_where_it_differs()
     check = ABLATION | {"type": "bound", "at_most": 1.0}
     also = {"also": {"text": "By the other average", "average": "mean_of_ratios"}}
     apart = finding(check | also, ablation_study(DISAGREEING))
-    assert apart.verdict == HOLDS and "By the other average: fails instead. Ratio 1.43" in apart.numbers
-    agreed = finding(check | also, ablation_study({"high": (100.0, 90.0, 95.0), "low": (1.0, 0.8, 1.0)}))
+    assert (
+        apart.verdict == HOLDS
+        and "By the other average: fails instead. Ratio 1.43" in apart.numbers
+    )
+    agreed = finding(
+        check | also, ablation_study({"high": (100.0, 90.0, 95.0), "low": (1.0, 0.8, 1.0)})
+    )
     assert agreed.numbers.endswith("By the other average: holds as well.")
 
 
 def test_values_of_the_best_that_are_not_stored_make_a_claim_partial():
-    claim = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}["fastlloyd/iterations-range-useful"]
+    claim = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}[
+        "fastlloyd/iterations-range-useful"
+    ]
     rows = small_rows()
-    context = verdicts.Context(claims.load("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}, NO_GAPS)
+    context = verdicts.Context(
+        claims.load("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}, NO_GAPS
+    )
     partial = verdicts._check(Study(rows), claim["check"], context, verdicts.EVALUATORS)
     assert "n_iterations 4, 6 not stored" in partial.lacking
     three = rows["sweep"].eq("iterations") & rows["params"].eq('{"n_iterations": 3}')
     more = [
-        rows[three].assign(params=f'{{"n_iterations": {rounds}}}', cell=rows.loc[three, "cell"] + str(rounds))
+        rows[three].assign(
+            params=f'{{"n_iterations": {rounds}}}', cell=rows.loc[three, "cell"] + str(rounds)
+        )
         for rounds in (4, 6)
     ]
     whole = verdicts._check(
-        Study(pd.concat([rows, *more], ignore_index=True)), claim["check"], context, verdicts.EVALUATORS
+        Study(pd.concat([rows, *more], ignore_index=True)),
+        claim["check"],
+        context,
+        verdicts.EVALUATORS,
     )
     assert not whole.lacking
 
 
-def outlier_rows(increase, *, seeds=20, sizes=((2, 0), (8, 0), (16, 0)), epsilons=(0.1, 0.25, 0.5, 0.75, 1.0)):
+def outlier_rows(
+    increase, *, seeds=20, sizes=((2, 0), (8, 0), (16, 0)), epsilons=(0.1, 0.25, 0.5, 0.75, 1.0)
+):
     """Synth sets with and without outliers; NICV goes up by `increase(method, d, epsilon)`."""
     rng = np.random.default_rng(6)
     parts = []
-    for (d, replicate), epsilon, method in itertools.product(sizes, epsilons, ("fastlloyd", "glloyd")):
+    for (d, replicate), epsilon, method in itertools.product(
+        sizes, epsilons, ("fastlloyd", "glloyd")
+    ):
         common = rng.normal(1, 0.05, seeds)
         for count in (0, 100):
             name = f"synth-4-{d}-{replicate}-o{count}"
-            rows = cell_rows("outliers", method, name, epsilon, seeds, size=(10000 + count, d, 4), metrics=("nicv",))
+            rows = cell_rows(
+                "outliers",
+                method,
+                name,
+                epsilon,
+                seeds,
+                size=(10000 + count, d, 4),
+                metrics=("nicv",),
+            )
             harm = increase(method, d, epsilon) if count else 0.0
             parts.append(rows.assign(nicv=common + harm + rng.normal(0, 0.01, seeds)))
     return pd.concat(parts, ignore_index=True)
 
 
 def outlier_finding(rows, missing=NO_GAPS):
-    claim = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}["fastlloyd/radius-limits-outliers"]
+    claim = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}[
+        "fastlloyd/radius-limits-outliers"
+    ]
     context = verdicts.Context(claims.load("fastlloyd")["sets"], missing)
     return verdicts._check(
-        Study(rows), claim["check"], context, verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
+        Study(rows),
+        claim["check"],
+        context,
+        verdicts.EVALUATORS | claims.own_evaluators("fastlloyd"),
     )
 
 
 def test_outliers_are_judged_by_the_increase_on_sets_of_few_dimensions():
     # The set of 16 dimensions points the other way and must not count.
-    good = outlier_finding(outlier_rows(lambda method, d, epsilon: (0.1 if method == "fastlloyd" else 0.4) * (17 - d)))
-    flipped = outlier_rows(lambda method, d, epsilon: 0.1 if (method == "fastlloyd") == (d <= 8) else 9.0)
+    good = outlier_finding(
+        outlier_rows(lambda method, d, epsilon: (0.1 if method == "fastlloyd" else 0.4) * (17 - d))
+    )
+    flipped = outlier_rows(
+        lambda method, d, epsilon: 0.1 if (method == "fastlloyd") == (d <= 8) else 9.0
+    )
     assert good.verdict == HOLDS == outlier_finding(flipped).verdict
-    assert good.comparisons == 5 and good.seeds == 20 and good.evidence["datasets"].tolist() == [2] * 5
+    assert (
+        good.comparisons == 5 and good.seeds == 20 and good.evidence["datasets"].tolist() == [2] * 5
+    )
     assert good.evidence["increase_fastlloyd"][0] == pytest.approx(0.1 * (15 + 9) / 2, rel=0.02)
     assert good.evidence["relative_increase_glloyd"][0] == pytest.approx(4.8, rel=0.05)
     assert "relative increase is smaller with the bound at 5 of 5" in good.numbers
     worse = outlier_finding(
-        outlier_rows(lambda method, d, epsilon: 0.5 if method == "fastlloyd" and epsilon == 1.0 else 0.2)
+        outlier_rows(
+            lambda method, d, epsilon: 0.5 if method == "fastlloyd" and epsilon == 1.0 else 0.2
+        )
     )
     assert worse.verdict == FAILS and worse.evidence["outcome"].tolist()[-1] == "violated"
 
 
 def test_outliers_without_their_sweep_or_with_a_part_of_it():
     assert outlier_finding(small_rows()).verdict == NOT_RUN
-    rows = outlier_rows(lambda method, d, epsilon: 0.1 if method == "fastlloyd" else 0.4, epsilons=(0.1, 1.0))
+    rows = outlier_rows(
+        lambda method, d, epsilon: 0.1 if method == "fastlloyd" else 0.4, epsilons=(0.1, 1.0)
+    )
     gap = pd.DataFrame(
-        [{"sweep": "outliers", "method": "glloyd", "dataset": "synth-2-2-1-o0", "epsilon": 0.5, "reason": "not run"}]
+        [
+            {
+                "sweep": "outliers",
+                "method": "glloyd",
+                "dataset": "synth-2-2-1-o0",
+                "epsilon": 0.5,
+                "reason": "not run",
+            }
+        ]
     )
     part = outlier_finding(rows, gap)
     assert part.verdict == HOLDS
@@ -263,7 +340,9 @@ def test_the_single_cluster_convention_is_one_directional():
 
 
 def test_ties_suffice_for_the_silhouette():
-    check = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}["fastlloyd/other-silhouette-same-trend"]["check"]
+    check = {c["id"]: c for c in claims.load("fastlloyd")["claims"]}[
+        "fastlloyd/other-silhouette-same-trend"
+    ]["check"]
     assert check["ties_suffice"] and not check.get("strict")
 
 
@@ -299,12 +378,17 @@ def test_violations_within_tolerance_are_forgiven():
 def test_false_alarms_stay_below_the_level():
     # Under the null of no difference a non-strict claim must fail in at most 5 % of many data sets (Holm over cells).
     rng = np.random.default_rng(11)
-    alarms = sum((holm(paired_tests(rng.normal(size=(20, 50)))["p_greater"]) <= 0.05).any() for _ in range(300))
+    alarms = sum(
+        (holm(paired_tests(rng.normal(size=(20, 50)))["p_greater"]) <= 0.05).any()
+        for _ in range(300)
+    )
     assert alarms <= 300 * 0.05 + 3 * np.sqrt(300 * 0.05 * 0.95)
 
 
 def test_bound_holds_fails_and_stays_open():
-    check = {key: FIGURE2[key] for key in ("sweep", "metric", "left", "right", "over")} | {"type": "bound"}
+    check = {key: FIGURE2[key] for key in ("sweep", "metric", "left", "right", "over")} | {
+        "type": "bound"
+    }
     study = study_of(lambda name, epsilon: -5.0)  # ratio about one half
     assert finding(check | {"at_most": 0.8}, study).verdict == HOLDS
     assert finding(check | {"at_most": 0.3}, study).verdict == FAILS
@@ -349,7 +433,15 @@ def test_trend_and_contrast_follow_the_data():
 
 def test_a_sweep_without_rows_is_not_run_with_its_reason():
     missing = pd.DataFrame(
-        [{"sweep": "g2", "method": "lloyd", "dataset": "g2-2-10", "epsilon": 0.1, "reason": "no file"}]
+        [
+            {
+                "sweep": "g2",
+                "method": "lloyd",
+                "dataset": "g2-2-10",
+                "epsilon": 0.1,
+                "reason": "no file",
+            }
+        ]
     )
     result = finding(FIGURE2 | {"sweep": "g2"}, study_of(lambda name, epsilon: 0.0), missing)
     assert result.verdict == NOT_RUN and "g2" in result.numbers and "no file" in result.numbers
@@ -381,7 +473,11 @@ def test_claims_have_what_the_report_prints():
         assert claim["basis"] in {"explicit", "implied", "cited", "theorem", "printed", "derived"}
         assert claim["kind"] in {"ordering", "threshold", "trend", "magnitude", "count"}
         known = verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
-        parts = claim["check"].get("parts", []) if claim["check"]["type"] == "all_of" else [claim["check"]]
+        parts = (
+            claim["check"].get("parts", [])
+            if claim["check"]["type"] == "all_of"
+            else [claim["check"]]
+        )
         assert parts and all(part["type"] in known for part in parts), claim["id"]
     assert all({"topic", "paper", "here", "why"} <= set(line) for line in content["deviations"])
 
@@ -459,7 +555,11 @@ def test_a_crossing_needs_the_method_and_a_rival():
         "level": 0.1,
         "other_levels": [],
     }
-    mine = [rows_of("lloyd", None, 10), rows_of("fastlloyd", 0.1, 14), rows_of("fastlloyd", 1.0, 10.5)]
+    mine = [
+        rows_of("lloyd", None, 10),
+        rows_of("fastlloyd", 0.1, 14),
+        rows_of("fastlloyd", 1.0, 10.5),
+    ]
     for early, verdict in ((10.5, FAILS), (13, HOLDS)):
         rivals = [rows_of("glloyd", 0.1, early), rows_of("glloyd", 1.0, 10.5)]
         assert finding(check, Study(pd.concat(mine + rivals, ignore_index=True))).verdict == verdict

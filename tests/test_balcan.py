@@ -13,7 +13,7 @@ from pkm.compute import Points, inertia, labels
 from pkm.compute.hashing import ENTRY, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.balcan import Balcan
-from pkm.methods.check import CHECKS, conformance
+from pkm.methods.conformance import CHECKS, conformance
 from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
 from pkm.privacy.budget import Budget
 from pkm.privacy.ledger import Ledger
@@ -21,8 +21,12 @@ from pkm.privacy.ledger import Ledger
 
 def clusters(n=20_000, d=3, seed=0):
     rng = np.random.default_rng(seed)
-    centres = rng.permutation(np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]]) @ np.eye(3, d))
-    return Points.prepare(snap(np.clip(centres[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d)), -1, 1)))
+    centers = rng.permutation(
+        np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]]) @ np.eye(3, d)
+    )
+    return Points.prepare(
+        snap(np.clip(centers[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d)), -1, 1))
+    )
 
 
 def test_balcan_conforms():
@@ -41,7 +45,9 @@ def test_lifted_places_name_the_same_nearest_and_rank_sets_alike():
     projected = rows @ (directions / ENTRY).T
     squares = ((projected[:, None] - low) ** 2).sum(axis=2)
     order = np.sort(squares, axis=1)
-    clear = order[:, 1] - order[:, 0] > 1e-3 * SCALE**2  # rounding to the grid could swap the others
+    clear = (
+        order[:, 1] - order[:, 0] > 1e-3 * SCALE**2
+    )  # rounding to the grid could swap the others
     found = labels(Points.prepare(rows), lifted[None])[0]
     assert clear.mean() > 0.9 and (found == squares.argmin(axis=1))[clear].all()
     full = ((rows[:, None] - lifted) ** 2).sum(axis=2)
@@ -55,7 +61,9 @@ def test_candidates_are_middles_of_large_nested_cubes():
     asked = Curator(points, ledger, NoiseStreams([0])).buckets(1.0)
     method = Balcan(3, epsilon=1e15, shifts=2, depth=4)
     directions = orthonormal(np.random.default_rng(1), 2, 2)
-    found = method._candidates(asked, directions, gaussian_mu(1e15, 5e-7), 5e-7, np.random.default_rng(2))
+    found = method._candidates(
+        asked, directions, gaussian_mu(1e15, 5e-7), 5e-7, np.random.default_rng(2)
+    )
     generator, sizes = np.random.default_rng(2), {}
     smallest = round(SCALE * ENTRY / 8)
     for _ in range(2):
@@ -81,7 +89,12 @@ def test_accounting_from_the_charges(epsilon):
     """Recomputed from scales and sensitivities alone."""
     ledger = Balcan(3, epsilon=epsilon, depth=5).fit_batch(clusters(2000), [0]).ledger
     counted, swaps = ["bucket_counts"] * 10, ["swaps"] * 3
-    assert [charge.label for charge in ledger.charges] == [*counted, *swaps, "sets", "nearest_sums_and_counts"]
+    assert [charge.label for charge in ledger.charges] == [
+        *counted,
+        *swaps,
+        "sets",
+        "nearest_sums_and_counts",
+    ]
     squares = dict.fromkeys(("bucket_counts", "search", "nearest_sums_and_counts"), 0.0)
     for charge in ledger.charges:
         details = charge.details
@@ -89,7 +102,9 @@ def test_accounting_from_the_charges(epsilon):
             squares["search"] += (2 * ndtri(expit(details["range"] / 2))) ** 2
         for kind in ("count", "sum"):
             if f"{kind}_scale" in details:
-                squares[charge.label] += (details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]) ** 2
+                squares[charge.label] += (
+                    details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]
+                ) ** 2
     delta = math.fsum(charge.delta for charge in ledger.charges)
     mu = gaussian_mu(epsilon, 5e-7)
     shares = [value / mu**2 for value in squares.values()]
@@ -100,11 +115,11 @@ def test_accounting_from_the_charges(epsilon):
 
 @pytest.mark.parametrize(("d", "limit"), [(3, 1.5), (8, 2.0)])
 def test_finds_separated_clusters(d, limit):
-    """With an ample budget; centres that ignore the data cost many times as much."""
+    """With an ample budget; centers that ignore the data cost many times as much."""
     points = clusters(d=d)
-    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centres)[0]
+    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centers)[0]
     method = Balcan(3, epsilon=8.0, search_rounds=12, n_dimensions=3, radius=1.3)
-    assert np.median(inertia(points, method.fit_batch(points, range(5)).centres)) < limit * best
+    assert np.median(inertia(points, method.fit_batch(points, range(5)).centers)) < limit * best
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
@@ -115,11 +130,16 @@ def test_falls_back_to_packed_places_where_no_cube_can_pass(n, epsilon):
     candidates = []
     for points in data:
         asked = Curator(points, Ledger(Budget(epsilon, 1e-6)), NoiseStreams([0])).buckets(1.0)
-        arguments = np.eye(3, dtype=np.int64) * ENTRY, gaussian_mu(epsilon, 5e-7), 5e-7, np.random.default_rng(1)
+        arguments = (
+            np.eye(3, dtype=np.int64) * ENTRY,
+            gaussian_mu(epsilon, 5e-7),
+            5e-7,
+            np.random.default_rng(1),
+        )
         candidates.append(method._candidates(asked, *arguments))
         run = method.fit_batch(points, range(3))
-        assert run.centres.shape == (3, 4, 3) and run.n_centres.tolist() == [4] * 3
-        assert np.sqrt((run.centres.astype(float) ** 2).sum(axis=2)).max() <= SCALE
+        assert run.centers.shape == (3, 4, 3) and run.n_centers.tolist() == [4] * 3
+        assert np.sqrt((run.centers.astype(float) ** 2).sum(axis=2)).max() <= SCALE
         assert run.ledger.spent() <= epsilon * (1 + 1e-9)
     assert candidates[0].shape == (4, 3) and (candidates[0] == candidates[1]).all()
     assert len(np.unique(candidates[0], axis=0)) == 4
@@ -143,7 +163,7 @@ def test_dimensions_of_the_projection():
 )
 def test_degenerate_data_have_defined_results(rows, k, epsilon):
     run = Balcan(k, epsilon=epsilon, depth=3).fit_batch(rows, [0, 1])
-    assert run.centres.shape == (2, k, rows.shape[1]) and np.abs(run.centres).max() <= SCALE
+    assert run.centers.shape == (2, k, rows.shape[1]) and np.abs(run.centers).max() <= SCALE
 
 
 @pytest.mark.parametrize(

@@ -22,19 +22,30 @@ from pkm.compute import (
 from pkm.compute import sums_and_counts as fast_sums
 
 SCALE = 1 << 16
-SHAPES = [(1, 1, 1), (7, 1, 2), (300, 2, 5), (1030, 3, 4), (257, 5, 3), (90, 6, 3), (513, 17, 8), (64, 40, 60)]
+SHAPES = [
+    (1, 1, 1),
+    (7, 1, 2),
+    (300, 2, 5),
+    (1030, 3, 4),
+    (257, 5, 3),
+    (90, 6, 3),
+    (513, 17, 8),
+    (64, 40, 60),
+]
 
 
 def draw(n, d, k, replicates=3, seed=0, spread=SCALE):
     rng = np.random.default_rng(seed)
-    return rng.integers(-spread, spread + 1, (n, d)), rng.integers(-spread, spread + 1, (replicates, k, d))
+    return rng.integers(-spread, spread + 1, (n, d)), rng.integers(
+        -spread, spread + 1, (replicates, k, d)
+    )
 
 
-def brute_force(points, centres, limit=None):
-    """One point, one centre, one coordinate at a time, in Python integers; ties to the lower index."""
-    sums, counts, total, found = [[0] * points.shape[1] for _ in centres], [0] * len(centres), 0, []
+def brute_force(points, centers, limit=None):
+    """One point, one center, one coordinate at a time, in Python integers; ties to the lower index."""
+    sums, counts, total, found = [[0] * points.shape[1] for _ in centers], [0] * len(centers), 0, []
     for x in points.tolist():
-        squares = [sum((a - b) ** 2 for a, b in zip(x, c, strict=True)) for c in centres.tolist()]
+        squares = [sum((a - b) ** 2 for a, b in zip(x, c, strict=True)) for c in centers.tolist()]
         j = squares.index(min(squares))
         found.append(j)
         total += squares[j]
@@ -48,37 +59,40 @@ def brute_force(points, centres, limit=None):
 @pytest.mark.parametrize("limit", [None, 0, SCALE**2 // 2])
 def test_kernels_equal_brute_force(shape, limit):
     n, d, k = shape
-    points, centres = draw(n, d, k)
+    points, centers = draw(n, d, k)
     prepared = Points.prepare(points)
-    sums, counts = fast_sums(prepared, centres, limit)
-    totals, found = inertia(prepared, centres), labels(prepared, centres)
-    for r in range(len(centres)):
-        expected = brute_force(points, centres[r], limit)
+    sums, counts = fast_sums(prepared, centers, limit)
+    totals, found = inertia(prepared, centers), labels(prepared, centers)
+    for r in range(len(centers)):
+        expected = brute_force(points, centers[r], limit)
         assert (sums[r].tolist(), counts[r].tolist(), totals[r], found[r].tolist()) == expected
 
 
 @pytest.mark.parametrize("d", [1, 4, 5])
 def test_scan_and_products_give_the_same_bits(monkeypatch, d):
-    """Three ways to the nearest centre, chosen by shape, must agree exactly, on ties too (small integers tie often)."""
-    points, centres = draw(2500, d, 9, spread=3)
-    scanned = fast_sums(Points.prepare(points), centres, 5), inertia(Points.prepare(points), centres)
+    """Three ways to the nearest center, chosen by shape, must agree exactly, on ties too (small integers tie often)."""
+    points, centers = draw(2500, d, 9, spread=3)
+    scanned = (
+        fast_sums(Points.prepare(points), centers, 5),
+        inertia(Points.prepare(points), centers),
+    )
     monkeypatch.setattr(nearest, "SCAN_DIMENSIONS", 0)
     for few in (0, 1000):
         monkeypatch.setattr(nearest, "FEW_ROWS", few)
         prepared = Points.prepare(points)
-        again = fast_sums(prepared, centres, 5)
+        again = fast_sums(prepared, centers, 5)
         assert (again[0] == scanned[0][0]).all() and (again[1] == scanned[0][1]).all()
-        assert inertia(prepared, centres) == scanned[1]
+        assert inertia(prepared, centers) == scanned[1]
 
 
 @pytest.mark.parametrize("d", [2, 64, 784])
 def test_extreme_coordinates_stay_exact(d):
-    """At the corners of the domain and the largest allowed centres, distances still equal Python's integers."""
+    """At the corners of the domain and the largest allowed centers, distances still equal Python's integers."""
     limit = exact_limit(d)
     points = np.array([[SCALE] * d, [-SCALE] * d, [SCALE - 1] * d])
-    centres = np.array([[[limit] * d, [limit - 1] * d], [[-limit] * d, [limit] * d]])
-    totals = inertia(Points.prepare(points), centres)
-    assert totals == [brute_force(points, each)[2] for each in centres]
+    centers = np.array([[[limit] * d, [limit - 1] * d], [[-limit] * d, [limit] * d]])
+    totals = inertia(Points.prepare(points), centers)
+    assert totals == [brute_force(points, each)[2] for each in centers]
     assert d * (limit + SCALE) ** 2 < 2**53
 
 
@@ -90,26 +104,26 @@ def test_exact_limit_refuses_too_many_features():
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 6))
 def test_order_and_split_do_not_matter(seed, d, k):
-    points, centres = draw(120, d, k, seed=seed)
-    whole = fast_sums(Points.prepare(points), centres)
+    points, centers = draw(120, d, k, seed=seed)
+    whole = fast_sums(Points.prepare(points), centers)
     shuffled = np.random.default_rng(seed).permutation(points)
-    parts = [fast_sums(Points.prepare(part), centres) for part in np.split(shuffled, [1, 50])]
+    parts = [fast_sums(Points.prepare(part), centers) for part in np.split(shuffled, [1, 50])]
     assert (sum(part[0] for part in parts) == whole[0]).all()
     assert (sum(part[1] for part in parts) == whole[1]).all()
-    assert whole[1].sum(axis=1).tolist() == [120] * len(centres)
-    assert inertia(Points.prepare(shuffled), centres) == inertia(Points.prepare(points), centres)
+    assert whole[1].sum(axis=1).tolist() == [120] * len(centers)
+    assert inertia(Points.prepare(shuffled), centers) == inertia(Points.prepare(points), centers)
 
 
-def test_centres_of_wrong_shape_are_refused():
-    with pytest.raises(ValueError, match=r"centres must have shape \(replicate, cluster, 2\)"):
+def test_centers_of_wrong_shape_are_refused():
+    with pytest.raises(ValueError, match=r"centers must have shape \(replicate, cluster, 2\)"):
         labels(Points.prepare(np.zeros((3, 2))), np.zeros((4, 2)))
 
 
-def test_packing_meets_the_published_starting_centres():
+def test_packing_meets_the_published_starting_centers():
     """Check value of the published code: seed 0, d = 2, k = 3."""
-    centres = largest_packing(np.random.RandomState(0), 3, 2, "halving")
+    centers = largest_packing(np.random.RandomState(0), 3, 2, "halving")
     expected = [(0.5542328, -0.0687564), (-0.25994868, -0.40088381), (0.17169706, -0.70038811)]
-    np.testing.assert_allclose(centres, expected, atol=5e-8)
+    np.testing.assert_allclose(centers, expected, atol=5e-8)
 
 
 def straightforward_halving(seed, k, d):
@@ -131,20 +145,27 @@ def straightforward_halving(seed, k, d):
 def test_halving_equals_a_straightforward_loop(k, d):
     for seed in range(3):
         expected, _ = straightforward_halving(seed, k, d)
-        np.testing.assert_allclose(largest_packing(np.random.RandomState(seed), k, d, "halving"), expected, atol=1e-15)
+        np.testing.assert_allclose(
+            largest_packing(np.random.RandomState(seed), k, d, "halving"), expected, atol=1e-15
+        )
 
 
-def packing_radius(centres):
-    """Largest a that these centres respect: half the least pair distance, and the distance to the border."""
-    apart = np.linalg.norm(centres[:, None] - centres, axis=2)[np.triu_indices(len(centres), 1)].min() / 2
-    return min(apart, (1 - np.abs(centres)).min())
+def packing_radius(centers):
+    """Largest a that these centers respect: half the least pair distance, and the distance to the border."""
+    apart = (
+        np.linalg.norm(centers[:, None] - centers, axis=2)[np.triu_indices(len(centers), 1)].min()
+        / 2
+    )
+    return min(apart, (1 - np.abs(centers)).min())
 
 
 @pytest.mark.parametrize(("k", "d"), [(3, 2), (15, 2), (5, 8)])
 def test_bisection_packs_wider_than_halving(k, d):
     for seed in range(5):
         _, halved = straightforward_halving(seed, k, d)
-        assert packing_radius(largest_packing(np.random.RandomState(seed), k, d, "bisection")) > halved
+        assert (
+            packing_radius(largest_packing(np.random.RandomState(seed), k, d, "bisection")) > halved
+        )
 
 
 def test_unknown_search_is_refused():
@@ -154,17 +175,17 @@ def test_unknown_search_is_refused():
 
 @pytest.mark.parametrize(("n", "d", "k"), [(50, 1, 3), (333, 4, 6), (300, 30, 2)])
 def test_silhouette_equals_scikit_learn(n, d, k):
-    points, centres = draw(n, d, k, replicates=4)
-    found = labels(Points.prepare(points), centres)
+    points, centers = draw(n, d, k, replicates=4)
+    found = labels(Points.prepare(points), centers)
     ours = mean_silhouettes(distance_tiles(Points.prepare(points)), found, k)
     expected = [silhouette_score(points, row) if len(set(row)) > 1 else -1 for row in found]
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)  # distances in single precision
 
 
 def test_silhouette_does_not_depend_on_the_other_replicates():
-    points, centres = draw(400, 3, 5, replicates=6)
+    points, centers = draw(400, 3, 5, replicates=6)
     prepared = Points.prepare(points)
-    found = labels(prepared, centres)
+    found = labels(prepared, centers)
     tiles = distance_tiles(prepared)
     batch = mean_silhouettes(tiles, found, 5)
     alone = [mean_silhouettes(tiles, found[r : r + 1], 5)[0] for r in range(6)]
@@ -172,14 +193,16 @@ def test_silhouette_does_not_depend_on_the_other_replicates():
 
 
 def test_cluster_means_against_fractions():
-    points, centres = draw(40, 2, 4)
-    found = labels(Points.prepare(points), centres)
+    points, centers = draw(40, 2, 4)
+    found = labels(Points.prepare(points), centers)
     means, counts = cluster_means(Points.prepare(points), found, 4)
     for r, row in enumerate(found):
         for j in range(4):
             members = points[row == j]
             assert counts[r, j] == len(members)
-            expected = [float(Fraction(int(total), max(1, len(members)))) for total in members.sum(axis=0)]
+            expected = [
+                float(Fraction(int(total), max(1, len(members)))) for total in members.sum(axis=0)
+            ]
             assert means[r, j].tolist() == expected
 
 
@@ -195,7 +218,9 @@ def test_distance_tiles_hold_every_pair():
     points, _ = draw(70, 4, 1)
     tiles = distance_tiles(Points.prepare(points))
     matrix = np.concatenate(list(tiles), axis=1)
-    np.testing.assert_allclose(matrix[:, :70], np.linalg.norm(points[:, None] - points, axis=2), rtol=1e-7)
+    np.testing.assert_allclose(
+        matrix[:, :70], np.linalg.norm(points[:, None] - points, axis=2), rtol=1e-7
+    )
     assert (matrix[:, 70:] == 0).all()
 
 
@@ -206,9 +231,9 @@ def test_points_off_the_grid_are_refused():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**40])
 @pytest.mark.parametrize("d", [2, 20])
-def test_centres_without_exact_distances_are_refused(bad, d):
-    """NaN above all: no point would find a nearest centre, and labels would be whatever memory holds."""
-    with pytest.raises(ValueError, match="centres must be finite, at most"):
+def test_centers_without_exact_distances_are_refused(bad, d):
+    """NaN above all: no point would find a nearest center, and labels would be whatever memory holds."""
+    with pytest.raises(ValueError, match="centers must be finite, at most"):
         fast_sums(Points.prepare(np.zeros((3, d), np.int64)), np.full((1, 2, d), bad))
 
 
@@ -221,9 +246,13 @@ def test_mapping_a_box_is_scaling_clipping_and_rounding(d):
     units = (points - (upper / 2 + lower / 2)) / (upper / 2 - lower / 2)
     assert outside
     steps = np.clip(units, -1, 1) * SCALE
-    assert (mapped.rows == np.rint(steps)).all() and (mapped.norms == (np.rint(steps) ** 2).sum(axis=1)).all()
+    assert (mapped.rows == np.rint(steps)).all() and (
+        mapped.norms == (np.rint(steps) ** 2).sum(axis=1)
+    ).all()
     assert mapped.remainders == pytest.approx((steps - np.rint(steps)) * SCALE, abs=0.6)
-    assert mapped != Points.prepare(np.rint(steps).astype(np.int64))  # which do not know what was rounded away
+    assert mapped != Points.prepare(
+        np.rint(steps).astype(np.int64)
+    )  # which do not know what was rounded away
     assert not Points.from_box(np.clip(points, lower + 1e-9, upper - 1e-9), lower, upper)[1]
 
 

@@ -89,7 +89,9 @@ def test_a_file_that_only_users_can_get_is_asked_for_by_name_and_place(name):
     entry = registry.find(name)
     assert (entry.n, entry.d) == OWN[name] and name in datasets.names()
     reason = datasets.obtainable(name)
-    assert f"data set '{name}' needs the file {entry.files[0].path}" in reason and "https://" in reason
+    assert (
+        f"data set '{name}' needs the file {entry.files[0].path}" in reason and "https://" in reason
+    )
     with pytest.raises(datasets.DataUnavailable, match=entry.files[0].path):
         datasets.load(name)
 
@@ -97,7 +99,10 @@ def test_a_file_that_only_users_can_get_is_asked_for_by_name_and_place(name):
 def test_of_check_ins_the_last_of_each_user_counts():
     points, labels = parsers.checkins(gzip.compress(CHECKINS.encode()))
     # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 never was anywhere.
-    assert points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]] and labels is None
+    assert (
+        points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]]
+        and labels is None
+    )
 
 
 def put(folder, name, content, monkeypatch, n):
@@ -134,7 +139,11 @@ def test_a_file_of_another_size_is_not_the_papers(name, cache, monkeypatch):
     ("name", "content", "message"),
     [
         ("brightkite", b"not gzipped", "between tabs"),
-        ("gowalla", gzip.compress(b"user\ttime\tlatitude\tlongitude\tplace\n", mtime=0), "between tabs"),
+        (
+            "gowalla",
+            gzip.compress(b"user\ttime\tlatitude\tlongitude\tplace\n", mtime=0),
+            "between tabs",
+        ),
         ("rangequeries", b"x,y\n1,2\n", "x_range"),
     ],
 )
@@ -160,7 +169,9 @@ def test_places_are_scaled_by_ninety_and_a_hundred_and_eighty():
 def test_cities_are_generated_heavy_tailed_and_always_the_same():
     dataset = datasets.load("generated-cities")
     assert (
-        dataset.points.shape == (50_000, 2) and dataset.origin == "generated" and "No real places" in dataset.citation
+        dataset.points.shape == (50_000, 2)
+        and dataset.origin == "generated"
+        and "No real places" in dataset.citation
     )
     np.testing.assert_array_equal(dataset.points, datasets.load("generated-cities").points)
     sizes = np.sort(np.bincount(dataset.labels))[::-1]
@@ -168,9 +179,13 @@ def test_cities_are_generated_heavy_tailed_and_always_the_same():
     assert sizes[: len(sizes) // 10].sum() > 0.35 * sizes.sum() and sizes[0] < 0.5 * sizes.sum()
     assert sizes[0] > 20 * np.median(sizes)
     # People live near their city: most of the variance is between cities.
-    middles = np.stack([dataset.points[dataset.labels == each].mean(axis=0) for each in np.unique(dataset.labels)])
+    middles = np.stack(
+        [dataset.points[dataset.labels == each].mean(axis=0) for each in np.unique(dataset.labels)]
+    )
     places = np.searchsorted(np.unique(dataset.labels), dataset.labels)
-    assert np.mean((dataset.points - middles[places]) ** 2) < 0.01 * dataset.points.var(axis=0).mean()
+    assert (
+        np.mean((dataset.points - middles[places]) ** 2) < 0.01 * dataset.points.var(axis=0).mean()
+    )
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -189,11 +204,11 @@ def test_planted_balls(d, k, radius):
     sizes = np.bincount(dataset.labels)
     assert len(sizes) == k and np.ptp(sizes) <= 1
     assert np.linalg.norm(dataset.points, axis=1).max() <= 1 + 1e-12
-    centres = generated.planted_layout(generated.find(f"planted-1000-{d}-{k}-{radius}")[1])
-    away = np.linalg.norm(dataset.points - centres[dataset.labels], axis=1)
+    centers = generated.planted_layout(generated.find(f"planted-1000-{d}-{k}-{radius}")[1])
+    away = np.linalg.norm(dataset.points - centers[dataset.labels], axis=1)
     assert away.max() <= radius * (1 + 1e-9)
     if radius:
-        assert pdist(centres).min() >= 4 * radius
+        assert pdist(centers).min() >= 4 * radius
         # Uniform in the ball: the share within half the radius is 2^-d (five standard errors).
         inner = np.mean(away <= radius / 2)
         assert abs(inner - 2.0**-d) < 5 * np.sqrt(2.0**-d / 1000)
@@ -207,32 +222,43 @@ def test_balls_of_radius_zero_are_single_points_of_the_grid():
         assert len(np.unique(points[dataset.labels == each], axis=0)) == 1
 
 
-def test_the_number_of_points_leaves_the_centres_where_they_are():
-    few, many = (generated.planted_layout(generated.find(f"planted-{n}-6-10-0.05")[1]) for n in (100, 100_000))
+def test_the_number_of_points_leaves_the_centers_where_they_are():
+    few, many = (
+        generated.planted_layout(generated.find(f"planted-{n}-6-10-0.05")[1])
+        for n in (100, 100_000)
+    )
     np.testing.assert_array_equal(few, many)
     # Well separated: in six dimensions ten points of the unit ball can be about one apart.
     assert pdist(few).min() > 0.8
 
 
 def test_a_small_far_ball_is_added_and_nothing_else_changes():
-    plain, more = (generated.find(name)[1] for name in ("planted-900-4-9-0.05", "planted-small-900-4-9-0.05-7"))
-    centres = generated.planted_layout(more)
-    np.testing.assert_array_equal(centres[:-1], generated.planted_layout(plain))
+    plain, more = (
+        generated.find(name)[1] for name in ("planted-900-4-9-0.05", "planted-small-900-4-9-0.05-7")
+    )
+    centers = generated.planted_layout(more)
+    np.testing.assert_array_equal(centers[:-1], generated.planted_layout(plain))
     dataset = datasets.load("planted-small-900-4-9-0.05-7")
     assert dataset.points.shape == (907, 4) and dataset.n_clusters == 10
     assert np.bincount(dataset.labels).tolist() == [100] * 9 + [7]
     far = dataset.points[dataset.labels == 9]
-    assert np.linalg.norm(far - centres[-1], axis=1).max() <= 0.05 * (1 + 1e-9)
-    assert cdist(centres[-1:], centres[:-1]).min() > 0.5
+    assert np.linalg.norm(far - centers[-1], axis=1).max() <= 0.05 * (1 + 1e-9)
+    assert cdist(centers[-1:], centers[:-1]).min() > 0.5
 
 
-@pytest.mark.parametrize(("d", "k", "radius"), [(8, 32, "0.05"), (4, 64, "0.2"), (2, 16, "0.001"), (1, 4, "0.05")])
+@pytest.mark.parametrize(
+    ("d", "k", "radius"), [(8, 32, "0.05"), (4, 64, "0.2"), (2, 16, "0.001"), (1, 4, "0.05")]
+)
 def test_a_half_is_drawn_from_separated_points_of_a_small_ball(d, k, radius):
     dataset = datasets.load(f"half-{d}-{k}-{radius}")
-    assert dataset.points.shape == (k, d) and dataset.n_clusters == k and sorted(dataset.labels) == list(range(k))
+    assert (
+        dataset.points.shape == (k, d)
+        and dataset.n_clusters == k
+        and sorted(dataset.labels) == list(range(k))
+    )
     np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], d, axis=1))
     assert np.linalg.norm(dataset.points, axis=1).max() <= float(radius)
-    whole = float(radius) * generated.planted_centres(d, 2 * k)
+    whole = float(radius) * generated.planted_centers(d, 2 * k)
     assert pdist(whole).min() >= float(radius) / 10
     # Each of the k is one of the 2 k, none twice.
     places = cdist(dataset.points, whole).argmin(axis=1)
@@ -242,7 +268,7 @@ def test_a_half_is_drawn_from_separated_points_of_a_small_ball(d, k, radius):
 
 def test_each_point_is_in_a_half_as_often_as_not():
     # The draw depends on the radius in the name: 400 names, 6 of 12 places each.
-    whole, counts = generated.planted_centres(2, 12), np.zeros(12)
+    whole, counts = generated.planted_centers(2, 12), np.zeros(12)
     for radius in range(1, 401):
         points = datasets.load(f"half-2-6-{radius / 1e4:.4f}").points
         counts[cdist(points, radius / 1e4 * whole).argmin(axis=1)] += 1
@@ -273,7 +299,13 @@ def test_wrong_names_are_refused(name, message):
 
 
 def test_fingerprints_tell_the_sets_apart():
-    names = ["generated-cities", "planted-100-2-4-0", "planted-100-2-4-0.01", "planted-100-2-5-0", *MIRRORED]
+    names = [
+        "generated-cities",
+        "planted-100-2-4-0",
+        "planted-100-2-4-0.01",
+        "planted-100-2-5-0",
+        *MIRRORED,
+    ]
     names += ["planted-small-100-2-4-0-5", "planted-small-100-2-4-0-6"]
     names += ["half-2-4-0.01", "half-2-5-0.01", "half-3-4-0.01", "half-2-4-0.02"]
     assert len({datasets.fingerprint(name) for name in names}) == len(names)

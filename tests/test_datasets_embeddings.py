@@ -17,7 +17,9 @@ from pkm.datasets import embeddings, parsers, registry, sources
 from pkm.datasets.__main__ import main, status
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
-RECIPE = embeddings.Recipe(epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20)
+RECIPE = embeddings.Recipe(
+    epochs=8, penalty=0.001, dimensions=4, channels=(4, 4), hidden=16, batch=20
+)
 NAME = "tiny-embeddings"
 REAL = ("mnist-embeddings", "fashion-embeddings")
 # Where the user's own trained sets lie, before the tests look elsewhere.
@@ -31,7 +33,9 @@ def images(n=120):
     pixels = generator.integers(0, 60, (n, 28, 28)).astype(np.uint8)
     for image, label in zip(pixels, labels, strict=True):
         image[4:24, 14 * label : 14 * label + 14] += 150
-    return gzip.compress(bytes(16) + pixels.tobytes(), mtime=0), gzip.compress(bytes(8) + labels.tobytes(), mtime=0)
+    return gzip.compress(bytes(16) + pixels.tobytes(), mtime=0), gzip.compress(
+        bytes(8) + labels.tobytes(), mtime=0
+    )
 
 
 PACKED = images()
@@ -47,7 +51,9 @@ def made(recipe=RECIPE, packed=PACKED):
     )
     d = recipe.dimensions
     bounds = ((0.0,) * d, (recipe.upper,) * d)
-    return registry.Entry(NAME, 120, d, 2, files, parsers.mnist, *bounds, "clipped", "", "made", trained=recipe)
+    return registry.Entry(
+        NAME, 120, d, 2, files, parsers.mnist, *bounds, "clipped", "", "made", trained=recipe
+    )
 
 
 @pytest.fixture
@@ -93,7 +99,9 @@ def no_torch(monkeypatch):
     monkeypatch.delitem(sys.modules, "pkm.datasets.embedding_training", raising=False)
     monkeypatch.setattr(sys, "meta_path", [NoTorch, *sys.meta_path])
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else found(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch" else found(name)
+    )
 
 
 def test_the_fixture_hides_torch(no_torch):
@@ -103,7 +111,9 @@ def test_the_fixture_hides_torch(no_torch):
 
 @pytest.fixture
 def torch():
-    return pytest.importorskip("torch", reason="needs torch: pip install -r requirements-embeddings.txt")
+    return pytest.importorskip(
+        "torch", reason="needs torch: pip install -r requirements-embeddings.txt"
+    )
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -159,13 +169,17 @@ def test_damaged_arrays_are_noticed(stored, entry, how, capsys):
     arrays = embeddings.places(entry)[0]
     arrays.write_bytes(damaged(arrays, how))
     for door in (datasets.load, datasets.obtainable):
-        with pytest.raises(ChecksumMismatch, match=r"\.npz has SHA-256 .*, its note says .*: run 'make embeddings'"):
+        with pytest.raises(
+            ChecksumMismatch, match=r"\.npz has SHA-256 .*, its note says .*: run 'make embeddings'"
+        ):
             door(NAME)
     assert main(["verify"]) == 1
     assert "its note says" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"recipe": "other", "sha256": "0"}', b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"recipe": "other", "sha256": "0"}', b"\xff"]
+)
 def test_a_damaged_note_is_noticed(stored, entry, content):
     embeddings.places(entry)[1].write_bytes(content)
     for door in (datasets.load, datasets.obtainable, datasets.fingerprint):
@@ -203,7 +217,9 @@ def test_an_interrupted_store_leaves_no_set(stored, entry, monkeypatch):
 
 def test_stored_arrays_of_another_shape_are_refused(entry):
     embeddings.store(entry, np.zeros((119, 4)), np.zeros(119, dtype=int))
-    with pytest.raises(ValueError, match=r"tiny-embeddings: parsed to shape \(119, 4\), declared is \(120, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"tiny-embeddings: parsed to shape \(119, 4\), declared is \(120, 4\)"
+    ):
         datasets.load(NAME)
 
 
@@ -240,7 +256,10 @@ def test_arrays_of_another_recipe_are_not_taken(stored, entry, monkeypatch):
 
 
 def test_training_without_torch_is_refused_before_anything_is_read(entry, no_torch, capsys):
-    with pytest.raises(DataUnavailable, match="needs torch for its training, and only for that: run 'make embeddings'"):
+    with pytest.raises(
+        DataUnavailable,
+        match="needs torch for its training, and only for that: run 'make embeddings'",
+    ):
         embeddings.train(entry)
     assert main(["embeddings"]) == 1
     assert "needs torch for its training" in capsys.readouterr().err
@@ -248,7 +267,10 @@ def test_training_without_torch_is_refused_before_anything_is_read(entry, no_tor
 
 def test_training_without_images_names_the_file(entry, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    with pytest.raises(DataUnavailable, match=r"data set 'tiny-embeddings' needs the file tiny/images\.gz, published"):
+    with pytest.raises(
+        DataUnavailable,
+        match=r"data set 'tiny-embeddings' needs the file tiny/images\.gz, published",
+    ):
         embeddings.train(entry)
 
 
@@ -273,17 +295,24 @@ def test_the_command_line_says_how_things_stand(entry, pictures, capsys):
 
 def test_fetch_leads_on_to_the_training(entry, pictures, capsys):
     assert main(["--mirror", str(pictures), "fetch", NAME]) == 0
-    assert "tiny/images.gz: at hand" in (text := capsys.readouterr().out) and "make embeddings" in text
+    assert (
+        "tiny/images.gz: at hand" in (text := capsys.readouterr().out) and "make embeddings" in text
+    )
     embeddings.store(entry, np.zeros((120, 4)), np.zeros(120, dtype=int))
     assert main(["--mirror", str(pictures), "fetch", NAME]) == 0
     assert "make embeddings" not in capsys.readouterr().out
 
 
-def test_a_training_is_stored_reproducible_and_tells_the_classes_apart(entry, pictures, torch, cache, capsys):
+def test_a_training_is_stored_reproducible_and_tells_the_classes_apart(
+    entry, pictures, torch, cache, capsys
+):
     threads, state = torch.get_num_threads(), torch.random.get_rng_state()
     assert main(["--mirror", str(pictures), "embeddings"]) == 0
     said = capsys.readouterr().out
-    assert "tiny-embeddings: epoch 8 of 8" in said and "k-means with ten starts: accuracy 1.000" in said
+    assert (
+        "tiny-embeddings: epoch 8 of 8" in said
+        and "k-means with ten starts: accuracy 1.000" in said
+    )
     # Nothing of torch's own state is left changed.
     assert torch.get_num_threads() == threads and not torch.are_deterministic_algorithms_enabled()
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -310,7 +339,9 @@ def test_recipe_decides_seed_size_and_reach(torch):
     plain = train_and_embed(pixels, labels, RECIPE)
     assert not np.array_equal(plain, train_and_embed(pixels, labels, replace(RECIPE, seed=1)))
     # The penalty pulls embeddings towards zero, the clipping layer bounds them; the network reaches the bound.
-    assert np.mean(train_and_embed(pixels, labels, replace(RECIPE, penalty=1.0)) ** 2) < 0.5 * np.mean(plain**2)
+    assert np.mean(
+        train_and_embed(pixels, labels, replace(RECIPE, penalty=1.0)) ** 2
+    ) < 0.5 * np.mean(plain**2)
     clipped = train_and_embed(pixels, labels, replace(RECIPE, upper=0.25))
     assert clipped.max() == 0.25 and clipped.min() >= 0
     assert train_and_embed(pixels, labels, replace(RECIPE, dimensions=3)).shape == (120, 3)
@@ -322,7 +353,9 @@ def test_quality_counts_majorities():
     assert embeddings.quality(points, np.array([1, 1, 1, 0, 0, 1]), 2) == (5 / 6, 0.0)
 
 
-@pytest.mark.parametrize(("name", "accuracy", "inertia"), [(REAL[0], 0.98, 1.4e6), (REAL[1], 0.77, 1.2e6)])
+@pytest.mark.parametrize(
+    ("name", "accuracy", "inertia"), [(REAL[0], 0.98, 1.4e6), (REAL[1], 0.77, 1.2e6)]
+)
 def test_trained_sets_cluster_as_in_the_paper(name, accuracy, inertia, monkeypatch):
     monkeypatch.delenv("PKM_CACHE")
     if USERS_CACHE:
@@ -335,6 +368,9 @@ def test_trained_sets_cluster_as_in_the_paper(name, accuracy, inertia, monkeypat
     # One start each, as the paper's baseline. Its standard deviations over runs are 0.02 and 0.04; another network is
     # another draw, so the average of six runs is allowed two of the larger one.
     runs = [KMeans(10, n_init=1, random_state=seed).fit(dataset.points) for seed in range(6)]
-    accuracies = [sum(np.bincount(dataset.labels[run.labels_ == i]).max() for i in range(10)) / 60000 for run in runs]
+    accuracies = [
+        sum(np.bincount(dataset.labels[run.labels_ == i]).max() for i in range(10)) / 60000
+        for run in runs
+    ]
     assert np.mean(accuracies) == pytest.approx(accuracy, abs=0.05)
     assert np.mean([run.inertia_ for run in runs]) == pytest.approx(inertia, rel=0.3)

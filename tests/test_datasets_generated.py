@@ -22,22 +22,24 @@ def law(k, d, separation, seed=0):
 
 @pytest.mark.parametrize(("k", "d"), SHAPES)
 @pytest.mark.parametrize("separation", [0.16, 0.75])
-def test_every_cluster_has_the_prescribed_separation_from_its_nearest_neighbour(k, d, separation):
+def test_every_cluster_has_the_prescribed_separation_from_its_nearest_neighbor(k, d, separation):
     found = law(k, d, separation)
-    index = separations(found.centres, found.covariances())
+    index = separations(found.centers, found.covariances())
     np.testing.assert_allclose(np.nanmin(index, axis=1), separation, atol=1e-9)
 
 
 @pytest.mark.parametrize(("k", "d"), [(3, 2), (7, 2), (4, 3), (3, 40)])
 def test_prescribed_separation_measured_independently(k, d):
-    # Every pair by a general optimiser (few dimensions) or by dense solves (many), straight from means and covariances.
+    # Every pair by a general optimizer (few dimensions) or by dense solves (many), straight from means and covariances.
     found = law(k, d, 0.21)
     covariances, measure = found.covariances(), best_by_search if d < 10 else best_by_shares
     index = np.full((k, k), np.inf)
     for i in range(k):
         for j in range(k):
             if i != j:
-                index[i, j] = measure(found.centres[j] - found.centres[i], covariances[i], covariances[j])
+                index[i, j] = measure(
+                    found.centers[j] - found.centers[i], covariances[i], covariances[j]
+                )
     np.testing.assert_allclose(index.min(axis=1), 0.21, atol=1e-6)
 
 
@@ -47,7 +49,11 @@ def test_prescribed_separation_measured_on_points():
     means = np.stack([points[labels == i].mean(axis=0) for i in range(4)])
     covariances = np.stack([np.cov(points[labels == i].T) for i in range(4)])
     index = [
-        min(best_by_search(means[j] - means[i], covariances[i], covariances[j]) for j in range(4) if j != i)
+        min(
+            best_by_search(means[j] - means[i], covariances[i], covariances[j])
+            for j in range(4)
+            if j != i
+        )
         for i in range(4)
     ]
     # A standard deviation from 20,000 points has a relative error of 0.5 %, the index moves by about half of that.
@@ -59,15 +65,17 @@ def test_points_follow_the_law():
     found = law(3, 5, 0.2)
     points, labels = clusters.draw(np.random.default_rng(2), found, [2000, 3000, 4000], 0)
     for i, covariance in enumerate(found.covariances()):
-        away = points[labels == i] - found.centres[i]
+        away = points[labels == i] - found.centers[i]
         distances = np.einsum("nd,nd->n", away @ np.linalg.inv(covariance), away)
         assert kstest(distances, chi2(5).cdf).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(("k", "d"), SHAPES)
-def test_centres_stand_on_a_simplex_of_equal_edges(k, d):
-    centres = clusters.simplex_centres(k, d)
-    distances = np.linalg.norm(centres[:, None] - centres[None], axis=2)[~np.eye(k, dtype=bool)].reshape(k, -1)
+def test_centers_stand_on_a_simplex_of_equal_edges(k, d):
+    centers = clusters.simplex_centers(k, d)
+    distances = np.linalg.norm(centers[:, None] - centers[None], axis=2)[
+        ~np.eye(k, dtype=bool)
+    ].reshape(k, -1)
     np.testing.assert_allclose(distances.min(axis=1), 2, atol=1e-12)
     if k <= d + 1:
         np.testing.assert_allclose(distances, 2, atol=1e-12)
@@ -84,9 +92,11 @@ def test_rotations_are_orthogonal(d):
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(d), atol=1e-12)
 
 
-def test_rotations_favour_no_direction():
+def test_rotations_favor_no_direction():
     # Without the sign correction the first entries of a QR factor are never positive; Haar's are symmetric around 0.
-    entries = [clusters.random_rotation(np.random.default_rng(seed), 3)[0, 0] for seed in range(400)]
+    entries = [
+        clusters.random_rotation(np.random.default_rng(seed), 3)[0, 0] for seed in range(400)
+    ]
     assert kstest(entries, "uniform", args=(-1, 2)).pvalue > 1e-3
 
 
@@ -99,7 +109,9 @@ def test_sizes_have_the_ratio_one_to_k(n, k):
     assert sizes.min() >= 1
 
 
-@pytest.mark.parametrize("name", ["synth-2-2-0", "synth-8-16-1", "synth-32-4-2", "synthk-128-0", "synthk-2-2"])
+@pytest.mark.parametrize(
+    "name", ["synth-2-2-0", "synth-8-16-1", "synth-32-4-2", "synthk-128-0", "synthk-2-2"]
+)
 def test_synth_is_what_the_recipe_says(name):
     dataset = datasets.load(name)
     separation, n_outliers = generated.synth_parameters(generated.find(name)[1])
@@ -108,7 +120,9 @@ def test_synth_is_what_the_recipe_says(name):
     assert len(dataset.points) == 10_000
     assert np.sum(dataset.labels == clusters.OUTLIER) == n_outliers
     sizes = np.bincount(dataset.labels[dataset.labels >= 0])
-    np.testing.assert_array_equal(sizes, generated.ratio_sizes(10_000 - n_outliers, dataset.n_clusters))
+    np.testing.assert_array_equal(
+        sizes, generated.ratio_sizes(10_000 - n_outliers, dataset.n_clusters)
+    )
 
 
 def test_outlier_counts_and_separations_fill_their_ranges():
@@ -136,7 +150,9 @@ def test_outliers_lie_in_the_box_of_the_mixture():
     assert kstest(((outliers - lower) / (upper - lower)).ravel(), "uniform").pvalue > 1e-3
     # The box is that of the mixture: its sample moments agree.
     inliers = points[labels != clusters.OUTLIER]
-    np.testing.assert_allclose((lower + upper) / 2, inliers.mean(axis=0), atol=4 * inliers.std() / np.sqrt(1500))
+    np.testing.assert_allclose(
+        (lower + upper) / 2, inliers.mean(axis=0), atol=4 * inliers.std() / np.sqrt(1500)
+    )
     np.testing.assert_allclose((upper - lower) / 8, inliers.std(axis=0), rtol=0.1)
 
 
@@ -183,7 +199,9 @@ def test_a_name_always_means_the_same_points(name):
 def test_recorded_values():
     # Pins generator and seeds: whoever changes either must know that every stored result of these sets goes stale.
     dataset = datasets.load("synth-4-2-0")
-    np.testing.assert_allclose(dataset.points[:2], [[-11.1873, 0.4946], [-19.8189, -11.1064]], atol=2e-4)
+    np.testing.assert_allclose(
+        dataset.points[:2], [[-11.1873, 0.4946], [-19.8189, -11.1064]], atol=2e-4
+    )
     assert dataset.labels[:2].tolist() == [1, 3]
 
 
@@ -191,7 +209,12 @@ def test_recorded_values():
 def test_synth_of_the_dpm_paper(name, d):
     dataset = datasets.load(name)
     points, labels = make_blobs(
-        n_samples=100_000, n_features=d, centers=64, random_state=42, center_box=(-100, 100), cluster_std=1
+        n_samples=100_000,
+        n_features=d,
+        centers=64,
+        random_state=42,
+        center_box=(-100, 100),
+        cluster_std=1,
     )
     np.testing.assert_array_equal(dataset.points, points)
     np.testing.assert_array_equal(dataset.labels, labels)
@@ -207,13 +230,13 @@ def test_recorded_values_of_synth_10d():
     assert sizes.max() - sizes.min() <= 1 and len(sizes) == 64
 
 
-def test_the_range_of_blobs_is_the_box_of_their_centres():
+def test_the_range_of_blobs_is_the_box_of_their_centers():
     dataset = datasets.load("synth-10d")
     assert dataset.common_range == (-100, 100) and not dataset.common_range_is_private
     outside = (np.abs(dataset.points) > 100).any(axis=1).sum()
     assert datasets.scale(dataset, "range").clipped == outside > 0
     means = np.stack([dataset.points[dataset.labels == i].mean(axis=0) for i in range(64)])
-    # A mean of 1,562 points with deviation 1 lies within 0.13 of its centre (five standard errors).
+    # A mean of 1,562 points with deviation 1 lies within 0.13 of its center (five standard errors).
     assert np.abs(means).max() < 100.13
     away = dataset.points - means[dataset.labels]
     np.testing.assert_allclose(away.std(axis=0), 1, atol=0.01)
@@ -232,19 +255,34 @@ def test_the_fingerprint_of_blobs_follows_scikit_learns_generator(monkeypatch):
 
 
 def test_different_names_mean_different_points_and_fingerprints():
-    names = ["synth-2-2-0", "synth-2-2-1", "synthk-2-0", "synthk-2-1", "ablation-2-2-0.25", "ablation-2-2-0.5"]
+    names = [
+        "synth-2-2-0",
+        "synth-2-2-1",
+        "synthk-2-0",
+        "synthk-2-1",
+        "ablation-2-2-0.25",
+        "ablation-2-2-0.5",
+    ]
     loaded = [datasets.load(name) for name in names]
     assert len({dataset.fingerprint for dataset in loaded}) == len(names)
     assert len({dataset.points[0].tobytes() for dataset in loaded}) == len(names)
 
 
 @pytest.mark.parametrize(
-    "name", ["synth-4-2-0", "synth-32-512-0", "synthk-128-0", "ablation-16-16-0.75", "g2-512-10", "synth-10d"]
+    "name",
+    [
+        "synth-4-2-0",
+        "synth-32-512-0",
+        "synthk-128-0",
+        "ablation-16-16-0.75",
+        "g2-512-10",
+        "synth-10d",
+    ],
 )
 def test_the_public_domain_of_generated_sets_holds_the_points(name):
     dataset = datasets.load(name)
     outside = (dataset.points < dataset.domain[0]) | (dataset.points > dataset.domain[1])
-    # The domain reaches five standard deviations around each centre: 6e-7 of the coordinates lie further out.
+    # The domain reaches five standard deviations around each center: 6e-7 of the coordinates lie further out.
     assert outside.sum() <= 10
     # And it is public: no bound is a coordinate of a point.
     assert np.all(dataset.domain == np.round(dataset.domain))
@@ -278,7 +316,11 @@ def test_names_with_wrong_numbers_are_refused(name, message):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1, 2, 0.2), "n_clusters=1"), ((2, 1, 0.2), "n_dimensions=1"), ((2, 2, 1.0), "separation=1.0")],
+    [
+        ((1, 2, 0.2), "n_clusters=1"),
+        ((2, 1, 0.2), "n_dimensions=1"),
+        ((2, 2, 1.0), "separation=1.0"),
+    ],
 )
 def test_wrong_generator_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -293,7 +335,15 @@ def test_the_largest_sequence_of_sizes_still_has_no_empty_cluster():
 
 def test_families_hold_the_sets_of_the_paper():
     counts = {family.name: len(family.members) for family in generated.FAMILIES}
-    few = {"timesynth": 8, "blobs": 2, "gaussians": 1, "cities": 1, "planted": 1, "planted-small": 1, "half": 1}
+    few = {
+        "timesynth": 8,
+        "blobs": 2,
+        "gaussians": 1,
+        "cities": 1,
+        "planted": 1,
+        "planted-small": 1,
+        "half": 1,
+    }
     assert counts == {"g2": 110, "synth": 135, "synthk": 21, "ablation": 48} | few
     for family in generated.FAMILIES:
         assert all(generated.find(name)[0] is family for name in family.members)
@@ -322,7 +372,7 @@ def test_g2_generator_has_the_law_of_the_published_files(name, mirror):
 
 
 def test_published_g2_files_are_cut_down_to_integers(mirror):
-    # Rounding would leave the mean at the centre, cutting lowers it by one half: why the generator uses floor.
+    # Rounding would leave the mean at the center, cutting lowers it by one half: why the generator uses floor.
     offsets, weights = [], []
     for name in G2_HASHES:
         _, d, sd = name.split("-")

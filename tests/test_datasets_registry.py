@@ -50,9 +50,13 @@ def test_registry_declares_the_papers_tables():
     # Those of the unlearning and of the distance-based paper have tests of their own.
     others = {f"{name}{ending}" for name in ("shuttle", "skin") for ending in ("", "-class")}
     others |= {"s2", "s3", "s4", "brightkite", "gowalla", "rangequeries"}
-    entries = [entry for entry in registry.ENTRIES if not entry.prescaled and entry.name not in others]
+    entries = [
+        entry for entry in registry.ENTRIES if not entry.prescaled and entry.name not in others
+    ]
     shapes = {entry.name: (entry.n, entry.d, entry.n_clusters) for entry in entries}
-    assert shapes == SHAPES | {f"{images}-embeddings": (60000, 40, 10) for images in ("mnist", "fashion")}
+    assert shapes == SHAPES | {
+        f"{images}-embeddings": (60000, 40, 10) for images in ("mnist", "fashion")
+    }
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -76,7 +80,9 @@ def test_the_public_domain_holds_every_published_point(name, mirror):
 def test_the_public_domain_is_not_the_range_of_the_points(name, mirror):
     # Columns whose scale is used to its ends (scores, bytes, digits) may coincide, a whole set of measurements not.
     dataset = datasets.load(name, mirror=mirror)
-    tight = (dataset.domain[0] == dataset.points.min(axis=0)) & (dataset.domain[1] == dataset.points.max(axis=0))
+    tight = (dataset.domain[0] == dataset.points.min(axis=0)) & (
+        dataset.domain[1] == dataset.points.max(axis=0)
+    )
     if name in ("gas", *TABLE_2) and name not in ("breast", "mnist"):
         assert not tight.all()
     assert registry.find(name).reason
@@ -108,7 +114,9 @@ def test_a_changed_bundled_copy_is_refused(name, monkeypatch):
     points[3, 2] += 0.1
     changed = registry.Entry(**{**vars(entry), "bundled": lambda: (points, labels)})
     monkeypatch.setitem(registry.BY_NAME, name, changed)
-    with pytest.raises(datasets.ChecksumMismatch, match=f"{name}: the copy bundled with scikit-learn"):
+    with pytest.raises(
+        datasets.ChecksumMismatch, match=f"{name}: the copy bundled with scikit-learn"
+    ):
         datasets.load(name)
 
 
@@ -123,7 +131,9 @@ def test_lsun_equals_the_papers_input(mirror):
 
 
 def test_s1_equals_the_published_file(mirror):
-    np.testing.assert_array_equal(datasets.load("s1", mirror=mirror).points, np.loadtxt(mirror / "s-sets" / "s1.txt"))
+    np.testing.assert_array_equal(
+        datasets.load("s1", mirror=mirror).points, np.loadtxt(mirror / "s-sets" / "s1.txt")
+    )
 
 
 def test_s1_labels_belong_to_its_rows(mirror):
@@ -151,17 +161,19 @@ def test_breast_keeps_the_rows_with_a_missing_score(mirror):
     assert len(missing) == 16
     np.testing.assert_array_equal(points[missing, 5], 1.0)
     complete = [i for i in range(699) if i not in missing]
-    np.testing.assert_array_equal(points[complete], [[float(x) for x in rows[i][1:10]] for i in complete])
+    np.testing.assert_array_equal(
+        points[complete], [[float(x) for x in rows[i][1:10]] for i in complete]
+    )
 
 
-def test_house_colours_have_five_bits(mirror):
+def test_house_colors_have_five_bits(mirror):
     points = datasets.load("house", mirror=mirror).points
     assert np.all(points % 8 == 0)
     assert len(np.unique(points, axis=0)) == 1837
 
 
 def test_mnist_pixels_are_in_reading_order(mirror):
-    # Digits are centred in a frame of four pixels' width that is always empty in the corners.
+    # Digits are centerd in a frame of four pixels' width that is always empty in the corners.
     dataset = datasets.load("mnist", mirror=mirror)
     images = dataset.points.reshape(-1, 28, 28)
     assert images[:, 0, 0].max() == images[:, -1, -1].max() == 0
@@ -181,8 +193,14 @@ def test_letters_are_in_the_published_order(mirror):
 
 def test_resampled_letters_are_rows_of_their_own_letter_and_repeat(mirror):
     whole, drawn = (datasets.load(name, mirror=mirror) for name in ("letters", "letters-18720"))
-    published = {(*row, label) for row, label in zip(whole.points.tolist(), whole.labels.tolist(), strict=True)}
-    rows = {(*row, label) for row, label in zip(drawn.points.tolist(), drawn.labels.tolist(), strict=True)}
+    published = {
+        (*row, label)
+        for row, label in zip(whole.points.tolist(), whole.labels.tolist(), strict=True)
+    }
+    rows = {
+        (*row, label)
+        for row, label in zip(drawn.points.tolist(), drawn.labels.tolist(), strict=True)
+    }
     assert rows <= published
     assert len(np.unique(drawn.points, axis=0)) == 11_597
     # The rows are shuffled: among the first two hundred there are rows of nearly every letter.
@@ -199,14 +217,19 @@ def test_resampling_follows_the_stated_draws(mirror):
         drawn += [own[i] for i in generator.integers(0, len(own), size=720)]
     expected = [drawn[i] for i in generator.permutation(18_720)]
     dataset = datasets.load("letters-18720", mirror=mirror)
-    np.testing.assert_array_equal(dataset.points, [[float(value) for value in row[1:]] for row in expected])
+    np.testing.assert_array_equal(
+        dataset.points, [[float(value) for value in row[1:]] for row in expected]
+    )
     assert [chr(ord("A") + label) for label in dataset.labels] == [row[0] for row in expected]
 
 
 def test_gas_has_the_years_in_order_and_no_labels(mirror):
     dataset = datasets.load("gas", mirror=mirror)
     assert dataset.labels is None
-    first = [np.loadtxt(mirror / "gas" / f"gt_{year}.csv", delimiter=",", skiprows=1) for year in range(2011, 2016)]
+    first = [
+        np.loadtxt(mirror / "gas" / f"gt_{year}.csv", delimiter=",", skiprows=1)
+        for year in range(2011, 2016)
+    ]
     assert [len(rows) for rows in first] == [7411, 7628, 7152, 7158, 7384]
     np.testing.assert_array_equal(dataset.points, np.concatenate(first))
 
@@ -261,7 +284,9 @@ def test_every_entry_says_who_made_it_and_where_it_is_published():
         assert entry.licence and entry.citation and entry.reason
         assert all(url.startswith("http") for file in entry.files for url in file.urls)
         assert all(bool(file.urls) != bool("http" in file.source) for file in entry.files)
-        assert all(file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256) for file in entry.files)
+        assert all(
+            file.sha256 is None or re.fullmatch("[0-9a-f]{64}", file.sha256) for file in entry.files
+        )
         # What nobody has seen is not downloaded: its hash could not be checked.
         assert not any(file.urls for file in entry.files if file.sha256 is None)
 
@@ -275,11 +300,15 @@ def test_fingerprints_change_with_hash_parser_and_domain():
         registry.Entry(**{**vars(entry), "parse": parsers.numbers}),
         registry.Entry(**{**vars(entry), "upper": (2.0,) * 8}),
         registry.Entry(**{**vars(entry), "common_range": (0.0, 1.0)}),
-        registry.Entry(**{**vars(entry), "common_range": (0.0, 1.0), "common_range_is_private": True}),
+        registry.Entry(
+            **{**vars(entry), "common_range": (0.0, 1.0), "common_range_is_private": True}
+        ),
     ]
     assert len({registry.fingerprint(variant) for variant in variants}) == 6
     # Citing better changes no result.
-    assert registry.fingerprint(registry.Entry(**{**vars(entry), "citation": ""})) == registry.fingerprint(entry)
+    assert registry.fingerprint(
+        registry.Entry(**{**vars(entry), "citation": ""})
+    ) == registry.fingerprint(entry)
 
 
 def test_fingerprint_reads_no_file(monkeypatch):
@@ -299,7 +328,9 @@ def test_entry_refuses_bounds_of_another_width():
 
 def test_unknown_name_lists_the_known_ones():
     for door in (datasets.load, datasets.fingerprint, datasets.obtainable):
-        with pytest.raises(ValueError, match=r"unknown data set 'irsi'; known are iris, lsun, .*synth-<k>.*, file"):
+        with pytest.raises(
+            ValueError, match=r"unknown data set 'irsi'; known are iris, lsun, .*synth-<k>.*, file"
+        ):
             door("irsi")
 
 

@@ -16,7 +16,11 @@ POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
 
 def made(points, domain=None):
     points = np.asarray(points, dtype=np.float64)
-    domain = np.array([[-np.inf], [np.inf]]) * np.ones(points.shape[1]) if domain is None else np.array(domain, float)
+    domain = (
+        np.array([[-np.inf], [np.inf]]) * np.ones(points.shape[1])
+        if domain is None
+        else np.array(domain, float)
+    )
     return datasets.Dataset("made", points, None, domain, 2, "", "", "", "file")
 
 
@@ -44,19 +48,32 @@ def test_points_outside_are_refused_where_clipping_is_off():
 
 def test_public_without_a_domain_is_refused():
     with pytest.raises(
-        ValueError, match=r"preprocessing='public' needs a public domain, and 'made' has none: give bounds"
+        ValueError,
+        match=r"preprocessing='public' needs a public domain, and 'made' has none: give bounds",
     ):
         datasets.scale(made(POINTS), "public")
 
 
 def test_unknown_preprocessing_lists_the_known_ones():
-    with pytest.raises(ValueError, match="preprocessing='zscore' should be one of minmax, public, range"):
+    with pytest.raises(
+        ValueError, match="preprocessing='zscore' should be one of minmax, public, range"
+    ):
         datasets.scale(made(POINTS), "zscore")
 
 
 def ranged(points, common, private=False):
     return datasets.Dataset(
-        "made", np.asarray(points, float), None, unbounded(3), 2, "", "", "", "file", common, private
+        "made",
+        np.asarray(points, float),
+        None,
+        unbounded(3),
+        2,
+        "",
+        "",
+        "",
+        "file",
+        common,
+        private,
     )
 
 
@@ -69,8 +86,14 @@ def test_range_scales_all_columns_alike_clips_and_counts_rows(private):
     scaled = datasets.scale(ranged(POINTS, (0, 20), private), "range")
     np.testing.assert_array_equal(scaled.points, [[-1, 0, -0.7], [-0.5, 1, -0.7], [0, 1, -0.7]])
     np.testing.assert_array_equal([scaled.lower, scaled.upper], [[0, 0, 0], [20, 20, 20]])
-    assert scaled.clipped == 1 and scaled.uses_private_bounds is private and scaled.preprocessing == "range"
-    with pytest.raises(ValueError, match="1 of 3 points of 'made' lie outside the declared range: widen"):
+    assert (
+        scaled.clipped == 1
+        and scaled.uses_private_bounds is private
+        and scaled.preprocessing == "range"
+    )
+    with pytest.raises(
+        ValueError, match="1 of 3 points of 'made' lie outside the declared range: widen"
+    ):
         datasets.scale(ranged(POINTS, (0, 20)), "range", clip=False)
 
 
@@ -95,20 +118,22 @@ def test_the_common_range_is_the_domains_where_all_columns_agree(domain, expecte
 
 def test_a_given_range_comes_before_the_domains():
     domain = np.array([[0.0] * 3, [50.0] * 3])
-    assert datasets.Dataset("made", POINTS, None, domain, 2, "", "", "", "file", (0, 9)).common_range == (0.0, 9.0)
+    assert datasets.Dataset(
+        "made", POINTS, None, domain, 2, "", "", "", "file", (0, 9)
+    ).common_range == (0.0, 9.0)
 
 
 def test_range_without_a_common_one_is_refused():
-    message = (
-        r"preprocessing='range' needs one range .* and 'made' has none: give bounds=.* or use preprocessing='public'"
-    )
+    message = r"preprocessing='range' needs one range .* and 'made' has none: give bounds=.* or use preprocessing='public'"
     with pytest.raises(ValueError, match=message):
         datasets.scale(made(POINTS, [[0, 0, 0], [5, 20, 6]]), "range")
     with pytest.raises(ValueError, match="'wine' has none"):
         datasets.scale(datasets.load("wine"), "range")
 
 
-@pytest.mark.parametrize("common", [(1, 1), (2, 1), (0, np.inf), (np.nan, 1), (0, 1, 2), 5, ("a", "b")])
+@pytest.mark.parametrize(
+    "common", [(1, 1), (2, 1), (0, np.inf), (np.nan, 1), (0, 1, 2), 5, ("a", "b")]
+)
 def test_wrong_ranges_are_refused(common):
     with pytest.raises(ValueError, match=r"made: common_range=.* should be"):
         ranged(POINTS, common)
@@ -134,11 +159,16 @@ def test_minmax_reaches_both_ends_and_never_leaves_the_cube(points):
             np.testing.assert_array_equal(column, 0)
 
 
-@given(arrays(np.float64, (6, 2), elements=st.integers(-1000, 1000)), st.integers(-10, 10), st.sampled_from([0.25, 8]))
+@given(
+    arrays(np.float64, (6, 2), elements=st.integers(-1000, 1000)),
+    st.integers(-10, 10),
+    st.sampled_from([0.25, 8]),
+)
 def test_minmax_forgets_units(points, shift, unit):
     # Exact: sums and products with powers of two of small integers have no rounding error.
     np.testing.assert_array_equal(
-        datasets.scale(made(points), "minmax").points, datasets.scale(made(unit * (points + shift)), "minmax").points
+        datasets.scale(made(points), "minmax").points,
+        datasets.scale(made(unit * (points + shift)), "minmax").points,
     )
 
 
@@ -199,7 +229,10 @@ def test_a_first_line_of_column_numbers_is_refused(tmp_path):
         ("a,b\n1,2\n\n3\n", "line 4 has 1 fields, the first line has 2"),
         ("1,2\n3,4,5\n", "line 2 has 3 fields"),
         ("1,2\n3,4,\n", "line 2 has 3 fields"),
-        (",a,b\n0,2,3\n1,5,6\n", r"column 0 .from 0. has no name in the header ,a,b: .*write with index=False"),
+        (
+            ",a,b\n0,2,3\n1,5,6\n",
+            r"column 0 .from 0. has no name in the header ,a,b: .*write with index=False",
+        ),
         ("a,,b\n0,2,3\n", "column 1 .from 0. has no name"),
     ],
 )
@@ -264,21 +297,27 @@ def test_values_that_are_not_finite_are_refused(tmp_path, suffix, value):
     points = POINTS.copy()
     points[1, 2] = points[2, 0] = value
     path = write(tmp_path / f"points{suffix}", points)
-    with pytest.raises(ValueError, match=r"points\.\w+: 2 values are NaN or infinite, the first in row 1, column 2"):
+    with pytest.raises(
+        ValueError, match=r"points\.\w+: 2 values are NaN or infinite, the first in row 1, column 2"
+    ):
         datasets.load("file", path=path)
 
 
 def test_missing_csv_fields_are_refused(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("a,b\n1,2\n3,\n")
-    with pytest.raises(ValueError, match="1 values are NaN or infinite, the first in row 1, column 1"):
+    with pytest.raises(
+        ValueError, match="1 values are NaN or infinite, the first in row 1, column 1"
+    ):
         datasets.load("file", path=path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_columns_that_are_not_numeric_are_refused_by_name(tmp_path, suffix):
     path = tmp_path / f"points{suffix}"
-    frame = pd.DataFrame({"age": [1, 2], "job": ["baker", "smith"], "born": pd.to_datetime(["2020-01-01"] * 2)})
+    frame = pd.DataFrame(
+        {"age": [1, 2], "job": ["baker", "smith"], "born": pd.to_datetime(["2020-01-01"] * 2)}
+    )
     frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
     with pytest.raises(ValueError, match="columns job, born should be numeric"):
         datasets.load("file", path=path)
@@ -314,19 +353,26 @@ def test_damaged_files_are_refused(tmp_path, suffix):
 
 
 def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
-    with pytest.raises(datasets.DataUnavailable, match=r"path='.*none\.csv' should be an existing file"):
+    with pytest.raises(
+        datasets.DataUnavailable, match=r"path='.*none\.csv' should be an existing file"
+    ):
         datasets.load("file", path=tmp_path / "none.csv")
     assert "should be an existing file" in datasets.obtainable("file", path=tmp_path / "none.csv")
     with pytest.raises(
-        ValueError, match=re.escape("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy")
+        ValueError,
+        match=re.escape("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy"),
     ):
         datasets.load("file")
     (tmp_path / "points.txt").write_text("1 2")
-    with pytest.raises(ValueError, match=r"path='.*points\.txt' should end in one of \.csv, \.parquet, \.npy"):
+    with pytest.raises(
+        ValueError, match=r"path='.*points\.txt' should end in one of \.csv, \.parquet, \.npy"
+    ):
         datasets.load("file", path=tmp_path / "points.txt")
 
 
 def test_more_clusters_than_points_are_refused(tmp_path):
     path = write(tmp_path / "points.npy", POINTS)
-    with pytest.raises(ValueError, match=r"points\.npy: n_clusters=4 should be at least 1 and at most n=3"):
+    with pytest.raises(
+        ValueError, match=r"points\.npy: n_clusters=4 should be at least 1 and at most n=3"
+    ):
         datasets.load("file", path=path, n_clusters=4)

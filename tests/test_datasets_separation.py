@@ -21,10 +21,14 @@ def index_along(direction, difference, first, second):
 
 
 def best_by_search(difference, first, second):
-    """Largest index over directions by a general optimiser from several starts: no share, no nodes."""
+    """Largest index over directions by a general optimizer from several starts: no share, no nodes."""
     starts = [difference, np.linalg.solve(first, difference), np.linalg.solve(second, difference)]
     found = [
-        minimize(lambda w: -index_along(w, difference, first, second), start / np.linalg.norm(start), tol=1e-12)
+        minimize(
+            lambda w: -index_along(w, difference, first, second),
+            start / np.linalg.norm(start),
+            tol=1e-12,
+        )
         for start in starts
     ]
     return -min(result.fun for result in found)
@@ -36,7 +40,9 @@ def best_by_shares(difference, first, second):
     def minus_ratio2(mu):
         return -difference @ np.linalg.solve(first / mu + second / (1 - mu), difference)
 
-    best = minimize_scalar(minus_ratio2, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-10})
+    best = minimize_scalar(
+        minus_ratio2, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-10}
+    )
     return index_of_ratio(np.sqrt(-best.fun))
 
 
@@ -58,7 +64,9 @@ def test_ratio_and_index_are_inverses(index):
 
 @given(st.floats(0.1, 50), st.floats(0.05, 20), st.floats(0.05, 20))
 def test_one_dimension_has_a_closed_form(distance, sd_first, sd_second):
-    found = separations(np.array([[0.0], [distance]]), np.array([[[sd_first**2]], [[sd_second**2]]]))[0, 1]
+    found = separations(
+        np.array([[0.0], [distance]]), np.array([[[sd_first**2]], [[sd_second**2]]])
+    )[0, 1]
     assert found == pytest.approx(index_of_ratio(distance / (sd_first + sd_second)), abs=1e-12)
 
 
@@ -67,7 +75,9 @@ def test_covariances_that_are_multiples_of_each_other_have_a_closed_form(d, fact
     # The Krylov space has one dimension here, so this also shows that Lanczos stops there unharmed.
     generator = np.random.default_rng(seed)
     covariance, difference = random_covariance(generator, d), 3 * generator.standard_normal(d)
-    found = separations(np.array([0 * difference, difference]), np.array([covariance, factor * covariance]))[0, 1]
+    found = separations(
+        np.array([0 * difference, difference]), np.array([covariance, factor * covariance])
+    )[0, 1]
     mahalanobis = np.sqrt(difference @ np.linalg.solve(covariance, difference))
     assert found == pytest.approx(index_of_ratio(mahalanobis / (1 + np.sqrt(factor))), abs=1e-9)
 
@@ -96,27 +106,31 @@ def test_few_nodes_are_enough_in_many_dimensions(d):
 @given(st.integers(0, 1000), st.integers(2, 5), st.integers(2, 5))
 def test_no_invertible_linear_map_changes_the_index(seed, k, d):
     generator = np.random.default_rng(seed)
-    centres = 5 * generator.standard_normal((k, d))
+    centers = 5 * generator.standard_normal((k, d))
     covariances = np.stack([random_covariance(generator, d) for _ in range(k)])
     linear = clusters.random_rotation(generator, d) * generator.uniform(0.5, 2, d)
-    mapped = separations(centres @ linear.T + 7, linear @ covariances @ linear.T)
-    np.testing.assert_allclose(mapped, separations(centres, covariances), atol=1e-8)
+    mapped = separations(centers @ linear.T + 7, linear @ covariances @ linear.T)
+    np.testing.assert_allclose(mapped, separations(centers, covariances), atol=1e-8)
 
 
 def test_symmetric_with_empty_diagonal():
     generator = np.random.default_rng(0)
-    found = separations(generator.standard_normal((5, 3)), np.stack([random_covariance(generator, 3)] * 5))
+    found = separations(
+        generator.standard_normal((5, 3)), np.stack([random_covariance(generator, 3)] * 5)
+    )
     np.testing.assert_array_equal(found, found.T)
     assert np.isnan(np.diag(found)).all()
 
 
 @pytest.mark.parametrize("separation", [-0.3, 0.01, 0.16, 0.75])
 def test_scaling_reaches_the_prescribed_separation_from_unequal_clusters(separation):
-    # Centres far from a simplex: some clusters are nearly lonely, and their covariances must grow a lot.
+    # Centers far from a simplex: some clusters are nearly lonely, and their covariances must grow a lot.
     generator = np.random.default_rng(7)
-    centres = generator.standard_normal((12, 3)) * np.array([1, 5, 20])
+    centers = generator.standard_normal((12, 3)) * np.array([1, 5, 20])
     covariances = np.stack([random_covariance(generator, 3) for _ in range(12)])
-    spread, growth = scale_to_separation(centres, covariances, np.linalg.inv(covariances), separation)
+    spread, growth = scale_to_separation(
+        centers, covariances, np.linalg.inv(covariances), separation
+    )
     assert growth.min() >= 1
-    found = separations(centres * spread, covariances * growth[:, None, None])
+    found = separations(centers * spread, covariances * growth[:, None, None])
     np.testing.assert_allclose(np.nanmin(found, axis=1), separation, atol=1e-9)

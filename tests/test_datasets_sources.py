@@ -1,4 +1,4 @@
-"""Look-up order, checksums, downloads from a server on this machine, the command line."""
+"""MethodStyle-up order, checksums, downloads from a server on this machine, the command line."""
 
 import gzip
 import io
@@ -56,7 +56,9 @@ def server():
 
 
 def tiny(*files):
-    return registry.Entry("tiny", 3, 2, 2, files, parsers.numbers, (0.0,) * 2, (9.0,) * 2, "digits", "", "")
+    return registry.Entry(
+        "tiny", 3, 2, 2, files, parsers.numbers, (0.0,) * 2, (9.0,) * 2, "digits", "", ""
+    )
 
 
 @pytest.fixture
@@ -78,8 +80,12 @@ def put(folder, path, content):
     target.write_bytes(content)
 
 
-@pytest.mark.parametrize(("path", "content"), [("tiny/tiny.txt", CONTENT), ("tiny/tiny.txt.gz", PACKED)])
-def test_mirror_holds_the_published_file_or_its_gzipped_copy(known, tmp_path, monkeypatch, path, content):
+@pytest.mark.parametrize(
+    ("path", "content"), [("tiny/tiny.txt", CONTENT), ("tiny/tiny.txt.gz", PACKED)]
+)
+def test_mirror_holds_the_published_file_or_its_gzipped_copy(
+    known, tmp_path, monkeypatch, path, content
+):
     known()
     put(tmp_path, path, content)
     by_argument = datasets.load("tiny", mirror=tmp_path)
@@ -104,7 +110,9 @@ def test_wrong_checksum_is_refused_and_never_passed_over(known, tmp_path, cache,
     known()
     put(tmp_path, "tiny/tiny.txt", CONTENT)
     put(cache, path, b"1 2\n3 4\n5 8\n")
-    with pytest.raises(ChecksumMismatch, match=r"tiny\.txt.* has SHA-256 .*, the registry declares .*; delete it"):
+    with pytest.raises(
+        ChecksumMismatch, match=r"tiny\.txt.* has SHA-256 .*, the registry declares .*; delete it"
+    ):
         datasets.load("tiny", mirror=tmp_path)
     with pytest.raises(ChecksumMismatch, match="has SHA-256"):
         datasets.obtainable("tiny", mirror=tmp_path)
@@ -133,7 +141,10 @@ def test_missing_file_names_file_urls_and_place(known, cache):
 
 def test_missing_mirror_folder_is_refused(known, tmp_path):
     known()
-    with pytest.raises(ValueError, match=r"mirror='.*nowhere' \(argument or PKM_DATA\) should be an existing folder"):
+    with pytest.raises(
+        ValueError,
+        match=r"mirror='.*nowhere' \(argument or PKM_DATA\) should be an existing folder",
+    ):
         datasets.load("tiny", mirror=tmp_path / "nowhere")
 
 
@@ -166,7 +177,9 @@ def test_downloads_are_allowed_by_variable_and_cached(known, server, monkeypatch
     assert [path.name for path in (cache / "tiny").iterdir()] == ["tiny.txt"]
 
 
-def test_fetch_takes_members_out_of_one_archive_with_one_download(monkeypatch, server, cache, capsys):
+def test_fetch_takes_members_out_of_one_archive_with_one_download(
+    monkeypatch, server, cache, capsys
+):
     base, pages, asked = server
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -202,13 +215,17 @@ def test_a_wrong_download_leaves_nothing_behind(known, server, cache, capsys):
     assert not cache.exists()
 
 
-@pytest.mark.parametrize(("page", "member"), [(b"no archive", "tiny.txt"), (None, "tiny.txt"), (None, None)])
+@pytest.mark.parametrize(
+    ("page", "member"), [(b"no archive", "tiny.txt"), (None, "tiny.txt"), (None, None)]
+)
 def test_a_failed_download_says_what_was_tried(known, server, page, member):
     base, pages, _ = server
     if page:
         pages["/tiny.zip"] = page
     file = known(f"{base}/tiny.zip", member=member)
-    with pytest.raises(DataUnavailable, match=r"Tried without success: http://127\.0\.0\.1:\d+/tiny\.zip: "):
+    with pytest.raises(
+        DataUnavailable, match=r"Tried without success: http://127\.0\.0\.1:\d+/tiny\.zip: "
+    ):
         sources.fetch(file, "tiny")
 
 

@@ -33,7 +33,11 @@ RECORDED = [0.05868843307930661, 0.05091869038109278, -0.03367865730466463]
 # Rows from which Lloyd's algorithm finds the clusters whose sizes the paper prints, and the best that we know: one run
 # in a hundred does. The paper's optimum is therefore 3.5 per cent too large, and its loss ratios that much too small.
 COVTYPE = [
-    ([114, 15060, 4980, 7610, 12407, 1701, 2827], 14657.2, [3742, 3105, 2873, 2307, 1482, 886, 725]),
+    (
+        [114, 15060, 4980, 7610, 12407, 1701, 2827],
+        14657.2,
+        [3742, 3105, 2873, 2307, 1482, 886, 725],
+    ),
     ([3793, 561, 10509, 830, 2381, 9643, 3501], 14165.54, [6349, 2307, 2307, 1482, 1290, 886, 499]),
 ]
 FINGERPRINTS = {
@@ -69,7 +73,9 @@ def test_the_papers_sizes_are_declared(name):
 
 def in_the_cube(dataset):
     """Public preprocessing leaves the points as they are, but for the last bit."""
-    np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], dataset.points.shape[1], axis=1))
+    np.testing.assert_array_equal(
+        dataset.domain, np.repeat([[-1.0], [1.0]], dataset.points.shape[1], axis=1)
+    )
     scaled = datasets.scale(dataset, "public", clip=False)
     np.testing.assert_allclose(scaled.points, dataset.points, rtol=0, atol=2.3e-16)
     # Bounds were read off the data before anybody declared a domain.
@@ -78,14 +84,19 @@ def in_the_cube(dataset):
 
 def test_gaussian_follows_the_papers_recipe():
     dataset = datasets.load("gaussian-10")
-    assert dataset.points.shape == (30000, 10) and dataset.points.max() == 1.0 and in_the_cube(dataset)
+    assert (
+        dataset.points.shape == (30000, 10) and dataset.points.max() == 1.0 and in_the_cube(dataset)
+    )
     assert np.bincount(dataset.labels).tolist() == [3000] * 10 and dataset.clients is None
-    # Before the division the variance was 0.5 along every axis (standard error 0.0013), around centres in the cube.
+    # Before the division the variance was 0.5 along every axis (standard error 0.0013), around centers in the cube.
     means = np.stack([dataset.points[dataset.labels == label].mean(axis=0) for label in range(10)])
     away = dataset.points - means[dataset.labels]
     largest = np.sqrt(0.5 / away.var())
     assert np.all(abs(away.var(axis=0) * largest**2 - 0.5) < 0.02)
-    assert np.all((means * largest > -0.06) & (means * largest < 1.06)) and (means * largest).std() > 0.2
+    assert (
+        np.all((means * largest > -0.06) & (means * largest < 1.06))
+        and (means * largest).std() > 0.2
+    )
     # No two clusters or axes hang together.
     assert abs(np.corrcoef(away.T)[~np.eye(10, dtype=bool)]).max() < 0.03
 
@@ -126,7 +137,12 @@ def test_celltype_is_the_published_example(mirror):
     assert len(np.unique(dataset.points, axis=0)) == 12009
     assert np.bincount(dataset.labels).tolist() == [3319, 2189, 2107, 4394]
     sizes = np.bincount(dataset.clients)
-    assert len(sizes) == 100 and (sizes == 120).sum() == 64 and sizes.min() == 60 and sizes[-1] == sizes.max() == 1134
+    assert (
+        len(sizes) == 100
+        and (sizes == 120).sum() == 64
+        and sizes.min() == 60
+        and sizes[-1] == sizes.max() == 1134
+    )
     np.testing.assert_array_equal(datasets.scale(dataset, "public").clients, dataset.clients)
 
 
@@ -135,7 +151,9 @@ def test_celltype_has_the_papers_clusters(mirror):
     found = KMeans(4, n_init=5, random_state=0).fit(dataset.points)
     # Stored with the file; the runs end a few points short of each other.
     assert found.inertia_ == pytest.approx(188.08093814549414, rel=1e-5)
-    np.testing.assert_allclose(sorted(np.bincount(found.labels_))[::-1], [6506, 2328, 2201, 974], atol=6)
+    np.testing.assert_allclose(
+        sorted(np.bincount(found.labels_))[::-1], [6506, 2328, 2201, 974], atol=6
+    )
     # Split with at most two clusters a client, as the paper says (the root of K), and sizes that only this gives: 59 is
     # the least that a cluster gives where two share 120.
     spans = [len(np.unique(found.labels_[dataset.clients == client])) for client in range(100)]
@@ -148,7 +166,9 @@ def test_covtype_is_scaled_by_column_and_without_its_constants(mirror):
     dataset = datasets.load("covtype-52", mirror=mirror)
     table = pd.read_csv(mirror / "covtype" / "train.csv.gz")
     raw = table.drop(columns=["Id", "Cover_Type", "Soil_Type7", "Soil_Type15"])
-    np.testing.assert_allclose(dataset.points, (raw - raw.min()) / (raw.max() - raw.min()), rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        dataset.points, (raw - raw.min()) / (raw.max() - raw.min()), rtol=0, atol=1e-15
+    )
     np.testing.assert_array_equal(dataset.labels, table["Cover_Type"] - 1)
     assert in_the_cube(dataset) and dataset.clients is None
 
@@ -166,7 +186,9 @@ def test_postures_are_parsed_as_published(mirror):
     table = pd.read_csv(mirror / "postures" / "Postures.partial.csv.gz", na_values="?")
     content = table.to_csv(index=False, na_rep="?").encode()
     points, labels = parsers.postures(content)
-    whole = table[table["Class"] > 0].dropna(subset=[f"{axis}{marker}" for marker in range(5) for axis in "XYZ"])
+    whole = table[table["Class"] > 0].dropna(
+        subset=[f"{axis}{marker}" for marker in range(5) for axis in "XYZ"]
+    )
     expected = whole.iloc[:, 2:17].to_numpy()
     np.testing.assert_allclose(points, expected / expected.max(), rtol=0, atol=1e-15)
     np.testing.assert_array_equal(labels, whole["Class"] - 1)
@@ -175,8 +197,14 @@ def test_postures_are_parsed_as_published(mirror):
 def test_postures_drop_rows_without_class_or_with_missing_markers():
     header = "Class,User," + ",".join(f"{axis}{marker}" for marker in range(6) for axis in "XYZ")
     numbers = [str(value) for value in range(-5, 10)]
-    rows = [["0", "0", *["0"] * 18], ["5", "3", *numbers, "?", "?", "?"], ["2", "1", *numbers[:-1], "?", "1", "1", "1"]]
-    content = "\n".join([header, *(",".join(row) for row in [*rows, ["1", "3", *numbers, "1", "1", "1"]]), ""])
+    rows = [
+        ["0", "0", *["0"] * 18],
+        ["5", "3", *numbers, "?", "?", "?"],
+        ["2", "1", *numbers[:-1], "?", "1", "1", "1"],
+    ]
+    content = "\n".join(
+        [header, *(",".join(row) for row in [*rows, ["1", "3", *numbers, "1", "1", "1"]]), ""]
+    )
     points, labels = parsers.postures(content.encode())
     np.testing.assert_array_equal(points, [np.arange(-5, 10) / 9] * 2)
     assert labels.tolist() == [1, 0]
@@ -230,7 +258,9 @@ def test_a_file_of_the_users_own_is_read(tmp_path, labelled):
 
 
 def test_large_values_are_divided_by_the_largest():
-    points, labels, clients = parsers.arrays(packed(data=np.array([[-2, 4], [1, 0]]), client=np.array([7, 3])))
+    points, labels, clients = parsers.arrays(
+        packed(data=np.array([[-2, 4], [1, 0]]), client=np.array([7, 3]))
+    )
     np.testing.assert_array_equal(points, [[-0.5, 1], [0.25, 0]])
     assert labels is None and clients.tolist() == [1, 0]
 
@@ -239,12 +269,30 @@ def test_large_values_are_divided_by_the_largest():
     ("content", "message"),
     [
         (b"data", r"tcga: cannot be read as a \.npz file without pickles"),
-        (packed(data=np.array([[{}]], dtype=object)), r"tcga: cannot be read as a \.npz file without pickles"),
-        (packed(points=np.zeros((1904, 57))), r"tcga: a \.npz file should hold an array 'data' of two dimensions"),
-        (packed(data=np.zeros(1904)), r"tcga: a \.npz file should hold an array 'data' of two dimensions"),
-        (packed(data=np.zeros((1904, 56))), r"tcga: parsed to shape \(1904, 56\), declared is \(1904, 57\)"),
-        (packed(**tcga(client=np.zeros(3, int))), r"array 'client' of shape \(3,\) and type int64 should hold n=1904"),
-        (packed(**tcga(label=np.zeros(1904))), r"array 'label' of shape \(1904,\) and type float64 should hold n=1904"),
+        (
+            packed(data=np.array([[{}]], dtype=object)),
+            r"tcga: cannot be read as a \.npz file without pickles",
+        ),
+        (
+            packed(points=np.zeros((1904, 57))),
+            r"tcga: a \.npz file should hold an array 'data' of two dimensions",
+        ),
+        (
+            packed(data=np.zeros(1904)),
+            r"tcga: a \.npz file should hold an array 'data' of two dimensions",
+        ),
+        (
+            packed(data=np.zeros((1904, 56))),
+            r"tcga: parsed to shape \(1904, 56\), declared is \(1904, 57\)",
+        ),
+        (
+            packed(**tcga(client=np.zeros(3, int))),
+            r"array 'client' of shape \(3,\) and type int64 should hold n=1904",
+        ),
+        (
+            packed(**tcga(label=np.zeros(1904))),
+            r"array 'label' of shape \(1904,\) and type float64 should hold n=1904",
+        ),
         (packed(**tcga(data=np.full((1904, 57), np.nan))), r"tcga: 108528 values are NaN"),
     ],
 )
@@ -261,7 +309,9 @@ def test_the_first_file_read_is_noted_and_another_one_refused(tmp_path, cache, c
     assert datasets.fingerprint("tcga") == first.fingerprint
     put(tmp_path, "tcga/tcga.npz", packed(**tcga(client=None)))
     for door in (datasets.load, datasets.obtainable):
-        with pytest.raises(datasets.ChecksumMismatch, match=r"noted in .*tcga\.npz\.sha256 is .*delete the note"):
+        with pytest.raises(
+            datasets.ChecksumMismatch, match=r"noted in .*tcga\.npz\.sha256 is .*delete the note"
+        ):
             door("tcga", mirror=tmp_path)
     assert main(["--mirror", str(tmp_path), "verify"]) == 1
     assert "noted in" in capsys.readouterr().out
@@ -275,7 +325,9 @@ def test_older_fingerprints_know_nothing_of_the_new_fields():
     for name, expected in FINGERPRINTS.items():
         assert datasets.fingerprint(name) == expected
     entry = registry.find("yeast")
-    assert registry.fingerprint(registry.Entry(**{**vars(entry), "prescaled": True})) != datasets.fingerprint("yeast")
+    assert registry.fingerprint(
+        registry.Entry(**{**vars(entry), "prescaled": True})
+    ) != datasets.fingerprint("yeast")
 
 
 @st.composite
@@ -315,7 +367,10 @@ def test_an_iid_split_gives_everybody_the_same_share_of_every_cluster(labels, n_
     clients = splits.iid(labels, n_clients)
     for label in np.unique(labels):
         got = np.bincount(clients[labels == label], minlength=n_clients)
-        assert np.all(got[:-1] == (labels == label).sum() // n_clients) and got[-1] - got[0] < n_clients
+        assert (
+            np.all(got[:-1] == (labels == label).sum() // n_clients)
+            and got[-1] - got[0] < n_clients
+        )
         assert np.all(np.diff(clients[labels == label]) >= 0)
 
 

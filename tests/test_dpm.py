@@ -12,23 +12,34 @@ from pkm.compute import Points, inertia
 from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
 from pkm.methods.dpm import _Leaf, gap_constant, interval_width, levels
 from pkm.methods.lsh_splits import _into_ball
-from pkm.methods.weighted import weighted_kmeans
-from pkm.privacy import SCALE, Curator, Gaussian, Grid, Laplace, Ledger, NoiseStreams, gaussian_mu, gdp_epsilon, snap
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import (
+    SCALE,
+    Curator,
+    Gaussian,
+    Grid,
+    Laplace,
+    Ledger,
+    NoiseStreams,
+    gaussian_mu,
+    gdp_epsilon,
+    snap,
+)
 
 EASY = 1e4  # an epsilon so large that noise is no matter
 
 
 def blobs(seed=0, n=4000, d=4, k=6, spread=0.02):
-    """Well separated blobs in [-1, 1]^d and their centres."""
+    """Well separated blobs in [-1, 1]^d and their centers."""
     rng = np.random.default_rng(seed)
     corners = np.array(list(itertools.product([-0.6, 0.6], repeat=d)))
-    centres = corners[rng.choice(len(corners), k, replace=False)] + rng.uniform(-0.1, 0.1, (k, d))
-    points = centres[np.arange(n) % k] + spread * rng.standard_normal((n, d))
-    return snap(np.clip(points, -1, 1)), centres
+    centers = corners[rng.choice(len(corners), k, replace=False)] + rng.uniform(-0.1, 0.1, (k, d))
+    points = centers[np.arange(n) % k] + spread * rng.standard_normal((n, d))
+    return snap(np.clip(points, -1, 1)), centers
 
 
 def cost(points, run):
-    return np.array(inertia(Points.prepare(points), run.centres), float) / SCALE**2
+    return np.array(inertia(Points.prepare(points), run.centers), float) / SCALE**2
 
 
 # Constants
@@ -50,11 +61,13 @@ def test_interval_width_reads_a_standard_deviation_back(sigma):
 
 def test_interval_width_is_capped_and_defined_for_no_points():
     assert (
-        interval_width(5.0, 1e4) == 29.5 / 2 and interval_width(0.0, 1e4) == 0.25 and interval_width(1.0, -3.0) == 0.25
+        interval_width(5.0, 1e4) == 29.5 / 2
+        and interval_width(0.0, 1e4) == 0.25
+        and interval_width(1.0, -3.0) == 0.25
     )
 
 
-def test_levels_minimise_the_noise_at_a_fixed_total():
+def test_levels_minimize_the_noise_at_a_fixed_total():
     """Sum of 2^i / epsilon_i is stationary: its derivatives 2^i / epsilon_i^2 are all equal."""
     shares = levels(0.18, 8)
     assert math.fsum(shares) == pytest.approx(0.18)
@@ -93,7 +106,9 @@ def test_published_dpm_charges_its_shares():
 def test_sound_variants_spend_the_budget_and_no_more(method, epsilon):
     points, _ = blobs(n=1000)
     ledger = method.set_params(epsilon=epsilon).fit_batch(points, [0]).ledger
-    assert ledger.spent() == pytest.approx(epsilon, rel=1e-4) and ledger.spent() <= epsilon * (1 + 1e-9)
+    assert ledger.spent() == pytest.approx(epsilon, rel=1e-4) and ledger.spent() <= epsilon * (
+        1 + 1e-9
+    )
     assert not any(charge.flaw for charge in ledger.charges)
 
 
@@ -123,15 +138,22 @@ def test_published_dp_lloyd_overspends_by_its_swapped_shares(d, overspend):
 
 def test_sound_dp_lloyd_is_sulloyd():
     points, _ = blobs()
-    one, other = (m(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2]) for m in (DPLloyd, SuLloyd))
-    assert (one.centres == other.centres).all() and one.ledger.spent() == other.ledger.spent() == pytest.approx(0.7)
+    one, other = (
+        m(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2]) for m in (DPLloyd, SuLloyd)
+    )
+    assert (
+        one.centers == other.centers
+    ).all() and one.ledger.spent() == other.ledger.spent() == pytest.approx(0.7)
 
 
 def test_schedules_do_not_depend_on_the_points():
     """Replicates, and very different data of the same shape, are charged alike."""
     points, _ = blobs(n=500)
     for method in (DPM(variant="published"), DPM(), LSHSplits(variant="published"), LSHSplits()):
-        one, other = method.fit_batch(points, [0, 1, 2]), method.fit_batch(np.full_like(points, SCALE), [7])
+        one, other = (
+            method.fit_batch(points, [0, 1, 2]),
+            method.fit_batch(np.full_like(points, SCALE), [7]),
+        )
         assert one.ledger.charges == other.ledger.charges
 
 
@@ -151,18 +173,23 @@ def test_a_schedule_that_follows_the_data_is_caught(monkeypatch):
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
 def test_dpm_finds_separated_blobs_when_noise_is_no_matter(variant):
-    points, centres = blobs()
-    run = DPM(variant=variant, epsilon=EASY, depth=4).fit_batch(points, [0, 1, 2], [[-60.0] * 4, [60.0] * 4])
+    points, centers = blobs()
+    run = DPM(variant=variant, epsilon=EASY, depth=4).fit_batch(
+        points, [0, 1, 2], [[-60.0] * 4, [60.0] * 4]
+    )
     for i in range(3):
-        released = run.centres[i, : run.n_centres[i]] / SCALE
-        # Every blob has a centre nearby: at most its own spread away, for a leaf may hold only a part of it.
-        assert np.abs(released[:, None] - centres).max(axis=2).min(axis=0).max() < 0.06
+        released = run.centers[i, : run.n_centers[i]] / SCALE
+        # Every blob has a center nearby: at most its own spread away, for a leaf may hold only a part of it.
+        assert np.abs(released[:, None] - centers).max(axis=2).min(axis=0).max() < 0.06
 
 
 def test_lsh_splits_and_dp_lloyd_cluster_separated_blobs_when_noise_is_no_matter():
     points, _ = blobs()
     best = 4000 * 4 * 0.02**2  # the blobs' own spread
-    assert np.median(cost(points, LSHSplits(n_clusters=6, epsilon=EASY).fit_batch(points, range(5)))) < 1.5 * best
+    assert (
+        np.median(cost(points, LSHSplits(n_clusters=6, epsilon=EASY).fit_batch(points, range(5))))
+        < 1.5 * best
+    )
     spread = 4000 * 4 * 0.36  # of the blobs' middles about the domain's
     for variant in ("published", "sound"):
         run = DPLloyd(n_clusters=6, epsilon=EASY, variant=variant).fit_batch(points, range(5))
@@ -170,13 +197,15 @@ def test_lsh_splits_and_dp_lloyd_cluster_separated_blobs_when_noise_is_no_matter
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
-def test_the_number_of_centres_is_bounded_and_padding_wins_no_point(variant):
+def test_the_number_of_centers_is_bounded_and_padding_wins_no_point(variant):
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (3000, 2))
-    run = DPM(variant=variant, epsilon=4.0, depth=3).fit_batch(points, range(8), [[-40.0] * 2, [40.0] * 2])
-    assert run.n_centres.max() <= 2**3 and run.centres.shape[1] == run.n_centres.max()
+    run = DPM(variant=variant, epsilon=4.0, depth=3).fit_batch(
+        points, range(8), [[-40.0] * 2, [40.0] * 2]
+    )
+    assert run.n_centers.max() <= 2**3 and run.centers.shape[1] == run.n_centers.max()
     padded = cost(points, run)
-    for i, n in enumerate(run.n_centres):
-        alone = inertia(Points.prepare(points), run.centres[i : i + 1, :n])[0] / SCALE**2
+    for i, n in enumerate(run.n_centers):
+        alone = inertia(Points.prepare(points), run.centers[i : i + 1, :n])[0] / SCALE**2
         assert alone == padded[i]
 
 
@@ -185,27 +214,34 @@ def test_merging_is_post_processing_to_the_number_asked_for():
     whole = DPM(epsilon=20.0, depth=5).fit_batch(points, [3])
     merged = DPM(n_clusters=4, epsilon=20.0, depth=5, merge=True).fit_batch(points, [3])
     assert merged.ledger.charges == whole.ledger.charges
-    assert whole.n_centres[0] > 4 == merged.n_centres[0]
+    assert whole.n_centers[0] > 4 == merged.n_centers[0]
     assert cost(points, merged)[0] > cost(points, whole)[0]
     few = DPM(n_clusters=1000, epsilon=20.0, depth=5, merge=True).fit_batch(points, [3])
-    assert sorted(few.centres[0].tolist()) == sorted(whole.centres[0, : whole.n_centres[0]].tolist())
+    assert sorted(few.centers[0].tolist()) == sorted(
+        whole.centers[0, : whole.n_centers[0]].tolist()
+    )
 
 
-def test_sound_centres_stay_in_the_domain_and_published_ones_need_not():
+def test_sound_centers_stay_in_the_domain_and_published_ones_need_not():
     points = np.full((300, 3), SCALE)
-    assert np.abs(DPM(epsilon=0.05).fit_batch(points, range(20)).centres).max() <= SCALE
-    assert np.abs(DPM(variant="published", epsilon=0.05).fit_batch(points, range(20)).centres).max() > SCALE
+    assert np.abs(DPM(epsilon=0.05).fit_batch(points, range(20)).centers).max() <= SCALE
+    assert (
+        np.abs(DPM(variant="published", epsilon=0.05).fit_batch(points, range(20)).centers).max()
+        > SCALE
+    )
 
 
 def test_published_averages_are_about_the_units_origin():
     """With noise of no matter the domain's position changes nothing but the origin; noise scales with its distance."""
     points = np.random.default_rng(1).integers(-SCALE, SCALE, (2000, 2))
     far, near = (
-        DPM(variant="published", epsilon=0.5, depth=1).fit_batch(points, range(40), [[low] * 2, [low + 20.0] * 2])
+        DPM(variant="published", epsilon=0.5, depth=1).fit_batch(
+            points, range(40), [[low] * 2, [low + 20.0] * 2]
+        )
         for low in (990.0, -10.0)
     )
     # Radius 1010 against 10 in the same half-width of 10: a hundred times the noise.
-    assert np.std(far.centres[:, 0]) > 20 * np.std(near.centres[:, 0])
+    assert np.std(far.centers[:, 0]) > 20 * np.std(near.centers[:, 0])
 
 
 # Absurd data and parameters
@@ -221,13 +257,17 @@ def test_results_are_defined_whatever_the_data(method, variant):
         "two points": np.array([[-SCALE] * 3, [SCALE] * 3]),
         "identical": np.full((50, 3), 1234),
         "ties everywhere": ties,
-        "one column varies": np.column_stack([np.arange(-100, 100), np.zeros(200, int), np.zeros(200, int)]),
+        "one column varies": np.column_stack(
+            [np.arange(-100, 100), np.zeros(200, int), np.zeros(200, int)]
+        ),
     }
     for points in cases.values():
         delta = {} if method is DPLloyd else {"delta": 1e-6}
         for epsilon in (1e-3, 1.0, 100.0):
-            run = method(n_clusters=1, variant=variant, epsilon=epsilon, **delta).fit_batch(points, range(4))
-            assert np.isfinite(run.centres).all() and (run.n_centres >= 1).all()
+            run = method(n_clusters=1, variant=variant, epsilon=epsilon, **delta).fit_batch(
+                points, range(4)
+            )
+            assert np.isfinite(run.centers).all() and (run.n_centers >= 1).all()
             assert run.ledger.spent() <= run.ledger.budget.epsilon * (1 + 1e-9)
 
 
@@ -235,8 +275,10 @@ def test_results_are_defined_whatever_the_data(method, variant):
 def test_interval_sizes_beyond_the_range_or_far_below_it_are_defined(domain):
     """The paper's interval sizes are 0.25 to 14.75 in data units, whatever those are."""
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (400, 2))
-    run = DPM(variant="published", epsilon=5.0).fit_batch(points, range(3), [[domain[0]] * 2, [domain[1]] * 2])
-    assert np.isfinite(run.centres).all()
+    run = DPM(variant="published", epsilon=5.0).fit_batch(
+        points, range(3), [[domain[0]] * 2, [domain[1]] * 2]
+    )
+    assert np.isfinite(run.centers).all()
 
 
 @pytest.mark.parametrize("method", [DPM, LSHSplits])
@@ -264,7 +306,10 @@ def test_published_methods_see_columns_with_ranges_of_their_own_as_scaled_to_the
         ({"depth": 0}, "depth=0 must be an integer from 1 to 12"),
         ({"merge": 3}, "merge=3 is unknown"),
         ({"variant": "best"}, "variant='best' is unknown"),
-        ({"variant": "published", "bounds": (5000, 5001)}, "more than 1000 times their half-width from zero"),
+        (
+            {"variant": "published", "bounds": (5000, 5001)},
+            "more than 1000 times their half-width from zero",
+        ),
     ],
 )
 def test_dpm_refuses(parameters, message):
@@ -272,7 +317,9 @@ def test_dpm_refuses(parameters, message):
         DPM(n_clusters=2, **parameters).fit(np.random.default_rng(0).uniform(0, 1, (50, 2)))
 
 
-@pytest.mark.parametrize("parameters", [{"depth": 0}, {"centring_share": 1.0}, {"centring_share": 0}, {"n_init": 0}])
+@pytest.mark.parametrize(
+    "parameters", [{"depth": 0}, {"centering_share": 1.0}, {"centering_share": 0}, {"n_init": 0}]
+)
 def test_lsh_splits_refuses(parameters):
     (name,) = parameters
     with pytest.raises(ValueError, match=f"{name}="):
@@ -287,8 +334,8 @@ def test_weights_are_copies():
     points, weights = rng.uniform(-1, 1, (7, 2)), rng.integers(1, 5, 7)
     copies = np.repeat(points, weights, axis=0)
 
-    def loss(centres):
-        return (((copies[:, None] - centres) ** 2).sum(axis=2)).min(axis=1).sum()
+    def loss(centers):
+        return (((copies[:, None] - centers) ** 2).sum(axis=2)).min(axis=1).sum()
 
     weighted = weighted_kmeans(points, weights.astype(float), 3, 20, 0)
     copied = weighted_kmeans(copies, np.ones(len(copies)), 3, 20, 0)
@@ -305,8 +352,10 @@ def test_weighted_kmeans_finds_the_optimum_of_tiny_cases():
             mask = np.array([choice >> i & 1 for i in range(6)], bool)
             parts = [(points[m], weights[m]) for m in (mask, ~mask)]
             best = min(best, sum((w @ ((p - w @ p / w.sum()) ** 2)).sum() for p, w in parts))
-        centres = weighted_kmeans(points, weights, 2, 50, seed)
-        assert ((points[:, None] - centres) ** 2).sum(axis=2).min(axis=1) @ weights == pytest.approx(best)
+        centers = weighted_kmeans(points, weights, 2, 50, seed)
+        assert ((points[:, None] - centers) ** 2).sum(axis=2).min(
+            axis=1
+        ) @ weights == pytest.approx(best)
 
 
 def test_weighted_kmeans_returns_all_distinct_points_if_they_are_few():
@@ -333,11 +382,17 @@ def spent_again(ledger, d):
     for charge in ledger.charges:
         details = charge.details
         if charge.label == "cell_counts" and charge.mechanism == "laplace":
-            part = pld.from_laplace_mechanism(details["count_scale"], value_discretization_interval=1e-4)
+            part = pld.from_laplace_mechanism(
+                details["count_scale"], value_discretization_interval=1e-4
+            )
         elif charge.label == "cell_counts":
-            part = pld.from_gaussian_mechanism(details["count_scale"], value_discretization_interval=1e-4)
+            part = pld.from_gaussian_mechanism(
+                details["count_scale"], value_discretization_interval=1e-4
+            )
         elif charge.label == "cell_sums":
-            part = pld.from_gaussian_mechanism(details["multiplier"], value_discretization_interval=1e-4)
+            part = pld.from_gaussian_mechanism(
+                details["multiplier"], value_discretization_interval=1e-4
+            )
         else:
             pure = common.DifferentialPrivacyParameters(charge.epsilon, 0.0)
             part = pld.from_privacy_parameters(pure, value_discretization_interval=1e-4)
@@ -353,7 +408,9 @@ def test_another_accountant_finds_no_more_than_the_ledger(method, variant):
     again = spent_again(ledger, 4)
     # Its grid rounds 16 to 24 small losses up by as much as 1e-4 each.
     assert again <= ledger.spent() + 24e-4
-    assert again >= 0.95 * ledger.spent()  # a Laplace release is slightly cheaper than the coin it is charged as
+    assert (
+        again >= 0.95 * ledger.spent()
+    )  # a Laplace release is slightly cheaper than the coin it is charged as
 
 
 def test_published_dp_lloyd_draws_what_it_is_charged_for():
@@ -371,8 +428,12 @@ def test_published_margins_are_the_papers():
     """Lambda of level 0 is 4077 at n = 100,000, and 3571 at n = 18,720 (epsilon 1)."""
     for n, margin in ((100_000, 4077), (18_720, 3571)):
         ledger = DPM(variant="published").fit_batch(np.zeros((n, 1), int), [0]).ledger
-        margins = [charge.details["margin"] for charge in ledger.charges if charge.label == "splits"]
-        assert margins[0] == pytest.approx(margin, abs=1) and margins[-1] == pytest.approx(margin / 8, rel=1e-3)
+        margins = [
+            charge.details["margin"] for charge in ledger.charges if charge.label == "splits"
+        ]
+        assert margins[0] == pytest.approx(margin, abs=1) and margins[-1] == pytest.approx(
+            margin / 8, rel=1e-3
+        )
 
 
 def test_rejected_parts_count_with_their_own_weight():
@@ -381,7 +442,9 @@ def test_rejected_parts_count_with_their_own_weight():
     node, sides = _Leaf(0, 100.0), [_Leaf(1, 70.0), _Leaf(2, 36.0)]
     combined = DPM()._combined(node, sides, noise, 1)
     assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
-    assert DPM()._combined(node, sides, noise, 0) == 100.0  # the public number of points needs no help
+    assert (
+        DPM()._combined(node, sides, noise, 0) == 100.0
+    )  # the public number of points needs no help
     assert DPM(variant="published")._combined(node, sides, noise, 1) == 100.0
 
 
@@ -408,16 +471,23 @@ def test_lsh_splits_radius_reaches_the_farthest_corner_and_no_further():
         Curator(points, Ledger(ledger.budget(5000, 3)), NoiseStreams([0]), [[-1.0] * 3, [1.0] * 3])
     )
     corner = np.linalg.norm(SCALE + np.abs(about)) / SCALE
-    assert radius == pytest.approx(corner) and np.abs(about - points.mean(axis=0)).max() < SCALE / 50
+    assert (
+        radius == pytest.approx(corner) and np.abs(about - points.mean(axis=0)).max() < SCALE / 50
+    )
 
 
 def test_coreset_points_are_pulled_into_the_ball():
-    assert _into_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0).tolist() == [[3.0, 4.0], [6.0, 8.0]]
+    assert _into_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0).tolist() == [
+        [3.0, 4.0],
+        [6.0, 8.0],
+    ]
 
 
 def test_published_dp_lloyd_reaches_the_means_when_noise_is_no_matter():
     points = snap(np.repeat([[-0.5, 0.25], [0.5, 0.5]], 2000, axis=0))
-    run = DPLloyd(n_clusters=2, variant="published", epsilon=1e6).fit_batch(points, range(5), [[0.0] * 2, [10.0] * 2])
+    run = DPLloyd(n_clusters=2, variant="published", epsilon=1e6).fit_batch(
+        points, range(5), [[0.0] * 2, [10.0] * 2]
+    )
     assert min(cost(points, run)) == pytest.approx(0, abs=1)
 
 

@@ -13,12 +13,23 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from pkm.compute import Points, inertia
-from pkm.compute.cover import BLOCK_SIDE, Cover, Lattice, label_sums, nearest, project, scales
+from pkm.compute.lattice import BLOCK_SIDE, Cover, Lattice, label_sums, nearest, project, scales
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.check import CHECKS, conformance
-from pkm.methods.em_mc import EMMC, repeated, weighted_centres
-from pkm.privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
-from pkm.privacy.cover import cover_epsilon, cover_weight, draw_cover
+from pkm.methods.conformance import CHECKS, conformance
+from pkm.methods.em_mc import EMMC, repeated, weighted_centers
+from pkm.privacy import (
+    SCALE,
+    Budget,
+    BudgetExceeded,
+    Curator,
+    Gaussian,
+    Laplace,
+    Ledger,
+    NoiseStreams,
+    gaussian_mu,
+    snap,
+)
+from pkm.privacy.projection import cover_epsilon, cover_weight, draw_cover
 
 
 def ball_points(n, m, seed, spread=0.35):
@@ -42,7 +53,9 @@ def covered(grid_points, points, side, radius):
 # The lattice
 
 
-@pytest.mark.parametrize(("m", "side"), [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)])
+@pytest.mark.parametrize(
+    ("m", "side"), [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)]
+)
 def test_lattice_counts_its_points(m, side):
     lattice = Lattice(m, side)
     assert lattice.size == len(listed(lattice))
@@ -92,9 +105,17 @@ def test_cover_agrees_with_enumeration(m, side, weight):
                 counted[tuple(cover.counted_point(count, rank))] = count
         assert len(counted) == cover.counted()[1].sum()
         assert all(exact[v] == count for v, count in counted.items())
-        blocks = [(b, i) for b, several in zip(cover.bounds, cover.n_bounded, strict=True) for i in range(several)]
+        blocks = [
+            (b, i)
+            for b, several in zip(cover.bounds, cover.n_bounded, strict=True)
+            for i in range(several)
+        ]
         places = list(itertools.product(blocks, range(BLOCK_SIDE**m)))
-        some = places if len(places) < 5000 else [places[i] for i in rng.choice(len(places), 1000, replace=False)]
+        some = (
+            places
+            if len(places) < 5000
+            else [places[i] for i in rng.choice(len(places), 1000, replace=False)]
+        )
         bounded = {tuple(cover.bounded_point(*block, at)): block[0] for block, at in some}
         assert len(bounded) == len(some) and not bounded.keys() & counted.keys()
         for v, bound in bounded.items():
@@ -110,11 +131,16 @@ def test_cover_does_not_depend_on_the_order_of_points():
     points = ball_points(300, 3, seed=3)
     shuffled = np.random.default_rng(0).permutation(points)
     one, other = Cover(points, 0.1, 0.35, 0.05), Cover(shuffled, 0.1, 0.35, 0.05)
-    for these, those in zip((*one.counted(), one.bounds), (*other.counted(), other.bounds), strict=True):
+    for these, those in zip(
+        (*one.counted(), one.bounds), (*other.counted(), other.bounds), strict=True
+    ):
         assert (these == those).all()
     values, multiplicities = one.counted()
     for count, multiplicity in zip(values, multiplicities, strict=True):
-        assert (one.counted_point(count, multiplicity - 1) == other.counted_point(count, multiplicity - 1)).all()
+        assert (
+            one.counted_point(count, multiplicity - 1)
+            == other.counted_point(count, multiplicity - 1)
+        ).all()
 
 
 def test_a_record_changes_no_count_by_more_than_one():
@@ -132,7 +158,9 @@ def test_a_record_changes_no_count_by_more_than_one():
 # Draws of the cover
 
 
-@pytest.mark.parametrize(("n", "weight", "kinds"), [(60, 0.005, "bounded"), (60, 0.05, "both"), (2, 2.2, "counted")])
+@pytest.mark.parametrize(
+    ("n", "weight", "kinds"), [(60, 0.005, "bounded"), (60, 0.05, "both"), (2, 2.2, "counted")]
+)
 def test_draws_follow_the_exponential_mechanism(n, weight, kinds):
     """Frequencies of all grid points against probabilities worked out by plain enumeration."""
     points = np.concatenate([ball_points(n, 2, seed=1, spread=0.1), ball_points(n // 2, 2, seed=2)])
@@ -189,12 +217,15 @@ def test_cover_costs_what_is_charged(weight, delta):
     for trial in range(8):
         rest = rng.uniform(-1, 1, 6) if trial else np.empty(0)
         record = rng.uniform(-1, 1, 1) if trial % 2 else np.array([1.0])
-        one, other = outcomes(np.append(rest, record), grids, 3, weight), outcomes(rest, grids, 3, weight)
+        one, other = (
+            outcomes(np.append(rest, record), grids, 3, weight),
+            outcomes(rest, grids, 3, weight),
+        )
         for p, q in ((one, other), (other, one)):
             needed = sum(max(0.0, p[each] - math.exp(epsilon) * q[each]) for each in p)
             assert needed <= delta
             closest = max(closest, *(math.log(p[each] / q[each]) for each in p))
-    assert closest > 0.5 * weight  # the neighbours do tell the outcomes apart
+    assert closest > 0.5 * weight  # the neighbors do tell the outcomes apart
 
 
 def test_cover_weight_inverts_its_cost_and_beats_the_papers():
@@ -213,13 +244,15 @@ def test_a_record_changes_one_cell_by_no_more_than_declared():
         d, m, k = rng.integers(1, 8), rng.integers(1, 5), rng.integers(1, 6)
         rows = rng.choice([-SCALE, SCALE, 0, 1234], (30, d))
         matrix = rng.integers(-SCALE, SCALE, (m, d))
-        centres = ball_points(k, m, seed=rng.integers(1000))
+        centers = ball_points(k, m, seed=rng.integers(1000))
 
-        def answers(rows, matrix=matrix, centres=centres, k=k):
+        def answers(rows, matrix=matrix, centers=centers, k=k):
             points = Points.prepare(rows)
-            return label_sums(points, nearest(project(points, matrix, 3.0 * SCALE**2), centres), k)
+            return label_sums(points, nearest(project(points, matrix, 3.0 * SCALE**2), centers), k)
 
-        sums, counts = (one - other for one, other in zip(answers(rows), answers(rows[1:]), strict=True))
+        sums, counts = (
+            one - other for one, other in zip(answers(rows), answers(rows[1:]), strict=True)
+        )
         assert np.abs(counts).sum() == 1 and counts.min() >= 0
         assert (np.abs(sums).sum(axis=1) > 0).sum() <= 1
         assert np.linalg.norm(sums) <= math.sqrt(d) * SCALE
@@ -233,25 +266,31 @@ def curator(points, epsilon=1.0, delta=1e-6, seed=0):
 
 
 def projection(points, *args, **kwargs):
-    matrix = np.rint(np.random.default_rng(9).standard_normal((2, points.shape[1])) * SCALE).astype(np.int64)
+    matrix = np.rint(np.random.default_rng(9).standard_normal((2, points.shape[1])) * SCALE).astype(
+        np.int64
+    )
     return curator(points, *args, **kwargs).projection(matrix, 3.0 * SCALE**2)
 
 
 def test_noise_has_the_declared_scale():
     points = np.random.default_rng(2).integers(-SCALE, SCALE, (500, 3))
-    centres = np.array([[0.2, 0.0], [-0.2, 0.1]])
-    sums, sizes = projection(points)._exact_sums_and_counts(centres)
+    centers = np.array([[0.2, 0.0], [-0.2, 0.1]])
+    sums, sizes = projection(points)._exact_sums_and_counts(centers)
     assert sizes.sum() == 500 and (sums.sum(axis=0) == points.sum(axis=0)).all()
     sizes = sizes * SCALE
     gaussian, laplace = Gaussian(30.0 * SCALE), Laplace(9.0 * SCALE)
     noise = {"sums": [], "sizes": [], "counts": []}
     for seed in range(300):
         asked = projection(points, epsilon=5.0, seed=seed)
-        noisy = asked.sums_and_counts(centres, sum_noise=gaussian, count_noise=gaussian)
+        noisy = asked.sums_and_counts(centers, sum_noise=gaussian, count_noise=gaussian)
         noise["sums"].append((noisy[0] - sums).ravel())
         noise["sizes"].append(noisy[1] - sizes)
-        noise["counts"].append(asked.counts(centres, laplace) - sizes)
-    for name, law in (("sums", stats.norm(0, 30)), ("sizes", stats.norm(0, 30)), ("counts", stats.laplace(0, 9))):
+        noise["counts"].append(asked.counts(centers, laplace) - sizes)
+    for name, law in (
+        ("sums", stats.norm(0, 30)),
+        ("sizes", stats.norm(0, 30)),
+        ("counts", stats.laplace(0, 9)),
+    ):
         values = np.concatenate(noise[name]) / SCALE
         assert stats.kstest(values, law.cdf).pvalue > 1e-6, name
 
@@ -262,7 +301,9 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1.0, delta=1e-7),
         lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1e-3, delta=1e-3),
         lambda asked: asked.counts(np.zeros((1, 2)), Laplace(SCALE / 2)),
-        lambda asked: asked.sums_and_counts(np.zeros((1, 2)), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0)),
+        lambda asked: asked.sums_and_counts(
+            np.zeros((1, 2)), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0)
+        ),
     ):
         asked = projection(points)
         for law in ("gumbel", "normal", "laplace"):
@@ -274,12 +315,27 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda asked: asked.maximum_cover([], 1, weight=1.0, delta=0.1), r"number of scales, 0, must be at least 1"),
+        (
+            lambda asked: asked.maximum_cover([], 1, weight=1.0, delta=0.1),
+            r"number of scales, 0, must be at least 1",
+        ),
         (lambda asked: asked.maximum_cover([(0.5, 1.0)], 0, weight=1.0, delta=0.1), r"picks=0"),
-        (lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=0.0, delta=0.1), r"weight=0.0 must be positive"),
-        (lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1.0, delta=0.0), r"delta=0.0 must be in \(0, 1\)"),
-        (lambda asked: asked.counts(np.zeros((1, 3)), Laplace(1.0)), r"centres must have shape \(k, 2\)"),
-        (lambda asked: asked.counts(np.full((1, 2), np.nan), Laplace(1.0)), r"centres must be finite"),
+        (
+            lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=0.0, delta=0.1),
+            r"weight=0.0 must be positive",
+        ),
+        (
+            lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1.0, delta=0.0),
+            r"delta=0.0 must be in \(0, 1\)",
+        ),
+        (
+            lambda asked: asked.counts(np.zeros((1, 3)), Laplace(1.0)),
+            r"centers must have shape \(k, 2\)",
+        ),
+        (
+            lambda asked: asked.counts(np.full((1, 2), np.nan), Laplace(1.0)),
+            r"centers must be finite",
+        ),
     ],
 )
 def test_ill_posed_questions_are_refused(ask, message):
@@ -320,7 +376,14 @@ def test_published_follows_the_paper():
     assert plan.count_noise == Laplace(5 * SCALE)
     mu = math.hypot(4 * SCALE / plan.sum_noise.scale, SCALE / plan.size_noise.scale)
     assert mu == pytest.approx(gaussian_mu(0.6, delta / 2))
-    assert [EMMC().dimensions(n) for n in (1, 600, 36_733, 82_000, 100_000, 10**9)] == [1, 2, 4, 5, 5, 6]
+    assert [EMMC().dimensions(n) for n in (1, 600, 36_733, 82_000, 100_000, 10**9)] == [
+        1,
+        2,
+        4,
+        5,
+        5,
+        6,
+    ]
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
@@ -335,31 +398,42 @@ def test_accounting_from_the_charges(variant, epsilon):
     ]  # fmt: skip
     cover, counts, averages = (charge.details for charge in ledger.charges)
     delta = method.resolved_delta(500)
-    assert ledger.charges[0].delta == delta / 2 and ledger.charges[1].delta == ledger.charges[2].delta == 0
-    cover_loss = math.expm1(cover["weight"]) * math.log(2 / delta)
-    gaussians = privacy_loss_distribution.from_gaussian_mechanism(averages["sum_scale"] / 2).compose(
-        privacy_loss_distribution.from_gaussian_mechanism(averages["count_scale"])
+    assert (
+        ledger.charges[0].delta == delta / 2
+        and ledger.charges[1].delta == ledger.charges[2].delta == 0
     )
+    cover_loss = math.expm1(cover["weight"]) * math.log(2 / delta)
+    gaussians = privacy_loss_distribution.from_gaussian_mechanism(
+        averages["sum_scale"] / 2
+    ).compose(privacy_loss_distribution.from_gaussian_mechanism(averages["count_scale"]))
     laplace = privacy_loss_distribution.from_laplace_mechanism(counts["count_scale"])
-    cover_law = privacy_loss_distribution.from_laplace_mechanism(1 / cover_loss)  # no worse than randomised response
+    cover_law = privacy_loss_distribution.from_laplace_mechanism(
+        1 / cover_loss
+    )  # no worse than randomized response
     total = gaussians.compose(laplace).compose(cover_law).get_delta_for_epsilon(epsilon)
     assert total <= delta / 2 * (1 + 1e-6)
     assert ledger.spent() <= epsilon * (1 + 1e-9)
     if variant == "sound":
-        assert ledger.spent() == pytest.approx(epsilon, rel=0.02)  # the grid of the ledger's accountant
+        assert ledger.spent() == pytest.approx(
+            epsilon, rel=0.02
+        )  # the grid of the ledger's accountant
     else:
-        assert cover_loss <= 0.2 * epsilon and 1 / counts["count_scale"] == pytest.approx(0.2 * epsilon)
+        assert cover_loss <= 0.2 * epsilon and 1 / counts["count_scale"] == pytest.approx(
+            0.2 * epsilon
+        )
 
 
 def test_finds_separated_clusters():
     """With an ample budget, close to k-means; a cover whose draws ignore the data ends up far off."""
     rng = np.random.default_rng(0)
-    centres = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
+    centers = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
     points = Points.prepare(
-        snap(np.clip(centres[np.arange(20_000) % 3] + 0.05 * rng.standard_normal((20_000, 3)), -1, 1))
+        snap(
+            np.clip(centers[np.arange(20_000) % 3] + 0.05 * rng.standard_normal((20_000, 3)), -1, 1)
+        )
     )
-    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centres)[0]
-    private = inertia(points, EMMC(3, epsilon=4.0).fit_batch(points, range(3)).centres)
+    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centers)[0]
+    private = inertia(points, EMMC(3, epsilon=4.0).fit_batch(points, range(3)).centers)
     assert np.median(private) < 1.1 * best
 
 
@@ -377,12 +451,12 @@ def test_finds_separated_clusters():
 def test_degenerate_data_have_defined_results(rows, k, variant, epsilon):
     """Small data: counts are mostly noise, negative ones included."""
     run = EMMC(k, epsilon=epsilon, variant=variant).fit_batch(rows, [0, 1])
-    assert run.centres.shape == (2, k, rows.shape[1]) and np.abs(run.centres).max() <= SCALE
+    assert run.centers.shape == (2, k, rows.shape[1]) and np.abs(run.centers).max() <= SCALE
 
 
 def test_one_point():
-    centres = EMMC(1, epsilon=1.0).fit_batch(np.array([[SCALE, 0]]), range(3)).centres
-    assert centres.shape == (3, 1, 2) and np.abs(centres).max() <= SCALE
+    centers = EMMC(1, epsilon=1.0).fit_batch(np.array([[SCALE, 0]]), range(3)).centers
+    assert centers.shape == (3, 1, 2) and np.abs(centers).max() <= SCALE
     with pytest.raises(ValueError, match="needs n >= 2, got 1"):
         EMMC(1, variant="published").fit_batch(np.array([[SCALE, 0]]), [0])
 
@@ -390,7 +464,10 @@ def test_one_point():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"smallest_radius": 0.001}, r"smallest_radius=0.001 must be 'auto' or a number in \[0.002, 1\]"),
+        (
+            {"smallest_radius": 0.001},
+            r"smallest_radius=0.001 must be 'auto' or a number in \[0.002, 1\]",
+        ),
         ({"smallest_radius": 1.5}, "smallest_radius=1.5"),
         ({"smallest_radius": "fine"}, "smallest_radius='fine'"),
         ({"n_dimensions": 0}, "n_dimensions=0 must be 'auto' or an integer from 1 to 6"),
@@ -415,13 +492,13 @@ def test_candidates_without_weight():
     candidates = np.array([[0.0, 0.1], [0.5, 0.0], [0.0, 0.1], [0.2, 0.2]])
     assert repeated(candidates).tolist() == [False, False, True, False]
     generator = np.random.RandomState(0)
-    chosen = weighted_centres(candidates, np.array([0.0, 3.0, 0.0, 5.0]), 3, generator)
+    chosen = weighted_centers(candidates, np.array([0.0, 3.0, 0.0, 5.0]), 3, generator)
     assert chosen.tolist() == [[0.2, 0.2], [0.5, 0.0], [0.0, 0.1]]
-    assert len(weighted_centres(candidates[:2], np.zeros(2), 4, generator)) == 4
+    assert len(weighted_centers(candidates[:2], np.zeros(2), 4, generator)) == 4
 
 
 def test_secure_noise_is_fresh():
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     method = EMMC(3, secure=True)
-    one, other = method.fit_batch(points, [0]).centres, method.fit_batch(points, [0]).centres
+    one, other = method.fit_batch(points, [0]).centers, method.fit_batch(points, [0]).centers
     assert (one != other).any()

@@ -9,12 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import datasets
-from pkm.methods.check import conformance
+from pkm.methods.conformance import conformance
 from pkm.methods.coreset import consistent
 from pkm.methods.eugkm import LARGEST_GRID, EUGkM, grid_intervals
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.metrics import evaluate
-from pkm.privacy import SCALE, Budget, BudgetExceeded, Curator, Gaussian, Laplace, Ledger, NoiseStreams, gaussian_mu, snap
+from pkm.privacy import (
+    SCALE,
+    Budget,
+    BudgetExceeded,
+    Curator,
+    Gaussian,
+    Laplace,
+    Ledger,
+    NoiseStreams,
+    gaussian_mu,
+    snap,
+)
 
 MILLIONS = 2_000_000
 
@@ -45,7 +56,9 @@ def test_cells_are_those_of_the_definition(d, intervals):
     expected = np.zeros((intervals,) * d, np.int64)
     for row in points:
         place = [math.floor(Fraction(int(x) + SCALE, 2 * SCALE) * intervals) for x in row]
-        expected[tuple(min(i, intervals - 1) for i in place)] += 1  # the domain's upper end belongs to the last cell
+        expected[tuple(min(i, intervals - 1) for i in place)] += (
+            1  # the domain's upper end belongs to the last cell
+        )
     np.testing.assert_array_equal(exact_counts(points, intervals), expected * SCALE)
 
 
@@ -61,7 +74,9 @@ def test_counts_depend_neither_on_order_nor_on_shards_nor_on_the_batch():
     points, noise = draw(300, 2), Laplace(SCALE)
     whole = curator(points, (3, 1)).grid_counts(5, noise)
     shuffled = np.random.default_rng(1).permutation(points)
-    np.testing.assert_array_equal(whole, curator([shuffled[:7], shuffled[7:]], (3, 1)).grid_counts(5, noise))
+    np.testing.assert_array_equal(
+        whole, curator([shuffled[:7], shuffled[7:]], (3, 1)).grid_counts(5, noise)
+    )
     np.testing.assert_array_equal(whole[1:], curator(points, (1,)).grid_counts(5, noise))
 
 
@@ -103,7 +118,9 @@ def test_gaussian_counts_compose_with_the_rest():
 
 
 # n epsilon = 100,000: the published rule gives 10,000 ^ (2 / (d + 2)).
-@pytest.mark.parametrize(("d", "intervals"), [(1, 464), (2, 100), (3, 40), (4, 22), (6, 10), (8, 6), (10, 4), (20, 2)])
+@pytest.mark.parametrize(
+    ("d", "intervals"), [(1, 464), (2, 100), (3, 40), (4, 22), (6, 10), (8, 6), (10, 4), (20, 2)]
+)
 def test_published_rule(d, intervals):
     assert grid_intervals(50_000, d, 9, 2.0, "published", MILLIONS) == intervals
 
@@ -127,8 +144,10 @@ def test_a_rule_that_wants_more_gets_the_largest_grid():
     assert grid_intervals(10**9, 3, 8, 10.0, "published", 10**6 - 1) == 99
 
 
-@pytest.mark.parametrize(("n", "d", "k", "epsilon"), [(5000, 2, 15, 1.0), (40_000, 3, 8, 0.5), (250_000, 4, 4, 4.0)])
-def test_balanced_rule_minimises_the_sum_of_both_errors(n, d, k, epsilon):
+@pytest.mark.parametrize(
+    ("n", "d", "k", "epsilon"), [(5000, 2, 15, 1.0), (40_000, 3, 8, 0.5), (250_000, 4, 4, 4.0)]
+)
+def test_balanced_rule_minimizes_the_sum_of_both_errors(n, d, k, epsilon):
     def error(m):
         return n * d / (3 * m**2) + 2 * k ** (1 - 2 / d) * m**d * d / (3 * epsilon**2 * n)
 
@@ -155,10 +174,14 @@ def test_consistent_counts_are_a_shift_cut_at_zero_with_the_right_sum(counts, to
 def test_without_noise_only_the_rounding_to_cells_is_left(rule, consistent, monkeypatch):
     monkeypatch.setattr(Laplace, "add", Silent.add)
     points = snap(datasets.load("planted-2000-2-5-0.1").points)
-    run = EUGkM(n_clusters=5, epsilon=50.0, grid_rule=rule, consistent=consistent).fit_batch(points, [0])
+    run = EUGkM(n_clusters=5, epsilon=50.0, grid_rule=rule, consistent=consistent).fit_batch(
+        points, [0]
+    )
     intervals = grid_intervals(2000, 2, 5, 50.0, rule, MILLIONS)
-    best = evaluate(points, KMeansPlusPlus(n_clusters=5, n_init=10).fit_batch(points, [0]).centres, ["nicv"])["nicv"]
-    found = evaluate(points, run.centres, ["nicv"])["nicv"]
+    best = evaluate(
+        points, KMeansPlusPlus(n_clusters=5, n_init=10).fit_batch(points, [0]).centers, ["nicv"]
+    )["nicv"]
+    found = evaluate(points, run.centers, ["nicv"])["nicv"]
     # A mean of cell middles is off by at most half a cell's diagonal.
     assert found <= best + 2 / intervals**2
 
@@ -178,24 +201,30 @@ def test_it_stands_by_the_contract():
 
 def test_results_are_close_to_the_best_on_separated_clusters():
     points = snap(datasets.load("planted-20000-2-16-0.05").points)
-    best = evaluate(points, KMeansPlusPlus(n_clusters=16, n_init=10).fit_batch(points, [0]).centres, ["nicv"])["nicv"]
+    best = evaluate(
+        points, KMeansPlusPlus(n_clusters=16, n_init=10).fit_batch(points, [0]).centers, ["nicv"]
+    )["nicv"]
     run = EUGkM(n_clusters=16, epsilon=1.0).fit_batch(points, range(5))
-    assert np.median(evaluate(points, run.centres, ["nicv"])["nicv"]) < 1.15 * best[0]
+    assert np.median(evaluate(points, run.centers, ["nicv"])["nicv"]) < 1.15 * best[0]
 
 
-def test_fewer_cells_with_points_than_clusters_give_fewer_centres(monkeypatch):
+def test_fewer_cells_with_points_than_clusters_give_fewer_centers(monkeypatch):
     monkeypatch.setattr(Laplace, "add", Silent.add)
     run = EUGkM(n_clusters=4, epsilon=1.0).fit_batch(np.zeros((50, 2), np.int64), [0])
-    assert run.n_centres.tolist() == [1]
+    assert run.n_centers.tolist() == [1]
 
 
 def test_counts_that_are_all_negative_leave_the_middle_of_the_domain(monkeypatch):
-    monkeypatch.setattr(Laplace, "add", lambda self, values, streams, key, unit=1.0: np.full_like(values, -3 * SCALE))
-    for add_up, n_centres in ((False, 1), (True, 2)):
+    monkeypatch.setattr(
+        Laplace,
+        "add",
+        lambda self, values, streams, key, unit=1.0: np.full_like(values, -3 * SCALE),
+    )
+    for add_up, n_centers in ((False, 1), (True, 2)):
         run = EUGkM(n_clusters=2, consistent=add_up).fit_batch(draw(30, 2), [0])
-        assert run.n_centres.tolist() == [n_centres]
+        assert run.n_centers.tolist() == [n_centers]
     run = EUGkM(n_clusters=2, consistent=False).fit_batch(draw(30, 2), [0])
-    assert (run.centres == 0).all()
+    assert (run.centers == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -220,4 +249,4 @@ def test_too_many_columns_are_refused_by_name():
         EUGkM(n_clusters=2).fit_batch(draw(50, 21), [0])
     with pytest.raises(ValueError, match=r"most_cells=7 is too few for d=3 columns"):
         EUGkM(n_clusters=2, most_cells=7).fit_batch(draw(50, 3), [0])
-    assert EUGkM(n_clusters=2, most_cells=8).fit_batch(draw(50, 3), [0]).n_centres[0] <= 2
+    assert EUGkM(n_clusters=2, most_cells=8).fit_batch(draw(50, 3), [0]).n_centers[0] <= 2

@@ -14,17 +14,24 @@ from joblib.externals.loky import get_reusable_executor
 
 from pkm.experiments import backends, execute
 from pkm.experiments.backends import Backend, arrange, run_cells
-from pkm.experiments.cell import Cell, freeze
+from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What a run measures about itself; everything else must be equal bit for bit.
-OWN = ["fit_seconds", "fit_cpu_seconds", "metric_seconds", "metric_cpu_seconds", "peak_memory_mb", "finished"]
+OWN = [
+    "fit_seconds",
+    "fit_cpu_seconds",
+    "metric_seconds",
+    "metric_cpu_seconds",
+    "peak_memory_mb",
+    "finished",
+]
 
 BASE = Cell(
     "fastlloyd",
     "pkm.methods.lloyd.FastLloyd",
-    freeze({"variant": "published"}),
+    to_hashable({"variant": "published"}),
     "iris",
     "minmax",
     3,
@@ -33,8 +40,23 @@ BASE = Cell(
     (0, 1, 2),
     ("nicv", "silhouette"),
 )
-CELLS = [replace(BASE, epsilon=epsilon, dataset=name) for name in ("iris", "wine") for epsilon in (0.1, 0.5, 1.0)] + [
-    Cell("kmeans", "pkm.methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0, 1, 2), ("nicv",))
+CELLS = [
+    replace(BASE, epsilon=epsilon, dataset=name)
+    for name in ("iris", "wine")
+    for epsilon in (0.1, 0.5, 1.0)
+] + [
+    Cell(
+        "kmeans",
+        "pkm.methods.kmeans.KMeansPlusPlus",
+        (),
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0, 1, 2),
+        ("nicv",),
+    )
 ]
 
 TROUBLE = """
@@ -46,7 +68,7 @@ import numba
 from numba import njit
 from threadpoolctl import threadpool_info
 
-from pkm.methods.yardsticks import DataMean
+from pkm.methods.baselines import DataMean
 
 HERE = Path(__file__).parent
 
@@ -105,8 +127,8 @@ class Watched(DataMean):
         return super().cluster(curator)
 
 
-class Neighbour(Watched):
-    name = "neighbour"
+class Neighbor(Watched):
+    name = "neighbor"
 
 
 class Deadly(DataMean):
@@ -125,7 +147,13 @@ def trouble(tmp_path, monkeypatch):
     for cached in (execute.method_class, execute.parameters):
         cached.cache_clear()
     yield lambda name, **changes: replace(
-        BASE, method=name.lower(), target=f"trouble_methods.{name}", params=(), epsilon=None, delta=None, **changes
+        BASE,
+        method=name.lower(),
+        target=f"trouble_methods.{name}",
+        params=(),
+        epsilon=None,
+        delta=None,
+        **changes,
     )
     sys.modules.pop("trouble_methods", None)
     get_reusable_executor().shutdown(wait=True)
@@ -151,14 +179,19 @@ def test_two_workers_give_the_same_bits_as_one_process(serial, tmp_path):
 
 
 def test_order_of_cells_does_not_matter(serial, tmp_path):
-    run_cells(CELLS[::-1], Store(tmp_path), Backend(), costs={cell.key: i for i, cell in enumerate(CELLS)})
+    run_cells(
+        CELLS[::-1], Store(tmp_path), Backend(), costs={cell.key: i for i, cell in enumerate(CELLS)}
+    )
     pd.testing.assert_frame_equal(stored(Store(tmp_path), CELLS), serial, check_exact=True)
 
 
-def test_seed_gives_the_same_row_whatever_its_neighbours(serial, tmp_path):
+def test_seed_gives_the_same_row_whatever_its_neighbors(serial, tmp_path):
     alone = replace(CELLS[0], seeds=(2,))
     run_cells([alone], Store(tmp_path), Backend())
-    row, same = stored(Store(tmp_path), [alone]), serial[(serial["cell"] == CELLS[0].key) & (serial["seed"] == 2)]
+    row, same = (
+        stored(Store(tmp_path), [alone]),
+        serial[(serial["cell"] == CELLS[0].key) & (serial["seed"] == 2)],
+    )
     pd.testing.assert_frame_equal(
         row.drop(columns="cell"), same.drop(columns="cell").reset_index(drop=True), check_exact=True
     )
@@ -173,7 +206,9 @@ def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path
         f"run_cells([replace(base, seeds=(s,)) for s in range(8)], Store({str(broken.root)!r}), Backend())\n"
     )
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(tmp_path)])
-    process = subprocess.Popen([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": path}, cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": path}, cwd=ROOT
+    )
     deadline = time.monotonic() + 60
     while len(broken.keys()) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -182,7 +217,9 @@ def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path
     finished = broken.keys()
     assert 2 <= len(finished) < 8
     outcomes = run_cells(
-        [cell for cell in cells if broken.status(cell.key) != "done"], broken, Backend("joblib", jobs=2)
+        [cell for cell in cells if broken.status(cell.key) != "done"],
+        broken,
+        Backend("joblib", jobs=2),
     )
     assert not {outcome.key for outcome in outcomes} & set(finished)
     run_cells(cells, whole, Backend("joblib", jobs=2))
@@ -192,7 +229,10 @@ def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_failure_is_recorded_and_does_not_stop_the_others(trouble, tmp_path, jobs):
     store, cells = Store(tmp_path / "results"), [trouble("Broken"), BASE]
-    outcomes = {outcome.key: outcome for outcome in run_cells(cells, store, Backend("joblib", jobs=jobs, retries=2))}
+    outcomes = {
+        outcome.key: outcome
+        for outcome in run_cells(cells, store, Backend("joblib", jobs=jobs, retries=2))
+    }
     assert outcomes[cells[0].key].status == "failed"
     assert "ZeroDivisionError: by design" in outcomes[cells[0].key].error
     assert store.failure_record(cells[0].key)["attempts"] == 3
@@ -209,7 +249,10 @@ def test_passing_trouble_is_tried_again_and_leaves_no_failure(trouble, tmp_path)
 def test_dying_worker_costs_its_own_cell_only(trouble, tmp_path):
     store = Store(tmp_path / "results")
     cells = [trouble("Deadly"), *CELLS]
-    outcomes = {outcome.key: outcome.status for outcome in run_cells(cells, store, Backend("joblib", jobs=2))}
+    outcomes = {
+        outcome.key: outcome.status
+        for outcome in run_cells(cells, store, Backend("joblib", jobs=2))
+    }
     assert outcomes.pop(cells[0].key) == "failed"
     assert set(outcomes.values()) == {"done"}
     assert "WorkerDied" in store.failure_record(cells[0].key)["error"]
@@ -222,7 +265,10 @@ def test_time_limit_stops_a_cell_without_a_second_try(trouble, tmp_path, jobs):
     outcomes = {outcome.key: outcome for outcome in found}
     error = outcomes[cells[0].key].error
     assert error == "TimeLimitExceeded: time limit of 6 s reached"
-    assert (store.failure_record(cells[0].key)["error"], store.failure_record(cells[0].key)["attempts"]) == (error, 1)
+    assert (
+        store.failure_record(cells[0].key)["error"],
+        store.failure_record(cells[0].key)["attempts"],
+    ) == (error, 1)
     # The limit ends its own cell only.
     assert store.status(cells[1].key) == "done"
 
@@ -238,8 +284,15 @@ def test_time_limit_holds_inside_compiled_code(trouble, tmp_path):
 
 
 def test_cell_may_have_a_time_limit_of_its_own(trouble, tmp_path):
-    store, generous, strict = Store(tmp_path), trouble("Slow", time_limit=60.0), trouble("Endless", time_limit=0.3)
-    outcomes = {outcome.key: outcome for outcome in run_cells([generous, strict], store, Backend(time_limit=0.1))}
+    store, generous, strict = (
+        Store(tmp_path),
+        trouble("Slow", time_limit=60.0),
+        trouble("Endless", time_limit=0.3),
+    )
+    outcomes = {
+        outcome.key: outcome
+        for outcome in run_cells([generous, strict], store, Backend(time_limit=0.1))
+    }
     assert outcomes[generous.key].status == "done"
     assert "time limit of 0.3 s reached" in outcomes[strict.key].error
 
@@ -252,8 +305,13 @@ def test_time_limit_changes_neither_key_nor_rows(serial, tmp_path):
 
 
 def test_failures_of_a_cell_with_a_limit_are_recorded_as_ever(trouble, tmp_path):
-    store, cells = Store(tmp_path / "results"), [trouble(name) for name in ("Broken", "Deadly", "BrokenOnce", "Slow")]
-    outcomes = {outcome.key: outcome for outcome in run_cells(cells, store, Backend(time_limit=60.0))}
+    store, cells = (
+        Store(tmp_path / "results"),
+        [trouble(name) for name in ("Broken", "Deadly", "BrokenOnce", "Slow")],
+    )
+    outcomes = {
+        outcome.key: outcome for outcome in run_cells(cells, store, Backend(time_limit=60.0))
+    }
     broken, deadly, once, slow = (outcomes[cell.key] for cell in cells)
     assert "ZeroDivisionError: by design" in broken.error
     assert store.failure_record(cells[0].key)["attempts"] == 2
@@ -265,26 +323,30 @@ def test_clock_starts_when_data_and_references_are_ready(tmp_path, monkeypatch):
     order = []
     for name in ("make_ready", "execute"):
         found = getattr(backends, name)
-        monkeypatch.setattr(backends, name, lambda *given, n=name, f=found: (order.append(n), f(*given))[1])
+        monkeypatch.setattr(
+            backends, name, lambda *given, n=name, f=found: (order.append(n), f(*given))[1]
+        )
     backends.attempt(BASE, Store(tmp_path), Backend(), None, lambda: order.append("begin"))
     assert order == ["make_ready", "begin", "execute"]
 
 
 def log_of(folder):
     """Return what `Watched` has written down."""
-    table = pd.read_csv(folder / "log", sep=" ", names=["start", "end", "process", "seeds", "name", "threads"])
+    table = pd.read_csv(
+        folder / "log", sep=" ", names=["start", "end", "process", "seeds", "name", "threads"]
+    )
     return table.sort_values("start").reset_index(drop=True)
 
 
 @pytest.mark.parametrize("backend", [Backend(threads=2), Backend("joblib", jobs=2, threads=2)])
 def test_timing_cells_run_last_alone_seed_by_seed_on_one_thread(trouble, tmp_path, backend):
     timed = [trouble("Watched", timing=True, k=k) for k in (1, 2)]
-    others = [trouble("Neighbour", seeds=(seed,)) for seed in range(6)]
+    others = [trouble("Neighbor", seeds=(seed,)) for seed in range(6)]
     store = Store(tmp_path / "results")
     outcomes = run_cells([*timed, *others], store, backend)
     assert {outcome.status for outcome in outcomes} == {"done"}
     log = log_of(tmp_path)
-    assert list(log["name"]) == ["neighbour"] * 6 + ["watched"] * 8
+    assert list(log["name"]) == ["neighbor"] * 6 + ["watched"] * 8
     alone = log[log["name"] == "watched"]
     # Per cell: one fit to warm up, three that count; all in one process, none beside another.
     assert set(alone["seeds"]) == {1} and set(alone["threads"]) == {1}
@@ -297,8 +359,13 @@ def test_timing_cells_run_last_alone_seed_by_seed_on_one_thread(trouble, tmp_pat
 
 
 def test_timing_cell_can_have_a_time_limit(trouble, tmp_path):
-    cells = [trouble("Watched", timing=True, time_limit=60.0), trouble("Endless", timing=True, time_limit=0.3)]
-    outcomes = {outcome.key: outcome for outcome in run_cells(cells, Store(tmp_path / "results"), Backend())}
+    cells = [
+        trouble("Watched", timing=True, time_limit=60.0),
+        trouble("Endless", timing=True, time_limit=0.3),
+    ]
+    outcomes = {
+        outcome.key: outcome for outcome in run_cells(cells, Store(tmp_path / "results"), Backend())
+    }
     assert outcomes[cells[0].key].status == "done"
     assert "time limit of 0.3 s reached" in outcomes[cells[1].key].error
     (process,) = set(log_of(tmp_path)["process"])
@@ -312,7 +379,9 @@ def test_timing_changes_what_is_measured_and_nothing_else(serial, tmp_path):
     rows = stored(Store(tmp_path), timed)
     # The number of iterations of k-means is that of the slowest replicate of a batch.
     own = ["cell", "timing", "iterations"]
-    pd.testing.assert_frame_equal(rows.drop(columns=own), serial.drop(columns=own), check_exact=True)
+    pd.testing.assert_frame_equal(
+        rows.drop(columns=own), serial.drop(columns=own), check_exact=True
+    )
 
 
 def test_unwritable_results_are_refused_before_any_work(trouble, tmp_path):
@@ -329,7 +398,9 @@ def test_chunks_keep_data_sets_together_and_start_with_the_dearest():
     assert names == sorted(names, reverse=True)
     assert all(len({cell.dataset for cell in chunk}) == 1 for chunk in chunks)
     # 19 s over two workers: no chunk may hold more than an eighth of it, apart from single cells.
-    assert all(len(chunk) == 1 or sum(costs[cell.key] for cell in chunk) <= 19 / 8 for chunk in chunks)
+    assert all(
+        len(chunk) == 1 or sum(costs[cell.key] for cell in chunk) <= 19 / 8 for chunk in chunks
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,26 @@ import sys
 import pytest
 
 from pkm.experiments import cell as module
-from pkm.experiments.cell import Cell, closure, code_hash, freeze
+from pkm.experiments.cell import Cell, closure, code_hash, to_hashable
 
 BASE = Cell(
-    "fastlloyd", "pkm.methods.lloyd.FastLloyd", freeze({"alpha": 0.8}), "iris", "minmax", 3, 1.0, "auto", (0, 1), ("nicv",)
+    "fastlloyd",
+    "pkm.methods.lloyd.FastLloyd",
+    to_hashable({"alpha": 0.8}),
+    "iris",
+    "minmax",
+    3,
+    1.0,
+    "auto",
+    (0, 1),
+    ("nicv",),
 )
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"}, {"params": freeze({"alpha": 0.9})},
+        {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"}, {"params": to_hashable({"alpha": 0.9})},
         {"dataset": "wine"}, {"preprocessing": "public"}, {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
         {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")}, {"timing": True},
     ],
@@ -26,7 +35,7 @@ def test_every_field_counts(change):
 
 
 def test_equal_fields_give_equal_keys_however_they_are_written():
-    same = dataclasses.replace(BASE, epsilon=1, params=freeze({"alpha": 0.8}))
+    same = dataclasses.replace(BASE, epsilon=1, params=to_hashable({"alpha": 0.8}))
     assert same.key == BASE.key
 
 
@@ -65,7 +74,10 @@ def test_file_is_known_by_content_not_by_place(tmp_path):
         ({"metrics": ()}, r"metrics=\(\)"),
         ({"clip": 0}, "clip=0 is not allowed: clip must be true or false"),
         ({"timing": 1}, "timing=1 is not allowed: timing must be true or false"),
-        ({"time_limit": 0}, "time_limit=0 is not allowed: time_limit must be a number of seconds above 0, or null"),
+        (
+            {"time_limit": 0},
+            "time_limit=0 is not allowed: time_limit must be a number of seconds above 0, or null",
+        ),
         ({"time_limit": "1 h"}, "time_limit='1 h' is not allowed"),
     ],
 )
@@ -76,8 +88,23 @@ def test_value_outside_its_rule_is_refused_by_name(change, message):
 
 def test_closure_follows_imports_and_leaves_out_other_methods_and_loaders():
     files = set(closure(("pkm.methods.lloyd", *module.ALWAYS, "pkm.datasets.scaling")))
-    assert {"pkm.methods.lloyd", "pkm.methods.base", "pkm.privacy.ledger", "metrics", "pkm.experiments.execute"} <= files
-    assert not {"methods", "pkm.methods.kmeans", "datasets", "pkm.datasets.registry", "pkm.experiments.store"} & files
+    assert {
+        "pkm.methods.lloyd",
+        "pkm.methods.base",
+        "pkm.privacy.ledger",
+        "metrics",
+        "pkm.experiments.execute",
+    } <= files
+    assert (
+        not {
+            "methods",
+            "pkm.methods.kmeans",
+            "datasets",
+            "pkm.datasets.registry",
+            "pkm.experiments.store",
+        }
+        & files
+    )
 
 
 @pytest.fixture
@@ -89,7 +116,7 @@ def outside(tmp_path, monkeypatch):
     (package / "tools.py").write_text("SHIFT = 0\n")
     (package / "unused.py").write_text("")
     (package / "mean.py").write_text(
-        "from pkm.methods.yardsticks import DataMean\nfrom .tools import SHIFT\n\n\nclass Shifted(DataMean):\n    pass\n"
+        "from pkm.methods.baselines import DataMean\nfrom .tools import SHIFT\n\n\nclass Shifted(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield package

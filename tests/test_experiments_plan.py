@@ -10,14 +10,14 @@ from rich.console import Console
 
 from pkm import datasets
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import freeze
+from pkm.experiments.cell import to_hashable
 from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
 from pkm.experiments.execute import accepts, build, execute, prepare
 from pkm.experiments.plan import (
     estimator,
     gap_lines,
     make_plan,
-    most_centres,
+    most_centers,
     rough_seconds,
     show,
     stand_in_lines,
@@ -39,7 +39,11 @@ def cells(**sweep):
 
 def test_private_methods_run_once_per_epsilon_and_others_once():
     found = cells(methods=["lloyd", "fastlloyd"], epsilon=[0.1, 1.0])
-    assert [(cell.method, cell.epsilon) for cell in found] == [("lloyd", None), ("fastlloyd", 0.1), ("fastlloyd", 1.0)]
+    assert [(cell.method, cell.epsilon) for cell in found] == [
+        ("lloyd", None),
+        ("fastlloyd", 0.1),
+        ("fastlloyd", 1.0),
+    ]
     assert {cell.seeds for cell in found} == {(0, 1)}
     assert {cell.k for cell in found} == {3}
 
@@ -63,16 +67,25 @@ def test_sweep_may_have_its_own_budget_seeds_and_limits():
             if name == sweep
         ]
 
-    assert of("one", "tiny") == [("glloyd", epsilon, "auto", (0, 1), False, None) for epsilon in (0.1, 1.0)]
+    assert of("one", "tiny") == [
+        ("glloyd", epsilon, "auto", (0, 1), False, None) for epsilon in (0.1, 1.0)
+    ]
     assert of("two", "other") == [
         ("glloyd", 0.75, 1e-7, (0, 1, 2, 3), True, 600),
         ("lloyd", None, None, (0, 1, 2, 3), True, 600),
     ]
-    assert of("two", "tiny") == [("glloyd", 0.5, 1e-7, (5,), True, 30), ("lloyd", None, None, (5,), True, 30)]
+    assert of("two", "tiny") == [
+        ("glloyd", 0.5, 1e-7, (5,), True, 30),
+        ("lloyd", None, None, (5,), True, 30),
+    ]
 
 
 def test_grid_makes_every_combination_under_one_name():
-    found = cells(methods=[{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8], "radius_clipping": [True, False]}}])
+    found = cells(
+        methods=[
+            {"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8], "radius_clipping": [True, False]}}
+        ]
+    )
     assert {cell.method for cell in found} == {"fastlloyd"}
     values = {(dict(cell.params)["alpha"], dict(cell.params)["radius_clipping"]) for cell in found}
     assert values == {(0.4, True), (0.4, False), (0.8, True), (0.8, False)}
@@ -80,7 +93,12 @@ def test_grid_makes_every_combination_under_one_name():
 
 def test_pattern_makes_every_combination():
     found = cells(datasets=[{"pattern": "synth-{k}-{d}-0", "k": [2, 4], "d": [2, 8]}])
-    assert [cell.dataset for cell in found] == ["synth-2-2-0", "synth-2-8-0", "synth-4-2-0", "synth-4-8-0"]
+    assert [cell.dataset for cell in found] == [
+        "synth-2-2-0",
+        "synth-2-8-0",
+        "synth-4-2-0",
+        "synth-4-8-0",
+    ]
     assert [cell.k for cell in found] == [2, 2, 4, 4]
 
 
@@ -154,8 +172,14 @@ def damaged(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("more", [{}, {"otherwise": "g2-{d}-20-generated"}])
 def test_damaged_file_stops_the_plan_and_is_never_replaced(damaged, more):
-    with pytest.raises(ConfigurationError, match=r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"):
-        make_plan(paper(datasets=["iris", {"pattern": "g2-{d}-20", "d": [2]} | more]), PROFILE, mirror=damaged)
+    with pytest.raises(
+        ConfigurationError, match=r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"
+    ):
+        make_plan(
+            paper(datasets=["iris", {"pattern": "g2-{d}-20", "d": [2]} | more]),
+            PROFILE,
+            mirror=damaged,
+        )
 
 
 def test_one_line_tells_of_a_whole_family_of_missing_files(tmp_path, monkeypatch):
@@ -180,7 +204,9 @@ def own(tmp_path):
 def test_points_outside_the_domain_are_counted_or_refused_before_anything_runs(own):
     (cell,) = cells(datasets=[own], methods=["mean"], k=1)
     assert (execute(cell)["clipped"] == 1).all()
-    with pytest.raises(ConfigurationError, match=r"1 of 3 points .* lie outside the declared domain"):
+    with pytest.raises(
+        ConfigurationError, match=r"1 of 3 points .* lie outside the declared domain"
+    ):
         cells(datasets=[own], methods=["mean"], k=1, clip=False)
     # Registered domains hold their points, so refusing costs nothing there.
     (iris,) = cells(preprocessing="public", clip=False)
@@ -196,20 +222,24 @@ def test_bounds_decide_the_preprocessing_and_are_never_passed_over(own):
     assert scaled(datasets=[own | {"bounds": None}]) == "minmax"
     assert scaled(datasets=["iris"], preprocessing=None) == "minmax"
     assert scaled(datasets=[own], preprocessing="public") == "public"
-    with pytest.raises(ConfigurationError, match=r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"):
+    with pytest.raises(
+        ConfigurationError, match=r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"
+    ):
         scaled(datasets=[own], preprocessing="minmax")
     with pytest.raises(ConfigurationError, match="needs a public domain"):
         scaled(datasets=[own | {"bounds": None}], preprocessing="public")
 
 
 def test_one_range_for_all_columns(own):
-    (cell,) = cells(datasets=["blobs-200-3-2"], preprocessing="range", metrics=["inertia", "accuracy"])
+    (cell,) = cells(
+        datasets=["blobs-200-3-2"], preprocessing="range", metrics=["inertia", "accuracy"]
+    )
     prepared = prepare(cell, None)
-    # The box of the centres, which the points may leave.
+    # The box of the centers, which the points may leave.
     assert prepared.domain.tolist() == [[-100.0] * 3, [100.0] * 3]
     rows = execute(cell)
     assert (rows["half_width"] == 100).all() and not rows["private_bounds"].any()
-    # In raw units the points have variance 1 in each of three columns around their clusters' centres.
+    # In raw units the points have variance 1 in each of three columns around their clusters' centers.
     raw = rows["inertia"] * rows["half_width"] ** 2
     assert raw.between(0.5 * 200 * 3, 2 * 200 * 3).all()
     assert (rows["accuracy"] == 1).all()
@@ -217,7 +247,9 @@ def test_one_range_for_all_columns(own):
     (file,) = cells(datasets=[own], methods=["mean"], k=1, preprocessing="range")
     assert execute(file)["half_width"].tolist() == [0.5] * 2
     for one in ("wine", own | {"bounds": [[0, 0], [1, 7]]}, "synth-2-2-0"):
-        with pytest.raises(ConfigurationError, match="preprocessing='range' needs one range that all columns share"):
+        with pytest.raises(
+            ConfigurationError, match="preprocessing='range' needs one range that all columns share"
+        ):
             cells(datasets=[one], k=1, preprocessing="range")
     # Points may be refused instead of clipped here too.
     with pytest.raises(ConfigurationError, match="lie outside the declared range"):
@@ -232,7 +264,9 @@ def test_columns_without_one_range_have_no_half_width():
 def test_sizes_that_are_drawn_bound_k_too():
     n = len(datasets.load("ablation-2-2-0.25").points)
     assert cells(datasets=["ablation-2-2-0.25"], k=n)
-    with pytest.raises(ConfigurationError, match=f"k={n + 1} is not allowed: k must be at most n={n}"):
+    with pytest.raises(
+        ConfigurationError, match=f"k={n + 1} is not allowed: k must be at most n={n}"
+    ):
         cells(datasets=["ablation-2-2-0.25"], k=n + 1)
 
 
@@ -244,7 +278,11 @@ def test_rows_bear_the_names_of_the_plan(own, tmp_path):
     store.write(cell, execute(cell).assign(git="", finished=0.0))
 
     def names(*entries):
-        return list(make_plan(paper(datasets=list(entries), methods=["mean"], k=1), PROFILE).rows(store)["dataset"])
+        return list(
+            make_plan(paper(datasets=list(entries), methods=["mean"], k=1), PROFILE).rows(store)[
+                "dataset"
+            ]
+        )
 
     assert names(own) == ["points"] * 2
     assert names(own | {"path": str(twin)}) == ["twin"] * 2
@@ -252,7 +290,9 @@ def test_rows_bear_the_names_of_the_plan(own, tmp_path):
 
 
 def test_method_that_cannot_be_found_is_a_gap():
-    plan = make_plan(paper(methods=["lloyd", {"name": "lost", "_target_": "no_such_package.Lost"}]), PROFILE)
+    plan = make_plan(
+        paper(methods=["lloyd", {"name": "lost", "_target_": "no_such_package.Lost"}]), PROFILE
+    )
     assert [cell.method for cell in plan.cells] == ["lloyd"]
     assert plan.gaps[0].method == "lost"
     assert "no_such_package" in plan.gaps[0].reason
@@ -274,11 +314,20 @@ def test_method_that_cannot_be_found_is_a_gap():
         ({"seeds": 0}, "seeds=0 is not allowed"),
         ({"seeds": [1, 1]}, r"seeds=\(1, 1\) is not allowed"),
         ({"timing": "yes"}, "timing='yes' is not allowed: timing must be true or false"),
-        ({"time_limit": -1}, "time_limit=-1 is not allowed: time_limit must be a number of seconds above 0"),
+        (
+            {"time_limit": -1},
+            "time_limit=-1 is not allowed: time_limit must be a number of seconds above 0",
+        ),
         ({"speed": 3}, "sweep one: key='speed' is unknown"),
-        ({"methods": [{"method": "lloyd", "grid": {"alpha": [1]}}]}, "lloyd has no parameter alpha: known are"),
+        (
+            {"methods": [{"method": "lloyd", "grid": {"alpha": [1]}}]},
+            "lloyd has no parameter alpha: known are",
+        ),
         ({"methods": [{"method": "fastlloyd", "grid": {"alpha": [-1]}}]}, "alpha=-1"),
-        ({"methods": [{"method": "lloyd", "grid": {"random_state": [1]}}]}, "no parameter random_state"),
+        (
+            {"methods": [{"method": "lloyd", "grid": {"random_state": [1]}}]},
+            "no parameter random_state",
+        ),
         ({"datasets": [{"pattern": "g2-{d}-{sd}", "d": [2]}]}, "has a place without values"),
         ({"datasets": [{"name": "file", "path": "nowhere.csv"}]}, "k=None|nowhere.csv"),
     ],
@@ -316,21 +365,29 @@ def test_estimate_prefers_what_was_measured(tmp_path):
 def test_results_of_older_versions_still_give_estimates(tmp_path):
     store, (cell,) = Store(tmp_path), cells()
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
-    store.write(cell, rows.drop(columns=["timing", "half_width", "n_centres", "references"]))
+    store.write(cell, rows.drop(columns=["timing", "half_width", "n_centers", "references"]))
     assert estimator(store)(cell)[1]
 
 
-def test_rough_model_knows_how_many_centres_are_released():
+def test_rough_model_knows_how_many_centers_are_released():
     def one(**grid):
         (cell,) = cells(methods=[{"method": "dpm", "grid": grid}], epsilon=1.0)
         return cell
 
-    assert [most_centres(one(**grid)) for grid in ({}, {"depth": 4}, {"merge": True})] == [128, 16, 3]
-    # What more centres add is in proportion to their number beyond the k = 3 that the merged ones are.
-    merged, many, most = (rough_seconds(one(**grid)) for grid in ({"merge": True}, {"depth": 4}, {}))
+    assert [most_centers(one(**grid)) for grid in ({}, {"depth": 4}, {"merge": True})] == [
+        128,
+        16,
+        3,
+    ]
+    # What more centers add is in proportion to their number beyond the k = 3 that the merged ones are.
+    merged, many, most = (
+        rough_seconds(one(**grid)) for grid in ({"merge": True}, {"depth": 4}, {})
+    )
     assert (most - merged) / (many - merged) == pytest.approx((128 - 3) / (16 - 3))
     (plain,) = cells()
-    assert most_centres(plain) == 3 and rough_seconds(plain) < merged / 5  # batched: no fit of its own for every seed
+    assert (
+        most_centers(plain) == 3 and rough_seconds(plain) < merged / 5
+    )  # batched: no fit of its own for every seed
 
 
 def test_timing_cells_take_their_time_one_after_another():
@@ -361,7 +418,9 @@ def test_every_method_file_runs(name):
     private, central = accepts(target, "epsilon"), hasattr(load_method(target), "fit_with")
     # Published versions of the DPM paper's methods know one range for all columns only.
     setting = {} if central else {"unlearning": {"clients": 4, "clusters_per_client": 2}}
-    (cell,) = cells(methods=[name], epsilon=1.0, datasets=["blobs-300-2-3"], preprocessing="range", **setting)
+    (cell,) = cells(
+        methods=[name], epsilon=1.0, datasets=["blobs-300-2-3"], preprocessing="range", **setting
+    )
     rows = execute(cell)
     assert list(rows["seed"]) == [0, 1]
     assert rows["method"].unique() == [name]
@@ -372,7 +431,7 @@ def test_every_method_file_runs(name):
         declared = build(cell).budget(300, 2).epsilon
         assert rows["epsilon_spent"].max() <= declared * (1 + 1e-6)
         assert declared <= 1.0 or cell.variant == "published"
-    assert rows["n_centres"].between(1, most_centres(cell)).all()
+    assert rows["n_centers"].between(1, most_centers(cell)).all()
 
 
 @pytest.mark.parametrize("group", ["paper", "method", "dataset", "profile", "backend", "tracking"])
@@ -382,7 +441,9 @@ def test_every_file_of_every_group_composes(group):
         given = [f"{group}={name}"]
         if name == "external":
             given.append("method._target_=package.Class")
-        assert load(given)[group]["name"] == (None if name == "external" else "iris" if name == "registered" else name)
+        assert load(given)[group]["name"] == (
+            None if name == "external" else "iris" if name == "registered" else name
+        )
 
 
 @pytest.mark.parametrize("name", choices("paper"))
@@ -396,7 +457,9 @@ def test_every_paper_can_be_planned_at_every_size(name, profile, monkeypatch, tm
     if profile == "smoke":
         # The smallest size needs nothing that is not on the machine.
         assert not plan.gaps
-        left_out = {sweep for sweep, change in config.paper.profiles.smoke.items() if change is None}
+        left_out = {
+            sweep for sweep, change in config.paper.profiles.smoke.items() if change is None
+        }
         assert {sweep for sweep, _ in plan.entries} == set(config.paper.sweeps) - left_out
 
 
@@ -412,7 +475,9 @@ def test_every_key_of_every_file_has_a_comment():
 
 
 def test_rows_say_what_was_run():
-    (cell,) = cells(methods=["fastlloyd"], epsilon=0.5, metrics=["nicv", "silhouette"], datasets=["wine"])
+    (cell,) = cells(
+        methods=["fastlloyd"], epsilon=0.5, metrics=["nicv", "silhouette"], datasets=["wine"]
+    )
     rows = execute(cell)
     first = rows.iloc[0]
     assert (first["n"], first["d"], first["k"], first["variant"], first["private_bounds"]) == (
@@ -426,21 +491,25 @@ def test_rows_say_what_was_run():
     assert "variant" not in first["params"]
     assert first["data"] == datasets.fingerprint("wine")
     assert first["epsilon_spent"] + first["epsilon_unspent"] == pytest.approx(0.5)
-    assert (first["n_centres"], first["timing"], first["references"]) == (3, False, "[]")
+    assert (first["n_centers"], first["timing"], first["references"]) == (3, False, "[]")
     assert dict(cell.params)["variant"] == "published"
-    assert freeze(["a", {"b": 1}]) == ("a", (("b", 1),))
+    assert to_hashable(["a", {"b": 1}]) == ("a", (("b", 1),))
 
 
 def test_rows_hold_what_the_references_are(tmp_path, monkeypatch):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
-    (cell,) = cells(datasets=["blobs-300-2-3"], preprocessing="range", metrics=["nicv", "kmeans_distance"])
+    (cell,) = cells(
+        datasets=["blobs-300-2-3"], preprocessing="range", metrics=["nicv", "kmeans_distance"]
+    )
     rows = execute(cell)
     sizes = json.loads(rows["references"].iloc[0])
     assert len(sizes) == 20 and min(sizes) >= 2
     assert rows["kmeans_distance"].between(0, 2).all()
 
 
-def test_method_is_told_the_bounds_in_raw_units_and_may_release_fewer_centres(tmp_path, monkeypatch):
+def test_method_is_told_the_bounds_in_raw_units_and_may_release_fewer_centers(
+    tmp_path, monkeypatch
+):
     (tmp_path / "curious.py").write_text(
         "import numpy as np\nfrom methods.base import PrivateKMeans, Run\nfrom privacy import NO_CLAIM\n\n\n"
         "class Curious(PrivateKMeans):\n"
@@ -451,11 +520,11 @@ def test_method_is_told_the_bounds_in_raw_units_and_may_release_fewer_centres(tm
         "    def fit_batch(self, points, seeds, domain=None):\n"
         "        self.asked.append((tuple(seeds), domain.tolist()))\n"
         "        own = np.array([1 + seed for seed in seeds])\n"
-        "        centres = np.zeros((len(seeds), own.max(), points.shape[1]), np.int64)\n"
+        "        centers = np.zeros((len(seeds), own.max(), points.shape[1]), np.int64)\n"
         "        for r, seed in enumerate(seeds):\n"
-        "            centres[r, : seed + 1] += 1000 * np.arange(1, seed + 2)[:, None]\n"
-        "            centres[r, seed + 1 :] = 1000\n"
-        "        return Run(centres, 0, None, tuple(seeds), own)\n"
+        "            centers[r, : seed + 1] += 1000 * np.arange(1, seed + 2)[:, None]\n"
+        "            centers[r, seed + 1 :] = 1000\n"
+        "        return Run(centers, 0, None, tuple(seeds), own)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     import curious
@@ -464,14 +533,19 @@ def test_method_is_told_the_bounds_in_raw_units_and_may_release_fewer_centres(tm
     found = {}
     for timing in (False, True):
         curious.Curious.asked.clear()
-        metrics = ["nicv", "n_centres", "nonempty_centres", "empty_clusters"]
-        sweep = {"datasets": ["blobs-200-3-2"], "methods": [entry], "preprocessing": "range", "metrics": metrics}
+        metrics = ["nicv", "n_centers", "nonempty_centers", "empty_clusters"]
+        sweep = {
+            "datasets": ["blobs-200-3-2"],
+            "methods": [entry],
+            "preprocessing": "range",
+            "metrics": metrics,
+        }
         (cell,) = cells(**sweep, seeds=[0, 2, 1], timing=timing)
         found[timing] = execute(cell)
         box = [[-100.0] * 3, [100.0] * 3]
         batches = [(0,), (0,), (2,), (1,)] if timing else [(0, 2, 1)]
         assert curious.Curious.asked == [(batch, box) for batch in batches]
-        assert found[timing]["n_centres"].tolist() == [1, 3, 2]
-        assert found[timing]["nonempty_centres"].le(found[timing]["n_centres"]).all()
+        assert found[timing]["n_centers"].tolist() == [1, 3, 2]
+        assert found[timing]["nonempty_centers"].le(found[timing]["n_centers"]).all()
     for name in metrics:
         np.testing.assert_array_equal(found[False][name], found[True][name])

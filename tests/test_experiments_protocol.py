@@ -13,23 +13,32 @@ from pkm import federation
 from pkm.experiments import plan as planning
 from pkm.experiments import reproduce, run
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import SPLITS, Cell, code_hash, freeze
+from pkm.experiments.cell import SPLITS, Cell, code_hash, to_hashable
 from pkm.experiments.configuration import ConfigurationError, choices, load
 from pkm.experiments.execute import CENTRAL, MEASURED, build, execute, prepare, timed_fits
+from pkm.experiments.federated import fits_of
 from pkm.experiments.plan import FEDERATION, estimator, fixed_seconds, make_plan, rough_seconds
-from pkm.experiments.protocol import fits_of
 from pkm.experiments.store import Store
 from pkm.experiments.tracking import child_record
 
-SETTING = {"clients": 2, "latency_ms": 0.0, "word_bytes": 8, "split": "balanced", "transport": "threads"}
+SETTING = {
+    "clients": 2,
+    "latency_ms": 0.0,
+    "word_bytes": 8,
+    "split": "balanced",
+    "transport": "threads",
+}
 TRANSPORTS = [
     "threads",
-    pytest.param("mpi", marks=pytest.mark.skipif(not federation.mpi_at_hand(), reason="no mpi4py and mpirun here")),
+    pytest.param(
+        "mpi",
+        marks=pytest.mark.skipif(not federation.mpi_at_hand(), reason="no mpi4py and mpirun here"),
+    ),
 ]
-CENTRE = Cell(
+CENTER = Cell(
     method="fastlloyd",
     target="pkm.methods.lloyd.FastLloyd",
-    params=freeze({"variant": "published"}),
+    params=to_hashable({"variant": "published"}),
     dataset="iris",
     preprocessing="minmax",
     k=3,
@@ -61,13 +70,15 @@ class Endless(FastLloyd):
 """
 
 
-def protocol(cell=CENTRE, **setting):
-    return dataclasses.replace(cell, federation=freeze(SETTING | setting))
+def protocol(cell=CENTER, **setting):
+    return dataclasses.replace(cell, federation=to_hashable(SETTING | setting))
 
 
 def plan_of(**sweep):
     general = {"datasets": ["iris"], "methods": ["fastlloyd"], "epsilon": 1.0, "timing": True}
-    return make_plan({"name": "mini", "sweeps": {"one": general | sweep}}, {"name": "tiny", "seeds": 2})
+    return make_plan(
+        {"name": "mini", "sweeps": {"one": general | sweep}}, {"name": "tiny", "seeds": 2}
+    )
 
 
 def settings_of(plan):
@@ -80,24 +91,31 @@ def trouble(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
 
     def cell(name, **setting):
-        return protocol(dataclasses.replace(CENTRE, target=f"trouble_at_a_party.{name}"), **setting)
+        return protocol(dataclasses.replace(CENTER, target=f"trouble_at_a_party.{name}"), **setting)
 
     return cell
 
 
 def test_central_cell_has_no_trace_of_the_field_in_its_identity():
-    assert sorted(CENTRE.identity()) == [
+    assert sorted(CENTER.identity()) == [
         "bounds", "clip", "dataset", "delta", "epsilon", "k", "method", "metrics", "params", "preprocessing", "seeds",
         "target", "timing",
     ]  # fmt: skip
-    assert protocol().identity() == CENTRE.identity() | {"federation": SETTING}
+    assert protocol().identity() == CENTER.identity() | {"federation": SETTING}
 
 
 @pytest.mark.parametrize(
-    "change", [{"clients": 3}, {"latency_ms": 0.25}, {"word_bytes": 4}, {"split": "sorted"}, {"transport": "mpi"}]
+    "change",
+    [
+        {"clients": 3},
+        {"latency_ms": 0.25},
+        {"word_bytes": 4},
+        {"split": "sorted"},
+        {"transport": "mpi"},
+    ],
 )
 def test_every_setting_counts(change):
-    assert protocol(**change).key not in (protocol().key, CENTRE.key)
+    assert protocol(**change).key not in (protocol().key, CENTER.key)
 
 
 def test_latency_is_the_same_however_it_is_written():
@@ -107,12 +125,17 @@ def test_latency_is_the_same_however_it_is_written():
 def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
     from pkm.experiments import cell as module
 
-    target = CENTRE.target
+    target = CENTER.target
     central = set(module.closure((target.rpartition(".")[0], *module.ALWAYS)))
     parties = set(module.closure((target.rpartition(".")[0], *module.ALWAYS, module.PROTOCOL)))
-    assert {"pkm.experiments.protocol", "federation", "pkm.federation.mpi", "pkm.federation.parties"} <= parties - central
-    assert not any(name.startswith(("federation", "pkm.experiments.protocol")) for name in central)
-    assert protocol().code == code_hash(target, module.PROTOCOL) != CENTRE.code == code_hash(target)
+    assert {
+        "pkm.experiments.federated",
+        "federation",
+        "pkm.federation.mpi",
+        "pkm.federation.parties",
+    } <= parties - central
+    assert not any(name.startswith(("federation", "pkm.experiments.federated")) for name in central)
+    assert protocol().code == code_hash(target, module.PROTOCOL) != CENTER.code == code_hash(target)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +144,22 @@ def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
         ({"clients": 0}, "clients=0 is not allowed: clients must be a whole number of at least 1"),
         ({"clients": 2.5}, r"clients=2\.5 is not allowed"),
         ({"clients": True}, "clients=True is not allowed"),
-        ({"latency_ms": -1}, "latency_ms=-1 is not allowed: latency_ms must be a number of milliseconds, at least 0"),
+        (
+            {"latency_ms": -1},
+            "latency_ms=-1 is not allowed: latency_ms must be a number of milliseconds, at least 0",
+        ),
         ({"latency_ms": math.inf}, "latency_ms=inf is not allowed"),
         ({"latency_ms": 60_000}, "latency_ms=60000 is not allowed"),
         ({"latency_ms": "LAN"}, "latency_ms='LAN' is not allowed"),
         ({"word_bytes": 2}, "word_bytes=2 is not allowed: word_bytes must be one of 4, 8"),
-        ({"split": "random"}, "split='random' is not allowed: split must be one of balanced, unbalanced, sorted"),
-        ({"transport": "pigeon"}, "transport='pigeon' is not allowed: transport must be one of threads, mpi"),
+        (
+            {"split": "random"},
+            "split='random' is not allowed: split must be one of balanced, unbalanced, sorted",
+        ),
+        (
+            {"transport": "pigeon"},
+            "transport='pigeon' is not allowed: transport must be one of threads, mpi",
+        ),
     ],
 )
 def test_wrong_setting_is_refused(setting, message):
@@ -140,12 +172,27 @@ def test_wrong_setting_is_refused(setting, message):
 @pytest.mark.parametrize(
     "sweep, message",
     [
-        ({"federation": {}, "timing": False}, "timing=False is not allowed: timing must be true for a cell with feder"),
-        ({"federation": {"client": 2}}, "federation: key='client' is unknown. Did you mean clients"),
-        ({"federation": 2}, "federation=2 is not allowed: federation must be null or a mapping of clients"),
-        ({"federation": {"clients": []}}, "at least one data set, .* and one value of each key of federation"),
+        (
+            {"federation": {}, "timing": False},
+            "timing=False is not allowed: timing must be true for a cell with feder",
+        ),
+        (
+            {"federation": {"client": 2}},
+            "federation: key='client' is unknown. Did you mean clients",
+        ),
+        (
+            {"federation": 2},
+            "federation=2 is not allowed: federation must be null or a mapping of clients",
+        ),
+        (
+            {"federation": {"clients": []}},
+            "at least one data set, .* and one value of each key of federation",
+        ),
         ({"federation": {}, "methods": ["kmeans"]}, "KMeansPlusPlus cannot run as a protocol"),
-        ({"federation": {"word_bytes": 4}, "datasets": ["timesynth-100000-2-2"]}, "word_bytes=4 is too few"),
+        (
+            {"federation": {"word_bytes": 4}, "datasets": ["timesynth-100000-2-2"]},
+            "word_bytes=4 is too few",
+        ),
     ],
 )
 def test_sweep_that_cannot_be_run_as_a_protocol_is_refused(sweep, message):
@@ -154,16 +201,35 @@ def test_sweep_that_cannot_be_run_as_a_protocol_is_refused(sweep, message):
 
 
 def test_incomplete_setting_is_refused():
-    with pytest.raises(ValueError, match="federation must be given clients, latency_ms, split, transport, word_bytes"):
-        dataclasses.replace(CENTRE, federation=freeze({"clients": 2}))
+    with pytest.raises(
+        ValueError,
+        match="federation must be given clients, latency_ms, split, transport, word_bytes",
+    ):
+        dataclasses.replace(CENTER, federation=to_hashable({"clients": 2}))
 
 
 def test_lists_are_crossed_and_the_rest_is_filled_in():
-    found = settings_of(plan_of(federation={"clients": [2, 4], "latency_ms": [0.25, 25], "transport": "threads"}))
-    assert [(each["clients"], each["latency_ms"]) for each in found] == [(2, 0.25), (2, 25), (4, 0.25), (4, 25)]
-    assert {(each["word_bytes"], each["split"], each["transport"]) for each in found} == {(8, "balanced", "threads")}
+    found = settings_of(
+        plan_of(federation={"clients": [2, 4], "latency_ms": [0.25, 25], "transport": "threads"})
+    )
+    assert [(each["clients"], each["latency_ms"]) for each in found] == [
+        (2, 0.25),
+        (2, 25),
+        (4, 0.25),
+        (4, 25),
+    ]
+    assert {(each["word_bytes"], each["split"], each["transport"]) for each in found} == {
+        (8, "balanced", "threads")
+    }
     # Twice the one cell without a budget and the two with one.
-    assert len(plan_of(federation={"clients": [2, 4]}, methods=["lloyd", "glloyd"], epsilon=[0.1, 1.0]).cells) == 6
+    assert (
+        len(
+            plan_of(
+                federation={"clients": [2, 4]}, methods=["lloyd", "glloyd"], epsilon=[0.1, 1.0]
+            ).cells
+        )
+        == 6
+    )
     assert {cell.federation for cell in plan_of().cells} == {None}
 
 
@@ -171,19 +237,25 @@ def test_lists_are_crossed_and_the_rest_is_filled_in():
 def test_transport_is_settled_when_planning(monkeypatch, at_hand, transport):
     monkeypatch.setattr(planning, "mpi_at_hand", lambda: at_hand)
     assert [each["transport"] for each in settings_of(plan_of(federation={}))] == [transport]
-    assert settings_of(plan_of(federation={"transport": "auto"})) == settings_of(plan_of(federation={}))
+    assert settings_of(plan_of(federation={"transport": "auto"})) == settings_of(
+        plan_of(federation={})
+    )
 
 
 def test_processes_that_cannot_be_started_are_a_gap(monkeypatch):
     monkeypatch.setattr(planning, "mpi_at_hand", lambda: False)
     plan = plan_of(federation={"transport": ["threads", "mpi"]})
     assert [each["transport"] for each in settings_of(plan)] == ["threads"]
-    assert [gap.reason for gap in plan.gaps] == ["transport=mpi needs mpi4py and mpirun: make protocol"]
+    assert [gap.reason for gap in plan.gaps] == [
+        "transport=mpi needs mpi4py and mpirun: make protocol"
+    ]
 
 
 def test_names_are_those_of_the_federation():
     assert SPLITS == federation.SPLITS
-    assert {"iterations", *MEASURED} == {field.name for field in dataclasses.fields(federation.Measured)}
+    assert {"iterations", *MEASURED} == {
+        field.name for field in dataclasses.fields(federation.Measured)
+    }
     assert set(SETTING) == set(FEDERATION) == set(CENTRAL) - set(MEASURED)
 
 
@@ -191,26 +263,32 @@ def test_names_are_those_of_the_federation():
 @pytest.mark.parametrize("change", [{}, {"clients": 3, "split": "unbalanced", "word_bytes": 4}])
 def test_protocol_finds_what_a_central_run_finds(transport, change):
     cell = protocol(transport=transport, **change)
-    prepared = prepare(CENTRE, None)
-    central = timed_fits(build(CENTRE), prepared, CENTRE.seeds, alone=True)
+    prepared = prepare(CENTER, None)
+    central = timed_fits(build(CENTER), prepared, CENTER.seeds, alone=True)
     parties, _ = fits_of(cell, prepared, None)
     for (one, _), (other, _) in zip(central, parties, strict=True):
-        np.testing.assert_array_equal(one.centres, other.centres)
+        np.testing.assert_array_equal(one.centers, other.centers)
         assert (one.seeds, one.n_iter) == (other.seeds, other.n_iter)
         assert one.ledger.charges == other.ledger.charges
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_rows_say_who_took_part_and_what_it_took(transport):
-    rows, central = execute(protocol(transport=transport, latency_ms=2)), execute(CENTRE)
+    rows, central = execute(protocol(transport=transport, latency_ms=2)), execute(CENTER)
     equal = [name for name in central if name not in {"cell", "code", *CENTRAL, "peak_memory_mb"}]
     equal = [name for name in equal if not name.endswith("_seconds")]
     assert rows[equal].equals(central[equal])
     first = rows.iloc[0]
-    told = {"clients": 2, "latency_ms": 2.0, "word_bytes": 8, "split": "balanced", "transport": transport}
+    told = {
+        "clients": 2,
+        "latency_ms": 2.0,
+        "word_bytes": 8,
+        "split": "balanced",
+        "transport": transport,
+    }
     assert {name: first[name] for name in told} == told
     assert rows["latency_ms"].dtype == rows["bytes_per_iteration"].dtype == float
-    # Two clients, both ways, five words for each of three centres; one exchange a round, which waits twice.
+    # Two clients, both ways, five words for each of three centers; one exchange a round, which waits twice.
     assert set(rows["bytes_per_iteration"]) == {2 * 2 * 3 * 5 * 8}
     assert (rows["rounds_per_iteration"] == 1).all() and (rows["iteration_ms"] >= 4).all()
     parts = rows[["client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms"]].sum(axis=1)
@@ -221,8 +299,10 @@ def test_rows_say_who_took_part_and_what_it_took(transport):
 
 
 def test_central_rows_have_the_same_columns_empty():
-    rows = execute(dataclasses.replace(CENTRE, timing=False))
-    assert rows[["clients", "word_bytes"]].eq(0).all(axis=None) and rows[["split", "transport"]].eq("").all(axis=None)
+    rows = execute(dataclasses.replace(CENTER, timing=False))
+    assert rows[["clients", "word_bytes"]].eq(0).all(axis=None) and rows[["split", "transport"]].eq(
+        ""
+    ).all(axis=None)
     assert rows[["latency_ms", *MEASURED]].isna().all(axis=None)
 
 
@@ -243,7 +323,9 @@ def test_time_limit_ends_all_parties(trouble, tmp_path, transport):
     assert store.failure_record(cell.key)["error"] == "TimeLimitExceeded: time limit of 5 s reached"
 
     def running():
-        commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+        commands = [
+            " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
+        ]
         return [command for command in commands if str(tmp_path) in command]
 
     # The folder of the method is in the command of every process of the job.
@@ -257,15 +339,22 @@ def test_estimate_knows_latency_and_processes(tmp_path):
     near, far = protocol(), protocol(latency_ms=100)
     # Three seeds and a run before them, of at most seven iterations, with two sends each.
     assert rough_seconds(far) - rough_seconds(near) == pytest.approx(4 * 7 * 2 * 0.1)
-    assert fixed_seconds(protocol(transport="mpi", clients=8)) > fixed_seconds(protocol(transport="mpi")) > 1
-    assert fixed_seconds(near) == fixed_seconds(CENTRE)
+    assert (
+        fixed_seconds(protocol(transport="mpi", clients=8))
+        > fixed_seconds(protocol(transport="mpi"))
+        > 1
+    )
+    assert fixed_seconds(near) == fixed_seconds(CENTER)
     store = Store(tmp_path)
     store.write(near, execute(near).assign(fit_seconds=3.0, metric_seconds=2.0))
     # One from before there were protocols.
-    store.write(CENTRE, execute(CENTRE).assign(fit_seconds=1.0, metric_seconds=0.0).drop(columns=list(CENTRAL)))
+    store.write(
+        CENTER,
+        execute(CENTER).assign(fit_seconds=1.0, metric_seconds=0.0).drop(columns=list(CENTRAL)),
+    )
     estimate = estimator(store)
     assert estimate(near) == (pytest.approx(20, abs=0.1), True)
-    assert estimate(CENTRE) == (pytest.approx(4, abs=0.1), True)
+    assert estimate(CENTER) == (pytest.approx(4, abs=0.1), True)
     assert estimate(far) == (rough_seconds(far), False)
 
 
@@ -273,16 +362,28 @@ def test_tracking_shows_parties_and_times():
     cell = protocol(latency_ms=0.25)
     rows = execute(cell).assign(git="", finished=0.0)
     record = child_record(cell, rows, "parent", "id")
-    told = {"clients": "2", "latency_ms": "0.25", "word_bytes": "8", "split": "balanced", "transport": "threads"}
+    told = {
+        "clients": "2",
+        "latency_ms": "0.25",
+        "word_bytes": "8",
+        "split": "balanced",
+        "transport": "threads",
+    }
     assert record.params.items() >= told.items()
     assert record.metrics["iteration_ms_mean"] == pytest.approx(rows["iteration_ms"].mean())
     assert record.name == "fastlloyd · iris · ε=1 · 2 clients, 0.25 ms"
-    central = child_record(CENTRE, execute(CENTRE).assign(git="", finished=0.0), "parent", "id")
+    central = child_record(CENTER, execute(CENTER).assign(git="", finished=0.0), "parent", "id")
     assert not {*told, "iteration_ms_mean"} & {*central.params, *central.metrics}
 
 
 def test_protocol_from_the_command_line(tmp_path, capsys):
-    words = ["method=fastlloyd", "dataset=iris", "epsilon=1.0", "seeds=2", f"results={tmp_path / 'r'}"]
+    words = [
+        "method=fastlloyd",
+        "dataset=iris",
+        "epsilon=1.0",
+        "seeds=2",
+        f"results={tmp_path / 'r'}",
+    ]
     assert run.main([*words, "federation.clients=0", "timing=true"]) == 2
     assert "clients=0 is not allowed" in capsys.readouterr().err
     assert run.main([*words, "federation.clients=2"]) == 2

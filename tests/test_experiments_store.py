@@ -12,11 +12,25 @@ from pkm.experiments.store import Store
 
 
 def cell_of(seed=0):
-    return Cell("lloyd", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (seed, seed + 1), ("nicv",))
+    return Cell(
+        "lloyd",
+        "pkm.methods.lloyd.Lloyd",
+        (),
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (seed, seed + 1),
+        ("nicv",),
+    )
 
 
 def rows_of(cell, **columns):
-    return pd.DataFrame({"cell": cell.key, "seed": list(cell.seeds), "nicv": [0.25, 0.5], "method": "lloyd"} | columns)
+    return pd.DataFrame(
+        {"cell": cell.key, "seed": list(cell.seeds), "nicv": [0.25, 0.5], "method": "lloyd"}
+        | columns
+    )
 
 
 @pytest.fixture
@@ -61,7 +75,9 @@ def test_corrupt_file_is_set_aside_and_counts_as_absent(store, damage):
     elif damage == "flip":
         # One bit inside the first data page, which only the page checksum can notice.
         meta = pq.read_metadata(path).row_group(0).column(2)
-        place = (meta.dictionary_page_offset or meta.data_page_offset) + meta.total_compressed_size - 3
+        place = (
+            (meta.dictionary_page_offset or meta.data_page_offset) + meta.total_compressed_size - 3
+        )
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
     else:
         path.write_bytes(store.write(other, rows_of(other)).read_bytes())
@@ -69,7 +85,7 @@ def test_corrupt_file_is_set_aside_and_counts_as_absent(store, damage):
     assert store.status(cell.key) == "absent"
     assert [file.name for file in path.parent.glob("*.corrupt")] == [path.name + ".corrupt"]
     store.write(cell, rows_of(cell))
-    assert store.intact([cell.key, other.key]) >= {cell.key}
+    assert store.readable([cell.key, other.key]) >= {cell.key}
 
 
 def test_failure_is_a_status_and_never_a_result(store):

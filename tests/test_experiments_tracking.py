@@ -10,14 +10,31 @@ import pytest
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.plan import make_plan
 from pkm.experiments.store import Store
-from pkm.experiments.tracking import VIEW_TAG, ClientWriter, child_record, open_client, open_experiment, summary, sync
+from pkm.experiments.tracking import (
+    VIEW_TAG,
+    ClientWriter,
+    child_record,
+    open_client,
+    open_experiment,
+    summary,
+    sync,
+)
 
 PAPER = {
     "name": "mini",
     "epsilon": [0.1, 1.0],
     "sweeps": {
-        "one": {"datasets": ["iris"], "methods": ["mean", "fastlloyd"], "metrics": ["nicv", "davies_bouldin"]},
-        "two": {"datasets": ["wine"], "methods": ["packing"], "metrics": ["nicv", "accuracy"], "timing": True},
+        "one": {
+            "datasets": ["iris"],
+            "methods": ["mean", "fastlloyd"],
+            "metrics": ["nicv", "davies_bouldin"],
+        },
+        "two": {
+            "datasets": ["wine"],
+            "methods": ["packing"],
+            "metrics": ["nicv", "accuracy"],
+            "timing": True,
+        },
     },
 }
 
@@ -51,7 +68,9 @@ def test_one_experiment_one_parent_per_sweep_one_child_per_cell(world):
         "fastlloyd · iris · ε=0.1",
         "fastlloyd · iris · ε=1",
     }
-    assert {run.data.tags["cell"] for run in children} == {cell.key for sweep, cell in plan.entries if sweep == "one"}
+    assert {run.data.tags["cell"] for run in children} == {
+        cell.key for sweep, cell in plan.entries if sweep == "one"
+    }
 
 
 def test_child_holds_what_the_store_holds(world):
@@ -75,18 +94,18 @@ def test_child_holds_what_the_store_holds(world):
     assert run.info.status == "FINISHED"
 
 
-def test_single_centre_has_no_davies_bouldin_index_and_no_metric_of_it(world):
+def test_single_center_has_no_davies_bouldin_index_and_no_metric_of_it(world):
     # The index is infinite there, and MLflow keeps finite numbers only.
     _, _, where, _, _ = world
     (run,) = runs(where, "params.method = 'mean'")
     assert not [name for name in run.data.metrics if name.startswith("davies_bouldin")]
 
 
-def test_number_of_centres_is_a_metric_where_the_method_finds_its_own(world):
+def test_number_of_centers_is_a_metric_where_the_method_finds_its_own(world):
     _, _, where, _, _ = world
     (mean,), (packing,) = (runs(where, f"params.method = '{name}'") for name in ("mean", "packing"))
-    assert mean.data.metrics["n_centres_mean"] == 1
-    assert not [name for name in packing.data.metrics if name.startswith("n_centres")]
+    assert mean.data.metrics["n_centers_mean"] == 1
+    assert not [name for name in packing.data.metrics if name.startswith("n_centers")]
     assert 0 < packing.data.metrics["accuracy_mean"] <= 1
     assert (mean.data.tags["timing"], packing.data.tags["timing"]) == ("false", "true")
 
@@ -101,13 +120,17 @@ def test_second_sync_adds_nothing(world):
 
 def test_table_and_report_are_artifacts_of_the_parent(world):
     plan, store, where, _, folder = world
-    (parent,) = [run for run in runs(where, "tags.kind = 'sweep'") if run.data.tags["sweep"] == "one"]
+    (parent,) = [
+        run for run in runs(where, "tags.kind = 'sweep'") if run.data.tags["sweep"] == "one"
+    ]
     client = open_client(where["uri"])
     table = client.download_artifacts(parent.info.run_id, "rows/one.parquet", str(folder))
     expected = plan.rows(store).query("sweep == 'one'").reset_index(drop=True)
     # A column that only other sweeps' cells have is empty here.
     pd.testing.assert_frame_equal(pd.read_parquet(table), expected)
-    assert [file.path for file in client.list_artifacts(parent.info.run_id, "report")] == ["report/index.html"]
+    assert [file.path for file in client.list_artifacts(parent.info.run_id, "report")] == [
+        "report/index.html"
+    ]
 
 
 def test_prepared_view_shows_the_columns_a_person_wants(world):
@@ -135,7 +158,9 @@ def test_cell_of_changed_code_replaces_its_older_run(world, tmp_path):
         cell.__dict__["key"] = next(other.key for other in changed.cells if other == cell)
     done = sync(changed, newer, **where)
     assert (done.added, done.removed) == (4, 4)
-    assert {run.data.tags["cell"] for run in runs(where, "tags.kind = 'cell'")} == {cell.key for cell in changed.cells}
+    assert {run.data.tags["cell"] for run in runs(where, "tags.kind = 'cell'")} == {
+        cell.key for cell in changed.cells
+    }
 
 
 def test_client_and_bulk_write_the_same_runs(world, tmp_path):
@@ -145,17 +170,34 @@ def test_client_and_bulk_write_the_same_runs(world, tmp_path):
     rows = plan.rows(store)
     cells = [cell for sweep, cell in plan.entries if sweep == "one"]
     writer.parent_identity = "f" * 32
-    writer.write([child_record(cell, rows[rows["cell"] == cell.key], "f" * 32, "f" * 32) for cell in cells])
+    writer.write(
+        [child_record(cell, rows[rows["cell"] == cell.key], "f" * 32, "f" * 32) for cell in cells]
+    )
     for run in client.search_runs([writer.experiment]):
         (twin,) = runs(where, f"tags.cell = '{run.data.tags['cell']}'")
         assert (run.data.metrics, run.data.params) == (twin.data.metrics, twin.data.params)
         assert (run.info.run_name, run.info.status) == (twin.info.run_name, twin.info.status)
-        assert (run.info.start_time, run.info.end_time) == (twin.info.start_time, twin.info.end_time)
-        own = {"mlflow.parentRunId", "identity", "parent_identity", "mlflow.user", "mlflow.source.name"}
+        assert (run.info.start_time, run.info.end_time) == (
+            twin.info.start_time,
+            twin.info.end_time,
+        )
+        own = {
+            "mlflow.parentRunId",
+            "identity",
+            "parent_identity",
+            "mlflow.user",
+            "mlflow.source.name",
+        }
         shared = set(run.data.tags) & set(twin.data.tags) - own
-        assert {name: run.data.tags[name] for name in shared} == {name: twin.data.tags[name] for name in shared}
-    twins = [run for run in runs(where, "tags.kind = 'cell'") if run.data.params["dataset"] == "iris"]
-    assert set(writer.children("f" * 32).values()) == {run.data.tags["cell_identity"] for run in twins}
+        assert {name: run.data.tags[name] for name in shared} == {
+            name: twin.data.tags[name] for name in shared
+        }
+    twins = [
+        run for run in runs(where, "tags.kind = 'cell'") if run.data.params["dataset"] == "iris"
+    ]
+    assert set(writer.children("f" * 32).values()) == {
+        run.data.tags["cell_identity"] for run in twins
+    }
 
 
 def test_interval_covers_the_mean_about_as_often_as_it_says():

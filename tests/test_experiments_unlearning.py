@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from pkm.compute import Points
-from pkm.experiments.cell import Cell, code_hash, freeze
+from pkm.experiments.cell import Cell, code_hash, to_hashable
 from pkm.experiments.configuration import ConfigurationError
 from pkm.experiments.execute import execute
 from pkm.experiments.plan import UNLEARNING, make_plan
+from pkm.experiments.removals import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
 from pkm.experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
-from pkm.experiments.unlearning import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
 from pkm.methods.unlearning import mufc
 
 SET = "gaussians-300-3-3"
@@ -21,14 +21,31 @@ SMALL = UNLEARNING | {"clients": 5, "clusters_per_client": 2}
 
 
 def cell(target="pkm.methods.unlearning.Unlearning", params=(), timing=False, **changes):
-    setting = freeze(SMALL | changes)
+    setting = to_hashable(SMALL | changes)
     return Cell(
-        "mufc", target, params, SET, "public", 3, None, None, (0, 1), ("nicv",), timing=timing, unlearning=setting
+        "mufc",
+        target,
+        params,
+        SET,
+        "public",
+        3,
+        None,
+        None,
+        (0, 1),
+        ("nicv",),
+        timing=timing,
+        unlearning=setting,
     )
 
 
 def paper(**sweep):
-    base = {"datasets": [SET], "methods": ["mufc"], "preprocessing": "public", "seeds": 2, "unlearning": SMALL}
+    base = {
+        "datasets": [SET],
+        "methods": ["mufc"],
+        "preprocessing": "public",
+        "seeds": 2,
+        "unlearning": SMALL,
+    }
     return {"name": "test", "sweeps": {"only": base | sweep}}
 
 
@@ -51,30 +68,53 @@ def a_model(seed=0):
 
 
 def test_the_setting_is_part_of_the_identity_only_where_it_is_given():
-    plain = Cell("kmeans", "pkm.methods.kmeans.KMeansPlusPlus", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    plain = Cell(
+        "kmeans",
+        "pkm.methods.kmeans.KMeansPlusPlus",
+        (),
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0,),
+        ("nicv",),
+    )
     assert "unlearning" not in plain.identity() and cell().identity()["unlearning"] == SMALL
-    assert plain.harness is None and cell().harness == "pkm.experiments.unlearning"
+    assert plain.harness is None and cell().harness == "pkm.experiments.removals"
     assert cell().key != cell(split_seed=1).key
     target = "pkm.methods.unlearning.Unlearning"
-    assert cell().code == code_hash(target, "pkm.experiments.unlearning") != code_hash(target)
+    assert cell().code == code_hash(target, "pkm.experiments.removals") != code_hash(target)
 
 
 def test_rows_hold_what_was_measured():
     rows = execute(cell(removals=4, batch=2, sparse=True, timing=True))
     assert len(rows) == 2 and rows["seed"].tolist() == [0, 1] and (rows["clients"] == 5).all()
-    assert (rows["loss_ratio"] >= rows["loss_ratio_nearest"]).all() and (rows["loss_ratio_nearest"] > 0.99).all()
+    assert (rows["loss_ratio"] >= rows["loss_ratio_nearest"]).all() and (
+        rows["loss_ratio_nearest"] > 0.99
+    ).all()
     for row in rows.to_dict("records"):
         series = json.loads(row["series"])
         assert series["request"] == [1, 2, 3, 4] and np.all(np.diff(series["accumulated_s"]) > 0)
         assert series["accumulated_s"][-1] * 1e3 == pytest.approx(4 * row["removal_mean_ms"])
-        assert row["removal_p50_ms"] <= row["removal_p95_ms"] <= row["removal_p99_ms"] <= row["removal_max_ms"]
-        assert row["removal_client_ms"] + row["removal_server_ms"] == pytest.approx(row["removal_mean_ms"])
+        assert (
+            row["removal_p50_ms"]
+            <= row["removal_p95_ms"]
+            <= row["removal_p99_ms"]
+            <= row["removal_max_ms"]
+        )
+        assert row["removal_client_ms"] + row["removal_server_ms"] == pytest.approx(
+            row["removal_mean_ms"]
+        )
         assert 0 <= row["reseeded"] <= 1 and 0 < row["reseeded_predicted"] < 1 and row["exact"]
         assert row["sparse_attempts"] == 1 and row["sparse_bytes"] > row["plain_bytes"] > 0
         assert (
-            row["loss_ratio_after"] >= row["loss_ratio_after_nearest"] > 0.99 and row["optimum_after"] < row["optimum"]
+            row["loss_ratio_after"] >= row["loss_ratio_after_nearest"] > 0.99
+            and row["optimum_after"] < row["optimum"]
         )
-        assert row["deletions_per_second"] > 0 and row["retrain_ms"] > 0 and row["retrain_full_ms"] > 0
+        assert (
+            row["deletions_per_second"] > 0 and row["retrain_ms"] > 0 and row["retrain_full_ms"] > 0
+        )
     pd.testing.assert_series_equal(rows["optimum"], execute(cell())["optimum"])
 
 
@@ -96,7 +136,8 @@ def test_lazy_servers_are_not_exact():
 
 def test_a_plan_crosses_the_lists():
     cells = plan(
-        unlearning=SMALL | {"removals": 2, "requests": ["random", "adversarial"], "batch": [1, 3]}, timing=True
+        unlearning=SMALL | {"removals": 2, "requests": ["random", "adversarial"], "batch": [1, 3]},
+        timing=True,
     )
     assert len(cells.cells) == 4 and not cells.gaps
     assert {(dict(c.unlearning)["requests"], dict(c.unlearning)["batch"]) for c in cells.cells} == {
@@ -119,8 +160,14 @@ def test_a_plan_crosses_the_lists():
         ({"unlearning": SMALL | {"removals": 1}}, "timing=False"),
         ({"unlearning": SMALL | {"removals": 300}, "timing": True}, "removals=300"),
         ({"unlearning": SMALL | {"removals": 30, "batch": 10}, "timing": True}, "removals=30"),
-        ({"unlearning": SMALL | {"removals": 1}, "timing": True, "methods": ["k_fed"]}, "k_fed cannot forget"),
-        ({"unlearning": SMALL | {"sparse": True}, "methods": ["dc_kmeans"]}, "dc_kmeans has no bins"),
+        (
+            {"unlearning": SMALL | {"removals": 1}, "timing": True, "methods": ["k_fed"]},
+            "k_fed cannot forget",
+        ),
+        (
+            {"unlearning": SMALL | {"sparse": True}, "methods": ["dc_kmeans"]},
+            "dc_kmeans has no bins",
+        ),
         ({"unlearning": SMALL, "methods": ["kmeans"]}, "method='kmeans'"),
         ({"unlearning": None}, "needs the sweep's key unlearning"),
         ({"federation": {"clients": 2}, "timing": True}, "federation="),
@@ -163,7 +210,10 @@ def test_adversarial_requests_take_what_costs_most():
 def test_the_chance_of_a_seed_is_that_of_drawing_one():
     model, generator = a_model(1), np.random.default_rng(1)
     members = model.members(1)
-    hits = [bool(np.isin(generator.choice(members, 2, replace=False), model.seeds).any()) for _ in range(20_000)]
+    hits = [
+        bool(np.isin(generator.choice(members, 2, replace=False), model.seeds).any())
+        for _ in range(20_000)
+    ]
     expected = chance_of_a_seed(model, members[:2])
     assert expected == pytest.approx(1 - math.comb(7, 2) / math.comb(10, 2))
     assert abs(np.mean(hits) - expected) < 5 * math.sqrt(expected * (1 - expected) / 20_000)
@@ -172,11 +222,12 @@ def test_the_chance_of_a_seed_is_that_of_drawing_one():
 def test_the_optimum_is_the_cost_of_its_labels():
     points = Points.prepare(np.random.default_rng(0).integers(-60000, 60000, (200, 3)))
     best, rows = best_k_means(points, 4, 5), points.rows / 2**16
-    centres = np.array([rows[best.labels_ == j].mean(axis=0) for j in range(4)])
-    assert best.inertia_ == pytest.approx(((rows - centres[best.labels_]) ** 2).sum(), rel=1e-6)
+    centers = np.array([rows[best.labels_ == j].mean(axis=0) for j in range(4)])
+    assert best.inertia_ == pytest.approx(((rows - centers[best.labels_]) ** 2).sum(), rel=1e-6)
     # Going on from there without some of the points costs less, and no more than starting anew does.
     left = rows[20:]
     again = optimum_of(left, best.cluster_centers_)
     assert (
-        again < best.inertia_ and again <= best_k_means(Points.prepare((left * 2**16).astype(int)), 4, 1).inertia_ * 1.1
+        again < best.inertia_
+        and again <= best_k_means(Points.prepare((left * 2**16).astype(int)), 4, 1).inertia_ * 1.1
     )

@@ -60,7 +60,9 @@ def some_points(seed=0, n=400, d=2):
 
 def cut(points, sizes):
     """Parts of given sizes, the rest to the last."""
-    return [Points.prepare(part.astype(np.int64)) for part in np.split(points.rows, np.cumsum(sizes))]
+    return [
+        Points.prepare(part.astype(np.int64)) for part in np.split(points.rows, np.cumsum(sizes))
+    ]
 
 
 def in_threads(n_clients, client, server, setting=None):
@@ -97,7 +99,11 @@ def in_threads(n_clients, client, server, setting=None):
 @given(values=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20), data=st.data())
 def test_words_add_like_integers_as_long_as_the_sum_fits(ring, values, data):
     assert ring.signed(ring.words(np.array(values))).tolist() == values
-    shifts = np.array(data.draw(st.lists(st.integers(-(2**62), 2**62), min_size=len(values), max_size=len(values))))
+    shifts = np.array(
+        data.draw(
+            st.lists(st.integers(-(2**62), 2**62), min_size=len(values), max_size=len(values))
+        )
+    )
     # Whatever wraps in between: what is added and taken away leaves the sum.
     words = ring.words(np.array(values)) + ring.words(shifts) - ring.words(shifts)
     assert words.dtype.itemsize == ring.word_bytes and ring.signed(words).tolist() == values
@@ -109,9 +115,13 @@ def test_a_ring_has_room_up_to_its_half_and_not_a_step_more():
     fits = spare // SCALE
     assert fits * SCALE + noise.largest < 2**31 <= (fits + 1) * SCALE + noise.largest
     Ring(4).check_room(fits, None, noise, noise)
-    with pytest.raises(ValueError, match=r"word_bytes=4 is too few: a sum over n=\d+ points .* set word_bytes=8"):
+    with pytest.raises(
+        ValueError, match=r"word_bytes=4 is too few: a sum over n=\d+ points .* set word_bytes=8"
+    ):
         Ring(4).check_room(fits + 1, None, noise, noise)
-    with pytest.raises(ValueError, match="a count over n="):  # a small radius bounds the sums, not the counts
+    with pytest.raises(
+        ValueError, match="a count over n="
+    ):  # a small radius bounds the sums, not the counts
         Ring(4).check_room(fits + 1, 0.01, noise, noise)
     with pytest.raises(ValueError, match=r"a sum over .*2\*\*31$|a sum over .*word_bytes=8"):
         Ring(4).check_room(10, None, Gaussian(2.0**30), None)
@@ -163,7 +173,11 @@ def test_masks_are_fresh_for_every_message_and_every_client():
             seen += words.tolist()
             masks.reveal(words)
     assert len(set(seen)) == len(seen)  # 768 words of 64 bits
-    assert derived(secret, "mask stream 1") != derived(secret, "mask stream 2") != derived(bytes(32), "mask stream 2")
+    assert (
+        derived(secret, "mask stream 1")
+        != derived(secret, "mask stream 2")
+        != derived(bytes(32), "mask stream 2")
+    )
 
 
 def test_masks_out_of_step_are_refused():
@@ -192,7 +206,9 @@ def test_clients_agree_on_a_fresh_secret_that_the_server_does_not_see(n_clients)
     for _ in range(2):
         seen, link, found = [], Watched(n_clients, 0.0, 20), {}
         threads = [
-            threading.Thread(target=lambda c=client, to=link, into=found: into.update({c: agree(to.client(c))}))
+            threading.Thread(
+                target=lambda c=client, to=link, into=found: into.update({c: agree(to.client(c))})
+            )
             for client in range(1, n_clients + 1)
         ]
         for thread in threads:
@@ -225,7 +241,10 @@ def test_an_altered_box_and_a_degenerate_key_are_refused():
         except ProtocolError as error:
             raised.append(str(error))
 
-    threads = [threading.Thread(target=second), threading.Thread(target=lambda: agree(link.client(1)))]
+    threads = [
+        threading.Thread(target=second),
+        threading.Thread(target=lambda: agree(link.client(1))),
+    ]
     for thread in threads:
         thread.start()
     relay(link)
@@ -260,10 +279,14 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     reply = aggregate(ring, messages, words)
     streams = NoiseStreams([seed, seed + 1])
     sums = this.sum_noise.add(values.sum(axis=0)[:, :, :d], streams, ("sums_and_counts", 4, "sums"))
-    counts = this.count_noise.add(values.sum(axis=0)[:, :, d], streams, ("sums_and_counts", 4, "counts"))
+    counts = this.count_noise.add(
+        values.sum(axis=0)[:, :, d], streams, ("sums_and_counts", 4, "counts")
+    )
     for mask in masks:
         assert (mask.reveal(reply) == np.concatenate([sums, counts[:, :, None]], axis=2)).all()
-    assert noise_words(ring, (r, k, d + 1), Round(None, None, None), NoiseStreams([0, 1]), 0) is None
+    assert (
+        noise_words(ring, (r, k, d + 1), Round(None, None, None), NoiseStreams([0, 1]), 0) is None
+    )
     assert (aggregate(ring, messages, None) == np.sum(messages, axis=0, dtype=ring.dtype)).all()
 
 
@@ -275,14 +298,24 @@ def test_federated_equals_central(method, split):
     for n_clients in (1, 2, 5):
         parts = parts_of(points, n_clients, seed=n_clients, split=split)
         run, measured = run_in_threads(method, parts, seeds, setting=Setting(n_clients))
-        assert (run.centres == central.centres).all() and run.n_iter == central.n_iter and run.seeds == central.seeds
+        assert (
+            (run.centers == central.centers).all()
+            and run.n_iter == central.n_iter
+            and run.seeds == central.seeds
+        )
         assert (run.ledger is None) == (central.ledger is None)
         assert run.ledger is None or run.ledger.charges == central.ledger.charges
         assert measured.rounds_per_iteration == 1.0
-        assert measured.bytes_per_iteration == 2 * n_clients * len(seeds) * method.n_clusters * 3 * 8
+        assert (
+            measured.bytes_per_iteration == 2 * n_clients * len(seeds) * method.n_clusters * 3 * 8
+        )
 
 
-@given(st.lists(st.integers(0, 150), min_size=1, max_size=5), st.sampled_from([4, 8]), st.integers(0, 100))
+@given(
+    st.lists(st.integers(0, 150), min_size=1, max_size=5),
+    st.sampled_from([4, 8]),
+    st.integers(0, 100),
+)
 @settings(max_examples=20, deadline=None)
 def test_no_split_and_no_ring_changes_a_bit(sizes, word_bytes, seed):
     """Any sizes, clients without a point included."""
@@ -291,7 +324,7 @@ def test_no_split_and_no_ring_changes_a_bit(sizes, word_bytes, seed):
     parts = cut(points, sizes)
     setting = Setting(len(parts), word_bytes=word_bytes)
     run, measured = run_in_threads(method, parts, [seed], setting=setting)
-    assert (run.centres == central.centres).all()
+    assert (run.centers == central.centers).all()
     assert measured.bytes_per_iteration == 2 * len(parts) * 4 * 4 * word_bytes
 
 
@@ -303,7 +336,9 @@ def test_parts_are_the_points_dealt_out():
         ("sorted", [25, 25, 26, 25]),
     ):
         parts = parts_of(points, 4, 3, split)
-        assert sorted(np.concatenate([p.rows for p in parts]).tolist()) == sorted(points.rows.tolist())
+        assert sorted(np.concatenate([p.rows for p in parts]).tolist()) == sorted(
+            points.rows.tolist()
+        )
         assert np.abs(np.subtract([p.shape[0] for p in parts], sizes)).max() <= 1
         again = parts_of(points, 4, 3, split)
         assert all((a.rows == b.rows).all() for a, b in zip(parts, again, strict=True))
@@ -361,10 +396,14 @@ def test_what_the_server_sees_is_uniform():
         first, second = (received[:, client].ravel() for client in (0, 1))
         for words in (first, second, first + second, first - second, sent.ravel()):
             for shift in (0, 24, 56):  # low, middle and high bytes
-                observed = np.bincount(((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256)
+                observed = np.bincount(
+                    ((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256
+                )
                 assert stats.chisquare(observed).pvalue > 1e-8
             assert len(np.unique(words)) == len(words)
-            after = np.corrcoef(words[:-12].astype(float), words[12:].astype(float))[0, 1]  # the next round
+            after = np.corrcoef(words[:-12].astype(float), words[12:].astype(float))[
+                0, 1
+            ]  # the next round
             assert abs(after) < 7 / np.sqrt(len(words) - 12)
     for one, other in zip(*views, strict=True):
         assert stats.ks_2samp(one.ravel().astype(float), other.ravel().astype(float)).pvalue > 1e-8
@@ -380,7 +419,9 @@ def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
     link, noise = ThreadServerLink(2, 0.0, 20), NoiseStreams([0])
     threads = [
         threading.Thread(
-            target=lambda n=n, p=p: take_part(link.client(n), method, p, points.shape[0], [0], None, Setting(2))
+            target=lambda n=n, p=p: take_part(
+                link.client(n), method, p, points.shape[0], [0], None, Setting(2)
+            )
         )
         for n, p in enumerate(parts_of(points, 2, 0), 1)
     ]
@@ -393,7 +434,11 @@ def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
     keys = [secrets[0], *(derived(secrets[0], f"mask stream {number}") for number in range(3))]
     held = bytes_held_by([link, noise, method, report])
     assert len(held) > 3 and not any(key in blob for key in keys for blob in held)
-    assert any(key in blob for key in keys for blob in bytes_held_by([Masks(secrets[0], 1, 2, Ring(8)), secrets]))
+    assert any(
+        key in blob
+        for key in keys
+        for blob in bytes_held_by([Masks(secrets[0], 1, 2, Ring(8)), secrets])
+    )
 
 
 def bytes_held_by(roots):
@@ -420,7 +465,7 @@ def bytes_held_by(roots):
 
 
 def test_noise_of_sums_counts_rounds_and_runs_is_independent():
-    """What clients get minus the exact answer, with secure noise: standardised, uncorrelated wherever one looks."""
+    """What clients get minus the exact answer, with secure noise: standardized, uncorrelated wherever one looks."""
     points, method = some_points(n=60), FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
     noises = []
     for run in range(150):
@@ -441,9 +486,15 @@ def test_noise_of_sums_counts_rounds_and_runs_is_independent():
 
         def client(link, watched=Watched, seed=run):
             member = Membership(link, Masks(agree(link), 1, 1, Ring(8)), 60)
-            return method.fit_with(lambda ledger, s: watched(points, ledger, s.seeds, None, member), 60, 2, [seed])
+            return method.fit_with(
+                lambda ledger, s: watched(points, ledger, s.seeds, None, member), 60, 2, [seed]
+            )
 
-        in_threads(1, client, lambda link: serve(link, method, 60, 2, NoiseStreams([0], secure=True), Setting(1)))
+        in_threads(
+            1,
+            client,
+            lambda link: serve(link, method, 60, 2, NoiseStreams([0], secure=True), Setting(1)),
+        )
         noises.append(np.concatenate(seen))
     noises = np.array(noises)  # runs by (rounds, sums and counts)
     assert noises.shape == (150, 18)
@@ -468,7 +519,9 @@ def test_what_does_not_fit_the_ring_is_refused_before_anything_is_sent():
 
     for party in (
         lambda: serve(Untouched(), method, 40_000, 2, NoiseStreams([0]), Setting(2, word_bytes=4)),
-        lambda: take_part(Untouched(), method, parts[0], 40_000, [0], None, Setting(2, word_bytes=4)),
+        lambda: take_part(
+            Untouched(), method, parts[0], 40_000, [0], None, Setting(2, word_bytes=4)
+        ),
     ):
         with pytest.raises(ValueError, match="word_bytes=4 is too few"):
             party()
@@ -544,7 +597,12 @@ def failing_run(monkeypatch, misbehave, n_clients=3, time_limit=1.0):
     points, method = some_points(), FastLloyd(3, epsilon=1.0, n_iterations=5)
     method.fit_batch(points, [0])  # compiled before the clock runs
     with pytest.raises(ProtocolError) as raised:
-        run_in_threads(method, parts_of(points, n_clients, 0), [0], setting=Setting(n_clients, time_limit=time_limit))
+        run_in_threads(
+            method,
+            parts_of(points, n_clients, 0),
+            [0],
+            setting=Setting(n_clients, time_limit=time_limit),
+        )
     return str(raised.value)
 
 
@@ -556,7 +614,10 @@ def test_a_client_that_dies_is_named(monkeypatch):
 
 
 def test_a_client_that_stalls_is_named(monkeypatch):
-    assert failing_run(monkeypatch, lambda link: time.sleep(3)) == "client 2 sent nothing for 1 s (time_limit)"
+    assert (
+        failing_run(monkeypatch, lambda link: time.sleep(3))
+        == "client 2 sent nothing for 1 s (time_limit)"
+    )
 
 
 @pytest.mark.parametrize("n_bytes", [0, 71, 73, 720])
@@ -604,16 +665,22 @@ def test_the_other_clients_hear_why():
 
 def test_measured_times_add_up_and_cover_the_latency():
     points, latency = some_points(), 0.003
-    _, measured = run_in_threads(FastLloyd(3), parts_of(points, 2, 0), [0], setting=Setting(2, latency=latency))
+    _, measured = run_in_threads(
+        FastLloyd(3), parts_of(points, 2, 0), [0], setting=Setting(2, latency=latency)
+    )
     parts = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
-    assert sum(getattr(measured, part) for part in parts) == pytest.approx(measured.iteration_ms, rel=1e-9)
+    assert sum(getattr(measured, part) for part in parts) == pytest.approx(
+        measured.iteration_ms, rel=1e-9
+    )
     assert min(getattr(measured, part) for part in parts) >= 0
     assert measured.wire_ms >= 2e3 * latency and measured.setup_ms >= 3e3 * latency
 
 
 # Between processes
 
-with_mpi = pytest.mark.skipif(not mpi_at_hand(), reason="mpi4py and mpirun are not installed: make protocol")
+with_mpi = pytest.mark.skipif(
+    not mpi_at_hand(), reason="mpi4py and mpirun are not installed: make protocol"
+)
 
 
 def job(tmp_path, body, n_ranks=3, time_limit=120):
@@ -651,7 +718,7 @@ for word_bytes in (4, 8):
         assert (run is None) == (rank != 1)
         if run is not None:
             central = each.fit_batch(points, [0, 3])
-            assert (run.centres == central.centres).all() and run.ledger.charges == central.ledger.charges
+            assert (run.centers == central.centers).all() and run.ledger.charges == central.ledger.charges
             assert measured.bytes_per_iteration == 2 * 3 * 2 * each.n_clusters * 3 * word_bytes
             (out / f"{type(each).__name__}-{word_bytes}").touch()
 """,
@@ -674,7 +741,10 @@ for word_bytes in (4, 8):
             "[link.send(np.zeros(72, np.uint8)) for _ in range(2)]; link.receive(72)",
             "client 2 sent a message where none",
         ),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "rank 2"),  # mpirun's words: a client's number is its rank
+        (
+            "os.kill(os.getpid(), signal.SIGKILL)",
+            "rank 2",
+        ),  # mpirun's words: a client's number is its rank
     ],
 )
 def test_a_process_that_fails_is_named_and_nothing_is_released(tmp_path, action, named):

@@ -15,4 +15,6 @@ import record
 def test_golden_records(name):
     expected, found = record.stored(name), record.rounded(record.RECORDS[name]())
     changed = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
-    assert not changed, f"{len(changed)} records of {name} changed: {changed[:5]}; if that is meant: make golden"
+    assert not changed, (
+        f"{len(changed)} records of {name} changed: {changed[:5]}; if that is meant: make golden"
+    )

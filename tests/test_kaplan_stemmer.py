@@ -1,4 +1,4 @@
-"""Kaplan and Stemmer's method: hashing, the narrowed set, every private question on neighbours, accounting, quality.
+"""Kaplan and Stemmer's method: hashing, the narrowed set, every private question on neighbors, accounting, quality.
 
 Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic (fewer than one false
 alarm in a million) or a p-value of 1e-6.
@@ -19,18 +19,37 @@ from scipy.special import expit, logit, ndtri
 
 from pkm import datasets
 from pkm.compute import Points, cluster_means, inertia, labels
-from pkm.compute.hashing import ENTRY, Hash, clipped_sums, euclidean_hash, farthest, orthonormal, pulled, swap_costs
+from pkm.compute.hashing import (
+    ENTRY,
+    Hash,
+    clipped_sums,
+    euclidean_hash,
+    farthest,
+    orthonormal,
+    pulled,
+    swap_costs,
+)
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.check import CHECKS, conformance
+from pkm.methods.conformance import CHECKS, conformance
 from pkm.methods.coreset import Coreset, consistent
 from pkm.methods.kaplan_stemmer import KaplanStemmer
 from pkm.methods.local_search import private_local_search
-from pkm.methods.weighted import weighted_kmeans
-from pkm.privacy import SCALE, Budget, BudgetExceeded, Curator, Ledger, NoiseStreams, gaussian_mu, gdp_delta, snap
-from pkm.privacy.buckets import Buckets
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.methods.weighted_kmeans import weighted_kmeans
+from pkm.privacy import (
+    SCALE,
+    Budget,
+    BudgetExceeded,
+    Curator,
+    Ledger,
+    NoiseStreams,
+    gaussian_mu,
+    gdp_delta,
+    snap,
+)
+from pkm.privacy.hashed_points import HashedPoints
+from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.selection import Exponential, selection_epsilon, selection_mu
-from pkm.privacy.thresholding import quantile
+from pkm.privacy.stability_histogram import quantile
 
 
 def grid_points(n, d, seed, kind="spread"):
@@ -53,10 +72,16 @@ def charged(log):
 
 
 def opened(rows, n_points=None, radius=1.0, seed=0, log=None):
-    """Buckets of some rows; the public number of records may be larger, the others contribute nothing."""
-    shards = [Points.prepare(rows)] if isinstance(rows, np.ndarray) else [Points.prepare(each) for each in rows]
+    """HashedPoints of some rows; the public number of records may be larger, the others contribute nothing."""
+    shards = (
+        [Points.prepare(rows)]
+        if isinstance(rows, np.ndarray)
+        else [Points.prepare(each) for each in rows]
+    )
     n = sum(shard.shape[0] for shard in shards) if n_points is None else n_points
-    return Buckets(shards, n, radius, NoiseStreams([seed]), charged([] if log is None else log))
+    return HashedPoints(
+        shards, n, radius, NoiseStreams([seed]), charged([] if log is None else log)
+    )
 
 
 def kept_rows(buckets):
@@ -71,11 +96,15 @@ def test_directions_are_orthonormal_and_exactly_reproducible():
         directions = orthonormal(np.random.default_rng(d), m, d)
         assert np.abs(directions / ENTRY @ directions.T / ENTRY - np.eye(m)).max() < d * 2.0**-15
         assert (directions == orthonormal(np.random.default_rng(d), m, d)).all()
-    with pytest.raises(ValueError, match="projections=3 must be from 1 to the number of columns, 2"):
+    with pytest.raises(
+        ValueError, match="projections=3 must be from 1 to the number of columns, 2"
+    ):
         orthonormal(np.random.default_rng(0), 3, 2)
 
 
-@pytest.mark.parametrize(("m", "d", "width"), [(1, 1, 0.5), (2, 2, 0.01), (4, 9, 0.7), (3, 20, 5.0)])
+@pytest.mark.parametrize(
+    ("m", "d", "width"), [(1, 1, 0.5), (2, 2, 0.01), (4, 9, 0.7), (3, 20, 5.0)]
+)
 def test_codes_are_the_cells_in_exact_arithmetic(m, d, width):
     rows = np.concatenate([grid_points(200, d, 1), grid_points(50, d, 2, "extreme")])
     hashing = euclidean_hash(np.random.default_rng(3), m, d, width)
@@ -107,10 +136,15 @@ def test_collisions_follow_the_closed_form():
     for gap, rate in zip(gaps, (codes[:, 1:] == codes[:, :1]).mean(axis=0), strict=True):
         # A coordinate u of a uniform unit vector: (u + 1) / 2 is Beta((d - 1) / 2, (d - 1) / 2).
         law = stats.beta((d - 1) / 2, (d - 1) / 2, loc=-1, scale=2)
-        expected = integrate.quad(lambda u, g=gap, law=law: law.pdf(u) * max(0.0, 1 - abs(u) * g / width), -1, 1)[0]
+        expected = integrate.quad(
+            lambda u, g=gap, law=law: law.pdf(u) * max(0.0, 1 - abs(u) * g / width), -1, 1
+        )[0]
         assert abs(rate - expected) < 5 * math.sqrt(expected * (1 - expected) / draws)
     far = np.array(
-        [euclidean_hash(generator, 1, 1, 0.3).codes(Points.prepare(snap([[0.1], [0.5]]))) for _ in range(99)]
+        [
+            euclidean_hash(generator, 1, 1, 0.3).codes(Points.prepare(snap([[0.1], [0.5]])))
+            for _ in range(99)
+        ]
     )
     assert (far[:, 0] != far[:, 1]).all()  # further apart than a bucket is wide
 
@@ -134,7 +168,11 @@ def test_clipped_sums_agree_with_their_definition():
         for row in rows[labels == b]:
             step = row - about[b]
             length = np.linalg.norm(step)
-            expected += step if length <= radius else np.trunc(step * (radius / length * (1 - 2.0**-48))).astype(int)
+            expected += (
+                step
+                if length <= radius
+                else np.trunc(step * (radius / length * (1 - 2.0**-48))).astype(int)
+            )
         assert (sums[b] == expected).all()
 
 
@@ -156,14 +194,14 @@ def test_pulled_points_lie_in_the_ball():
 @settings(max_examples=60, deadline=None)
 def test_farthest_is_a_function_of_the_multiset(seed, n, many, tied):
     rows = grid_points(n, 2, seed, "tied" if tied else "spread")
-    centres = grid_points(2, 2, seed + 1, "tied")
-    square = ((rows[:, None] - centres) ** 2).sum(axis=2).min(axis=1)
+    centers = grid_points(2, 2, seed + 1, "tied")
+    square = ((rows[:, None] - centers) ** 2).sum(axis=2).min(axis=1)
     ranked = sorted(range(n), key=lambda i: (-square[i], tuple(rows[i])))
     expected = Counter(tuple(rows[i]) for i in ranked[:many])
     shuffled = np.random.default_rng(seed).permutation(rows)
     for shards in ([rows], [shuffled], [shuffled[: n // 2], shuffled[n // 2 :]]):
         parts = [Points.prepare(shard) for shard in shards]
-        marks = farthest(parts, centres, many)
+        marks = farthest(parts, centers, many)
         found = Counter(tuple(r) for s, mark in zip(shards, marks, strict=True) for r in s[mark])
         assert found == expected
 
@@ -173,10 +211,10 @@ def test_farthest_is_a_function_of_the_multiset(seed, n, many, tied):
 def test_one_record_changes_the_narrowed_set_by_one_replacement(seed, n, share, tied):
     """Also after it was narrowed again, and for every record of the set."""
     rows = grid_points(n, 2, seed, "tied" if tied else "spread")
-    centres = [grid_points(2, 2, seed + i, "tied" if tied else "spread") for i in (1, 2)]
+    centers = [grid_points(2, 2, seed + i, "tied" if tied else "spread") for i in (1, 2)]
     for record in range(n):
         one, other = opened(rows, n, 2.0), opened(np.delete(rows, record, axis=0), n, 2.0)
-        for some in centres:
+        for some in centers:
             one.keep_farthest(some, share)
             other.keep_farthest(some, share)
             assert one.n_kept == other.n_kept
@@ -196,17 +234,17 @@ def test_narrowing_keeps_the_farthest_half():
 # What a record changes
 
 
-def neighbours(trial, narrowed):
-    """Two neighbours behind their doors, with a hash, references and a radius."""
+def neighbors(trial, narrowed):
+    """Two neighbors behind their doors, with a hash, references and a radius."""
     rng = np.random.default_rng(trial)
     n, d = int(rng.integers(5, 40)), int(rng.integers(1, 5))
     rows = grid_points(n, d, trial, ["spread", "tied", "extreme"][trial % 3])
     radius = float(rng.uniform(0.3, 1.2) * math.sqrt(d))
     pair = [opened(each, n, radius) for each in (rows, np.delete(rows, rng.integers(n), axis=0))]
     if narrowed:
-        centres = pair[0].into_ball(grid_points(2, d, trial + 1))
+        centers = pair[0].into_ball(grid_points(2, d, trial + 1))
         for each in pair:
-            each.keep_farthest(centres, 0.5)
+            each.keep_farthest(centers, 0.5)
     hashing = euclidean_hash(rng, min(3, d), d, float(rng.uniform(0.2, 2.0)))
     return *pair, hashing, rng
 
@@ -215,18 +253,24 @@ def neighbours(trial, narrowed):
 def test_sensitivities_of_histograms_and_sums(narrowed):
     largest = {"counts": 0.0, "cells": 0, "sums": 0.0}
     for trial in range(300):
-        one, other, hashing, rng = neighbours(trial, narrowed)
+        one, other, hashing, rng = neighbors(trial, narrowed)
         counts = [Counter(np.concatenate(each._codes(hashing)).tolist()) for each in (one, other)]
         codes = np.array(sorted(counts[0].keys() | counts[1].keys()), np.int64)
         change = np.array([counts[0][code] - counts[1][code] for code in codes.tolist()])
         largest["counts"] = max(largest["counts"], np.linalg.norm(change) / one.count_sensitivity)
-        largest["cells"] = max(largest["cells"], sum(0 in (counts[0][c], counts[1][c]) for c in codes.tolist()))
+        largest["cells"] = max(
+            largest["cells"], sum(0 in (counts[0][c], counts[1][c]) for c in codes.tolist())
+        )
         reach = float(rng.uniform(0.1, 2.0))
         about = one.into_ball(grid_points(len(codes), one.n_features, trial + 2))
         sums = [each._exact_sums(hashing, codes, about, reach) for each in (one, other)]
         sensitivity = (2 if narrowed else 1) * reach * SCALE
         largest["sums"] = max(largest["sums"], np.linalg.norm(sums[0] - sums[1]) / sensitivity)
-    assert largest["counts"] <= 1 + 1e-12 and largest["cells"] <= (2 if narrowed else 1) and largest["sums"] <= 1
+    assert (
+        largest["counts"] <= 1 + 1e-12
+        and largest["cells"] <= (2 if narrowed else 1)
+        and largest["sums"] <= 1
+    )
     assert largest["counts"] > 0.99 and largest["sums"] > 0.7  # the pairs come near to the bounds
 
 
@@ -234,27 +278,34 @@ def test_sensitivities_of_questions_to_all_points():
     """Also after the set was narrowed: these are asked of all points."""
     largest = {"counts": 0.0, "sums": 0.0, "costs": 0.0}
     for trial in range(200):
-        one, other, _, rng = neighbours(trial, narrowed=trial % 2 == 1)
+        one, other, _, rng = neighbors(trial, narrowed=trial % 2 == 1)
         k, d = int(rng.integers(1, 5)), one.n_features
-        centres, reach = one.into_ball(grid_points(k + 3, d, trial + 3)), float(rng.uniform(0.1, 2.0))
-        answers = [each._exact_sums_and_counts(centres, reach) for each in (one, other)]
+        centers, reach = (
+            one.into_ball(grid_points(k + 3, d, trial + 3)),
+            float(rng.uniform(0.1, 2.0)),
+        )
+        answers = [each._exact_sums_and_counts(centers, reach) for each in (one, other)]
         sums, counts = (a - b for a, b in zip(*answers, strict=True))
         largest["counts"] = max(largest["counts"], np.linalg.norm(counts))
         largest["sums"] = max(largest["sums"], np.linalg.norm(sums) / (reach * SCALE))
         current, slots = rng.permutation(k + 3)[:k], np.arange(k)
-        costs = [swap_costs(each._all[0], centres, current, slots) for each in (one, other)]
+        costs = [swap_costs(each._all[0], centers, current, slots) for each in (one, other)]
         change = (costs[0] - costs[1]).astype(float)
         assert (change >= 0).all()  # a record only adds to costs
-        largest["costs"] = max(largest["costs"], change.max() / (one.cost_range(centres) * SCALE**2))
-        sets = [inertia(each._all[0], centres[current][None])[0] for each in (one, other)]
-        assert 0 <= sets[0] - sets[1] <= one.cost_range(centres) * SCALE**2
+        largest["costs"] = max(
+            largest["costs"], change.max() / (one.cost_range(centers) * SCALE**2)
+        )
+        sets = [inertia(each._all[0], centers[current][None])[0] for each in (one, other)]
+        assert 0 <= sets[0] - sets[1] <= one.cost_range(centers) * SCALE**2
     assert max(largest.values()) <= 1 and min(largest.values()) > 0.9
 
 
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_sensitivities_where_a_record_is_replaced(narrowed):
-    """What the report's claims recompute for the paper's neighbours: n stays, one record becomes another one."""
-    largest = dict.fromkeys(("buckets", "one side's buckets", "sums", "nearest", "both", "costs"), 0.0)
+    """What the report's claims recompute for the paper's neighbors: n stays, one record becomes another one."""
+    largest = dict.fromkeys(
+        ("buckets", "one side's buckets", "sums", "nearest", "both", "costs"), 0.0
+    )
     for trial in range(400):
         rng = np.random.default_rng(trial)
         n, d = int(rng.integers(5, 40)), int(rng.integers(1, 5))
@@ -265,9 +316,9 @@ def test_sensitivities_where_a_record_is_replaced(narrowed):
         changed[0] = -rows[0] if trial % 2 else grid_points(1, d, trial + 5)[0]
         one, other = opened(rows, n, radius), opened(changed, n, radius)
         if narrowed:
-            centres = one.into_ball(grid_points(2, d, trial + 1))
+            centers = one.into_ball(grid_points(2, d, trial + 1))
             for each in (one, other):
-                each.keep_farthest(centres, 0.5)
+                each.keep_farthest(centers, 0.5)
         hashing = euclidean_hash(rng, min(3, d), d, float(rng.uniform(0.2, 8.0)))
         counts = [Counter(np.concatenate(each._codes(hashing)).tolist()) for each in (one, other)]
         codes = np.array(sorted(counts[0].keys() | counts[1].keys()), np.int64)
@@ -275,13 +326,15 @@ def test_sensitivities_where_a_record_is_replaced(narrowed):
         about = one.into_ball(grid_points(len(codes), d, trial + 2))
         sums = [each._exact_sums(hashing, codes, about, reach) for each in (one, other)]
         k = int(rng.integers(1, 4))
-        centres = one.into_ball(grid_points(k + 3, d, trial + 3))
-        nearest = [each._exact_sums_and_counts(centres, reach) for each in (one, other)]
+        centers = one.into_ball(grid_points(k + 3, d, trial + 3))
+        nearest = [each._exact_sums_and_counts(centers, reach) for each in (one, other)]
         moved, sizes = (np.linalg.norm(a - b) for a, b in zip(*nearest, strict=True))
         sum_scale, count_scale = rng.uniform(0.1, 10, 2)
-        allowed = max(4 * (reach / sum_scale) ** 2, 2 * (reach / sum_scale) ** 2 + 2 / count_scale**2)
+        allowed = max(
+            4 * (reach / sum_scale) ** 2, 2 * (reach / sum_scale) ** 2 + 2 / count_scale**2
+        )
         current = rng.permutation(k + 3)[:k]
-        costs = [swap_costs(each._all[0], centres, current, np.arange(k)) for each in (one, other)]
+        costs = [swap_costs(each._all[0], centers, current, np.arange(k)) for each in (one, other)]
         ranging = float(np.ptp((costs[0] - costs[1]).astype(float)))
         change = np.array([counts[0][code] - counts[1][code] for code in codes.tolist()])
         only = [len(counts[i].keys() - counts[1 - i].keys()) for i in (0, 1)]
@@ -291,7 +344,7 @@ def test_sensitivities_where_a_record_is_replaced(narrowed):
             "sums": np.linalg.norm(sums[0] - sums[1]) / (2 * reach * SCALE),
             "nearest": sizes / math.sqrt(2),
             "both": ((moved / SCALE / sum_scale) ** 2 + (sizes / count_scale) ** 2) / allowed,
-            "costs": ranging / (2 * one.cost_range(centres) * SCALE**2),
+            "costs": ranging / (2 * one.cost_range(centers) * SCALE**2),
         }
         largest = {name: max(largest[name], value) for name, value in found.items()}
     assert max(largest.values()) <= 1 + 1e-12
@@ -302,7 +355,9 @@ def test_cost_range_is_that_of_the_ball_and_of_the_box():
     ball, box = opened(np.zeros((1, 4), int), radius=0.5), opened(np.zeros((1, 4), int), radius=9.0)
     edge, corner = np.array([[SCALE // 2, 0, 0, 0]]), np.full((1, 4), SCALE)
     assert ball.radius == 0.5 and ball.cost_range(edge) == 1.0  # the diameter of the ball, squared
-    assert box.radius == 2.0 and box.cost_range(corner) == 16.0 and box.cost_range(0 * corner) == 4.0
+    assert (
+        box.radius == 2.0 and box.cost_range(corner) == 16.0 and box.cost_range(0 * corner) == 4.0
+    )
 
 
 # Noise and thresholds
@@ -321,7 +376,7 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
         codes, counts = buckets.histogram(hashing, mu=0.5, delta=delta)
         released += len(codes)
         assert (counts >= buckets.threshold(0.5, delta).least).all()
-    # Two cells that only one neighbour has fail together with probability delta.
+    # Two cells that only one neighbor has fail together with probability delta.
     rate, asked = (1 - math.sqrt(1 - delta), 10 * n) if narrowed else (delta, 20 * n)
     assert abs(released - rate * asked) < 5 * math.sqrt(rate * asked)
 
@@ -329,7 +384,11 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_noise_has_the_declared_scale(narrowed):
     rows = np.concatenate([grid_points(400, 3, 0), np.zeros((400, 3), int)])
-    hashing, reach, mu = Hash(np.array([[ENTRY, 0, 0]]), np.array([20 * ENTRY * SCALE]), 40 * ENTRY * SCALE), 0.7, 0.05
+    hashing, reach, mu = (
+        Hash(np.array([[ENTRY, 0, 0]]), np.array([20 * ENTRY * SCALE]), 40 * ENTRY * SCALE),
+        0.7,
+        0.05,
+    )
     places = snap([[0.1, 0.2, 0.3], [-0.5, 0.0, 0.4]])
     noise = {name: [] for name in ("counts", "sums", "nearest", "nearest_sums", "nearest_sizes")}
     for seed in range(300):
@@ -340,7 +399,9 @@ def test_noise_has_the_declared_scale(narrowed):
         codes, counts = buckets.histogram(hashing, mu=mu, delta=0.4)
         noise["counts"].append(counts - buckets.n_kept)  # one bucket holds all
         exact = buckets._exact_sums(hashing, codes, places[:1], reach)
-        noise["sums"].append((buckets.sums(hashing, codes, places[:1], reach, mu=mu) - exact).ravel() / SCALE)
+        noise["sums"].append(
+            (buckets.sums(hashing, codes, places[:1], reach, mu=mu) - exact).ravel() / SCALE
+        )
         sums, sizes = buckets._exact_sums_and_counts(places, reach)
         noise["nearest"].append(buckets.counts(places, mu=mu) - sizes)
         noisy = buckets.sums_and_counts(places, reach, sum_mu=mu, count_mu=2 * mu)
@@ -399,7 +460,10 @@ def swaps_by_definition(rows, candidates, current, slots):
 def test_swap_costs_are_exact(seed, k, tied):
     rng = np.random.default_rng(seed)
     kind = "tied" if tied else "spread"
-    rows, candidates = grid_points(int(rng.integers(1, 700)), 3, seed, kind), grid_points(6, 3, seed + 1, kind)
+    rows, candidates = (
+        grid_points(int(rng.integers(1, 700)), 3, seed, kind),
+        grid_points(6, 3, seed + 1, kind),
+    )
     current = rng.permutation(6)[:k]
     for slots in (np.arange(k), np.array([k - 1])):
         found = swap_costs(Points.prepare(rows), candidates, current, slots)
@@ -418,7 +482,10 @@ def test_choices_follow_the_exponential_mechanism():
     rate = selection_epsilon(mu) / (buckets.cost_range(candidates) * SCALE**2)
     swap_law = swaps_by_definition(rows, candidates, current, [0, 1]).ravel().astype(float)
     set_law = np.array(
-        [((rows[:, None] - candidates[list(s)]) ** 2).sum(axis=2).min(axis=1).sum() for s in ([0, 1], [2, 3], [0, 2])]
+        [
+            ((rows[:, None] - candidates[list(s)]) ** 2).sum(axis=2).min(axis=1).sum()
+            for s in ([0, 1], [2, 3], [0, 2])
+        ]
     )
     for drawn, costs in ((swaps, swap_law), (sets, set_law)):
         weights = np.exp(-rate * (costs - costs.min()))
@@ -426,7 +493,9 @@ def test_choices_follow_the_exponential_mechanism():
         keep = expected > 5
         seen = np.bincount(drawn, minlength=len(costs))[keep]
         assert keep.sum() >= 3 and abs(seen.sum() - expected[keep].sum()) < 5 * math.sqrt(draws)
-        assert stats.chisquare(seen, expected[keep] * seen.sum() / expected[keep].sum()).pvalue > 1e-6
+        assert (
+            stats.chisquare(seen, expected[keep] * seen.sum() / expected[keep].sum()).pvalue > 1e-6
+        )
 
 
 @pytest.mark.parametrize("moves", ["all", "round_robin"])
@@ -438,7 +507,7 @@ def test_local_search_without_noise_ends_where_no_swap_helps(moves):
         generator=np.random.default_rng(0), moves=moves,
     )  # fmt: skip
     assert len(log) == 16 and math.hypot(*(cost["mu"] for _, _, cost in log)) == pytest.approx(1e9)
-    current = np.array([np.flatnonzero((candidates == centre).all(axis=1))[0] for centre in found])
+    current = np.array([np.flatnonzero((candidates == center).all(axis=1))[0] for center in found])
     costs = swaps_by_definition(rows, candidates, current, range(3))
     assert inertia(Points.prepare(rows), found[None])[0] == costs.min()
 
@@ -472,10 +541,24 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda asked: asked.counts(np.zeros((1, 2), int), mu=0.01), r"grid integers of shape \(m, 3\)"),
-        (lambda asked: asked.counts(np.zeros((1, 3)), mu=0.01), r"grid integers of shape \(m, 3\), got float64"),
-        (lambda asked: asked.counts(np.full((1, 3), SCALE + 1), mu=0.01), r"places must lie in the domain"),
-        (lambda asked: asked.sums_and_counts(np.zeros((1, 3), int), 0.0, sum_mu=0.1, count_mu=0.1), r"radius=0.0"),
+        (
+            lambda asked: asked.counts(np.zeros((1, 2), int), mu=0.01),
+            r"grid integers of shape \(m, 3\)",
+        ),
+        (
+            lambda asked: asked.counts(np.zeros((1, 3)), mu=0.01),
+            r"grid integers of shape \(m, 3\), got float64",
+        ),
+        (
+            lambda asked: asked.counts(np.full((1, 3), SCALE + 1), mu=0.01),
+            r"places must lie in the domain",
+        ),
+        (
+            lambda asked: asked.sums_and_counts(
+                np.zeros((1, 3), int), 0.0, sum_mu=0.1, count_mu=0.1
+            ),
+            r"radius=0.0",
+        ),
         (
             lambda asked: asked.sums(
                 euclidean_hash(np.random.default_rng(0), 1, 3, 1.0),
@@ -513,11 +596,16 @@ def test_answers_depend_neither_on_order_nor_on_shards():
             codes, counts = buckets.histogram(hashing, mu=0.5, delta=0.3)
             about = buckets.into_ball(hashing.middles(codes))
             yield from (codes, counts, buckets.sums(hashing, codes, about, 0.5, mu=0.1))
-            yield from (buckets.counts(places, mu=0.1), *buckets.sums_and_counts(places, 0.5, sum_mu=0.1, count_mu=0.1))
+            yield from (
+                buckets.counts(places, mu=0.1),
+                *buckets.sums_and_counts(places, 0.5, sum_mu=0.1, count_mu=0.1),
+            )
             yield np.array(buckets.choose_swap(places, np.array([0, 1]), [0, 1], mu=0.1))
             buckets.keep_farthest(places, 0.7)
 
-    for one, *others in zip(*(answers(s) for s in (rows, shuffled, [rows[:7], rows[7:400], rows[400:]])), strict=True):
+    for one, *others in zip(
+        *(answers(s) for s in (rows, shuffled, [rows[:7], rows[7:400], rows[400:]])), strict=True
+    ):
         assert len(one) and all((one == other).all() for other in others)
 
 
@@ -526,25 +614,27 @@ def test_answers_depend_neither_on_order_nor_on_shards():
 
 @cache
 def mixture(n=20_000, d=10, k=16, seed=0, sd=0.05):
-    """Separated Gaussian clusters in the unit ball, sizes in proportion to the roots of 1 .. k; points and centres."""
-    rng, centres, apart = np.random.default_rng(seed), [], 1.0
-    while len(centres) < k:
+    """Separated Gaussian clusters in the unit ball, sizes in proportion to the roots of 1 .. k; points and centers."""
+    rng, centers, apart = np.random.default_rng(seed), [], 1.0
+    while len(centers) < k:
         direction = rng.standard_normal(d)
-        centre = direction / np.linalg.norm(direction) * rng.random() ** (1 / d) * 0.8
-        if all(np.linalg.norm(centre - other) > apart for other in centres):
-            centres.append(centre)
+        center = direction / np.linalg.norm(direction) * rng.random() ** (1 / d) * 0.8
+        if all(np.linalg.norm(center - other) > apart for other in centers):
+            centers.append(center)
         else:
             apart *= 0.999
     shares = np.sqrt(np.arange(1, k + 1))
-    points = np.array(centres)[rng.choice(k, n, p=shares / shares.sum())] + sd * rng.standard_normal((n, d))
+    points = np.array(centers)[
+        rng.choice(k, n, p=shares / shares.sum())
+    ] + sd * rng.standard_normal((n, d))
     points = points / np.maximum(1, np.linalg.norm(points, axis=1, keepdims=True))
-    return Points.prepare(snap(np.clip(points, -1, 1))), np.array(centres)
+    return Points.prepare(snap(np.clip(points, -1, 1))), np.array(centers)
 
 
 @cache
 def best_cost(k=16, **kwargs):
     points = mixture(k=k, **kwargs)[0]
-    return inertia(points, KMeansPlusPlus(k, n_init=5).fit_batch(points, [0]).centres)[0]
+    return inertia(points, KMeansPlusPlus(k, n_init=5).fit_batch(points, [0]).centers)[0]
 
 
 def test_kaplan_stemmer_conforms():
@@ -553,24 +643,28 @@ def test_kaplan_stemmer_conforms():
     assert [result for result in results if result.error] == []
 
 
-@pytest.mark.parametrize("parameters", [{"select": "local_search"}, {"release": "candidates"}, {"rounds": 3}])
+@pytest.mark.parametrize(
+    "parameters", [{"select": "local_search"}, {"release": "candidates"}, {"rounds": 3}]
+)
 def test_other_choices_conform_where_it_matters(parameters):
     points = mixture()[0]
     rows = points.rows[:4000].astype(np.int64)
     method = KaplanStemmer(3, epsilon=4.0, radius=1.0, **parameters)
     run = method.fit_batch(rows, [1, 2])
     assert run.ledger.spent() <= 4.0 * (1 + 1e-9)
-    again = method.fit_batch([np.random.default_rng(0).permutation(rows)[:1500], np.empty((0, 10), np.int64)], [1, 2])
-    assert again.centres.shape[2] == 10
+    again = method.fit_batch(
+        [np.random.default_rng(0).permutation(rows)[:1500], np.empty((0, 10), np.int64)], [1, 2]
+    )
+    assert again.centers.shape[2] == 10
     shuffled = np.random.default_rng(0).permutation(rows)
     other = method.fit_batch([shuffled[:1500], shuffled[1500:]], [1, 2])
-    assert (run.centres == other.centres).all() and (run.n_centres == other.n_centres).all()
-    lengths = np.sqrt((run.centres.astype(float) ** 2).sum(axis=2))
+    assert (run.centers == other.centers).all() and (run.n_centers == other.n_centers).all()
+    lengths = np.sqrt((run.centers.astype(float) ** 2).sum(axis=2))
     assert lengths.max() <= SCALE  # in the ball
 
 
 @pytest.mark.parametrize("select", ["counts", "local_search"])
-@pytest.mark.parametrize("release", ["centres", "candidates"])
+@pytest.mark.parametrize("release", ["centers", "candidates"])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_accounting_from_the_charges(epsilon, select, release):
     """Recomputed from scales and sensitivities alone."""
@@ -581,18 +675,23 @@ def test_accounting_from_the_charges(epsilon, select, release):
     labels = [charge.label for charge in ledger.charges]
     hashes = plan.rounds * len(plan.widths) * plan.repetitions
     last = []
-    if release == "centres":
+    if release == "centers":
         choice = ["nearest_counts"] if select == "counts" else ["swaps"] * 20 + ["sets"]
         last = [*choice, "nearest_sums_and_counts"]
     assert labels == ["bucket_counts", "bucket_sums", "bucket_sums"] * hashes + last
     squares, delta = 0.0, 0.0
     for number, charge in enumerate(ledger.charges):
-        details, narrowed = charge.details, plan.rounds > 1 and hashes * 3 // 2 <= number < hashes * 3
+        details, narrowed = (
+            charge.details,
+            plan.rounds > 1 and hashes * 3 // 2 <= number < hashes * 3,
+        )
         if charge.label == "bucket_counts":
             assert details["count_sensitivity"] == pytest.approx(math.sqrt(2) if narrowed else 1)
             delta += charge.delta
         if charge.label == "bucket_sums":
-            assert details["sum_sensitivity"] == pytest.approx((2 if narrowed else 1) * details["radius"])
+            assert details["sum_sensitivity"] == pytest.approx(
+                (2 if narrowed else 1) * details["radius"]
+            )
         for kind in ("count", "sum"):
             if f"{kind}_scale" in details:
                 squares += (details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]) ** 2
@@ -606,13 +705,15 @@ def test_accounting_from_the_charges(epsilon, select, release):
 
 def skeleton(points, k, radius, plan, seed):
     """The method without any noise, in plain numpy."""
-    generator, d = np.random.default_rng(child(seed, INITIALISATION)), points.shape[1]
+    generator, d = np.random.default_rng(child(seed, INITIALIZATION)), points.shape[1]
     kept, found = points, np.empty((0, d), np.int64)
     into = lambda places: np.clip(pulled(places, radius * SCALE), -SCALE, SCALE)  # noqa: E731
 
     def shortened(steps, reach):
         length = np.linalg.norm(steps, axis=1, keepdims=True)
-        factor = np.where(length <= reach * SCALE, 1.0, reach * SCALE / np.maximum(length, 1) * (1 - 2.0**-48))
+        factor = np.where(
+            length <= reach * SCALE, 1.0, reach * SCALE / np.maximum(length, 1) * (1 - 2.0**-48)
+        )
         return np.trunc(steps * factor).astype(np.int64)
 
     for number in range(plan.rounds):
@@ -628,22 +729,26 @@ def skeleton(points, k, radius, plan, seed):
                 codes = hashing.codes(Points.prepare(kept))
                 for b in np.flatnonzero(sizes >= max(plan.threshold, len(kept) / (8 * k))):
                     members = kept[which.ravel() == b]
-                    centre = into(hashing.middles(codes[which.ravel() == b][:1]))
+                    center = into(hashing.middles(codes[which.ravel() == b][:1]))
                     for reach in (0.5 * radius, min(width, 0.5) * radius):
-                        centre = into(centre + shortened(members - centre, reach).sum(axis=0) / len(members))
-                    found = np.concatenate([found, centre])
+                        center = into(
+                            center + shortened(members - center, reach).sum(axis=0) / len(members)
+                        )
+                    found = np.concatenate([found, center])
         found = np.unique(found, axis=0)
-    sizes = np.bincount(((points[:, None] - found) ** 2).sum(axis=2).argmin(axis=1), minlength=len(found))
+    sizes = np.bincount(
+        ((points[:, None] - found) ** 2).sum(axis=2).argmin(axis=1), minlength=len(found)
+    )
     some = sizes > 0
-    centres = weighted_kmeans(
+    centers = weighted_kmeans(
         found[some].astype(float), sizes[some].astype(float), k, 10, int(generator.integers(2**32))
     )
-    centres = into(centres)
-    nearest = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+    centers = into(centers)
+    nearest = ((points[:, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
     for j in range(k):
-        steps = shortened(points[nearest == j] - centres[j], 2 * min(plan.widths) * radius)
-        centres[j] = into((centres[j] + steps.sum(axis=0) / max(len(steps), 1))[None])[0]
-    return centres
+        steps = shortened(points[nearest == j] - centers[j], 2 * min(plan.widths) * radius)
+        centers[j] = into((centers[j] + steps.sum(axis=0) / max(len(steps), 1))[None])[0]
+    return centers
 
 
 def test_without_noise_it_is_its_skeleton():
@@ -652,34 +757,41 @@ def test_without_noise_it_is_its_skeleton():
     plan = method.plan(3000, 10)
     assert plan.rounds == 2 and plan.repetitions == 2 and plan.threshold < 1.01
     for seed in (0, 1):
-        assert (method.fit_batch(rows, [seed]).centres[0] == skeleton(rows, 16, 1.0, plan, seed)).all()
+        assert (
+            method.fit_batch(rows, [seed]).centers[0] == skeleton(rows, 16, 1.0, plan, seed)
+        ).all()
 
 
 @pytest.mark.parametrize(("epsilon", "limit"), [(1.0, 1.3), (4.0, 1.05)])
 def test_close_to_k_means_on_separated_clusters(epsilon, limit):
     points = mixture()[0]
-    costs = inertia(points, KaplanStemmer(16, epsilon=epsilon, radius=1.0).fit_batch(points, range(5)).centres)
+    costs = inertia(
+        points, KaplanStemmer(16, epsilon=epsilon, radius=1.0).fit_batch(points, range(5)).centers
+    )
     assert max(costs) < limit * best_cost()
 
 
 def test_local_search_also_finds_clusters():
     points = mixture(k=4, d=3)[0]
     method = KaplanStemmer(4, epsilon=4.0, radius=1.0, select="local_search")
-    costs = inertia(points, method.fit_batch(points, range(3)).centres)
+    costs = inertia(points, method.fit_batch(points, range(3)).centers)
     assert np.median(costs) < 1.3 * best_cost(k=4, d=3)
 
 
 def test_candidates_capture_planted_clusters():
-    """A candidate within the smallest width of every planted centre, in 95 of 100 cases or more."""
+    """A candidate within the smallest width of every planted center, in 95 of 100 cases or more."""
     points, planted = mixture()
     method = KaplanStemmer(16, epsilon=1.0, radius=1.0, release="candidates")
     run = method.fit_batch(points, range(8))
     width = min(method.plan(20_000, 10, only="candidates").widths)
     near = [
-        np.linalg.norm(run.centres[r, : run.n_centres[r], None] / SCALE - planted, axis=2).min(axis=0) < width
+        np.linalg.norm(run.centers[r, : run.n_centers[r], None] / SCALE - planted, axis=2).min(
+            axis=0
+        )
+        < width
         for r in range(8)
     ]
-    assert np.mean(near) >= 0.95 and run.n_centres.min() >= 16
+    assert np.mean(near) >= 0.95 and run.n_centers.min() >= 16
 
 
 def test_a_second_look_finds_what_the_first_missed():
@@ -692,7 +804,7 @@ def test_a_second_look_finds_what_the_first_missed():
     for rounds in (1, 2):
         method = KaplanStemmer(8, epsilon=8.0, radius=1.0, rounds=rounds, release="candidates")
         run = method.fit_batch(points, range(5))
-        gaps = np.linalg.norm(run.centres / SCALE - [0.8, 0.0, 0.0], axis=2).min(axis=1)
+        gaps = np.linalg.norm(run.centers / SCALE - [0.8, 0.0, 0.0], axis=2).min(axis=1)
         found[rounds] = np.sum(gaps < 0.1)
     assert found == {1: 0, 2: 5}
 
@@ -720,15 +832,22 @@ def test_schedule_follows_the_public_rule():
         assert plan.threshold <= n / 24 or hashes == 1
         candidates = hashes * (plan.histogram_mu**2 + plan.average_mu**2)
         total = candidates + plan.selection_mu**2 + plan.lloyd_mu**2
-        assert math.sqrt(total) == pytest.approx(gaussian_mu(epsilon, 5e-7)) and hashes * plan.delta == 5e-7
+        assert (
+            math.sqrt(total) == pytest.approx(gaussian_mu(epsilon, 5e-7))
+            and hashes * plan.delta == 5e-7
+        )
 
 
 def test_unused_parts_of_the_budget_are_dealt_out():
     mu = gaussian_mu(1.0, 5e-7)
-    for only, steps in (("centres", 0), ("centres", 3), ("coreset", 1), ("candidates", 1)):
+    for only, steps in (("centers", 0), ("centers", 3), ("coreset", 1), ("candidates", 1)):
         plan = KaplanStemmer(8, lloyd_steps=steps).plan(10_000, 10, only=only)
         hashes = plan.rounds * len(plan.widths) * plan.repetitions
-        squares = hashes * (plan.histogram_mu**2 + plan.average_mu**2) + plan.selection_mu**2 + steps * plan.lloyd_mu**2
+        squares = (
+            hashes * (plan.histogram_mu**2 + plan.average_mu**2)
+            + plan.selection_mu**2
+            + steps * plan.lloyd_mu**2
+        )
         assert math.sqrt(squares) == pytest.approx(mu)
         assert (plan.selection_mu == 0) == (only == "candidates")
 
@@ -744,7 +863,9 @@ def test_unused_parts_of_the_budget_are_dealt_out():
 def test_too_little_budget_says_what_would_do(release, parameters):
     def run(n, epsilon):
         method = KaplanStemmer(2, epsilon=epsilon, **parameters)
-        return getattr(method, release)(np.zeros((n, 2), np.int64), [0] if release == "fit_batch" else 0)
+        return getattr(method, release)(
+            np.zeros((n, 2), np.int64), [0] if release == "fit_batch" else 0
+        )
 
     told = r"epsilon=0.5 is too little for one release from n=50 records: .* about n=(\d+) or epsilon=([\d.]+) would do"
     with pytest.raises(ValueError, match=told) as refusal:
@@ -755,22 +876,26 @@ def test_too_little_budget_says_what_would_do(release, parameters):
 
 
 def test_a_coreset_of_one_record_is_refused():
-    with pytest.raises(ValueError, match=r"n=1 records are too few for one release: n=\d+ would do"):
+    with pytest.raises(
+        ValueError, match=r"n=1 records are too few for one release: n=\d+ would do"
+    ):
         KaplanStemmer(1, epsilon=1.0).coreset(np.zeros((1, 2)))
 
 
 @pytest.mark.parametrize("select", ["counts", "local_search"])
 @pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
-def test_centres_fall_back_to_packed_places_where_no_bucket_can_pass(n, epsilon, select):
+def test_centers_fall_back_to_packed_places_where_no_bucket_can_pass(n, epsilon, select):
     rows = snap(np.clip(0.3 + 0.05 * np.random.default_rng(0).standard_normal((n, 3)), -1, 1))
     method = KaplanStemmer(4, epsilon=epsilon, radius=1.0, select=select)
     assert method.plan(n, 3).threshold > n
     run = method.fit_batch(rows, range(5))
-    assert run.centres.shape == (5, 4, 3) and run.n_centres.tolist() == [4] * 5
-    assert np.sqrt((run.centres.astype(float) ** 2).sum(axis=2)).max() <= SCALE
+    assert run.centers.shape == (5, 4, 3) and run.n_centers.tolist() == [4] * 5
+    assert np.sqrt((run.centers.astype(float) ** 2).sum(axis=2)).max() <= SCALE
     assert run.ledger.spent() <= epsilon * (1 + 1e-9)
     # What no bucket answers is paid all the same: who reads the ledger learns nothing from it.
-    hashes = method.plan(n, 3).rounds * len(method.plan(n, 3).widths) * method.plan(n, 3).repetitions
+    hashes = (
+        method.plan(n, 3).rounds * len(method.plan(n, 3).widths) * method.plan(n, 3).repetitions
+    )
     assert sum(charge.label == "bucket_counts" for charge in run.ledger.charges) == hashes
     with pytest.raises(ValueError, match="is too little for one release"):
         method.coreset_of(rows, 0)
@@ -792,7 +917,7 @@ def test_centres_fall_back_to_packed_places_where_no_bucket_can_pass(n, epsilon,
 )
 def test_degenerate_data_have_defined_results(rows, k, select, epsilon):
     run = KaplanStemmer(k, epsilon=epsilon, select=select).fit_batch(rows, [0, 1])
-    assert run.centres.shape == (2, k, rows.shape[1]) and np.abs(run.centres).max() <= SCALE
+    assert run.centers.shape == (2, k, rows.shape[1]) and np.abs(run.centers).max() <= SCALE
     assert run.ledger.spent() <= epsilon * (1 + 1e-9)
 
 
@@ -834,7 +959,10 @@ def test_consistent_counts_are_the_nearest_that_add_up(counts, total):
     found = consistent(counts, total)
     assert (found >= 0).all() and found.sum() == pytest.approx(total)
     shifts = counts - found
-    assert np.ptp(shifts[found > 0]) < 1e-9 and (counts[found == 0] <= shifts[found > 0].max() + 1e-9).all()
+    assert (
+        np.ptp(shifts[found > 0]) < 1e-9
+        and (counts[found == 0] <= shifts[found > 0].max() + 1e-9).all()
+    )
 
 
 def test_coreset_estimates_costs():
@@ -847,16 +975,23 @@ def test_coreset_estimates_costs():
     rng = np.random.default_rng(0)
     own = inertia(points, np.rint(coreset.points * SCALE).astype(int)[None])[0] / SCALE**2
     for k in (1, 3, 8):
-        centres = snap(rng.uniform(-0.5, 0.5, (k, 10)))
-        truth = inertia(points, centres[None])[0] / SCALE**2
-        estimate = coreset.cost_estimate(centres / SCALE)
+        centers = snap(rng.uniform(-0.5, 0.5, (k, 10)))
+        truth = inertia(points, centers[None])[0] / SCALE**2
+        estimate = coreset.cost_estimate(centers / SCALE)
         # The stated bound, and for the noise 1 / mu records at the squared diameter, by the root of their number.
-        noise = 5 * math.sqrt(len(coreset.points)) * 4 / method.plan(20_000, 10, only="coreset").selection_mu
-        assert abs(math.sqrt(estimate) - math.sqrt(truth)) <= math.sqrt(own) + noise / math.sqrt(truth)
+        noise = (
+            5
+            * math.sqrt(len(coreset.points))
+            * 4
+            / method.plan(20_000, 10, only="coreset").selection_mu
+        )
+        assert abs(math.sqrt(estimate) - math.sqrt(truth)) <= math.sqrt(own) + noise / math.sqrt(
+            truth
+        )
 
 
 @pytest.mark.parametrize("ball", ["0.05", "0"])
-def test_coreset_keeps_the_costs_of_many_sets_of_centres(ball):
+def test_coreset_keeps_the_costs_of_many_sets_of_centers(ball):
     """Within a factor of 10, up to (ln n)^2: random sets, sets that Lloyd steps improved, sets that miss a ball."""
     n, d, k = 20_000, 8, 8
     drawn = datasets.load(f"planted-{n}-{d}-{k}-{ball}")
@@ -864,7 +999,9 @@ def test_coreset_keeps_the_costs_of_many_sets_of_centres(ball):
     directions = rng.standard_normal((1000, k, d))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)
     random = snap(directions * rng.random((1000, k, 1)) ** (1 / d))
-    start = np.tile(np.arange(k) * (n // k), (100, 1))  # a point of every ball, but for up to three balls
+    start = np.tile(
+        np.arange(k) * (n // k), (100, 1)
+    )  # a point of every ball, but for up to three balls
     for number, row in enumerate(start):
         row[rng.permutation(k)[: number % 4]] = rng.integers(n, size=number % 4)
     better = snap(drawn.points[start])
@@ -875,13 +1012,18 @@ def test_coreset_keeps_the_costs_of_many_sets_of_centres(ball):
     incomplete[np.arange(k), np.arange(k)] = np.roll(better[0], 1, axis=0)
     sets, some = np.concatenate([random, better, incomplete]), math.log(n) ** 2
     costs = np.array([float(total) for total in inertia(points, sets)]) / SCALE**2
-    assert len(np.unique(costs[1000:].round(3))) > 10 and costs[1000:].min() < 50 < 3000 < costs[1000:].max()
+    assert (
+        len(np.unique(costs[1000:].round(3))) > 10
+        and costs[1000:].min() < 50 < 3000 < costs[1000:].max()
+    )
 
     def apart(coreset):
-        found = np.array([coreset.cost_estimate(centres / SCALE) for centres in sets])
+        found = np.array([coreset.cost_estimate(centers / SCALE) for centers in sets])
         return np.abs(np.log((found + some) / (costs + some))).max()
 
-    coresets = [KaplanStemmer(k, epsilon=1.0, radius=1.0).coreset_of(points, seed) for seed in range(4)]
+    coresets = [
+        KaplanStemmer(k, epsilon=1.0, radius=1.0).coreset_of(points, seed) for seed in range(4)
+    ]
     assert max(map(apart, coresets)) <= math.log(10)
     # A ball that is missing from the coreset, its weight on the others, is noticed.
     left = np.linalg.norm(coresets[0].points - drawn.points[0], axis=1) > 0.3
@@ -894,10 +1036,13 @@ def test_coreset_in_the_units_of_the_data():
     shift, stretch = np.arange(10.0), np.linspace(1, 5, 10)
     bounds = np.array([shift - stretch, shift + stretch])
     method = KaplanStemmer(16, epsilon=1.0, radius=1.0, random_state=3)
-    plain, moved = method.coreset(points), method.set_params(bounds=bounds).coreset(points * stretch + shift)
+    plain, moved = (
+        method.coreset(points),
+        method.set_params(bounds=bounds).coreset(points * stretch + shift),
+    )
     assert moved.points == pytest.approx(plain.points * stretch + shift, abs=1e-3)
     assert moved.weights == pytest.approx(plain.weights, abs=1e-6)
-    with pytest.raises(ValueError, match=r"centres must have shape \(k, 10\) with k >= 1"):
+    with pytest.raises(ValueError, match=r"centers must have shape \(k, 10\) with k >= 1"):
         plain.cost_estimate([[0.0]])
     with pytest.raises(ValueError, match="points lie outside bounds"):
         method.set_params(clip=False).coreset(points * 100)
@@ -910,7 +1055,9 @@ def test_coreset_without_noise_moves_points_to_candidates():
     positive = coreset.weights > 0.5
     order = np.argsort(coreset.points[positive][:, 1])
     assert coreset.weights[positive][order] == pytest.approx([500, 300, 200], abs=1e-3)
-    assert coreset.points[positive][order] == pytest.approx(np.array([[0.4, -0.6], [-0.5, 0.2], [0.5, 0.5]]), abs=1e-4)
+    assert coreset.points[positive][order] == pytest.approx(
+        np.array([[0.4, -0.6], [-0.5, 0.2], [0.5, 0.5]]), abs=1e-4
+    )
 
 
 def test_exponents_are_exact_where_costs_are_huge():

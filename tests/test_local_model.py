@@ -14,13 +14,30 @@ from hypothesis import strategies as st
 
 from pkm.compute import Points, inertia
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.check import CHECKS, conformance
-from pkm.methods.initialisation import starting_centres
+from pkm.methods.conformance import CHECKS, conformance
+from pkm.methods.initialization import starting_centers
 from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
-from pkm.methods.local_model import LocalLloyd, LocalMean, NoisedReports, check_enough, least_users, snapped, steps_of
+from pkm.methods.local_dp import (
+    LocalLloyd,
+    LocalMean,
+    NoisedReports,
+    check_enough,
+    least_users,
+    snapped,
+    steps_of,
+)
 from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
-from pkm.privacy.crowd import CHUNK, ENTRY, AskedTwice, Boxes, Crowd, Everyone, Nearest, group_sizes
-from pkm.privacy.randomisers import DIRECTION, VectorRandomiser, frequency_oracle
+from pkm.privacy.local_aggregator import (
+    CHUNK,
+    ENTRY,
+    Boxes,
+    Everyone,
+    LocalAggregator,
+    Nearest,
+    ReportReuse,
+    group_sizes,
+)
+from pkm.privacy.randomizers import DIRECTION, VectorRandomizer, frequency_oracle
 
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
 
@@ -30,7 +47,7 @@ def ledger(epsilon=1.0):
 
 
 def crowd(points, epsilon=1.0, seed=0, book=None):
-    return Crowd(points, book or ledger(epsilon), NoiseStreams([seed]))
+    return LocalAggregator(points, book or ledger(epsilon), NoiseStreams([seed]))
 
 
 def cloud(n=1000, d=3, seed=0):
@@ -38,16 +55,18 @@ def cloud(n=1000, d=3, seed=0):
 
 
 def planted(n, d, k, seed=0, deviation=0.03):
-    """Clusters of equal size about centres in the unit ball that keep apart, and the centres."""
+    """Clusters of equal size about centers in the unit ball that keep apart, and the centers."""
     generator = np.random.default_rng(seed)
-    centres = []
-    while len(centres) < k:
+    centers = []
+    while len(centers) < k:
         drawn = generator.uniform(-0.7, 0.7, d)
-        if np.linalg.norm(drawn) < 0.8 and all(np.linalg.norm(drawn - each) > 0.5 for each in centres):
-            centres.append(drawn)
-    centres = np.array(centres)
-    points = centres[np.arange(n) % k] + deviation * generator.standard_normal((n, d))
-    return Points.prepare(snap(np.clip(points, -1, 1))), centres
+        if np.linalg.norm(drawn) < 0.8 and all(
+            np.linalg.norm(drawn - each) > 0.5 for each in centers
+        ):
+            centers.append(drawn)
+    centers = np.array(centers)
+    points = centers[np.arange(n) % k] + deviation * generator.standard_normal((n, d))
+    return Points.prepare(snap(np.clip(points, -1, 1))), centers
 
 
 # Groups
@@ -72,10 +91,14 @@ def test_groups_are_disjoint_public_and_fair():
     assert [len(each) for each in members] == [1200, 2000, 800]
     assert (np.sort(np.concatenate(members)) == np.arange(4000)).all()
     other = [group._users for group in crowd(cloud(4000, seed=9)).groups([0.3, 0.5, 0.2])]
-    assert all((one == two).all() for one, two in zip(members, other, strict=True))  # whatever the data
+    assert all(
+        (one == two).all() for one, two in zip(members, other, strict=True)
+    )  # whatever the data
     another = crowd(points, seed=1).groups([0.3, 0.5, 0.2])[0]._users
     assert (another != members[0]).any()
-    assert abs(np.mean(members[0]) - 2000) < 5 * 4000 / math.sqrt(12 * 1200)  # early and late users alike
+    assert abs(np.mean(members[0]) - 2000) < 5 * 4000 / math.sqrt(
+        12 * 1200
+    )  # early and late users alike
 
 
 def test_each_user_reports_once():
@@ -87,9 +110,9 @@ def test_each_user_reports_once():
         lambda: first.reports(),
         lambda: first.sums(Everyone(), np.zeros(1, int), np.zeros((1, 3), int), np.ones(1)),
     ):
-        with pytest.raises(AskedTwice, match="group 0 has reported; a user reports once"):
+        with pytest.raises(ReportReuse, match="group 0 has reported; a user reports once"):
             again()
-    with pytest.raises(AskedTwice, match="dealt out into groups before"):
+    with pytest.raises(ReportReuse, match="dealt out into groups before"):
         asked.groups([1.0])
     second.reports()
     assert [charge.group for charge in asked._ledger.charges] == [0, 1]
@@ -99,12 +122,12 @@ def test_a_ledger_pays_for_one_report_of_each_user():
     """Dealt out again by another crowd, users would report twice; groups of one crowd have a budget each."""
     book = ledger()
     crowd(cloud(), book=book).groups([1.0])[0].reports()
-    with pytest.raises(AskedTwice, match="the ledger has reports of a crowd"):
+    with pytest.raises(ReportReuse, match="the ledger has reports of a crowd"):
         crowd(cloud(), book=book, seed=1)
     shared = ledger()
     one, other = crowd(cloud(), book=shared), crowd(cloud(), book=shared, seed=1)
     one.groups([1.0])[0].reports()
-    with pytest.raises(AskedTwice, match="reports of another crowd"):
+    with pytest.raises(ReportReuse, match="reports of another crowd"):
         other.groups([0.5, 0.5])[1].reports()
     book.charge(Charge("elsewhere", 0, "none", epsilon=1.0, group=1))
     with pytest.raises(BudgetExceeded):
@@ -129,13 +152,13 @@ def test_nothing_is_drawn_that_is_not_paid_for(monkeypatch, question):
 
 def test_a_crowd_serves_the_local_model_alone():
     with pytest.raises(ValueError, match="adjacency=zero_out is not supported by a crowd"):
-        Crowd(cloud(), Ledger(Budget(1.0)), NoiseStreams([0]))
+        LocalAggregator(cloud(), Ledger(Budget(1.0)), NoiseStreams([0]))
     with pytest.raises(ValueError, match="adjacency=None is not supported"):
-        Crowd(cloud(), None, NoiseStreams([0]))
+        LocalAggregator(cloud(), None, NoiseStreams([0]))
     with pytest.raises(ValueError, match="adjacency=local is not supported by this curator"):
         Curator(cloud(), ledger(), NoiseStreams([0]))
     with pytest.raises(ValueError, match="one replicate at a time, not 2"):
-        Crowd(cloud(), ledger(), NoiseStreams([0, 1]))
+        LocalAggregator(cloud(), ledger(), NoiseStreams([0, 1]))
     with pytest.raises(ValueError, match="epsilon=50"):
         crowd(cloud(), epsilon=50.0)
 
@@ -146,7 +169,9 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
         asked.groups([1, 0])
     with pytest.raises(ValueError, match="radius=0 must be positive"):
         asked.groups([1], radius=0)
-    with pytest.raises(ValueError, match=r"n=1000 users are too few for 2 disjoint groups .* 100002 users"):
+    with pytest.raises(
+        ValueError, match=r"n=1000 users are too few for 2 disjoint groups .* 100002 users"
+    ):
         asked.groups([1, 1e-5])
     (group,) = asked.groups([1])
 
@@ -156,14 +181,20 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
         def cells(self, points):
             pytest.fail("a method saw points")
 
-    zero, centres = np.zeros(1, int), Nearest(np.zeros((2, 3), int))
+    zero, centers = np.zeros(1, int), Nearest(np.zeros((2, 3), int))
     for ask, message in (
         (lambda: group.counts(Spy()), "must be one of Everyone, Nearest, Boxes"),
-        (lambda: group.counts(centres, among=1), "among=1 must be at least the number of cells, 2"),
-        (lambda: group.sums(centres, zero[:0], np.zeros((0, 3), int), np.ones(0)), "must name one or more cells"),
-        (lambda: group.sums(centres, np.array([1, 1]), np.zeros((2, 3), int), np.ones(2)), "once each"),
-        (lambda: group.sums(centres, zero, np.zeros((1, 2), int), np.ones(1)), "about, of shape"),
-        (lambda: group.sums(centres, zero, np.zeros((1, 3), int), np.zeros(1)), "positive radii"),
+        (lambda: group.counts(centers, among=1), "among=1 must be at least the number of cells, 2"),
+        (
+            lambda: group.sums(centers, zero[:0], np.zeros((0, 3), int), np.ones(0)),
+            "must name one or more cells",
+        ),
+        (
+            lambda: group.sums(centers, np.array([1, 1]), np.zeros((2, 3), int), np.ones(2)),
+            "once each",
+        ),
+        (lambda: group.sums(centers, zero, np.zeros((1, 2), int), np.ones(1)), "about, of shape"),
+        (lambda: group.sums(centers, zero, np.zeros((1, 3), int), np.zeros(1)), "positive radii"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             ask()
@@ -204,7 +235,9 @@ def test_answers_do_not_depend_on_shards(question):
         if question == "counts":
             answers.append(group.counts(rule, among=50))
         elif question == "sums":
-            answers.append(group.sums(rule, np.array([7, 0]), rule.centres[[7, 0]], np.array([0.5, 2.0])))
+            answers.append(
+                group.sums(rule, np.array([7, 0]), rule.centers[[7, 0]], np.array([0.5, 2.0]))
+            )
         else:
             answers.append(group.reports()[0])
     assert (answers[0] == answers[1]).all()
@@ -225,24 +258,31 @@ def test_users_pull_their_point_into_the_ball():
 
 def test_counts_and_sums_are_unbiased_through_the_door():
     """Against exact answers about the same users, in units of the declared deviations; steps are shortened as told."""
-    points, centres = cloud(100_000, 2), cloud(12, 2, seed=5)
-    rule, asked = Nearest(centres), np.array([4, 0, 9])
+    points, centers = cloud(100_000, 2), cloud(12, 2, seed=5)
+    rule, asked = Nearest(centers), np.array([4, 0, 9])
     counted, summed = crowd(points).groups([1, 1])
     cells = rule.cells(points[counted._users])
     exact = np.bincount(cells, minlength=12)
     estimate = counted.counts(rule, among=200)
     oracle = frequency_oracle(1.0, 200)
-    assert np.abs((estimate - exact) / [oracle.deviation(counted.size, count) for count in exact]).max() < 5
+    assert (
+        np.abs(
+            (estimate - exact) / [oracle.deviation(counted.size, count) for count in exact]
+        ).max()
+        < 5
+    )
     assert counted.count_deviation(200) == oracle.deviation(counted.size)
     radii = np.array([0.2, 0.5, 3.0])
-    sums = summed.sums(rule, asked, centres[asked], radii) / SCALE
+    sums = summed.sums(rule, asked, centers[asked], radii) / SCALE
     own = points[summed._users]
     cells = rule.cells(own)
     for cell, radius, found in zip(asked, radii, sums, strict=True):
-        steps = (own[cells == cell] - centres[cell]) / SCALE
+        steps = (own[cells == cell] - centers[cell]) / SCALE
         steps *= np.minimum(1, radius / np.linalg.norm(steps, axis=1))[:, None]
         assert np.abs(found - steps.sum(axis=0)).max() < 5 * summed.sum_deviation(radius)
-    assert summed.sum_deviation(2.0) == 2 * math.sqrt(summed.size) * VectorRandomiser(1.0, 2).deviation
+    assert (
+        summed.sum_deviation(2.0) == 2 * math.sqrt(summed.size) * VectorRandomizer(1.0, 2).deviation
+    )
 
 
 def test_counts_are_exact_where_epsilon_is_ample():
@@ -268,11 +308,16 @@ def test_boxes(m, more, intervals, seed):
     lower = (middles @ basis.T) - 0.15
     along = inside @ basis.T
     assert (along >= lower - 1e-3).all() and (along <= lower + 0.3 + 1e-3).all()
-    np.testing.assert_allclose(boxes.into(cells, inside), inside, atol=1e-3)  # entries are rounded to 2**-16
+    np.testing.assert_allclose(
+        boxes.into(cells, inside), inside, atol=1e-3
+    )  # entries are rounded to 2**-16
     across = np.eye(d) - basis.T @ basis
     np.testing.assert_allclose(inside @ across, points @ across, atol=1e-3)
     far = np.rint(basis.sum(axis=0) * 10 * SCALE).astype(int)
-    assert boxes.cells(np.array([far, -far])).tolist() == [boxes.size - 1, 0]  # clamped to the border
+    assert boxes.cells(np.array([far, -far])).tolist() == [
+        boxes.size - 1,
+        0,
+    ]  # clamped to the border
 
 
 # The methods
@@ -289,8 +334,14 @@ def test_methods_conform(method):
 @pytest.mark.parametrize(
     ("method", "labels"),
     [
-        (KaplanStemmerLocal(4), ["local_counts", "local_sums", "local_counts", "local_sums", "local_sums"]),
-        (KaplanStemmerLocal(4, passes=2, lloyd_steps=0), ["local_counts", "local_sums", "local_sums", "local_counts"]),
+        (
+            KaplanStemmerLocal(4),
+            ["local_counts", "local_sums", "local_counts", "local_sums", "local_sums"],
+        ),
+        (
+            KaplanStemmerLocal(4, passes=2, lloyd_steps=0),
+            ["local_counts", "local_sums", "local_sums", "local_counts"],
+        ),
         (LocalLloyd(4), ["local_counts", "local_sums"] * 3),
         (NoisedReports(4), ["local_points"]),
         (LocalMean(), ["local_sums"]),
@@ -307,7 +358,9 @@ def test_accounting_from_the_charges(method, labels, epsilon):
     for charge in charges:
         details = charge.details
         if "keep" in details:
-            assert details["keep"] + (details["symbols"] - 1) * details["other"] == pytest.approx(1, rel=1e-12)
+            assert details["keep"] + (details["symbols"] - 1) * details["other"] == pytest.approx(
+                1, rel=1e-12
+            )
             loss = math.log(details["keep"] / details["other"])
         else:
             # The length that makes the report unbiased tells the bias of the bit that was sent.
@@ -322,24 +375,34 @@ def test_accounting_from_the_charges(method, labels, epsilon):
 @pytest.mark.parametrize(("d", "k"), [(2, 4), (8, 4)])
 def test_planted_clusters_are_found(d, k):
     """At epsilon 4, n = 1e5: close to k-means; a single missed cluster would cost far more."""
-    points, centres = planted(100_000, d, k)
-    best = inertia(points, KMeansPlusPlus(k, n_init=3).fit_batch(points, [0]).centres)[0]
+    points, centers = planted(100_000, d, k)
+    best = inertia(points, KMeansPlusPlus(k, n_init=3).fit_batch(points, [0]).centers)[0]
     private = np.array(
-        inertia(points, KaplanStemmerLocal(k, epsilon=4.0, radius=1.0).fit_batch(points, range(5)).centres)
+        inertia(
+            points,
+            KaplanStemmerLocal(k, epsilon=4.0, radius=1.0).fit_batch(points, range(5)).centers,
+        )
     )
     assert np.median(private) < 1.25 * best
-    merged = inertia(points, snap(centres[1:])[None])[0]
+    merged = inertia(points, snap(centers[1:])[None])[0]
     assert merged > 5 * best
 
 
 def test_methods_order_as_they_should():
     """Kaplan-Stemmer below Lloyd, Lloyd below its own start, noise on points near a single mean."""
     points, _ = planted(60_000, 2, 5, seed=3)
-    cost = lambda method: float(np.median(inertia(points, method.fit_batch(points, range(5)).centres)))  # noqa: E731
+    cost = lambda method: float(
+        np.median(inertia(points, method.fit_batch(points, range(5)).centers))
+    )
     ours = cost(KaplanStemmerLocal(5, epsilon=4.0, radius=1.0))
     lloyd = cost(LocalLloyd(5, epsilon=4.0, radius=1.0))
-    start = float(np.median(inertia(points, starting_centres(range(5), 5, 2, "packing", "bisection"))))
-    mean, noised = cost(LocalMean(epsilon=4.0, radius=1.0)), cost(NoisedReports(5, epsilon=4.0, radius=1.0))
+    start = float(
+        np.median(inertia(points, starting_centers(range(5), 5, 2, "packing", "bisection")))
+    )
+    mean, noised = (
+        cost(LocalMean(epsilon=4.0, radius=1.0)),
+        cost(NoisedReports(5, epsilon=4.0, radius=1.0)),
+    )
     assert ours < lloyd / 1.5 and lloyd < start and lloyd < mean / 2
     assert noised > 3 * lloyd
 
@@ -347,26 +410,29 @@ def test_methods_order_as_they_should():
 def test_the_mean_is_unbiased():
     points = cloud(10_000, 3, seed=4) // 3 + SCALE // 4
     errors = [
-        (LocalMean(epsilon=1.0).fit_batch(points, [seed]).centres[0, 0] - points.mean(axis=0)) / SCALE
+        (LocalMean(epsilon=1.0).fit_batch(points, [seed]).centers[0, 0] - points.mean(axis=0))
+        / SCALE
         for seed in range(60)
     ]
-    deviation = math.sqrt(3) * VectorRandomiser(1.0, 3).deviation / math.sqrt(10_000)
+    deviation = math.sqrt(3) * VectorRandomizer(1.0, 3).deviation / math.sqrt(10_000)
     assert np.abs(np.mean(errors, axis=0)).max() < 5 * deviation / math.sqrt(60)
     assert 0.7 * deviation < np.std(errors) < 1.3 * deviation
 
 
 def test_the_coreset_stands_for_the_points():
-    points, centres = planted(100_000, 2, 4)
+    points, centers = planted(100_000, 2, 4)
     method = KaplanStemmerLocal(4, epsilon=4.0, radius=1.0)
     coreset = method.coreset_of(points, 3)
     assert coreset.weights.sum() == pytest.approx(100_000) and coreset.weights.min() >= 0
     assert len(coreset.points) == len(coreset.weights) <= 16
     assert [charge.group for charge in coreset.ledger.charges] == [0, 1, 2]
     for k in (1, 2):
-        asked = centres[:k]
+        asked = centers[:k]
         exact = inertia(points, snap(asked)[None])[0] / SCALE**2
         assert coreset.cost_estimate(asked) == pytest.approx(exact, rel=0.1)
-    scaled = method.set_params(bounds=(0, 10), random_state=3).coreset((points.rows / SCALE + 1) * 5)
+    scaled = method.set_params(bounds=(0, 10), random_state=3).coreset(
+        (points.rows / SCALE + 1) * 5
+    )
     np.testing.assert_allclose(scaled.points, (coreset.points + 1) * 5, atol=1e-9)
     with pytest.raises(ValueError, match="points lie outside bounds"):
         method.set_params(bounds=(0, 1), clip=False).coreset(np.full((1000, 2), 3.0))
@@ -404,9 +470,13 @@ def test_snapped_points_stay_in_ball_and_domain():
 
 @pytest.mark.parametrize("method", [KaplanStemmerLocal, LocalLloyd])
 def test_too_little_says_what_would_do(method):
-    with pytest.raises(ValueError, match=r"epsilon=0\.01 is too little for n=2000 users") as refused:
+    with pytest.raises(
+        ValueError, match=r"epsilon=0\.01 is too little for n=2000 users"
+    ) as refused:
         method(3, epsilon=0.01).check_parameters(2000)
-    users, epsilon = re.search(r"n=(\d+) users or epsilon=(\S+) would do", str(refused.value)).groups()
+    users, epsilon = re.search(
+        r"n=(\d+) users or epsilon=(\S+) would do", str(refused.value)
+    ).groups()
     users, epsilon = int(users), float(epsilon)
     method(3, epsilon=0.01).check_parameters(users)
     method(3, epsilon=epsilon * 1.01).check_parameters(2000)
@@ -425,20 +495,29 @@ def test_fewer_users_than_groups():
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (KaplanStemmerLocal(epsilon=41.0), "epsilon=41.0 must be positive and, of a local report, at most 40"),
+        (
+            KaplanStemmerLocal(epsilon=41.0),
+            "epsilon=41.0 must be positive and, of a local report, at most 40",
+        ),
         (KaplanStemmerLocal(radius=0), "radius=0 must be 'auto' or a positive finite number"),
         (KaplanStemmerLocal(radius="wide"), "radius='wide'"),
-        (KaplanStemmerLocal(projections=0), "projections=0 must be 'auto' or an integer of at least 1"),
+        (
+            KaplanStemmerLocal(projections=0),
+            "projections=0 must be 'auto' or an integer of at least 1",
+        ),
         (KaplanStemmerLocal(intervals=1), "intervals=1 must be 'auto' or an integer of at least 2"),
         (KaplanStemmerLocal(passes=0), "passes=0 must be an integer of at least 1"),
         (KaplanStemmerLocal(lloyd_steps=-1), "lloyd_steps=-1 must be an integer of at least 0"),
-        (KaplanStemmerLocal(shares=(0.5, 0.5)), "must be 'auto' or 5 positive numbers, one per round"),
+        (
+            KaplanStemmerLocal(shares=(0.5, 0.5)),
+            "must be 'auto' or 5 positive numbers, one per round",
+        ),
         (KaplanStemmerLocal(shares=(1, 1, 1, 1, 0)), "must be 'auto' or 5 positive numbers"),
         (KaplanStemmerLocal(shares="even"), "shares='even'"),
         (KaplanStemmerLocal(secure="yes"), "secure='yes'"),
         (LocalLloyd(n_iterations=0), "n_iterations=0 must be an integer of at least 1"),
         (LocalLloyd(count_share=1), "count_share=1 must be a number in"),
-        (LocalLloyd(initialisation="kmeans"), "initialisation='kmeans'"),
+        (LocalLloyd(initialization="kmeans"), "initialization='kmeans'"),
         (NoisedReports(n_init=0), "n_init=0 must be an integer of at least 1"),
     ],
 )
@@ -451,7 +530,7 @@ def test_bad_parameters_are_refused(method, message):
 def test_secure_reports_are_fresh(method):
     points = cloud(400, 2)
     secure = method(2, secure=True)
-    one, other = secure.fit_batch(points, [0]).centres, secure.fit_batch(points, [0]).centres
+    one, other = secure.fit_batch(points, [0]).centers, secure.fit_batch(points, [0]).centers
     assert (one != other).any()
 
 
@@ -460,11 +539,13 @@ def test_secure_reports_are_fresh(method):
 @pytest.mark.parametrize("method", [KaplanStemmerLocal, LocalLloyd])
 def test_degenerate_data_have_defined_results(method, d, k):
     for rows in (np.full((200, d), SCALE), np.zeros((200, d), int), np.full((200, d), -SCALE)):
-        centres = method(k, epsilon=2.0).fit_batch(rows, [0]).centres
-        assert centres.shape[2] == d and 1 <= centres.shape[1] <= k and np.abs(centres).max() <= SCALE
+        centers = method(k, epsilon=2.0).fit_batch(rows, [0]).centers
+        assert (
+            centers.shape[2] == d and 1 <= centers.shape[1] <= k and np.abs(centers).max() <= SCALE
+        )
 
 
 def test_points_are_reported_as_whole_steps():
     directions, length = crowd(cloud(500, 4)).groups([1], radius=0.5)[0].reports()
     assert directions.dtype == np.int32 and np.abs(directions).max() <= DIRECTION
-    assert length == 0.5 * VectorRandomiser(1.0, 4).length
+    assert length == 0.5 * VectorRandomizer(1.0, 4).length

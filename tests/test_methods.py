@@ -10,9 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from pkm.methods import OWN, FastLloyd, GLloyd, KMeansPlusPlus, Lloyd, PrivateKMeans, SuLloyd, load_method
-from pkm.methods.check import CHECKS, conformance, main
-from pkm.methods.initialisation import starting_centres
+from pkm.methods import (
+    OWN,
+    FastLloyd,
+    GLloyd,
+    KMeansPlusPlus,
+    Lloyd,
+    PrivateKMeans,
+    SuLloyd,
+    load_method,
+)
+from pkm.methods.conformance import CHECKS, conformance, main
+from pkm.methods.initialization import starting_centers
 from pkm.methods.lloyd import fold, shorten, truncate
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Gaussian, NoiseStreams, PrivacyClaim, gaussian_mu, snap
@@ -23,7 +32,9 @@ PRIVATE = (SuLloyd, GLloyd, FastLloyd)
 
 def blobs(n=3000, d=2, seed=0):
     rng = np.random.default_rng(seed)
-    return np.clip(rng.uniform(-0.7, 0.7, (4, d))[np.arange(n) % 4] + 0.08 * rng.standard_normal((n, d)), -1, 1)
+    return np.clip(
+        rng.uniform(-0.7, 0.7, (4, d))[np.arange(n) % 4] + 0.08 * rng.standard_normal((n, d)), -1, 1
+    )
 
 
 # Conformance
@@ -41,16 +52,16 @@ class OrderDependent(FastLloyd):
     """Wrong: looks at the points' order."""
 
     def cluster(self, curator):
-        centres, rounds = super().cluster(curator)
-        return centres + int(curator._shards[0].rows[0, 0]), rounds
+        centers, rounds = super().cluster(curator)
+        return centers + int(curator._shards[0].rows[0, 0]), rounds
 
 
-class Neighbourly(FastLloyd):
+class Neighborly(FastLloyd):
     """Wrong: a replicate's result depends on the others."""
 
     def cluster(self, curator):
-        centres, rounds = super().cluster(curator)
-        return centres + curator.n_replicates, rounds
+        centers, rounds = super().cluster(curator)
+        return centers + curator.n_replicates, rounds
 
 
 class FreeRider(FastLloyd):
@@ -64,7 +75,7 @@ class FreeRider(FastLloyd):
     ("method", "caught_by"),
     [
         (OrderDependent, "check_order_and_shards"),
-        (Neighbourly, "check_batch_is_loop"),
+        (Neighborly, "check_batch_is_loop"),
         (FreeRider, "check_ledger"),
     ],
 )
@@ -93,7 +104,16 @@ def test_a_foreign_method_needs_only_cluster():
     class Middle(PrivateKMeans):
         claims = {"sound": PrivacyClaim("approximate")}  # noqa: RUF012
 
-        def __init__(self, n_clusters=1, *, epsilon=1.0, delta=1e-6, bounds=(-1, 1), clip=True, random_state=None):
+        def __init__(
+            self,
+            n_clusters=1,
+            *,
+            epsilon=1.0,
+            delta=1e-6,
+            bounds=(-1, 1),
+            clip=True,
+            random_state=None,
+        ):
             self.n_clusters, self.epsilon, self.delta = n_clusters, epsilon, delta
             self.bounds, self.clip, self.random_state = bounds, clip, random_state
 
@@ -108,14 +128,19 @@ def test_a_foreign_method_needs_only_cluster():
 
 @pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.Nope", "nope.Nope", ""])
 def test_unknown_methods_are_refused_with_the_known_ones(target):
-    with pytest.raises(ValueError, match=r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"):
+    with pytest.raises(
+        ValueError, match=r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"
+    ):
         load_method(target)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"postprocessing": "mirror"}, "postprocessing='mirror' is unknown, choose one of 'auto', 'none'"),
+        (
+            {"postprocessing": "mirror"},
+            "postprocessing='mirror' is unknown, choose one of 'auto', 'none'",
+        ),
         ({"radius_schedule": "late"}, "radius_schedule='late' is unknown"),
         ({"alpha": 0}, "alpha=0 must be a finite number of at least 1e-06"),
         ({"n_iterations": True}, "n_iterations=True must be 'auto' or an integer"),
@@ -141,11 +166,15 @@ def test_points_that_are_no_matrix_are_refused(points):
 
 
 def test_bounds_are_the_units_of_the_data():
-    """Shifting and stretching data and bounds together moves the centres along with them and nothing else."""
+    """Shifting and stretching data and bounds together moves the centers along with them and nothing else."""
     points = blobs()
     unit = FastLloyd(4, random_state=2).fit(points)
-    moved = FastLloyd(4, random_state=2, bounds=([3.0, -5.0], [11.0, 3.0])).fit(points * 4 + [7.0, -1.0])
-    np.testing.assert_allclose(moved.cluster_centers_, unit.cluster_centers_ * 4 + [7.0, -1.0], atol=1e-9)
+    moved = FastLloyd(4, random_state=2, bounds=([3.0, -5.0], [11.0, 3.0])).fit(
+        points * 4 + [7.0, -1.0]
+    )
+    np.testing.assert_allclose(
+        moved.cluster_centers_, unit.cluster_centers_ * 4 + [7.0, -1.0], atol=1e-9
+    )
     assert (moved.predict(points * 4 + [7.0, -1.0]) == unit.predict(points)).all()
 
 
@@ -172,7 +201,9 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
     bound = 4 * n**2 * 0.004 / (k**3 * eta**2 * sigma**2 * (1 + math.sqrt(4 * d)) ** 2)
     schedule = fast.schedule(n, d)
     assert len(schedule) == int(np.clip(bound, 2, 7))
-    assert [this.radius for this in schedule] == pytest.approx([math.sqrt(d)] + [eta] * (len(schedule) - 1))
+    assert [this.radius for this in schedule] == pytest.approx(
+        [math.sqrt(d)] + [eta] * (len(schedule) - 1)
+    )
     for this in schedule:
         sums, counts = this.sum_noise.scale / SCALE / this.radius, this.count_noise.scale / SCALE
         assert counts / sums == pytest.approx((4 * d) ** 0.25)
@@ -181,14 +212,22 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
     gaussian = GLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
     bound = 0.004 * n**2 / (k**3 * d * sigma**2 * (2 * RHO + math.sqrt(d)) ** 2)
     assert len(gaussian) == int(np.clip(bound, 2, 7))
-    sums, counts = gaussian[0].sum_noise.scale / SCALE / math.sqrt(d), gaussian[0].count_noise.scale / SCALE
+    sums, counts = (
+        gaussian[0].sum_noise.scale / SCALE / math.sqrt(d),
+        gaussian[0].count_noise.scale / SCALE,
+    )
     assert counts / sums == pytest.approx(math.sqrt(math.sqrt(d) / (2 * RHO)))
     assert 1 / sums**2 + 1 / counts**2 == pytest.approx(1 / (sigma**2 * len(gaussian)))
 
     laplace = SuLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
     weight = (4 * d * RHO**2) ** (1 / 3)
-    assert len(laplace) == int(np.clip(epsilon / math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3), 2, 7))
-    for_sums, for_counts = d / (laplace[0].sum_noise.scale / SCALE), 1 / (laplace[0].count_noise.scale / SCALE)
+    assert len(laplace) == int(
+        np.clip(epsilon / math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3), 2, 7)
+    )
+    for_sums, for_counts = (
+        d / (laplace[0].sum_noise.scale / SCALE),
+        1 / (laplace[0].count_noise.scale / SCALE),
+    )
     assert for_sums + for_counts == pytest.approx(epsilon / len(laplace))
     assert for_sums / for_counts == pytest.approx(d / weight)
 
@@ -203,18 +242,26 @@ def test_charges_add_up_to_the_declared_budget(method, variant):
     assert run.ledger.spent() == pytest.approx(epsilon, rel=1e-6)
     if method is SuLloyd:
         total = sum(
-            charge.details["sum_sensitivity"] / charge.details["sum_scale"] + 1 / charge.details["count_scale"]
+            charge.details["sum_sensitivity"] / charge.details["sum_scale"]
+            + 1 / charge.details["count_scale"]
             for charge in run.ledger.charges
         )
         assert total == pytest.approx(epsilon)
         return
     composed = None
     for charge in run.ledger.charges:
-        ratios = charge.details["sum_sensitivity"] / charge.details["sum_scale"], 1 / charge.details["count_scale"]
+        ratios = (
+            charge.details["sum_sensitivity"] / charge.details["sum_scale"],
+            1 / charge.details["count_scale"],
+        )
         for ratio in ratios:
-            part = privacy_loss_distribution.from_gaussian_mechanism(1 / ratio, value_discretization_interval=1e-3)
+            part = privacy_loss_distribution.from_gaussian_mechanism(
+                1 / ratio, value_discretization_interval=1e-3
+            )
             composed = part if composed is None else composed.compose(part)
-    assert composed.get_epsilon_for_delta(run.ledger.budget.delta) == pytest.approx(epsilon, rel=1e-4)
+    assert composed.get_epsilon_for_delta(run.ledger.budget.delta) == pytest.approx(
+        epsilon, rel=1e-4
+    )
 
 
 def test_delta_of_the_variants():
@@ -228,18 +275,19 @@ def test_delta_of_the_variants():
 
 def test_search_of_the_variants():
     """``published`` starts where the published code starts; ``sound`` packs as wide as it can."""
-    halving = starting_centres([0], 3, 2, "packing", "halving") / SCALE
+    halving = starting_centers([0], 3, 2, "packing", "halving") / SCALE
     np.testing.assert_allclose(halving[0, 0], [0.5542328, -0.0687564], atol=2.0**-17)
     points = snap(blobs())
     published = Lloyd(3, variant="published")
     assert (
-        published.fit_batch(points, [0]).centres
-        == Lloyd(3, variant="published", radius_search="halving").fit_batch(points, [0]).centres
+        published.fit_batch(points, [0]).centers
+        == Lloyd(3, variant="published", radius_search="halving").fit_batch(points, [0]).centers
     ).all()
     assert (
-        Lloyd(3).fit_batch(points, [0]).centres == Lloyd(3, radius_search="bisection").fit_batch(points, [0]).centres
+        Lloyd(3).fit_batch(points, [0]).centers
+        == Lloyd(3, radius_search="bisection").fit_batch(points, [0]).centers
     ).all()
-    uniform = starting_centres(range(200), 5, 2, "uniform", "bisection") / SCALE
+    uniform = starting_centers(range(200), 5, 2, "uniform", "bisection") / SCALE
     assert np.abs(uniform.mean()) < 5 / math.sqrt(3 * uniform.size)
 
 
@@ -261,7 +309,9 @@ def test_fold_is_reflection_at_the_borders(values):
 
 @given(st.lists(st.integers(-20 * SCALE, 20 * SCALE), min_size=1, max_size=10))
 def test_truncate_is_the_nearest_point_of_the_domain(values):
-    assert truncate(np.array(values)).tolist() == [min(max(value, -SCALE), SCALE) for value in values]
+    assert truncate(np.array(values)).tolist() == [
+        min(max(value, -SCALE), SCALE) for value in values
+    ]
 
 
 @given(st.lists(st.integers(-(2**30), 2**30), min_size=2, max_size=5), st.integers(1, 10 * SCALE))
@@ -282,15 +332,15 @@ def loop_version(method, points, seed):
     """One replicate, one cluster, one point at a time, from the definitions; noise from the same streams."""
     n, d, k = *points.shape, method.n_clusters
     search = "halving" if method.variant == "published" else "bisection"
-    centres = starting_centres([seed], k, d, "packing", search)[0].astype(float)
+    centers = starting_centers([seed], k, d, "packing", search)[0].astype(float)
     streams = NoiseStreams([seed])
     for t, this in enumerate(method.schedule(n, d)):
         sums, counts = np.zeros((k, d)), np.zeros(k)
         for x in points:
-            squares = ((x - centres) ** 2).sum(axis=1)
+            squares = ((x - centers) ** 2).sum(axis=1)
             j = int(squares.argmin())
             if this.radius is None or squares[j] <= (this.radius * SCALE) ** 2:
-                sums[j] += x - centres[j] if method.relative else x
+                sums[j] += x - centers[j] if method.relative else x
                 counts[j] += 1
         if this.sum_noise is not None:
             draw = streams.laplace if this.sum_noise.name == "laplace" else streams.normal
@@ -298,20 +348,24 @@ def loop_version(method, points, seed):
             sums += np.rint(this.sum_noise.scale * draw((*key, "sums"), (k, d))[0])
             counts += np.rint(this.count_noise.scale * draw((*key, "counts"), (k,))[0]) / SCALE
         for j in range(k):
-            base = centres[j] if method.relative else 0.0
+            base = centers[j] if method.relative else 0.0
             if method.variant == "sound":
-                moved = centres[j] if counts[j] < 1 else base + sums[j] / counts[j]
+                moved = centers[j] if counts[j] < 1 else base + sums[j] / counts[j]
             else:
                 moved = base + sums[j] / (counts[j] + 1e-9)
             limit = math.floor(math.sqrt(2**53 / d)) - SCALE - 1
             moved = np.clip(np.rint(moved), -limit, limit)
             if isinstance(method, FastLloyd):
-                length = math.dist(moved, centres[j])
+                length = math.dist(moved, centers[j])
                 if length > this.radius * SCALE:
-                    moved = centres[j] + np.rint((moved - centres[j]) * (this.radius * SCALE / length))
-            folds = isinstance(method, FastLloyd) or (method.variant == "sound" and this.sum_noise is not None)
-            centres[j] = [round(reflect(v / SCALE) * SCALE) for v in moved] if folds else moved
-    return centres.astype(np.int64)
+                    moved = centers[j] + np.rint(
+                        (moved - centers[j]) * (this.radius * SCALE / length)
+                    )
+            folds = isinstance(method, FastLloyd) or (
+                method.variant == "sound" and this.sum_noise is not None
+            )
+            centers[j] = [round(reflect(v / SCALE) * SCALE) for v in moved] if folds else moved
+    return centers.astype(np.int64)
 
 
 @pytest.mark.parametrize("method", [Lloyd, *PRIVATE])
@@ -322,23 +376,25 @@ def test_batched_methods_equal_a_straightforward_loop(method, variant, d):
     estimator = method(3, variant=variant)
     run = estimator.fit_batch(points, [0, 1, 2, 3])
     for i, seed in enumerate(run.seeds):
-        assert (run.centres[i] == loop_version(estimator, points, seed)).all()
+        assert (run.centers[i] == loop_version(estimator, points, seed)).all()
 
 
 @pytest.mark.parametrize("method", [GLloyd, SuLloyd])
 def test_without_noise_the_private_kin_is_lloyd(method):
-    """At a huge budget the noise rounds to nothing, and the same rounds give the same centres bit for bit."""
+    """At a huge budget the noise rounds to nothing, and the same rounds give the same centers bit for bit."""
     points = snap(blobs())
     huge = {"epsilon": 1e12} if method is SuLloyd else {"epsilon": 1e12, "delta": 0.5}
     private = method(4, n_iterations=5, postprocessing="none", **huge).fit_batch(points, [1, 2])
-    assert (private.centres == Lloyd(4, n_iterations=5).fit_batch(points, [1, 2]).centres).all()
+    assert (private.centers == Lloyd(4, n_iterations=5).fit_batch(points, [1, 2]).centers).all()
 
 
 def test_more_budget_helps():
     points = snap(blobs(20_000))
     for method in PRIVATE:
         worse, better = (
-            evaluate(points, method(4, epsilon=epsilon).fit_batch(points, range(60)).centres, ["nicv"])["nicv"]
+            evaluate(
+                points, method(4, epsilon=epsilon).fit_batch(points, range(60)).centers, ["nicv"]
+            )["nicv"]
             for epsilon in (0.01, 2.0)
         )
         difference = worse - better
@@ -347,7 +403,7 @@ def test_more_budget_helps():
 
 def test_secure_runs_differ_and_ignore_the_seed_of_the_noise():
     points = snap(blobs())
-    one, other = (FastLloyd(2, secure=True).fit_batch(points, [0]).centres for _ in range(2))
+    one, other = (FastLloyd(2, secure=True).fit_batch(points, [0]).centers for _ in range(2))
     assert (one != other).any()
 
 
@@ -369,8 +425,10 @@ def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
             except ValueError as refusal:
                 assert "epsilon=" in str(refusal)
             else:
-                assert np.isfinite(run.centres).all()
-        with pytest.raises(ValueError, match=r"epsilon=1e-05 must be a positive finite number, at least 0\.0001"):
+                assert np.isfinite(run.centers).all()
+        with pytest.raises(
+            ValueError, match=r"epsilon=1e-05 must be a positive finite number, at least 0\.0001"
+        ):
             method(n_clusters=2, epsilon=1e-5, **chosen).fit_batch(points, [0])
 
 
@@ -382,4 +440,4 @@ def test_secure_noise_serves_every_schedule(method, n):
     for variant in method.claims:
         chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
         run = method(n_clusters=2, epsilon=1.0, secure=True, **chosen).fit_batch(points, [0])
-        assert np.isfinite(run.centres).all()
+        assert np.isfinite(run.centers).all()

@@ -33,7 +33,7 @@ from pkm.privacy import (
     gdp_epsilon,
     largest_multiple,
 )
-from pkm.privacy.partition import Partition
+from pkm.privacy.tree import PartitionTree
 
 ROOMY = Budget(1e6, 0.5)
 
@@ -54,12 +54,16 @@ def grown(points, seed, splits=6, grid=None):
     rng, leaves = np.random.default_rng(seed), [0]
     for _ in range(splits):
         cell = leaves.pop(rng.integers(len(leaves)))
-        leaves += partition.split(cell, int(rng.integers(points.shape[1])), int(rng.integers(1, 18)))
+        leaves += partition.split(
+            cell, int(rng.integers(points.shape[1])), int(rng.integers(1, 18))
+        )
     return partition, leaves
 
 
 def members(partition, cell):
-    return np.concatenate([shard.rows[shard.members(cell)] for shard in partition._shards]).astype(int)
+    return np.concatenate([shard.rows[shard.members(cell)] for shard in partition._shards]).astype(
+        int
+    )
 
 
 # Kernels
@@ -88,14 +92,18 @@ def test_divide_is_stable_and_histogram_and_sums_are_exact():
     histogram(codes, order[:left], counts)
     for h in range(3):
         assert (counts[h] == np.bincount(codes[order[:left], h], minlength=19)).all()
-    assert (column_sums(points.rows, order[:left]) == points.rows[order[:left]].astype(int).sum(axis=0)).all()
+    assert (
+        column_sums(points.rows, order[:left]) == points.rows[order[:left]].astype(int).sum(axis=0)
+    ).all()
 
 
 def test_signs_are_those_of_exact_integer_products():
     points, rng = grid_points(3, n=3000, d=7), np.random.default_rng(3)
     normals = np.rint(rng.standard_normal((9, 7)) * SCALE).astype(int)
     about = points[5]  # a point on all hyperplanes: its products are zero and count as not negative
-    expected = (points.astype(object) @ normals.T.astype(object)) >= about.astype(object) @ normals.T.astype(object)
+    expected = (points.astype(object) @ normals.T.astype(object)) >= about.astype(
+        object
+    ) @ normals.T.astype(object)
     assert (signs(Points.prepare(points), normals, about) == expected.astype(int)).all()
     with pytest.raises(ValueError, match=r"at most 2\*\*20"):
         signs(Points.prepare(points), normals * 1000, about)
@@ -119,7 +127,9 @@ def test_gaps_are_finer_than_the_grid_where_points_were():
     gaps = np.sort(np.diff(np.sort(raw, axis=0), axis=0).mean(axis=1)) * SCALE
     assert gaps[-1] < 0.3 and averaged_gaps((points,)) == pytest.approx(gaps, abs=2 * 2.0**-16)
     assert np.unique(averaged_gaps((Points.prepare(points.rows.astype(int)),))).size < 10
-    ties, _ = Points.from_box(np.repeat([[0.1], [0.2]], 50, axis=0), np.array([0.0]), np.array([1.0]))
+    ties, _ = Points.from_box(
+        np.repeat([[0.1], [0.2]], 50, axis=0), np.array([0.0]), np.array([1.0])
+    )
     assert (averaged_gaps((ties,))[:-1] == 0).all()
 
 
@@ -132,7 +142,9 @@ def test_intervals_cover_the_domain_from_its_lower_end():
     middles = [grid.thresholds[b - 1] / SCALE for b in grid.boundaries]
     assert middles == pytest.approx([-1 + 0.3 * (i + 0.5) for i in range(6)], abs=2**-15)
     assert Grid.of_intervals(2 / 127).n_bins == 255  # the codes of 127 intervals fit a byte
-    assert Grid.of_intervals(9.0) == Grid.of_intervals(2.0)  # wider than the domain: one interval, split in the middle
+    assert Grid.of_intervals(9.0) == Grid.of_intervals(
+        2.0
+    )  # wider than the domain: one interval, split in the middle
     assert Grid.of_intervals(1e-12).n_bins == 2 * 4096 + 1
     with pytest.raises(ValueError, match="width=0 must be positive"):
         Grid.of_intervals(0)
@@ -155,8 +167,14 @@ def test_a_split_outside_a_cell_leaves_its_box_alone():
     partition = curator(grid_points(0)).partition(Grid.of_intervals(0.5))
     low, _ = partition.split(0, 0, 3)
     empty, full = partition.split(partition.split(0 + low, 1, 3)[0], 0, 5)[::-1]
-    assert len(members(partition, empty)) == 0 and (partition.box(empty)[1] >= partition.box(empty)[0]).all()
-    assert all((one == other).all() for one, other in zip(partition.box(empty), partition.box(full), strict=True))
+    assert (
+        len(members(partition, empty)) == 0
+        and (partition.box(empty)[1] >= partition.box(empty)[0]).all()
+    )
+    assert all(
+        (one == other).all()
+        for one, other in zip(partition.box(empty), partition.box(full), strict=True)
+    )
 
 
 def test_answers_do_not_depend_on_shards_or_order():
@@ -168,7 +186,11 @@ def test_answers_do_not_depend_on_shards_or_order():
         split = partition.choose_splits([0], [300.0], score, Exponential(0.5))[0]
         cells = partition.split(0, *split)
         about = np.array([partition.middle(cell) for cell in cells])
-        return split, partition.counts(cells, Laplace(3.0 * SCALE)), partition.sums(cells, 2.0, about)
+        return (
+            split,
+            partition.counts(cells, Laplace(3.0 * SCALE)),
+            partition.sums(cells, 2.0, about),
+        )
 
     one = answers(points)
     for other in (points[::-1], [points[:10], points[10:11], points[11:]]):
@@ -176,7 +198,7 @@ def test_answers_do_not_depend_on_shards_or_order():
         assert split == one[0] and (counts == one[1]).all() and (sums == one[2]).all()
 
 
-# Sensitivities on random neighbours
+# Sensitivities on random neighbors
 
 
 @given(st.integers(0, 10**6), st.integers(0, 59))
@@ -206,7 +228,9 @@ def test_a_record_changes_one_cell_by_one_and_its_sum_by_no_more_than_the_reach(
     st.floats(1.0, 60.0),
 )
 @settings(max_examples=200, deadline=None)
-def test_a_record_moves_no_two_scores_apart_by_more_than_the_spread(seed, both, q, more, weight, size):
+def test_a_record_moves_no_two_scores_apart_by_more_than_the_spread(
+    seed, both, q, more, weight, size
+):
     """Exhaustive over the record's place; t anywhere between 2 q and 1."""
     score = SplitScore(2 * q + more * (1 - 2 * q), q, weight, both)
     counts = np.random.default_rng(seed).integers(0, 6, 12)
@@ -224,7 +248,9 @@ def test_a_record_moves_no_two_scores_apart_by_more_than_the_spread(seed, both, 
 def test_the_spread_is_attained():
     """A record inside the emptiest interval and outside the outer ranks of another candidate: no slack is left."""
     score, size = SplitScore(0.3, 1 / 12, 5.0, True), 120.0
-    counts = np.array([2, 2, 0, 116])  # candidate 1: five below, inside the outer ranks; the record lands beside both
+    counts = np.array(
+        [2, 2, 0, 116]
+    )  # candidate 1: five below, inside the outer ranks; the record lands beside both
     below = np.concatenate([[0], counts.cumsum()])
 
     def scores(left, inside):
@@ -245,7 +271,9 @@ def test_scores_follow_the_definitions():
     assert published(np.array([130.0]), np.array([0.0]), 140.0, 120.0) == pytest.approx([5 - 0.3])
 
 
-@pytest.mark.parametrize(("t", "q", "weight"), [(0.1, 0.1, 5), (1.1, 0.1, 5), (0.3, 0, 5), (1, 0.5, 5), (0.3, 0.1, 0)])
+@pytest.mark.parametrize(
+    ("t", "q", "weight"), [(0.1, 0.1, 5), (1.1, 0.1, 5), (0.3, 0, 5), (1, 0.5, 5), (0.3, 0.1, 0)]
+)
 def test_scores_without_a_bound_are_refused(t, q, weight):
     with pytest.raises(ValueError, match="must"):
         SplitScore(t, q, weight, True)
@@ -312,21 +340,25 @@ def test_gumbel_and_uniform_streams_have_their_laws(secure):
     # Fresh entropy cannot be seeded; a fresh sample fails a test at 1e-6 once in a million runs.
     assert stats.kstest(streams.gumbel(("a", 0), (40_000,))[0], stats.gumbel_r.cdf).pvalue > 1e-6
     uniform = streams.uniform(("b", 0), (40_000,))[0]
-    assert stats.kstest(uniform, stats.uniform.cdf).pvalue > 1e-6 and 0 < uniform.min() and uniform.max() < 1
+    assert (
+        stats.kstest(uniform, stats.uniform.cdf).pvalue > 1e-6
+        and 0 < uniform.min()
+        and uniform.max() < 1
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 3.0])
 @pytest.mark.parametrize("width", [1.0, 2.5, 40.0, 1000.0])
 def test_bounded_laplace_is_private_by_its_density(epsilon, width):
-    """Exact: the log ratio of the densities of neighbouring values is largest at the ends, and at most epsilon."""
+    """Exact: the log ratio of the densities of neighboring values is largest at the ends, and at most epsilon."""
     mechanism = BoundedLaplace(epsilon, 1.0)
     b = float(mechanism.scale(np.array(width)))
 
-    def log_normaliser(v):
+    def log_normalizer(v):
         return math.log(-math.expm1(-v / b) - math.expm1(-(width - v) / b))
 
     ratios = [
-        abs(-abs(z - v) / b - log_normaliser(v) + abs(z - v - 1) / b + log_normaliser(v + 1))
+        abs(-abs(z - v) / b - log_normalizer(v) + abs(z - v - 1) / b + log_normalizer(v + 1))
         for v in np.linspace(0, width - 1, 41)
         for z in np.linspace(0, width, 41)
     ]
@@ -336,10 +368,14 @@ def test_bounded_laplace_is_private_by_its_density(epsilon, width):
 
 def test_bounded_laplace_has_the_moments_of_its_law():
     mechanism, lower, upper, value = BoundedLaplace(0.5, 1000.0), -4000.0, 9000.0, 500
-    drawn = mechanism.add(np.full((1, 60_000), value), np.array(lower), np.array(upper), NoiseStreams([1]), ("x", 0))[0]
+    drawn = mechanism.add(
+        np.full((1, 60_000), value), np.array(lower), np.array(upper), NoiseStreams([1]), ("x", 0)
+    )[0]
     b = float(mechanism.scale(np.array(upper - lower)))
     mass, mean, square = (
-        integrate.quad(lambda z, p=p: z**p * math.exp(-abs(z - value) / b), lower, upper, points=[value])[0]
+        integrate.quad(
+            lambda z, p=p: z**p * math.exp(-abs(z - value) / b), lower, upper, points=[value]
+        )[0]
         for p in (0, 1, 2)
     )
     mean, sd = mean / mass, math.sqrt(square / mass - (mean / mass) ** 2)
@@ -351,18 +387,18 @@ def test_bounded_laplace_has_the_moments_of_its_law():
 def test_bounded_sums_stay_inside_and_are_charged_per_coordinate():
     points = grid_points(4, n=50, d=2)
     door = Curator(points, Ledger(Budget(10.0)), NoiseStreams([1, 2]))
-    centres = np.array([[[0, 0], [SCALE, SCALE]]] * 2)
+    centers = np.array([[[0, 0], [SCALE, SCALE]]] * 2)
     about = np.array([-SCALE, -SCALE])
     noise = BoundedLaplace(0.01, 2.0 * SCALE)
     counts, sums = door.counts_and_bounded_sums(
-        centres, count_noise=Laplace(20.0 * SCALE), sum_noise=noise, about=about
+        centers, count_noise=Laplace(20.0 * SCALE), sum_noise=noise, about=about
     )
     assert (counts >= SCALE // 2).all()
     assert (sums >= 0).all() and (sums <= counts[:, :, None] * 2 + 1).all()
     assert door._ledger.spent() == pytest.approx(1 / 20 + 2 * 0.01)
     with pytest.raises(ValueError, match="sensitivity=65536"):
         door.counts_and_bounded_sums(
-            centres, count_noise=Laplace(SCALE), sum_noise=BoundedLaplace(0.01, SCALE), about=about
+            centers, count_noise=Laplace(SCALE), sum_noise=BoundedLaplace(0.01, SCALE), about=about
         )
 
 
@@ -373,11 +409,15 @@ def test_every_release_of_a_partition_is_charged_before_it_is_drawn():
     door = curator(grid_points(0), budget=Budget(1.0, 1e-6))
     partition = door.partition(Grid.of_intervals(0.25))
     partition.counts([0], Laplace(SCALE / 0.2))
-    partition.choose_splits([0], [60.0], SplitScore(0.3, 0.1, 5.0, True), Exponential(0.3), delta=1e-8)
+    partition.choose_splits(
+        [0], [60.0], SplitScore(0.3, 0.1, 5.0, True), Exponential(0.3), delta=1e-8
+    )
     partition.counts([], Laplace(SCALE / 0.2))  # nothing asked, but the schedule is paid for
     mu = gaussian_mu(0.2, 5e-7)
     partition.sums([0], 1 / mu, np.zeros((1, 3), int))
-    labels = [(charge.label, charge.round, charge.epsilon, charge.mu) for charge in door._ledger.charges]
+    labels = [
+        (charge.label, charge.round, charge.epsilon, charge.mu) for charge in door._ledger.charges
+    ]
     assert labels == [
         ("cell_counts", 0, pytest.approx(0.2), 0),
         ("splits", 0, 0.3, 0),
@@ -419,12 +459,16 @@ def test_gap_percentile_carries_its_flaw_and_has_the_laws_distribution():
     drawn = np.array([curator(points, seed=s).gap_percentile(65.0, 4.0) for s in range(4000)])
     weights = np.exp([-1.3, -0.7]) * [3 / 8, 2 - 3 / 8]
     below = weights[0] / weights.sum()
-    assert (drawn < 3 / 8).mean() == pytest.approx(below, abs=5 * math.sqrt(below * (1 - below) / 4000))
+    assert (drawn < 3 / 8).mean() == pytest.approx(
+        below, abs=5 * math.sqrt(below * (1 - below) / 4000)
+    )
     assert drawn.min() >= 0 and drawn.max() <= 2
     assert stats.kstest(drawn[drawn > 3 / 8], stats.uniform(3 / 8, 2 - 3 / 8).cdf).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("points", [np.zeros((1, 2), int), np.zeros((5, 2), int), np.array([[-SCALE], [SCALE]])])
+@pytest.mark.parametrize(
+    "points", [np.zeros((1, 2), int), np.zeros((5, 2), int), np.array([[-SCALE], [SCALE]])]
+)
 def test_gap_percentile_is_defined_for_ties_and_single_points(points):
     assert 0 <= curator(points).gap_percentile(65.0, 0.04) <= 2
 
@@ -456,7 +500,9 @@ def test_ill_posed_questions_are_refused_before_they_are_charged():
     with pytest.raises(ValueError, match="grid integers of shape"):
         partition.sums([0], 1.0, np.zeros((1, 3)))
     with pytest.raises(ValueError, match="margin=-1 must not be negative"):
-        partition.choose_splits([0], [60.0], SplitScore(0.3, 0.1, 5.0, True), Exponential(0.3), margin=-1)
+        partition.choose_splits(
+            [0], [60.0], SplitScore(0.3, 0.1, 5.0, True), Exponential(0.3), margin=-1
+        )
     with pytest.raises(ValueError, match="scale="):
         partition.sums([0], math.inf, np.zeros((1, 3), int))
     assert door._ledger.charges == ()
@@ -474,7 +520,9 @@ def test_ill_posed_questions_are_refused_before_they_are_charged():
 def test_hyperplane_cells_need_the_whole_domains_radius():
     partition = curator(grid_points(0)).hyperplanes(np.ones((2, 3), int), np.zeros(3, int))
     cells = partition.split(0, 0)
-    assert isinstance(partition, Partition) and all((partition.box(c)[1] == SCALE).all() for c in cells)
+    assert isinstance(partition, PartitionTree) and all(
+        (partition.box(c)[1] == SCALE).all() for c in cells
+    )
     assert (members(partition, cells[1]).sum(axis=1) >= 0).all()
     assert (members(partition, cells[0]).sum(axis=1) < 0).all()
 
@@ -511,21 +559,29 @@ def test_the_plain_sum_lets_nothing_through_that_the_composition_would_refuse():
         assert ledger.delta_at(plain) <= 1e-6 * (1 + 1e-6)
 
 
-def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_safe_side(monkeypatch):
+def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_safe_side(
+    monkeypatch,
+):
     """Every outcome of 12 coins is listed; with a short list of sums, losses are rounded up, never down."""
     from pkm.privacy import ledger as room
 
     epsilons = tuple(np.random.default_rng(0).uniform(0.01, 0.3, 12).tolist())
     signs_ = np.array(list(np.ndindex(*[2] * 12))) * 2 - 1
     chances = np.prod(
-        [np.exp((1 + s) / 2 * e) / (1 + np.exp(e)) for s, e in zip(signs_.T, epsilons, strict=True)], axis=0
+        [
+            np.exp((1 + s) / 2 * e) / (1 + np.exp(e))
+            for s, e in zip(signs_.T, epsilons, strict=True)
+        ],
+        axis=0,
     )
     for epsilon in (0.0, 0.4, 1.0, 3.0):
         exact = chances @ np.maximum(-np.expm1(epsilon - signs_ @ epsilons), 0)
-        assert room._composed_delta(0.0, tuple(sorted(epsilons)), epsilon) == pytest.approx(exact, abs=1e-14)
+        assert room._composed_delta(0.0, tuple(sorted(epsilons)), epsilon) == pytest.approx(
+            exact, abs=1e-14
+        )
     room._coin_losses.cache_clear()
     room._composed_delta.cache_clear()
-    monkeypatch.setattr(room, "MOST_LOSSES", 500)
+    monkeypatch.setattr(room, "MAX_LOSSES", 500)
     rough = room._composed_delta(0.1, tuple(sorted(epsilons)), 0.7)
     room._coin_losses.cache_clear()
     room._composed_delta.cache_clear()
@@ -534,7 +590,7 @@ def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_sa
     assert fine <= rough <= 1.1 * fine
 
 
-# What is released is what is charged: on neighbours, cell by cell, draw by draw
+# What is released is what is charged: on neighbors, cell by cell, draw by draw
 
 
 class Recorded(Exponential):
@@ -547,7 +603,9 @@ class Recorded(Exponential):
 
 @given(st.integers(0, 10**6), st.booleans(), st.floats(0, 30), st.sampled_from([1, 16384]))
 @settings(max_examples=60, deadline=None)
-def test_a_record_moves_the_exponents_of_all_cells_by_no_more_than_is_charged(seed, both, margin, step):
+def test_a_record_moves_the_exponents_of_all_cells_by_no_more_than_is_charged(
+    seed, both, margin, step
+):
     """Same released sizes, same tree, one record less: summed over the cells, the exponents move apart by epsilon."""
     points, epsilon = grid_points(seed, step=step), 0.7
     score = SplitScore(0.3, 1 / 12, 5.0, both)
@@ -571,7 +629,10 @@ def test_the_charge_of_a_selection_is_attained():
     points = np.array([[-60000]] * 3 + [[60000]] * 57)
     seen = []
     for given_points in (points, np.vstack([points, [[-22000]]])):
-        partition, mechanism = curator(given_points).partition(Grid.of_intervals(0.25)), Recorded(0.7)
+        partition, mechanism = (
+            curator(given_points).partition(Grid.of_intervals(0.25)),
+            Recorded(0.7),
+        )
         partition.choose_splits([0], [60.0], SplitScore(0.3, 1 / 12, 5.0, True), mechanism)
         seen.append(mechanism.seen[0])
     step = seen[1] - seen[0]
@@ -584,7 +645,9 @@ def test_a_margin_lowers_the_exponents():
     for margin in (0.0, 20.0, 1e9):
         mechanism = Recorded(0.7)
         score = SplitScore(0.3, 1 / 12, 5.0, False)
-        curator(points).partition(Grid.of_intervals(0.25)).choose_splits([0], [60.0], score, mechanism, margin=margin)
+        curator(points).partition(Grid.of_intervals(0.25)).choose_splits(
+            [0], [60.0], score, mechanism, margin=margin
+        )
         seen.append(mechanism.seen[0])
     assert seen[1] == pytest.approx(seen[0] * 40 / 60) and seen[2] == pytest.approx(seen[0] / 60)
 
@@ -596,7 +659,9 @@ def test_candidates_outside_a_cell_are_left_out_where_the_grid_says_so():
         mechanism = Recorded(1.0)
         partition.choose_splits([low], [30.0], SplitScore(0.3, 1 / 12, 5.0, inside), mechanism)
         allowed = np.isfinite(mechanism.seen[0][0]).reshape(3, 8)
-        assert allowed[[0, 2]].all() and allowed[1].tolist() == ([True] * 2 + [False] * 6 if inside else [True] * 8)
+        assert allowed[[0, 2]].all() and allowed[1].tolist() == (
+            [True] * 2 + [False] * 6 if inside else [True] * 8
+        )
 
 
 @given(st.integers(0, 10**6), st.booleans())
@@ -619,7 +684,9 @@ def test_the_exponents_of_a_cell_are_its_candidates_scores(seed, both):
                     continue
                 left = (inside[:, h] <= grid.thresholds[2 * c]).sum()
                 near = ((inside[:, h] > ends[0]) & (inside[:, h] <= ends[1])).sum()
-                expected = score(left, near, len(inside), size) * 0.7 * max(1.0, size) / score.spread
+                expected = (
+                    score(left, near, len(inside), size) * 0.7 * max(1.0, size) / score.spread
+                )
                 assert exponent == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
@@ -630,7 +697,10 @@ def test_each_cell_gets_noise_for_its_own_reach():
         partition = curator(points, seed=seed).partition(Grid.of_intervals(0.25))
         small, large = partition.split(partition.split(0, 0, 1)[0], 1, 1)[0], 2
         about = np.array([partition.middle(small), partition.middle(large)])
-        exact = [(members(partition, c) - a).sum(axis=0) for c, a in zip((small, large), about, strict=True)]
+        exact = [
+            (members(partition, c) - a).sum(axis=0)
+            for c, a in zip((small, large), about, strict=True)
+        ]
         noise.append(partition.sums([small, large], 3.0, about) - exact)
     sd = np.std(noise, axis=(0, 2))
     # Half-diagonals: an eighth of a half-width by an eighth, and seven eighths (and a bit) by a whole one.
@@ -665,9 +735,11 @@ def test_hyperplane_cells_and_the_whole_change_by_one_record(seed, gone):
 def test_bounded_sums_change_by_no_more_than_their_sensitivity(seed, gone):
     points = grid_points(seed, n=50)
     rng = np.random.default_rng(seed)
-    centres, about = grid_points(seed + 1, n=4)[None], rng.integers(-SCALE, SCALE, 3)
+    centers, about = grid_points(seed + 1, n=4)[None], rng.integers(-SCALE, SCALE, 3)
     one, other = (
-        Curator(given_points, Ledger(ROOMY), NoiseStreams([0]))._exact_sums_and_counts(centres, None, False)
+        Curator(given_points, Ledger(ROOMY), NoiseStreams([0]))._exact_sums_and_counts(
+            centers, None, False
+        )
         for given_points in (points, np.delete(points, gone, axis=0))
     )
     relative = [sums - counts[:, :, None] * about for sums, counts in (one, other)]
@@ -694,11 +766,15 @@ def test_no_release_shares_a_stream_with_another(method, monkeypatch):
     for variant in method.claims:
         drawn.clear()
         chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
-        run = method(n_clusters=3, epsilon=5.0, **chosen, **ANALYTIC.get(method, {})).fit_batch(points, [0, 1])
+        run = method(n_clusters=3, epsilon=5.0, **chosen, **ANALYTIC.get(method, {})).fit_batch(
+            points, [0, 1]
+        )
         assert len(drawn) > len(run.ledger.charges) / 2 and len(set(drawn)) == len(drawn)
 
 
-@pytest.mark.parametrize("sizes", [[300.0], [1.0, 2.0, 3.0, 4.0], [1.0, np.nan, 2.0], [1.0, np.inf, 2.0]])
+@pytest.mark.parametrize(
+    "sizes", [[300.0], [1.0, 2.0, 3.0, 4.0], [1.0, np.nan, 2.0], [1.0, np.inf, 2.0]]
+)
 def test_sizes_that_do_not_fit_the_cells_are_refused(sizes):
     door = curator(grid_points(0))
     partition = door.partition(Grid.of_intervals(0.25))
@@ -725,4 +801,7 @@ def test_doors_are_checked_before_anything_is_charged():
         with pytest.raises(ValueError, match=message):
             call()
     assert door._ledger.charges == ()
-    assert partition.sums([], 1.0, np.zeros((0, 3), int)).shape == (0, 3) and len(door._ledger.charges) == 1
+    assert (
+        partition.sums([], 1.0, np.zeros((0, 3), int)).shape == (0, 3)
+        and len(door._ledger.charges) == 1
+    )

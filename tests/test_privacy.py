@@ -21,7 +21,7 @@ from pkm.privacy import (
     BudgetExceeded,
     Charge,
     Curator,
-    Disclosure,
+    DisclosureRefused,
     Gaussian,
     Laplace,
     Ledger,
@@ -33,7 +33,7 @@ from pkm.privacy import (
     gdp_epsilon,
     noise,
     snap,
-    snap_centres,
+    snap_centers,
 )
 from pkm.privacy.curator import sum_sensitivity_of
 
@@ -52,7 +52,9 @@ def test_calibration_meets_known_values(epsilon, sigma):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_calibration_agrees_with_dp_accounting(epsilon, delta):
-    theirs = accountant.get_smallest_gaussian_noise(common.DifferentialPrivacyParameters(epsilon, delta), 1, 1.0)
+    theirs = accountant.get_smallest_gaussian_noise(
+        common.DifferentialPrivacyParameters(epsilon, delta), 1, 1.0
+    )
     assert 1 / gaussian_mu(epsilon, delta) == pytest.approx(theirs, rel=1e-5)
 
 
@@ -66,14 +68,26 @@ def test_calibration_is_on_the_safe_side_and_tight(epsilon, delta):
 
 @given(st.floats(0.01, 5), st.floats(0.01, 5))
 def test_gdp_delta_falls_with_epsilon_and_grows_with_mu(mu, epsilon):
-    assert 0 <= gdp_delta(mu, epsilon * 1.01) <= gdp_delta(mu, epsilon) <= gdp_delta(mu * 1.01, epsilon) <= 1
+    assert (
+        0
+        <= gdp_delta(mu, epsilon * 1.01)
+        <= gdp_delta(mu, epsilon)
+        <= gdp_delta(mu * 1.01, epsilon)
+        <= 1
+    )
 
 
 def test_no_noise_needed_for_nothing():
-    assert gdp_delta(0.0, 1.0) == 0 and gdp_epsilon(0.0, 0.0) == 0 and gdp_epsilon(1.0, 0.0) == math.inf
+    assert (
+        gdp_delta(0.0, 1.0) == 0
+        and gdp_epsilon(0.0, 0.0) == 0
+        and gdp_epsilon(1.0, 0.0) == math.inf
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1)]
+)
 def test_calibration_refuses(epsilon, delta):
     with pytest.raises(ValueError, match=r"epsilon=|delta="):
         gaussian_mu(epsilon, delta)
@@ -122,16 +136,18 @@ def test_snap_is_nearest_and_idempotent(values):
     assert (snap(grid / SCALE) == grid).all()
 
 
-@pytest.mark.parametrize(("value", "message"), [(math.nan, "finite"), (math.inf, "finite"), (1.001, r"\[-1, 1\]")])
+@pytest.mark.parametrize(
+    ("value", "message"), [(math.nan, "finite"), (math.inf, "finite"), (1.001, r"\[-1, 1\]")]
+)
 def test_snap_refuses(value, message):
     with pytest.raises(ValueError, match=message):
         snap([0.0, value])
 
 
-def test_released_centres_saturate():
-    centres = snap_centres(np.array([[math.inf, -math.inf, 0.4]]))
-    assert centres[0, 2] == 0 and centres[0, 0] == -centres[0, 1]
-    assert 3 * (int(centres[0, 0]) + SCALE) ** 2 < 2**53
+def test_released_centers_saturate():
+    centers = snap_centers(np.array([[math.inf, -math.inf, 0.4]]))
+    assert centers[0, 2] == 0 and centers[0, 0] == -centers[0, 1]
+    assert 3 * (int(centers[0, 0]) + SCALE) ** 2 < 2**53
 
 
 # Noise
@@ -149,7 +165,9 @@ def test_noise_follows_its_law(secure, law, reference):
         # the moment of twice the power, over the number of draws.
         moment = MOMENTS[law]
         assert abs(draws.mean()) < 5 * math.sqrt(moment[2] / draws.size)
-        assert abs((draws**power).mean() - moment[power]) < 5 * math.sqrt(moment[2 * power] / draws.size)
+        assert abs((draws**power).mean() - moment[power]) < 5 * math.sqrt(
+            moment[2 * power] / draws.size
+        )
 
 
 def test_streams_differ_by_key_and_seed_and_repeat():
@@ -163,10 +181,12 @@ def test_streams_differ_by_key_and_seed_and_repeat():
         assert not np.isin(a, b).any()
 
 
-def test_stream_of_a_replicate_ignores_its_neighbours_and_earlier_draws():
+def test_stream_of_a_replicate_ignores_its_neighbors_and_earlier_draws():
     batch = NoiseStreams([5, 7, 9])
     batch.normal(("first", 0), (3,))
-    assert (batch.normal(("x", 2), (4, 2))[1] == NoiseStreams([7]).normal(("x", 2), (4, 2))[0]).all()
+    assert (
+        batch.normal(("x", 2), (4, 2))[1] == NoiseStreams([7]).normal(("x", 2), (4, 2))[0]
+    ).all()
 
 
 def test_secure_tails_are_fine_and_bounded():
@@ -183,7 +203,10 @@ def test_secure_tails_are_fine_and_bounded():
 @pytest.mark.parametrize("law", ["normal", "laplace", "uniform", "gumbel"])
 def test_nothing_can_be_drawn(secure, law):
     for shape in ((0,), (0, 3), (2, 0)):
-        assert getattr(NoiseStreams([1, 2], secure=secure), law)(("a", 0), shape).shape == (2, *shape)
+        assert getattr(NoiseStreams([1, 2], secure=secure), law)(("a", 0), shape).shape == (
+            2,
+            *shape,
+        )
 
 
 def test_secure_noise_never_repeats():
@@ -222,12 +245,19 @@ def test_rounding_commutes_with_the_data(value, seed):
 
 def test_rounded_noise_has_no_atom_at_zero():
     """Truncation toward zero would double the mass at zero; rounding to nearest gives each integer its own interval."""
-    noise = Gaussian(2.0).add(np.zeros((1, 400_000), np.int64), NoiseStreams([0]), ("atoms",)).ravel()
+    noise = (
+        Gaussian(2.0).add(np.zeros((1, 400_000), np.int64), NoiseStreams([0]), ("atoms",)).ravel()
+    )
     cells = np.arange(-6, 7)
     expected = np.diff(stats.norm(scale=2.0).cdf(np.append(cells - 0.5, 6.5)))
     observed = np.array([(noise == cell).sum() for cell in cells])
     rest = [noise.size - observed.sum()], [1 - expected.sum()]
-    assert stats.chisquare(np.append(observed, rest[0]), noise.size * np.append(expected, rest[1])).pvalue > 1e-6
+    assert (
+        stats.chisquare(
+            np.append(observed, rest[0]), noise.size * np.append(expected, rest[1])
+        ).pvalue
+        > 1e-6
+    )
 
 
 def test_huge_noise_saturates_and_never_wraps():
@@ -256,7 +286,9 @@ def test_ledger_composes_gaussians_in_closed_form():
     for charge in gaussian_rounds(7, 1 / 8):
         ledger.charge(charge)
     assert ledger.spent() == pytest.approx(1.260096, abs=1e-6)
-    pld = privacy_loss_distribution.from_gaussian_mechanism(8.0, value_discretization_interval=1e-3).self_compose(7)
+    pld = privacy_loss_distribution.from_gaussian_mechanism(
+        8.0, value_discretization_interval=1e-3
+    ).self_compose(7)
     assert ledger.spent() == pytest.approx(pld.get_epsilon_for_delta(1e-5), rel=1e-4)
     assert ledger.delta_at(2.0) == pytest.approx(gdp_delta(math.sqrt(7) / 8, 2.0))
     assert ledger.unspent() == pytest.approx(2.0 - ledger.spent())
@@ -291,7 +323,9 @@ def test_pure_budget_refuses_gaussian_noise_and_adds_pure_charges():
         Ledger(Budget(1.0)).charge(Charge("q", 0, "gaussian", mu=0.01))
 
 
-@pytest.mark.parametrize("cost", [{"mu": math.nan}, {"mu": -1.0}, {"epsilon": -0.1}, {"delta": math.inf}])
+@pytest.mark.parametrize(
+    "cost", [{"mu": math.nan}, {"mu": -1.0}, {"epsilon": -0.1}, {"delta": math.inf}]
+)
 def test_charges_that_are_no_costs_are_refused(cost):
     with pytest.raises(ValueError, match="of a charge must be finite and not negative"):
         Charge("q", 0, "gaussian", **cost)
@@ -317,8 +351,12 @@ def test_mixed_charges_compose_exactly():
     parts = privacy_loss_distribution.from_privacy_parameters(
         common.DifferentialPrivacyParameters(0.05, 0), value_discretization_interval=1e-3
     ).self_compose(7)
-    both = privacy_loss_distribution.from_gaussian_mechanism(5.0, value_discretization_interval=1e-3).compose(parts)
-    theirs = both.get_epsilon_for_delta(1e-5)  # their grid errs on the safe side, by about its own size
+    both = privacy_loss_distribution.from_gaussian_mechanism(
+        5.0, value_discretization_interval=1e-3
+    ).compose(parts)
+    theirs = both.get_epsilon_for_delta(
+        1e-5
+    )  # their grid errs on the safe side, by about its own size
     assert mixed <= theirs <= mixed * (1 + 1e-5)
     ledger.charge(Charge("d", 0, "threshold", delta=5e-6))
     assert ledger.spent() > mixed
@@ -342,10 +380,14 @@ def curator(points, budget=None, streams=None):
 
 
 def test_released_noise_has_the_charged_scale():
-    points, centres = np.zeros((10, 2), np.int64), np.zeros((1, 1, 2), np.int64)
+    points, centers = np.zeros((10, 2), np.int64), np.zeros((1, 1, 2), np.int64)
     asked = curator(points, streams=Ones([0]))
     sums, counts = asked.sums_and_counts(
-        centres, sum_noise=Gaussian(3.0 * SCALE), count_noise=Gaussian(5.0 * SCALE), radius=0.5, relative=True
+        centers,
+        sum_noise=Gaussian(3.0 * SCALE),
+        count_noise=Gaussian(5.0 * SCALE),
+        radius=0.5,
+        relative=True,
     )
     assert (sums == 3 * SCALE).all() and (counts == (10 + 5) * SCALE).all()
     (charge,) = asked._ledger.charges
@@ -356,7 +398,9 @@ def test_released_noise_has_the_charged_scale():
 def test_laplace_release_is_charged_by_l1():
     asked = curator(np.zeros((4, 3), np.int64))
     asked.sums_and_counts(
-        np.zeros((1, 2, 3), np.int64), sum_noise=Laplace(6.0 * SCALE), count_noise=Laplace(2.0 * SCALE)
+        np.zeros((1, 2, 3), np.int64),
+        sum_noise=Laplace(6.0 * SCALE),
+        count_noise=Laplace(2.0 * SCALE),
     )
     assert asked._ledger.charges[0].epsilon == pytest.approx(3 / 6 + 1 / 2)
 
@@ -364,18 +408,18 @@ def test_laplace_release_is_charged_by_l1():
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 5), st.floats(0.05, 3.0))
 def test_one_record_moves_a_release_by_at_most_its_sensitivity(seed, d, k, radius):
-    """Random neighbours (one record zeroed out) and random centres: exact answers differ by at most what is charged."""
+    """Random neighbors (one record zeroed out) and random centers: exact answers differ by at most what is charged."""
     rng = np.random.default_rng(seed)
     points = rng.integers(-SCALE, SCALE + 1, (30, d))
     if seed % 3 == 0:
         points = np.sign(points) * SCALE  # corners are the worst case of absolute sums
-    centres = rng.integers(-SCALE, SCALE + 1, (1, k, d))
-    neighbour = np.delete(points, rng.integers(30), axis=0)
+    centers = rng.integers(-SCALE, SCALE + 1, (1, k, d))
+    neighbor = np.delete(points, rng.integers(30), axis=0)
     for relative, limit in ((True, radius), (False, None)):
         sums, counts = zip(
             *(
-                Curator(p, None, NoiseStreams([0]))._exact_sums_and_counts(centres, limit, relative)
-                for p in (points, neighbour)
+                Curator(p, None, NoiseStreams([0]))._exact_sums_and_counts(centers, limit, relative)
+                for p in (points, neighbor)
             ),
             strict=True,
         )
@@ -394,10 +438,18 @@ def test_points_beyond_the_radius_are_left_out():
 
 def test_shards_answer_like_the_whole():
     rng = np.random.default_rng(0)
-    points, centres = rng.integers(-SCALE, SCALE + 1, (50, 3)), rng.integers(-SCALE, SCALE + 1, (2, 4, 3))
-    noise = {"sum_noise": Gaussian(9.0 * SCALE), "count_noise": Gaussian(9.0 * SCALE), "radius": 1.0, "relative": True}
+    points, centers = (
+        rng.integers(-SCALE, SCALE + 1, (50, 3)),
+        rng.integers(-SCALE, SCALE + 1, (2, 4, 3)),
+    )
+    noise = {
+        "sum_noise": Gaussian(9.0 * SCALE),
+        "count_noise": Gaussian(9.0 * SCALE),
+        "radius": 1.0,
+        "relative": True,
+    }
     whole, split = (
-        Curator(p, Ledger(Budget(1e6, 0.9)), NoiseStreams([0, 1])).sums_and_counts(centres, **noise)
+        Curator(p, Ledger(Budget(1e6, 0.9)), NoiseStreams([0, 1])).sums_and_counts(centers, **noise)
         for p in (points, [points[:7], points[7:8], points[8:]])
     )
     assert (whole[0] == split[0]).all() and (whole[1] == split[1]).all()
@@ -405,9 +457,9 @@ def test_shards_answer_like_the_whole():
 
 def test_exact_answers_need_a_method_without_a_claim():
     private = curator(np.zeros((3, 2), np.int64))
-    with pytest.raises(Disclosure, match="claims privacy"):
+    with pytest.raises(DisclosureRefused, match="claims privacy"):
         private.disclose()
-    with pytest.raises(Disclosure, match="claims privacy"):
+    with pytest.raises(DisclosureRefused, match="claims privacy"):
         private.sums_and_counts(np.zeros((1, 1, 2), np.int64), sum_noise=None, count_noise=None)
 
 
@@ -418,7 +470,9 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it():
 
     asked = curator(np.zeros((3, 2), np.int64), Budget(0.1, 1e-9), Forbidden([0]))
     with pytest.raises(BudgetExceeded):
-        asked.sums_and_counts(np.zeros((1, 1, 2), np.int64), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0))
+        asked.sums_and_counts(
+            np.zeros((1, 1, 2), np.int64), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0)
+        )
     assert asked._ledger.charges == ()
 
 
@@ -435,15 +489,15 @@ NOISE = {"sum_noise": Gaussian(9.0 * SCALE), "count_noise": Gaussian(9.0 * SCALE
         ({"radius": math.nan}, "radius=nan must be positive"),
         ({"radius": 0.0}, "radius=0.0 must be positive"),
         # Between grid points, a relative sum would carry the exact count in its fraction.
-        ({"centres": np.full((1, 1, 2), 0.5)}, "centres must be grid integers"),
-        ({"centres": np.zeros((2, 1, 2), np.int64)}, "for 1 replicates"),
-        ({"centres": np.zeros((1, 1, 3), np.int64)}, r"shape \(replicate, cluster, 2\)"),
+        ({"centers": np.full((1, 1, 2), 0.5)}, "centers must be grid integers"),
+        ({"centers": np.zeros((2, 1, 2), np.int64)}, "for 1 replicates"),
+        ({"centers": np.zeros((1, 1, 3), np.int64)}, r"shape \(replicate, cluster, 2\)"),
     ],
 )
 def test_ill_posed_queries_are_refused(arguments, message):
     asked = curator(np.zeros((3, 2), np.int64))
     with pytest.raises(ValueError, match=message):
-        asked.sums_and_counts(**{"centres": np.zeros((1, 1, 2), np.int64), **NOISE, **arguments})
+        asked.sums_and_counts(**{"centers": np.zeros((1, 1, 2), np.int64), **NOISE, **arguments})
 
 
 def test_curator_refuses_what_it_does_not_charge_for():
@@ -453,7 +507,9 @@ def test_curator_refuses_what_it_does_not_charge_for():
         with pytest.raises(ValueError, match=f"adjacency={adjacency} is not supported"):
             curator(points, Budget(1.0, 1e-6, adjacency))
     with pytest.raises(ValueError, match="noise needs a ledger"):
-        Curator(points, None, NoiseStreams([0])).sums_and_counts(np.zeros((1, 1, 2), np.int64), **NOISE)
+        Curator(points, None, NoiseStreams([0])).sums_and_counts(
+            np.zeros((1, 1, 2), np.int64), **NOISE
+        )
 
 
 @pytest.mark.parametrize("shards", [[], [np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64)]])
@@ -479,7 +535,9 @@ def test_sum_and_count_noise_are_independent():
     """The published code seeds both from one number; here their correlation is within five standard errors of zero."""
     replicates = 4000
     zeros = np.zeros((replicates, 1, 1), np.int64)
-    asked = Curator(np.zeros((1, 1), np.int64), Ledger(Budget(1e6, 0.9)), NoiseStreams(range(replicates)))
+    asked = Curator(
+        np.zeros((1, 1), np.int64), Ledger(Budget(1e6, 0.9)), NoiseStreams(range(replicates))
+    )
     noise = {"sum_noise": Gaussian(1e3 * SCALE), "count_noise": Gaussian(1e3 * SCALE)}
     first, second = (asked.sums_and_counts(zeros, **noise) for _ in range(2))
     streams = [a.ravel().astype(float) for a in (*first, *second)]
@@ -487,6 +545,6 @@ def test_sum_and_count_noise_are_independent():
     assert np.abs(correlations).max() < 5 / math.sqrt(replicates)
 
 
-def test_nan_centres_are_not_released():
-    with pytest.raises(ValueError, match="centres must not be NaN"):
-        snap_centres(np.array([[np.nan, 0.0]]))
+def test_nan_centers_are_not_released():
+    with pytest.raises(ValueError, match="centers must not be NaN"):
+        snap_centers(np.array([[np.nan, 0.0]]))

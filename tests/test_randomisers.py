@@ -1,4 +1,4 @@
-"""Local randomisers: their exact laws by enumeration, densities, unbiasedness, deviations, and what reports depend on.
+"""Local randomizers: their exact laws by enumeration, densities, unbiasedness, deviations, and what reports depend on.
 
 Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic (fewer than one false
 alarm in a million) or a p-value of 1e-6.
@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from pkm.compute.local import add_signed, hashes, signs
+from pkm.compute.ldp import add_signed, hashes, signs
 from pkm.privacy import NoiseStreams
-from pkm.privacy.randomisers import (
+from pkm.privacy.randomizers import (
     DIRECTION,
     DirectResponse,
     HadamardResponse,
     LocalHashing,
     SignedSums,
-    VectorRandomiser,
+    VectorRandomizer,
     frequency_oracle,
 )
 
@@ -66,7 +66,9 @@ def test_reports_follow_the_law_that_is_enumerated(kind, secure):
         users, values = np.full(draws, user), np.full(draws, value)
         reports = oracle.report(users, values, NoiseStreams([1], secure), ("law", user))
         expected = oracle.probabilities(user)[value] * draws
-        assert stats.chisquare(np.bincount(reports, minlength=oracle.symbols), expected).pvalue > 1e-6
+        assert (
+            stats.chisquare(np.bincount(reports, minlength=oracle.symbols), expected).pvalue > 1e-6
+        )
 
 
 @pytest.mark.parametrize("kind", ORACLES)
@@ -95,7 +97,9 @@ def test_supports_by_brute_force(kind, size, key, epsilon, users):
     tally = oracle.tally()
     for part in (slice(0, 3), slice(3, None)):
         tally.add(users[part], reports[part])
-    brute = [(oracle.symbols_of(users, np.full(len(users), v)) == reports).sum() for v in range(size)]
+    brute = [
+        (oracle.symbols_of(users, np.full(len(users), v)) == reports).sum() for v in range(size)
+    ]
     assert tally.supports.tolist() == brute
 
 
@@ -117,7 +121,10 @@ def test_deviation_is_that_of_the_estimates(kind):
     n, size, repetitions = 400, 30, 600
     values = np.repeat([0, 1, 2], [300, 99, 1])
     found = np.array(
-        [estimates(kind(1.0, size, 1000 + i), np.arange(n), values, key=("repeated", i)) for i in range(repetitions)]
+        [
+            estimates(kind(1.0, size, 1000 + i), np.arange(n), values, key=("repeated", i))
+            for i in range(repetitions)
+        ]
     )
     for value, count in ((0, 300), (1, 99), (17, 0)):
         deviation = kind(1.0, size).deviation(n, count)
@@ -127,10 +134,12 @@ def test_deviation_is_that_of_the_estimates(kind):
 
 
 def test_the_known_deviations():
-    """sd of optimised local hashing over sqrt(n): 3.98, 1.92, 0.85, 0.28 at epsilon 0.5, 1, 2, 4."""
+    """sd of optimized local hashing over sqrt(n): 3.98, 1.92, 0.85, 0.28 at epsilon 0.5, 1, 2, 4."""
     for epsilon, expected in ((0.5, 3.98), (1.0, 1.92), (2.0, 0.85), (4.0, 0.28)):
         assert LocalHashing(epsilon, 100).deviation(1) == pytest.approx(expected, abs=0.006)
-        ratio = HadamardResponse(epsilon, 100).deviation(1) / LocalHashing(epsilon, 100).deviation(1)
+        ratio = HadamardResponse(epsilon, 100).deviation(1) / LocalHashing(epsilon, 100).deviation(
+            1
+        )
         assert 0.99 < ratio < 1.03
 
 
@@ -139,7 +148,13 @@ def test_the_oracle_is_chosen_by_the_size_of_the_domain():
         border = 3 * math.exp(epsilon) + 2
         for size in (1, 2, 5, 11, 50, 256, 257, 5000):
             oracle = frequency_oracle(epsilon, size, 9)
-            expected = DirectResponse if size < border else LocalHashing if size <= 256 else HadamardResponse
+            expected = (
+                DirectResponse
+                if size < border
+                else LocalHashing
+                if size <= 256
+                else HadamardResponse
+            )
             assert type(oracle) is expected and oracle.key == 9
             if oracle.symbols <= 1000:
                 best = min(kind(epsilon, size).deviation(1000) for kind in ORACLES)
@@ -153,7 +168,9 @@ def test_hashes_are_uniform_and_agree_as_often_as_they_should():
         assert stats.chisquare(np.bincount(drawn, minlength=g)).pvalue > 1e-6
     joint = np.bincount(one * g + other, minlength=g * g)
     assert stats.chisquare(joint).pvalue > 1e-6
-    assert stats.chisquare(np.bincount(one[:-1] * g + one[1:], minlength=g * g)).pvalue > 1e-6  # user after user
+    assert (
+        stats.chisquare(np.bincount(one[:-1] * g + one[1:], minlength=g * g)).pvalue > 1e-6
+    )  # user after user
 
 
 # What a report depends on
@@ -174,9 +191,9 @@ def test_vectors_choose_a_side_and_nothing_else():
     """The axis of a report is drawn without the vector, to the last bit: all that a vector can change is the sign."""
     generator = np.random.default_rng(3)
     for d in (1, 2, 8):
-        randomiser = VectorRandomiser(1.0, d)
+        randomizer = VectorRandomizer(1.0, d)
         one, other = (
-            randomiser.report(vectors, streams(), ("axis",))
+            randomizer.report(vectors, streams(), ("axis",))
             for vectors in (generator.uniform(-0.5, 0.5, (500, d)), np.zeros((500, d)))
         )
         assert (np.abs(one) == np.abs(other)).all()
@@ -185,14 +202,14 @@ def test_vectors_choose_a_side_and_nothing_else():
         assert 0 < same.sum() < 500
 
 
-# The vector randomiser
+# The vector randomizer
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 100])
 def test_density_ratio(d, epsilon):
     """At most exp(epsilon) between any two vectors of the ball, attained by opposite ones on its surface."""
-    randomiser, generator = VectorRandomiser(epsilon, d), np.random.default_rng(d)
+    randomizer, generator = VectorRandomizer(epsilon, d), np.random.default_rng(d)
     directions = generator.standard_normal((2000, d))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     vectors = generator.standard_normal((60, d))
@@ -200,13 +217,15 @@ def test_density_ratio(d, epsilon):
     vectors[0], vectors[1] = 0, -vectors[5]
     vectors[2] = np.sign(vectors[6]) / math.sqrt(d)
     vectors[3] = -vectors[2]
-    densities = np.array([randomiser.density(vector, directions) for vector in vectors])
+    densities = np.array([randomizer.density(vector, directions) for vector in vectors])
     ratios = densities[:, None] / densities[None]
     assert ratios.max() <= math.exp(epsilon) * (1 + 1e-12)
     poles = densities[2] / densities[3]
-    assert poles.max() == pytest.approx(math.exp(epsilon)) and poles.min() == pytest.approx(math.exp(-epsilon))
+    assert poles.max() == pytest.approx(math.exp(epsilon)) and poles.min() == pytest.approx(
+        math.exp(-epsilon)
+    )
     # A direction and its opposite make up for each other: the density integrates to 1 over uniform directions.
-    opposite = np.array([randomiser.density(vector, -directions) for vector in vectors[1:]])
+    opposite = np.array([randomizer.density(vector, -directions) for vector in vectors[1:]])
     np.testing.assert_allclose((densities[1:] + opposite) / 2, 1, rtol=1e-12)
     np.testing.assert_allclose(densities[0], 1)
 
@@ -215,9 +234,11 @@ def test_density_ratio(d, epsilon):
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_reports_have_the_density(d, length):
     """Side by a binomial test; along the vector, on either side, as a uniform direction is."""
-    n, randomiser = 50_000, VectorRandomiser(1.0, d)
+    n, randomizer = 50_000, VectorRandomizer(1.0, d)
     axis = np.ones(d) / math.sqrt(d)
-    reports = randomiser.report(np.tile(length * axis, (n, 1)), streams(d), ("density",)) / DIRECTION
+    reports = (
+        randomizer.report(np.tile(length * axis, (n, 1)), streams(d), ("density",)) / DIRECTION
+    )
     assert np.abs(np.linalg.norm(reports, axis=1) - 1).max() < d / DIRECTION
     along = reports @ axis
     towards = 0.5 * (1 + min(length, 1.0) * math.tanh(0.5))
@@ -238,29 +259,36 @@ def test_length_makes_reports_unbiased(d, epsilon):
         weight = lambda t: math.sin(t) ** (d - 2)  # noqa: E731
         above, _ = integrate.quad(lambda t: abs(math.cos(t)) * weight(t), 0, math.pi)
         mean = above / integrate.quad(weight, 0, math.pi)[0]
-    assert VectorRandomiser(epsilon, d).length == pytest.approx(1 / (math.tanh(epsilon / 2) * mean), rel=1e-7)
+    assert VectorRandomizer(epsilon, d).length == pytest.approx(
+        1 / (math.tanh(epsilon / 2) * mean), rel=1e-7
+    )
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_vectors_are_unbiased_with_the_declared_deviation(d, epsilon):
-    n, randomiser = 100_000, VectorRandomiser(epsilon, d)
+    n, randomizer = 100_000, VectorRandomizer(epsilon, d)
     for number, vector in enumerate((np.zeros(d), np.full(d, 0.6 / math.sqrt(d)), np.eye(d)[0])):
-        reports = randomiser.report(np.tile(vector, (n, 1)), streams(), ("mean", number))
-        vectors = reports * (randomiser.length / DIRECTION)
-        assert np.abs(vectors.mean(axis=0) - vector).max() < 5 * randomiser.deviation / math.sqrt(n)
+        reports = randomizer.report(np.tile(vector, (n, 1)), streams(), ("mean", number))
+        vectors = reports * (randomizer.length / DIRECTION)
+        assert np.abs(vectors.mean(axis=0) - vector).max() < 5 * randomizer.deviation / math.sqrt(n)
         second = (vectors**2).mean(axis=0)  # of every coordinate the same, whatever the vector
-        spread = randomiser.length**2 * stats.beta(0.5, (d - 1) / 2).std() if d > 1 else 0.0
-        assert np.abs(second - randomiser.deviation**2).max() < 5 * spread / math.sqrt(n) + 1e-5 * second.max()
+        spread = randomizer.length**2 * stats.beta(0.5, (d - 1) / 2).std() if d > 1 else 0.0
+        assert (
+            np.abs(second - randomizer.deviation**2).max()
+            < 5 * spread / math.sqrt(n) + 1e-5 * second.max()
+        )
 
 
 def test_known_deviations_of_vectors():
     for epsilon, expected in ((0.5, 5.0), (1.0, 2.65), (2.0, 1.6), (4.0, 1.27)):
-        assert VectorRandomiser(epsilon, 10).deviation == pytest.approx(expected, rel=0.03)
+        assert VectorRandomizer(epsilon, 10).deviation == pytest.approx(expected, rel=0.03)
 
 
 def test_lengths_do_not_overflow():
-    assert VectorRandomiser(1.0, 100_000).deviation == pytest.approx(math.sqrt(math.pi / 2) / math.tanh(0.5), rel=1e-4)
+    assert VectorRandomizer(1.0, 100_000).deviation == pytest.approx(
+        math.sqrt(math.pi / 2) / math.tanh(0.5), rel=1e-4
+    )
 
 
 # Signed sums
@@ -272,7 +300,9 @@ def test_signs_are_fair_and_independent():
     drawn = [signs(5, users, np.full(n, cell)) for cell in (0, 1, 2)]
     for one in (*drawn, drawn[0] * drawn[1], drawn[1] * drawn[2], drawn[0][1:] * drawn[0][:-1]):
         assert set(np.unique(one)) == {-1, 1} and abs(one.sum()) < 5 * math.sqrt(n)
-    assert (signs(5, users[::-1], np.zeros(n, int)) == drawn[0][::-1]).all()  # of the user, not of the place
+    assert (
+        signs(5, users[::-1], np.zeros(n, int)) == drawn[0][::-1]
+    ).all()  # of the user, not of the place
 
 
 def test_sums_of_any_cell_are_decoded_from_the_same_reports():
@@ -280,7 +310,7 @@ def test_sums_of_any_cell_are_decoded_from_the_same_reports():
     generator = np.random.default_rng(1)
     users, cell = np.arange(n), np.minimum(generator.geometric(0.3, n) - 1, cells - 1)
     vectors = generator.uniform(-0.5, 0.5, (n, d)) + 0.2
-    signed = SignedSums(VectorRandomiser(1.0, d), 17)
+    signed = SignedSums(VectorRandomizer(1.0, d), 17)
     reports = signed.report(users, cell, vectors, streams(), ("signed",))
     asked = np.array([499, 2, 0, 1])
     totals, halves = (np.zeros((4, d), np.int64) for _ in range(2))
@@ -311,17 +341,19 @@ def test_signed_sums_by_brute_force():
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 41.0])
 def test_an_epsilon_that_cannot_be_carried_out_is_refused(epsilon):
     for make in (*ORACLES, frequency_oracle):
-        with pytest.raises(ValueError, match=r"epsilon=.* must be positive and, of a local report, at most 40"):
+        with pytest.raises(
+            ValueError, match=r"epsilon=.* must be positive and, of a local report, at most 40"
+        ):
             make(epsilon, 10)
     with pytest.raises(ValueError, match="epsilon="):
-        VectorRandomiser(epsilon, 3)
+        VectorRandomizer(epsilon, 3)
 
 
 def test_empty_domains_are_refused():
     with pytest.raises(ValueError, match="size=0 must be at least 1"):
         LocalHashing(1.0, 0)
     with pytest.raises(ValueError, match="dimensions=0 must be at least 1"):
-        VectorRandomiser(1.0, 0)
+        VectorRandomizer(1.0, 0)
 
 
 def test_the_rarest_lie_is_resolved_where_randomness_is_secure():
@@ -329,4 +361,6 @@ def test_the_rarest_lie_is_resolved_where_randomness_is_secure():
     oracle = DirectResponse(40.0, 3)
     assert 2.0**-65 < oracle.probabilities(0)[0, 1] < 2.0**-53
     values = np.arange(3000) % 3
-    assert (oracle.report(np.arange(3000), values, NoiseStreams([0], secure=True), ("rare",)) == values).all()
+    assert (
+        oracle.report(np.arange(3000), values, NoiseStreams([0], secure=True), ("rare",)) == values
+    ).all()

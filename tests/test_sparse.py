@@ -39,13 +39,19 @@ def together(vectors):
 
 
 def added(code, vectors, salt=SALT):
-    return sum((encode(code, salt, *vector) for vector in vectors), np.zeros(code.n_words, code.dtype)) % code.prime
+    return (
+        sum((encode(code, salt, *vector) for vector in vectors), np.zeros(code.n_words, code.dtype))
+        % code.prime
+    )
 
 
 # Field
 
 
-@given(st.lists(st.tuples(st.integers(0, PRIME - 1), st.integers(1, PRIME - 1)), max_size=5), st.integers(1, 8))
+@given(
+    st.lists(st.tuples(st.integers(0, PRIME - 1), st.integers(1, PRIME - 1)), max_size=5),
+    st.integers(1, 8),
+)
 @settings(deadline=None)
 def test_power_sums_are_exact(pairs, length):
     values, locators = [v for v, _ in pairs], [x for _, x in pairs]
@@ -56,10 +62,16 @@ def test_power_sums_are_exact(pairs, length):
     assert power_sums(values, locators, length, other).tolist() == expected
 
 
-@pytest.mark.parametrize("edge", [PRIME - 1, PRIME - 2, 1 << 60, (1 << 32) - 1, 1 << 32, (1 << 61) - (1 << 32)])
+@pytest.mark.parametrize(
+    "edge", [PRIME - 1, PRIME - 2, 1 << 60, (1 << 32) - 1, 1 << 32, (1 << 61) - (1 << 32)]
+)
 def test_products_at_the_edges_of_the_field(edge):
     for other in (1, 2, PRIME - 1, 1 << 60, 0xFFFFFFFF):
-        assert power_sums([edge], [other], 3).tolist() == [edge, edge * other % PRIME, edge * other**2 % PRIME]
+        assert power_sums([edge], [other], 3).tolist() == [
+            edge,
+            edge * other % PRIME,
+            edge * other**2 % PRIME,
+        ]
 
 
 # Decoding
@@ -96,7 +108,9 @@ def test_the_first_bin_is_not_lost():
     """Counted from 0 its locator would be 0, which has no power sums but one."""
     for locators in ("literal", "salted"):
         code = SparseCode(2, 4, 3, locators)
-        bins, counts = decode(code, SALT, encode(code, SALT, np.array([[0, 0], [3, 3]]), np.array([5, 7])), 12)
+        bins, counts = decode(
+            code, SALT, encode(code, SALT, np.array([[0, 0], [3, 3]]), np.array([5, 7])), 12
+        )
         assert bins.tolist() == [[0, 0], [3, 3]] and counts.tolist() == [5, 7]
     assert 0 not in SparseCode(1, 4, 3, "literal").locate(np.arange(4)[:, None], SALT)
 
@@ -114,7 +128,10 @@ def test_equal_bins_are_one_entry_and_nothing_is_nothing():
 
 def test_signed_differences_lose_entries_that_cancel():
     code = SparseCode(2, 10, 6)
-    vectors = [(np.array([[1, 1], [2, 2]]), np.array([-1, 4])), (np.array([[2, 2], [3, 3]]), np.array([-4, -2]))]
+    vectors = [
+        (np.array([[1, 1], [2, 2]]), np.array([-1, 4])),
+        (np.array([[2, 2], [3, 3]]), np.array([-4, -2])),
+    ]
     bins, counts, _ = aggregate_sparse(code, vectors, signed=True)
     assert bins.tolist() == [[1, 1], [3, 3]] and counts.tolist() == [-1, -2]
 
@@ -139,7 +156,9 @@ def test_a_damaged_message_is_found_out(seed, change, data):
     vectors, code = some_vectors(seed), SparseCode(3, 10, 6)
     words, (_, counts) = added(code, vectors), together(vectors)
     place = data.draw(st.integers(0, code.n_words - 1))
-    used = code.n_sums + len(counts)  # payload sums from the number of bins on are not needed, and not looked at
+    used = code.n_sums + len(
+        counts
+    )  # payload sums from the number of bins on are not needed, and not looked at
     words[place] = (int(words[place]) + change) % PRIME
     if place < used:
         with pytest.raises(DecodeFailure):
@@ -176,7 +195,11 @@ def test_a_collision_of_hashes_is_answered_by_a_fresh_salt(monkeypatch):
     monkeypatch.setattr(SparseCode, "locate", colliding)
     vectors = some_vectors(3)
     bins, counts, report = aggregate_sparse(SparseCode(3, 10, 6), vectors)
-    assert report.attempts == 2 and (bins == together(vectors)[0]).all() and (counts == together(vectors)[1]).all()
+    assert (
+        report.attempts == 2
+        and (bins == together(vectors)[0]).all()
+        and (counts == together(vectors)[1]).all()
+    )
 
 
 def test_a_locator_of_zero_is_refused():
@@ -223,12 +246,17 @@ def test_masks_of_a_round_add_up_to_zero(clients, locators):
     code = SparseCode(10, 111, 3, locators)
     private = [X25519PrivateKey.generate() for _ in range(clients)]
     public = [key.public_key() for key in private]
-    rounds = [[zero_sum_masks(key, client, public, name, code) for client, key in enumerate(private)] for name in "ab"]
+    rounds = [
+        [zero_sum_masks(key, client, public, name, code) for client, key in enumerate(private)]
+        for name in "ab"
+    ]
     for masks in rounds:
         assert not (sum(mask.astype(object) for mask in masks) % code.prime).any()
         assert all(0 <= int(word) < code.prime for mask in masks for word in mask)
     if clients > 1:
-        assert not any((a == b).any() for a, b in zip(*rounds, strict=True))  # fresh for every round
+        assert not any(
+            (a == b).any() for a, b in zip(*rounds, strict=True)
+        )  # fresh for every round
 
 
 def test_masked_messages_are_uniform_whatever_is_in_them():
@@ -236,20 +264,32 @@ def test_masked_messages_are_uniform_whatever_is_in_them():
     private = [X25519PrivateKey.generate() for _ in range(3)]
     public = [key.public_key() for key in private]
     seen = []
-    for vector in ((np.empty((0, 3), int), np.empty(0, int)), (np.full((1, 3), 9), np.array([10**6]))):
+    for vector in (
+        (np.empty((0, 3), int), np.empty(0, int)),
+        (np.full((1, 3), 9), np.array([10**6])),
+    ):
         for name in range(20):
-            message = encode(code, SALT, *vector) + zero_sum_masks(private[1], 1, public, f"{vector[1]} {name}", code)
+            message = encode(code, SALT, *vector) + zero_sum_masks(
+                private[1], 1, public, f"{vector[1]} {name}", code
+            )
             seen.append(message % code.prime)
     for group in (seen[:20], seen[20:]):
         words = np.concatenate(group)
         for shift in (0, 30, 53):
-            observed = np.bincount(((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256)
+            observed = np.bincount(
+                ((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256
+            )
             assert stats.chisquare(observed).pvalue > 1e-8
-    assert stats.ks_2samp(*(np.concatenate(group).astype(float) for group in (seen[:20], seen[20:]))).pvalue > 1e-8
+    assert (
+        stats.ks_2samp(
+            *(np.concatenate(group).astype(float) for group in (seen[:20], seen[20:]))
+        ).pvalue
+        > 1e-8
+    )
 
 
 def test_uniform_elements_are_drawn_by_rejection():
-    """In a field just above a power of two nearly half of the draws are refused, and no element is favoured."""
+    """In a field just above a power of two nearly half of the draws are refused, and no element is favored."""
     code = SparseCode(1, 10, 20_000, "literal")
     object.__setattr__(code, "__dict__", {**code.__dict__, "prime": 5})
     found = sparse._uniform_elements(bytes(32), code)

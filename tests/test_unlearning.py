@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pkm.compute import SCALE, Points, race
-from pkm.methods.k_fed import KFed, client_centres
+from pkm.methods.k_fed import KFed, client_centers
 from pkm.methods.unlearning import Unlearning, dc_kmeans, mufc
-from pkm.privacy.noise import INITIALISATION, child
+from pkm.privacy.noise import INITIALIZATION, child
 
 KINDS = [
     mufc(3),
@@ -38,13 +38,18 @@ def grid(seed, n=40, d=2, step=1):
 def dealt(points, sizes):
     """Parts of given sizes with their ids."""
     cuts = np.cumsum(sizes)[:-1]
-    return [Points.prepare(part) for part in np.split(points, cuts)], np.split(np.arange(len(points)), cuts)
+    return [Points.prepare(part) for part in np.split(points, cuts)], np.split(
+        np.arange(len(points)), cuts
+    )
 
 
 def without(parts, ids, gone):
     kept = [~np.isin(each, gone) for each in ids]
     return (
-        [Points.prepare(part.rows[keep].astype(np.int64)) for part, keep in zip(parts, kept, strict=True)],
+        [
+            Points.prepare(part.rows[keep].astype(np.int64))
+            for part, keep in zip(parts, kept, strict=True)
+        ],
         [each[keep] for each, keep in zip(ids, kept, strict=True)],
     )
 
@@ -52,7 +57,12 @@ def without(parts, ids, gone):
 def state(model):
     """Everything that a model releases or sends."""
     sent = model.messages() if model.gamma is not None else []
-    return model.centres.tolist(), model.seeds.tolist(), model.sizes, [(b.tolist(), c.tolist()) for b, c in sent]
+    return (
+        model.centers.tolist(),
+        model.seeds.tolist(),
+        model.sizes,
+        [(b.tolist(), c.tolist()) for b, c in sent],
+    )
 
 
 def run_race(points, clocks, ids=None):
@@ -123,7 +133,9 @@ def test_fresh_clocks_give_the_law_of_a_fit_without_the_point():
     observed = np.array([seen.get(tuple(left[i] for i in s), 0) for s in law])
     assert observed.sum() == draws and stats.chisquare(observed, expected).pvalue > 1e-6
     kept = [mufc(3, clocks="fresh").fit(parts, seed).seeds.tolist() for seed in range(20)]
-    assert kept == [mufc(3).fit(parts, seed).seeds.tolist() for seed in range(20)]  # no difference until a removal
+    assert kept == [
+        mufc(3).fit(parts, seed).seeds.tolist() for seed in range(20)
+    ]  # no difference until a removal
 
 
 def test_restarting_all_seeds_is_not_exact():
@@ -148,7 +160,10 @@ def test_the_race_does_not_depend_on_the_order_of_points(seed, step):
     # Points that coincide are one place; which of them is the seed is settled by the clocks.
     assert order[again].tolist() == seeds.tolist() and sizes.tolist() == sizes_again.tolist()
     squares = ((points[:, None] - points[seeds]) ** 2).sum(axis=2)
-    assert sizes[: len(seeds)].tolist() == np.bincount(squares.argmin(axis=1), minlength=len(seeds)).tolist()
+    assert (
+        sizes[: len(seeds)].tolist()
+        == np.bincount(squares.argmin(axis=1), minlength=len(seeds)).tolist()
+    )
 
 
 def test_fewer_distinct_points_than_seeds():
@@ -177,18 +192,23 @@ def test_removal_equals_a_fit_without_the_points(kind, seed, data):
     again = Unlearning(**(vars(kind) | {"gamma": model.gamma})).fit(parts, seed, ids=ids)
     assert state(model) == state(again)
     (i, s), (j, t) = model.induced(), again.induced()
-    assert dict(zip(i.tolist(), s.tolist(), strict=True)) == dict(zip(j.tolist(), t.tolist(), strict=True))
+    assert dict(zip(i.tolist(), s.tolist(), strict=True)) == dict(
+        zip(j.tolist(), t.tolist(), strict=True)
+    )
 
 
-def lloyd_losses(points, centres, steps):
+def lloyd_losses(points, centers, steps):
     """Losses of plain Lloyd's algorithm, step by step."""
     losses = []
     for _ in range(steps):
-        squares = ((points[:, None] - centres) ** 2).sum(axis=2)
+        squares = ((points[:, None] - centers) ** 2).sum(axis=2)
         losses.append(squares.min(axis=1).sum())
         labels = squares.argmin(axis=1)
-        centres = np.array(
-            [points[labels == j].mean(axis=0) if (labels == j).any() else c for j, c in enumerate(centres)]
+        centers = np.array(
+            [
+                points[labels == j].mean(axis=0) if (labels == j).any() else c
+                for j, c in enumerate(centers)
+            ]
         )
     return losses
 
@@ -196,19 +216,21 @@ def lloyd_losses(points, centres, steps):
 def test_full_clients_train_until_the_loss_stands_still():
     """From the seeds on as plain Lloyd's algorithm goes, until a step changes the loss by less than a thousandth."""
     points = grid(9, n=400)
-    seeded, full = (kind.fit([Points.prepare(points)], 0) for kind in (mufc(6), mufc(6, client="full")))
+    seeded, full = (
+        kind.fit([Points.prepare(points)], 0) for kind in (mufc(6), mufc(6, client="full"))
+    )
     start = points[seeded._clients[0].ids[seeded._clients[0].seeds]].astype(float)
     losses = lloyd_losses(points, start, 300)
     steps = next(t for t in range(1, 300) if losses[t] >= (1 - 1e-3) * losses[t - 1])
     assert steps > 3  # the first step is not the last
-    trained = lloyd_losses(points, full._clients[0].centres, 1)[0]
+    trained = lloyd_losses(points, full._clients[0].centers, 1)[0]
     assert trained == pytest.approx(losses[steps + 1], rel=1e-9) and trained < losses[1]
 
 
 def test_k_fed_clients_train_until_the_loss_stands_still():
     points = grid(10, n=400) / SCALE
-    centres, _ = client_centres(points, 6, np.random.default_rng(0))
-    losses = lloyd_losses(points, centres, 2)
+    centers, _ = client_centers(points, 6, np.random.default_rng(0))
+    losses = lloyd_losses(points, centers, 2)
     assert losses[1] >= (1 - 2e-3) * losses[0]
 
 
@@ -233,7 +255,10 @@ def test_a_client_is_removed_without_work_for_the_others():
     assert removal.n_points == 5 and model.sizes == [15, 0, 20]
     now = model.messages()
     assert len(now[1][0]) == 0
-    assert all((a[0] == b[0]).all() and (a[1] == b[1]).all() for a, b in zip(kept, [now[0], now[2]], strict=True))
+    assert all(
+        (a[0] == b[0]).all() and (a[1] == b[1]).all()
+        for a, b in zip(kept, [now[0], now[2]], strict=True)
+    )
     parts, ids = without(parts, ids, range(15, 20))
     assert state(model) == state(Unlearning(3, gamma=model.gamma).fit(parts, 0, ids=ids))
     for bad in ([3], []):
@@ -243,41 +268,53 @@ def test_a_client_is_removed_without_work_for_the_others():
 
 
 def test_the_lazy_server_is_not_exact():
-    """The published shortcut: without a hit on a seed the released centres still depend on the removed point."""
+    """The published shortcut: without a hit on a seed the released centers still depend on the removed point."""
     parts, ids = dealt(grid(3), [15, 5, 20])
     lazy, exact = mufc(3, server="lazy"), mufc(3)
     assert exact.exact and not lazy.exact
     model, other = lazy.fit(parts, 0), exact.fit(parts, 0)
     victim = next(i for i in range(40) if i not in model.seeds)
-    before = model.centres.tolist()
+    before = model.centers.tolist()
     model.remove([victim])
     other.remove([victim])
     parts, ids = without(parts, ids, [victim])
     fresh = Unlearning(3, gamma=model.gamma).fit(parts, 0, ids=ids)
-    assert model.centres.tolist() == before != fresh.centres.tolist() == other.centres.tolist()
+    assert model.centers.tolist() == before != fresh.centers.tolist() == other.centers.tolist()
 
 
-@pytest.mark.parametrize("kind", [mufc(3, gamma=0.01), mufc(3, client="full", gamma=0.01), dc_kmeans(3)], ids=str)
+@pytest.mark.parametrize(
+    "kind", [mufc(3, gamma=0.01), mufc(3, client="full", gamma=0.01), dc_kmeans(3)], ids=str
+)
 def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     parts, _ = dealt(grid(5), [15, 5, 20])
     model = kind.fit(parts, 0)
-    clocks = {int(i): c.tobytes() for client in model._clients for i, c in zip(client.ids, client.clocks, strict=True)}
-    rows = {int(i): r.tobytes() for client in model._clients for i, r in zip(client.ids, client.rows, strict=True)}
+    clocks = {
+        int(i): c.tobytes()
+        for client in model._clients
+        for i, c in zip(client.ids, client.clocks, strict=True)
+    }
+    rows = {
+        int(i): r.tobytes()
+        for client in model._clients
+        for i, r in zip(client.ids, client.rows, strict=True)
+    }
     bins = {} if model.gamma is None else {
         i: model._places(np.frombuffer(r, np.float32).astype(float)[None]).tobytes() for i, r in rows.items()
     }  # fmt: skip
     gone = [int(model.seeds[0]), 17, 39, 0]
     gone = list(dict.fromkeys(gone))
     dump = pickle.dumps(model)
-    assert all(rows[i] in dump and clocks[i] in dump for i in gone)  # the search finds what is there
+    assert all(
+        rows[i] in dump and clocks[i] in dump for i in gone
+    )  # the search finds what is there
     model.remove(gone[:2])
     model.remove(gone[2:])
     model.remove_clients([1])
     gone += range(15, 20)
     dump = pickle.dumps(model)
-    assert model._clients[1].centres.base is None and not model._clients[1].seeds.any()
+    assert model._clients[1].centers.base is None and not model._clients[1].seeds.any()
     # Nor does what draws fresh clocks lead back to the seed, from which the old ones could be drawn again.
-    sequence, secret = model._fresh.bit_generator.seed_seq, child(0, INITIALISATION)
+    sequence, secret = model._fresh.bit_generator.seed_seq, child(0, INITIALIZATION)
     assert (sequence.entropy, sequence.spawn_key[:1]) != (secret.entropy, secret.spawn_key)
     for i in gone:
         assert rows[i] not in dump and clocks[i] not in dump
@@ -294,11 +331,11 @@ def test_loss_by_way_of_the_clients_is_at_least_the_nearest_one():
         model = kind.fit(parts, 1)
         ids, squares = model.induced()
         points = np.concatenate([part.rows for part in parts])[ids] / SCALE
-        nearest = ((points[:, None] - model.centres) ** 2).sum(axis=2).min(axis=1)
+        nearest = ((points[:, None] - model.centers) ** 2).sum(axis=2).min(axis=1)
         assert sorted(ids.tolist()) == list(range(40)) and (squares >= nearest - 1e-12).all()
 
 
-def test_one_client_with_its_own_points_as_centres_costs_what_k_means_costs():
+def test_one_client_with_its_own_points_as_centers_costs_what_k_means_costs():
     """k distinct places, k clusters, fine bins: nothing is lost but the rounding to bins."""
     places = np.array([[-60000, 0], [0, 50000], [30000, -20000]])
     parts, _ = dealt(np.repeat(places, 10, axis=0), [30])
@@ -313,9 +350,9 @@ def test_bins_are_symmetric_and_inside_the_grid():
         model = mufc(4, gamma=gamma).fit(parts, 0)
         ((bins, _),) = model.messages()
         assert bins.min() >= 0 and bins.max() < model.n_bins
-        centres = (bins - model.n_bins // 2) * gamma
-        seeds = np.concatenate([c.centres for c in model._clients]) / SCALE
-        assert np.abs(centres - seeds).max() <= gamma / 2 * (1 + 1e-12)
+        centers = (bins - model.n_bins // 2) * gamma
+        seeds = np.concatenate([c.centers for c in model._clients]) / SCALE
+        assert np.abs(centers - seeds).max() <= gamma / 2 * (1 + 1e-12)
 
 
 # Refusals
@@ -339,7 +376,7 @@ def test_bad_requests_are_refused_and_change_nothing():
             model.remove(asked)
         assert state(model) == before
     model.remove([i for i in range(39) if i != 7])  # one point is left
-    assert model.sizes == [0, 0, 1] and len(model.centres) == 1
+    assert model.sizes == [0, 0, 1] and len(model.centers) == 1
 
 
 @pytest.mark.parametrize(
@@ -353,7 +390,10 @@ def test_bad_requests_are_refused_and_change_nothing():
         ({"n_clusters": 3, "gamma": True}, "gamma=True must be"),
         ({"n_clusters": 3, "client": "half"}, "client='half' is unknown"),
         ({"n_clusters": 3, "server": "none"}, "server='none' is unknown"),
-        ({"n_clusters": 3, "gamma": None, "server_data": "points"}, "server_data='points' needs bins"),
+        (
+            {"n_clusters": 3, "gamma": None, "server_data": "points"},
+            "server_data='points' needs bins",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(given_parameters, message):
@@ -369,9 +409,11 @@ def test_bad_parts_are_refused():
         mufc(3).fit(parts, 0, ids=[ids[0], ids[1][:5]])
     with pytest.raises(ValueError, match="ids must be different"):
         mufc(3).fit(parts, 0, ids=[ids[0].astype(float), ids[1].astype(float)])
-    with pytest.raises(ValueError, match="ids=10000000000000 must be at least 0 and less than 1000 times"):
+    with pytest.raises(
+        ValueError, match="ids=10000000000000 must be at least 0 and less than 1000 times"
+    ):
         mufc(3).fit(parts, 0, ids=[ids[0], np.append(ids[1][:-1], 10**13)])
-    with pytest.raises(ValueError, match="gamma=None: centres are not rounded"):
+    with pytest.raises(ValueError, match="gamma=None: centers are not rounded"):
         dc_kmeans(3).fit(parts, 0).n_bins  # noqa: B018
     with pytest.raises(ValueError, match="parts must hold at least one point"):
         mufc(3).fit([Points.prepare(np.empty((0, 2), np.int64))], 0)
@@ -385,31 +427,41 @@ def test_bad_parts_are_refused():
 def test_k_fed_by_hand():
     """Two far groups at one client: cores are the groups, means their middles; one server step averages clients."""
     groups = np.array([[-40000, 0], [-40000, 4000], [40000, 0], [40000, -4000]])
-    centres, labels = client_centres(groups / SCALE, 2, np.random.default_rng(0))
-    order = np.argsort(centres[:, 0])
-    assert (centres[order] * SCALE).round(6).tolist() == [[-40000, 2000], [40000, -2000]]
+    centers, labels = client_centers(groups / SCALE, 2, np.random.default_rng(0))
+    order = np.argsort(centers[:, 0])
+    assert (centers[order] * SCALE).round(6).tolist() == [[-40000, 2000], [40000, -2000]]
     assert labels.tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
     other = Points.prepare(groups + np.array([0, 8000]))
-    found, labels = KFed(2).fit([Points.prepare(groups), Points.prepare(np.empty((0, 2), np.int64)), other], 0)
-    assert (found[np.argsort(found[:, 0])] * SCALE).round(6).tolist() == [[-40000, 6000], [40000, 2000]]
+    found, labels = KFed(2).fit(
+        [Points.prepare(groups), Points.prepare(np.empty((0, 2), np.int64)), other], 0
+    )
+    assert (found[np.argsort(found[:, 0])] * SCALE).round(6).tolist() == [
+        [-40000, 6000],
+        [40000, 2000],
+    ]
     assert len(labels) == 8 and (labels[:4] == labels[4:]).all()
 
 
-def test_k_fed_goes_on_with_the_farthest_centres():
-    """Clients with one cluster each: the first one's centre, then the farthest, then the next."""
+def test_k_fed_goes_on_with_the_farthest_centers():
+    """Clients with one cluster each: the first one's center, then the farthest, then the next."""
     parts = [Points.prepare(np.full((5, 1), place)) for place in (0, 1000, 60000, 30000)]
-    centres, labels = KFed(3, client_clusters=1).fit(parts, 0)
-    assert (centres * SCALE).round(6).ravel().tolist() == [500, 60000, 30000]
+    centers, labels = KFed(3, client_clusters=1).fit(parts, 0)
+    assert (centers * SCALE).round(6).ravel().tolist() == [500, 60000, 30000]
     assert labels[::5].tolist() == [0, 0, 1, 2]
 
 
 def test_k_fed_with_as_many_seeds_as_points():
     """Every core is a point of its own."""
-    centres, labels = client_centres(np.array([[0.0], [0.5], [1.0]]), 3, np.random.default_rng(1))
-    assert sorted(centres.ravel().round(12).tolist()) == [0.0, 0.5, 1.0] and len(set(labels.tolist())) == 3
+    centers, labels = client_centers(np.array([[0.0], [0.5], [1.0]]), 3, np.random.default_rng(1))
+    assert (
+        sorted(centers.ravel().round(12).tolist()) == [0.0, 0.5, 1.0]
+        and len(set(labels.tolist())) == 3
+    )
 
 
-@pytest.mark.parametrize("given_parameters", [{"n_clusters": 0}, {"n_clusters": 2, "client_clusters": 0}])
+@pytest.mark.parametrize(
+    "given_parameters", [{"n_clusters": 0}, {"n_clusters": 2, "client_clusters": 0}]
+)
 def test_k_fed_refuses_bad_parameters(given_parameters):
     with pytest.raises(ValueError, match="clusters=0 must be an integer of at least 1"):
         KFed(**given_parameters)

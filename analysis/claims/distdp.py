@@ -10,8 +10,17 @@ import pandas as pd
 
 from pkm.analysis import verdicts
 from pkm.analysis.accounting import gaussian_delta
-from pkm.analysis.findings import Absent, decide, exact
-from pkm.analysis.planted import chosen, curve, excess_slope, joined, not_positive, shown, slope_table, spans
+from pkm.analysis.findings import MissingRows, decide, exact
+from pkm.analysis.planted import (
+    chosen,
+    curve,
+    excess_slope,
+    joined,
+    not_positive,
+    shown,
+    slope_table,
+    spans,
+)
 from pkm.analysis.tables import resampled_means, resampling_weights
 
 _TOLERANCE = 1e-6
@@ -31,15 +40,17 @@ def radius_slopes(study, check, context):
     slope = grown.slopes()
     panel = joined(study, check["sweep"], check["metric"])
     if not chosen(panel.cells, check["plain"]).any():
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     evidence = slope_table([grown], [slope]).assign(plain=check["plain"], plain_slope=2.0)
     numbers = f"Slope over the radius from 1 to {radius.max():g}: {shown(evidence)} (asked: ≤ {check['at_most']:g}); "
-    numbers += (
-        f"that of {check['plain']} is 2, as its cost scales with the space (asked: ≥ {check['plain_at_least']:g});"
-    )
+    numbers += f"that of {check['plain']} is 2, as its cost scales with the space (asked: ≥ {check['plain_at_least']:g});"
     truth = (slope <= check["at_most"]) & (check["plain_at_least"] <= 2)
-    found = decide(truth[:, None], evidence, line.seeds, numbers, spans(grown, check["reach"]), evidence)
-    return replace(found, evidence=grown.evidence().assign(outcome=found.evidence["outcome"].iloc[0]))
+    found = decide(
+        truth[:, None], evidence, line.seeds, numbers, spans(grown, check["reach"]), evidence
+    )
+    return replace(
+        found, evidence=grown.evidence().assign(outcome=found.evidence["outcome"].iloc[0])
+    )
 
 
 def bounded(study, check, context):
@@ -64,17 +75,25 @@ def lower_bound(study, check, context):
     if len(panel.cells):
         panel = panel.take(chosen(panel.cells, {"method": check["methods"]}))
     if not len(panel.cells):
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     gaps = context.missing[context.missing["sweep"] == check["sweep"]]
     stored = set(zip(panel.cells["method"], panel.cells["dataset"], strict=True))
     lacking = []
     for pair in product(check["methods"], check["datasets"]):
         if pair not in stored:
             reasons = gaps.loc[(gaps["method"] == pair[0]) & (gaps["dataset"] == pair[1]), "reason"]
-            lacking.append(f"{pair[0]} on {pair[1]}: {reasons.iloc[0] if len(reasons) else 'no stored rows'}")
+            lacking.append(
+                f"{pair[0]} on {pair[1]}: {reasons.iloc[0] if len(reasons) else 'no stored rows'}"
+            )
     cells = panel.cells[["method", "dataset", "n", "k", "epsilon", "rho"]]
-    cost = resampled_means(panel, resampling_weights(len(panel.seeds))) * cells["n"].to_numpy(dtype=float)
-    least = check["share"] * cells["k"].to_numpy(dtype=float) * (cells["rho"].to_numpy(dtype=float) / 100) ** 2
+    cost = resampled_means(panel, resampling_weights(len(panel.seeds))) * cells["n"].to_numpy(
+        dtype=float
+    )
+    least = (
+        check["share"]
+        * cells["k"].to_numpy(dtype=float)
+        * (cells["rho"].to_numpy(dtype=float) / 100) ** 2
+    )
     evidence = cells.assign(cost=cost[0], bound=least)
     share = cost[0] / least
     numbers = f"Mean cost over the bound {share.min():.3g} to {share.max():.3g} (asked: ≥ 1);"
@@ -93,7 +112,14 @@ def steeper(study, check, context):
     numbers = f"Slope over {check['along']}: {shown(evidence)};"
     one = evidence.iloc[:1]
     lacking = spans(lines[0], check["reach"])
-    found = decide((slopes[0] > slopes[1])[:, None], one, min(line.seeds for line in lines), numbers, lacking, one)
+    found = decide(
+        (slopes[0] > slopes[1])[:, None],
+        one,
+        min(line.seeds for line in lines),
+        numbers,
+        lacking,
+        one,
+    )
     return replace(found, evidence=evidence)
 
 
@@ -102,16 +128,19 @@ def nearer(study, check, context):
     panel = joined(study, check["sweep"], check["metric"])
     cells = panel.cells
     if not len(cells):
-        raise Absent(context.why(check["sweep"]))
+        raise MissingRows(context.why(check["sweep"]))
     datasets = context.resolve(check["over"]["dataset"])
     places = {
-        name: {(cells["dataset"][at], cells["k"][at]): at for at in np.flatnonzero(chosen(cells, check[name]))}
+        name: {
+            (cells["dataset"][at], cells["k"][at]): at
+            for at in np.flatnonzero(chosen(cells, check[name]))
+        }
         for name in ("method", "below", "above")
     }
     shared = [key for key in places["method"] if key in places["below"] and key in places["above"]]
     shared = sorted(key for key in shared if key[0] in datasets and key[1] in check["over"]["k"])
     if not shared:
-        raise Absent(context.why(check["sweep"]))
+        raise MissingRows(context.why(check["sweep"]))
     at = {name: [found[key] for key in shared] for name, found in places.items()}
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))
     mine, low, high = (means[:, at[name]] for name in ("method", "below", "above"))
@@ -130,8 +159,16 @@ def cities(study, check, context):
     """Distance of two cities on the map scaled to [-1, 1], latitude over 90 and longitude over 180, against rho."""
     (first, one), (second, other) = check["cities"].items()
     apart = math.hypot((one[0] - other[0]) / 90, (one[1] - other[1]) / 180)
-    line = {"cities": f"{first} and {second}", "distance": apart, "rho": check["rho"], "agrees": apart <= check["rho"]}
-    return exact(pd.DataFrame([line]), f"{first} and {second} are {apart:.4f} apart; rho is {check['rho']:g}.")
+    line = {
+        "cities": f"{first} and {second}",
+        "distance": apart,
+        "rho": check["rho"],
+        "agrees": apart <= check["rho"],
+    }
+    return exact(
+        pd.DataFrame([line]),
+        f"{first} and {second} are {apart:.4f} apart; rho is {check['rho']:g}.",
+    )
 
 
 def shapes(study, check, context):
@@ -150,7 +187,9 @@ def shapes(study, check, context):
     absent = [name for name in check["expected"] if name not in stored.index]
     lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
     return exact(
-        pd.DataFrame(lines), lacking or "Every point lies in the cube: others are moved to its border.", lacking
+        pd.DataFrame(lines),
+        lacking or "Every point lies in the cube: others are moved to its border.",
+        lacking,
     )
 
 
@@ -159,7 +198,7 @@ def _charged_cells(study, method):
     lines = [(cell, json.loads(cell["charges"] or "[]")) for cell in cells.to_dict("records")]
     lines = [(cell, charges) for cell, charges in lines if charges]
     if not lines:
-        raise Absent(f"no stored row of {method} has charges")
+        raise MissingRows(f"no stored row of {method} has charges")
     return lines
 
 
@@ -183,18 +222,27 @@ def thirds(study, check, context):
         for part in check["parts"]:
             mine = [charge for name, charge in named if name == part]
             line = {name: cell[name] for name in ("sweep", "dataset", "k", "epsilon")}
-            line |= {"part": part, "releases": len(mine), "of_no_part": unknown, "delta_at_a_third": np.nan}
+            line |= {
+                "part": part,
+                "releases": len(mine),
+                "of_no_part": unknown,
+                "delta_at_a_third": np.nan,
+            }
             if all(charge["mechanism"].startswith("gaussian") for charge in mine):
                 line["delta_at_a_third"] = delta_of(mine, cell["epsilon"] / 3)
                 fits = line["delta_at_a_third"] <= cell["delta"] / 3 * (1 + _TOLERANCE)
             else:
                 fits = cell["epsilon_spent"] <= cell["epsilon"] * (1 + _TOLERANCE)
-            lines.append(line | {"third_of_delta": cell["delta"] / 3, "agrees": fits and bool(mine) and not unknown})
+            lines.append(
+                line
+                | {
+                    "third_of_delta": cell["delta"] / 3,
+                    "agrees": fits and bool(mine) and not unknown,
+                }
+            )
     table = pd.DataFrame(lines)
     share = table["delta_at_a_third"] / table["third_of_delta"]
-    numbers = (
-        f"δ at a third of ε over a third of δ: {share.min():.3f} to {share.max():.3f} where all noise is Gaussian."
-    )
+    numbers = f"δ at a third of ε over a third of δ: {share.min():.3f} to {share.max():.3f} where all noise is Gaussian."
     return exact(table, numbers)
 
 
@@ -214,7 +262,7 @@ def points_noise(study, check, context):
     for method, share in check["methods"].items():
         try:
             found = _charged_cells(study, method)
-        except Absent as none:
+        except MissingRows as none:
             absent.append(str(none))
             continue
         for cell, charges in found:
@@ -225,16 +273,21 @@ def points_noise(study, check, context):
                 needed = gaussian_delta(1 / stored, epsilon)
                 agrees = math.isclose(stored, formula, rel_tol=_TOLERANCE) and needed <= delta
                 line = {name: cell[name] for name in ("method", "dataset", "epsilon", "rho")}
-                line |= {"stored": stored, "formula": formula, "delta_at_epsilon": needed, "delta": delta}
+                line |= {
+                    "stored": stored,
+                    "formula": formula,
+                    "delta_at_epsilon": needed,
+                    "delta": delta,
+                }
                 if cell.get("calibration") in (None, "classical"):
                     lines.append(line | {"agrees": agrees})
     table = pd.DataFrame(lines)
     if not len(table):
-        raise Absent("; ".join(absent) or "no stored cell noises its points by the classical formula")
+        raise MissingRows(
+            "; ".join(absent) or "no stored cell noises its points by the classical formula"
+        )
     share = (table["delta_at_epsilon"] / table["delta"]).max()
-    numbers = (
-        f"Standard deviation over ρ: {table['stored'].min():.4g} to {table['stored'].max():.4g}; its δ at ε is at "
-    )
+    numbers = f"Standard deviation over ρ: {table['stored'].min():.4g} to {table['stored'].max():.4g}; its δ at ε is at "
     numbers += f"most {share:.3g} of the declared one."
     return exact(table, numbers, "; ".join([*absent, "the audit is no part of the rows"]))
 
@@ -244,13 +297,19 @@ def runtimes(study, check, context):
     rows = study.rows_with(["fit_cpu_seconds"])
     rows = rows[rows["method"].isin(check["methods"]) & rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
-        raise Absent(context.why(check["sweeps"]))
-    table = rows.groupby(["method", "dataset"])["fit_cpu_seconds"].max().rename("longest").reset_index()
+        raise MissingRows(context.why(check["sweeps"]))
+    table = (
+        rows.groupby(["method", "dataset"])["fit_cpu_seconds"].max().rename("longest").reset_index()
+    )
     table = table.assign(agrees=table["longest"] <= check["at_most"])
     worst = table.loc[table["longest"].idxmax()]
-    absent = [name for name in context.resolve(check["datasets"]) if name not in set(table["dataset"])]
+    absent = [
+        name for name in context.resolve(check["datasets"]) if name not in set(table["dataset"])
+    ]
     lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
-    numbers = f"Longest {worst['longest']:.3g} s of CPU time ({worst['method']} on {worst['dataset']})."
+    numbers = (
+        f"Longest {worst['longest']:.3g} s of CPU time ({worst['method']} on {worst['dataset']})."
+    )
     return exact(table, numbers, lacking)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
-from pkm.analysis.verdicts import Absent, exact
+from pkm.analysis.verdicts import MissingRows, exact
 
 SHARES = (0.04, 0.18, 0.18, 0.6)
 DEPTH = 7
@@ -27,7 +27,8 @@ def min_emptiness(study, check, context):
         "agrees": math.isclose(truncated, check["printed"], abs_tol=_TOLERANCE),
     }
     return exact(
-        pd.DataFrame([line]), f"1 - (Φ(1/4) - Φ(-1/4)) = {value:.8f}; the printed digits are cut, not rounded."
+        pd.DataFrame([line]),
+        f"1 - (Φ(1/4) - Φ(-1/4)) = {value:.8f}; the printed digits are cut, not rounded.",
     )
 
 
@@ -38,7 +39,11 @@ def emptiness_range(study, check, context):
     """
     value = stats.norm.cdf(0.25) - stats.norm.cdf(-0.25)
     weighted = check["weight"] * value
-    line = {"largest_difference": value, "asked_at_most": check["at_most"], "weight": check["weight"]}
+    line = {
+        "largest_difference": value,
+        "asked_at_most": check["at_most"],
+        "weight": check["weight"],
+    }
     line["weighted_range"] = weighted
     line["agrees"] = value <= check["at_most"] and abs(weighted - 1) <= check["margin"]
     numbers = f"Emptiness lies between {1 - value:.4f} and 1, its weighted range is {weighted:.4f}; centreness has 1."
@@ -48,23 +53,31 @@ def emptiness_range(study, check, context):
 def half_sigma(study, check, context):
     """Mass of a normal distribution within half a standard deviation, against the printed share."""
     value = stats.norm.cdf(0.5) - stats.norm.cdf(-0.5)
-    line = {"computed": value, "printed": check["printed"], "agrees": abs(value - check["printed"]) < check["margin"]}
+    line = {
+        "computed": value,
+        "printed": check["printed"],
+        "agrees": abs(value - check["printed"]) < check["margin"],
+    }
     return exact(pd.DataFrame([line]), f"Φ(1/2) - Φ(-1/2) = {value:.4f}.")
 
 
 def level_budgets(study, check, context):
-    """Shares that minimise sum 2^i / eps_i at a fixed sum, found numerically, against the paper's sqrt(2)^i."""
+    """Shares that minimize sum 2^i / eps_i at a fixed sum, found numerically, against the paper's sqrt(2)^i."""
     lines = []
     for levels in check["levels"]:
         weights = 2.0 ** np.arange(levels)
         claimed = np.sqrt(weights) / np.sqrt(weights).sum()
         # The last share is what the others leave; the logarithms keep all of them positive.
         found = optimize.minimize(
-            lambda x, w=weights: np.log((w * np.exp(-(x - np.logaddexp.reduce(x)))).sum()), np.zeros(levels), tol=1e-14
+            lambda x, w=weights: np.log((w * np.exp(-(x - np.logaddexp.reduce(x)))).sum()),
+            np.zeros(levels),
+            tol=1e-14,
         )
         best = np.exp(found.x - np.logaddexp.reduce(found.x))
         apart = float(np.abs(best - claimed).max())
-        lines.append({"levels": levels, "largest_difference_of_shares": apart, "agrees": apart < 1e-5})
+        lines.append(
+            {"levels": levels, "largest_difference_of_shares": apart, "agrees": apart < 1e-5}
+        )
     linear = "The printed objective, the sum of 2^i eps_i, is linear: its minimum gives everything to level 0."
     return exact(pd.DataFrame(lines), linear)
 
@@ -78,10 +91,19 @@ def underestimates(study, check, context):
         for level, epsilon in enumerate(SHARES[1] * weights / weights.sum()):
             margin = -math.log(2 * delta) / epsilon
             chance = stats.laplace.sf(margin, scale=1 / epsilon)
-            line = {"n": n, "level": level, "epsilon": epsilon, "margin": margin, "delta": delta, "chance": chance}
+            line = {
+                "n": n,
+                "level": level,
+                "epsilon": epsilon,
+                "margin": margin,
+                "delta": delta,
+                "chance": chance,
+            }
             lines.append(line | {"agrees": chance <= delta * (1 + 1e-6)})
     table = pd.DataFrame(lines)
-    return exact(table, f"Margins from {table['margin'].min():.0f} to {table['margin'].max():.0f} points.")
+    return exact(
+        table, f"Margins from {table['margin'].min():.0f} to {table['margin'].max():.0f} points."
+    )
 
 
 def total_budget(study, check, context):
@@ -100,7 +122,12 @@ def total_budget(study, check, context):
         declared, delta = cell["n"] ** -1.5, _delta(charges, cell["epsilon"] * shares[3])
         allowed = cell["epsilon"] * (1 - shares[3])
         line = {name: cell[name] for name in ("sweep", "dataset", "epsilon", "epsilon_spent")}
-        line |= {"shares": str(shares), "sum": math.fsum(shares), "pure_charges": pure, "pure_allowed": allowed}
+        line |= {
+            "shares": str(shares),
+            "sum": math.fsum(shares),
+            "pure_charges": pure,
+            "pure_allowed": allowed,
+        }
         line |= {"delta_ledger": cell["delta"], "delta_charges": delta, "delta_declared": declared}
         # Noise is a whole number of steps, so a cost may exceed its share by rounding.
         costs = [(pure, allowed), (cell["epsilon_spent"], cell["epsilon"])]
@@ -109,7 +136,7 @@ def total_budget(study, check, context):
         lines.append(line | {"agrees": abs(line["sum"] - 1) <= _TOLERANCE and fits})
     table = pd.DataFrame(lines)
     if not len(table):
-        raise Absent("no stored rows of the published DPM")
+        raise MissingRows("no stored rows of the published DPM")
     spent = table["epsilon_spent"] / table["epsilon"]
     return exact(
         table,
@@ -121,11 +148,17 @@ def total_budget(study, check, context):
 
 def _delta(charges, epsilon):
     """Sum of the charges' own δ and the δ at `epsilon` of their Gaussian noise taken together."""
-    mu = math.sqrt(math.fsum(charge["loss"] ** 2 for charge in charges if charge["mechanism"] == "gaussian"))
+    mu = math.sqrt(
+        math.fsum(charge["loss"] ** 2 for charge in charges if charge["mechanism"] == "gaussian")
+    )
     own = math.fsum(charge.get("delta", 0.0) for charge in charges)
     if not mu:
         return own
-    return own + stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    return (
+        own
+        + stats.norm.cdf(mu / 2 - epsilon / mu)
+        - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    )
 
 
 def _shares(cell):
@@ -150,7 +183,7 @@ def score_sensitivity(study, check, context):
     """Largest change of the score over all ranks and counts of small nodes, in exact arithmetic, against the bound.
 
     A record more moves the rank by 0 or 1 and the count of the interval by 0 or 1, independently; the released size is
-    the same for both neighbours. Replacing one moves each by -1, 0 or 1.
+    the same for both neighbors. Replacing one moves each by -1, 0 or 1.
     """
     lines = []
     alpha = 5
@@ -163,14 +196,19 @@ def score_sensitivity(study, check, context):
             emptied = max(abs(b - a) for a, b in itertools.pairwise(empty))
             exactly = moved + emptied
             bound = (t / q + alpha) / size
-            line = {"t": float(t), "q": float(q), "released_size": size, "largest_change": float(exactly)}
+            line = {
+                "t": float(t),
+                "q": float(q),
+                "released_size": size,
+                "largest_change": float(exactly),
+            }
             lines.append(line | {"bound_without_margin": float(bound), "agrees": exactly <= bound})
     numbers = "The bound holds with the released size itself: the margin that the paper subtracts is not needed."
     return exact(pd.DataFrame(lines), numbers)
 
 
 def averaged_gaps(points):
-    """Gaps between sorted neighbours in each dimension, averaged over the dimensions by rank."""
+    """Gaps between sorted neighbors in each dimension, averaged over the dimensions by rank."""
     return np.diff(np.sort(points, axis=0), axis=0).mean(axis=1)
 
 
@@ -189,19 +227,28 @@ def rank_change(points):
     before, after = np.sort(averaged_gaps(points)), np.sort(averaged_gaps(points[1:]))
     values = np.unique(np.concatenate([before, after]))
     return max(
-        int(np.abs(np.searchsorted(before, values, side=side) - np.searchsorted(after, values, side=side)).max())
+        int(
+            np.abs(
+                np.searchsorted(before, values, side=side)
+                - np.searchsorted(after, values, side=side)
+            ).max()
+        )
         for side in ("left", "right")
     )
 
 
 def percentile_sensitivity(study, check, context):
-    """Rank change between neighbours: random points of one dimension, and a counterexample of two."""
+    """Rank change between neighbors: random points of one dimension, and a counterexample of two."""
     rng = np.random.default_rng(0)
     lines = []
     for trial in range(check["trials"]):
         points = rng.permutation(rng.normal(size=(check["n"], 1)))
-        lines.append({"d": 1, "points": f"normal, draw {trial}", "rank_change": rank_change(points)})
-    lines.append({"d": 2, "points": "alternating gaps", "rank_change": rank_change(interleaved(check["n"]))})
+        lines.append(
+            {"d": 1, "points": f"normal, draw {trial}", "rank_change": rank_change(points)}
+        )
+    lines.append(
+        {"d": 2, "points": "alternating gaps", "rank_change": rank_change(interleaved(check["n"]))}
+    )
     table = pd.DataFrame(lines).assign(claimed=2)
     table["agrees"] = table["rank_change"] <= table["claimed"]
     one, two = (int(table.loc[table["d"] == d, "rank_change"].max()) for d in (1, 2))
@@ -209,14 +256,16 @@ def percentile_sensitivity(study, check, context):
 
 
 def blind_metrics(study, check, context):
-    """Inertia, labels and accuracy with and without centres that win no point, and both distances to the references."""
+    """Inertia, labels and accuracy with and without centers that win no point, and both distances to the references."""
     rng = np.random.default_rng(0)
     references = rng.uniform(-50, 50, (check["k"], 2))
     classes = np.repeat(np.arange(check["k"]), check["points"])
     points = references[classes] + rng.normal(size=(classes.size, 2))
-    centres = np.array([points[classes == label].mean(axis=0) for label in range(check["k"])])
-    far = np.vstack([centres, np.full((1, 2), 1e4), np.full((1, 2), -1e4)])
-    values = [_standard_metrics(points, classes, released, references) for released in (centres, far)]
+    centers = np.array([points[classes == label].mean(axis=0) for label in range(check["k"])])
+    far = np.vstack([centers, np.full((1, 2), 1e4), np.full((1, 2), -1e4)])
+    values = [
+        _standard_metrics(points, classes, released, references) for released in (centers, far)
+    ]
     lines = [
         {"metric": name, "without": values[0][name], "with": values[1][name], "expected": expected}
         for name, expected in (
@@ -235,11 +284,11 @@ def blind_metrics(study, check, context):
     return exact(table.astype({"without": str, "with": str}), numbers)
 
 
-def _standard_metrics(points, classes, centres, references):
-    squares = ((points[:, None] - centres) ** 2).sum(axis=2)
+def _standard_metrics(points, classes, centers, references):
+    squares = ((points[:, None] - centers) ** 2).sum(axis=2)
     labels = squares.argmin(axis=1)
     right = sum(np.bincount(classes[labels == label]).max() for label in np.unique(labels))
-    apart = np.sqrt(((centres[:, None] - references) ** 2).sum(axis=2))
+    apart = np.sqrt(((centers[:, None] - references) ** 2).sum(axis=2))
     return {
         "labels": hash(tuple(labels.tolist())),
         "inertia": float(squares.min(axis=1).sum()),

@@ -11,11 +11,11 @@ from scipy import optimize
 
 from pkm.analysis import verdicts
 from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.federation_costs import federated, transports
 from pkm.analysis.findings import FAILS, INCONCLUSIVE, within
-from pkm.analysis.printed import number
-from pkm.analysis.protocol import federated, transports
+from pkm.analysis.reported import number
 from pkm.analysis.tables import percentile_interval, resampled_means, resampling_weights
-from pkm.analysis.verdicts import Absent, decide, exact
+from pkm.analysis.verdicts import MissingRows, decide, exact
 
 DEFAULT_ALPHA = 0.8
 _TOLERANCE = 1e-6
@@ -25,7 +25,9 @@ _ROUNDING = 1e-12
 @cache
 def noise_multiplier(epsilon, delta):
     """Smallest sigma for which a query of sensitivity one is (epsilon, delta)-private."""
-    mu = optimize.brentq(lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14)
+    mu = optimize.brentq(
+        lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14
+    )
     return 1 / mu
 
 
@@ -40,10 +42,12 @@ def iteration_bound(n, d, k, epsilon, delta, alpha=DEFAULT_ALPHA):
 def _fastlloyd_cells(study):
     """Distinct published FastLloyd cells, whichever sweeps they stand in."""
     cells = study.cells
-    mine = (cells["target"].str.rsplit(".", n=1).str[-1] == "FastLloyd") & (cells["variant"] == "published")
+    mine = (cells["target"].str.rsplit(".", n=1).str[-1] == "FastLloyd") & (
+        cells["variant"] == "published"
+    )
     chosen = cells[mine].drop_duplicates("cell").reset_index(drop=True)
     if not len(chosen):
-        raise Absent("no stored rows of the published FastLloyd")
+        raise MissingRows("no stored rows of the published FastLloyd")
     return chosen
 
 
@@ -63,14 +67,20 @@ def iterations(study, check, context):
         if _parameter(cell, "n_iterations", "auto") != "auto":
             continue
         alpha = _parameter(cell, "alpha", DEFAULT_ALPHA)
-        asked = iteration_bound(cell["n"], cell["d"], cell["k"], cell["epsilon"], cell["delta"], alpha)
+        asked = iteration_bound(
+            cell["n"], cell["d"], cell["k"], cell["epsilon"], cell["delta"], alpha
+        )
         lines.append(
             _identity(cell)
-            | {"formula": asked, "stored": int(cell["iterations"]), "agrees": asked == cell["iterations"]}
+            | {
+                "formula": asked,
+                "stored": int(cell["iterations"]),
+                "agrees": asked == cell["iterations"],
+            }
         )
     table = pd.DataFrame(lines)
     if not len(table):
-        raise Absent("no stored FastLloyd cell leaves T to the error bound")
+        raise MissingRows("no stored FastLloyd cell leaves T to the error bound")
     spread = f"T from {table['stored'].min()} to {table['stored'].max()}."
     return exact(table, spread)
 
@@ -104,7 +114,8 @@ def noise_split(study, check, context):
                 }
             )
     return exact(
-        pd.DataFrame(lines), "Read from the ledger's charges, one line per round." if lines else "no charges stored"
+        pd.DataFrame(lines),
+        "Read from the ledger's charges, one line per round." if lines else "no charges stored",
     )
 
 
@@ -115,7 +126,11 @@ def radius(study, check, context):
         charges = _charges(cell)
         if not charges:
             continue
-        asked = _parameter(cell, "alpha", DEFAULT_ALPHA) * math.sqrt(cell["d"]) / cell["k"] ** (1 / cell["d"])
+        asked = (
+            _parameter(cell, "alpha", DEFAULT_ALPHA)
+            * math.sqrt(cell["d"])
+            / cell["k"] ** (1 / cell["d"])
+        )
         step = _parameter(cell, "radius_schedule", "step") == "step"
         first = math.sqrt(cell["d"]) if step else asked
         late = asked if len(charges) > 1 else first
@@ -134,10 +149,11 @@ def radius(study, check, context):
         )
     table = pd.DataFrame(lines)
     if not len(table):
-        raise Absent("no charges stored")
+        raise MissingRows("no charges stored")
     high = table.loc[table["d"].idxmax()]
     return exact(
-        table, f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of that for k = 1."
+        table,
+        f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of that for k = 1.",
     )
 
 
@@ -168,10 +184,12 @@ def composition(study, check, context):
         )
     table = pd.DataFrame(lines)
     if not len(table):
-        raise Absent("no charges stored")
+        raise MissingRows("no charges stored")
     rounds = f"{table['rounds'].min()} to {table['rounds'].max()} rounds."
     return exact(
-        table, rounds + " Accounting only.", "the empirical audit (a lower bound on epsilon) is not part of this sweep"
+        table,
+        rounds + " Accounting only.",
+        "the empirical audit (a lower bound on epsilon) is not part of this sweep",
     )
 
 
@@ -179,17 +197,21 @@ def single_cluster(study, check, context):
     """Rows with one non-empty cluster have silhouette -1 and an infinite Davies–Bouldin index (this direction only)."""
     needed = ("empty_clusters", "silhouette", "davies_bouldin")
     rows = study.rows_with(needed)
-    # The yardstick has one centre by definition, so it has no clusters to lose.
+    # The yardstick has one center by definition, so it has no clusters to lose.
     rows = rows[~rows["target"].str.endswith("DataMean")]
     if not len(rows):
-        raise Absent("no stored rows have empty clusters, silhouette and Davies–Bouldin index together")
+        raise MissingRows(
+            "no stored rows have empty clusters, silhouette and Davies–Bouldin index together"
+        )
     single = rows[rows["empty_clusters"] == rows["k"] - 1]
     if not len(single):
-        raise Absent(f"none of {len(rows)} stored rows ended with a single cluster")
+        raise MissingRows(f"none of {len(rows)} stored rows ended with a single cluster")
     table = single[["method", "dataset", "epsilon", "seed", *needed]].assign(
         agrees=(single["silhouette"] == -1) & np.isinf(single["davies_bouldin"].astype(float))
     )
-    return exact(table.reset_index(drop=True), f"{len(single)} of {len(rows)} rows ended with one cluster.")
+    return exact(
+        table.reset_index(drop=True), f"{len(single)} of {len(rows)} rows ended with one cluster."
+    )
 
 
 def outliers(study, check, context):
@@ -200,7 +222,7 @@ def outliers(study, check, context):
     """
     panel = study.panel(check["sweep"], check["metric"])
     if not len(panel.cells):
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     names = panel.cells["dataset"].str.extract(r"^(?P<base>.+)-o(?P<outliers>\d+)$")
     cells = panel.cells.assign(base=names["base"], outliers=names["outliers"].astype(float))
     cells = cells[cells["d"] <= check["most_d"]]
@@ -210,7 +232,9 @@ def outliers(study, check, context):
     for epsilon in context.resolve(check["epsilon"]):
         at = {
             (method, count): dict(zip(inside["base"], inside.index, strict=True))
-            for (method, count), inside in cells[cells["epsilon"] == epsilon].groupby(["method", "outliers"])
+            for (method, count), inside in cells[cells["epsilon"] == epsilon].groupby(
+                ["method", "outliers"]
+            )
         }
         four = [(method, count) for method in methods for count in ends]
         bases = sorted(set.intersection(*(set(at.get(key, ())) for key in four)))
@@ -225,14 +249,18 @@ def outliers(study, check, context):
         relative_truth.append(relative[0] < free_relative[0])
         seeds.append(np.isfinite(panel.values[:, np.concatenate(columns)]).all(axis=1).sum())
         values = (increase, free_increase, relative, free_relative)
-        titles = [f"{kind}_{method}" for kind in ("increase", "relative_increase") for method in methods]
+        titles = [
+            f"{kind}_{method}" for kind in ("increase", "relative_increase") for method in methods
+        ]
         lines.append(
             {"epsilon": epsilon, "datasets": len(bases)}
             | dict(zip(titles, (value[0] for value in values), strict=True))
             | {"difference": increase[0] - free_increase[0], "low": low, "high": high}
         )
     if not lines:
-        raise Absent(f"no data set of sweep {check['sweep']} has both methods with {ends[0]} and {ends[1]} outliers")
+        raise MissingRows(
+            f"no data set of sweep {check['sweep']} has both methods with {ends[0]} and {ends[1]} outliers"
+        )
     table = pd.DataFrame(lines)
     numbers = _outlier_numbers(table, methods, relative_truth)
     lacking = _outliers_lacking(context, check, table)
@@ -288,20 +316,28 @@ def timed(study, check, context):
 def over_quoted(study, check, context):
     """Largest ratio of a number the paper quotes (`quoted`) to our `metric`, over data sets, against bounds."""
     asked = context.printed[check["numbers"]]
-    quoted = {cell["dataset"]: number(cell[check["quoted"]])[0] for cell in asked["cells"] if check["quoted"] in cell}
+    quoted = {
+        cell["dataset"]: number(cell[check["quoted"]])[0]
+        for cell in asked["cells"]
+        if check["quoted"] in cell
+    }
     panel = study.panel(asked["sweep"], check["metric"])
     mine = (panel.cells["method"] == asked["method"]) & panel.cells["dataset"].isin(list(quoted))
     panel = panel.take(mine.to_numpy())
     if not len(panel.cells):
-        raise Absent(context.why([asked["sweep"]]))
+        raise MissingRows(context.why([asked["sweep"]]))
     theirs = panel.cells["dataset"].map(quoted).to_numpy(dtype=float)
     ours = resampled_means(panel, resampling_weights(len(panel.seeds)))
     ratios = theirs / ours
-    evidence = panel.cells[["dataset", "transport"]].assign(quoted=theirs, ours=ours[0], ratio=ratios[0])
+    evidence = panel.cells[["dataset", "transport"]].assign(
+        quoted=theirs, ours=ours[0], ratio=ratios[0]
+    )
     evidence = evidence.sort_values("ratio", ascending=False, ignore_index=True)
     last, first = evidence.iloc[-1], evidence.iloc[0]
     numbers = f"Factors from {last['ratio']:.4g} ({last['dataset']}) to {first['ratio']:.4g} ({first['dataset']}), "
-    numbers += f"{math.log10(last['ratio']):.1f} to {math.log10(first['ratio']):.1f} orders of magnitude;"
+    numbers += (
+        f"{math.log10(last['ratio']):.1f} to {math.log10(first['ratio']):.1f} orders of magnitude;"
+    )
     absent = [name for name in quoted if name not in set(evidence["dataset"])]
     lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
     seeds = int(np.isfinite(panel.values).sum(axis=0).min())
@@ -317,7 +353,7 @@ def _messages(study, check, context):
     rows = federated(study.rows_with(["bytes_per_iteration"]))
     rows = rows[rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
-        raise Absent(context.why(check["sweeps"]))
+        raise MissingRows(context.why(check["sweeps"]))
     return rows.assign(entries=rows["k"] * (rows["d"] + 1))
 
 
@@ -328,7 +364,9 @@ def message_bytes(study, check, context):
     """
     rows = _messages(study, check, context)
     if "factor" in check:
-        rows = rows.assign(asked=check["factor"] * rows["entries"], found=rows["bytes_per_iteration"])
+        rows = rows.assign(
+            asked=check["factor"] * rows["entries"], found=rows["bytes_per_iteration"]
+        )
     else:
         asked = 2 * rows["clients"] * rows["word_bytes"] * rows["entries"] * rows["iterations"]
         rows = rows.assign(asked=asked, found=rows["bytes_per_iteration"] * rows["iterations"])
@@ -348,13 +386,21 @@ def same_bytes(study, check, context):
     rows = _messages(study, check, context)
     keys = ["method", "k", "d", "clients", "word_bytes"]
     table = rows.groupby(keys).agg(
-        sizes=("n", "nunique"), least=("bytes_per_iteration", "min"), most=("bytes_per_iteration", "max")
+        sizes=("n", "nunique"),
+        least=("bytes_per_iteration", "min"),
+        most=("bytes_per_iteration", "max"),
     )
     table = table[table["sizes"] > 1].reset_index()
     if not len(table):
-        raise Absent("no k and d are stored with two numbers of points")
-    lacking = f"{len(table)} of {check['groups']} k and d at hand" if len(table) < check["groups"] else ""
-    return exact(table.assign(agrees=table["least"] == table["most"]), "Compared: k and d with both sizes.", lacking)
+        raise MissingRows("no k and d are stored with two numbers of points")
+    lacking = (
+        f"{len(table)} of {check['groups']} k and d at hand" if len(table) < check["groups"] else ""
+    )
+    return exact(
+        table.assign(agrees=table["least"] == table["most"]),
+        "Compared: k and d with both sizes.",
+        lacking,
+    )
 
 
 def central_twin(study, check, context):
@@ -364,11 +410,15 @@ def central_twin(study, check, context):
     central = rows.drop(mine.index)
     mine = mine[mine["sweep"].isin(check["sweeps"])]
     if not len(mine):
-        raise Absent(context.why(check["sweeps"]))
+        raise MissingRows(context.why(check["sweeps"]))
     keys = ["method", "target", "variant", "params", "dataset", "preprocessing", "epsilon", "seed"]
-    both = mine.merge(central[[*keys, "nicv"]].drop_duplicates(keys), on=keys, suffixes=("", "_central"))
+    both = mine.merge(
+        central[[*keys, "nicv"]].drop_duplicates(keys), on=keys, suffixes=("", "_central")
+    )
     if not len(both):
-        raise Absent("no central run of the same method, data set, epsilon and seed is stored beside a federated one")
+        raise MissingRows(
+            "no central run of the same method, data set, epsilon and seed is stored beside a federated one"
+        )
     both["apart"] = (both["nicv"] / both["nicv_central"] - 1).abs()
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
     table = both.groupby(groups)["apart"].agg(runs="size", apart="max").reset_index()

@@ -11,8 +11,26 @@ from scipy import special
 
 from pkm.analysis import verdicts
 from pkm.analysis.accounting import gaussian_epsilon
-from pkm.analysis.findings import FAILS, INCONCLUSIVE, Absent, Finding, decide, exact, percent, within
-from pkm.analysis.planted import asked, chosen, curve, excess_slope, joined, not_positive, slope_table, spans
+from pkm.analysis.findings import (
+    FAILS,
+    INCONCLUSIVE,
+    Finding,
+    MissingRows,
+    decide,
+    exact,
+    percent,
+    within,
+)
+from pkm.analysis.planted import (
+    asked,
+    chosen,
+    curve,
+    excess_slope,
+    joined,
+    not_positive,
+    slope_table,
+    spans,
+)
 from pkm.analysis.tables import resampled_means, resampling_weights
 
 _TOLERANCE = 1e-6
@@ -39,9 +57,7 @@ def eventually(study, check, context):
     truth = below.any(axis=1) & (below | (places < first[:, None])).all(axis=1)
     evidence = line.evidence()
     since = f"from {line.along} = {line.x[first[0]]:g} on" if first[0] < line.x.size else "nowhere"
-    numbers = (
-        f"Between {line.values[0].min():.4g} and {line.values[0].max():.4g}, at most {check['at_most']:g} {since};"
-    )
+    numbers = f"Between {line.values[0].min():.4g} and {line.values[0].max():.4g}, at most {check['at_most']:g} {since};"
     one = evidence.iloc[:1]
     found = decide(truth[:, None], one, line.seeds, numbers, spans(line, check["reach"]), one)
     return replace(found, evidence=evidence)
@@ -58,11 +74,15 @@ def polylogarithmic(study, check, context):
     power, polylog = line.residuals(), line.residuals(logarithmic=False)
     truth = (polylog <= (1 + check["slack"]) * power) | (line.slopes() <= 0)
     evidence = slope_table([line], [line.slopes()]).assign(
-        exponent_of_log=line.slopes(logarithmic=False)[0], error_power=power[0], error_polylog=polylog[0]
+        exponent_of_log=line.slopes(logarithmic=False)[0],
+        error_power=power[0],
+        error_polylog=polylog[0],
     )
     numbers = f"Power {evidence['slope'][0]:.3g} with error {power[0]:.3g}, power of log "
     numbers += f"{evidence['exponent_of_log'][0]:.3g} with error {polylog[0]:.3g} (of the natural logarithm);"
-    return decide(truth[:, None], evidence, line.seeds, numbers, spans(line, check["reach"]), evidence)
+    return decide(
+        truth[:, None], evidence, line.seeds, numbers, spans(line, check["reach"]), evidence
+    )
 
 
 def paid(study, check, context):
@@ -70,9 +90,13 @@ def paid(study, check, context):
     panel = joined(study, check["sweep"], check["metric"])
     mine = chosen(panel.cells, check["method"]) & chosen(panel.cells, check.get("where", {}))
     if not mine.any():
-        raise Absent(context.why([check["sweep"]] if isinstance(check["sweep"], str) else check["sweep"]))
+        raise MissingRows(
+            context.why([check["sweep"]] if isinstance(check["sweep"], str) else check["sweep"])
+        )
     panel = panel.take(mine)
-    cost = resampled_means(panel, resampling_weights(len(panel.seeds))) * panel.cells["n"].to_numpy()
+    cost = (
+        resampled_means(panel, resampling_weights(len(panel.seeds))) * panel.cells["n"].to_numpy()
+    )
     evidence = panel.cells[["method", "dataset", "n", "k", "epsilon"]].assign(cost=cost[0])
     numbers = f"Mean cost {cost[0].min():.4g} to {cost[0].max():.4g} (asked: {asked(check)});"
     seeds = int(np.isfinite(panel.values).sum(axis=0).min())
@@ -91,7 +115,9 @@ def capture_shares(study, check):
         Cells with `share`; resampled shares; fewest seeds. Cells are sorted by method, n and size of the small ball.
     """
     panel = joined(study, check["sweep"], check["metric"])
-    panel = panel.take((panel.cells["small"].notna() & panel.cells["method"].isin(check["methods"])).to_numpy())
+    panel = panel.take(
+        (panel.cells["small"].notna() & panel.cells["method"].isin(check["methods"])).to_numpy()
+    )
     if not len(panel.cells):
         return panel.cells.assign(large=[], reach=[], share=[]), np.empty((1, 0)), 0
     large = panel.cells["n"] - panel.cells["small"]  # of the points in all other balls
@@ -100,7 +126,11 @@ def capture_shares(study, check):
     reach = check["factor"] * (panel.cells["ball"] + 1 / panel.cells["n"]).to_numpy()
     near = np.where(np.isfinite(panel.values), panel.values <= reach, np.nan)
     shares = resampled_means(replace(panel, values=near), resampling_weights(len(panel.seeds)))
-    return panel.cells.assign(reach=reach, share=shares[0]), shares, int(np.isfinite(near).sum(axis=0).min())
+    return (
+        panel.cells.assign(reach=reach, share=shares[0]),
+        shares,
+        int(np.isfinite(near).sum(axis=0).min()),
+    )
 
 
 def least_captured(cells, shares, level):
@@ -119,14 +149,22 @@ def least_captured(cells, shares, level):
         onwards = np.flip(np.logical_and.accumulate(np.flip(kept, axis=1), axis=1), axis=1)
         found = np.where(onwards.any(axis=1), sizes[onwards.argmax(axis=1)], NEVER)
         least.append(found)
-        lines.append({"method": method, "n": large, "least": found[0], "smallest": sizes[0], "largest": sizes[-1]})
+        lines.append(
+            {
+                "method": method,
+                "n": large,
+                "least": found[0],
+                "smallest": sizes[0],
+                "largest": sizes[-1],
+            }
+        )
     return pd.DataFrame(lines), np.column_stack(least) if least else np.empty((1, 0))
 
 
 def _captured(study, check, context):
     cells, shares, seeds = capture_shares(study, check)
     if not len(cells):
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     return *least_captured(cells, shares, check["level"]), seeds
 
 
@@ -136,20 +174,22 @@ def capture_growth(study, check, context):
     mine = (table["method"] == check["methods"][0]).to_numpy()
     table, least = table[mine].reset_index(drop=True), least[:, mine]
     if len(table) < 3:
-        raise Absent("sizes at three values of n are needed")
+        raise MissingRows("sizes at three values of n are needed")
     told = ", ".join(f"n = {line.n:g}: {line.least:g}" for line in table.itertuples())
     if not np.isfinite(least[0]).all():
         numbers = f"Smallest captured size at {told}: not captured at all within the stored sizes."
         return Finding(INCONCLUSIVE, numbers, len(table), seeds, "larger balls are needed", table)
     x = np.log(table["n"].to_numpy(dtype=float))
-    centred = x - x.mean()
+    centerd = x - x.mean()
     with np.errstate(invalid="ignore"):
-        slope = np.log(least) @ centred / (centred @ centred)
+        slope = np.log(least) @ centerd / (centerd @ centerd)
     flat = (table["least"] == table["smallest"]).all()
     numbers = f"Smallest size captured in {percent(check['level'])} of the runs at {told}; slope {slope[0]:.3g} "
     numbers += f"(asked: {asked(check)});"
     one = table.iloc[:1]
-    found = decide(within(slope, check)[:, None], one, seeds, numbers, spans_of(table, check["reach"]), one)
+    found = decide(
+        within(slope, check)[:, None], one, seeds, numbers, spans_of(table, check["reach"]), one
+    )
     if flat:
         text = f"{found.numbers} All are the smallest that is stored, so nothing is known of the growth."
         return replace(found, verdict=INCONCLUSIVE, numbers=text, evidence=table)
@@ -167,19 +207,29 @@ def capture_smaller(study, check, context):
     sides = [table[table["method"] == name].set_index("n") for name in check["methods"]]
     shared = [n for n in sides[0].index if n in sides[1].index]
     if not shared:
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     places = [
-        [table.index[(table["method"] == name) & (table["n"] == n)][0] for n in shared] for name in check["methods"]
+        [table.index[(table["method"] == name) & (table["n"] == n)][0] for n in shared]
+        for name in check["methods"]
     ]
     truth = least[:, places[0]] <= least[:, places[1]]
-    keys = pd.DataFrame({"n": shared} | {name: least[0, at] for name, at in zip(check["methods"], places, strict=True)})
+    keys = pd.DataFrame(
+        {"n": shared}
+        | {name: least[0, at] for name, at in zip(check["methods"], places, strict=True)}
+    )
     lost = ~np.isfinite(least[0, places[0]]) & ~np.isfinite(least[0, places[1]])
-    told = "; ".join(f"n = {line[0]:g}: {line[1]:g} against {line[2]:g}" for line in keys.itertuples(index=False))
-    numbers = f"Smallest captured size, {check['methods'][0]} against {check['methods'][1]}: {told};"
+    told = "; ".join(
+        f"n = {line[0]:g}: {line[1]:g} against {line[2]:g}" for line in keys.itertuples(index=False)
+    )
+    numbers = (
+        f"Smallest captured size, {check['methods'][0]} against {check['methods'][1]}: {told};"
+    )
     found = decide(truth, keys, seeds, numbers, spans_of(keys, check["reach"]), keys)
     if lost.any() and found.verdict != FAILS:
         return replace(
-            found, verdict=INCONCLUSIVE, numbers=f"{found.numbers} Neither captures the largest stored ball."
+            found,
+            verdict=INCONCLUSIVE,
+            numbers=f"{found.numbers} Neither captures the largest stored ball.",
         )
     return found
 
@@ -189,16 +239,25 @@ def capture_smaller(study, check, context):
 
 def candidate_count(study, check, context):
     """Number of candidates in every stored row against epsilon n log(k / beta)."""
-    rows = study.rows_with(["n_centres"])
+    rows = study.rows_with(["n_centers"])
     rows = rows[rows["method"].isin(check["methods"])]
     if not len(rows):
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     allowed = rows["epsilon"] * rows["n"] * np.log(rows["k"] / check["beta"])
-    table = rows[["method", "dataset", "n", "k", "epsilon"]].assign(candidates=rows["n_centres"], allowed=allowed)
-    table = table.groupby(["method", "dataset", "n", "k", "epsilon"])[["candidates", "allowed"]].max().reset_index()
+    table = rows[["method", "dataset", "n", "k", "epsilon"]].assign(
+        candidates=rows["n_centers"], allowed=allowed
+    )
+    table = (
+        table.groupby(["method", "dataset", "n", "k", "epsilon"])[["candidates", "allowed"]]
+        .max()
+        .reset_index()
+    )
     table["agrees"] = table["candidates"] <= table["allowed"]
     share = (table["candidates"] / table["allowed"]).max()
-    return exact(table, f"At most {table['candidates'].max():g} candidates, {percent(share)} of what is allowed.")
+    return exact(
+        table,
+        f"At most {table['candidates'].max():g} candidates, {percent(share)} of what is allowed.",
+    )
 
 
 def ledger_total(study, check, context):
@@ -209,10 +268,12 @@ def ledger_total(study, check, context):
     """
     cells = study.cells[study.cells["method"].isin(check["methods"])].drop_duplicates("cell")
     if not len(cells):
-        raise Absent(f"no stored rows of {', '.join(check['methods'])}")
+        raise MissingRows(f"no stored rows of {', '.join(check['methods'])}")
     spent = cells["epsilon_spent"] / cells["epsilon"]
     pairs = zip(cells["charges"], cells["delta"], strict=True)
-    replaced = np.array([replacement_epsilon(json.loads(charges), delta) for charges, delta in pairs])
+    replaced = np.array(
+        [replacement_epsilon(json.loads(charges), delta) for charges, delta in pairs]
+    )
     table = cells[["sweep", "method", "dataset", "epsilon", "epsilon_spent", "delta"]].assign(
         epsilon_replaced=replaced,
         agrees=(spent <= 1 + _TOLERANCE) & (cells["delta"] <= check["delta"] * (1 + _TOLERANCE)),
@@ -283,34 +344,52 @@ def table_at_most(study, check, context):
     """Additive bound of one row of Table 1 over that of another, at most `at_most` for all k and d of a grid."""
     mine_of, other_of = (BOUNDS[check[name]][1] for name in ("row", "other"))
     lines = []
-    for k, d in itertools.product(*([2.0**power for power in range(check["powers"])] for _ in "kd")):
+    for k, d in itertools.product(
+        *([2.0**power for power in range(check["powers"])] for _ in "kd")
+    ):
         mine, other = (bound(2.0, k, d) for bound in (mine_of, other_of))
-        lines.append({"k": k, "d": d, "ratio": mine / other, "agrees": mine <= check["at_most"] * other})
+        lines.append(
+            {"k": k, "d": d, "ratio": mine / other, "agrees": mine <= check["at_most"] * other}
+        )
     table = pd.DataFrame(lines)
     worst = table.loc[table["ratio"].idxmax()]
-    return exact(table, f"Largest ratio {worst['ratio']:.4g}, at k = {worst['k']:g} and d = {worst['d']:g}.")
+    return exact(
+        table, f"Largest ratio {worst['ratio']:.4g}, at k = {worst['k']:g} and d = {worst['d']:g}."
+    )
 
 
 def constant_rows(study, check, context):
     """Number of rows of Table 1 whose factor is the same for all sizes."""
     sizes = list(itertools.product((1e3, 1e6), (2.0, 32.0), (2.0, 64.0)))
-    constant = [key for key, (factor, _) in BOUNDS.items() if len({float(factor(*each)) for each in sizes}) == 1]
+    constant = [
+        key
+        for key, (factor, _) in BOUNDS.items()
+        if len({float(factor(*each)) for each in sizes}) == 1
+    ]
     line = {"constant": ", ".join(constant), "rows": len(BOUNDS), "asked": check["count"]}
     line["agrees"] = len(constant) == check["count"]
     return exact(
-        pd.DataFrame([line]), f"{len(constant)} of {len(BOUNDS)} rows have a constant factor: {line['constant']}."
+        pd.DataFrame([line]),
+        f"{len(constant)} of {len(BOUNDS)} rows have a constant factor: {line['constant']}.",
     )
 
 
 def passes(study, check, context):
     """Passes ceil(log2 log2 n): the arithmetic at the sizes of `asked`, and what the stored runs made."""
     lines = [
-        {"what": "formula", "n": n, "passes": wanted_passes(n), "asked": count} for n, count in check["asked"].items()
+        {"what": "formula", "n": n, "passes": wanted_passes(n), "asked": count}
+        for n, count in check["asked"].items()
     ]
     cells = study.cells
     mine = cells[cells["method"].isin(check["methods"])] if "rounds" in cells else cells.iloc[:0]
-    stored = mine[["n", "rounds"]].dropna().astype(int).drop_duplicates().to_numpy().tolist() if len(mine) else []
-    lines += [{"what": "runs", "n": n, "passes": made, "asked": wanted_passes(n)} for n, made in stored]
+    stored = (
+        mine[["n", "rounds"]].dropna().astype(int).drop_duplicates().to_numpy().tolist()
+        if len(mine)
+        else []
+    )
+    lines += [
+        {"what": "runs", "n": n, "passes": made, "asked": wanted_passes(n)} for n, made in stored
+    ]
     table = pd.DataFrame(lines)
     table["agrees"] = table["passes"] == table["asked"]
     made = sorted({rounds for _, rounds in stored})
@@ -327,12 +406,17 @@ def same_rounds(study, check, context):
     """Rounds of every stored cell of a method: one number, whatever n, k and d."""
     cells = study.cells[study.cells["method"] == check["method"]].drop_duplicates("cell")
     if not len(cells):
-        raise Absent(f"no stored rows of {check['method']}")
+        raise MissingRows(f"no stored rows of {check['method']}")
     rounds = cells["iterations"].astype(int)
-    table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(rounds=rounds, agrees=rounds == rounds.iloc[0])
+    table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(
+        rounds=rounds, agrees=rounds == rounds.iloc[0]
+    )
     sizes = {name: f"{cells[name].min():g} to {cells[name].max():g}" for name in ("n", "k", "d")}
     told = ", ".join(f"{name} {text}" for name, text in sizes.items())
-    return exact(table.reset_index(drop=True), f"{', '.join(map(str, sorted(set(rounds))))} rounds over {told}.")
+    return exact(
+        table.reset_index(drop=True),
+        f"{', '.join(map(str, sorted(set(rounds))))} rounds over {told}.",
+    )
 
 
 def unassigned(study, check, context):
@@ -342,16 +426,24 @@ def unassigned(study, check, context):
     1 - beta of the runs must keep the bound. Sizes at which it is as large as n, so that it says nothing, are left out.
     """
     panel = joined(study, check["sweep"], check["metric"])
-    panel = panel.take(panel.cells["method"].isin(list(check["methods"])).to_numpy()) if len(panel.cells) else panel
+    panel = (
+        panel.take(panel.cells["method"].isin(list(check["methods"])).to_numpy())
+        if len(panel.cells)
+        else panel
+    )
     cells = panel.cells
     if not len(cells):
-        raise Absent(context.why(check["sweep"]))
+        raise MissingRows(context.why(check["sweep"]))
     left = cells["n"] * cells["keep"].astype(float) ** (cells["method"].map(check["methods"]) - 1)
-    weights = np.array([weight(cell, check["constant"], check["beta"]) for cell in cells.to_dict("records")])
+    weights = np.array(
+        [weight(cell, check["constant"], check["beta"]) for cell in cells.to_dict("records")]
+    )
     cells = cells.assign(allowed=2 * cells["k"] * weights * left**0.1)
     told = (cells["allowed"] < cells["n"]).to_numpy()
     if not told.any():
-        raise Absent(f"the bound is n or more at all {len(cells)} stored sizes: larger n are needed")
+        raise MissingRows(
+            f"the bound is n or more at all {len(cells)} stored sizes: larger n are needed"
+        )
     panel = replace(panel, cells=cells).take(told)
     cells = panel.cells
     kept = np.where(np.isfinite(panel.values), panel.values <= cells["allowed"].to_numpy(), np.nan)
@@ -364,7 +456,10 @@ def unassigned(study, check, context):
     numbers += f"{percent(part.max())} of n at {len(table)} sizes"
     numbers += f" and says nothing at {np.count_nonzero(~told)} more. " if not told.all() else ". "
     sides = table.groupby("method", sort=False).agg(average=("mean", "mean"), most=("most", "max"))
-    lines = [f"{side.Index} {side.average:.3g} on average, {side.most:g} at most" for side in sides.itertuples()]
+    lines = [
+        f"{side.Index} {side.average:.3g} on average, {side.most:g} at most"
+        for side in sides.itertuples()
+    ]
     numbers += f"Points without a near candidate: {'; '.join(lines)};"
     seeds = int(np.isfinite(panel.values).sum(axis=0).min())
     return decide(shares >= 1 - check["beta"] - 1e-12, table, seeds, numbers, "", table)

@@ -1,6 +1,6 @@
 """Claims of the MUFC paper that need a view or a formula of their own: speed-ups, bins, curves over requests, messages.
 
-Orderings, bounds and trends are those of `pkm.analysis.verdicts`, on `pkm.analysis.unlearning.View`.
+Orderings, bounds and trends are those of `pkm.analysis.verdicts`, on `pkm.analysis.removals.View`.
 """
 
 import math
@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis import verdicts
-from pkm.analysis.findings import INCONCLUSIVE, Absent, decide, exact, percent, within
+from pkm.analysis.findings import INCONCLUSIVE, MissingRows, decide, exact, percent, within
+from pkm.analysis.removals import READINGS, View, family, series, speedup_draws
 from pkm.analysis.tables import Panel, resampled_means, resampling_weights
-from pkm.analysis.unlearning import READINGS, View, family, series, speedup_draws
 
 _STAGE = 8  # what k-means++ is off by in expectation, over ln K + 2
 _ROUNDING = 1e-9
@@ -40,13 +40,18 @@ def over_printed(study, check, context):
     datasets, draws, seeds = speedup_draws(study, READINGS[check["reading"]])
     kept = [at for at, name in enumerate(datasets) if name in asked]
     if not kept:
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     keys = pd.DataFrame({"dataset": [datasets[at] for at in kept]})
     theirs = keys["dataset"].map(asked).to_numpy(dtype=float)
     ratios = draws[:, kept] / theirs
     evidence = keys.assign(ours=draws[0, kept], printed=theirs, ratio=ratios[0])
-    numbers = ", ".join(f"{line.dataset} {line.ours:.4g} (printed {line.printed:g})" for line in evidence.itertuples())
-    return decide(within(ratios, check), keys, seeds, f"{numbers};", _absent(keys["dataset"], asked), evidence)
+    numbers = ", ".join(
+        f"{line.dataset} {line.ours:.4g} (printed {line.printed:g})"
+        for line in evidence.itertuples()
+    )
+    return decide(
+        within(ratios, check), keys, seeds, f"{numbers};", _absent(keys["dataset"], asked), evidence
+    )
 
 
 def steady(study, check, context):
@@ -55,16 +60,26 @@ def steady(study, check, context):
     Of requests of one kind, one point each.
     """
     lines = series(study)
-    mine = (lines["method"] == check["method"]) & (lines["requests"] == check["requests"]) & (lines["batch"] == 1)
+    mine = (
+        (lines["method"] == check["method"])
+        & (lines["requests"] == check["requests"])
+        & (lines["batch"] == 1)
+    )
     lines = lines[mine & lines["dataset"].isin(context.resolve(check["over"]["dataset"]))]
     if not len(lines):
-        raise Absent(context.why([check["sweep"]]))
-    starts = lines.drop_duplicates(["dataset", "seed"]).assign(request=-1, loss_ratio=lambda table: table["start"])
+        raise MissingRows(context.why([check["sweep"]]))
+    starts = lines.drop_duplicates(["dataset", "seed"]).assign(
+        request=-1, loss_ratio=lambda table: table["start"]
+    )
     both = pd.concat([starts, lines[lines["request"] >= 0]])
-    wide = both.pivot_table(index="seed", columns=["dataset", "request"], values="loss_ratio", dropna=False)
+    wide = both.pivot_table(
+        index="seed", columns=["dataset", "request"], values="loss_ratio", dropna=False
+    )
     wide = wide.loc[:, wide.notna().any()]
     cells = wide.columns.to_frame(index=False)
-    panel = Panel("loss_ratio", cells, wide.index.to_numpy(), wide.to_numpy(), np.zeros(len(cells), int))
+    panel = Panel(
+        "loss_ratio", cells, wide.index.to_numpy(), wide.to_numpy(), np.zeros(len(cells), int)
+    )
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))
     keys = pd.DataFrame({"dataset": cells["dataset"].unique()})
     apart, worst = [], []
@@ -75,7 +90,9 @@ def steady(study, check, context):
         worst.append(int(cells["request"][at[1:][change[0].argmax()]]))
     apart = np.column_stack(apart)
     evidence = keys.assign(largest_change=apart[0], at_request=worst)
-    shown = ", ".join(f"{line.dataset} {percent(line.largest_change)}" for line in evidence.itertuples())
+    shown = ", ".join(
+        f"{line.dataset} {percent(line.largest_change)}" for line in evidence.itertuples()
+    )
     numbers = f"Largest change {shown} (asked: ≤ {percent(check['at_most'])});"
     lacking = _absent(keys["dataset"], context.resolve(check["over"]["dataset"]))
     seeds = int(np.isfinite(panel.values).sum(axis=0).min())
@@ -86,10 +103,12 @@ def _gamma_means(study, check, context, datasets):
     """Resampled means over the sides of bins of each data set, up to a factor from the default, and fewest seeds."""
     panel = View(study).panel("gamma", "loss_ratio")
     factor = panel.cells["gamma_factor"] if len(panel.cells) else pd.Series(dtype=float)
-    near = factor.between(1 / check["reach"], check["reach"]) & (panel.cells["method"] == check["method"])
+    near = factor.between(1 / check["reach"], check["reach"]) & (
+        panel.cells["method"] == check["method"]
+    )
     panel = panel.take((near & panel.cells["dataset"].isin(datasets)).to_numpy())
     if not len(panel.cells):
-        raise Absent(context.why(["gamma"]))
+        raise MissingRows(context.why(["gamma"]))
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))
     found = {}
     for name in datasets:
@@ -97,7 +116,7 @@ def _gamma_means(study, check, context, datasets):
         if len(mine) > 1:
             found[name] = mine["gamma_factor"].to_numpy(), means[:, mine.index]
     if not found:
-        raise Absent(f"several sides of bins are needed for {' or '.join(datasets)}")
+        raise MissingRows(f"several sides of bins are needed for {' or '.join(datasets)}")
     return found, int(np.isfinite(panel.values).sum(axis=0).min())
 
 
@@ -112,7 +131,9 @@ def gamma_extent(study, check, context):
     ((factors, means),) = found.values()
     extent = means.max(axis=1) / means.min(axis=1)
     evidence = pd.DataFrame({"gamma_factor": factors, "loss_ratio": means[0]})
-    numbers = f"Largest over smallest mean {extent[0]:.4g} from γ√n = {factors[0]:g} to {factors[-1]:g};"
+    numbers = (
+        f"Largest over smallest mean {extent[0]:.4g} from γ√n = {factors[0]:g} to {factors[-1]:g};"
+    )
     one = evidence.iloc[:1]
     found = decide(within(extent, check)[:, None], one, seeds, numbers, "", one)
     return replace(found, evidence=evidence)
@@ -123,10 +144,21 @@ def gamma_default(study, check, context):
     found, seeds = _gamma_means(study, check, context, check["datasets"])
     keys = pd.DataFrame({"dataset": list(found)})
     ratios = np.column_stack([_to_default(*of) / of[1].min(axis=1) for of in found.values()])
-    evidence = keys.assign(ratio=ratios[0], best=[factors[means[0].argmin()] for factors, means in found.values()])
-    shown = ", ".join(f"{line.dataset} {line.ratio:.4g}, best at {line.best:g}" for line in evidence.itertuples())
+    evidence = keys.assign(
+        ratio=ratios[0], best=[factors[means[0].argmin()] for factors, means in found.values()]
+    )
+    shown = ", ".join(
+        f"{line.dataset} {line.ratio:.4g}, best at {line.best:g}" for line in evidence.itertuples()
+    )
     numbers = f"Default over best {shown} (γ√n);"
-    return decide(within(ratios, check), keys, seeds, numbers, _absent(keys["dataset"], check["datasets"]), evidence)
+    return decide(
+        within(ratios, check),
+        keys,
+        seeds,
+        numbers,
+        _absent(keys["dataset"], check["datasets"]),
+        evidence,
+    )
 
 
 def gamma_matters(study, check, context):
@@ -134,7 +166,9 @@ def gamma_matters(study, check, context):
     found, seeds = _gamma_means(study, check, context, [check["dataset"], *check["others"]])
     real = [name for name in check["others"] if name in found]
     if check["dataset"] not in found or not real:
-        raise Absent(f"several sides of bins are needed for {check['dataset']} and one of {', '.join(check['others'])}")
+        raise MissingRows(
+            f"several sides of bins are needed for {check['dataset']} and one of {', '.join(check['others'])}"
+        )
     extents = {name: means.max(axis=1) / means.min(axis=1) for name, (_, means) in found.items()}
     worse = {name: found[name][1][:, -1] / _to_default(*found[name]) for name in real}
     plain = extents[check["dataset"]]
@@ -158,19 +192,28 @@ def approximation(study, check, context):
     lines = []
     for sweep in check["sweeps"]:
         loss, optimum = (View(study).panel(sweep, name) for name in ("loss_ratio", "optimum"))
-        chosen = loss.cells[loss.cells["method"].isin(check["methods"])] if len(loss.cells) else loss.cells
+        chosen = (
+            loss.cells[loss.cells["method"].isin(check["methods"])]
+            if len(loss.cells)
+            else loss.cells
+        )
         best = dict(zip(optimum.cells["cell"], np.nanmean(optimum.values, axis=0), strict=True))
         for at, cell in chosen.iterrows():
             if cell["cell"] not in best or not np.isfinite(cell["gamma_factor"]):
                 continue
             stage = _STAGE * (math.log(cell["k"]) + 2)
-            rounding = 2 * stage * cell["d"] * cell["gamma_factor"] ** 2  # n γ² is the factor squared
+            rounding = (
+                2 * stage * cell["d"] * cell["gamma_factor"] ** 2
+            )  # n γ² is the factor squared
             allowed = stage**2 * best[cell["cell"]] + rounding
             expected = np.nanmean(loss.values[:, at]) * best[cell["cell"]]
             line = {"sweep": sweep, **cell[["method", "dataset", "gamma_factor"]], "loss": expected}
-            lines.append(line | {"allowed": allowed, "share": expected / allowed, "agrees": expected <= allowed})
+            lines.append(
+                line
+                | {"allowed": allowed, "share": expected / allowed, "agrees": expected <= allowed}
+            )
     if not lines:
-        raise Absent(context.why(check["sweeps"]))
+        raise MissingRows(context.why(check["sweeps"]))
     table = pd.DataFrame(lines)
     return exact(table, f"At most {percent(table['share'].max())} of what is allowed.")
 
@@ -179,9 +222,13 @@ def induced_above_nearest(study, check, context):
     """Loss by way of the clients is at least the nearest one in every row, and above it in some."""
     rows = study.rows_with(["loss_ratio", "loss_ratio_nearest"])
     if not len(rows):
-        raise Absent("no stored row has both losses")
+        raise MissingRows("no stored row has both losses")
     rows = rows.assign(apart=rows["loss_ratio"] / rows["loss_ratio_nearest"] - 1)
-    table = rows.groupby(["method", "dataset"])["apart"].agg(rows="size", least="min", most="max").reset_index()
+    table = (
+        rows.groupby(["method", "dataset"])["apart"]
+        .agg(rows="size", least="min", most="max")
+        .reset_index()
+    )
     numbers = f"{len(rows)} rows; above by up to {percent(rows['apart'].max())}."
     found = exact(table.assign(agrees=table["least"] >= -_ROUNDING), numbers)
     if rows["apart"].max() <= _ROUNDING:
@@ -198,11 +245,19 @@ def sparse_growth(study, check, context):
         # There is a prime below twice any number, so one bit more is enough.
         sparse, dense = words * (max(exponent, of_counts) + 1), 2**exponent * of_counts
         most = words * (max(exponent, math.log2(check["n"])) + 2)
-        line = {"log2_bins": exponent, "sparse_bits": sparse, "dense_bits": dense, "smaller": sparse < dense}
+        line = {
+            "log2_bins": exponent,
+            "sparse_bits": sparse,
+            "dense_bits": dense,
+            "smaller": sparse < dense,
+        }
         lines.append(line | {"agrees": sparse <= most and dense >= 2**exponent})
     table = pd.DataFrame(lines)
     first = table.loc[table["smaller"], "log2_bins"].min()
-    return exact(table, f"With {words} words a message the sparse one is the smaller from 2^{first:g} bins on.")
+    return exact(
+        table,
+        f"With {words} words a message the sparse one is the smaller from 2^{first:g} bins on.",
+    )
 
 
 _VIEWING = ("ordering", "bound", "trend", "printed_values")

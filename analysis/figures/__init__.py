@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureResult:
     """One figure (or a table alone) with the numbers behind it.
 
     Attributes
@@ -53,7 +53,7 @@ class FigureSpec:
     in_paper : bool
         False for the figures that this bench adds.
     draw : callable
-        ``draw(study) -> Drawn``.
+        ``draw(study) -> FigureResult``.
     """
 
     name: str
@@ -76,4 +76,6 @@ def figures_of(paper):
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{module}":
             raise
-        raise ValueError(f"no figures for paper={paper!r}: add analysis/figures/{module}.py with FIGURES") from None
+        raise ValueError(
+            f"no figures for paper={paper!r}: add analysis/figures/{module}.py with FIGURES"
+        ) from None

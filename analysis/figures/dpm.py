@@ -11,11 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from pkm.analysis import claims, printed
-from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis import claims, reported
+from pkm.analysis.figures import FigureResult, FigureSpec
 from pkm.analysis.figures.panels import NO_DATA, heat_map, log_axis, on_one_axis, say
 from pkm.analysis.figures.style import GREY, INK, PALE, epsilon_label, look
-from pkm.analysis.settings import table_of_settings
+from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import (
     HIGHER_IS_BETTER,
     METRIC_NAMES,
@@ -26,7 +26,7 @@ from pkm.analysis.tables import (
     resampled_means,
     resampling_weights,
     standard_deviations,
-    summarise,
+    summarize,
 )
 
 TITLES = {
@@ -63,7 +63,9 @@ def _title(name):
 
 
 def _ordered(names, order):
-    return sorted(set(names), key=lambda name: (order.index(name) if name in order else len(order), name))
+    return sorted(
+        set(names), key=lambda name: (order.index(name) if name in order else len(order), name)
+    )
 
 
 def _label(method):
@@ -97,7 +99,12 @@ def _on_one_axis(panel):
 def _spread(panel):
     """Mean, deviation (n - 1) and seeds of every cell."""
     mean, _, median, count = column_statistics(panel.values)
-    facts = {"mean": mean, "deviation": standard_deviations(panel.values), "median": median, "seeds": count}
+    facts = {
+        "mean": mean,
+        "deviation": standard_deviations(panel.values),
+        "median": median,
+        "seeds": count,
+    }
     return panel.cells.assign(metric=panel.metric, **facts)
 
 
@@ -117,7 +124,9 @@ def _gaps(table, datasets, methods, strangers=()):
         absent = [_title(name) for name in datasets if name in here and name not in mine]
         if absent:
             gaps.append(f"{_label(method)} on {', '.join(absent)}: {NO_DATA}")
-    gaps += [f"{_label(name)}: another adjacency or trust model, not on this axis" for name in strangers]
+    gaps += [
+        f"{_label(name)}: another adjacency or trust model, not on this axis" for name in strangers
+    ]
     return tuple(gaps)
 
 
@@ -143,7 +152,10 @@ def _table1(study):
             {
                 "data set": _title(row["dataset"]),
                 **{f"{name} (paper)": row[name] for name in ("n", "d", "k")},
-                **{f"{name} (here)": str(here[name]) if len(here) else "–" for name in ("n", "d", "k")},
+                **{
+                    f"{name} (here)": str(here[name]) if len(here) else "–"
+                    for name in ("n", "d", "k")
+                },
                 "half range": f"{here['domain_half_width']:g}" if len(here) else "–",
             }
         )
@@ -155,12 +167,12 @@ def _table1(study):
         "paper's 18,720 Letters are 720 rows per class drawn with replacement, so rows repeat; the full 20,000 stand "
         "beside them."
     )
-    return Drawn(None, table, table, caption, gaps)
+    return FigureResult(None, table, table, caption, gaps)
 
 
 def _quality_table(number, datasets):
     def draw(study):
-        table = printed.compare(study, claims.load("dpm")["printed"]["quality"])
+        table = reported.compare(study, claims.load("dpm")["printed"]["quality"])
         table = table[table["table"] == number].reset_index(drop=True)
         reasons = {text: string.ascii_lowercase[i] for i, text in enumerate(_reasons(table))}
         lines = []
@@ -181,22 +193,34 @@ def _quality_table(number, datasets):
             "distance is divided by W√d, the diagonal of the box. Declared ε = 1; spent is what the ledger says. "
         )
         caption += " ".join(f"({letter}) {text}." for text, letter in reasons.items())
-        stored = table[table["verdict"] != printed.NOT_STORED]
+        stored = table[table["verdict"] != reported.NOT_STORED]
         stored = stored[stored["seeds"] > 0]
-        return Drawn(None, table, pd.DataFrame(lines), caption.strip(), _gaps(stored, datasets, PUBLISHED))
+        return FigureResult(
+            None, table, pd.DataFrame(lines), caption.strip(), _gaps(stored, datasets, PUBLISHED)
+        )
 
     return draw
 
 
 def _reasons(table):
     texts = [*table["reason"], *table["note"]]
-    return [text for text in dict.fromkeys(texts) if text and "seeds" not in text[-6:] and text != "no stored rows"]
+    return [
+        text
+        for text in dict.fromkeys(texts)
+        if text and "seeds" not in text[-6:] and text != "no stored rows"
+    ]
 
 
 def _cell(row, reasons):
-    short = {printed.WITHIN: "within", printed.NOT_COMPARABLE: "n. c."}.get(row["verdict"], row["verdict"])
-    marks = "".join(f" ({reasons[text]})" for text in (row["reason"], row["note"]) if text in reasons)
-    ours = f"{_number(row['mean'])} ± {_number(row['deviation'])}" if np.isfinite(row["mean"]) else "–"
+    short = {reported.WITHIN: "within", reported.NOT_COMPARABLE: "n. c."}.get(
+        row["verdict"], row["verdict"]
+    )
+    marks = "".join(
+        f" ({reasons[text]})" for text in (row["reason"], row["note"]) if text in reasons
+    )
+    ours = (
+        f"{_number(row['mean'])} ± {_number(row['deviation'])}" if np.isfinite(row["mean"]) else "–"
+    )
     return f"{ours} | {row['printed']}: {short}{marks}"
 
 
@@ -213,12 +237,16 @@ def _panels(count, columns, width, height, extra=0.8):
 
 
 def _figure1(study):
-    """Bars of the normalised KMeans distance, with the printed values as markers."""
-    panel, strangers = _on_one_axis(_at_epsilon(_join(study, QUALITY_SWEEPS, "norm_kmeans_distance"), 1.0))
+    """Bars of the normalized KMeans distance, with the printed values as markers."""
+    panel, strangers = _on_one_axis(
+        _at_epsilon(_join(study, QUALITY_SWEEPS, "norm_kmeans_distance"), 1.0)
+    )
     table = _spread(panel)
     table = table[table["method"].isin(PUBLISHED)].reset_index(drop=True)
-    asked = printed.compare(study, claims.load("dpm")["printed"]["quality"])
-    asked = asked[asked["metric"] == "norm_kmeans_distance"].set_index(["dataset", "method"])["printed_mean"]
+    asked = reported.compare(study, claims.load("dpm")["printed"]["quality"])
+    asked = asked[asked["metric"] == "norm_kmeans_distance"].set_index(["dataset", "method"])[
+        "printed_mean"
+    ]
     datasets = [*SIX, *_ordered(set(table["dataset"]) - set(SIX), tuple(TITLES))]
     figure, grid = _panels(len(datasets), 4, 3.1, 2.6)
     for place, (axes, name) in enumerate(zip(grid, datasets, strict=True)):
@@ -228,29 +256,39 @@ def _figure1(study):
             say(axes, NO_DATA)
             continue
         _distance_bars(axes, mine, asked.get(name, pd.Series(dtype=float)))
-    handles = [Patch(color=look(name).colour, label=_label(name)) for name in PUBLISHED]
-    handles.append(Line2D([], [], color=INK, marker="D", markerfacecolor="white", linestyle="", label="printed"))
+    handles = [Patch(color=look(name).color, label=_label(name)) for name in PUBLISHED]
+    handles.append(
+        Line2D(
+            [], [], color=INK, marker="D", markerfacecolor="white", linestyle="", label="printed"
+        )
+    )
     handles.append(Line2D([], [], color=INK, marker="^", linestyle="", label="above 1, cut"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=7, fontsize=9.5, columnspacing=1.2)
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=7, fontsize=9.5, columnspacing=1.2
+    )
     figure.supylabel("KMeans distance / W√d", fontsize=11, color=INK)
     if len(table):
-        figure.supxlabel(epsilon_label(panel.cells).replace("ε", "ε = 1", 1), fontsize=10, color=INK)
+        figure.supxlabel(
+            epsilon_label(panel.cells).replace("ε", "ε = 1", 1), fontsize=10, color=INK
+        )
     caption = (
-        "Mean distance of the released centres to the nearest centre of a reference clustering, averaged over twenty "
+        "Mean distance of the released centers to the nearest center of a reference clustering, averaged over twenty "
         "references and divided by the diagonal of the box. Bars: ours, with standard deviations over "
         f"{_seeds(table)}. Diamonds: the printed values, which the paper takes from its Table 2 (Letters and Gas: "
         "Table 3; its figure shows fewer sets). Values above 1 lie outside the box; they are cut and written at the "
         "top. The authors' plotting script swaps the names of the two embeddings in this figure, not in the tables. "
-        "The measure is one-sided: clusters that no centre is near cost nothing."
+        "The measure is one-sided: clusters that no center is near cost nothing."
     )
-    shown = table[["dataset", "method", "epsilon", "epsilon_spent", "mean", "deviation", "median", "seeds"]]
+    shown = table[
+        ["dataset", "method", "epsilon", "epsilon_spent", "mean", "deviation", "median", "seeds"]
+    ]
     keys = pd.MultiIndex.from_frame(shown[["dataset", "method"]])
     shown = shown.assign(printed=asked.reindex(keys).to_numpy())
     text = shown.assign(
         value=[f"{_number(line.mean)} ± {_number(line.deviation)}" for line in shown.itertuples()],
         printed=shown["printed"].map(lambda value: f"{value:.2f}" if np.isfinite(value) else "–"),
     )[["dataset", "method", "value", "printed"]]
-    return Drawn(figure, shown, text, caption, _gaps(table, SIX, PUBLISHED, strangers))
+    return FigureResult(figure, shown, text, caption, _gaps(table, SIX, PUBLISHED, strangers))
 
 
 def _distance_bars(axes, mine, asked):
@@ -263,27 +301,58 @@ def _distance_bars(axes, mine, asked):
         if method in mine.index:
             value, deviation = mine["mean"][method], mine["deviation"][method]
             inside = min(value, top)
-            axes.bar(x, inside, 0.72, color=look(method).colour, alpha=0.85)
+            axes.bar(x, inside, 0.72, color=look(method).color, alpha=0.85)
             reach = inside
             if value <= 1:
                 error = np.nan_to_num(deviation)
-                axes.errorbar(x, value, [[min(error, value)], [error]], color=INK, capsize=2.5, elinewidth=1)
+                axes.errorbar(
+                    x, value, [[min(error, value)], [error]], color=INK, capsize=2.5, elinewidth=1
+                )
                 reach = min(value + error, top)
                 if asked.get(method, np.inf) <= 1:
-                    reach = max(reach, asked[method] + 0.02 * top)  # the number stands clear of the printed marker
-                axes.text(x, reach + 0.03 * top, _short(value), ha="center", va="bottom", fontsize=7.5, color=INK)
+                    reach = max(
+                        reach, asked[method] + 0.02 * top
+                    )  # the number stands clear of the printed marker
+                axes.text(
+                    x,
+                    reach + 0.03 * top,
+                    _short(value),
+                    ha="center",
+                    va="bottom",
+                    fontsize=7.5,
+                    color=INK,
+                )
             else:
                 labels.append(f"ours {_short(value)}")
         else:
-            axes.text(x, 0.03 * top, "not run", ha="center", va="bottom", fontsize=7.5, color=GREY, rotation=90)
+            axes.text(
+                x,
+                0.03 * top,
+                "not run",
+                ha="center",
+                va="bottom",
+                fontsize=7.5,
+                color=GREY,
+                rotation=90,
+            )
         if method in asked.index and np.isfinite(asked[method]):
             if asked[method] <= 1:
-                axes.plot(x + 0.22, asked[method], "D", color=INK, markerfacecolor="white", markersize=5, zorder=6)
+                axes.plot(
+                    x + 0.22,
+                    asked[method],
+                    "D",
+                    color=INK,
+                    markerfacecolor="white",
+                    markersize=5,
+                    zorder=6,
+                )
             else:
                 labels.append(f"printed {_short(asked[method])}")
         if labels:
             axes.plot(x + 0.36, 1.05 * top, "^", color=INK, markersize=5, clip_on=False)
-            axes.text(x, 1.16 * top, "\n".join(labels), ha="center", va="bottom", fontsize=7.5, color=INK)
+            axes.text(
+                x, 1.16 * top, "\n".join(labels), ha="center", va="bottom", fontsize=7.5, color=INK
+            )
     axes.set_xlim(-0.6, len(PUBLISHED) - 0.4)
     short = [_label(name).removesuffix("-Splits").removesuffix("++") for name in PUBLISHED]
     axes.set_xticks(range(len(PUBLISHED)), short, fontsize=7.5)
@@ -317,9 +386,9 @@ def _figure4(study):
             x,
             mean,
             [np.minimum(error, 0.9 * mean), error],
-            color=style.colour,
+            color=style.color,
             marker=_marker(method),
-            markerfacecolor="white" if style.hollow else style.colour,
+            markerfacecolor="white" if style.hollow else style.color,
             markersize=7,
             linestyle="",
             capsize=2.5,
@@ -328,10 +397,20 @@ def _figure4(study):
         for at, value, end in zip(x, mean, mean + error, strict=True):
             if np.isfinite(value):
                 end = max(end, 1.15 * value)  # clear of the marker
-                axes.text(at, 1.1 * end, _seconds(value), ha="center", va="bottom", fontsize=6.5, color=INK)
+                axes.text(
+                    at,
+                    1.1 * end,
+                    _seconds(value),
+                    ha="center",
+                    va="bottom",
+                    fontsize=6.5,
+                    color=INK,
+                )
     if len(table):
         axes.set_yscale("log")
-        axes.set_ylim(table["mean"].min() / 2.5, (table["mean"] + table["deviation"].fillna(0)).max() * 2.5)
+        axes.set_ylim(
+            table["mean"].min() / 2.5, (table["mean"] + table["deviation"].fillna(0)).max() * 2.5
+        )
         log_axis(axes.yaxis)
         axes.set_xticks(range(len(datasets)), [_title(name) for name in datasets])
         for edge in np.arange(len(datasets) - 1) + 0.5:
@@ -347,10 +426,14 @@ def _figure4(study):
         "may. The authors' plotting script swaps the names of the two embeddings in this figure. A method without a "
         "marker was not run or was stopped by its time limit; the list of missing cells says which."
     )
-    shown = table[["dataset", "n", "d", "k", "method", "epsilon", "mean", "deviation", "median", "seeds"]]
-    text = shown.assign(value=[f"{_number(row.mean)} ± {_number(row.deviation)} s" for row in shown.itertuples()])
+    shown = table[
+        ["dataset", "n", "d", "k", "method", "epsilon", "mean", "deviation", "median", "seeds"]
+    ]
+    text = shown.assign(
+        value=[f"{_number(row.mean)} ± {_number(row.deviation)} s" for row in shown.itertuples()]
+    )
     text = text[["dataset", "method", "value"]]
-    return Drawn(figure, shown, text, caption, _gaps(table, SIX, PUBLISHED, strangers))
+    return FigureResult(figure, shown, text, caption, _gaps(table, SIX, PUBLISHED, strangers))
 
 
 def _wall_over_cpu(study):
@@ -364,7 +447,13 @@ def _wall_over_cpu(study):
 
 
 def _seconds(value):
-    return f"{1000 * value:.3g} ms" if value < 1 else f"{value:.3g} s" if value < 100 else f"{value / 60:.2g} min"
+    return (
+        f"{1000 * value:.3g} ms"
+        if value < 1
+        else f"{value:.3g} s"
+        if value < 100
+        else f"{value / 60:.2g} min"
+    )
 
 
 def _settings_of(study, sweep, metric, dataset, parameters):
@@ -372,12 +461,18 @@ def _settings_of(study, sweep, metric, dataset, parameters):
     panel = raw_units(study.panel(sweep, metric))
     if not len(panel.cells):
         return None
-    panel = panel.take(((panel.cells["dataset"] == dataset) & (panel.cells["method"] == "dpm")).to_numpy())
+    panel = panel.take(
+        ((panel.cells["dataset"] == dataset) & (panel.cells["method"] == "dpm")).to_numpy()
+    )
     settings = table_of_settings(panel.cells, parameters)
     if settings is None or len(settings) < 3:
         return None
-    summary = summarise(panel)[["mean", "half_width", "seeds"]].reset_index(drop=True)
-    return pd.concat([settings, summary], axis=1).dropna(subset=[*settings.columns, "mean"]).reset_index(drop=True)
+    summary = summarize(panel)[["mean", "half_width", "seeds"]].reset_index(drop=True)
+    return (
+        pd.concat([settings, summary], axis=1)
+        .dropna(subset=[*settings.columns, "mean"])
+        .reset_index(drop=True)
+    )
 
 
 def _grid_datasets(study, sweep, expected):
@@ -397,12 +492,16 @@ def _figure5(study):
             axes = grid[row][column]
             place = string.ascii_lowercase[row * len(GRID_METRICS) + column]
             arrow = "↑" if metric in HIGHER_IS_BETTER else "↓"
-            axes.set_title(f"({place}) {METRIC_NAMES[metric].split(' by ')[0]} {arrow}", fontsize=10)
+            axes.set_title(
+                f"({place}) {METRIC_NAMES[metric].split(' by ')[0]} {arrow}", fontsize=10
+            )
             settings = _settings_of(study, "budget", metric, dataset, SHARES)
             if settings is None:
                 say(axes, NO_DATA)
                 continue
-            lines.append(_parallel(axes, settings, metric, names).assign(dataset=dataset, metric=metric))
+            lines.append(
+                _parallel(axes, settings, metric, names).assign(dataset=dataset, metric=metric)
+            )
             seeds.append(settings["seeds"])
         if all(settings.empty or settings["dataset"].iloc[0] != dataset for settings in lines):
             gaps.append(f"{_title(dataset)}: {NO_DATA}")
@@ -414,7 +513,11 @@ def _figure5(study):
         Line2D([], [], color=INK, linestyle="", marker="x", label="the paper's choice"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=10)
-    table = pd.concat(lines, ignore_index=True) if lines else pd.DataFrame(columns=["dataset", "metric", *names])
+    table = (
+        pd.concat(lines, ignore_index=True)
+        if lines
+        else pd.DataFrame(columns=["dataset", "metric", *names])
+    )
     count = len(table[["dataset", *names]].drop_duplicates()) // max(len(set(table["dataset"])), 1)
     counted = f"{min(map(min, seeds))} to {max(map(max, seeds))}" if seeds else "no"
     caption = (
@@ -424,24 +527,26 @@ def _figure5(study):
         "and does not print its grid."
     )
     if not len(table):
-        return Drawn(figure, table, table, caption, tuple(gaps))
+        return FigureResult(figure, table, table, caption, tuple(gaps))
     means = table.groupby(["dataset", "metric", "group"], sort=False)[names].mean().reset_index()
     means = means[means["group"] != "between"]
     text = means.assign(**{name: means[name].map("{:.3f}".format) for name in names})
-    return Drawn(figure, table, text, caption, tuple(gaps))
+    return FigureResult(figure, table, text, caption, tuple(gaps))
 
 
 def _parallel(axes, settings, metric, names):
     """Draw one panel; return the settings with the group that each belongs to."""
     sign = -1 if metric in HIGHER_IS_BETTER else 1
-    ranked = settings.iloc[np.argsort(sign * settings["mean"].to_numpy(), kind="stable")].reset_index(drop=True)
+    ranked = settings.iloc[
+        np.argsort(sign * settings["mean"].to_numpy(), kind="stable")
+    ].reset_index(drop=True)
     count = max(round(CHOSEN_SHARE * len(ranked)), 1)
     group = np.full(len(ranked), "between", dtype=object)
     group[:count], group[len(ranked) - count :] = "best", "worst"
-    for name, colour in (("worst", WORST), ("best", BEST)):
+    for name, color in (("worst", WORST), ("best", BEST)):
         chosen = ranked[group == name][names].to_numpy()
-        axes.plot(range(len(names)), chosen.T, color=colour, linewidth=0.9, alpha=0.55)
-        axes.plot(range(len(names)), chosen.mean(axis=0), color=colour, linewidth=2.8, zorder=5)
+        axes.plot(range(len(names)), chosen.T, color=color, linewidth=0.9, alpha=0.55)
+        axes.plot(range(len(names)), chosen.mean(axis=0), color=color, linewidth=2.8, zorder=5)
     axes.plot(range(len(names)), OWN_SHARES, "x", color=INK, markersize=6, zorder=6)
     axes.set_xticks(range(len(names)), names, fontsize=8.5)
     axes.set_xlim(-0.25, len(names) - 0.75)
@@ -461,7 +566,8 @@ def _figure6(study):
             place = string.ascii_lowercase[row * len(GRID_METRICS) + column]
             arrow = "↑" if metric in HIGHER_IS_BETTER else "↓"
             axes.set_title(
-                f"({place}) {_title(dataset)}: {METRIC_NAMES[metric].split(' by ')[0]} {arrow}", fontsize=9.5
+                f"({place}) {_title(dataset)}: {METRIC_NAMES[metric].split(' by ')[0]} {arrow}",
+                fontsize=9.5,
             )
             settings = _settings_of(study, "centreness", metric, dataset, CENTRENESS)
             if settings is None:
@@ -470,7 +576,11 @@ def _figure6(study):
                 continue
             _centreness_map(figure, axes, settings, metric)
             lines.append(settings.assign(dataset=dataset, metric=metric))
-    table = pd.concat(lines, ignore_index=True) if lines else pd.DataFrame(columns=["dataset", "metric", *CENTRENESS])
+    table = (
+        pd.concat(lines, ignore_index=True)
+        if lines
+        else pd.DataFrame(columns=["dataset", "metric", *CENTRENESS])
+    )
     caption = (
         "Mean of each metric over t (centreness at the edge of the outer part) and q (share of a node's points in it), "
         "where q is at most t / 2; darker is better in every panel, a dash marks what is not allowed or not stored. "
@@ -478,13 +588,13 @@ def _figure6(study):
         "others look the same; it does not print its grid."
     )
     if not len(table):
-        return Drawn(figure, table, table, caption, tuple(gaps))
+        return FigureResult(figure, table, table, caption, tuple(gaps))
     text = table.assign(mean=table["mean"].map(_number)).pivot_table(
         index=["dataset", *CENTRENESS], columns="metric", values="mean", aggfunc="first"
     )
     text = text.fillna("–").reset_index().rename_axis(columns=None)
     text[CENTRENESS] = text[CENTRENESS].map("{:.3g}".format)
-    return Drawn(figure, table, text, caption, tuple(gaps))
+    return FigureResult(figure, table, text, caption, tuple(gaps))
 
 
 def _centreness_map(figure, axes, settings, metric):
@@ -499,7 +609,9 @@ def _centreness_map(figure, axes, settings, metric):
     scale = Normalize(low - pad, high + pad)
     fontsize = 7.5 if len(columns) < 6 else 6.5
     places = 4 if high < 0.1 else 3
-    image = heat_map(axes, values, rows, columns, scale, cmap, lambda value: _fixed(value, places), fontsize)
+    image = heat_map(
+        axes, values, rows, columns, scale, cmap, lambda value: _fixed(value, places), fontsize
+    )
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, aspect=25)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7.5)
@@ -539,7 +651,11 @@ def matched_ratios(study, metric="inertia"):
         bootstrap interval over seeds, `seeds`, and `unproven`: flaws of charges of the published variant.
     """
     columns = ["published", "sound", "dataset", "ratio", "low", "high", "seeds", "unproven"]
-    columns += [f"{fact}_{side}" for side in ("published", "sound") for fact in ("epsilon", "spent", "delta")]
+    columns += [
+        f"{fact}_{side}"
+        for side in ("published", "sound")
+        for fact in ("epsilon", "spent", "delta")
+    ]
     panel = _join(study, (*QUALITY_SWEEPS, "sound"), metric)
     cells = panel.cells
     if not len(cells):
@@ -547,10 +663,16 @@ def matched_ratios(study, metric="inertia"):
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))
     lines = []
     for published, sound in MATCHES:
-        for old in cells[(cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)].itertuples():
+        for old in cells[
+            (cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)
+        ].itertuples():
             mine = cells[(cells["method"] == sound) & (cells["dataset"] == old.dataset)]
-            same = (mine["adjacency"] == old.adjacency) & (mine["preprocessing"] == old.preprocessing)
-            fits = (mine["epsilon_spent"] <= old.epsilon_spent * (1 + 1e-9)) & (mine["delta"] <= old.delta)
+            same = (mine["adjacency"] == old.adjacency) & (
+                mine["preprocessing"] == old.preprocessing
+            )
+            fits = (mine["epsilon_spent"] <= old.epsilon_spent * (1 + 1e-9)) & (
+                mine["delta"] <= old.delta
+            )
             mine = mine[same & fits].sort_values("epsilon")
             if not len(mine):
                 continue
@@ -558,8 +680,24 @@ def matched_ratios(study, metric="inertia"):
             ratio = means[:, new.name] / means[:, old.Index]
             (low,), (high,) = percentile_interval(ratio[:, None])
             both = np.isfinite(panel.values[:, [new.name, old.Index]]).all(axis=1)
-            values = [published, sound, old.dataset, ratio[0], low, high, int(both.sum()), _unproven(old.charges)]
-            values += [old.epsilon, old.epsilon_spent, old.delta, new["epsilon"], new["epsilon_spent"], new["delta"]]
+            values = [
+                published,
+                sound,
+                old.dataset,
+                ratio[0],
+                low,
+                high,
+                int(both.sum()),
+                _unproven(old.charges),
+            ]
+            values += [
+                old.epsilon,
+                old.epsilon_spent,
+                old.delta,
+                new["epsilon"],
+                new["epsilon_spent"],
+                new["delta"],
+            ]
             lines.append(dict(zip(columns, values, strict=True)))
     return pd.DataFrame(lines, columns=columns)
 
@@ -578,10 +716,16 @@ def _matched(study):
     grid = figure.subplots(1, len(MATCHES))
     labelled = False
     low, high = (table["low"].min(), table["high"].max()) if len(table) else (1, 1)
-    low, high = np.nanmin([low, table["ratio"].min(), 1]), np.nanmax([high, table["ratio"].max(), 1])
+    low, high = (
+        np.nanmin([low, table["ratio"].min(), 1]),
+        np.nanmax([high, table["ratio"].max(), 1]),
+    )
     for place, (axes, (published, sound)) in enumerate(zip(grid, MATCHES, strict=True)):
         mine = table[(table["published"] == published) & (table["sound"] == sound)]
-        axes.set_title(f"({string.ascii_lowercase[place]}) {_label(sound)}\nover {_label(published)}", fontsize=10)
+        axes.set_title(
+            f"({string.ascii_lowercase[place]}) {_label(sound)}\nover {_label(published)}",
+            fontsize=10,
+        )
         if not len(mine):
             say(axes, NO_PAIR)
             continue
@@ -593,7 +737,7 @@ def _matched(study):
             mine["ratio"],
             y,
             xerr=np.clip(error, 0, None),
-            color=style.colour,
+            color=style.color,
             marker=_marker(sound),
             markerfacecolor="white",
             markersize=7,
@@ -604,12 +748,17 @@ def _matched(study):
         axes.set_xlim(low / 1.15, high * 1.15)
         log_axis(axes.xaxis)
         axes.tick_params(axis="x", labelsize=8)
-        axes.set_yticks(range(len(datasets)), [""] * len(datasets) if labelled else [_title(name) for name in datasets])
+        axes.set_yticks(
+            range(len(datasets)),
+            [""] * len(datasets) if labelled else [_title(name) for name in datasets],
+        )
         axes.set_ylim(len(datasets) - 0.4, -0.6)
         labelled = True
         right = axes.secondary_yaxis("right")
         spent = {name: "–" for name in range(len(datasets))}
-        spent |= {at: f"{old:.2f} | {new:.2f}" for at, old, new in zip(y, *_spent(mine), strict=True)}
+        spent |= {
+            at: f"{old:.2f} | {new:.2f}" for at, old, new in zip(y, *_spent(mine), strict=True)
+        }
         right.set_yticks(range(len(datasets)), list(spent.values()))
         right.tick_params(length=0, labelsize=8, colors="#555555")
         right.spines["right"].set_visible(False)
@@ -620,23 +769,31 @@ def _matched(study):
         "the ledger says was spent, published | sound. The published variant declares ε = 1 with its own δ; the sound "
         "one runs at the largest stored ε that spends no more, at a smaller δ, under the same adjacency and range. "
         "What the published variants spend rests on their own claims: where those are known not to hold (column "
-        "unproven of the table), the comparison is in their favour."
+        "unproven of the table), the comparison is in their favor."
     )
     gaps = [
         f"{_label(sound)} over {_label(published)} on {_title(name)}: {NO_PAIR}"
         for published, sound in MATCHES
         for name in SIX
-        if not ((table["sound"] == sound) & (table["published"] == published) & (table["dataset"] == name)).any()
+        if not (
+            (table["sound"] == sound)
+            & (table["published"] == published)
+            & (table["dataset"] == name)
+        ).any()
     ]
     text = table.assign(
         ratio=[f"{row.ratio:.3g} [{row.low:.3g}, {row.high:.3g}]" for row in table.itertuples()],
         published=table["published"].map(_label),
         sound=table["sound"].map(_label),
         spent=[f"{old:.3g} | {new:.3g}" for old, new in zip(*_spent(table), strict=True)],
-        declared=[f"{row.epsilon_published:g} | {row.epsilon_sound:g}" for row in table.itertuples()],
+        declared=[
+            f"{row.epsilon_published:g} | {row.epsilon_sound:g}" for row in table.itertuples()
+        ],
     )
-    text = text[["published", "sound", "dataset", "ratio", "declared", "spent", "unproven", "seeds"]]
-    return Drawn(figure, table, text, caption, tuple(gaps))
+    text = text[
+        ["published", "sound", "dataset", "ratio", "declared", "spent", "unproven", "seeds"]
+    ]
+    return FigureResult(figure, table, text, caption, tuple(gaps))
 
 
 def _spent(table):
@@ -675,16 +832,35 @@ def _rows_per_method(study, metrics, draw, width, xlabel):
         axes.set_xlim(left=min(0, axes.get_xlim()[0]))
         axes.set_ylim(len(methods) - 0.4, -0.6)
         # The first panel of a row that is drawn carries the names.
-        labels = [""] * len(methods) if place // 4 in labelled else [_label(method) for method in methods]
+        labels = (
+            [""] * len(methods)
+            if place // 4 in labelled
+            else [_label(method) for method in methods]
+        )
         labelled.add(place // 4)
         axes.set_yticks(range(len(methods)), labels, fontsize=8.5)
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="x", labelsize=8)
     figure.supxlabel(xlabel, fontsize=10, color=INK)
-    columns = ["dataset", "k", "method", "variant", "metric", "epsilon", "epsilon_spent", "mean", "deviation", "seeds"]
+    columns = [
+        "dataset",
+        "k",
+        "method",
+        "variant",
+        "metric",
+        "epsilon",
+        "epsilon_spent",
+        "mean",
+        "deviation",
+        "seeds",
+    ]
     shown = table[columns].reset_index(drop=True)
-    text = shown.assign(value=[f"{_number(row.mean)} ± {_number(row.deviation)}" for row in shown.itertuples()])
-    text = text.pivot_table(index=["dataset", "method"], columns="metric", values="value", aggfunc="first", sort=False)
+    text = shown.assign(
+        value=[f"{_number(row.mean)} ± {_number(row.deviation)}" for row in shown.itertuples()]
+    )
+    text = text.pivot_table(
+        index=["dataset", "method"], columns="metric", values="value", aggfunc="first", sort=False
+    )
     text = text.fillna("–").reset_index().rename_axis(columns=None)
     return figure, grid, shown, text, _gaps(table, SIX, PUBLISHED, strangers)
 
@@ -697,14 +873,29 @@ def _directions(study):
         style = look(method)
         forward, reverse = (values["mean"].get(name, np.nan) for name in metrics)
         shown = np.minimum([forward, reverse], 1.0)
-        axes.plot(shown, [at, at], color=style.colour, linewidth=1.6, alpha=0.6)
-        axes.plot(shown[0], at, "o", color=style.colour, markersize=6, markerfacecolor=style.colour)
-        axes.plot(shown[1], at, "o", color=style.colour, markersize=6, markerfacecolor="white", markeredgewidth=1.4)
+        axes.plot(shown, [at, at], color=style.color, linewidth=1.6, alpha=0.6)
+        axes.plot(shown[0], at, "o", color=style.color, markersize=6, markerfacecolor=style.color)
+        axes.plot(
+            shown[1],
+            at,
+            "o",
+            color=style.color,
+            markersize=6,
+            markerfacecolor="white",
+            markeredgewidth=1.4,
+        )
 
     label = "distance / W√d (values above 1 drawn at 1)"
     figure, _, shown, text, gaps = _rows_per_method(study, metrics, draw, 3.3, label)
     handles = [
-        Line2D([], [], color=INK, marker="o", linestyle="", label="from released centres to the nearest reference"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker="o",
+            linestyle="",
+            label="from released centers to the nearest reference",
+        ),
         Line2D(
             [],
             [],
@@ -712,33 +903,35 @@ def _directions(study):
             marker="o",
             markerfacecolor="white",
             linestyle="",
-            label="from reference centres to the nearest released one",
+            label="from reference centers to the nearest released one",
         ),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=10)
     caption = (
         "The KMeans distance in both directions at ε = 1, divided by the diagonal of the box; means over "
-        f"{_seeds(shown)}. Filled: the paper's direction, in which clusters that no centre is near cost nothing. "
-        "Hollow: the other one, in which they do, and superfluous centres do not. A clustering near k-means has both "
+        f"{_seeds(shown)}. Filled: the paper's direction, in which clusters that no center is near cost nothing. "
+        "Hollow: the other one, in which they do, and superfluous centers do not. A clustering near k-means has both "
         "small. Published and sound variants declare the same ε and spend what the table says."
     )
-    return Drawn(figure, shown, text, caption, gaps)
+    return FigureResult(figure, shown, text, caption, gaps)
 
 
-def _centres(study):
-    """Released and non-empty centres per method."""
-    metrics = ("n_centres", "nonempty_centres")
+def _centers(study):
+    """Released and non-empty centers per method."""
+    metrics = ("n_centers", "nonempty_centers")
 
     def draw(axes, at, method, values):
         style = look(method)
         released, used = (values["mean"].get(name, np.nan) for name in metrics)
-        error = np.nan_to_num(values["deviation"].get("n_centres", 0.0))
-        axes.barh(at, released, 0.72, facecolor="none", edgecolor=style.colour, linewidth=1.2)
-        axes.barh(at, used, 0.72, color=style.colour, alpha=0.8)
+        error = np.nan_to_num(values["deviation"].get("n_centers", 0.0))
+        axes.barh(at, released, 0.72, facecolor="none", edgecolor=style.color, linewidth=1.2)
+        axes.barh(at, used, 0.72, color=style.color, alpha=0.8)
         axes.errorbar(released, at, xerr=error, color=INK, capsize=2.5, elinewidth=1)
-        axes.axvline(values["k"].iloc[0], color=GREY, linewidth=1.1, linestyle=(0, (4, 2)), zorder=0)
+        axes.axvline(
+            values["k"].iloc[0], color=GREY, linewidth=1.1, linestyle=(0, (4, 2)), zorder=0
+        )
 
-    figure, _, shown, text, gaps = _rows_per_method(study, metrics, draw, 3.3, "number of centres")
+    figure, _, shown, text, gaps = _rows_per_method(study, metrics, draw, 3.3, "number of centers")
     handles = [
         Patch(facecolor=INK, alpha=0.8, label="non-empty"),
         Patch(facecolor="none", edgecolor=INK, label="released"),
@@ -746,11 +939,11 @@ def _centres(study):
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=10)
     caption = (
-        "Centres that a method releases (outline, with standard deviation) and those that win at least one point "
+        "Centers that a method releases (outline, with standard deviation) and those that win at least one point "
         f"(filled) at ε = 1; means over {_seeds(shown)}. All methods but DPM without merging are told the number of "
-        "classes; more centres lower inertia and raise accuracy by themselves."
+        "classes; more centers lower inertia and raise accuracy by themselves."
     )
-    return Drawn(figure, shown, text, caption, gaps)
+    return FigureResult(figure, shown, text, caption, gaps)
 
 
 def _scaling(study):
@@ -762,7 +955,9 @@ def _scaling(study):
     methods = _ordered(set(table["method"]), ORDER)
     titles = {"n": "number of points n", "d": "number of dimensions d"}
     fixed = {}
-    for place, (axes, (along, other)) in enumerate(zip(grid, (("n", "d"), ("d", "n")), strict=True)):
+    for place, (axes, (along, other)) in enumerate(
+        zip(grid, (("n", "d"), ("d", "n")), strict=True)
+    ):
         axes.set_title(f"({'ab'[place]}) {titles[along]}")
         sizes = table.groupby(other)[along].nunique() if len(table) else pd.Series(dtype=int)
         if not len(sizes) or sizes.max() < 2:
@@ -772,8 +967,13 @@ def _scaling(study):
         half = table[table[other] == fixed[along]]
         for method in methods:
             mine = half[half["method"] == method].sort_values(along)
-            style = look(method, known=methods).line() | {"marker": _marker(method), "label": _label(method)}
-            axes.errorbar(mine[along], mine["mean"], np.nan_to_num(mine["deviation"]), capsize=2, **style)
+            style = look(method, known=methods).line() | {
+                "marker": _marker(method),
+                "label": _label(method),
+            }
+            axes.errorbar(
+                mine[along], mine["mean"], np.nan_to_num(mine["deviation"]), capsize=2, **style
+            )
         axes.set_xscale("log")
         axes.set_yscale("log")
         ticks = sorted(half[along].unique())
@@ -788,25 +988,37 @@ def _scaling(study):
     grid[0].set_ylabel("CPU seconds for one fit (log scale)")
     if fixed:
         handles, labels = next(axes for axes in grid if axes.lines).get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(methods) + 1, fontsize=9.5)
+        figure.legend(
+            handles, labels, loc="outside upper center", ncols=len(methods) + 1, fontsize=9.5
+        )
     caption = (
         "CPU time of one fit on normal clusters as in Synth, on one pinned thread; mean and standard deviation over "
         f"{_seeds(table)}. Parallel to the dotted line means linear."
     )
     shown = table[["dataset", "n", "d", "k", "method", "mean", "deviation", "seeds"]]
-    text = shown.assign(value=[f"{_number(row.mean)} ± {_number(row.deviation)} s" for row in shown.itertuples()])
+    text = shown.assign(
+        value=[f"{_number(row.mean)} ± {_number(row.deviation)} s" for row in shown.itertuples()]
+    )
     gaps = _scaling_gaps(fixed, strangers)
-    return Drawn(figure, shown, text[["n", "d", "method", "value"]], caption, gaps)
+    return FigureResult(figure, shown, text[["n", "d", "method", "value"]], caption, gaps)
 
 
 def _scaling_gaps(fixed, strangers):
     gaps = [f"times over {along}: {NO_DATA}" for along in ("n", "d") if along not in fixed]
-    return tuple(gaps + [f"{_label(name)}: another adjacency or trust model, not on this axis" for name in strangers])
+    return tuple(
+        gaps
+        + [
+            f"{_label(name)}: another adjacency or trust model, not on this axis"
+            for name in strangers
+        ]
+    )
 
 
 FIGURES = (
     FigureSpec("table1", "Table 1: data sets", True, _table1),
-    FigureSpec("table2", "Table 2: quality on the well separated sets", True, _quality_table(2, SIX[:4])),
+    FigureSpec(
+        "table2", "Table 2: quality on the well separated sets", True, _quality_table(2, SIX[:4])
+    ),
     FigureSpec("table3", "Table 3: quality on the hard sets", True, _quality_table(3, SIX[4:])),
     FigureSpec("figure1", "Figure 1: distance to non-private k-means", True, _figure1),
     FigureSpec("figure4", "Figure 4: running time", True, _figure4),
@@ -814,6 +1026,6 @@ FIGURES = (
     FigureSpec("figure6", "Figure 6: centreness parameters", True, _figure6),
     FigureSpec("matched", "Published and sound at matched spent budgets", False, _matched),
     FigureSpec("directions", "The KMeans distance in both directions", False, _directions),
-    FigureSpec("centres", "Number of centres", False, _centres),
+    FigureSpec("centers", "Number of centers", False, _centers),
     FigureSpec("scaling", "Running time over points and dimensions", False, _scaling),
 )

@@ -1,6 +1,6 @@
 """Figures 2 to 8 and Table 2 of the FastLloyd paper, and the figures this bench adds to them.
 
-Table 3 and what belongs to the protocol are in `pkm.analysis.figures.protocol`.
+Table 3 and what belongs to the protocol are in `pkm.analysis.figures.federation_costs`.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pkm.analysis import claims
-from pkm.analysis.figures import Drawn, FigureSpec, protocol
+from pkm.analysis.figures import FigureResult, FigureSpec, federation_costs
 from pkm.analysis.figures.panels import (
     NO_DATA,
     epsilon_grid_figure,
@@ -33,7 +33,7 @@ from pkm.analysis.tables import (
     percentile_interval,
     resampled_means,
     resampling_weights,
-    summarise,
+    summarize,
     wide,
 )
 
@@ -67,20 +67,26 @@ FRONT_TO_BACK = (
 )
 STAND_IN = "-generated"
 REFERENCE = (
-    "The reference centres of a data set are the best of ten seeded k-means++ starts, the same for every method. A "
+    "The reference centers of a data set are the best of ten seeded k-means++ starts, the same for every method. A "
     "band that reaches below zero fills the panel down to its edge."
 )
 
 
 def _ordered(methods):
-    return sorted(methods, key=lambda name: (FRONT_TO_BACK.index(name) if name in FRONT_TO_BACK else 99, name))
+    return sorted(
+        methods, key=lambda name: (FRONT_TO_BACK.index(name) if name in FRONT_TO_BACK else 99, name)
+    )
 
 
 def _seeds_text(summary):
     seeds = summary["seeds"]
     if not len(seeds):
         return "no seeds"
-    return f"{seeds.max()} seeds" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()} seeds"
+    return (
+        f"{seeds.max()} seeds"
+        if seeds.min() == seeds.max()
+        else f"{seeds.min()} to {seeds.max()} seeds"
+    )
 
 
 def _names(datasets):
@@ -124,13 +130,12 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     subject = subject.format(sets=_counted([name for name in datasets if name not in absent]))
     caption = f"{subject} Lines are means over {_seeds_text(summary)}, bands their 95 % Student t intervals."
     if logarithmic:
-        caption += (
-            f" Logarithmic value axis, because the methods lie more than a factor 5 apart: {_names(logarithmic)}."
-        )
+        caption += f" Logarithmic value axis, because the methods lie more than a factor 5 apart: {_names(logarithmic)}."
     caption += " Where a band reaches far beyond every mean it is cut at the edge of the panel."
     if outside:
         beyond = "; ".join(
-            f"{TITLES.get(name, name)}: " + ", ".join(f"{label} {value:.3g}" for label, value in lines.items())
+            f"{TITLES.get(name, name)}: "
+            + ", ".join(f"{label} {value:.3g}" for label, value in lines.items())
             for name, lines in outside.items()
         )
         note += f" Outside their panels: {beyond}."
@@ -160,17 +165,25 @@ def _over_epsilon(study, *, sweep, metric, methods, subject, note=""):
     ]
     table = summary.sort_values(["dataset", "method", "epsilon"])[columns].reset_index(drop=True)
     gaps = tuple(f"{TITLES.get(name, name)}: {NO_DATA}" for name in absent)
-    lacking = [name for name in methods if not (summary["method"] == name).any()] if len(summary) else []
+    lacking = (
+        [name for name in methods if not (summary["method"] == name).any()] if len(summary) else []
+    )
     gaps += tuple(f"{look(name).label}: {NO_DATA}" for name in lacking)
-    gaps += tuple(f"{name}: another adjacency or trust model, not on this axis" for name in strangers)
+    gaps += tuple(
+        f"{name}: another adjacency or trust model, not on this axis" for name in strangers
+    )
     caption = " ".join(f"{caption} {note}".split())
-    return Drawn(figure, table, _printed_over_epsilon(table), caption, gaps, _stand_ins(table["dataset"]))
+    return FigureResult(
+        figure, table, _printed_over_epsilon(table), caption, gaps, _stand_ins(table["dataset"])
+    )
 
 
 def _printed_over_epsilon(table):
     if not len(table):
         return pd.DataFrame({"data set": [], "epsilon": []})
-    shown = table.assign(epsilon=table["epsilon"].map(lambda value: "–" if np.isnan(value) else f"{value:g}"))
+    shown = table.assign(
+        epsilon=table["epsilon"].map(lambda value: "–" if np.isnan(value) else f"{value:g}")
+    )
     return wide(shown, ["dataset", "epsilon"]).rename(columns={"dataset": "data set"})
 
 
@@ -180,8 +193,8 @@ def _figure2(study):
         sweep="real",
         metric="nicv",
         methods=("packing", "mean", "lloyd", *PAPER_METHODS),
-        subject="NICV (mean squared distance of a point to its centre) over the privacy budget on {sets}.",
-        note="Thin grey lines: the data mean as the only centre, and packing centres that never saw the data. "
+        subject="NICV (mean squared distance of a point to its center) over the privacy budget on {sets}.",
+        note="Thin grey lines: the data mean as the only center, and packing centers that never saw the data. "
         "SuLloyd and "
         "GLloyd as the paper plots them, without post-processing to the domain.",
     )
@@ -193,7 +206,7 @@ def _figure2_fold(study):
         sweep="real",
         metric="nicv",
         methods=None,
-        subject="As Figure 2, on {sets}, with every method of the sweep: SuLloyd and GLloyd also with their centres "
+        subject="As Figure 2, on {sets}, with every method of the sweep: SuLloyd and GLloyd also with their centers "
         "folded back into the domain (dashed, hollow), which FastLloyd always gets and the paper's baselines do not.",
     )
 
@@ -225,7 +238,7 @@ def _figure8(study):
         sweep="real",
         metric="centroid_mse",
         methods=("lloyd", *PAPER_METHODS),
-        subject="Mean squared distance between released centres and reference centres, matched by the Hungarian "
+        subject="Mean squared distance between released centers and reference centers, matched by the Hungarian "
         "method, on {sets}.",
         note=REFERENCE,
     )
@@ -238,7 +251,7 @@ def _figure8_distance(study):
         metric="centroid_distance",
         methods=("lloyd", *PAPER_METHODS),
         subject="As Figure 8 without the square, which is what the authors' code plots: the mean distance "
-        "between matched centres, on {sets}.",
+        "between matched centers, on {sets}.",
         note=REFERENCE,
     )
 
@@ -252,19 +265,21 @@ def _sound(metric):
             methods=None,
             subject=f"{METRIC_NAMES[metric].capitalize() if metric != 'nicv' else 'NICV'} of the sound variants on "
             "{sets}: public domain instead of the data's own minimum and maximum, a fixed public δ, a noisy count "
-            "below one keeps the old centre. Not comparable in height with the published runs: the scaling of the data "
+            "below one keeps the old center. Not comparable in height with the published runs: the scaling of the data "
             "differs.",
         )
 
     return draw
 
 
-def _initialisation(study):
+def _initialization(study):
     packing = study.panel("real", "nicv")
     packing = packing.take((packing.cells["method"] == "fastlloyd").to_numpy())
-    uniform = study.panel("initialisation", "nicv")
+    uniform = study.panel("initialization", "nicv")
     if len(uniform.cells):
-        starts = uniform.cells.get("initialisation", pd.Series("uniform", index=uniform.cells.index))
+        starts = uniform.cells.get(
+            "initialization", pd.Series("uniform", index=uniform.cells.index)
+        )
         uniform = uniform.take((starts == "uniform").to_numpy())
     uniform = replace(uniform, cells=uniform.cells.assign(method="fastlloyd_uniform"))
     joined = concatenate([packing, uniform])
@@ -273,7 +288,7 @@ def _initialisation(study):
         joined, REAL, methods, titles=TITLES, value_name="NICV"
     )
     caption = (
-        "FastLloyd from packed spheres (solid) and from uniformly random centres (dashed) on "
+        "FastLloyd from packed spheres (solid) and from uniformly random centers (dashed) on "
         f"{_counted([name for name in REAL if name not in absent])}. Means over "
         f"{_seeds_text(summary)}, bands 95 % Student t intervals."
     )
@@ -283,12 +298,16 @@ def _initialisation(study):
     gaps = tuple(f"{TITLES[name]}: {NO_DATA}" for name in absent)
     if not len(uniform.cells):
         gaps += (f"uniform start: {NO_DATA}",)
-    return Drawn(figure, table, _printed_over_epsilon(table), caption, gaps)
+    return FigureResult(figure, table, _printed_over_epsilon(table), caption, gaps)
 
 
 def _scaling(axes, table, along, relative_to):
     """Areas relative to one method over d or k, on a logarithmic axis in steps of two."""
-    methods = [name for name in ("sulloyd", "lloyd", "glloyd", "fastlloyd") if (table["method"] == name).any()]
+    methods = [
+        name
+        for name in ("sulloyd", "lloyd", "glloyd", "fastlloyd")
+        if (table["method"] == name).any()
+    ]
     if not len(table):
         say(axes, NO_DATA)
         return methods
@@ -329,7 +348,10 @@ def _figure3(study):
     }
     figure = Figure(figsize=(10.2, 4.1), layout="constrained")
     left, right = figure.subplots(1, 2)
-    drawn = _scaling(left, tables["g2"], "d", "sulloyd"), _scaling(right, tables["synthk"], "k", "sulloyd")
+    drawn = (
+        _scaling(left, tables["g2"], "d", "sulloyd"),
+        _scaling(right, tables["synthk"], "k", "sulloyd"),
+    )
     left.set_title("(a) G2: number of dimensions, k = 2")
     right.set_title("(b) Synth-K: number of clusters, d = 2")
     left.set_xlabel("number of dimensions d (log scale)")
@@ -339,15 +361,23 @@ def _figure3(study):
     cells = pd.concat([panel.cells for panel in panels.values()])
     if methods:
         handles = [
-            Line2D([], [], **(look(name).line() | ({"marker": "D"} if name == "lloyd" else {}))) for name in methods
+            Line2D([], [], **(look(name).line() | ({"marker": "D"} if name == "lloyd" else {})))
+            for name in methods
         ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=10, handlelength=2.6)
+        figure.legend(
+            handles=handles, loc="outside upper center", ncols=4, fontsize=10, handlelength=2.6
+        )
         figure.supxlabel(f"AUC of NICV over {epsilon_label(cells)}", fontsize=10, color=INK)
     table = pd.concat(
-        [tables["g2"].assign(panel="a", sweep="g2"), tables["synthk"].assign(panel="b", sweep="synthk")],
+        [
+            tables["g2"].assign(panel="a", sweep="g2"),
+            tables["synthk"].assign(panel="b", sweep="synthk"),
+        ],
         ignore_index=True,
     )
-    grids = {name: ", ".join(f"{value:g}" for value in panel.epsilons) for name, panel in panels.items()}
+    grids = {
+        name: ", ".join(f"{value:g}" for value in panel.epsilons) for name, panel in panels.items()
+    }
     caption = (
         "Area under NICV over epsilon relative to SuLloyd (= 1). Data sets that share d (all overlap levels) or k (all "
         "replicates) are averaged before the ratio is taken. Error bars: 95 % percentile bootstrap over seeds, "
@@ -360,10 +390,12 @@ def _figure3(study):
     gaps += _absent_values(tables["synthk"], "k", 2 ** np.arange(1, 8), "(b)")
     printed = table.assign(
         value=[f"{line.area:.3f} [{line.low:.3f}, {line.high:.3f}]" for line in table.itertuples()]
-    ).pivot_table(index=["panel", "d", "k"], columns="method", values="value", aggfunc="first", dropna=False)
+    ).pivot_table(
+        index=["panel", "d", "k"], columns="method", values="value", aggfunc="first", dropna=False
+    )
     printed = printed.dropna(how="all").fillna("–").reset_index().rename_axis(columns=None)
     stand_ins = _stand_ins(cells["dataset"])
-    return Drawn(figure, table, printed.map(_blank_nan), caption, gaps, stand_ins)
+    return FigureResult(figure, table, printed.map(_blank_nan), caption, gaps, stand_ins)
 
 
 def _blank_nan(value):
@@ -396,7 +428,11 @@ def _figure4(study):
     for where, title in zip(axes, titles, strict=True):
         where.set_title(title)
     if known.size:
-        norm = LogNorm(known.min(), known.max()) if known.min() < known.max() else Normalize(0, known.max())
+        norm = (
+            LogNorm(known.min(), known.max())
+            if known.min() < known.max()
+            else Normalize(0, known.max())
+        )
         for where, values in zip(axes[:2], (su, fast), strict=True):
             image = heat_map(where, values, dimensions, clusters, norm, "YlGnBu", plain_number)
         bar = figure.colorbar(image, ax=axes[:2], shrink=0.9, pad=0.015, aspect=30)
@@ -409,7 +445,9 @@ def _figure4(study):
     if shown.size:
         span = max(np.abs(shown).max(), 1)
         norm = TwoSlopeNorm(0, -span, span)
-        image = heat_map(axes[2], improvement, dimensions, clusters, norm, "PuOr", lambda value: f"{value:.0f}")
+        image = heat_map(
+            axes[2], improvement, dimensions, clusters, norm, "PuOr", lambda value: f"{value:.0f}"
+        )
         bar = figure.colorbar(image, ax=axes[2], shrink=0.9, pad=0.02, aspect=30)
         bar.ax.set_ylim(min(shown.min(), 0), max(shown.max(), 0))
         bar.outline.set_visible(False)
@@ -425,17 +463,21 @@ def _figure4(study):
     datasets = table["datasets"]
     caption = (
         "Area under NICV over epsilon on the Synth data sets, averaged over the data sets of a cell "
-        f"({_span(datasets)} each); (a) and (b) share one logarithmic colour scale; (c) is the share by which "
+        f"({_span(datasets)} each); (a) and (b) share one logarithmic color scale; (c) is the share by which "
         "FastLloyd's "
         "area is smaller than SuLloyd's (negative: larger). A dash marks a cell without stored rows; values of k and d "
         "without any are left out. The paper does not say which axis is which; here k runs to the right and d upwards."
     )
     absent = 45 - np.isfinite(improvement).sum()
     gaps = (f"{absent} of the paper's 45 cells: {NO_DATA}",) if absent > 0 else ()
-    printed = table.assign(value=[f"{line.area:.4g} [{line.low:.4g}, {line.high:.4g}]" for line in table.itertuples()])
-    printed = printed.pivot_table(index=["d", "k"], columns="method", values="value", aggfunc="first")
+    printed = table.assign(
+        value=[f"{line.area:.4g} [{line.low:.4g}, {line.high:.4g}]" for line in table.itertuples()]
+    )
+    printed = printed.pivot_table(
+        index=["d", "k"], columns="method", values="value", aggfunc="first"
+    )
     printed = printed.fillna("–").reset_index().rename_axis(columns=None)
-    return Drawn(figure, table, printed, caption, gaps, _stand_ins(panel.cells["dataset"]))
+    return FigureResult(figure, table, printed, caption, gaps, _stand_ins(panel.cells["dataset"]))
 
 
 AVERAGES = {
@@ -447,7 +489,9 @@ AVERAGES = {
 def _span(values):
     if not len(values):
         return "none"
-    return f"{values.min()}" if values.min() == values.max() else f"{values.min()} to {values.max()}"
+    return (
+        f"{values.min()}" if values.min() == values.max() else f"{values.min()} to {values.max()}"
+    )
 
 
 def relative_ablation(panel, weights):
@@ -464,7 +508,9 @@ def relative_ablation(panel, weights):
     keys = ["alpha", "radius_schedule", "radius_clipping", "postprocessing"]
     cells = panel.cells
     if not len(cells) or not set(keys) <= set(cells.columns):
-        return pd.DataFrame(columns=[*keys, "datasets"]), {name: np.empty((len(weights), 0)) for name in AVERAGES}
+        return pd.DataFrame(columns=[*keys, "datasets"]), {
+            name: np.empty((len(weights), 0)) for name in AVERAGES
+        }
     means = resampled_means(panel, weights)
     naive = {cells.at[i, "dataset"]: i for i in cells.index[cells["method"] == "glloyd"]}
     variants = cells[(cells["method"] != "glloyd") & cells["dataset"].isin(naive)]
@@ -491,18 +537,29 @@ def _figure5(average):
     def draw(study):
         panel = study.panel("ablation", "nicv")
         table = _ablation_table(panel)
-        shown = table.rename(columns={average: "ratio", f"{average}_low": "low", f"{average}_high": "high"})
+        shown = table.rename(
+            columns={average: "ratio", f"{average}_low": "low", f"{average}_high": "high"}
+        )
         figure = _ablation_figure(panel, shown, AVERAGES[average])
         texts = {
-            name: [f"{mean:.4f} [{low:.4f}, {high:.4f}]" for mean, low, high in table[columns].to_numpy(dtype=float)]
-            for name, columns in ((name, [name, f"{name}_low", f"{name}_high"]) for name in AVERAGES)
+            name: [
+                f"{mean:.4f} [{low:.4f}, {high:.4f}]"
+                for mean, low, high in table[columns].to_numpy(dtype=float)
+            ]
+            for name, columns in (
+                (name, [name, f"{name}_low", f"{name}_high"]) for name in AVERAGES
+            )
         }
-        printed = table[[name for name in table if not name.startswith(tuple(AVERAGES))]].assign(**texts)
+        printed = table[[name for name in table if not name.startswith(tuple(AVERAGES))]].assign(
+            **texts
+        )
         gaps = () if len(table) else (f"Figure 5: {NO_DATA}",)
         if len(table) and table["datasets"].max() < 48:
             gaps = (f"{48 - table['datasets'].max()} of 48 ablation data sets: {NO_DATA}",)
         caption = _ablation_caption(panel, table, average)
-        return Drawn(figure, table, printed, caption, gaps, _stand_ins(panel.cells["dataset"]))
+        return FigureResult(
+            figure, table, printed, caption, gaps, _stand_ins(panel.cells["dataset"])
+        )
 
     return draw
 
@@ -538,7 +595,7 @@ def _ablation_caption(panel, table, average):
 def _ablation_figure(panel, table, value_name):
     figure = Figure(figsize=(10.2, 4.3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    colours = {"none": "#d55e00", "truncate": "#56b4e9", "fold": "#009e73"}
+    colors = {"none": "#d55e00", "truncate": "#56b4e9", "fold": "#009e73"}
     markers = {"none": "s", "truncate": "v", "fold": "o"}
     dashes = {"step": "-", "constant": (0, (3, 1.5))}
     for place, (where, clipping) in enumerate(zip(axes, (True, False), strict=True)):
@@ -554,14 +611,16 @@ def _ablation_figure(panel, table, value_name):
             where.plot(
                 x,
                 mine["ratio"],
-                color=colours[post],
+                color=colors[post],
                 linestyle=dashes[schedule],
                 marker=markers[post],
                 markersize=5,
-                markerfacecolor=colours[post] if schedule == "step" else "white",
+                markerfacecolor=colors[post] if schedule == "step" else "white",
                 linewidth=1.8,
             )
-            where.fill_between(x, mine["low"], mine["high"], color=colours[post], alpha=0.15, linewidth=0)
+            where.fill_between(
+                x, mine["low"], mine["high"], color=colors[post], alpha=0.15, linewidth=0
+            )
         where.set_xlabel("radius factor α")
     if len(table):
         if wants_log(table["ratio"].to_numpy()):
@@ -569,16 +628,27 @@ def _ablation_figure(panel, table, value_name):
             axes[0].set_ylim(table["ratio"].min() / 1.2, table["ratio"].max() * 1.2)
             log_axis(axes[0].yaxis)
         handles = [
-            Line2D([], [], color=colours[post], marker=markers[post], linewidth=1.8, label=label)
-            for post, label in (("none", "no post-processing"), ("truncate", "truncate"), ("fold", "fold"))
+            Line2D([], [], color=colors[post], marker=markers[post], linewidth=1.8, label=label)
+            for post, label in (
+                ("none", "no post-processing"),
+                ("truncate", "truncate"),
+                ("fold", "fold"),
+            )
         ]
         handles += [
             Line2D([], [], color=INK, linestyle=dashes["step"], label="Step radius (filled)"),
-            Line2D([], [], color=INK, linestyle=dashes["constant"], label="Constant radius (hollow)"),
+            Line2D(
+                [], [], color=INK, linestyle=dashes["constant"], label="Constant radius (hollow)"
+            ),
             Line2D([], [], color=GREY, linewidth=1.0, label="naive GLloyd = 1"),
         ]
         figure.legend(
-            handles=handles, loc="outside upper center", ncols=6, fontsize=9.5, handlelength=2.4, columnspacing=1.3
+            handles=handles,
+            loc="outside upper center",
+            ncols=6,
+            fontsize=9.5,
+            handlelength=2.4,
+            columnspacing=1.3,
         )
         axes[0].set_ylabel(value_name)
         figure.supxlabel(_fixed_epsilon(panel), fontsize=10, color=INK)
@@ -594,7 +664,7 @@ def _fixed_epsilon(panel):
 def _iterations(study):
     panel = study.panel("iterations", "nicv")
     figure = Figure(figsize=(12.25, 5.65), layout="constrained")
-    summary = summarise(panel)
+    summary = summarize(panel)
     absent = []
     grid = panel.epsilons
     shades = {value: shade for value, shade in zip(grid, _shades(len(grid)), strict=True)}
@@ -608,7 +678,14 @@ def _iterations(study):
             continue
         for epsilon, line in mine.groupby("epsilon"):
             line = line.assign(t=line["n_iterations"].astype(float)).sort_values("t")
-            axes.plot(line["t"], line["mean"], color=shades[epsilon], marker="o", markersize=3.5, linewidth=1.6)
+            axes.plot(
+                line["t"],
+                line["mean"],
+                color=shades[epsilon],
+                marker="o",
+                markersize=3.5,
+                linewidth=1.6,
+            )
             axes.fill_between(
                 line["t"],
                 line["mean"] - line["half_width"],
@@ -629,13 +706,27 @@ def _iterations(study):
     if len(summary):
         label = epsilon_label(panel.cells)
         handles = [
-            Line2D([], [], color=shades[value], marker="o", markersize=4, label=f"ε = {value:g}") for value in grid
+            Line2D([], [], color=shades[value], marker="o", markersize=4, label=f"ε = {value:g}")
+            for value in grid
         ]
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(grid), title=f"FastLloyd, {label}")
+        figure.legend(
+            handles=handles,
+            loc="outside upper center",
+            ncols=len(grid),
+            title=f"FastLloyd, {label}",
+        )
     table = summary[
         [
             name
-            for name in ("dataset", "epsilon", "n_iterations", "mean", "half_width", "median", "seeds")
+            for name in (
+                "dataset",
+                "epsilon",
+                "n_iterations",
+                "mean",
+                "half_width",
+                "median",
+                "seeds",
+            )
             if name in summary
         ]
     ]
@@ -646,15 +737,21 @@ def _iterations(study):
         f"{_seeds_text(summary)}, bands 95 % Student t intervals."
     )
     if not len(summary):
-        return Drawn(figure, table, table, caption, (f"sweep over iterations: {NO_DATA}",))
+        return FigureResult(figure, table, table, caption, (f"sweep over iterations: {NO_DATA}",))
     printed = table.assign(method="T = " + table["n_iterations"].astype(str))
-    return Drawn(
-        figure, table, _printed_over_epsilon(printed), caption, tuple(f"{TITLES[name]}: {NO_DATA}" for name in absent)
+    return FigureResult(
+        figure,
+        table,
+        _printed_over_epsilon(printed),
+        caption,
+        tuple(f"{TITLES[name]}: {NO_DATA}" for name in absent),
     )
 
 
 def _shades(count):
-    return [colormaps["viridis"](position) for position in np.linspace(0.0, 0.82, max(count, 1))][:count]
+    return [colormaps["viridis"](position) for position in np.linspace(0.0, 0.82, max(count, 1))][
+        :count
+    ]
 
 
 def _table2(study):
@@ -664,7 +761,11 @@ def _table2(study):
     lines = []
     for row in printed.itertuples():
         prefix = row.dataset + "-" if row.family else None
-        mine = sizes[sizes.index.str.startswith(prefix)] if prefix else sizes[sizes.index == row.dataset]
+        mine = (
+            sizes[sizes.index.str.startswith(prefix)]
+            if prefix
+            else sizes[sizes.index == row.dataset]
+        )
         # Sets with added outliers are a check of ours, larger than what the paper lists.
         mine = mine[~mine.index.str.contains(r"-o\d+$")]
         lines.append(
@@ -673,7 +774,10 @@ def _table2(study):
                 "N (paper)": row.n,
                 "d (paper)": row.d,
                 "k (paper)": row.k,
-                **{f"{name} (here)".replace("n ", "N "): _extent(mine[name]) for name in ("n", "d", "k")},
+                **{
+                    f"{name} (here)".replace("n ", "N "): _extent(mine[name])
+                    for name in ("n", "d", "k")
+                },
                 "sets here": len(mine),
             }
         )
@@ -684,7 +788,7 @@ def _table2(study):
         "dash means "
         "that no run on the data set is stored."
     )
-    return Drawn(None, table, table, caption, gaps, _stand_ins(sizes.index))
+    return FigureResult(None, table, table, caption, gaps, _stand_ins(sizes.index))
 
 
 def _extent(values):
@@ -698,17 +802,29 @@ FIGURES = (
     FigureSpec("table2", "Table 2: data sets", True, _table2),
     FigureSpec("figure3", "Figure 3: scaling with dimensions and clusters", True, _figure3),
     FigureSpec("figure4", "Figure 4: SuLloyd and FastLloyd on Synth", True, _figure4),
-    protocol.TABLE3,
-    FigureSpec("figure5", "Figure 5: ablation of radius and post-processing", True, _figure5("ratio_of_means")),
+    federation_costs.TABLE3,
+    FigureSpec(
+        "figure5",
+        "Figure 5: ablation of radius and post-processing",
+        True,
+        _figure5("ratio_of_means"),
+    ),
     FigureSpec("figure6", "Figure 6: silhouette score", True, _figure6),
     FigureSpec("figure7", "Figure 7: Davies–Bouldin index", True, _figure7),
     FigureSpec("figure8", "Figure 8: centroid MSE", True, _figure8),
-    FigureSpec("figure2_fold", "Figure 2 with folded baselines and every other method", False, _figure2_fold),
-    FigureSpec("figure5_ratios", "Figure 5 by the mean of ratios", False, _figure5("mean_of_ratios")),
+    FigureSpec(
+        "figure2_fold",
+        "Figure 2 with folded baselines and every other method",
+        False,
+        _figure2_fold,
+    ),
+    FigureSpec(
+        "figure5_ratios", "Figure 5 by the mean of ratios", False, _figure5("mean_of_ratios")
+    ),
     FigureSpec("figure8_distance", "Figure 8 without the square", False, _figure8_distance),
     FigureSpec("sound_nicv", "Sound variants: NICV", False, _sound("nicv")),
     FigureSpec("sound_silhouette", "Sound variants: silhouette score", False, _sound("silhouette")),
     FigureSpec("iterations", "Number of iterations", False, _iterations),
-    FigureSpec("initialisation", "Packed spheres against a uniform start", False, _initialisation),
-    *protocol.OWN,
+    FigureSpec("initialization", "Packed spheres against a uniform start", False, _initialization),
+    *federation_costs.OWN,
 )

@@ -6,7 +6,7 @@ from matplotlib.lines import Line2D
 
 from pkm.analysis import claims
 from pkm.analysis.claims.kaplan_stemmer import BOUNDS, capture_shares
-from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.figures import FigureResult, FigureSpec
 from pkm.analysis.figures.lines import (
     COLUMNS,
     curves,
@@ -33,7 +33,10 @@ CENTRAL = {
     OUR: {"method": OUR, "radius": 1.0},
     "kaplan_stemmer_boxed": {"method": OUR, "radius": "auto"},
     CHOSEN: {"method": CHOSEN, "radius": 1.0},
-    **{name: {"method": name} for name in ("balcan", "sulloyd_sound", "lsh_splits_sound", "dpm_sound", "dpm_merged")},
+    **{
+        name: {"method": name}
+        for name in ("balcan", "sulloyd_sound", "lsh_splits_sound", "dpm_sound", "dpm_merged")
+    },
     **{name: {"method": name} for name in ("mean", "packing")},
 }
 LOCAL = {
@@ -42,8 +45,11 @@ LOCAL = {
 }
 STYLES = {name: line_of(name) for name in CENTRAL}
 LOCAL_STYLES = {name: line_of(name) for name in LOCAL}
-PASSES = {"kaplan_stemmer_candidates": "two passes", "kaplan_stemmer_candidates_one_pass": "one pass"}
-PASS_COLOURS = ("#7a3e9d", "#e69f00")
+PASSES = {
+    "kaplan_stemmer_candidates": "two passes",
+    "kaplan_stemmer_candidates_one_pass": "one pass",
+}
+PASS_COLORS = ("#7a3e9d", "#e69f00")
 MEASURED = {"balcan2017": "balcan", "this_work": OUR}  # rows of Table 1 that are implemented
 SCALING = {  # of what is measured: sweep, what it runs along, and the value
     "factor over n": (("n", "n_rivals", "n_long"), "n", "ratio"),
@@ -61,7 +67,9 @@ TITLES = {
     "adult": "Adult",
     "mnist-embeddings": "MNIST embeddings",
 }
-RECONSTRUCTION = "The method is a reconstruction: the abstract leaves hash family, averaging and constants open."
+RECONSTRUCTION = (
+    "The method is a reconstruction: the abstract leaves hash family, averaging and constants open."
+)
 KNOWN = (
     "Kaplan-Stemmer and Balcan et al. know that the points lie in the unit ball; the others, and the variant named so, "
     "know the box [-1, 1]^d"
@@ -87,15 +95,25 @@ def _table1(study):
     lines, printed, found, largest = [], [], {}, {}
     for name, (sweeps, along, value) in SCALING.items():
         check = {"sweep": list(sweeps), "metric": "nicv", "along": along, "value": value}
-        found[name] = curves(study, {key: CENTRAL[method] for key, method in MEASURED.items()}, **check)[1]
+        found[name] = curves(
+            study, {key: CENTRAL[method] for key, method in MEASURED.items()}, **check
+        )[1]
     for row in CONTENT["printed"]["table1"]:
-        line = {"method": row["reference"], "factor (paper)": row["factor"], "additive error (paper)": row["additive"]}
+        line = {
+            "method": row["reference"],
+            "factor (paper)": row["factor"],
+            "additive error (paper)": row["additive"],
+        }
         short = dict(line)
         factor, additive = BOUNDS[row["key"]]
         for name, (_, along, value) in SCALING.items():
             measured = found[name].get(row["key"])
             any_line = measured or next(iter(found[name].values()), None)
-            ends = (any_line.x.min(), any_line.x.max()) if any_line is not None and any_line.x.size > 1 else None
+            ends = (
+                (any_line.x.min(), any_line.x.max())
+                if any_line is not None and any_line.x.size > 1
+                else None
+            )
             usable = measured is not None and measured.x.size > 1 and (measured.values[0] > 0).all()
             if usable and value == "cost":
                 sizes = measured.cells[["n", "k", "d"]].astype(float)
@@ -127,7 +145,7 @@ def _table1(study):
         caption += f"Largest additive error measured, over its bound with constant 1 and without logarithms: {told}. "
     caption += f"{RECONSTRUCTION} {f'At least {min(seeds)} seeds; {ranges}.' if seeds else 'No stored rows.'}"
     gaps = tuple(f"{name}: {NO_DATA}" for name, lines_of in found.items() if not lines_of)
-    return Drawn(None, pd.DataFrame(lines), pd.DataFrame(printed), caption, gaps)
+    return FigureResult(None, pd.DataFrame(lines), pd.DataFrame(printed), caption, gaps)
 
 
 def _bound_slope(bound, along, ends):
@@ -147,7 +165,9 @@ def _planted(study):
     figure, grid = panels(6, 3, width=4.3, height=3.5, legend=1.1)
     values = {"ratio": "cost over the optimum", "cost": "cost where the optimum is 0"}
     parts = {}
-    for place, (axes, (sweeps, along, value)) in enumerate(zip(grid, SCALING.values(), strict=True)):
+    for place, (axes, (sweeps, along, value)) in enumerate(
+        zip(grid, SCALING.values(), strict=True)
+    ):
         title = f"{values[value]}, over {along}"
         head(axes, place, title)
         check = {"sweep": list(sweeps), "metric": "nicv", "along": along, "value": value}
@@ -160,12 +180,12 @@ def _planted(study):
     caption = (
         "Planted balls in the unit ball, ε = 1, δ = 10⁻⁶, zero-out; 5,000 points in every ball over k. The optimum is "
         "that of k-means with five starts. (d) to (f): all points on k places, so all cost is additive error; numbers "
-        "are fitted exponents, by height of the curves' ends. What costs as much as any centres do grows like n: one "
-        "centre for all (dotted grey), centres that ignore the data (dashed grey). DPM (sound) finds its own number of "
-        "centres. "
+        "are fitted exponents, by height of the curves' ends. What costs as much as any centers do grows like n: one "
+        "center for all (dotted grey), centers that ignore the data (dashed grey). DPM (sound) finds its own number of "
+        "centers. "
         f"{KNOWN}. Bands: 95 % intervals over {seeds_of(shown)}. {RECONSTRUCTION}"
     )
-    return Drawn(figure, shown, in_print(shown), caption, _gaps(parts))
+    return FigureResult(figure, shown, in_print(shown), caption, _gaps(parts))
 
 
 def _exponents(axes, found):
@@ -178,13 +198,23 @@ def _exponents(axes, found):
     left, right = axes.get_xlim()
     axes.set_xlim(left, right * (right / left) ** 0.22)
     into = axes.transData + axes.transAxes.inverted()
-    ends = {name: into.transform((line.x[-1], line.values[0, -1]))[1] for name, line in fitted.items()}
+    ends = {
+        name: into.transform((line.x[-1], line.values[0, -1]))[1] for name, line in fitted.items()
+    }
     ordered = sorted(ends, key=ends.get)
     for name, height in zip(ordered, _apart([ends[name] for name in ordered]), strict=True):
         style = STYLES[name] | {"linestyle": "none", "label": None}
         axes.plot(0.87, height, transform=axes.transAxes, **style)
         slope = f"{fitted[name].slopes()[0]:.2f}"
-        axes.text(0.9, height, slope, transform=axes.transAxes, va="center", fontsize=8, color=style["color"])
+        axes.text(
+            0.9,
+            height,
+            slope,
+            transform=axes.transAxes,
+            va="center",
+            fontsize=8,
+            color=style["color"],
+        )
 
 
 def _apart(heights, gap=0.055, top=0.97):
@@ -216,14 +246,21 @@ def _local(study):
         ("local, over k", LOCAL, ["local_k"], "k", {}),
     ]
     parts = {}
-    for place, (axes, (name, selectors, sweeps, along, where)) in enumerate(zip(grid, specs, strict=True)):
+    for place, (axes, (name, selectors, sweeps, along, where)) in enumerate(
+        zip(grid, specs, strict=True)
+    ):
         head(axes, place, name)
         table, _ = curves(study, selectors, sweep=sweeps, along=along, where=where, **ratio)
-        labels = {"x_label": {"epsilon": "ε (local)"}.get(along, along), "y_label": "cost over the optimum"}
+        labels = {
+            "x_label": {"epsilon": "ε (local)"}.get(along, along),
+            "y_label": "cost over the optimum",
+        }
         parts[name] = draw(axes, table, STYLES | LOCAL_STYLES, log_y=True, **labels)
     shown = together(parts)
     legend(figure, {OUR: STYLES[OUR]} | LOCAL_STYLES, shown["method"])
-    known = [axes for axes, part in zip(grid[:2], list(parts.values())[:2], strict=True) if len(part)]
+    known = [
+        axes for axes, part in zip(grid[:2], list(parts.values())[:2], strict=True) if len(part)
+    ]
     if len(known) == 2:
         limits = [axes.get_ylim() for axes in known]
         for axes in known:
@@ -232,10 +269,10 @@ def _local(study):
     caption = (
         "Planted balls in the unit ball. (a) central model, ε = 1, δ = 10⁻⁶, zero-out; (b) to (d) local model: every "
         "user sends one noisy report, ε alone. The two promise different things at equal ε, so they have own axes; "
-        "(a) and (b) have equal scales. (d): as many users in every ball. The local mean is one centre for all, what "
+        "(a) and (b) have equal scales. (d): as many users in every ball. The local mean is one center for all, what "
         f"one gets without clustering. Bands: 95 % intervals over {seeds_of(shown)}. Both are reconstructions."
     )
-    return Drawn(figure, shown, in_print(shown), caption, _gaps(parts))
+    return FigureResult(figure, shown, in_print(shown), caption, _gaps(parts))
 
 
 def _capture_check():
@@ -252,8 +289,10 @@ def _capture(study):
     low, high = percentile_interval(shares) if len(cells) else (np.empty(0), np.empty(0))
     table = cells.assign(x=cells["small"], value=cells["share"], low=low, high=high, seeds=seeds)
     styles = {
-        name: line_of(name, label=text, color=colour, markeredgecolor=colour, linestyle=dash)
-        for (name, text), colour, dash in zip(PASSES.items(), PASS_COLOURS, ("-", (0, (4, 1.5))), strict=True)
+        name: line_of(name, label=text, color=color, markeredgecolor=color, linestyle=dash)
+        for (name, text), color, dash in zip(
+            PASSES.items(), PASS_COLORS, ("-", (0, (4, 1.5))), strict=True
+        )
     }
     parts = {}
     for place, (axes, n) in enumerate(zip(grid, sizes, strict=True)):
@@ -273,7 +312,13 @@ def _capture(study):
         f"same total budget (ε = 1). Dotted: {check['level']:g}. Bands: 95 % intervals over {seeds} seeds. A bucket "
         "must hold a fixed part of n / k points to count, which the theory does not ask."
     )
-    return Drawn(figure, shown, in_print(shown, label=lambda name: PASSES.get(name, name)), caption, _gaps(parts))
+    return FigureResult(
+        figure,
+        shown,
+        in_print(shown, label=lambda name: PASSES.get(name, name)),
+        caption,
+        _gaps(parts),
+    )
 
 
 def _selection(study):
@@ -283,29 +328,56 @@ def _selection(study):
     ks, epsilons = (_stored(study, "selection", name) for name in ("k", "epsilon"))
     parts, styles = {}, {}
     for place, (axes, name, along, other, values) in enumerate(
-        zip(grid, ("over k", "over ε"), ("k", "epsilon"), ("epsilon", "k"), (epsilons, ks), strict=True)
+        zip(
+            grid,
+            ("over k", "over ε"),
+            ("k", "epsilon"),
+            ("epsilon", "k"),
+            (epsilons, ks),
+            strict=True,
+        )
     ):
         head(axes, place, name)
-        selectors = {f"{_short(other)} = {value:g}": {"method": CHOSEN, other: value} for value in values}
-        mine = {key: line_of(CHOSEN, color=colour, label=key) for key, colour in zip(selectors, _SHADES, strict=False)}
+        selectors = {
+            f"{_short(other)} = {value:g}": {"method": CHOSEN, other: value} for value in values
+        }
+        mine = {
+            key: line_of(CHOSEN, color=color, label=key)
+            for key, color in zip(selectors, _SHADES, strict=False)
+        }
         styles |= mine
         table, found = curves(study, selectors, along=along, **base)
         labels = {"x_label": _short(along), "y_label": "cost where the optimum is 0"}
         parts[name] = draw(axes, table, mine, log_y=True, **labels)
-        fitted = {key: line for key, line in found.items() if line.x.size > 1 and (line.values[0] > 0).all()}
+        fitted = {
+            key: line
+            for key, line in found.items()
+            if line.x.size > 1 and (line.values[0] > 0).all()
+        }
         if fitted:
-            texts = [(line.x[-1], line.values[0, -1], f"{line.slopes()[0]:.2f}") for line in fitted.values()]
-            end_labels(axes, [(*text, mine[key]["color"]) for text, key in zip(texts, fitted, strict=True)], 1.15)
+            texts = [
+                (line.x[-1], line.values[0, -1], f"{line.slopes()[0]:.2f}")
+                for line in fitted.values()
+            ]
+            end_labels(
+                axes,
+                [(*text, mine[key]["color"]) for text, key in zip(texts, fitted, strict=True)],
+                1.15,
+            )
     shown = together(parts)
-    handles = [Line2D([], [], **style) for key, style in styles.items() if key in set(shown["method"])]
+    handles = [
+        Line2D([], [], **style) for key, style in styles.items() if key in set(shown["method"])
+    ]
     if handles:
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 4), fontsize=9)
+        figure.legend(
+            handles=handles, loc="outside upper center", ncols=min(len(handles), 4), fontsize=9
+        )
     caption = (
         "k of the candidates by private local search, not moved again; all points on k places, 5,000 on each, so all "
         "cost is additive error. Numbers: fitted exponents. The theorem has k^1.5 / ε for given candidates; these "
         f"carry noise of their own. Bands: 95 % intervals over {seeds_of(shown)}."
     )
-    return Drawn(figure, shown, in_print(shown, label=str), caption, _gaps(parts))
+    return FigureResult(figure, shown, in_print(shown, label=str), caption, _gaps(parts))
 
 
 _SHADES = ("#3b0f70", "#8c2981", "#de4968", "#fe9f6d", "#8a6d1f", "#56b4e9")
@@ -331,9 +403,11 @@ def _real(study):
         panel, names, methods[1:] + methods[:1], titles=TITLES, value_name="NICV", columns=3
     )
     gaps = [f"{TITLES.get(name, name)}: {NO_DATA}" for name in absent]
-    gaps += [f"{_label(name)}: another adjacency or trust model, not on this axis" for name in strangers]
+    gaps += [
+        f"{_label(name)}: another adjacency or trust model, not on this axis" for name in strangers
+    ]
     caption = (
-        "Mean squared distance to the nearest centre over ε, δ = 10⁻⁶, on public bounds, where Kaplan-Stemmer knows "
+        "Mean squared distance to the nearest center over ε, δ = 10⁻⁶, on public bounds, where Kaplan-Stemmer knows "
         f"the box as the others do; 95 % bands over {seeds_of(summary)}. "
     )
     if logarithmic:
@@ -343,8 +417,10 @@ def _real(study):
         caption += f"Outside the panel of {TITLES.get(name, name)}: {told}. "
     keep = ["dataset", "method", "epsilon", "n", "d", "k", "mean", "half_width", "median", "seeds"]
     shown = summary[[name for name in keep if name in summary]]
-    printed = wide(summary, ["dataset", "epsilon"]) if len(summary) else pd.DataFrame(columns=["dataset"])
-    return Drawn(figure, shown, printed, f"{caption}{RECONSTRUCTION}", tuple(gaps))
+    printed = (
+        wide(summary, ["dataset", "epsilon"]) if len(summary) else pd.DataFrame(columns=["dataset"])
+    )
+    return FigureResult(figure, shown, printed, f"{caption}{RECONSTRUCTION}", tuple(gaps))
 
 
 def _times(study):
@@ -352,7 +428,9 @@ def _times(study):
     figure, grid = panels(3, 3, width=4.2, height=3.2, legend=1.1)
     names = ("n", "d")
     fixed = {name: most_common(study, "timing", name) for name in names}
-    central = {"kmeans": {"method": "kmeans"}} | {name: CENTRAL[name] for name in CENTRAL if "boxed" not in name}
+    central = {"kmeans": {"method": "kmeans"}} | {
+        name: CENTRAL[name] for name in CENTRAL if "boxed" not in name
+    }
     specs = [
         ("central, over n", central, "timing", "n", fixed["d"]),
         ("central, over d", central, "timing", "d", fixed["n"]),
@@ -360,31 +438,46 @@ def _times(study):
     ]
     styles = {"kmeans": line_of("kmeans")} | STYLES | LOCAL_STYLES
     parts = {}
-    for place, (axes, (name, selectors, sweep, along, where)) in enumerate(zip(grid, specs, strict=True)):
+    for place, (axes, (name, selectors, sweep, along, where)) in enumerate(
+        zip(grid, specs, strict=True)
+    ):
         head(axes, place, name)
-        check = {"sweep": sweep, "metric": "fit_cpu_seconds", "along": along, "value": "mean", "where": where}
+        check = {
+            "sweep": sweep,
+            "metric": "fit_cpu_seconds",
+            "along": along,
+            "value": "mean",
+            "where": where,
+        }
         table, _ = curves(study, selectors, **check)
-        parts[name] = draw(axes, table, styles, log_y=True, x_label=along, y_label="CPU seconds of a fit")
+        parts[name] = draw(
+            axes, table, styles, log_y=True, x_label=along, y_label="CPU seconds of a fit"
+        )
     shown = together(parts)
     legend(figure, styles, shown["method"], columns=4)
     caption = (
         "CPU time of one fit on one pinned thread on planted balls, mean with 95 % intervals over "
         f"{seeds_of(shown)}. The local methods play all users in one process."
     )
-    return Drawn(figure, shown, in_print(shown), caption, _gaps(parts))
+    return FigureResult(figure, shown, in_print(shown), caption, _gaps(parts))
 
 
 def _candidates(study):
     """How many candidates there are, and what k of them cost."""
-    rows = study.rows_with(["n_centres"])
+    rows = study.rows_with(["n_centers"])
     rows = rows[rows["method"].isin(PASSES) & rows["sweep"].isin(["candidates", "capture"])]
     keys = ["method", "dataset", "n", "k", "epsilon"]
     if not len(rows):
         nothing = pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"])
-        return Drawn(None, nothing, nothing, "No stored rows.", (f"candidates: {NO_DATA}",))
-    table = rows.groupby(keys)["n_centres"].agg(mean="mean", largest="max", seeds="size").reset_index()
+        return FigureResult(None, nothing, nothing, "No stored rows.", (f"candidates: {NO_DATA}",))
+    table = (
+        rows.groupby(keys)["n_centers"].agg(mean="mean", largest="max", seeds="size").reset_index()
+    )
     table = table.assign(over_k=table["mean"] / table["k"])
-    measured = {"unassigned_points": "points without a near one", "nicv_best_k": "NICV of the best k"}
+    measured = {
+        "unassigned_points": "points without a near one",
+        "nicv_best_k": "NICV of the best k",
+    }
     measured = {name: text for name, text in measured.items() if name in rows}
     table = table.merge(rows.groupby(keys)[list(measured)].mean().reset_index(), on=keys)
     caption = (
@@ -396,8 +489,10 @@ def _candidates(study):
     shown = table[table["dataset"].isin(set(rows.loc[rows["sweep"] == "candidates", "dataset"]))]
     shown = shown.assign(method=shown["method"].map(PASSES), mean=shown["mean"].map(number))
     shown = shown.assign(**{name: shown[name].map(number) for name in measured})
-    printed = shown[["dataset", "method", "mean", "largest", *measured, "seeds"]].rename(columns=measured)
-    return Drawn(None, table, printed, caption)
+    printed = shown[["dataset", "method", "mean", "largest", *measured, "seeds"]].rename(
+        columns=measured
+    )
+    return FigureResult(None, table, printed, caption)
 
 
 FIGURES = (

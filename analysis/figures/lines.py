@@ -10,7 +10,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from pkm.analysis.figures.panels import NO_DATA, log_axis, plain_number, say, wants_log
 from pkm.analysis.figures.style import INK, look
-from pkm.analysis.findings import Absent, Context
+from pkm.analysis.findings import Context, MissingRows
 from pkm.analysis.planted import curve
 from pkm.analysis.tables import column_statistics, standard_deviations
 
@@ -49,8 +49,10 @@ def curves(study, selectors, **check):
     parts, found = [], {}
     for name, selector in selectors.items():
         try:
-            found[name] = line = curve(study, check | {"places": check.get("places", 1)}, _EMPTY, selector)
-        except Absent:
+            found[name] = line = curve(
+                study, check | {"places": check.get("places", 1)}, _EMPTY, selector
+            )
+        except MissingRows:
             continue
         table = line.evidence().rename(columns={check["along"]: "x"}).assign(method=name)
         counts = np.full(len(table), line.seeds)
@@ -108,10 +110,14 @@ def draw(axes, table, styles, *, log_x=True, log_y=None, x_label="", y_label="",
         if mine["x"].isna().all():
             axes.axhline(mine["value"].iloc[0], **(keywords | {"marker": None, "zorder": 2}))
             continue
-        x, value, low, high = (mine[name].to_numpy(dtype=float) for name in ("x", "value", "low", "high"))
+        x, value, low, high = (
+            mine[name].to_numpy(dtype=float) for name in ("x", "value", "low", "high")
+        )
         axes.plot(x, value, **keywords)
         bottom = np.maximum(low, floor) if log_y else low
-        axes.fill_between(x, bottom, np.maximum(high, bottom), color=keywords["color"], alpha=0.15, linewidth=0)
+        axes.fill_between(
+            x, bottom, np.maximum(high, bottom), color=keywords["color"], alpha=0.15, linewidth=0
+        )
     if log_x:
         axes.set_xscale("log")
         ticks = grid if grid.size <= TICKS else grid[:: -(-grid.size // TICKS)]
@@ -144,20 +150,20 @@ def end_labels(axes, labels, room=1.6):
     ----------
     axes : Axes
         With its final limits on a logarithmic or linear y axis.
-    labels : list of (x, y, text, colour)
+    labels : list of (x, y, text, color)
     room : float
         Factor by which a logarithmic x axis is lengthened for them.
     """
     left, right = axes.get_xlim()
     axes.set_xlim(left, right * room)
     places = []
-    for x, y, text, colour in sorted(labels, key=lambda label: label[1]):
+    for x, y, text, color in sorted(labels, key=lambda label: label[1]):
         at = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))[1]
         at = max(at, places[-1] + _APART) if places else at
         places.append(at)
         axes.annotate(
             text, (x, at), xycoords=("data", "axes fraction"), xytext=(6, 0), textcoords="offset points", va="center",
-            fontsize=8, color=colour,
+            fontsize=8, color=color,
         )  # fmt: skip
 
 
@@ -198,7 +204,13 @@ def legend(figure, styles, drawn, columns=None, extra=()):
         width = figure.get_figwidth()
         longest = max(len(handle.get_label()) for handle in handles)
         columns = columns or max(1, min(len(handles), int(width / (0.085 * longest + 0.75))))
-        figure.legend(handles=handles, loc="outside upper center", ncols=columns, fontsize=9.5, columnspacing=1.3)
+        figure.legend(
+            handles=handles,
+            loc="outside upper center",
+            ncols=columns,
+            fontsize=9.5,
+            columnspacing=1.3,
+        )
 
 
 def together(parts):
@@ -224,9 +236,16 @@ def in_print(table, keys=("panel",), label=None):
         return pd.DataFrame(columns=[*keys, "x"])
     texts = [number(value) for value in table["value"]]
     names = table["method"].map(label or (lambda name: look(name).label))
-    shown = table.assign(text=texts, name=names, x=["–" if pd.isna(x) else f"{x:g}" for x in table["x"]])
+    shown = table.assign(
+        text=texts, name=names, x=["–" if pd.isna(x) else f"{x:g}" for x in table["x"]]
+    )
     wide = shown.pivot_table(
-        index=[*keys, "x"], columns="name", values="text", aggfunc="first", sort=False, observed=True
+        index=[*keys, "x"],
+        columns="name",
+        values="text",
+        aggfunc="first",
+        sort=False,
+        observed=True,
     )
     return wide.fillna("–").reset_index().rename_axis(columns=None)
 

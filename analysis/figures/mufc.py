@@ -8,10 +8,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pkm.analysis import claims, printed
-from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis import claims, reported
+from pkm.analysis.figures import FigureResult, FigureSpec
 from pkm.analysis.figures.panels import NO_DATA, log_axis, say, wants_log
 from pkm.analysis.figures.style import GREY, INK, look
+from pkm.analysis.removals import READINGS, View, curves, series, speedups
 from pkm.analysis.tables import (
     column_statistics,
     percentile_interval,
@@ -19,7 +20,6 @@ from pkm.analysis.tables import (
     resampling_weights,
     standard_deviations,
 )
-from pkm.analysis.unlearning import READINGS, View, curves, series, speedups
 
 CONTENT = claims.load("mufc")
 PRINTED = CONTENT["printed"]
@@ -31,14 +31,36 @@ FOUR = 4  # panels of a kind in Figure 4
 BATCHES = (("celltype", 10), ("celltype", 30), ("gaussian-10", 10), ("gaussian-10", 30))
 QUANTILES = {"p50": "|", "p95": "o", "p99": "s", "max": ">"}
 RETRAINING = "complete retraining (MUFC)"
-DEFAULT = {"color": "#d55e00", "linestyle": (0, (4, 2)), "linewidth": 1.2, "label": "default γ = 1/√n"}
-SPEEDS = {"best": ("#9fd4f2", "^"), "average": ("#56b4e9", "o"), "refit": ("#e69f00", "s"), "honest": ("#009e73", "D")}
+DEFAULT = {
+    "color": "#d55e00",
+    "linestyle": (0, (4, 2)),
+    "linewidth": 1.2,
+    "label": "default γ = 1/√n",
+}
+SPEEDS = {
+    "best": ("#9fd4f2", "^"),
+    "average": ("#56b4e9", "o"),
+    "refit": ("#e69f00", "s"),
+    "honest": ("#009e73", "D"),
+}
 SPEEDS |= {"dc_kmeans": ("#0072b2", "v")}
 WHITE = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
 ROWS = (*((method, "K a client") for method in SHOWN), ("k_fed", "K' a client"))
-LAZY_METRICS = ("removal_mean_ms", "loss_ratio", "loss_ratio_after", "loss_ratio_after_nearest", "reseeded")
+LAZY_METRICS = (
+    "removal_mean_ms",
+    "loss_ratio",
+    "loss_ratio_after",
+    "loss_ratio_after_nearest",
+    "reseeded",
+)
 LAZY_METRICS += ("reseeded_predicted", "deletions_per_second")
-MESSAGE_METRICS = ("sparse_bytes", "plain_bytes", "sparse_encode_ms", "sparse_mask_ms", "sparse_decode_ms")
+MESSAGE_METRICS = (
+    "sparse_bytes",
+    "plain_bytes",
+    "sparse_encode_ms",
+    "sparse_mask_ms",
+    "sparse_decode_ms",
+)
 MESSAGE_METRICS += ("sparse_attempts",)
 CLOCK = (
     "Seconds of a request are those of its client and of the server; clients play in turn in one process, on one "
@@ -111,19 +133,29 @@ def _head(axes, place, text):
 
 def _loss_table(number, methods):
     asked = PRINTED[f"table{number}"]
-    repeated = [cell for cell in PRINTED["table1"]["cells"] if number == 2 and cell["method"] != "mufc"]
+    repeated = [
+        cell for cell in PRINTED["table1"]["cells"] if number == 2 and cell["method"] != "mufc"
+    ]
     # Two ways of the server, one printed number.
-    again = [cell | {"method": "mufc_points"} for cell in asked["cells"] if cell["method"] == "mufc"]
+    again = [
+        cell | {"method": "mufc_points"} for cell in asked["cells"] if cell["method"] == "mufc"
+    ]
 
     def draw(study):
         cells = [*asked["cells"], *again, *repeated]
         sweeps = list(dict.fromkeys([*asked["sweeps"], "table1"]))
-        table = printed.compare(View(study), asked | {"cells": cells, "sweeps": sweeps}).assign(table=number)
-        found = speedups(study).query("reading == 'best'").set_index("dataset") if number == 1 else None
+        table = reported.compare(View(study), asked | {"cells": cells, "sweeps": sweeps}).assign(
+            table=number
+        )
+        found = (
+            speedups(study).query("reading == 'best'").set_index("dataset") if number == 1 else None
+        )
         lines = []
         for name, title in TITLES.items():
             mine = table[table["dataset"] == name].set_index("method")
-            line = {"data set": title} | {_label(method): _beside(mine.loc[method]) for method in methods}
+            line = {"data set": title} | {
+                _label(method): _beside(mine.loc[method]) for method in methods
+            }
             if number == 1:
                 ours = f"{_times(found['speedup'][name])}x" if name in found.index else "–"
                 line["speed-up of MUFC, no seed touched"] = f"{ours} | {PRINTED['speedups'][name]}x"
@@ -138,39 +170,60 @@ def _loss_table(number, methods):
         )
         if number == 1:
             caption += (
-                "MUFC clusters weighted bin centres at the server; with random points in the bins, as in the published "
+                "MUFC clusters weighted bin centers at the server; with random points in the bins, as in the published "
                 "code, it is judged against the same printed number. Speed-up: the paper's best case, lazy server "
                 "against full retraining, on another machine and in other code; see the figure of speed-ups. "
             )
         else:
             caption += "K-FED and DC-KMeans are those of Table 1. "
-        caption += "".join(f"{_title(note['datasets'][0])}: {note['reason']}. " for note in asked["notes"])
-        return Drawn(None, table, pd.DataFrame(lines), caption.strip(), _gaps(stored["dataset"]))
+        caption += "".join(
+            f"{_title(note['datasets'][0])}: {note['reason']}. " for note in asked["notes"]
+        )
+        return FigureResult(
+            None, table, pd.DataFrame(lines), caption.strip(), _gaps(stored["dataset"])
+        )
 
     return draw
 
 
 def _beside(line):
-    short = {printed.WITHIN: "within", printed.NOT_STORED: "not run"}.get(line["verdict"], line["verdict"])
+    short = {reported.WITHIN: "within", reported.NOT_STORED: "not run"}.get(
+        line["verdict"], line["verdict"]
+    )
     return f"{_text(line['mean'], line['deviation'], '{:.3f}')} | {line['printed']}: {short}"
 
 
 def _sizes(study):
     """Data sets as printed and as stored."""
-    stored = View(study).panel("table1", "loss_ratio").cells.drop_duplicates("dataset").set_index("dataset")
+    stored = (
+        View(study)
+        .panel("table1", "loss_ratio")
+        .cells.drop_duplicates("dataset")
+        .set_index("dataset")
+    )
     columns = {"n": "n", "d": "d", "k": "K", "clients": "clients"}
     lines = [
         {"data set": line["title"]}
         | {f"{title} (paper)": line[name] for name, title in columns.items()}
         | {
-            f"{title} (here)": f"{stored[name][line['dataset']]:g}" if line["dataset"] in stored.index else "–"
+            f"{title} (here)": f"{stored[name][line['dataset']]:g}"
+            if line["dataset"] in stored.index
+            else "–"
             for name, title in columns.items()
         }
-        | {"largest client": _text(stored["largest_client"].get(line["dataset"], np.nan), form="{:g}")}
+        | {
+            "largest client": _text(
+                stored["largest_client"].get(line["dataset"], np.nan), form="{:g}"
+            )
+        }
         for line in PRINTED["sizes"]
     ]
-    caption = "Points, dimensions, clusters and clients of the data sets, as printed and as used here."
-    return Drawn(None, pd.DataFrame(lines), pd.DataFrame(lines), caption, _gaps(stored.index))
+    caption = (
+        "Points, dimensions, clusters and clients of the data sets, as printed and as used here."
+    )
+    return FigureResult(
+        None, pd.DataFrame(lines), pd.DataFrame(lines), caption, _gaps(stored.index)
+    )
 
 
 # --- figures of the paper --------------------------------------------------------------------------------------------
@@ -207,7 +260,14 @@ def _accumulated(axes, lines, dataset):
     drawn = [curve[(curve["mean"] > 0) & (curve["request"] > 0)] for curve in drawn]
     for curve, keywords in zip(drawn, looks, strict=True):
         if len(curve):
-            _band(axes, curve["request"], curve["mean"].to_numpy(), curve["deviation"], positive=True, **keywords)
+            _band(
+                axes,
+                curve["request"],
+                curve["mean"].to_numpy(),
+                curve["deviation"],
+                positive=True,
+                **keywords,
+            )
     if not any(map(len, drawn)):
         say(axes, NO_DATA)
         return pd.DataFrame()
@@ -226,7 +286,13 @@ def _losses_over(axes, lines, dataset):
         curve = curves(mine, "loss_ratio")
         curve = curve[np.isfinite(curve["mean"].astype(float))]
         if len(curve):
-            _band(axes, curve["request"], curve["mean"].to_numpy(), curve["deviation"], **_line(method))
+            _band(
+                axes,
+                curve["request"],
+                curve["mean"].to_numpy(),
+                curve["deviation"],
+                **_line(method),
+            )
             drawn.append(curve)
     if not drawn:
         say(axes, NO_DATA)
@@ -243,13 +309,25 @@ def _over_setting(axes, study, sweep, dataset, column, label):
         table = _summary(View(study).panel(sweep, metric))
         if not len(table):
             continue
-        table = table[(table["dataset"] == dataset) & (table["method"] == "mufc")].dropna(subset=[column])
+        table = table[(table["dataset"] == dataset) & (table["method"] == "mufc")].dropna(
+            subset=[column]
+        )
         table = table.sort_values(column)
         if len(table):
             keywords = _line("mufc") | {"linestyle": dash}
-            _band(axes, table[column].to_numpy(float), table["mean"].to_numpy(), table["deviation"], **keywords)
+            _band(
+                axes,
+                table[column].to_numpy(float),
+                table["mean"].to_numpy(),
+                table["deviation"],
+                **keywords,
+            )
             shown = table.rename(columns={"seeds": "runs"})
-            drawn.append(shown[["dataset", "method", column, "mean", "deviation", "runs"]].assign(quantity=metric))
+            drawn.append(
+                shown[["dataset", "method", column, "mean", "deviation", "runs"]].assign(
+                    quantity=metric
+                )
+            )
     if not drawn:
         say(axes, NO_DATA)
         return pd.DataFrame()
@@ -269,8 +347,18 @@ def _gamma_axis(axes, drawn):
 
 
 def _legend(figure, extra=()):
-    handles = [*(Line2D([], [], **_line(name)) for name in TIMED), Line2D([], [], **_RETRAINED), *extra]
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=9.5, columnspacing=1.3)
+    handles = [
+        *(Line2D([], [], **_line(name)) for name in TIMED),
+        Line2D([], [], **_RETRAINED),
+        *extra,
+    ]
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=len(handles),
+        fontsize=9.5,
+        columnspacing=1.3,
+    )
 
 
 def _finish(parts, place):
@@ -282,7 +370,9 @@ def _finish(parts, place):
     table = table[["panel", *table.columns.drop("panel")]]
     keys = [name for name in ("panel", "dataset", "method", "quantity") if name in table]
     ends = table.groupby(keys, sort=False)["mean"].agg(first="first", last="last").reset_index()
-    return table, ends.assign(**{name: ends[name].map("{:.4g}".format) for name in ("first", "last")})
+    return table, ends.assign(
+        **{name: ends[name].map("{:.4g}".format) for name in ("first", "last")}
+    )
 
 
 def _figure3(study):
@@ -306,10 +396,10 @@ def _figure3(study):
     ]
     for axes, part in zip(grid[1:3], parts[1:3], strict=True):
         _gamma_axis(axes, part)
-    nearest = Line2D([], [], **_line("mufc") | {"linestyle": ":", "label": "MUFC, nearest centres"})
+    nearest = Line2D([], [], **_line("mufc") | {"linestyle": ":", "label": "MUFC, nearest centers"})
     _legend(figure, [nearest, Line2D([], [], **DEFAULT)])
     caption = (
-        "(a) to (d): cost by way of the clients over the optimum; (a) to (c) solid, with the cost by nearest centres "
+        "(a) to (d): cost by way of the clients over the optimum; (a) to (c) solid, with the cost by nearest centers "
         "dotted. (a): the most clusters that a client holds points of, of 10; the data set is inferred. (b), (c): the "
         "side of the bins over 1/√n. (d): on what is left, against an optimum found anew at every checkpoint (3 "
         "starts); the paper does not name its set. (e) to (l): seconds of all requests so far, logarithmic; "
@@ -318,16 +408,22 @@ def _figure3(study):
     )
     table, ends = _finish(parts, string.ascii_lowercase)
     gaps = tuple(
-        f"({string.ascii_lowercase[at]}) {heads[at]}: {NO_DATA}" for at, part in enumerate(parts) if part.empty
+        f"({string.ascii_lowercase[at]}) {heads[at]}: {NO_DATA}"
+        for at, part in enumerate(parts)
+        if part.empty
     )
-    return Drawn(figure, table, ends, caption, gaps)
+    return FigureResult(figure, table, ends, caption, gaps)
 
 
 def _curve_runs(parts):
-    runs = [value for part in parts if len(part) for value in (part["runs"].min(), part["runs"].max())]
+    runs = [
+        value for part in parts if len(part) for value in (part["runs"].min(), part["runs"].max())
+    ]
     if not runs:
         return "no seeds"
-    return f"{min(runs):g} to {max(runs):g} seeds" if min(runs) < max(runs) else f"{min(runs):g} seeds"
+    return (
+        f"{min(runs):g} to {max(runs):g} seeds" if min(runs) < max(runs) else f"{min(runs):g} seeds"
+    )
 
 
 def _figure4(study):
@@ -340,7 +436,9 @@ def _figure4(study):
     for place, axes in enumerate(grid):
         name, top = names[place % len(names)], place < len(names)
         _head(axes, place, f"{'loss, random' if top else 'adversarial'}, {_title(name)}")
-        parts.append(_losses_over(axes, random, name) if top else _accumulated(axes, adversarial, name))
+        parts.append(
+            _losses_over(axes, random, name) if top else _accumulated(axes, adversarial, name)
+        )
     _legend(figure)
     caption = (
         "Top: cost by way of the clients on what is left over an optimum found anew at every checkpoint (3 starts). "
@@ -349,7 +447,7 @@ def _figure4(study):
         f"{_curve_runs(parts)}."
     )
     table, ends = _finish(parts, string.ascii_lowercase)
-    return Drawn(figure, table, ends, caption, _gaps(here, names))
+    return FigureResult(figure, table, ends, caption, _gaps(here, names))
 
 
 def _figure5(study):
@@ -370,7 +468,7 @@ def _figure5(study):
         for (name, size), part in zip(BATCHES, parts, strict=True)
         if part.empty
     )
-    return Drawn(figure, table, ends, caption, gaps)
+    return FigureResult(figure, table, ends, caption, gaps)
 
 
 # --- figures of ours -------------------------------------------------------------------------------------------------
@@ -385,17 +483,35 @@ def _means(study, sweeps, metrics, methods=None):
                 if methods is None or line["method"] in methods:
                     lines.setdefault((sweep, line["cell"]), line)[metric] = line["mean"]
     table = pd.DataFrame(list(lines.values()))
-    facts = ["sweep", "dataset", "method", "n", "d", "k", "clients", "requests", "batch", "params", "seeds"]
+    facts = [
+        "sweep",
+        "dataset",
+        "method",
+        "n",
+        "d",
+        "k",
+        "clients",
+        "requests",
+        "batch",
+        "params",
+        "seeds",
+    ]
     table = table.reindex(columns=[*facts, *metrics])
-    return table.assign(dataset=pd.Categorical(table["dataset"], _ordered(table["dataset"]))).sort_values(
-        ["sweep", "dataset", "method"], ignore_index=True
-    )
+    return table.assign(
+        dataset=pd.Categorical(table["dataset"], _ordered(table["dataset"]))
+    ).sort_values(["sweep", "dataset", "method"], ignore_index=True)
 
 
 def _latency(study):
     """Distribution of the time of a request."""
     quantiles = {name: f"removal_{name}_ms" for name in (*QUANTILES, "mean")}
-    metrics = [*quantiles.values(), "retrain_ms", "deletions_per_second", "reseeded", "reseeded_predicted"]
+    metrics = [
+        *quantiles.values(),
+        "retrain_ms",
+        "deletions_per_second",
+        "reseeded",
+        "reseeded_predicted",
+    ]
     table = _means(study, ["removals", "adversarial", "batch"], metrics, (*TIMED, "mufc_full"))
     random = table[table["sweep"] == "removals"]
     names = _ordered(random["dataset"].astype(str)) or ["celltype"]
@@ -408,11 +524,18 @@ def _latency(study):
             continue
         here = [method for method in (*TIMED, "mufc_full") if method in mine.index]
         for y, method in enumerate(here):
-            colour = look(method).colour
+            color = look(method).color
             values = [mine.loc[method, quantiles[key]] for key in QUANTILES]
-            axes.plot([min(values), max(values)], [y, y], color=colour, linewidth=1.4)
+            axes.plot([min(values), max(values)], [y, y], color=color, linewidth=1.4)
             for value, marker in zip(values, QUANTILES.values(), strict=True):
-                axes.plot(value, y, marker, color=colour, markersize=9 if marker == "|" else 5.5, markeredgewidth=1.6)
+                axes.plot(
+                    value,
+                    y,
+                    marker,
+                    color=color,
+                    markersize=9 if marker == "|" else 5.5,
+                    markeredgewidth=1.6,
+                )
             axes.plot(mine.loc[method, quantiles["mean"]], y, markersize=6, **WHITE)
             axes.plot(mine.loc[method, "retrain_ms"], y + 0.26, "v", color=GREY, markersize=6)
         axes.set_xscale("log")
@@ -424,11 +547,14 @@ def _latency(study):
         log_axis(axes.xaxis)
     titles = {"p50": "median", "p95": "95 %", "p99": "99 %", "max": "longest"}
     handles = [
-        Line2D([], [], color=INK, marker=marker, linestyle="", label=titles[key]) for key, marker in QUANTILES.items()
+        Line2D([], [], color=INK, marker=marker, linestyle="", label=titles[key])
+        for key, marker in QUANTILES.items()
     ]
     handles.append(Line2D([], [], **WHITE, label="mean"))
     handles.append(Line2D([], [], color=GREY, marker="v", linestyle="", label="its own retraining"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(2 * len(names), 6), fontsize=9.5)
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=min(2 * len(names), 6), fontsize=9.5
+    )
     caption = (
         "Milliseconds of one random request for one point, client and server; quantiles over the requests of a run, "
         f"means of these over {_runs(random)}. With the lazy server most requests do next to nothing and a few fit the "
@@ -442,11 +568,17 @@ def _latency(study):
             "requests": f"{line['requests']}, {line['batch']:g} each",
             "method": _label(line["method"]),
         }
-        | {titles.get(key, "mean") + " ms": _text(line[column]) for key, column in quantiles.items()}
-        | {"retraining ms": _text(line["retrain_ms"]), "points a second": _text(line["deletions_per_second"])}
+        | {
+            titles.get(key, "mean") + " ms": _text(line[column])
+            for key, column in quantiles.items()
+        }
+        | {
+            "retraining ms": _text(line["retrain_ms"]),
+            "points a second": _text(line["deletions_per_second"]),
+        }
         for line in table.to_dict("records")
     ]
-    return Drawn(figure, shown, pd.DataFrame(lines), caption, _gaps(random["dataset"]))
+    return FigureResult(figure, shown, pd.DataFrame(lines), caption, _gaps(random["dataset"]))
 
 
 def _speedup_figure(study):
@@ -466,17 +598,27 @@ def _speedup_figure(study):
         if name in PRINTED["speedups"]:
             axes.plot(PRINTED["speedups"][name], row * step, **WHITE)
             _beside_marker(axes, PRINTED["speedups"][name], row * step, GREY)
-        for order, (key, (colour, marker)) in enumerate(SPEEDS.items(), start=1):
+        for order, (key, (color, marker)) in enumerate(SPEEDS.items(), start=1):
             for line in table[(table["dataset"] == name) & (table["reading"] == key)].itertuples():
                 low, high = min(line.low, line.speedup), max(line.high, line.speedup)
                 y = row * step + order
                 axes.plot([low, high], [y, y], "|-", color=INK, linewidth=1)
-                axes.plot(line.speedup, y, marker, color=colour, markersize=7, markeredgecolor=INK, markeredgewidth=0.5)
+                axes.plot(
+                    line.speedup,
+                    y,
+                    marker,
+                    color=color,
+                    markersize=7,
+                    markeredgecolor=INK,
+                    markeredgewidth=0.5,
+                )
                 _beside_marker(axes, line.speedup, y, INK, high)
     if len(table):
         axes.set_xscale("log")
         axes.axvline(1, color=GREY, linewidth=1)
-        axes.set_yticks(np.arange(len(names)) * step + len(READINGS) / 2, [_title(name) for name in names])
+        axes.set_yticks(
+            np.arange(len(names)) * step + len(READINGS) / 2, [_title(name) for name in names]
+        )
         axes.tick_params(axis="y", length=0)
         axes.grid(axis="y", visible=False)
         axes.invert_yaxis()
@@ -490,24 +632,38 @@ def _speedup_figure(study):
     else:
         say(axes, NO_DATA)
     handles = [Line2D([], [], **WHITE, label="printed: best case")]
-    for key, (colour, marker) in SPEEDS.items():
+    for key, (color, marker) in SPEEDS.items():
         edge = {"markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 7, "linestyle": ""}
-        handles.append(Line2D([], [], color=colour, marker=marker, label=READINGS[key].title, **edge))
+        handles.append(
+            Line2D([], [], color=color, marker=marker, label=READINGS[key].title, **edge)
+        )
     figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=9)
-    text = table.assign(value=[f"{_times(x.speedup)} [{_times(x.low)}, {_times(x.high)}]" for x in table.itertuples()])
-    return Drawn(figure, table, text[["dataset", "title", "value", "seeds"]], caption, _gaps(table["dataset"]))
+    text = table.assign(
+        value=[
+            f"{_times(x.speedup)} [{_times(x.low)}, {_times(x.high)}]" for x in table.itertuples()
+        ]
+    )
+    return FigureResult(
+        figure,
+        table,
+        text[["dataset", "title", "value", "seeds"]],
+        caption,
+        _gaps(table["dataset"]),
+    )
 
 
-def _beside_marker(axes, value, y, colour, end=None):
+def _beside_marker(axes, value, y, color, end=None):
     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-    axes.annotate(_times(value), (end or value, y), fontsize=8.5, color=colour, **place)
+    axes.annotate(_times(value), (end or value, y), fontsize=8.5, color=color, **place)
 
 
 def _lazy(study):
     """Refit and lazy server side by side."""
     table = _means(study, ["removals", "adversarial", "batch"], LAZY_METRICS, ("mufc", "mufc_lazy"))
     lines = []
-    for (sweep, name, batch), mine in table.groupby(["sweep", "dataset", "batch"], sort=False, observed=True):
+    for (sweep, name, batch), mine in table.groupby(
+        ["sweep", "dataset", "batch"], sort=False, observed=True
+    ):
         mine = mine.set_index("method")
         if len(mine) < 2:
             continue
@@ -536,7 +692,7 @@ def _lazy(study):
         f"client), and points forgotten a second. {_runs(table)}."
     )
     columns = ["data set"] if not lines else None
-    return Drawn(
+    return FigureResult(
         None,
         table.drop(columns=["params"]),
         pd.DataFrame(lines, columns=columns),
@@ -548,7 +704,10 @@ def _lazy(study):
 def _paired_ratio(study, sweep, dataset, batch):
     panel = View(study).panel(sweep, "removal_mean_ms")
     mine = (panel.cells["dataset"] == dataset) & (panel.cells["batch"] == batch)
-    at = [int(panel.cells.index[mine & (panel.cells["method"] == name)][0]) for name in ("mufc", "mufc_lazy")]
+    at = [
+        int(panel.cells.index[mine & (panel.cells["method"] == name)][0])
+        for name in ("mufc", "mufc_lazy")
+    ]
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))[:, at]
     ratio = means[:, :1] / means[:, 1:]
     (low,), (high,) = percentile_interval(ratio)
@@ -559,12 +718,16 @@ def _messages(study):
     """Bytes and times of secure aggregation."""
     table = _means(study, ["sparse"], MESSAGE_METRICS, ("mufc",))
     table = table.dropna(subset=["sparse_bytes"])
-    requests = _means(study, ["removals"], ["removal_mean_ms"], ("mufc",)).set_index("dataset")["removal_mean_ms"]
+    requests = _means(study, ["removals"], ["removal_mean_ms"], ("mufc",)).set_index("dataset")[
+        "removal_mean_ms"
+    ]
     requests.index = requests.index.astype(str)
     literal, lines = [], []
     for line in table.to_dict("records"):
         # 2 K L words of a prime above n and above the number of all bins, 2/γ + 1 an axis.
-        bits = max(line["d"] * math.log2(2 * math.floor(line["n"] ** 0.5 + 0.5) + 1), math.log2(line["n"]))
+        bits = max(
+            line["d"] * math.log2(2 * math.floor(line["n"] ** 0.5 + 0.5) + 1), math.log2(line["n"])
+        )
         literal.append(2 * line["k"] * line["clients"] * math.ceil(bits) / 8)
         lines.append(
             {
@@ -584,14 +747,16 @@ def _messages(study):
     caption = (
         "One round of sparse secure aggregation, masks included: bytes of a client, and milliseconds of a client and "
         "of the server. Literal construction: 2 K L words of a prime above the number of all bins, computed, not run. "
-        "In the open: K centres of d 4-byte numbers and K sizes. Every decoded sum equalled what the clients had told. "
+        "In the open: K centers of d 4-byte numbers and K sizes. Every decoded sum equalled what the clients had told. "
         "Rounds: 1 where no two bins collided. Removal times elsewhere in this report, as in the paper, leave this "
         "out; the last column has them for comparison, and an exact removal needs such a round each time. "
         f"{_runs(table)}."
     )
     shown = table.assign(literal_bytes=literal).drop(columns=["params", "sweep"])
     columns = ["data set"] if not lines else None
-    return Drawn(None, shown, pd.DataFrame(lines, columns=columns), caption, _gaps(table["dataset"]))
+    return FigureResult(
+        None, shown, pd.DataFrame(lines, columns=columns), caption, _gaps(table["dataset"])
+    )
 
 
 def _losses(study):
@@ -599,9 +764,11 @@ def _losses(study):
     sweeps = ("table1", "table2", "client_clusters")
     table = _means(study, sweeps, ["loss_ratio", "loss_ratio_nearest"])
     few = table["sweep"] == "client_clusters"
-    table = table[table["method"].isin(SHOWN)].assign(variant=np.where(few, "K' a client", "K a client"))
+    table = table[table["method"].isin(SHOWN)].assign(
+        variant=np.where(few, "K' a client", "K a client")
+    )
     asked = {
-        (cell["dataset"], cell["method"]): printed.parse(cell["loss_ratio"]).mean
+        (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
         for cell in [*PRINTED["table1"]["cells"], *PRINTED["table2"]["cells"]]
     }
     names = _ordered(table["dataset"].astype(str)) or ["celltype"]
@@ -617,24 +784,41 @@ def _losses(study):
                 axes.plot(asked[name, method], y, markersize=7, zorder=3, **WHITE)
             if (method, variant) not in mine.index:
                 continue
-            line, colour = mine.loc[(method, variant)], look(method).colour
+            line, color = mine.loc[(method, variant)], look(method).color
             ends = [line["loss_ratio_nearest"], line["loss_ratio"]]
-            axes.plot(ends, [y, y], color=colour, linewidth=1.2)
-            axes.plot(ends[0], y, "o", color=colour, markerfacecolor="white", markersize=6, zorder=4)
-            axes.plot(ends[1], y, "o", color=colour, markersize=6, zorder=5)
-        labels = [_short(method) + (f"\n({variant})" if variant != ROWS[0][1] else "") for method, variant in ROWS]
-        axes.set_yticks(range(len(ROWS)), labels if place % 4 == 0 else [""] * len(ROWS), fontsize=8.5)
+            axes.plot(ends, [y, y], color=color, linewidth=1.2)
+            axes.plot(ends[0], y, "o", color=color, markerfacecolor="white", markersize=6, zorder=4)
+            axes.plot(ends[1], y, "o", color=color, markersize=6, zorder=5)
+        labels = [
+            _short(method) + (f"\n({variant})" if variant != ROWS[0][1] else "")
+            for method, variant in ROWS
+        ]
+        axes.set_yticks(
+            range(len(ROWS)), labels if place % 4 == 0 else [""] * len(ROWS), fontsize=8.5
+        )
         axes.set_ylim(len(ROWS) - 0.5, -0.5)
         axes.set_xlabel("loss ratio", fontsize=9)
     handles = [
-        Line2D([], [], color=INK, marker="o", linestyle="", label="by way of the clients (induced)"),
-        Line2D([], [], color=INK, marker="o", markerfacecolor="white", linestyle="", label="by nearest centres"),
+        Line2D(
+            [], [], color=INK, marker="o", linestyle="", label="by way of the clients (induced)"
+        ),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            marker="o",
+            markerfacecolor="white",
+            linestyle="",
+            label="by nearest centers",
+        ),
         Line2D([], [], **WHITE, label="printed (induced)"),
     ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(names), 3), fontsize=9.5)
+    figure.legend(
+        handles=handles, loc="outside upper center", ncols=min(len(names), 3), fontsize=9.5
+    )
     caption = (
         "Cost over the optimum, mean over seeds: by way of the clients, which Tables 1 and 2 have, and by nearest "
-        "centres, which is what a user of the centres gets; below 1 all 20 starts missed the optimum. K-FED also with "
+        "centers, which is what a user of the centers gets; below 1 all 20 starts missed the optimum. K-FED also with "
         f"K' = 3 clusters a client, as its own paper has it. {_runs(table)}."
     )
     shown = table.drop(columns=["params", "requests", "batch"])
@@ -651,12 +835,22 @@ def _losses(study):
             for line in table.to_dict("records")
         ]
     )
-    return Drawn(figure, shown, text, caption, _gaps(table["dataset"]))
+    return FigureResult(figure, shown, text, caption, _gaps(table["dataset"]))
 
 
 FIGURES = (
-    FigureSpec("table1", "Table 1: loss ratio and speed-up", True, _loss_table(1, (*PUBLISHED, "mufc_points"))),
-    FigureSpec("table2", "Table 2: full client training", True, _loss_table(2, ("mufc_full", "k_fed", "dc_kmeans"))),
+    FigureSpec(
+        "table1",
+        "Table 1: loss ratio and speed-up",
+        True,
+        _loss_table(1, (*PUBLISHED, "mufc_points")),
+    ),
+    FigureSpec(
+        "table2",
+        "Table 2: full client training",
+        True,
+        _loss_table(2, ("mufc_full", "k_fed", "dc_kmeans")),
+    ),
     FigureSpec("sizes", "Appendix M.1: data sets", True, _sizes),
     FigureSpec("figure3", "Figure 3: settings and removals", True, _figure3),
     FigureSpec("figure4", "Figure 4: loss and adversarial removals", True, _figure4),

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from pkm.analysis.figures.style import GREY, INK, YARDSTICKS, epsilon_label, look, parts
-from pkm.analysis.tables import summarise
+from pkm.analysis.tables import summarize
 
 LOG_RATIO = 5.0
 NO_DATA = "not run: no stored rows"
@@ -92,13 +92,17 @@ def set_value_axis(axes, means, low, high, linear=False):
     reach = max(top - bottom, 0.02 * max(abs(top), abs(bottom)), 1e-12)
     highest = min(np.nanmax(np.append(high, top)), top + 0.6 * reach)
     lowest = max(np.nanmin(np.append(low, bottom)), bottom - 0.6 * reach)
-    axes.set_ylim(lowest - 0.06 * (highest - lowest) - 1e-12, highest + 0.06 * (highest - lowest) + 1e-12)
+    axes.set_ylim(
+        lowest - 0.06 * (highest - lowest) - 1e-12, highest + 0.06 * (highest - lowest) + 1e-12
+    )
     axes.locator_params(axis="y", nbins=5)
     return False
 
 
 def _private_means(summary, methods):
-    means = summary.loc[summary["method"].isin(methods) & summary["epsilon"].notna(), "mean"].to_numpy()
+    means = summary.loc[
+        summary["method"].isin(methods) & summary["epsilon"].notna(), "mean"
+    ].to_numpy()
     return means if np.isfinite(means).any() else np.array([-np.inf])
 
 
@@ -127,7 +131,9 @@ def curves(axes, summary, methods, known, linear=False):
         keywords = style.line() | ({"marker": None} if np.isnan(mine["epsilon"]).all() else {})
         axes.plot(x, mean, zorder=2 if yardstick else 10 + order, **keywords)
         if not yardstick:
-            axes.fill_between(x, mean - half, mean + half, color=style.colour, alpha=0.16, linewidth=0, zorder=3)
+            axes.fill_between(
+                x, mean - half, mean + half, color=style.color, alpha=0.16, linewidth=0, zorder=3
+            )
             lows.append(mean - half)
             highs.append(mean + half)
             means.append(mean)
@@ -140,7 +146,9 @@ def curves(axes, summary, methods, known, linear=False):
     low, high = (np.concatenate(part) if part else np.array([np.nan]) for part in (lows, highs))
     logarithmic = set_value_axis(axes, every, low, high, linear)
     bottom, top = axes.get_ylim()
-    return logarithmic, {name: value for name, value in levels.items() if not bottom <= value <= top}
+    return logarithmic, {
+        name: value for name, value in levels.items() if not bottom <= value <= top
+    }
 
 
 def epsilon_axis(axes, grid):
@@ -172,8 +180,10 @@ def epsilon_grid_figure(panel, datasets, methods, *, titles, value_name, columns
         The figure, the summary it shows, and by data set: those on a logarithmic axis, those that are missing (lists),
         and the yardsticks outside their panel (dict of dicts).
     """
-    chosen = panel.take((panel.cells["method"].isin(methods) & panel.cells["dataset"].isin(datasets)).to_numpy())
-    summary = summarise(chosen)
+    chosen = panel.take(
+        (panel.cells["method"].isin(methods) & panel.cells["dataset"].isin(datasets)).to_numpy()
+    )
+    summary = summarize(chosen)
     lines = -(-len(datasets) // columns)
     figure = Figure(figsize=(2.45 * columns, 2.35 * lines + 0.95), layout="constrained")
     grid = figure.subplots(lines, columns, squeeze=False)
@@ -246,7 +256,7 @@ def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5, marks=
     rows, columns : sequences
         Tick labels.
     norm, cmap
-        Colour scale.
+        Color scale.
     text : callable
         Turns a value into its text.
     fontsize : float
@@ -270,8 +280,11 @@ def heat_map(axes, values, rows, columns, norm, cmap, text, fontsize=9.5, marks=
         if np.isfinite(values[i, j]):
             red, green, blue, _ = image.cmap(image.norm(values[i, j]))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
-            words, colour = text(values[i, j]) + ("" if marks is None else marks[i, j]), "white" if dark else INK
-            axes.text(j, i, words, ha="center", va="center", fontsize=fontsize, color=colour)
+            words, color = (
+                text(values[i, j]) + ("" if marks is None else marks[i, j]),
+                "white" if dark else INK,
+            )
+            axes.text(j, i, words, ha="center", va="center", fontsize=fontsize, color=color)
         else:
             axes.text(j, i, "–", ha="center", va="center", color=GREY)
     return image

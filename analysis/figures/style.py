@@ -1,6 +1,6 @@
-"""One look for every figure: a fixed colour and marker per method, axis labels that say what epsilon means.
+"""One look for every figure: a fixed color and marker per method, axis labels that say what epsilon means.
 
-Colours are those of Okabe and Ito, which people with any of the common colour deficiencies can tell apart; marker
+Colors are those of Okabe and Ito, which people with any of the common color deficiencies can tell apart; marker
 and dash carry the same information again for print in grey.
 """
 
@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 
 INK, GREY, PALE = "#222222", "#8c8c8c", "#d9d9d9"
-_COLOURS = {
+_COLORS = {
     "lloyd": "#000000",
     "kmeans": "#cc79a7",
     "sulloyd": "#d55e00",
@@ -61,8 +61,8 @@ _NAMES = {
     "sulloyd": "SuLloyd",
     "glloyd": "GLloyd",
     "fastlloyd": "FastLloyd",
-    "mean": "data mean as only centre",
-    "packing": "packing centres (no data)",
+    "mean": "data mean as only center",
+    "packing": "packing centers (no data)",
     "dp_lloyd": "DP-Lloyd",
     "em_mc": "EM-MC",
     "lsh_splits": "LSH-Splits",
@@ -79,7 +79,7 @@ _NAMES = {
     "eugkm": "EUGkM",
     "ldp_lloyd": "local Lloyd",
     "ldp_noise": "k-means on noisy reports",
-    "ldp_mean": "local mean as only centre",
+    "ldp_mean": "local mean as only center",
 }
 YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2)), "ldp_mean": (0, (1, 1.5))}
 _SUFFIXES = {
@@ -97,7 +97,14 @@ _SUFFIXES = {
     "one_pass": "one pass",
     "candidates_one_pass": "candidates of one pass",
 }
-_SUFFIX_MARKERS = {"merged": "d", "points": "P", "full": "D", "search": "D", "boxed": "v", "candidates_one_pass": "s"}
+_SUFFIX_MARKERS = {
+    "merged": "d",
+    "points": "P",
+    "full": "D",
+    "search": "D",
+    "boxed": "v",
+    "candidates_one_pass": "s",
+}
 RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -123,26 +130,26 @@ RC = {
 
 
 @dataclass(frozen=True)
-class Look:
+class MethodStyle:
     """How one method is drawn, everywhere."""
 
     label: str
-    colour: str
+    color: str
     dash: object
     marker: str | None
     hollow: bool
 
     def line(self):
         """Keyword arguments for a curve."""
-        width = 1.0 if self.colour == GREY else 1.8
+        width = 1.0 if self.color == GREY else 1.8
         return {
-            "color": self.colour,
+            "color": self.color,
             "linestyle": self.dash,
             "linewidth": width,
             "marker": self.marker,
             "markersize": 5,
-            "markerfacecolor": "white" if self.hollow else self.colour,
-            "markeredgecolor": self.colour,
+            "markerfacecolor": "white" if self.hollow else self.color,
+            "markeredgecolor": self.color,
             "markeredgewidth": 1.2,
             "label": self.label,
         }
@@ -166,8 +173,8 @@ def parts(method):
 def look(method, variant="", known=()):
     """Return how a method is drawn.
 
-    ``published`` methods are solid and filled; a suffix of the configuration name (``_fold``, ``_sound``) keeps colour
-    and marker and turns the line dashed and the marker hollow. Methods without a colour of their own take the spare
+    ``published`` methods are solid and filled; a suffix of the configuration name (``_fold``, ``_sound``) keeps color
+    and marker and turns the line dashed and the marker hollow. Methods without a color of their own take the spare
     ones by their place among `known`.
 
     Parameters
@@ -177,21 +184,27 @@ def look(method, variant="", known=()):
     variant : str
         ``"published"``, ``"sound"`` or empty.
     known : sequence of str
-        All methods of the figure, so that unknown ones get different spare colours.
+        All methods of the figure, so that unknown ones get different spare colors.
     """
     base, suffix = parts(method)
     if base in YARDSTICKS:
-        return Look(_NAMES[base], GREY, YARDSTICKS[base], None, False)
-    if base in _COLOURS:
-        colour, marker = _COLOURS[base], _SUFFIX_MARKERS.get(suffix, _MARKERS.get(base))
+        return MethodStyle(_NAMES[base], GREY, YARDSTICKS[base], None, False)
+    if base in _COLORS:
+        color, marker = _COLORS[base], _SUFFIX_MARKERS.get(suffix, _MARKERS.get(base))
     else:
-        strangers = sorted({parts(name)[0] for name in known} - set(_COLOURS) - set(YARDSTICKS)) or [base]
-        colour, marker = _SPARE[strangers.index(base) % len(_SPARE)]
+        strangers = sorted({parts(name)[0] for name in known} - set(_COLORS) - set(YARDSTICKS)) or [
+            base
+        ]
+        color, marker = _SPARE[strangers.index(base) % len(_SPARE)]
     name = _NAMES.get(base, base)
-    kind = _SUFFIXES.get(suffix, suffix.replace("_", " ")) or ("sound" if variant == "sound" else "")
+    kind = _SUFFIXES.get(suffix, suffix.replace("_", " ")) or (
+        "sound" if variant == "sound" else ""
+    )
     dash = {"": "-", "sound": (0, (4, 1.5))}.get(kind, (0, (2, 1.2)))
-    label = name if not kind else f"{name[:-1]}, {kind})" if name.endswith(")") else f"{name} ({kind})"
-    return Look(label, colour, dash, marker, bool(kind))
+    label = (
+        name if not kind else f"{name[:-1]}, {kind})" if name.endswith(")") else f"{name} ({kind})"
+    )
+    return MethodStyle(label, color, dash, marker, bool(kind))
 
 
 def epsilon_label(cells):
@@ -223,7 +236,12 @@ def epsilon_label(cells):
             )
     adjacency = private["adjacency"].iloc[0].replace("_", "-")
     approximate = private[private["notion"] == "approximate"]
-    pure = sorted({look(name).label.split(" (")[0] for name in private.loc[private["notion"] == "pure", "method"]})
+    pure = sorted(
+        {
+            look(name).label.split(" (")[0]
+            for name in private.loc[private["notion"] == "pure", "method"]
+        }
+    )
     parts = [_delta_text(approximate)] if len(approximate) else []
     if pure:
         parts.append("δ = 0" if not parts else f"{', '.join(pure)} δ = 0")

@@ -17,8 +17,8 @@ from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.style import styled
 from pkm.analysis.tables import Study
 from pkm.datasets import load, scale
-from pkm.experiments import unlearning
-from pkm.experiments.cell import Cell, freeze
+from pkm.experiments import removals
+from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.execute import build, prepare_data
 from pkm.federation import Setting, parts_of, run_in_threads
@@ -61,13 +61,19 @@ def charge_record(charge) -> dict:
     """Fields of a charge that differ from nothing."""
     values = {field.name: getattr(charge, field.name) for field in fields(charge)}
     values["details"] = dict(values["details"])
-    return {name: value for name, value in values.items() if value not in (0.0, "", None, {}) or name == "round"}
+    return {
+        name: value
+        for name, value in values.items()
+        if value not in (0.0, "", None, {}) or name == "round"
+    }
 
 
 def run_record(run) -> dict:
     """Released centers of a batch, what was charged for them and what was spent."""
     record = {
-        "centers": digest(*(getattr(run, name) for name in vars(run) if name.startswith(("cent", "n_cent")))),
+        "centers": digest(
+            *(getattr(run, name) for name in vars(run) if name.startswith(("cent", "n_cent")))
+        ),
         "n_iter": run.n_iter,
     }
     if run.ledger is not None:
@@ -111,7 +117,9 @@ def method_records() -> dict:
                     record = run_record(method.fit_batch(points, SEEDS, domain))
                 except ValueError as error:  # a refusal is a result too
                     record = {"refused": type(error).__name__}
-                records[" ".join(filter(None, [name, dataset, epsilon and f"{epsilon:g}"]))] = record
+                records[" ".join(filter(None, [name, dataset, epsilon and f"{epsilon:g}"]))] = (
+                    record
+                )
     return records
 
 
@@ -139,14 +147,18 @@ def unlearning_records() -> dict:
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})
             cell = Cell(
-                entry.pop("name"), target, freeze(entry), dataset, preprocessing, N_CLUSTERS, None, None, SEEDS,
-                ("nicv",), timing=True, unlearning=freeze(settings),
+                entry.pop("name"), target, to_hashable(entry), dataset, preprocessing, N_CLUSTERS, None, None, SEEDS,
+                ("nicv",), timing=True, unlearning=to_hashable(settings),
             )  # fmt: skip
             build(cell)
-            fits, columns = unlearning.fits_of(cell, prepare_data(dataset, None, None, preprocessing, True, None), None)
+            fits, columns = removals.fits_of(
+                cell, prepare_data(dataset, None, None, preprocessing, True, None), None
+            )
             records[f"{name} {dataset}"] = {
                 "runs": [run_record(run) for run, _ in fits],
-                "losses": {key: value for key, value in columns.items() if key.startswith("loss_ratio")},
+                "losses": {
+                    key: value for key, value in columns.items() if key.startswith("loss_ratio")
+                },
             }
     return rounded(records)
 
@@ -187,9 +199,13 @@ def axes_digest(axes) -> list:
     shown = [line.get_xydata() for line in axes.lines]
     shown += [path.vertices for each in axes.collections for path in each.get_paths()]
     shown += [each.get_offsets() for each in axes.collections]
-    shown += [np.array(patch.get_bbox().bounds) for patch in axes.patches if hasattr(patch, "get_bbox")]
+    shown += [
+        np.array(patch.get_bbox().bounds) for patch in axes.patches if hasattr(patch, "get_bbox")
+    ]
     shown += [np.asarray(image.get_array(), float) for image in axes.images]
-    return sorted(numbers_digest(np.ma.filled(np.ma.asarray(each, float), np.nan)) for each in shown)
+    return sorted(
+        numbers_digest(np.ma.filled(np.ma.asarray(each, float), np.nan)) for each in shown
+    )
 
 
 def numbers_digest(values) -> str:
@@ -239,13 +255,15 @@ def stored(name: str) -> dict:
 
 def write(name: str) -> None:
     """Write a golden record."""
-    lines = [f"  {json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in RECORDS[name]().items()]
+    lines = [
+        f"  {json.dumps(key)}: {json.dumps(value, sort_keys=True)}"
+        for key, value in RECORDS[name]().items()
+    ]
     (FOLDER / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(FOLDER.parent))
-    sys.path.insert(0, str(FOLDER.parents[1]))
     for name in sys.argv[1:] or RECORDS:
         write(name)
         print(f"{name}.json: {len(stored(name))} records")

@@ -1,4 +1,4 @@
-"""The crowd: the door to users who trust nobody; what leaves a user is one randomised report.
+"""The crowd: the door to users who trust nobody; what leaves a user is one randomized report.
 
 Users are dealt out into disjoint groups by public randomness, every group is asked one question, and each of its users
 answers it with a report that spends the whole epsilon. A question is a public rule that sends a point to a cell; it may
@@ -18,14 +18,18 @@ from pkm.privacy.curator import shards_of
 from pkm.privacy.grid import SCALE
 from pkm.privacy.ledger import Charge, Ledger
 from pkm.privacy.noise import PARTITION, NoiseStreams, child
-from pkm.privacy.randomisers import SignedSums, VectorRandomiser, check_epsilon, frequency_oracle
+from pkm.privacy.randomizers import SignedSums, VectorRandomizer, check_epsilon, frequency_oracle
 
-CHUNK = 1 << 15  # users whose reports are drawn together: a public constant, so that streams do not depend on shards
-ENTRY = 1 << 16  # directions are rounded to multiples of its inverse, which keeps inner products exact
-MOST_CELLS = 1 << 22
+CHUNK = (
+    1 << 15
+)  # users whose reports are drawn together: a public constant, so that streams do not depend on shards
+ENTRY = (
+    1 << 16
+)  # directions are rounded to multiples of its inverse, which keeps inner products exact
+MAX_CELLS = 1 << 22
 
 
-class AskedTwice(PermissionError):
+class ReportReuse(PermissionError):
     """A group was asked again, or users were dealt out again: each user reports once."""
 
 
@@ -42,24 +46,24 @@ class Everyone:
 
 @dataclass(frozen=True)
 class Nearest:
-    """The nearest of some centres, the first of equals.
+    """The nearest of some centers, the first of equals.
 
     Parameters
     ----------
-    centres : ndarray of shape (k, d), int64
+    centers : ndarray of shape (k, d), int64
         On the grid; public or released.
     """
 
-    centres: np.ndarray
+    centers: np.ndarray
 
     @property
     def size(self) -> int:
-        """Number of centres."""
-        return len(self.centres)
+        """Number of centers."""
+        return len(self.centers)
 
     def cells(self, points):
-        """Index of each point's centre."""
-        return labels(Points.prepare(points), self.centres[None])[0].astype(np.int64)
+        """Index of each point's center."""
+        return labels(Points.prepare(points), self.centers[None])[0].astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,10 @@ class Boxes:
     intervals: int
 
     def __post_init__(self):
-        if not self.width > 0 or self.intervals < 1 or self.size > MOST_CELLS:
+        if not self.width > 0 or self.intervals < 1 or self.size > MAX_CELLS:
             raise ValueError(
                 f"width={self.width} must be positive and intervals={self.intervals} at least 1, and "
-                f"{len(self.directions)} directions may make at most {MOST_CELLS} cells"
+                f"{len(self.directions)} directions may make at most {MAX_CELLS} cells"
             )
 
     @property
@@ -103,8 +107,14 @@ class Boxes:
 
     def cells(self, points):
         """Number of each point's cell: that of the first direction's interval counts most."""
-        along = points.astype(np.float64) @ self.directions.T.astype(np.float64) / (float(SCALE) * ENTRY)
-        places = np.clip(np.floor((along - self.lower) / self.width), 0, self.intervals - 1).astype(np.int64)
+        along = (
+            points.astype(np.float64)
+            @ self.directions.T.astype(np.float64)
+            / (float(SCALE) * ENTRY)
+        )
+        places = np.clip(np.floor((along - self.lower) / self.width), 0, self.intervals - 1).astype(
+            np.int64
+        )
         return np.ravel_multi_index(tuple(places.T), (self.intervals,) * len(self.directions))
 
     def middles(self, cells: np.ndarray) -> np.ndarray:
@@ -118,14 +128,16 @@ class Boxes:
         return points + (np.clip(along, lower, lower + self.width) - along) @ basis
 
     def _corners(self, cells: np.ndarray) -> np.ndarray:
-        places = np.stack(np.unravel_index(cells, (self.intervals,) * len(self.directions)), axis=-1)
+        places = np.stack(
+            np.unravel_index(cells, (self.intervals,) * len(self.directions)), axis=-1
+        )
         return self.lower + places * self.width
 
 
 RULES = Everyone, Nearest, Boxes  # what may be asked: code of methods never runs on a point
 
 
-class Crowd:
+class LocalAggregator:
     """Users of the local model, one replicate.
 
     Parameters
@@ -152,18 +164,24 @@ class Crowd:
     ------
     ValueError
         If the ledger is not one of local adjacency, or there is more than one replicate.
-    AskedTwice
+    ReportReuse
         If the ledger has reports of users already.
     """
 
     def __init__(self, points, ledger: Ledger | None, streams: NoiseStreams, domain=None):
         if ledger is None or ledger.budget.adjacency is not Adjacency.LOCAL:
             kind = None if ledger is None else str(ledger.budget.adjacency)
-            raise ValueError(f"adjacency={kind} is not supported by a crowd: its users report under local adjacency")
+            raise ValueError(
+                f"adjacency={kind} is not supported by a crowd: its users report under local adjacency"
+            )
         if len(streams.seeds) != 1:
-            raise ValueError(f"a crowd serves one replicate at a time, not {len(streams.seeds)}: set batched = False")
+            raise ValueError(
+                f"a crowd serves one replicate at a time, not {len(streams.seeds)}: set batched = False"
+            )
         if any(charge.group is not None for charge in ledger.charges):
-            raise AskedTwice("the ledger has reports of a crowd; users who have reported are not asked again")
+            raise ReportReuse(
+                "the ledger has reports of a crowd; users who have reported are not asked again"
+            )
         check_epsilon(ledger.budget.epsilon)
         self._shards = shards_of(points)
         self._ledger, self._streams = ledger, streams
@@ -175,7 +193,7 @@ class Crowd:
         self.domain = np.empty((2, self.n_features))
         self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
 
-    def groups(self, shares: Sequence[float], radius: float | None = None) -> list["Group"]:
+    def groups(self, shares: Sequence[float], radius: float | None = None) -> list["Cohort"]:
         """Deal the users out into disjoint groups, once.
 
         Parameters
@@ -188,11 +206,11 @@ class Crowd:
 
         Returns
         -------
-        list of Group
+        list of Cohort
 
         Raises
         ------
-        AskedTwice
+        ReportReuse
             If users have been dealt out before.
         ValueError
             If a group would have no user; the message says how many users are needed.
@@ -202,7 +220,9 @@ class Crowd:
         Who belongs to which group is a permutation of the users' numbers by the replicate's public seed.
         """
         if self._dealt:
-            raise AskedTwice("the users were dealt out into groups before; each of them reports once")
+            raise ReportReuse(
+                "the users were dealt out into groups before; each of them reports once"
+            )
         sizes = group_sizes(self.n_points, shares)
         diagonal = math.sqrt(self.n_features)
         radius = diagonal if radius is None else min(radius, diagonal)
@@ -211,7 +231,7 @@ class Crowd:
         self._dealt = True
         order = np.random.default_rng(child(self.seeds[0], PARTITION)).permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
-        return [Group(self, number, np.sort(each), radius) for number, each in enumerate(members)]
+        return [Cohort(self, number, np.sort(each), radius) for number, each in enumerate(members)]
 
     def _rows(self, users: np.ndarray) -> np.ndarray:
         """Points of users in increasing order, shape (m, d), int64."""
@@ -223,8 +243,8 @@ class Crowd:
         return rows
 
 
-class Group:
-    """Users who report together, once; made by :meth:`Crowd.groups`.
+class Cohort:
+    """Users who report together, once; made by :meth:`LocalAggregator.groups`.
 
     Attributes
     ----------
@@ -234,11 +254,13 @@ class Group:
         Of the public ball that they pull their points into, in half-widths.
     """
 
-    def __init__(self, crowd: Crowd, number: int, users: np.ndarray, radius: float):
+    def __init__(self, crowd: LocalAggregator, number: int, users: np.ndarray, radius: float):
         self._crowd, self._number, self._users = crowd, number, users
         self._asked = False
         # Public, and apart from what deals the users out: a sequence of its own per group.
-        words = np.random.SeedSequence(crowd.seeds[0], spawn_key=(PARTITION, 1 + number)).generate_state(1, np.uint64)
+        words = np.random.SeedSequence(
+            crowd.seeds[0], spawn_key=(PARTITION, 1 + number)
+        ).generate_state(1, np.uint64)
         self._public_key = int(words[0])
         self.size, self.n_features, self.radius = len(users), crowd.n_features, radius
 
@@ -259,7 +281,7 @@ class Group:
 
         Raises
         ------
-        AskedTwice
+        ReportReuse
             If this group has reported.
         """
         self._check_rule(rule)
@@ -267,11 +289,19 @@ class Group:
         if size < rule.size:
             raise ValueError(f"among={among} must be at least the number of cells, {rule.size}")
         oracle = frequency_oracle(self._crowd.epsilon, size, self._public_key)
-        details = {"keep": oracle.keep, "other": oracle.other, "symbols": oracle.symbols, "size": size}
+        details = {
+            "keep": oracle.keep,
+            "other": oracle.other,
+            "symbols": oracle.symbols,
+            "size": size,
+        }
         key = self._ask("local_counts", oracle.name, details)
         tally = oracle.tally()
         for number, users, points in self._chunks():
-            tally.add(users, oracle.report(users, rule.cells(points), self._crowd._streams, (*key, number)))
+            tally.add(
+                users,
+                oracle.report(users, rule.cells(points), self._crowd._streams, (*key, number)),
+            )
         return tally.estimate()[: rule.size]
 
     def count_deviation(self, size: int) -> float:
@@ -279,7 +309,11 @@ class Group:
         return frequency_oracle(self._crowd.epsilon, size).deviation(self.size)
 
     def sums(
-        self, rule: Everyone | Nearest | Boxes, asked: np.ndarray, about: np.ndarray, radii: np.ndarray
+        self,
+        rule: Everyone | Nearest | Boxes,
+        asked: np.ndarray,
+        about: np.ndarray,
+        radii: np.ndarray,
     ) -> np.ndarray:
         """Sum the points of some cells about references.
 
@@ -306,25 +340,33 @@ class Group:
         asked, radii = np.asarray(asked, np.int64), np.asarray(radii, np.float64)
         if not len(asked) or len(np.unique(asked)) < len(asked):
             raise ValueError(f"asked={asked.tolist()} must name one or more cells, once each")
-        if about.shape != (len(asked), self._crowd.n_features) or radii.shape != asked.shape or not (radii > 0).all():
-            raise ValueError(f"about, of shape {about.shape}, and positive radii must be given for {len(asked)} cells")
-        randomiser = self._randomiser()
-        signed = SignedSums(randomiser, self._public_key)
-        key = self._ask("local_sums", randomiser.name, self._details(randomiser))
+        if (
+            about.shape != (len(asked), self._crowd.n_features)
+            or radii.shape != asked.shape
+            or not (radii > 0).all()
+        ):
+            raise ValueError(
+                f"about, of shape {about.shape}, and positive radii must be given for {len(asked)} cells"
+            )
+        randomizer = self._randomizer()
+        signed = SignedSums(randomizer, self._public_key)
+        key = self._ask("local_sums", randomizer.name, self._details(randomizer))
         places = np.full(rule.size, -1)
         places[asked] = np.arange(len(asked))
         totals = np.zeros((len(asked), self._crowd.n_features), np.int64)
         for number, users, points in self._chunks():
             cells = rule.cells(points)
             place = places[cells]
-            vectors = np.where(place[:, None] >= 0, (points - about[place]) / (radii[place] * SCALE)[:, None], 0.0)
+            vectors = np.where(
+                place[:, None] >= 0, (points - about[place]) / (radii[place] * SCALE)[:, None], 0.0
+            )
             reports = signed.report(users, cells, vectors, self._crowd._streams, (*key, number))
             signed.add(totals, users, reports, asked)
         return signed.estimate(totals) * (radii * SCALE)[:, None]
 
     def sum_deviation(self, radius: float = 1.0) -> float:
         """Largest standard deviation of a sum's coordinate, in units of ``radius``'s: public."""
-        return radius * math.sqrt(self.size) * self._randomiser().deviation
+        return radius * math.sqrt(self.size) * self._randomizer().deviation
 
     def reports(self) -> tuple[np.ndarray, float]:
         """Noised points: one vector per user, unbiased for the point.
@@ -336,34 +378,49 @@ class Group:
         length : float
             What directions are to be multiplied by, in half-widths.
         """
-        randomiser = self._randomiser()
-        key = self._ask("local_points", randomiser.name, self._details(randomiser))
+        randomizer = self._randomizer()
+        key = self._ask("local_points", randomizer.name, self._details(randomizer))
         directions = np.empty((self.size, self._crowd.n_features), np.int32)
         first = 0
         for number, users, points in self._chunks():
             vectors = points / (self.radius * SCALE)
-            directions[first : first + len(users)] = randomiser.report(vectors, self._crowd._streams, (*key, number))
+            directions[first : first + len(users)] = randomizer.report(
+                vectors, self._crowd._streams, (*key, number)
+            )
             first += len(users)
-        return directions, randomiser.length * self.radius
+        return directions, randomizer.length * self.radius
 
-    def _randomiser(self) -> VectorRandomiser:
-        return VectorRandomiser(self._crowd.epsilon, self._crowd.n_features)
+    def _randomizer(self) -> VectorRandomizer:
+        return VectorRandomizer(self._crowd.epsilon, self._crowd.n_features)
 
-    def _details(self, randomiser: VectorRandomiser) -> dict:
-        return {"length": randomiser.length, "dimensions": randomiser.dimensions, "radius": self.radius}
+    def _details(self, randomizer: VectorRandomizer) -> dict:
+        return {
+            "length": randomizer.length,
+            "dimensions": randomizer.dimensions,
+            "radius": self.radius,
+        }
 
     def _check_rule(self, rule) -> None:
         if type(rule) not in RULES:
-            raise TypeError(f"rule={rule!r} must be one of {', '.join(each.__name__ for each in RULES)}")
+            raise TypeError(
+                f"rule={rule!r} must be one of {', '.join(each.__name__ for each in RULES)}"
+            )
 
     def _ask(self, label: str, mechanism: str, details: dict) -> tuple[str, int]:
         """Charge this group's only question and return its stream key."""
         if self._asked:
-            raise AskedTwice(f"group {self._number} has reported; a user reports once, ask another group")
+            raise ReportReuse(
+                f"group {self._number} has reported; a user reports once, ask another group"
+            )
         crowd = self._crowd
         # Another crowd on the same ledger would deal the same users out another way.
-        if sum(charge.group is not None for charge in crowd._ledger.charges) != crowd._rounds.total():
-            raise AskedTwice("the ledger has reports of another crowd; users who have reported are not asked again")
+        if (
+            sum(charge.group is not None for charge in crowd._ledger.charges)
+            != crowd._rounds.total()
+        ):
+            raise ReportReuse(
+                "the ledger has reports of another crowd; users who have reported are not asked again"
+            )
         key = label, crowd._rounds[label]
         charge = Charge(*key, mechanism, epsilon=crowd.epsilon, details=details, group=self._number)
         crowd._ledger.charge(charge)
@@ -379,7 +436,11 @@ class Group:
             points = self._crowd._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factor = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
-            yield number, users, np.where(factor < 1, np.rint(points * factor), points).astype(np.int64)
+            yield (
+                number,
+                users,
+                np.where(factor < 1, np.rint(points * factor), points).astype(np.int64),
+            )
 
 
 def group_sizes(n_users: int, shares: Sequence[float]) -> list[int]:

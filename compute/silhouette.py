@@ -131,7 +131,9 @@ def cluster_means(points: Points, labels: np.ndarray, k: int) -> tuple[np.ndarra
     return means, counts
 
 
-def mean_spreads(points: Points, labels: np.ndarray, means: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def mean_spreads(
+    points: Points, labels: np.ndarray, means: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
     """Mean distance of each cluster's points to its mean, shape (R, k); 0 for empty clusters."""
     totals = np.zeros(counts.shape)
     _spread(points.rows, labels, means, totals)

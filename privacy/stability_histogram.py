@@ -17,7 +17,7 @@ from pkm.privacy.noise import NoiseStreams
 
 
 @dataclass(frozen=True)
-class Thresholded:
+class StabilityHistogram:
     """Gaussian noise on the counts of the cells that occur, and the least noisy count that leaves.
 
     Parameters
@@ -27,17 +27,17 @@ class Thresholded:
     delta : float
         Probability that a change of one record shows by a cell that only one side has; in (0, 1).
     cells : int, default=1
-        Most cells in which neighbours can differ, over all histograms that are released together.
+        Most cells in which neighbors can differ, over all histograms that are released together.
 
     Attributes
     ----------
     least : float
         The threshold, in records: ``1 + deviation * q`` where all of ``cells`` standard normal variates stay below q
-        with probability ``1 - delta``. A cell that only one neighbour has holds one record there.
+        with probability ``1 - delta``. A cell that only one neighbor has holds one record there.
 
     Examples
     --------
-    >>> round(Thresholded(10.0, 1e-6).least, 2)
+    >>> round(StabilityHistogram(10.0, 1e-6).least, 2)
     48.53
     """
 
@@ -49,7 +49,9 @@ class Thresholded:
         if not (self.deviation > 0 and math.isfinite(self.deviation)):
             raise ValueError(f"deviation={self.deviation} must be positive and finite")
         if not 0 < self.delta < 1:
-            raise ValueError(f"delta={self.delta} must be in (0, 1) for a histogram over unlisted cells")
+            raise ValueError(
+                f"delta={self.delta} must be in (0, 1) for a histogram over unlisted cells"
+            )
         if self.cells < 1:
             raise ValueError(f"cells={self.cells} must be at least 1")
 

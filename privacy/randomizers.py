@@ -1,12 +1,12 @@
-"""Local randomisers: what a user sends instead of a value, with pure local differential privacy.
+"""Local randomizers: what a user sends instead of a value, with pure local differential privacy.
 
-A frequency oracle counts the users of each of K values; a vector randomiser gives unbiased vectors, and with public
+A frequency oracle counts the users of each of K values; a vector randomizer gives unbiased vectors, and with public
 random signs sums of them over cells that are named only later. A report depends on the user's own value and the user's
-own randomness alone. Every randomiser is built on one step whose law is exact: a choice among finitely many outcomes
+own randomness alone. Every randomizer is built on one step whose law is exact: a choice among finitely many outcomes
 whose probabilities differ by a factor of at most exp(epsilon) between any two values.
 
-Sources: optimised local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard response, after Acharya, Sun,
-Zhang (AISTATS 2019) and Cormode, Maddock, Maple (VLDB 2021); the vector randomiser, Duchi, Jordan, Wainwright (JASA
+Sources: optimized local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard response, after Acharya, Sun,
+Zhang (AISTATS 2019) and Cormode, Maddock, Maple (VLDB 2021); the vector randomizer, Duchi, Jordan, Wainwright (JASA
 2018); signed sums, after Bassily, Smith (STOC 2015).
 """
 
@@ -17,12 +17,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, gammaln
 
-from pkm.compute.local import add_signed, add_spectrum, hashes, parities, signs, supported, supports
+from pkm.compute.ldp import add_signed, add_spectrum, hashes, parities, signs, supported, supports
 from pkm.privacy.noise import NoiseStreams
 
-MOST_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
-MOST_SYMBOLS = 1 << 16  # that a hashed value can be reported as
-MOST_BITS = 10
+MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
+MAX_SYMBOLS = 1 << 16  # that a hashed value can be reported as
+MAX_BITS = 10
 HASHED_VALUES = 256  # up to here local hashing, which looks at all values of all users; beyond, the Hadamard transform
 DIRECTION = 1 << 20  # steps per unit of a reported direction
 GROWTH = 3  # direct response is more accurate than hashing below GROWTH * exp(epsilon) + 2 values
@@ -30,7 +30,7 @@ GROWTH = 3  # direct response is more accurate than hashing below GROWTH * exp(e
 
 @dataclass(frozen=True)
 class FrequencyOracle:
-    """Counts of values from randomised reports; the parts that the three kinds share.
+    """Counts of values from randomized reports; the parts that the three kinds share.
 
     A user's symbol, a public function of value, user and key, is reported as it is with probability ``keep`` and as
     each other symbol with probability ``other``.
@@ -38,7 +38,7 @@ class FrequencyOracle:
     Parameters
     ----------
     epsilon : float
-        Of each report; at most :data:`MOST_EPSILON`.
+        Of each report; at most :data:`MAX_EPSILON`.
     size : int
         Number of values K.
     key : int, default=0
@@ -92,7 +92,9 @@ class FrequencyOracle:
         """Symbols (m,), int64, of a value of each user."""
         raise NotImplementedError(f"{type(self).__name__} must define symbols_of(users, values)")
 
-    def report(self, users: np.ndarray, values: np.ndarray, streams: NoiseStreams, key: tuple) -> np.ndarray:
+    def report(
+        self, users: np.ndarray, values: np.ndarray, streams: NoiseStreams, key: tuple
+    ) -> np.ndarray:
         """What users send.
 
         Parameters
@@ -178,9 +180,9 @@ class Tally:
 
 
 class DirectResponse(FrequencyOracle):
-    """k-ary randomised response: a symbol is a value; the best for few values."""
+    """k-ary randomized response: a symbol is a value; the best for few values."""
 
-    name = "randomised_response"
+    name = "randomized_response"
 
     @property
     def symbols(self) -> int:
@@ -208,7 +210,7 @@ class LocalHashing(FrequencyOracle):
     @property
     def symbols(self) -> int:
         """Close to exp(epsilon) + 1, which makes the variance least."""
-        return min(round(math.exp(self.epsilon)) + 1, MOST_SYMBOLS)
+        return min(round(math.exp(self.epsilon)) + 1, MAX_SYMBOLS)
 
     def symbols_of(self, users, values):
         """Keyed hashes of (user, value)."""
@@ -230,7 +232,7 @@ class HadamardResponse(FrequencyOracle):
     @property
     def bits(self) -> int:
         """Number of rows that a user looks at."""
-        return min(max(round(math.log2(math.exp(self.epsilon) + 1)), 1), MOST_BITS)
+        return min(max(round(math.log2(math.exp(self.epsilon) + 1)), 1), MAX_BITS)
 
     @property
     def symbols(self) -> int:
@@ -276,7 +278,7 @@ def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle
     Examples
     --------
     >>> [frequency_oracle(1.0, size).name for size in (10, 100, 1000)]
-    ['randomised_response', 'local_hashing', 'hadamard_response']
+    ['randomized_response', 'local_hashing', 'hadamard_response']
     """
     check_epsilon(epsilon)
     if size < GROWTH * math.exp(epsilon) + 2:
@@ -285,7 +287,7 @@ def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle
 
 
 @dataclass(frozen=True)
-class VectorRandomiser:
+class VectorRandomizer:
     """Unbiased private vectors of the unit ball.
 
     A uniform direction is drawn without regard to the vector; it is sent as it is, or turned round, so that it points
@@ -307,7 +309,7 @@ class VectorRandomiser:
 
     epsilon: float
     dimensions: int
-    name: ClassVar[str] = "vector_randomiser"
+    name: ClassVar[str] = "vector_randomizer"
 
     def __post_init__(self):
         check_epsilon(self.epsilon)
@@ -318,7 +320,11 @@ class VectorRandomiser:
     def length(self) -> float:
         """Length of the vector that a report stands for, in radii of the ball."""
         d = self.dimensions
-        return math.sqrt(math.pi) / math.tanh(self.epsilon / 2) * math.exp(gammaln((d + 1) / 2) - gammaln(d / 2))
+        return (
+            math.sqrt(math.pi)
+            / math.tanh(self.epsilon / 2)
+            * math.exp(gammaln((d + 1) / 2) - gammaln(d / 2))
+        )
 
     @property
     def deviation(self) -> float:
@@ -376,40 +382,44 @@ class SignedSums:
     """Sums of the users' vectors over cells that need not be known when users report.
 
     A user turns the vector round or not by a public random sign of (user, cell) and sends it through a
-    :class:`VectorRandomiser`; the server multiplies every report by its sign of the cell in question, which keeps
+    :class:`VectorRandomizer`; the server multiplies every report by its sign of the cell in question, which keeps
     that cell's vectors and leaves of the others' only noise.
 
     Parameters
     ----------
-    randomiser : VectorRandomiser
+    randomizer : VectorRandomizer
     key : int, default=0
         Public key of the signs.
     """
 
-    randomiser: VectorRandomiser
+    randomizer: VectorRandomizer
     key: int = 0
 
     def report(self, users, cells, vectors, streams: NoiseStreams, key: tuple) -> np.ndarray:
-        """What users (m,) with cells (m,) and vectors (m, d) of the unit ball send; see :class:`VectorRandomiser`."""
-        return self.randomiser.report(vectors * signs(self.key, users, cells)[:, None], streams, key)
+        """What users (m,) with cells (m,) and vectors (m, d) of the unit ball send; see :class:`VectorRandomizer`."""
+        return self.randomizer.report(
+            vectors * signs(self.key, users, cells)[:, None], streams, key
+        )
 
-    def add(self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray, cells: np.ndarray) -> None:
+    def add(
+        self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray, cells: np.ndarray
+    ) -> None:
         """Add reports (m, d) of users (m,) to the totals (cells, d), int64, of cells (cells,)."""
         add_signed(self.key, users, reports, cells, totals)
 
     def estimate(self, totals: np.ndarray) -> np.ndarray:
         """Unbiased sums of the vectors, in radii."""
-        return totals * (self.randomiser.length / DIRECTION)
+        return totals * (self.randomizer.length / DIRECTION)
 
     def deviation(self, n_users: int) -> float:
         """Standard deviation of a coordinate of a sum, at most."""
-        return math.sqrt(n_users) * self.randomiser.deviation
+        return math.sqrt(n_users) * self.randomizer.deviation
 
 
 def check_epsilon(epsilon: float) -> None:
     """Refuse an epsilon that a user's randomness cannot carry out."""
-    if not 0 < epsilon <= MOST_EPSILON:
+    if not 0 < epsilon <= MAX_EPSILON:
         raise ValueError(
-            f"epsilon={epsilon} must be positive and, of a local report, at most {MOST_EPSILON:g}: beyond, a user's "
+            f"epsilon={epsilon} must be positive and, of a local report, at most {MAX_EPSILON:g}: beyond, a user's "
             "random numbers are too coarse for the smallest probability"
         )

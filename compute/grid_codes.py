@@ -74,7 +74,9 @@ def signs(points: Points, normals: np.ndarray, about: np.ndarray) -> np.ndarray:
         1 where the inner product is not negative.
     """
     if np.abs(normals).max(initial=0) > 1 << 20 or np.abs(about).max(initial=0) > SCALE:
-        raise ValueError("normals must have entries of at most 2**20 and about must lie in the domain")
+        raise ValueError(
+            "normals must have entries of at most 2**20 and about must lie in the domain"
+        )
     flat = normals.T.astype(np.float64)
     offset = about.astype(np.float64) @ flat
     codes = np.empty((points.shape[0], len(normals)), np.uint8)
@@ -122,7 +124,7 @@ def column_sums(rows, order):
 
 @lru_cache(maxsize=2)
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
-    """Distances between neighbouring values of a column, averaged over the columns rank by rank.
+    """Distances between neighboring values of a column, averaged over the columns rank by rank.
 
     The one statistic for which the grid is too coarse: gaps of many points in a small part of the range are smaller
     than a step, so that what rounding took away is put back where it is known.
@@ -155,7 +157,9 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
         column.sort()
         for start in range(0, n - 1, GAP_BLOCK):
             some = slice(start, min(start + GAP_BLOCK, n - 1))
-            gaps[some] += (column[some.start + 1 : some.stop + 1] - column[some]) * (1 / (SCALE * d))
+            gaps[some] += (column[some.start + 1 : some.stop + 1] - column[some]) * (
+                1 / (SCALE * d)
+            )
     gaps.sort()
     gaps.flags.writeable = False
     return gaps

@@ -10,7 +10,7 @@ import numpy as np
 
 from pkm.methods import FastLloyd
 from pkm.methods.dpm import PERCENTILE, gap_constant, levels
-from pkm.methods.initialisation import starting_centres
+from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, gaussian_mu
 
 
@@ -29,34 +29,42 @@ def cluster(method, points: np.ndarray, seed: int) -> np.ndarray:
     ndarray of shape (k, d), float64
     """
     (n, d), k = points.shape, method.n_clusters
-    centres = starting_centres([seed], k, d, "packing", "halving")[0] / SCALE
+    centers = starting_centers([seed], k, d, "packing", "halving")[0] / SCALE
     generator = np.random.default_rng(seed)
     for this in method.schedule(n, d):
         squares = np.empty((n, k))
         for j in range(k):
-            squares[:, j] = ((points - centres[j]) ** 2).sum(axis=1)
+            squares[:, j] = ((points - centers[j]) ** 2).sum(axis=1)
         label = squares.argmin(axis=1)
-        near = np.ones(n, bool) if this.radius is None else squares[np.arange(n), label] <= this.radius**2
-        moved = np.empty_like(centres)
+        near = (
+            np.ones(n, bool)
+            if this.radius is None
+            else squares[np.arange(n), label] <= this.radius**2
+        )
+        moved = np.empty_like(centers)
         for j in range(k):
             members = points[(label == j) & near]
-            reference = centres[j] if method.relative else 0.0
+            reference = centers[j] if method.relative else 0.0
             total, count = (members - reference).sum(axis=0), float(len(members))
             if this.sum_noise is not None:
                 draw = generator.laplace if this.sum_noise.name == "laplace" else generator.normal
                 total = total + draw(0.0, this.sum_noise.scale / SCALE, d)
                 count = count + draw(0.0, this.count_noise.scale / SCALE)
             moved[j] = reference + total / (count + 1e-9)
-        centres = np.clip(moved, -1, 1) if isinstance(method, FastLloyd) else moved
-    return centres
+        centers = np.clip(moved, -1, 1) if isinstance(method, FastLloyd) else moved
+    return centers
 
 
-def nicv(points: np.ndarray, centres: np.ndarray) -> float:
-    """Mean squared distance to the nearest centre."""
-    return float(np.mean(np.min([((points - centre) ** 2).sum(axis=1) for centre in centres], axis=0)))
+def nicv(points: np.ndarray, centers: np.ndarray) -> float:
+    """Mean squared distance to the nearest center."""
+    return float(
+        np.mean(np.min([((points - center) ** 2).sum(axis=1) for center in centers], axis=0))
+    )
 
 
-def separate(points: np.ndarray, lower: float, upper: float, seed: int, epsilon: float = 1.0) -> np.ndarray:
+def separate(
+    points: np.ndarray, lower: float, upper: float, seed: int, epsilon: float = 1.0
+) -> np.ndarray:
     """Run DPM as published once, sorting every node in every dimension.
 
     Parameters
@@ -79,7 +87,9 @@ def separate(points: np.ndarray, lower: float, upper: float, seed: int, epsilon:
     size = n + generator.laplace(0, 1 / counts[0])
     least = size / 2**depth
     gaps = np.mean([np.diff(np.sort(column)) for column in points.T], axis=0)
-    sigma = np.clip(np.round(np.percentile(gaps, PERCENTILE) * n / gap_constant() * 2) / 2, 0.5, 29.5)
+    sigma = np.clip(
+        np.round(np.percentile(gaps, PERCENTILE) * n / gap_constant() * 2) / 2, 0.5, 29.5
+    )
     middles = lower + (np.arange(max(1, int((upper - lower) / (sigma / 2)))) + 0.5) * sigma / 2
     edges = np.append(middles - sigma / 4, middles[-1] + sigma / 4)
 
@@ -90,15 +100,22 @@ def separate(points: np.ndarray, lower: float, upper: float, seed: int, epsilon:
             inside = np.histogram(column, edges)[0]
             h = size / 2 - np.abs(rank - size / 2)
             inner = (t - 2 * q) / (1 - 2 * q) + h * (1 - t) / (size / 2 - size * q)
-            rows.append(np.where(h <= size * q, h * t / (size * q), inner) + weight * np.clip(1 - inside / size, 0, 1))
+            rows.append(
+                np.where(h <= size * q, h * t / (size * q), inner)
+                + weight * np.clip(1 - inside / size, 0, 1)
+            )
         return np.array(rows)
 
     def grow(members, size, level):
         if level == depth:
             return [(members, size)]
-        bound = (t / q + weight) / max(1.0, size + math.log(2 * 0.2 * delta / (depth + 1)) / counts[level])
+        bound = (t / q + weight) / max(
+            1.0, size + math.log(2 * 0.2 * delta / (depth + 1)) / counts[level]
+        )
         exponents = splits[level] * score(members, size) / (2 * bound)
-        feature, index = divmod(int((exponents + generator.gumbel(size=exponents.shape)).argmax()), len(middles))
+        feature, index = divmod(
+            int((exponents + generator.gumbel(size=exponents.shape)).argmax()), len(middles)
+        )
         left = members[:, feature] <= middles[index]
         sides = members[left], members[~left]
         sizes = [len(side) + generator.laplace(0, 1 / counts[level + 1]) for side in sides]
@@ -108,4 +125,6 @@ def separate(points: np.ndarray, lower: float, upper: float, seed: int, epsilon:
 
     noise = max(abs(lower), abs(upper)) * math.sqrt(d) / gaussian_mu(0.6 * epsilon, 0.8 * delta)
     leaves = grow(points, size, 0)
-    return np.array([(members.sum(axis=0) + generator.normal(0, noise, d)) / size for members, size in leaves])
+    return np.array(
+        [(members.sum(axis=0) + generator.normal(0, noise, d)) / size for members, size in leaves]
+    )

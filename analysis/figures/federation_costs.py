@@ -8,17 +8,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from pkm.analysis import claims
-from pkm.analysis.figures import Drawn, FigureSpec
+from pkm.analysis.federation_costs import COSTS, PARTS, compare, costs, network, transports
+from pkm.analysis.figures import FigureResult, FigureSpec
 from pkm.analysis.figures.panels import NO_DATA, log_axis, say, wants_log
 from pkm.analysis.figures.style import GREY, INK
-from pkm.analysis.printed import NOT_COMPARABLE, NOT_STORED
-from pkm.analysis.protocol import COSTS, PARTS, compare, costs, network, transports
+from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED
 from pkm.analysis.tables import METRIC_NAMES
 
 PRINTED = claims.load("fastlloyd")["printed"]["table3"]
 TITLES = {cell["dataset"]: cell["title"] for cell in PRINTED["cells"]}
 CLIENTS, LATENCIES = (2, 4, 8), (0.25, 25.0)
-_COLOURS = dict(zip(PARTS, ("#0072b2", "#e69f00", "#009e73", "#9fd4f2", "#bdbdbd"), strict=True))
+_COLORS = dict(zip(PARTS, ("#0072b2", "#e69f00", "#009e73", "#9fd4f2", "#bdbdbd"), strict=True))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
@@ -67,12 +67,14 @@ def _table3(study):
         caption += f" Ours: {transports(stored)}; {_runs(stored)}. "
         for quantity, name in (("iteration_ms", "Times"), ("bytes_per_iteration", "Bytes")):
             counts = stored.loc[stored["quantity"] == quantity, "verdict"].value_counts()
-            caption += f"{name}: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. "
+            caption += (
+                f"{name}: {', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. "
+            )
     reasons = dict.fromkeys(stored.loc[stored["verdict"] == NOT_COMPARABLE, "reason"])
     caption += "".join(f"Not comparable (n. c.): {text}." for text in reasons)
     here = set(stored["dataset"])
     gaps = tuple(f"{title}: {NO_DATA}" for name, title in TITLES.items() if name not in here)
-    return Drawn(None, table, printed, caption.strip(), gaps)
+    return FigureResult(None, table, printed, caption.strip(), gaps)
 
 
 def _line(cell, table):
@@ -107,7 +109,18 @@ def _beside(mine, quantity, form):
 def _parties(study):
     """Every federated cell: time and bytes by network and number of clients."""
     table = costs(study)
-    shown = ["sweep", "method", "dataset", "n", "k", "d", "epsilon", "clients", "network", "latency_ms"]
+    shown = [
+        "sweep",
+        "method",
+        "dataset",
+        "n",
+        "k",
+        "d",
+        "epsilon",
+        "clients",
+        "network",
+        "latency_ms",
+    ]
     shown += ["word_bytes", "split", "transport", "iterations", "seeds"]
     shown += [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
     caption = (
@@ -117,23 +130,46 @@ def _parties(study):
     )
     wanted = [(latency, clients) for latency in LATENCIES for clients in CLIENTS]
     if not len(table):
-        return Drawn(None, table[shown], pd.DataFrame({"data set": []}), caption, (f"protocol: {NO_DATA}",))
-    times = zip(table["iteration_ms"], table["iteration_ms_half_width"], table["bytes_per_iteration"], strict=True)
+        return FigureResult(
+            None, table[shown], pd.DataFrame({"data set": []}), caption, (f"protocol: {NO_DATA}",)
+        )
+    times = zip(
+        table["iteration_ms"],
+        table["iteration_ms_half_width"],
+        table["bytes_per_iteration"],
+        strict=True,
+    )
     text = table.assign(
         place=[_place(*pair) for pair in zip(table["latency_ms"], table["clients"], strict=True)],
-        text=[f"{_with_interval(mean, half_width)} ms, {size:g} B" for mean, half_width, size in times],
+        text=[
+            f"{_with_interval(mean, half_width)} ms, {size:g} B" for mean, half_width, size in times
+        ],
         word_bytes=table["word_bytes"].astype(int),
         dataset=pd.Categorical(table["dataset"], _ordered(table["dataset"])),
     ).sort_values(["method", "word_bytes", "dataset"], ascending=[True, False, True], kind="stable")
     keys = ["method", "dataset", "word_bytes", "split", "transport"]
     columns = [_place(*pair) for pair in wanted]
     columns += sorted(set(text["place"]) - set(columns))
-    printed = text.pivot_table(index=keys, columns="place", values="text", aggfunc="first", sort=False, observed=True)
-    printed = printed.reindex(columns=[name for name in columns if name in printed]).fillna("–").reset_index()
-    printed = printed.assign(dataset=[_title(name) for name in printed["dataset"]]).rename_axis(columns=None)
+    printed = text.pivot_table(
+        index=keys, columns="place", values="text", aggfunc="first", sort=False, observed=True
+    )
+    printed = (
+        printed.reindex(columns=[name for name in columns if name in printed])
+        .fillna("–")
+        .reset_index()
+    )
+    printed = printed.assign(dataset=[_title(name) for name in printed["dataset"]]).rename_axis(
+        columns=None
+    )
     printed = printed.rename(columns={"dataset": "data set", "word_bytes": "bytes a word"})
     caption += f" Parties: {transports(table)}; {_runs(table)}."
-    return Drawn(None, table[shown], printed, caption, _gaps(table[table["method"] == PRINTED["method"]], wanted))
+    return FigureResult(
+        None,
+        table[shown],
+        printed,
+        caption,
+        _gaps(table[table["method"] == PRINTED["method"]], wanted),
+    )
 
 
 def _place(latency, clients):
@@ -144,10 +180,16 @@ def _gaps(table, wanted):
     """Say which of the paper's data sets lack which network and number of clients."""
     gaps = []
     for latency, clients in wanted:
-        here = table.loc[(table["latency_ms"] == latency) & (table["clients"] == clients), "dataset"]
+        here = table.loc[
+            (table["latency_ms"] == latency) & (table["clients"] == clients), "dataset"
+        ]
         absent = [title for name, title in TITLES.items() if name not in set(here)]
         if absent:
-            names = f"{len(absent)} of {len(TITLES)} data sets" if len(absent) > 2 else "; ".join(absent)
+            names = (
+                f"{len(absent)} of {len(TITLES)} data sets"
+                if len(absent) > 2
+                else "; ".join(absent)
+            )
             gaps.append(f"{_place(latency, clients)}, {names}: {NO_DATA}")
     return tuple(gaps)
 
@@ -158,9 +200,15 @@ def _gaps(table, wanted):
 def _main_cells(study):
     """FastLloyd with words of 8 bytes, and how these cells were run, in words."""
     table = costs(study)
-    mine = table[(table["method"] == PRINTED["method"]) & (table["word_bytes"] == 8) & (table["split"] == "balanced")]
+    mine = table[
+        (table["method"] == PRINTED["method"])
+        & (table["word_bytes"] == 8)
+        & (table["split"] == "balanced")
+    ]
     # Where a cell was run both ways, processes come before threads.
-    mine = mine.sort_values("transport", kind="stable").drop_duplicates(["dataset", "clients", "latency_ms"])
+    mine = mine.sort_values("transport", kind="stable").drop_duplicates(
+        ["dataset", "clients", "latency_ms"]
+    )
     taken = f"{transports(mine)}; {_runs(mine)} each" if len(mine) else ""
     return mine.reset_index(drop=True), taken
 
@@ -169,7 +217,9 @@ def _networks(figure, table):
     """Yield a panel, its title and its cells for LAN and WAN; a panel without cells says so."""
     axes = figure.subplots(1, 2)
     for place, (where, latency) in enumerate(zip(axes, LATENCIES, strict=True)):
-        where.set_title(f"({chr(97 + place)}) {network(latency)}: every send waits {latency:g} ms", color=INK)
+        where.set_title(
+            f"({chr(97 + place)}) {network(latency)}: every send waits {latency:g} ms", color=INK
+        )
         mine = table[table["latency_ms"] == latency]
         if not len(mine):
             say(where, NO_DATA)
@@ -180,29 +230,38 @@ def _networks(figure, table):
 def _breakdown(study):
     """Stacked bars: where the time of an iteration goes."""
     table, taken = _main_cells(study)
-    longest = max((len(mine) + 0.7 * mine["dataset"].nunique() for _, mine in table.groupby("latency_ms")), default=8)
+    longest = max(
+        (len(mine) + 0.7 * mine["dataset"].nunique() for _, mine in table.groupby("latency_ms")),
+        default=8,
+    )
     figure = Figure(figsize=(12.25, 1.6 + 0.21 * max(longest, 8)), layout="constrained")
     for axes, mine in _networks(figure, table):
         _bars(axes, mine, longest)
     if len(table):
-        handles = [Patch(color=_COLOURS[name]) for name in PARTS]
+        handles = [Patch(color=_COLORS[name]) for name in PARTS]
         labels = [METRIC_NAMES[name] for name in PARTS]
         figure.legend(handles, labels, loc="outside upper center", ncols=len(PARTS), fontsize=10)
         figure.supxlabel("ms per iteration", fontsize=11, color=INK)
     caption = (
-        "Parts of an iteration, as means over the clients. Client: sums, counts and new centres, with the start shared "
+        "Parts of an iteration, as means over the clients. Client: sums, counts and new centers, with the start shared "
         "out over the iterations; masking: putting masks on and taking them off; server: adding messages and noise "
         "(drawn ahead, while the clients work; its CPU time is in the table); waiting: for the slowest client; "
         "wire: the rest, transport and the simulated latency of two sends. Numbers "
         "and whiskers: the whole iteration with its 95 % Student t interval. The panels have different scales."
     )
     caption += f" Messages of 8-byte words, carried by {taken}." if taken else ""
-    shown = table[["sweep", "dataset", "n", "k", "d", "clients", "network", "transport", "seeds", *_numbers()]]
-    return Drawn(figure, shown, _printed_parts(table), caption, _gaps(table, _pairs(table)))
+    shown = table[
+        ["sweep", "dataset", "n", "k", "d", "clients", "network", "transport", "seeds", *_numbers()]
+    ]
+    return FigureResult(figure, shown, _printed_parts(table), caption, _gaps(table, _pairs(table)))
 
 
 def _numbers():
-    return [name for cost in ("iteration_ms", *PARTS, "noise_ms") for name in (cost, f"{cost}_half_width")]
+    return [
+        name
+        for cost in ("iteration_ms", *PARTS, "noise_ms")
+        for name in (cost, f"{cost}_half_width")
+    ]
 
 
 def _pairs(table):
@@ -216,15 +275,27 @@ def _bars(axes, cells, longest):
     y, ticks, labels = 0.0, [], []
     reach = _reach(cells)
     for name in _ordered(cells["dataset"]):
-        for place, line in enumerate(cells[cells["dataset"] == name].sort_values("clients").to_dict("records")):
+        for place, line in enumerate(
+            cells[cells["dataset"] == name].sort_values("clients").to_dict("records")
+        ):
             start = 0.0
             for part in PARTS:
                 # The rest can be a touch below zero where clocks disagree.
                 width = max(line[part], 0)
-                axes.barh(y, width, 0.82, left=start, color=_COLOURS[part], edgecolor="white", linewidth=0.25)
+                axes.barh(
+                    y,
+                    width,
+                    0.82,
+                    left=start,
+                    color=_COLORS[part],
+                    edgecolor="white",
+                    linewidth=0.25,
+                )
                 start += width
             half_width = np.nan_to_num(line["iteration_ms_half_width"])
-            axes.errorbar(line["iteration_ms"], y, xerr=half_width, color=INK, capsize=2, elinewidth=1)
+            axes.errorbar(
+                line["iteration_ms"], y, xerr=half_width, color=INK, capsize=2, elinewidth=1
+            )
             end = line["iteration_ms"] + half_width + 0.012 * reach
             axes.text(end, y, f"{line['iteration_ms']:#.3g}", va="center", fontsize=8, color=INK)
             clients = f"{int(line['clients'])} clients"
@@ -247,12 +318,21 @@ def _reach(cells):
 def _printed_parts(table):
     titles = {"iteration_ms": "in all", **{name: METRIC_NAMES[name] for name in PARTS}}
     lines = [
-        {"data set": _title(line["dataset"]), "network": line["network"], "clients": int(line["clients"])}
-        | {title: _with_interval(line[name], line[f"{name}_half_width"]) for name, title in titles.items()}
+        {
+            "data set": _title(line["dataset"]),
+            "network": line["network"],
+            "clients": int(line["clients"]),
+        }
+        | {
+            title: _with_interval(line[name], line[f"{name}_half_width"])
+            for name, title in titles.items()
+        }
         | {"transport": line["transport"]}
         for line in table.to_dict("records")
     ]
-    return pd.DataFrame(lines, columns=["data set", "network", "clients", *titles.values(), "transport"])
+    return pd.DataFrame(
+        lines, columns=["data set", "network", "clients", *titles.values(), "transport"]
+    )
 
 
 def _over_clients(study):
@@ -261,7 +341,9 @@ def _over_clients(study):
     figure = Figure(figsize=(10.2, 4.6), layout="constrained")
     datasets = _ordered(table["dataset"])
     sizes = sorted(table["n"].unique())
-    shades = dict(zip(sizes, colormaps["viridis"](np.linspace(0.0, 0.78, max(len(sizes), 1))), strict=False))
+    shades = dict(
+        zip(sizes, colormaps["viridis"](np.linspace(0.0, 0.78, max(len(sizes), 1))), strict=False)
+    )
     shapes = sorted(set(zip(table["k"], table["d"], strict=True)))
     markers = {shape: _MARKERS[i % len(_MARKERS)] for i, shape in enumerate(shapes)}
     looks = {}
@@ -271,13 +353,21 @@ def _over_clients(study):
             if not len(line):
                 continue
             first = line.iloc[0]
-            looks[name] = {"color": shades[first["n"]], "marker": markers[first["k"], first["d"]], "linewidth": 1.6}
+            looks[name] = {
+                "color": shades[first["n"]],
+                "marker": markers[first["k"], first["d"]],
+                "linewidth": 1.6,
+            }
             sized = "" if name.startswith("timesynth-") else f" (N {first['n']:,})"
             looks[name] |= {"markersize": 5, "label": _title(name) + sized}
             half_width = line["iteration_ms_half_width"].fillna(0)
             # Set a little apart, so that intervals do not cover each other.
-            clients = line["clients"] * 2 ** (0.3 * (datasets.index(name) + 0.5) / len(datasets) - 0.15)
-            axes.errorbar(clients, line["iteration_ms"], yerr=half_width, capsize=2.5, **looks[name])
+            clients = line["clients"] * 2 ** (
+                0.3 * (datasets.index(name) + 0.5) / len(datasets) - 0.15
+            )
+            axes.errorbar(
+                clients, line["iteration_ms"], yerr=half_width, capsize=2.5, **looks[name]
+            )
         axes.set_xscale("log", base=2)
         numbers = sorted(mine["clients"].unique())
         axes.set_xticks(numbers, [f"{value:g}" for value in numbers])
@@ -300,20 +390,24 @@ def _over_clients(study):
         figure.legend(handles=handles, loc="outside right center", fontsize=9)
         figure.supylabel("ms per iteration", fontsize=11, color=INK)
     caption = (
-        "Time of an iteration as clients join, with the same points dealt out to more of them. Colour: number of "
+        "Time of an iteration as clients join, with the same points dealt out to more of them. Color: number of "
         "points (darker: fewer); marker: clusters and dimensions. Bars: 95 % Student t intervals over runs. The time "
         "axis is logarithmic where times lie more than a factor 5 apart, else it starts at 0. All parties share one "
         "host, so more clients than cores compete for these: the slope is of that machine, not of the protocol."
     )
     caption += f" Carried by {taken}." if taken else ""
-    shown = table[["dataset", "n", "k", "d", "clients", "network", "transport", "seeds", *_numbers()[:2]]]
+    shown = table[
+        ["dataset", "n", "k", "d", "clients", "network", "transport", "seeds", *_numbers()[:2]]
+    ]
     printed = _printed_parts(table)[["data set", "network", "clients", "in all", "transport"]]
-    return Drawn(figure, shown, printed, caption, _gaps(table, _pairs(table)))
+    return FigureResult(figure, shown, printed, caption, _gaps(table, _pairs(table)))
 
 
 TABLE3 = FigureSpec("table3", "Table 3: time and bytes of an iteration", True, _table3)
 OWN = (
     FigureSpec("protocol_parties", "Time and bytes by clients, network and word", False, _parties),
     FigureSpec("protocol_parts", "Where the time of an iteration goes", False, _breakdown),
-    FigureSpec("protocol_clients", "Time of an iteration over the number of clients", False, _over_clients),
+    FigureSpec(
+        "protocol_clients", "Time of an iteration over the number of clients", False, _over_clients
+    ),
 )

@@ -1,4 +1,4 @@
-"""Two yardsticks that no useful private method may lose to: one centre for all, and centres that ignore the data."""
+"""Two yardsticks that no useful private method may lose to: one center for all, and centers that ignore the data."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 
 from pkm.methods.base import PrivateKMeans
-from pkm.methods.initialisation import starting_centres
-from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centres
+from pkm.methods.initialization import starting_centers
+from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centers
 
 
 @dataclass(eq=False, repr=False)
 class DataMean(PrivateKMeans):
-    """The exact mean of the points as the only centre; ``n_clusters`` is accepted and has no effect."""
+    """The exact mean of the points as the only center; ``n_clusters`` is accepted and has no effect."""
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
 
@@ -22,12 +22,12 @@ class DataMean(PrivateKMeans):
         """Ask for the sum and the count of one cell that holds everything."""
         middle = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
         sums, counts = curator.sums_and_counts(middle, sum_noise=None, count_noise=None)
-        return snap_centres(sums / (counts[:, :, None] / SCALE)), 1
+        return snap_centers(sums / (counts[:, :, None] / SCALE)), 1
 
 
 @dataclass(eq=False, repr=False)
-class PackingCentres(PrivateKMeans):
-    """The sphere-packing starting centres themselves, untouched by data.
+class PackingCenters(PrivateKMeans):
+    """The sphere-packing starting centers themselves, untouched by data.
 
     Parameters
     ----------
@@ -49,5 +49,7 @@ class PackingCentres(PrivateKMeans):
     def cluster(self, curator):
         """Place the spheres; the curator is asked for nothing but its shape."""
         seeds = curator.seeds
-        centres = starting_centres(seeds, self.n_clusters, curator.n_features, "packing", self.radius_search)
-        return centres, 0
+        centers = starting_centers(
+            seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
+        )
+        return centers, 0

@@ -10,11 +10,18 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.findings import MIN_SEEDS
-from pkm.analysis.printed import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, parse
+from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, parse
 from pkm.analysis.tables import column_statistics
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
-COSTS = ("iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", *PARTS, "noise_ms")
+COSTS = (
+    "iteration_ms",
+    "setup_ms",
+    "bytes_per_iteration",
+    "rounds_per_iteration",
+    *PARTS,
+    "noise_ms",
+)
 NETWORKS = {0.25: "LAN", 25.0: "WAN"}
 TRANSPORTS = {
     "mpi": "MPI processes on one host",
@@ -22,7 +29,9 @@ TRANSPORTS = {
 }
 FASTER, SLOWER, LEVEL = "faster", "slower", "no difference shown"
 EQUAL, DIFFERENT = "equal", "differs"
-THREADS = "our parties were threads of one process: they share an interpreter, and no message leaves it"
+THREADS = (
+    "our parties were threads of one process: they share an interpreter, and no message leaves it"
+)
 
 
 def network(latency_ms):
@@ -45,7 +54,9 @@ def costs(study):
         (95 % Student t interval over runs).
     """
     cells = federated(study.cells).reset_index(drop=True)
-    found = {name: np.full(len(cells), np.nan) for cost in COSTS for name in (cost, f"{cost}_half_width")}
+    found = {
+        name: np.full(len(cells), np.nan) for cost in COSTS for name in (cost, f"{cost}_half_width")
+    }
     seeds = np.zeros(len(cells), dtype=int)
     for sweep, name in ((sweep, name) for sweep in cells["sweep"].unique() for name in COSTS):
         panel = study.panel(sweep, name)
@@ -57,7 +68,9 @@ def costs(study):
         found[name][at], found[f"{name}_half_width"][at] = mean, half_width
         if name == "iteration_ms":
             seeds[at] = count
-    return cells.assign(network=[network(value) for value in cells["latency_ms"]], seeds=seeds, **found)
+    return cells.assign(
+        network=[network(value) for value in cells["latency_ms"]], seeds=seeds, **found
+    )
 
 
 def transports(table):
@@ -90,7 +103,11 @@ def compare(study, asked):
     table = costs(study)
     table = table[(table["sweep"] == asked["sweep"]) & (table["method"] == asked["method"])]
     # Where a data set was run both ways, processes come before threads.
-    stored = table.sort_values("transport", kind="stable").drop_duplicates("dataset").set_index("dataset")
+    stored = (
+        table.sort_values("transport", kind="stable")
+        .drop_duplicates("dataset")
+        .set_index("dataset")
+    )
     lines = []
     for cell in asked["cells"]:
         ours = stored.loc[cell["dataset"]] if cell["dataset"] in stored.index else None
@@ -98,13 +115,27 @@ def compare(study, asked):
             if quantity not in cell:
                 continue
             quoted = number(cell[other])[0] if other else np.nan
-            line = {"dataset": cell["dataset"], "quantity": quantity, "printed": cell[quantity], "quoted": quoted}
+            line = {
+                "dataset": cell["dataset"],
+                "quantity": quantity,
+                "printed": cell[quantity],
+                "quoted": quoted,
+            }
             line |= {"printed_mean": number(cell[quantity].split("±")[0])[0]}
             if ours is None:
-                facts = {"mean": np.nan, "half_width": np.nan, "verdict": NOT_STORED, "reason": "no stored rows"}
+                facts = {
+                    "mean": np.nan,
+                    "half_width": np.nan,
+                    "verdict": NOT_STORED,
+                    "reason": "no stored rows",
+                }
                 line |= facts | {"seeds": 0, "transport": "", "rounds": np.nan}
             else:
-                line |= {"seeds": ours["seeds"], "transport": ours["transport"], "rounds": ours["rounds_per_iteration"]}
+                line |= {
+                    "seeds": ours["seeds"],
+                    "transport": ours["transport"],
+                    "rounds": ours["rounds_per_iteration"],
+                }
                 line |= judge(cell, line, ours, asked)
             lines.append(line | {"ratio": line["mean"] / line["printed_mean"]})
     return pd.DataFrame(lines)
@@ -114,7 +145,10 @@ def _time(cell, line, ours, asked):
     printed = parse(cell["iteration_ms"])
     mean, half_width = ours["iteration_ms"], ours["iteration_ms_half_width"]
     margin = np.hypot(half_width, printed.largest_deviation) + printed.unit / 2
-    verdict, reason = LEVEL if abs(mean - printed.mean) <= margin else FASTER if mean < printed.mean else SLOWER, ""
+    verdict, reason = (
+        LEVEL if abs(mean - printed.mean) <= margin else FASTER if mean < printed.mean else SLOWER,
+        "",
+    )
     if ours["transport"] == "threads":
         verdict, reason = NOT_COMPARABLE, THREADS
     elif ours["seeds"] < MIN_SEEDS:
@@ -135,7 +169,12 @@ def _speedup(cell, line, ours, asked):
 def _bytes(cell, line, ours, asked):
     mean, scattered = ours["bytes_per_iteration"], ours["bytes_per_iteration_half_width"] > 0
     agrees = mean == line["printed_mean"] and not scattered
-    return {"mean": mean, "half_width": np.nan, "verdict": EQUAL if agrees else DIFFERENT, "reason": ""}
+    return {
+        "mean": mean,
+        "half_width": np.nan,
+        "verdict": EQUAL if agrees else DIFFERENT,
+        "reason": "",
+    }
 
 
 def _reduction(cell, line, ours, asked):

@@ -32,8 +32,10 @@ class Outcome:
 def _points() -> np.ndarray:
     """Three blobs inside [-1, 1]^3."""
     rng = np.random.default_rng(0)
-    centres = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
-    return np.clip(centres[np.arange(N_POINTS) % 3] + 0.1 * rng.standard_normal((N_POINTS, N_FEATURES)), -1, 1)
+    centers = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
+    return np.clip(
+        centers[np.arange(N_POINTS) % 3] + 0.1 * rng.standard_normal((N_POINTS, N_FEATURES)), -1, 1
+    )
 
 
 def _run(method: PrivateKMeans, seeds=SEEDS, points=None) -> Run:
@@ -42,43 +44,53 @@ def _run(method: PrivateKMeans, seeds=SEEDS, points=None) -> Run:
 
 def _same(one: np.ndarray, other: np.ndarray, what: str) -> None:
     assert one.shape == other.shape, f"{what}: shapes {one.shape} and {other.shape} differ"
-    assert (one == other).all(), f"{what}: centres differ in {(one != other).sum()} of {one.size} coordinates"
+    assert (one == other).all(), (
+        f"{what}: centers differ in {(one != other).sum()} of {one.size} coordinates"
+    )
 
 
 def check_estimator(method: PrivateKMeans) -> None:
     """It is a scikit-learn estimator: clone, fit, predict, and the promised attributes, no exact labels."""
     points = _points()
     fitted = clone(method).set_params(random_state=5).fit(points)
-    centres = fitted.cluster_centers_
-    assert centres.ndim == 2 and centres.shape[1] == N_FEATURES, f"cluster_centers_ has shape {centres.shape}"
-    assert np.isfinite(centres).all(), "cluster_centers_ are not finite"
+    centers = fitted.cluster_centers_
+    assert centers.ndim == 2 and centers.shape[1] == N_FEATURES, (
+        f"cluster_centers_ has shape {centers.shape}"
+    )
+    assert np.isfinite(centers).all(), "cluster_centers_ are not finite"
     assert fitted.predict(points).shape == (N_POINTS,), "predict must give one label per row"
     assert not hasattr(fitted, "labels_"), "labels_ are exact and must not be kept"
     assert clone(fitted).get_params() == fitted.get_params(), "clone must keep all parameters"
 
 
 def check_shapes(method: PrivateKMeans) -> None:
-    """A batch gives one set of grid centres per seed, filled up with copies of the first where one has fewer."""
+    """A batch gives one set of grid centers per seed, filled up with copies of the first where one has fewer."""
     run = _run(method)
-    assert run.centres.dtype == np.int64, f"centres must be int64 on the grid, got {run.centres.dtype}"
-    assert run.centres.shape[0] == len(SEEDS) and run.centres.shape[2] == N_FEATURES, f"shape {run.centres.shape}"
+    assert run.centers.dtype == np.int64, (
+        f"centers must be int64 on the grid, got {run.centers.dtype}"
+    )
+    assert run.centers.shape[0] == len(SEEDS) and run.centers.shape[2] == N_FEATURES, (
+        f"shape {run.centers.shape}"
+    )
     assert run.seeds == SEEDS and run.n_iter >= 0
-    for centres, n in zip(run.centres, run.n_centres, strict=True):
-        assert 1 <= n <= len(centres) and (centres[n:] == centres[0]).all(), f"{n} of {len(centres)} centres released"
+    for centers, n in zip(run.centers, run.n_centers, strict=True):
+        assert 1 <= n <= len(centers) and (centers[n:] == centers[0]).all(), (
+            f"{n} of {len(centers)} centers released"
+        )
 
 
 def check_determinism(method: PrivateKMeans) -> None:
     """The same seed gives the same bits."""
-    _same(_run(method).centres, _run(method).centres, "same seeds twice")
+    _same(_run(method).centers, _run(method).centers, "same seeds twice")
 
 
 def check_batch_is_loop(method: PrivateKMeans) -> None:
-    """A replicate's result does not depend on its neighbours or their order."""
+    """A replicate's result does not depend on its neighbors or their order."""
     batch = _run(method)
     for i, seed in enumerate(SEEDS):
-        own = batch.centres[i, : batch.n_centres[i]]
-        _same(own, _run(method, (seed,)).centres[0], f"seed {seed} alone and in a batch")
-    _same(batch.centres[::-1], _run(method, SEEDS[::-1]).centres, "seeds in reverse")
+        own = batch.centers[i, : batch.n_centers[i]]
+        _same(own, _run(method, (seed,)).centers[0], f"seed {seed} alone and in a batch")
+    _same(batch.centers[::-1], _run(method, SEEDS[::-1]).centers, "seeds in reverse")
 
 
 def check_order_and_shards(method: PrivateKMeans) -> None:
@@ -88,11 +100,15 @@ def check_order_and_shards(method: PrivateKMeans) -> None:
     """
     if not method.claim.private:
         return
-    points, whole = snap(_points()), _run(method).centres
+    points, whole = snap(_points()), _run(method).centers
     if method.claim.trust != "local":
         shuffled = np.random.default_rng(1).permutation(points)
-        _same(whole, _run(method, points=shuffled).centres, "shuffled points")
-    _same(whole, _run(method, points=[points[:100], points[100:101], points[101:]]).centres, "three shards")
+        _same(whole, _run(method, points=shuffled).centers, "shuffled points")
+    _same(
+        whole,
+        _run(method, points=[points[:100], points[100:101], points[101:]]).centers,
+        "three shards",
+    )
 
 
 def check_ledger(method: PrivateKMeans) -> None:
@@ -103,12 +119,20 @@ def check_ledger(method: PrivateKMeans) -> None:
         return
     ledger = run.ledger
     assert ledger.charges, "a private method must charge what it releases"
-    assert ledger.spent() <= ledger.budget.epsilon * (1 + 1e-9), f"spent {ledger.spent()} of {ledger.budget.epsilon}"
+    assert ledger.spent() <= ledger.budget.epsilon * (1 + 1e-9), (
+        f"spent {ledger.spent()} of {ledger.budget.epsilon}"
+    )
     declared = method.epsilon * (1 + 1e-9)
-    assert ledger.budget.epsilon <= declared or method.claim.flaws, "a budget above epsilon must be a declared flaw"
+    assert ledger.budget.epsilon <= declared or method.claim.flaws, (
+        "a budget above epsilon must be a declared flaw"
+    )
     mu = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
-    assert gdp_epsilon(mu, ledger.budget.delta) <= ledger.spent() * (1 + 1e-9), "spent is less than its Gaussian part"
-    assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), "a pure claim has delta 0, no other has"
+    assert gdp_epsilon(mu, ledger.budget.delta) <= ledger.spent() * (1 + 1e-9), (
+        "spent is less than its Gaussian part"
+    )
+    assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), (
+        "a pure claim has delta 0, no other has"
+    )
 
 
 def check_overspend_is_refused(method: PrivateKMeans) -> None:
@@ -118,7 +142,10 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
     ledger = _run(method).ledger
     if ledger.spent() <= method.epsilon / 2:
         return
-    later = [type(c)(c.label, c.round + len(ledger.charges), c.mechanism, c.mu, c.epsilon) for c in ledger.charges]
+    later = [
+        type(c)(c.label, c.round + len(ledger.charges), c.mechanism, c.mu, c.epsilon)
+        for c in ledger.charges
+    ]
     try:
         for charge in later:
             ledger.charge(charge)
@@ -141,7 +168,8 @@ def check_bad_input(method: PrivateKMeans) -> None:
         points[7, 1] = value
         _refused(lambda p=points: clone(method).fit(p), f"a point with {value}")
     _refused(
-        lambda: clone(method).set_params(clip=False).fit(2 * _points() + 1), "points outside the bounds, clip=False"
+        lambda: clone(method).set_params(clip=False).fit(2 * _points() + 1),
+        "points outside the bounds, clip=False",
     )
     _refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
     _refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
@@ -164,11 +192,13 @@ def check_degenerate_data(method: PrivateKMeans) -> None:
     k, copies = method.n_clusters, 100 if method.claim.trust == "local" else 1
     corner = np.full((5 * copies, 2), SCALE, np.int64)
     for points in (corner, corner[: k * copies], np.zeros((4 * copies, 1), np.int64), -corner):
-        centres = _run(method, points=points).centres
-        assert np.isfinite(centres).all()
+        centers = _run(method, points=points).centers
+        assert np.isfinite(centers).all()
 
 
-CHECKS = tuple(function for name, function in sorted(globals().items()) if name.startswith("check_"))
+CHECKS = tuple(
+    function for name, function in sorted(globals().items()) if name.startswith("check_")
+)
 
 
 def conformance(method_class: type[PrivateKMeans]) -> list[Outcome]:
@@ -203,7 +233,9 @@ def _error(check: Callable, method: PrivateKMeans) -> str | None:
 def main(arguments=None) -> int:
     """Print a line per check; the exit status is 1 if one failed, 2 if the method is not found."""
     parser = argparse.ArgumentParser(prog="pkm check", description=__doc__.split("\n\n")[0])
-    parser.add_argument("method", help="class name, import path or entry point, such as methods.lloyd.FastLloyd")
+    parser.add_argument(
+        "method", help="class name, import path or entry point, such as methods.lloyd.FastLloyd"
+    )
     try:
         method_class = load_method(parser.parse_args(arguments).method)
     except ValueError as error:

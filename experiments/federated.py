@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pkm.experiments.cell import Cell
-from pkm.experiments.execute import MEASURED, Elapsed, Prepared, build, pinned, prepare
+from pkm.experiments.execute import MEASURED, Prepared, Timing, build, pinned, prepare
 from pkm.federation import Measured, ProtocolError, Setting, mpirun, parts_of, run_in_threads
 from pkm.methods import Run
 
@@ -23,12 +23,14 @@ START_AND_END = 10
 def setting_of(cell: Cell) -> Setting:
     """Return what all parties of a cell's runs know."""
     given = dict(cell.federation)
-    return Setting(given["clients"], word_bytes=given["word_bytes"], latency=given["latency_ms"] / 1000)
+    return Setting(
+        given["clients"], word_bytes=given["word_bytes"], latency=given["latency_ms"] / 1000
+    )
 
 
 def fits_of(
     cell: Cell, prepared: Prepared, mirror: str | None
-) -> tuple[list[tuple[Run, Elapsed]], dict[str, np.ndarray]]:
+) -> tuple[list[tuple[Run, Timing]], dict[str, np.ndarray]]:
     """Run a cell's seeds one by one, after a run of the first one that is thrown away.
 
     Parameters
@@ -42,8 +44,8 @@ def fits_of(
 
     Returns
     -------
-    fits : list of (Run, Elapsed)
-        One per seed; wall clock from the first message to the last centre, no CPU time.
+    fits : list of (Run, Timing)
+        One per seed; wall clock from the first message to the last center, no CPU time.
     columns : dict of str to ndarray
         What was measured, one value per seed.
 
@@ -59,8 +61,10 @@ def fits_of(
     fits = []
     for run, measured in outcomes:
         milliseconds = measured.setup_ms + measured.iterations * measured.iteration_ms
-        fits.append((run, Elapsed(milliseconds / 1000, math.nan)))
-    return fits, {name: np.array([getattr(measured, name) for _, measured in outcomes]) for name in MEASURED}
+        fits.append((run, Timing(milliseconds / 1000, math.nan)))
+    return fits, {
+        name: np.array([getattr(measured, name) for _, measured in outcomes]) for name in MEASURED
+    }
 
 
 def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, Measured]]:
@@ -77,14 +81,18 @@ def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, Measured]]:
     """Run a cell's seeds as one job of processes on this machine, in which every party loads the data itself."""
     setting = setting_of(cell)
     # The path as it is now: methods may lie outside the project, in a folder added on the way.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from pkm.experiments.protocol import party; party(sys.argv[1])"
+    code = f"import sys; sys.path[:] = {sys.path!r}; from pkm.experiments.federated import party; party(sys.argv[1])"
     with TemporaryDirectory(prefix="protocol-") as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps((cell, mirror)))
         try:
             # Under mpi4py's own runner a process that fails ends the job; without it all would wait for one another.
             arguments = ["-m", "mpi4py", "-c", code, name]
-            mpirun(setting.n_clients + 1, arguments, setting.time_limit * (len(cell.seeds) + START_AND_END))
+            mpirun(
+                setting.n_clients + 1,
+                arguments,
+                setting.time_limit * (len(cell.seeds) + START_AND_END),
+            )
         except ProtocolError as error:
             told = sorted(folder.glob("error-*"))
             # The server's word comes first: it names the client.
@@ -106,12 +114,21 @@ def party(folder: str) -> None:
         with pinned(1):
             for seed in (cell.seeds[0], *cell.seeds):
                 outcomes.append(
-                    run_rank(method, prepared.points, [seed], prepared.domain, setting=setting, split=split)
+                    run_rank(
+                        method,
+                        prepared.points,
+                        [seed],
+                        prepared.domain,
+                        setting=setting,
+                        split=split,
+                    )
                 )
         if rank == 1:
             (place / "outcomes").write_bytes(pickle.dumps(outcomes[1:]))
     except Exception as error:
-        told = str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+        told = (
+            str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
+        )
         (place / f"error-{rank}").write_text(told)
         time.sleep(GRACE)
         raise

@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.tables import Panel, concatenate, percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.tables import (
+    Panel,
+    concatenate,
+    percentile_interval,
+    resampled_means,
+    resampling_weights,
+)
 
 STACKED = {
     "request_ms": {
@@ -42,12 +48,18 @@ class Reading:
 
 READINGS = {
     "best": Reading(
-        "full retraining over a lazy request that touches no seed", "mufc_lazy, full retraining", "mufc_lazy, untouched"
+        "full retraining over a lazy request that touches no seed",
+        "mufc_lazy, full retraining",
+        "mufc_lazy, untouched",
     ),
-    "average": Reading("full retraining over a lazy request", "mufc_lazy, full retraining", "mufc_lazy"),
+    "average": Reading(
+        "full retraining over a lazy request", "mufc_lazy, full retraining", "mufc_lazy"
+    ),
     "refit": Reading("full retraining over an exact request", "mufc, full retraining", "mufc"),
     "honest": Reading("own retraining over an exact request", "mufc, retraining", "mufc"),
-    "dc_kmeans": Reading("DC-KMeans: own retraining over a request", "dc_kmeans, retraining", "dc_kmeans"),
+    "dc_kmeans": Reading(
+        "DC-KMeans: own retraining over a request", "dc_kmeans, retraining", "dc_kmeans"
+    ),
 }
 
 
@@ -81,14 +93,25 @@ class View:
                     )
                     parts.append(replace(panel, metric=metric, cells=cells))
         if not parts:
-            return Panel(metric, self._study.cells.iloc[:0], np.empty(0), np.empty((0, 0)), np.empty(0, int))
+            return Panel(
+                metric, self._study.cells.iloc[:0], np.empty(0), np.empty((0, 0)), np.empty(0, int)
+            )
         panel = concatenate(parts)
         panel = replace(panel, cells=_comparable(panel.cells))
         panel = panel.take(np.argsort(panel.cells["split"] != "iid", kind="stable"))
         return panel.take(~panel.cells.duplicated(_SETTINGS).to_numpy())
 
 
-_SETTINGS = ["method", "params", "dataset", "clients", "clusters_per_client", "removals", "requests", "batch"]
+_SETTINGS = [
+    "method",
+    "params",
+    "dataset",
+    "clients",
+    "clusters_per_client",
+    "removals",
+    "requests",
+    "batch",
+]
 
 
 def family(sweep):
@@ -109,7 +132,8 @@ def _comparable(cells):
     gammas = [json.loads(text or "{}").get("gamma", "auto") for text in cells["params"]]
     factors = [_factor(gamma, n) for gamma, n in zip(gammas, cells["n"], strict=True)]
     return cells.assign(
-        clusters_per_client=np.where(even, cells["k"], cells["clusters_per_client"]).astype(float), gamma_factor=factors
+        clusters_per_client=np.where(even, cells["k"], cells["clusters_per_client"]).astype(float),
+        gamma_factor=factors,
     )
 
 
@@ -133,8 +157,15 @@ def series(study):
     rows = study.rows_with(["series", "removals"])
     if not len(rows):
         return pd.DataFrame(columns=[*facts, "start", *columns])
-    curves = pd.DataFrame([json.loads(text) for text in rows["series"]], columns=columns, index=rows.index)
-    lines = rows[facts].assign(start=rows["loss_ratio"]).join(curves).explode(columns, ignore_index=True)
+    curves = pd.DataFrame(
+        [json.loads(text) for text in rows["series"]], columns=columns, index=rows.index
+    )
+    lines = (
+        rows[facts]
+        .assign(start=rows["loss_ratio"])
+        .join(curves)
+        .explode(columns, ignore_index=True)
+    )
     return lines.astype(dict.fromkeys(columns, float))
 
 
@@ -156,7 +187,9 @@ def speedup_draws(study, reading):
     panel = View(study).panel("removals", "request_ms")
     places = [
         dict(zip(mine["dataset"], mine.index, strict=True))
-        for mine in (panel.cells[panel.cells["method"] == name] for name in (reading.above, reading.below))
+        for mine in (
+            panel.cells[panel.cells["method"] == name] for name in (reading.above, reading.below)
+        )
     ]
     datasets = [name for name in places[0] if name in places[1]]
     if not datasets:
@@ -178,7 +211,9 @@ def speedups(study):
     lines = []
     for key, reading in READINGS.items():
         datasets, draws, seeds = speedup_draws(study, reading)
-        for name, value, low, high in zip(datasets, draws[0], *percentile_interval(draws), strict=True):
+        for name, value, low, high in zip(
+            datasets, draws[0], *percentile_interval(draws), strict=True
+        ):
             line = {"dataset": name, "reading": key, "title": reading.title, "speedup": value}
             lines.append(line | {"low": low, "high": high, "seeds": seeds})
     columns = ["dataset", "reading", "title", "speedup", "low", "high", "seeds"]

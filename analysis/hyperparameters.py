@@ -15,8 +15,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pkm.analysis.findings import INCONCLUSIVE, Absent, Finding, decide, percent, within
-from pkm.analysis.tables import HIGHER_IS_BETTER, percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.findings import INCONCLUSIVE, Finding, MissingRows, decide, percent, within
+from pkm.analysis.tables import (
+    HIGHER_IS_BETTER,
+    percentile_interval,
+    resampled_means,
+    resampling_weights,
+)
 
 _TIE = 1e-9  # relative difference of quality that is rounding
 
@@ -96,7 +101,7 @@ def grids(study, check, context):
 
     Raises
     ------
-    Absent
+    MissingRows
         If no data set has at least three settings.
     """
     found, fewest = [], math.inf
@@ -120,13 +125,17 @@ def grids(study, check, context):
             found.append(Grid(dataset, metric, settings, means, sign * means, seeds))
             fewest = min(fewest, len(settings))
     if not found:
-        raise Absent(context.why([check["sweep"]]))
+        raise MissingRows(context.why([check["sweep"]]))
     return found, _lacking(found, fewest, check, context)
 
 
 def _lacking(found, fewest, check, context):
     texts = []
-    absent = [name for name in context.resolve(check["datasets"]) if name not in {grid.dataset for grid in found}]
+    absent = [
+        name
+        for name in context.resolve(check["datasets"])
+        if name not in {grid.dataset for grid in found}
+    ]
     if absent:
         texts.append(f"no stored rows of {', '.join(absent)}")
     if fewest < check["settings"]:
@@ -158,7 +167,9 @@ def best_part(study, check, context):
     found, lacking = grids(study, check, context)
     truth, bests, worsts = [], [], []
     for grid in found:
-        value = sum(weight * grid.settings[name].to_numpy() for name, weight in check["form"].items())
+        value = sum(
+            weight * grid.settings[name].to_numpy() for name, weight in check["form"].items()
+        )
         count = max(round(check["share"] * len(value)), 1)
         ranks = grid.ranks()
         best = ((ranks < count) @ value) / count
@@ -190,7 +201,9 @@ def interior_best(study, check, context):
         fewest = min(fewest, len(levels))
         if len(levels) < 3:
             continue
-        quality = np.column_stack([_balanced(grid.quality, share == level, outer) for level in levels])
+        quality = np.column_stack(
+            [_balanced(grid.quality, share == level, outer) for level in levels]
+        )
         ahead = quality[:, 1:-1].max(axis=1) - quality[:, [0, -1]].max(axis=1)
         level = _TIE * np.abs(quality).max(axis=1)
         truth.append(np.append(ahead[:1] >= -level[:1], ahead[1:] > level[1:]))
@@ -208,13 +221,19 @@ def interior_best(study, check, context):
     numbers = f"Best at an inner level for {inner} of {len(truth)};"
     finding = _finding(truth, evidence, found, numbers, lacking)
     if fewest < check["levels"]:
-        return replace(finding, verdict=INCONCLUSIVE, numbers=f"{finding.numbers} Too few levels for a verdict.")
+        return replace(
+            finding,
+            verdict=INCONCLUSIVE,
+            numbers=f"{finding.numbers} Too few levels for a verdict.",
+        )
     return finding
 
 
 def _balanced(quality, chosen, outer):
     """Mean over the levels of `outer` of the mean of the chosen columns inside each."""
-    return np.mean([quality[:, chosen & (outer == value)].mean(axis=1) for value in np.unique(outer)], axis=0)
+    return np.mean(
+        [quality[:, chosen & (outer == value)].mean(axis=1) for value in np.unique(outer)], axis=0
+    )
 
 
 def among_best(study, check, context):
@@ -223,7 +242,9 @@ def among_best(study, check, context):
     truth, places, kept = [], [], []
     for grid in found:
         at = np.flatnonzero(
-            np.isclose(grid.settings[list(check["setting"])], list(check["setting"].values())).all(axis=1)
+            np.isclose(grid.settings[list(check["setting"])], list(check["setting"].values())).all(
+                axis=1
+            )
         )
         if not at.size:
             continue
@@ -232,10 +253,11 @@ def among_best(study, check, context):
         places.append(int(rank[0]) + 1)
         kept.append(grid)
     if not kept:
-        raise Absent(f"the setting {check['setting']} is not stored")
+        raise MissingRows(f"the setting {check['setting']} is not stored")
     evidence = _keys(kept, place=places)
     shown = ", ".join(
-        f"{line.dataset} {line.metric} {line.place} of {line.settings}" for line in evidence.itertuples(index=False)
+        f"{line.dataset} {line.metric} {line.place} of {line.settings}"
+        for line in evidence.itertuples(index=False)
     )
     return _finding(truth, evidence, kept, f"Its places: {shown};", lacking)
 
@@ -250,11 +272,15 @@ def best_differs(study, check, context):
         truth.append((best != best[:, :1]).any(axis=1))
         lines.append(
             {"dataset": dataset, "metrics": len(mine)}
-            | {grid.metric: str(tuple(grid.settings.iloc[at])) for grid, at in zip(mine, best[0], strict=True)}
+            | {
+                grid.metric: str(tuple(grid.settings.iloc[at]))
+                for grid, at in zip(mine, best[0], strict=True)
+            }
         )
     evidence = pd.DataFrame(lines)
     different = ", ".join(
-        f"{line['dataset']} {len(set(list(line.values())[2:]))} of {line['metrics']}" for line in lines
+        f"{line['dataset']} {len(set(list(line.values())[2:]))} of {line['metrics']}"
+        for line in lines
     )
     return _finding(truth, evidence, found, f"Different best settings: {different};", lacking)
 
@@ -270,7 +296,9 @@ def flat(study, check, context):
         spreads.append(spread)
     evidence = _intervals(found, "spread", spreads)
     at = int(evidence["spread"].argmax())
-    numbers = f"Largest relative spread {percent(evidence['spread'][at])} ({evidence['dataset'][at]}, "
+    numbers = (
+        f"Largest relative spread {percent(evidence['spread'][at])} ({evidence['dataset'][at]}, "
+    )
     numbers += f"{evidence['metric'][at]}; asked: at most {percent(check['at_most'])});"
     return _finding(truth, evidence, found, numbers, lacking)
 
@@ -282,7 +310,9 @@ def worst_in_corner(study, check, context):
     for grid in found:
         at = grid.quality.argmin(axis=1)
         truth.append(grid.inside(check["corner"])[at])
-        worst.append(", ".join(f"{name} = {value:.3g}" for name, value in grid.settings.iloc[at[0]].items()))
+        worst.append(
+            ", ".join(f"{name} = {value:.3g}" for name, value in grid.settings.iloc[at[0]].items())
+        )
     inside = sum(bool(part[0]) for part in truth)
     numbers = f"The worst setting lies in the corner for {inside} of {len(truth)};"
     return _finding(truth, _keys(found, worst=worst), found, numbers, lacking)
@@ -296,7 +326,9 @@ def alike(study, check, context):
         if one.metric != other.metric:
             continue
         names = list(one.settings)
-        both = one.settings.reset_index(names="one").merge(other.settings.reset_index(names="other"), on=names)
+        both = one.settings.reset_index(names="one").merge(
+            other.settings.reset_index(names="other"), on=names
+        )
         inside = one.inside(check["corner"])[both["one"]]
         left, right = one.means[:, both["one"][inside]], other.means[:, both["other"][inside]]
         if left.shape[1] < 3:
@@ -312,7 +344,7 @@ def alike(study, check, context):
             }
         )
     if not truth:
-        raise Absent("two data sets with at least three settings in the corner are needed")
+        raise MissingRows("two data sets with at least three settings in the corner are needed")
     evidence = pd.DataFrame(lines)
     numbers = f"Spearman in the corner between {evidence['correlation'].min():.3g} and "
     numbers += f"{evidence['correlation'].max():.3g};"

@@ -1,6 +1,6 @@
 """Private points in a public ball, and what Kaplan and Stemmer's algorithm and private local search ask about them.
 
-Two sets are at hand: all points, and the narrowed set of those that were farthest from released centres. A record that
+Two sets are at hand: all points, and the narrowed set of those that were farthest from released centers. A record that
 is there or not (zero-out adjacency) changes the narrowed set by one replacement, because where it leaves the next
 farthest moves up; so what is asked of the narrowed set is calibrated to a replacement. The object keeps count of that
 itself: a method names what a release may cost, and gets the noise that this takes.
@@ -30,10 +30,10 @@ from pkm.compute.hashing import Hash, clipped_sums, farthest, pulled, swap_costs
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.selection import Exponential, selection_epsilon
-from pkm.privacy.thresholding import Thresholded
+from pkm.privacy.stability_histogram import StabilityHistogram
 
 
-class Buckets:
+class HashedPoints:
     """One replicate's points, pulled into a public ball about the middle of the domain.
 
     Made by :meth:`pkm.privacy.Curator.buckets`. Every release is charged ``mu`` before anything is drawn, whatever the data
@@ -72,15 +72,19 @@ class Buckets:
         self.n_points = self.n_kept = n_points
         self.n_features = shards[0].shape[1]
         if not 0 < radius < math.inf:
-            raise ValueError(f"radius={radius} of the public ball must be positive and finite, in half-widths")
+            raise ValueError(
+                f"radius={radius} of the public ball must be positive and finite, in half-widths"
+            )
         self.radius = min(radius, math.sqrt(self.n_features))
         self._all = [_into_ball(shard, self.radius) for shard in shards]
         self._kept, self._narrowed = self._all, False
         self._streams, self._charge = streams, charge
         self._hashed: tuple[Hash, list[np.ndarray]] | None = None
 
-    def histogram(self, hashing: Hash, *, mu: float, delta: float, least: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Buckets of the narrowed set whose noisy counts pass a threshold.
+    def histogram(
+        self, hashing: Hash, *, mu: float, delta: float, least: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """HashedPoints of the narrowed set whose noisy counts pass a threshold.
 
         Parameters
         ----------
@@ -96,7 +100,7 @@ class Buckets:
         Returns
         -------
         codes : ndarray of shape (b,), int64
-            Buckets by their numbers under the hash, in increasing order.
+            HashedPoints by their numbers under the hash, in increasing order.
         counts : ndarray of shape (b,), float64
             Noisy, in records.
         """
@@ -107,7 +111,7 @@ class Buckets:
         kept, noisy = threshold.release(counts, self._streams, key, least)
         return codes[kept], noisy
 
-    def threshold(self, mu: float, delta: float) -> Thresholded:
+    def threshold(self, mu: float, delta: float) -> StabilityHistogram:
         """Noise and threshold of a histogram at that cost, as things stand: public."""
         return threshold_of(mu, delta, self._narrowed)
 
@@ -116,7 +120,9 @@ class Buckets:
         """L2 sensitivity of the bucket counts of the narrowed set, as things stand: public."""
         return math.sqrt(2) if self._narrowed else 1.0
 
-    def sums(self, hashing: Hash, codes: np.ndarray, about: np.ndarray, radius: float, *, mu: float) -> np.ndarray:
+    def sums(
+        self, hashing: Hash, codes: np.ndarray, about: np.ndarray, radius: float, *, mu: float
+    ) -> np.ndarray:
         """Noisy sums of the points of some buckets of the narrowed set, each about a reference.
 
         Parameters
@@ -138,7 +144,9 @@ class Buckets:
         """
         self._check_places(about)
         if about.shape[0] != len(codes) or (np.diff(codes) <= 0).any():
-            raise ValueError(f"codes must be {len(about)} increasing numbers, one for each reference")
+            raise ValueError(
+                f"codes must be {len(about)} increasing numbers, one for each reference"
+            )
         if not 0 < radius < math.inf:
             raise ValueError(f"radius={radius} must be positive and finite")
         sensitivity = (2 if self._narrowed else 1) * radius
@@ -148,20 +156,24 @@ class Buckets:
         noise = Gaussian(sensitivity * SCALE / mu)
         return noise.add(exact[None], self._streams, key)[0].astype(np.float64)
 
-    def _exact_sums(self, hashing: Hash, codes: np.ndarray, about: np.ndarray, radius: float) -> np.ndarray:
+    def _exact_sums(
+        self, hashing: Hash, codes: np.ndarray, about: np.ndarray, radius: float
+    ) -> np.ndarray:
         sums = np.zeros(about.shape, np.int64)
         if len(codes):
             for shard, found in zip(self._kept, self._codes(hashing), strict=True):
                 place = np.minimum(np.searchsorted(codes, found), len(codes) - 1)
-                sums += clipped_sums(shard, np.where(codes[place] == found, place, -1), about, radius * SCALE)
+                sums += clipped_sums(
+                    shard, np.where(codes[place] == found, place, -1), about, radius * SCALE
+                )
         return sums
 
-    def keep_farthest(self, centres: np.ndarray, share: float) -> None:
-        """Narrow the set to the records that are farthest from their nearest centre.
+    def keep_farthest(self, centers: np.ndarray, share: float) -> None:
+        """Narrow the set to the records that are farthest from their nearest center.
 
         Parameters
         ----------
-        centres : ndarray of shape (k, d), int64
+        centers : ndarray of shape (k, d), int64
             Released, in the domain.
         share : float
             Part of the records of the set that stay, in (0, 1): rounded down, of their public number.
@@ -172,41 +184,48 @@ class Buckets:
         Nothing is released. With one record more or less in the set before, or one replaced, the set after differs by
         one replacement at most: but for the record itself, both hold the farthest ones that the smaller takes.
         """
-        self._check_places(centres)
+        self._check_places(centers)
         if not 0 < share < 1:
             raise ValueError(f"share={share} of the records to keep must be in (0, 1)")
         self.n_kept = math.floor(share * self.n_kept)
-        marks = farthest(self._kept, centres, self.n_kept)
+        marks = farthest(self._kept, centers, self.n_kept)
         self._kept = [
-            Points.prepare(shard.rows[mark].astype(np.int64)) for shard, mark in zip(self._kept, marks, strict=True)
+            Points.prepare(shard.rows[mark].astype(np.int64))
+            for shard, mark in zip(self._kept, marks, strict=True)
         ]
         self._narrowed, self._hashed = True, None
 
-    def counts(self, centres: np.ndarray, *, mu: float) -> np.ndarray:
-        """Noisy numbers of all points nearest to each centre, in records: shape (k,), float64.
+    def counts(self, centers: np.ndarray, *, mu: float) -> np.ndarray:
+        """Noisy numbers of all points nearest to each center, in records: shape (k,), float64.
 
         Parameters
         ----------
-        centres : ndarray of shape (k, d), int64
+        centers : ndarray of shape (k, d), int64
             Released, in the domain. Ties go to the lower index.
         mu : float
             Cost: a record changes one count by 1.
         """
-        self._check_places(centres)
+        self._check_places(centers)
         key = self._charge(
-            "nearest_counts", Gaussian.name, mu=mu, details={"count_scale": 1 / mu, "count_sensitivity": 1.0}
+            "nearest_counts",
+            Gaussian.name,
+            mu=mu,
+            details={"count_scale": 1 / mu, "count_sensitivity": 1.0},
         )
-        exact = sum(np.bincount(labels(shard, centres[None])[0], minlength=len(centres)) for shard in self._all)
+        exact = sum(
+            np.bincount(labels(shard, centers[None])[0], minlength=len(centers))
+            for shard in self._all
+        )
         return Gaussian(SCALE / mu).add(exact[None] * SCALE, self._streams, key)[0] / SCALE
 
     def sums_and_counts(
-        self, centres: np.ndarray, radius: float, *, sum_mu: float, count_mu: float
+        self, centers: np.ndarray, radius: float, *, sum_mu: float, count_mu: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums about each centre of all points nearest to it, and their noisy numbers.
+        """Noisy sums about each center of all points nearest to it, and their noisy numbers.
 
         Parameters
         ----------
-        centres : ndarray of shape (k, d), int64
+        centers : ndarray of shape (k, d), int64
             Released, in the domain.
         radius : float
             In half-widths: differences that are longer are shortened to it.
@@ -220,7 +239,7 @@ class Buckets:
         counts : ndarray of shape (k,), float64
             In records.
         """
-        self._check_places(centres)
+        self._check_places(centers)
         if not 0 < radius < math.inf:
             raise ValueError(f"radius={radius} must be positive and finite")
         details = {
@@ -230,18 +249,27 @@ class Buckets:
             "count_sensitivity": 1.0,
             "radius": radius,
         }
-        key = self._charge("nearest_sums_and_counts", Gaussian.name, mu=math.hypot(sum_mu, count_mu), details=details)
-        sums, counts = self._exact_sums_and_counts(centres, radius)
+        key = self._charge(
+            "nearest_sums_and_counts",
+            Gaussian.name,
+            mu=math.hypot(sum_mu, count_mu),
+            details=details,
+        )
+        sums, counts = self._exact_sums_and_counts(centers, radius)
         noisy = Gaussian(radius * SCALE / sum_mu).add(sums[None], self._streams, (*key, "sums"))[0]
-        sizes = Gaussian(SCALE / count_mu).add(counts[None] * SCALE, self._streams, (*key, "counts"))[0]
+        sizes = Gaussian(SCALE / count_mu).add(
+            counts[None] * SCALE, self._streams, (*key, "counts")
+        )[0]
         return noisy.astype(np.float64), sizes / SCALE
 
-    def _exact_sums_and_counts(self, centres: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-        sums, counts = np.zeros(centres.shape, np.int64), np.zeros(len(centres), np.int64)
+    def _exact_sums_and_counts(
+        self, centers: np.ndarray, radius: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        sums, counts = np.zeros(centers.shape, np.int64), np.zeros(len(centers), np.int64)
         for shard in self._all:
-            nearest = labels(shard, centres[None])[0].astype(np.int64)
-            sums += clipped_sums(shard, nearest, centres, radius * SCALE)
-            counts += np.bincount(nearest, minlength=len(centres))
+            nearest = labels(shard, centers[None])[0].astype(np.int64)
+            sums += clipped_sums(shard, nearest, centers, radius * SCALE)
+            counts += np.bincount(nearest, minlength=len(centers))
         return sums, counts
 
     def choose_swap(
@@ -268,7 +296,10 @@ class Buckets:
         self._check_places(candidates)
         slots = np.asarray(slots, np.int64)
         charged = self._charge_choice("swaps", candidates, mu)
-        costs = sum(swap_costs(shard, candidates, np.asarray(current, np.int64), slots) for shard in self._all)
+        costs = sum(
+            swap_costs(shard, candidates, np.asarray(current, np.int64), slots)
+            for shard in self._all
+        )
         slot, candidate = divmod(self._draw(costs.ravel().tolist(), *charged), len(candidates))
         return int(slots[slot]), candidate
 
@@ -290,7 +321,10 @@ class Buckets:
         """
         self._check_places(candidates)
         charged = self._charge_choice("sets", candidates, mu)
-        costs = [sum(each) for each in zip(*(inertia(shard, candidates[sets]) for shard in self._all), strict=True)]
+        costs = [
+            sum(each)
+            for each in zip(*(inertia(shard, candidates[sets]) for shard in self._all), strict=True)
+        ]
         return self._draw(costs, *charged)
 
     def cost_range(self, candidates: np.ndarray) -> float:
@@ -302,7 +336,9 @@ class Buckets:
         across = (self.radius + np.sqrt((y * y).sum(axis=1))) ** 2
         return float(np.minimum(across, ((1 + y) ** 2).sum(axis=1)).max())
 
-    def _charge_choice(self, label: str, candidates: np.ndarray, mu: float) -> tuple[tuple, Exponential, float]:
+    def _charge_choice(
+        self, label: str, candidates: np.ndarray, mu: float
+    ) -> tuple[tuple, Exponential, float]:
         mechanism, most = Exponential(selection_epsilon(mu)), self.cost_range(candidates)
         # The mechanism's exponents run over its epsilon at most; the range of the costs depends on released places,
         # hence stays out of the charge, which is the same for all replicates.
@@ -322,7 +358,11 @@ class Buckets:
         return self._hashed[1]
 
     def _check_places(self, places: np.ndarray) -> None:
-        if not np.issubdtype(places.dtype, np.integer) or places.ndim != 2 or places.shape[1] != self.n_features:
+        if (
+            not np.issubdtype(places.dtype, np.integer)
+            or places.ndim != 2
+            or places.shape[1] != self.n_features
+        ):
             raise ValueError(
                 f"places must be grid integers of shape (m, {self.n_features}), got {places.dtype} of shape "
                 f"{places.shape}; release them through into_ball"
@@ -335,9 +375,13 @@ class Buckets:
         return np.clip(pulled(places, self.radius * SCALE), -SCALE, SCALE)
 
 
-def threshold_of(mu: float, delta: float, narrowed: bool) -> Thresholded:
+def threshold_of(mu: float, delta: float, narrowed: bool) -> StabilityHistogram:
     """Noise and threshold of a histogram of cost (mu, delta), of all points or of a narrowed set."""
-    return Thresholded(math.sqrt(2) / mu, delta, 2) if narrowed else Thresholded(1 / mu, delta)
+    return (
+        StabilityHistogram(math.sqrt(2) / mu, delta, 2)
+        if narrowed
+        else StabilityHistogram(1 / mu, delta)
+    )
 
 
 def _into_ball(shard: Points, radius: float) -> Points:

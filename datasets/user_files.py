@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .dataset import check_points
-from .sources import DataUnavailable
+from pkm.datasets.dataset import check_points
+from pkm.datasets.sources import DataUnavailable
 
 
 def read(path):
@@ -41,7 +41,9 @@ def read(path):
     try:
         table = reader(path)
     except (OSError, EOFError, ValueError, csv.Error, pd.errors.ParserError) as error:
-        raise ValueError(f"{path}: cannot be read as {path.suffix.lower()[1:].upper()}: {error}") from error
+        raise ValueError(
+            f"{path}: cannot be read as {path.suffix.lower()[1:].upper()}: {error}"
+        ) from error
     if isinstance(table, pd.DataFrame):
         table = _numeric(table, path)
     return check_points(table, str(path))
@@ -50,7 +52,9 @@ def read(path):
 def require_file(path):
     """Return the path, refusing None and files that do not exist."""
     if path is None:
-        raise ValueError("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy file>")
+        raise ValueError(
+            "path=None: the data set 'file' needs path=<a .csv, .parquet or .npy file>"
+        )
     path = Path(path)
     if not path.is_file():
         raise DataUnavailable(f"path={str(path)!r} should be an existing file")
@@ -61,7 +65,9 @@ def fingerprint(path):
     """SHA-256 of the file's content and of the source text of its reader; the points are not parsed."""
     with require_file(path).open("rb") as stream:
         content = hashlib.file_digest(stream, "sha256").digest()
-    readers = "".join(inspect.getsource(part) for part in (read, _csv, _check_lines, _parquet, _npy, _numeric))
+    readers = "".join(
+        inspect.getsource(part) for part in (read, _csv, _check_lines, _parquet, _npy, _numeric)
+    )
     return hashlib.sha256(content + readers.encode()).hexdigest()
 
 
@@ -123,7 +129,11 @@ def _npy(path):
 
 def _numeric(table, path):
     """Values of a table, refusing the columns that are not numbers by name."""
-    wrong = [str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)]
+    wrong = [
+        str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)
+    ]
     if wrong:
-        raise ValueError(f"{path}: columns {', '.join(wrong)} should be numeric; remove them or encode them as numbers")
+        raise ValueError(
+            f"{path}: columns {', '.join(wrong)} should be numeric; remove them or encode them as numbers"
+        )
     return table.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -18,7 +18,7 @@ from pkm.compute.nearest import EXACT_BITS, SCALE, Points
 
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS
-MOST_GRID_POINTS = 2.0**62  # numbers of grid points and keys of blocks are int64
+MAX_GRID_POINTS = 2.0**62  # numbers of grid points and keys of blocks are int64
 PROJECTION_ROWS = 4096
 CHUNK = 1 << 22  # keys sorted at once
 _OUTSIDE = -(1 << 30)  # count of a grid point that is not in the ball: negative whatever is added
@@ -47,10 +47,19 @@ def project(points: Points, matrix: np.ndarray, length: float) -> np.ndarray:
         If the matrix does not fit the points or is too large.
     """
     d = points.shape[1]
-    if matrix.ndim != 2 or matrix.shape[1] != d or 0 in matrix.shape or not np.issubdtype(matrix.dtype, np.integer):
-        raise ValueError(f"matrix must be integers of shape (m, {d}), got {matrix.dtype} of shape {matrix.shape}")
+    if (
+        matrix.ndim != 2
+        or matrix.shape[1] != d
+        or 0 in matrix.shape
+        or not np.issubdtype(matrix.dtype, np.integer)
+    ):
+        raise ValueError(
+            f"matrix must be integers of shape (m, {d}), got {matrix.dtype} of shape {matrix.shape}"
+        )
     if int(np.abs(matrix).max()) * SCALE * d >= 1 << EXACT_BITS:
-        raise ValueError(f"matrix has entries up to {np.abs(matrix).max()}: products of {d} of them are not exact")
+        raise ValueError(
+            f"matrix has entries up to {np.abs(matrix).max()}: products of {d} of them are not exact"
+        )
     if not 0 < length < math.inf:
         raise ValueError(f"length={length} must be positive and finite")
     transposed = matrix.T.astype(np.float64)
@@ -76,21 +85,21 @@ def _into_ball(projected, length):
 
 
 @njit(cache=True)
-def _nearest(projected, centres, labels):
+def _nearest(projected, centers, labels):
     for i in range(projected.shape[0]):
         best = np.inf
-        for j in range(centres.shape[0]):
+        for j in range(centers.shape[0]):
             square = 0.0
             for h in range(projected.shape[1]):
-                step = projected[i, h] - centres[j, h]
+                step = projected[i, h] - centers[j, h]
                 square += step * step
             if square < best:
                 best = square
                 labels[i] = j
 
 
-def nearest(projected: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Index of the centre (k, m) nearest to each projected point (n, m); ties go to the lower index.
+def nearest(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Index of the center (k, m) nearest to each projected point (n, m); ties go to the lower index.
 
     Examples
     --------
@@ -98,7 +107,7 @@ def nearest(projected: np.ndarray, centres: np.ndarray) -> np.ndarray:
     [0, 0, 1]
     """
     labels = np.empty(len(projected), np.int64)
-    _nearest(projected, np.ascontiguousarray(centres, np.float64), labels)
+    _nearest(projected, np.ascontiguousarray(centers, np.float64), labels)
     return labels
 
 
@@ -142,9 +151,13 @@ class Lattice:
 
     def __init__(self, dimensions: int, side: float):
         if dimensions < 1 or not 0 < side < math.inf:
-            raise ValueError(f"dimensions={dimensions} must be at least 1, side={side} positive and finite")
-        if (2 / side + 1) ** dimensions >= MOST_GRID_POINTS:
-            raise ValueError(f"side={side} is too small in {dimensions} dimensions: more than 2^62 grid points")
+            raise ValueError(
+                f"dimensions={dimensions} must be at least 1, side={side} positive and finite"
+            )
+        if (2 / side + 1) ** dimensions >= MAX_GRID_POINTS:
+            raise ValueError(
+                f"side={side} is too small in {dimensions} dimensions: more than 2^62 grid points"
+            )
         self.dimensions, self.side = dimensions, side
         self.limit = int(1 / side**2 * (1 + 1e-12))
         self.reach = math.isqrt(self.limit)
@@ -198,7 +211,9 @@ def _block_offsets(dimensions: int, reach: float) -> np.ndarray:
     most = int(reach) // BLOCK_SIDE + 2
     steps = np.arange(-most, most + 1)
     # A point is below the block's end, grid points go up to one less: gaps are larger by one on the lower side.
-    gaps = np.where(steps > 0, (steps - 1) * BLOCK_SIDE, np.where(steps < 0, (-steps - 1) * BLOCK_SIDE + 1, 0))
+    gaps = np.where(
+        steps > 0, (steps - 1) * BLOCK_SIDE, np.where(steps < 0, (-steps - 1) * BLOCK_SIDE + 1, 0)
+    )
     near = [
         [steps[i] for i in each]
         for each in itertools.product(range(len(steps)), repeat=dimensions)
@@ -273,7 +288,11 @@ def _add(scaled, members, sign, reach, edge, keys, shift, base, span, counts):
         if moved:
             known[:] = _UNKNOWN
         for e in range(size):
-            total, block, at = totals[now, e], codes[now, e] >> bits, codes[now, e] & ((1 << bits) - 1)
+            total, block, at = (
+                totals[now, e],
+                codes[now, e] >> bits,
+                codes[now, e] & ((1 << bits) - 1),
+            )
             for s in range(span):
                 if total + least[s] > most:
                     continue
@@ -360,13 +379,23 @@ class Cover:
         self.lattice = lattice(d, side)
         self._points, self._scaled, self._reach = points, points / side, radius / side
         self._left = np.ones(len(points), bool)
-        self._shift = (self.lattice.reach + int(self._reach) + 3) // BLOCK_SIDE + int(self._reach) // BLOCK_SIDE + 4
+        self._shift = (
+            (self.lattice.reach + int(self._reach) + 3) // BLOCK_SIDE
+            + int(self._reach) // BLOCK_SIDE
+            + 4
+        )
         self._base = 2 * self._shift + 1
-        if float(self._base) ** d >= MOST_GRID_POINTS:
-            raise ValueError(f"side={side} is too small in {d} dimensions: blocks cannot be numbered")
+        if float(self._base) ** d >= MAX_GRID_POINTS:
+            raise ValueError(
+                f"side={side} is too small in {d} dimensions: blocks cannot be numbered"
+            )
         keys, bounds = self._bounded()
         order = np.argsort(bounds, kind="stable")
-        envelope = d * math.log(BLOCK_SIDE) + log_expm1(weight * bounds[order]) - math.log(self.lattice.size)
+        envelope = (
+            d * math.log(BLOCK_SIDE)
+            + log_expm1(weight * bounds[order])
+            - math.log(self.lattice.size)
+        )
         light = order[np.cumsum(np.exp(np.minimum(envelope, 1.0))) <= 1.0]
         heavy = np.ones(len(keys), bool)
         heavy[light] = False
@@ -374,7 +403,9 @@ class Cover:
         self.bounds, self.n_bounded = np.unique(self._light_bounds, return_counts=True)
         self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
         _leave_out(self._corners(self._keys), self.lattice.limit, self._counts)
-        span = (int(2 * self._reach) + BLOCK_SIDE - 1) // BLOCK_SIDE + 1  # blocks in a row that a point can reach
+        span = (
+            int(2 * self._reach) + BLOCK_SIDE - 1
+        ) // BLOCK_SIDE + 1  # blocks in a row that a point can reach
         self._layout = self._reach, self.lattice.reach, self._keys, self._shift, self._base, span
         self._change(np.arange(len(points)), 1)
 
@@ -409,7 +440,7 @@ class Cover:
 
     def _change(self, members: np.ndarray, sign: int) -> None:
         if len(self._keys) and len(members):
-            # Neighbours in space one after the other: the blocks around need not be found again.
+            # Neighbors in space one after the other: the blocks around need not be found again.
             members = members[np.lexsort(np.floor(self._scaled[members] / BLOCK_SIDE).T)]
             _add(self._scaled, members, sign, *self._layout, self._counts)
         tally = np.zeros(len(self._scaled) + 1, np.int64)
@@ -428,7 +459,9 @@ class Cover:
 
     def bounded_point(self, bound: int, block: int, at: int) -> np.ndarray:
         """Grid point by bound, rank of its block and rank inside the block; it may lie outside the ball."""
-        return self._grid_point(self._light_keys[np.flatnonzero(self._light_bounds == bound)[block]], at)
+        return self._grid_point(
+            self._light_keys[np.flatnonzero(self._light_bounds == bound)[block]], at
+        )
 
     def members(self, point: np.ndarray) -> np.ndarray:
         """Indices of the points, of those left, that a grid point covers; a point outside the ball covers none."""
@@ -453,7 +486,11 @@ def _summed(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Sorted different keys and the sums of their values."""
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
-    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.empty(0, np.int64)
+    starts = (
+        np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        if len(keys)
+        else np.empty(0, np.int64)
+    )
     return keys[starts], np.add.reduceat(values, starts) if len(keys) else values
 
 
@@ -462,7 +499,9 @@ def log_expm1(exponents: np.ndarray) -> np.ndarray:
     return exponents + np.log(-np.expm1(-exponents))
 
 
-def scales(n_points: int, dimensions: int, gamma: float, smallest_radius: float) -> Sequence[tuple[float, float]]:
+def scales(
+    n_points: int, dimensions: int, gamma: float, smallest_radius: float
+) -> Sequence[tuple[float, float]]:
     """Sides of the grids and radii of the covers, from fine to coarse (Nguyen, Chaturvedi, Xu).
 
     Radii are ``(1 + gamma)^i / n`` up to the first of at least 2, the diameter of the unit ball; those below the
@@ -476,4 +515,6 @@ def scales(n_points: int, dimensions: int, gamma: float, smallest_radius: float)
     """
     steps = math.ceil(math.log(2 * n_points, 1 + gamma))
     radii = [(1 + gamma) ** i / n_points for i in range(1, steps + 1)]
-    return [(gamma * r / math.sqrt(dimensions), (1 + gamma) * r) for r in radii if r >= smallest_radius]
+    return [
+        (gamma * r / math.sqrt(dimensions), (1 + gamma) * r) for r in radii if r >= smallest_radius
+    ]

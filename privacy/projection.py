@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pkm.compute import SCALE, Points
-from pkm.compute.cover import BLOCK_SIDE, Cover, label_sums, log_expm1, nearest, pick, project
+from pkm.compute.lattice import BLOCK_SIDE, Cover, label_sums, log_expm1, nearest, pick, project
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 
@@ -64,7 +64,7 @@ def cover_weight(epsilon: float, delta: float) -> float:
     return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
 
 
-class Projected:
+class ProjectedPoints:
     """One replicate's points under a public projection; what leaves is charged first.
 
     Made by :meth:`pkm.privacy.Curator.projection`.
@@ -123,10 +123,14 @@ class Projected:
             Grid points of the unit ball, in the order of the picks.
         """
         if picks < 1 or not scales:
-            raise ValueError(f"picks={picks} and the number of scales, {len(scales)}, must be at least 1")
+            raise ValueError(
+                f"picks={picks} and the number of scales, {len(scales)}, must be at least 1"
+            )
         details = {"weight": weight, "count_sensitivity": 1.0}
         epsilon = cover_epsilon(weight, delta)
-        key = self._charge("maximum_cover", "exponential", epsilon=epsilon, delta=delta, details=details)
+        key = self._charge(
+            "maximum_cover", "exponential", epsilon=epsilon, delta=delta, details=details
+        )
         points, chosen = np.concatenate(self._projected), []
         for number, (side, radius) in enumerate(scales):
             cover = Cover(points, side, radius, weight)
@@ -137,12 +141,12 @@ class Projected:
             points = cover.rest()
         return np.array(chosen)
 
-    def counts(self, centres: np.ndarray, noise: Laplace | Gaussian) -> np.ndarray:
-        """Noisy numbers of points nearest to each centre in the projection.
+    def counts(self, centers: np.ndarray, noise: Laplace | Gaussian) -> np.ndarray:
+        """Noisy numbers of points nearest to each center in the projection.
 
         Parameters
         ----------
-        centres : ndarray of shape (k, m), float64
+        centers : ndarray of shape (k, m), float64
             Public or released, in the unit ball's coordinates.
         noise : Laplace or Gaussian
 
@@ -155,20 +159,22 @@ class Projected:
         -----
         One record lies in one cell: all counts together have sensitivity 1 under zero-out adjacency.
         """
-        self._check_centres(centres)
+        self._check_centers(centers)
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         key = self._charge("projected_counts", noise.name, details=details, **noise.cost(SCALE))
-        exact = sum(np.bincount(nearest(each, centres), minlength=len(centres)) for each in self._projected)
+        exact = sum(
+            np.bincount(nearest(each, centers), minlength=len(centers)) for each in self._projected
+        )
         return noise.add(exact[None] * SCALE, self._streams, key)[0]
 
     def sums_and_counts(
-        self, centres: np.ndarray, *, sum_noise: Gaussian, count_noise: Gaussian
+        self, centers: np.ndarray, *, sum_noise: Gaussian, count_noise: Gaussian
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums, in all features and about the domain's middle, and counts of the points nearest to each centre.
+        """Noisy sums, in all features and about the domain's middle, and counts of the points nearest to each center.
 
         Parameters
         ----------
-        centres : ndarray of shape (k, m), float64
+        centers : ndarray of shape (k, m), float64
             Public or released, in the unit ball's coordinates.
         sum_noise, count_noise : Gaussian
 
@@ -183,7 +189,7 @@ class Projected:
         -----
         A record changes one cell: its count by 1 and its sum by at most the domain's half-diagonal, sqrt(d).
         """
-        self._check_centres(centres)
+        self._check_centers(centers)
         sum_sensitivity = math.sqrt(self.n_features)
         mu = math.hypot(sum_sensitivity * SCALE / sum_noise.scale, SCALE / count_noise.scale)
         details = {
@@ -193,24 +199,26 @@ class Projected:
             "count_sensitivity": 1.0,
         }
         key = self._charge("projected_sums_and_counts", sum_noise.name, mu=mu, details=details)
-        sums, counts = self._exact_sums_and_counts(centres)
+        sums, counts = self._exact_sums_and_counts(centers)
         return (
             sum_noise.add(sums[None], self._streams, (*key, "sums"))[0],
             count_noise.add(counts[None] * SCALE, self._streams, (*key, "counts"))[0],
         )
 
-    def _exact_sums_and_counts(self, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _exact_sums_and_counts(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         answers = [
-            label_sums(shard, nearest(projected, centres), len(centres))
+            label_sums(shard, nearest(projected, centers), len(centers))
             for shard, projected in zip(self._shards, self._projected, strict=True)
         ]
         return sum(answer[0] for answer in answers), sum(answer[1] for answer in answers)
 
-    def _check_centres(self, centres: np.ndarray) -> None:
-        if centres.ndim != 2 or centres.shape[1] != self.n_dimensions or not len(centres):
-            raise ValueError(f"centres must have shape (k, {self.n_dimensions}) with k >= 1, got {centres.shape}")
-        if not np.isfinite(centres).all():
-            raise ValueError("centres must be finite")
+    def _check_centers(self, centers: np.ndarray) -> None:
+        if centers.ndim != 2 or centers.shape[1] != self.n_dimensions or not len(centers):
+            raise ValueError(
+                f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got {centers.shape}"
+            )
+        if not np.isfinite(centers).all():
+            raise ValueError("centers must be finite")
 
 
 def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -> np.ndarray:
@@ -248,7 +256,9 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -
             return lattice.draw(uniforms[: lattice.dimensions])
         if kind <= len(counts):
             which = kind - 1
-            return cover.counted_point(int(counts[which]), pick(uniforms[0], int(multiplicities[which])))
+            return cover.counted_point(
+                int(counts[which]), pick(uniforms[0], int(multiplicities[which]))
+            )
         which = kind - 1 - len(counts)
         block, at = pick(uniforms[0], int(cover.n_bounded[which])), pick(uniforms[1], block_size)
         grid_point = cover.bounded_point(int(cover.bounds[which]), block, at)

@@ -5,8 +5,8 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def weighted_lloyd(points, weights, centres, tolerance, iterations):
-    """Move centres to weighted means until they stand still; a centre without points goes where the cost is largest.
+def weighted_lloyd(points, weights, centers, tolerance, iterations):
+    """Move centers to weighted means until they stand still; a center without points goes where the cost is largest.
 
     Sums run over the points in order, so that results do not depend on a library's blocking.
 
@@ -14,14 +14,14 @@ def weighted_lloyd(points, weights, centres, tolerance, iterations):
     ----------
     points : ndarray of shape (m, d), float64
     weights : ndarray of shape (m,), float64
-    centres : ndarray of shape (k, d), float64
+    centers : ndarray of shape (k, d), float64
         Changed in place.
     tolerance : float
         Sum of squared moves at which to stop.
     iterations : int
         At most.
     """
-    (m, d), k = points.shape, len(centres)
+    (m, d), k = points.shape, len(centers)
     sizes, moved = np.empty(k), np.empty((k, d))
     for _ in range(iterations):
         sizes[:], moved[:] = 0.0, 0.0
@@ -31,7 +31,7 @@ def weighted_lloyd(points, weights, centres, tolerance, iterations):
             for j in range(k):
                 square = 0.0
                 for h in range(d):
-                    step = points[i, h] - centres[j, h]
+                    step = points[i, h] - centers[j, h]
                     square += step * step
                 if square < nearest:
                     member, nearest = j, square
@@ -44,8 +44,8 @@ def weighted_lloyd(points, weights, centres, tolerance, iterations):
         for j in range(k):
             for h in range(d):
                 moved[j, h] = moved[j, h] / sizes[j] if sizes[j] > 0 else points[costliest, h]
-                step = moved[j, h] - centres[j, h]
+                step = moved[j, h] - centers[j, h]
                 shift += step * step
-                centres[j, h] = moved[j, h]
+                centers[j, h] = moved[j, h]
         if shift <= tolerance:
             break

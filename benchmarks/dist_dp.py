@@ -3,7 +3,7 @@
 import numpy as np
 
 from pkm import datasets
-from pkm.benchmarks.measuring import Measurement, least_seconds
+from pkm.benchmarks.measurement import Measurement, least_seconds
 from pkm.compute import Points, inertia
 from pkm.methods.dist_dp import DistDP, NoisedPoints
 from pkm.methods.kmeans import KMeansPlusPlus
@@ -16,8 +16,8 @@ RHOS = (1.0, 0.05, 0.0001)
 def mixture(n: int = POINTS, d: int = COLUMNS, k: int = CLUSTERS) -> np.ndarray:
     """Gaussian clusters in [-1, 1]^d."""
     rng = np.random.default_rng(7)
-    centres = rng.uniform(-0.8, 0.8, (k, d))
-    return np.clip(centres[rng.integers(k, size=n)] + 0.05 * rng.standard_normal((n, d)), -1, 1)
+    centers = rng.uniform(-0.8, 0.8, (k, d))
+    return np.clip(centers[rng.integers(k, size=n)] + 0.05 * rng.standard_normal((n, d)), -1, 1)
 
 
 def distance_based() -> list[Measurement]:
@@ -28,7 +28,12 @@ def distance_based() -> list[Measurement]:
         name, raw = "250,000 x 3 mixture", mixture()
     points = Points.prepare(snap(raw))
     seeds = range(3)
-    plain = np.mean([inertia(points, KMeansPlusPlus(CLUSTERS).fit_batch(points, [seed]).centres)[0] for seed in seeds])
+    plain = np.mean(
+        [
+            inertia(points, KMeansPlusPlus(CLUSTERS).fit_batch(points, [seed]).centers)[0]
+            for seed in seeds
+        ]
+    )
     rows = []
     for variant, most in (("published", 1.6), ("sound", 1.1)):
         for rho in RHOS:
@@ -36,11 +41,19 @@ def distance_based() -> list[Measurement]:
             what = f"{name}, dist-DP {variant}, rho {rho:g}"
             fit = least_seconds(lambda m=method: m.fit_batch(points, [0]), 1)
             rows.append(Measurement(f"{what}: fit", fit, "s CPU", 20, at_most=True))
-            costs = [inertia(points, method.fit_batch(points, [seed]).centres)[0] for seed in seeds]
-            rows.append(Measurement(f"{what}: cost over k-means", np.median(costs) / plain, "x", most, at_most=True))
+            costs = [inertia(points, method.fit_batch(points, [seed]).centers)[0] for seed in seeds]
+            rows.append(
+                Measurement(
+                    f"{what}: cost over k-means", np.median(costs) / plain, "x", most, at_most=True
+                )
+            )
     median = DistDP(CLUSTERS, variant="sound", rho=RHOS[-1], p=1)
     fit = least_seconds(lambda: median.fit_batch(points, [0]), 1)
-    rows.append(Measurement(f"{name}, dist-DP k-median sound, rho {RHOS[-1]:g}: fit", fit, "s CPU", 20, at_most=True))
+    rows.append(
+        Measurement(
+            f"{name}, dist-DP k-median sound, rho {RHOS[-1]:g}: fit", fit, "s CPU", 20, at_most=True
+        )
+    )
     noised = NoisedPoints(CLUSTERS)
     fit = least_seconds(lambda: noised.fit_batch(points, [0]), 1)
     rows.append(Measurement(f"{name}, noised points: fit", fit, "s CPU", 20, at_most=True))

@@ -11,13 +11,13 @@ from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell import Cell, require
-from pkm.experiments.execute import Elapsed, Prepared, build
+from pkm.experiments.execute import Prepared, Timing, build
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import iid, noniid
 from pkm.methods import Run
 from pkm.methods.k_fed import KFed
 from pkm.methods.unlearning import FederatedModel, Unlearning
-from pkm.privacy import snap_centres
+from pkm.privacy import snap_centers
 
 OPTIMUM_STARTS = 20
 CHECKPOINTS, RETRAININGS = 25, 5
@@ -33,20 +33,37 @@ def check_unlearning(cell: Cell, n: int | None) -> None:
         Naming what is wrong.
     """
     asked, method = dict(cell.unlearning), build(cell)
-    require(isinstance(method, Unlearning | KFed), "method", cell.method, "one of methods.unlearning or methods.k_fed")
+    require(
+        isinstance(method, Unlearning | KFed),
+        "method",
+        cell.method,
+        "one of methods.unlearning or methods.k_fed",
+    )
     forgets = isinstance(method, Unlearning)
-    require(forgets or not asked["removals"], "removals", asked["removals"], f"0, for {cell.method} cannot forget")
+    require(
+        forgets or not asked["removals"],
+        "removals",
+        asked["removals"],
+        f"0, for {cell.method} cannot forget",
+    )
     wanted = asked["removals"] * asked["batch"]
-    require(n is None or wanted < n, "removals", asked["removals"], f"fewer points in all than n={n}")
+    require(
+        n is None or wanted < n, "removals", asked["removals"], f"fewer points in all than n={n}"
+    )
     split = asked["split"] != "noniid" or n is None or 2 * asked["clients"] <= n
     require(split, "clients", asked["clients"], f"at most half of n={n} for split=noniid")
     rounds = forgets and method.gamma is not None
-    require(rounds or not asked["sparse"], "sparse", asked["sparse"], f"false, for {cell.method} has no bins")
+    require(
+        rounds or not asked["sparse"],
+        "sparse",
+        asked["sparse"],
+        f"false, for {cell.method} has no bins",
+    )
 
 
 def fits_of(
     cell: Cell, prepared: Prepared, mirror: str | None
-) -> tuple[list[tuple[Run, Elapsed]], dict[str, np.ndarray | list]]:
+) -> tuple[list[tuple[Run, Timing]], dict[str, np.ndarray | list]]:
     """Fit and serve removals for a cell's seeds one by one, after a fit that is thrown away.
 
     Parameters
@@ -60,8 +77,8 @@ def fits_of(
 
     Returns
     -------
-    fits : list of (Run, Elapsed)
-        One per seed: the centres after the last removal, and the time of the fit.
+    fits : list of (Run, Timing)
+        One per seed: the centers after the last removal, and the time of the fit.
     columns : dict
         What was measured, one value per seed.
 
@@ -89,22 +106,28 @@ def fits_of(
     for seed in cell.seeds:
         began, cpu = time.perf_counter(), time.process_time()
         model = method.fit(parts, seed, **named)
-        elapsed = Elapsed(time.perf_counter() - began, time.process_time() - cpu)
+        elapsed = Timing(time.perf_counter() - began, time.process_time() - cpu)
         if isinstance(method, KFed):
-            centres, labels = model
-            own = {"loss_ratio": float(((points - centres[labels]) ** 2).sum()) / optimum}
+            centers, labels = model
+            own = {"loss_ratio": float(((points - centers[labels]) ** 2).sum()) / optimum}
         else:
-            centres = model.centres
+            centers = model.centers
             own = {"loss_ratio": float(model.induced()[1].sum()) / optimum}
-            own |= {"fit_client_ms": 1e3 * model.fit_seconds[0], "fit_server_ms": 1e3 * model.fit_seconds[1]}
-        own |= {"fit_all_ms": 1e3 * elapsed.wall, "loss_ratio_nearest": nearest_cost(points, centres) / optimum}
+            own |= {
+                "fit_client_ms": 1e3 * model.fit_seconds[0],
+                "fit_server_ms": 1e3 * model.fit_seconds[1],
+            }
+        own |= {
+            "fit_all_ms": 1e3 * elapsed.wall,
+            "loss_ratio_nearest": nearest_cost(points, centers) / optimum,
+        }
         if asked["sparse"]:
             own |= sparse_columns(model, cell.k)
         if asked["removals"]:
             own |= removal_columns(model, grid, seed, asked, best.cluster_centers_)
-            centres = model.centres
-        released = snap_centres(centres * SCALE)[None]
-        fits.append((Run(released, 1, None, (seed,), np.array([len(centres)])), elapsed))
+            centers = model.centers
+        released = snap_centers(centers * SCALE)[None]
+        fits.append((Run(released, 1, None, (seed,), np.array([len(centers)])), elapsed))
         found.append(shared | own)
     return fits, {name: [each[name] for each in found] for name in found[0]}
 
@@ -113,7 +136,12 @@ def split_of(cell: Cell, prepared: Prepared) -> np.ndarray:
     """Client of each point."""
     asked = dict(cell.unlearning)
     if asked["split"] == "published":
-        require(prepared.clients is not None, "split", "published", f"another: {cell.dataset_name} came without one")
+        require(
+            prepared.clients is not None,
+            "split",
+            "published",
+            f"another: {cell.dataset_name} came without one",
+        )
         return prepared.clients
     labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS).labels_
     if asked["split"] == "iid":
@@ -127,14 +155,14 @@ def best_k_means(points: Points, k: int, starts: int) -> KMeans:
     return KMeans(k, n_init=starts, random_state=0).fit(points.rows.astype(np.float64) / SCALE)
 
 
-def optimum_of(points: np.ndarray, centres: np.ndarray) -> float:
-    """Cost of k-means that goes on from good centres: what is left of the points has its optimum near."""
-    return float(KMeans(len(centres), init=centres, n_init=1).fit(points).inertia_)
+def optimum_of(points: np.ndarray, centers: np.ndarray) -> float:
+    """Cost of k-means that goes on from good centers: what is left of the points has its optimum near."""
+    return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
 
 
-def nearest_cost(points: np.ndarray, centres: np.ndarray) -> float:
-    """Sum of squared distances to the nearest centre."""
-    return float(cdist(points, centres, "sqeuclidean").min(axis=1).sum())
+def nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
+    """Sum of squared distances to the nearest center."""
+    return float(cdist(points, centers, "sqeuclidean").min(axis=1).sum())
 
 
 def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
@@ -147,7 +175,9 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
     """
     messages = model.messages()
     d = messages[0][0].shape[1]
-    bins, counts, report = aggregate_sparse(SparseCode(d, model.n_bins, k * len(messages)), messages)
+    bins, counts, report = aggregate_sparse(
+        SparseCode(d, model.n_bins, k * len(messages)), messages
+    )
     told_bins, told_counts = model.told
     if not (np.array_equal(bins, told_bins) and np.array_equal(counts, told_counts)):
         raise RuntimeError("sparse aggregation decoded another sum than the server was told")
@@ -166,16 +196,28 @@ def removal_columns(
 ) -> dict[str, float | str]:
     """Serve requests one after the other; latencies, rates, losses, and what retraining would have cost.
 
-    ``best`` are the best known centres of all points, from which those of what is left are found.
+    ``best`` are the best known centers of all points, from which those of what is left are found.
     """
     requests, batch = asked["removals"], asked["batch"]
     generator = np.random.default_rng([seed, requests, batch])
-    seen = sorted(set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist()))
-    retrained = set(np.linspace(1, requests, min(requests, RETRAININGS)).round().astype(int).tolist())
+    seen = sorted(
+        set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist())
+    )
+    retrained = set(
+        np.linspace(1, requests, min(requests, RETRAININGS)).round().astype(int).tolist()
+    )
     removals, latencies, predicted, wall = [], [], [], 0.0
-    honest, full, series = [], [], {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []}
+    honest, full, series = (
+        [],
+        [],
+        {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []},
+    )
     for request in range(1, requests + 1):
-        victims = adversarial(model, batch) if asked["requests"] == "adversarial" else random(model, batch, generator)
+        victims = (
+            adversarial(model, batch)
+            if asked["requests"] == "adversarial"
+            else random(model, batch, generator)
+        )
         predicted.append(chance_of_a_seed(model, victims))
         began = time.perf_counter()
         removal = model.remove(victims)
@@ -189,15 +231,24 @@ def removal_columns(
             series["request"].append(request)
             series["accumulated_s"].append(sum(latencies))
             series["retrain_s"].append(request * float(np.mean(honest)))
-            series["loss_ratio"].append(float(model.induced()[1].sum()) / optimum_of(grid[model.ids] / SCALE, best))
+            series["loss_ratio"].append(
+                float(model.induced()[1].sum()) / optimum_of(grid[model.ids] / SCALE, best)
+            )
     points = grid[model.ids] / SCALE
     after = optimum_of(points, best)
-    untouched = [seconds for seconds, removal in zip(latencies, removals, strict=True) if not removal.n_reseeded]
+    untouched = [
+        seconds
+        for seconds, removal in zip(latencies, removals, strict=True)
+        if not removal.n_reseeded
+    ]
     return {
         "retrain_ms": 1e3 * float(np.mean(honest)),
         "retrain_full_ms": 1e3 * float(np.mean(full)),
         "removal_mean_ms": 1e3 * float(np.mean(latencies)),
-        **{f"removal_{name}_ms": 1e3 * float(np.percentile(latencies, q)) for name, q in QUANTILES.items()},
+        **{
+            f"removal_{name}_ms": 1e3 * float(np.percentile(latencies, q))
+            for name, q in QUANTILES.items()
+        },
         "removal_client_ms": 1e3 * float(np.mean([removal.client_seconds for removal in removals])),
         "removal_server_ms": 1e3 * float(np.mean([removal.server_seconds for removal in removals])),
         "deletions_per_second": sum(removal.n_points for removal in removals) / wall,
@@ -206,7 +257,7 @@ def removal_columns(
         "mean_untouched_ms": 1e3 * float(np.mean(untouched)) if untouched else math.nan,
         "optimum_after": after,
         "loss_ratio_after": float(model.induced()[1].sum()) / after,
-        "loss_ratio_after_nearest": nearest_cost(points, model.centres) / after,
+        "loss_ratio_after_nearest": nearest_cost(points, model.centers) / after,
         "series": json.dumps(series),
     }
 
@@ -215,11 +266,13 @@ def random(model: FederatedModel, batch: int, generator: np.random.Generator) ->
     """A client at random among those with more points than asked for, then its points at random."""
     able = [client for client, size in enumerate(model.sizes) if size > batch]
     require(bool(able), "batch", batch, "fewer than the points that a client has left")
-    return generator.choice(model.members(able[generator.integers(len(able))]), batch, replace=False)
+    return generator.choice(
+        model.members(able[generator.integers(len(able))]), batch, replace=False
+    )
 
 
 def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
-    """The point that costs most by way of its client's centre, or the costliest ones of its client."""
+    """The point that costs most by way of its client's center, or the costliest ones of its client."""
     ids, squares = model.induced()
     clients = model.clients_of(ids)
     own = np.flatnonzero(clients == clients[squares.argmax()])

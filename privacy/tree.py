@@ -15,8 +15,8 @@ from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.selection import Exponential, SplitScore
 
-MOST_INTERVALS = 4096  # a grid finer than that would not fit the memory of large trees
-MOST_SUM = 2.0**60
+MAX_INTERVALS = 4096  # a grid finer than that would not fit the memory of large trees
+MAX_SUM = 2.0**60
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,11 @@ class Grid:
         """
         if not width > 0:
             raise ValueError(f"width={width} must be positive")
-        width = min(max(width, 2 / MOST_INTERVALS), 2.0)
+        width = min(max(width, 2 / MAX_INTERVALS), 2.0)
         halves = np.arange(1, 2 * int(2 / width * (1 + 1e-12)) + 1) * (width / 2) - 1
-        return cls(tuple(np.floor(np.minimum(halves, 1.0) * SCALE).astype(int).tolist()), inside_cell)
+        return cls(
+            tuple(np.floor(np.minimum(halves, 1.0) * SCALE).astype(int).tolist()), inside_cell
+        )
 
     @property
     def n_bins(self) -> int:
@@ -97,7 +99,7 @@ class _Cell:
     children: tuple[int, int] | None = None
 
 
-class Partition:
+class PartitionTree:
     """A growing tree of cells over one replicate's points; made by a :class:`pkm.privacy.Curator`.
 
     Cell 0 holds everything.
@@ -134,17 +136,21 @@ class Partition:
         self._everywhere = np.full(self._d, -1), np.full(self._d, bins)
 
     @classmethod
-    def whole(cls, shards: Sequence[Points], *door) -> "Partition":
+    def whole(cls, shards: Sequence[Points], *door) -> "PartitionTree":
         """One cell that cannot be split."""
-        return cls(shards, [np.empty((shard.shape[0], 0), np.uint8) for shard in shards], None, *door)
+        return cls(
+            shards, [np.empty((shard.shape[0], 0), np.uint8) for shard in shards], None, *door
+        )
 
     @classmethod
-    def by_columns(cls, shards: Sequence[Points], grid: Grid, *door) -> "Partition":
+    def by_columns(cls, shards: Sequence[Points], grid: Grid, *door) -> "PartitionTree":
         """Cells that are split at grid boundaries of one column at a time."""
         return cls(shards, [encode(shard, grid.thresholds) for shard in shards], grid, *door)
 
     @classmethod
-    def by_hyperplanes(cls, shards: Sequence[Points], normals: np.ndarray, about: np.ndarray, *door) -> "Partition":
+    def by_hyperplanes(
+        cls, shards: Sequence[Points], normals: np.ndarray, about: np.ndarray, *door
+    ) -> "PartitionTree":
         """Cells that are split by the sign of an inner product; see :func:`compute.signs`."""
         return cls(shards, [signs(shard, normals, about) for shard in shards], None, *door)
 
@@ -169,13 +175,18 @@ class Partition:
         if whole.children is not None:
             raise ValueError(f"cell={cell} is split already")
         if not 0 <= feature < self._n_codes:
-            raise ValueError(f"feature={feature} must be one of the {self._n_codes} that cells can be split by")
+            raise ValueError(
+                f"feature={feature} must be one of the {self._n_codes} that cells can be split by"
+            )
         last = 1 if self._grid is None else self._grid.n_bins - 1
         if not 1 <= boundary <= last:
             raise ValueError(f"boundary={boundary} must be in 1 .. {last}")
         for shard in self._shards:
             shard.split(cell, feature, boundary)
-        left, right = _Cell(whole.first, whole.last.copy(), cell), _Cell(whole.first.copy(), whole.last, cell)
+        left, right = (
+            _Cell(whole.first, whole.last.copy(), cell),
+            _Cell(whole.first.copy(), whole.last, cell),
+        )
         if self._grid is not None and whole.first[feature] < boundary < whole.last[feature]:
             left.last[feature] = right.first[feature] = boundary
         whole.children = len(self._cells), len(self._cells) + 1
@@ -199,11 +210,17 @@ class Partition:
         self._check_disjoint(cells)
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         key = self._charge("cell_counts", noise.name, details=details, **noise.cost(SCALE))
-        exact = np.array([[sum(shard.size(cell) for shard in self._shards) for cell in cells]], dtype=np.int64)
+        exact = np.array(
+            [[sum(shard.size(cell) for shard in self._shards) for cell in cells]], dtype=np.int64
+        )
         return noise.add(exact * SCALE, self._streams, key)[0] / SCALE
 
     def sums(
-        self, cells: Sequence[int], multiplier: float, about: np.ndarray, radius: float | None = None
+        self,
+        cells: Sequence[int],
+        multiplier: float,
+        about: np.ndarray,
+        radius: float | None = None,
     ) -> np.ndarray:
         """Noisy sums of the points of each cell about a reference, with Gaussian noise.
 
@@ -230,11 +247,15 @@ class Partition:
         self._check_disjoint(cells)
         if not np.issubdtype(about.dtype, np.integer) or about.shape != (len(cells), self._d):
             raise ValueError(f"about must be grid integers of shape {(len(cells), self._d)}")
-        if np.abs(about).max(initial=0) * float(self._n_points) > MOST_SUM:
-            raise ValueError(f"about={np.abs(about).max()} steps is too far away for sums of {self._n_points} points")
+        if np.abs(about).max(initial=0) * float(self._n_points) > MAX_SUM:
+            raise ValueError(
+                f"about={np.abs(about).max()} steps is too far away for sums of {self._n_points} points"
+            )
         noise, reach = Gaussian(multiplier), self._reach(cells, about, radius)
         # The cost is known before any cell is: the multiplier alone.
-        key = self._charge("cell_sums", noise.name, mu=1 / multiplier, details={"multiplier": multiplier})
+        key = self._charge(
+            "cell_sums", noise.name, mu=1 / multiplier, details={"multiplier": multiplier}
+        )
         sums = np.zeros((len(cells), self._d), np.int64)
         for i, cell in enumerate(cells):
             for shard in self._shards:
@@ -274,22 +295,34 @@ class Partition:
         """
         self._check_disjoint(cells)
         if self._grid is None:
-            raise ValueError("splits can be chosen on a grid only; make the cells with curator.partition(grid)")
+            raise ValueError(
+                "splits can be chosen on a grid only; make the cells with curator.partition(grid)"
+            )
         sizes = np.asarray(sizes, np.float64)
         if sizes.shape != (len(cells),) or not np.isfinite(sizes).all():
-            raise ValueError(f"sizes must be {len(cells)} finite numbers, one for each cell, got {sizes}")
+            raise ValueError(
+                f"sizes must be {len(cells)} finite numbers, one for each cell, got {sizes}"
+            )
         if not margin >= 0:
-            raise ValueError(f"margin={margin} must not be negative: it would raise the cost above what is charged")
+            raise ValueError(
+                f"margin={margin} must not be negative: it would raise the cost above what is charged"
+            )
         details = {"score_sensitivity": score.spread, "margin": margin}
-        key = self._charge("splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details)
+        key = self._charge(
+            "splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details
+        )
         # Scores move by spread / size; the floor only matters where all scores are 0 anyway.
         scales = mechanism.epsilon * np.maximum(1.0, sizes - margin) / score.spread
         uniforms = self._streams.uniform(key, (len(cells),))[0].tolist()
         boundaries, chosen = self._grid.boundaries, []
         exponents = np.empty((self._d, len(boundaries)))
-        for cell, size, scale, uniform in zip(cells, sizes.tolist(), scales.tolist(), uniforms, strict=True):
+        for cell, size, scale, uniform in zip(
+            cells, sizes.tolist(), scales.tolist(), uniforms, strict=True
+        ):
             self._score(cell, size, scale, score, exponents)
-            feature, candidate = divmod(mechanism.choose(exponents.ravel(), uniform), len(boundaries))
+            feature, candidate = divmod(
+                mechanism.choose(exponents.ravel(), uniform), len(boundaries)
+            )
             chosen.append((feature, boundaries[candidate]))
         return chosen
 
@@ -306,7 +339,9 @@ class Partition:
         """Grid position of a boundary: points at or below it go to the left."""
         return self._grid.thresholds[boundary - 1]
 
-    def _score(self, cell: int, size: float, scale: float, score: SplitScore, into: np.ndarray) -> None:
+    def _score(
+        self, cell: int, size: float, scale: float, score: SplitScore, into: np.ndarray
+    ) -> None:
         """Scaled scores of all candidates of a cell, into an array of shape (d, candidates)."""
         kind = np.uint16 if self._n_points < 1 << 16 else np.uint32
         counts = np.zeros((self._d, self._grid.n_bins), kind)
@@ -318,11 +353,15 @@ class Partition:
 
     def _reach(self, cells: Sequence[int], about: np.ndarray, radius: float | None) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its reference, in grid steps."""
-        lower, upper = np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d).swapaxes(0, 1)
+        lower, upper = (
+            np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d).swapaxes(0, 1)
+        )
         farthest = np.maximum(np.abs(lower - about), np.abs(upper - about)).astype(np.float64)
         reach = np.sqrt((farthest * farthest).sum(axis=1))
         if radius is None:
-            return np.maximum(reach, 1.0)  # a cell of one grid point has nothing to hide but its count
+            return np.maximum(
+                reach, 1.0
+            )  # a cell of one grid point has nothing to hide but its count
         if radius * SCALE < reach.max(initial=0.0) * (1 - 1e-9):
             raise ValueError(
                 f"radius={radius} must cover the cells: the farthest corner is {reach.max() / SCALE} from its reference"
@@ -343,4 +382,6 @@ class Partition:
 
     def _check_known(self, cells: Sequence[int]) -> None:
         if not all(cell in range(len(self._cells)) for cell in cells):
-            raise ValueError(f"cells={list(cells)} must be among the {len(self._cells)} that there are")
+            raise ValueError(
+                f"cells={list(cells)} must be among the {len(self._cells)} that there are"
+            )

@@ -1,6 +1,6 @@
 """Methods of the local model: what they share, and three baselines.
 
-Every user sends one report, randomised on the user's side, and trusts nobody. The baselines are a mean, Lloyd's
+Every user sends one report, randomized on the user's side, and trusts nobody. The baselines are a mean, Lloyd's
 algorithm with fresh users in every round, and noise on every point; the method itself is
 :class:`pkm.methods.kaplan_stemmer_local.KaplanStemmerLocal`.
 """
@@ -15,11 +15,11 @@ from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
-from pkm.methods.initialisation import starting_centres
+from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, PrivacyClaim
-from pkm.privacy.crowd import Crowd, Everyone, Group, Nearest
-from pkm.privacy.noise import INITIALISATION, child
-from pkm.privacy.randomisers import DIRECTION, MOST_EPSILON, LocalHashing, check_epsilon
+from pkm.privacy.local_aggregator import Cohort, Everyone, LocalAggregator, Nearest
+from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.randomizers import DIRECTION, MAX_EPSILON, LocalHashing, check_epsilon
 
 BATCH, EPOCHS = 1 << 13, 10  # of the k-means on noised reports
 
@@ -30,7 +30,7 @@ class LocalModel(PrivateKMeans):
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("pure", "local", "local")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
-    curator: ClassVar[type] = Crowd
+    curator: ClassVar[type] = LocalAggregator
     batched: ClassVar[bool] = False
 
     _: KW_ONLY
@@ -53,7 +53,7 @@ class LocalModel(PrivateKMeans):
 
 @dataclass(eq=False, repr=False)
 class LocalMean(LocalModel):
-    """One centre: the mean of what users send. What no method of the local model may lose to.
+    """One center: the mean of what users send. What no method of the local model may lose to.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class LocalMean(LocalModel):
 
     n_clusters: int = 1
 
-    def cluster(self, crowd: Crowd) -> tuple[np.ndarray, int]:
+    def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Ask everyone for one vector; see :meth:`PrivateKMeans.cluster`."""
         (group,) = crowd.groups([1.0], self.resolved_radius(crowd.n_features))
         middle = np.zeros((1, crowd.n_features), np.int64)
@@ -109,13 +109,17 @@ class NoisedReports(LocalModel):
         if not (is_integer(self.n_init) and self.n_init >= 1):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
 
-    def cluster(self, crowd: Crowd) -> tuple[np.ndarray, int]:
+    def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Ask everyone for a noised point; see :meth:`PrivateKMeans.cluster`."""
         (group,) = crowd.groups([1.0], self.resolved_radius(crowd.n_features))
         directions, length = group.reports()
-        state = int(np.random.default_rng(child(crowd.seeds[0], INITIALISATION)).integers(2**32))
+        state = int(np.random.default_rng(child(crowd.seeds[0], INITIALIZATION)).integers(2**32))
         model = MiniBatchKMeans(
-            self.n_clusters, n_init=self.n_init, batch_size=BATCH, max_iter=EPOCHS, random_state=state
+            self.n_clusters,
+            n_init=self.n_init,
+            batch_size=BATCH,
+            max_iter=EPOCHS,
+            random_state=state,
         )
         with threadpool_limits(1):  # the same bits on any number of cores
             found = model.fit(directions / np.float64(DIRECTION)).cluster_centers_
@@ -126,8 +130,8 @@ class NoisedReports(LocalModel):
 class LocalLloyd(LocalModel):
     """Lloyd's algorithm, every round with users who have not reported before.
 
-    A round has two groups: one says which centre is nearest, through a frequency oracle; the other sends its points
-    about the middle of the domain, with public random signs. A centre moves to the ratio of the two estimates.
+    A round has two groups: one says which center is nearest, through a frequency oracle; the other sends its points
+    about the middle of the domain, with public random signs. A center moves to the ratio of the two estimates.
 
     Parameters
     ----------
@@ -138,7 +142,7 @@ class LocalLloyd(LocalModel):
         Rounds; each has a share of the users.
     count_share : float, default=0.5
         Of a round's users, who are counted; the others are summed.
-    initialisation : {"packing", "uniform"}, default="packing"
+    initialization : {"packing", "uniform"}, default="packing"
     bounds, clip, random_state
         As for :class:`pkm.methods.base.PrivateKMeans`.
 
@@ -148,12 +152,15 @@ class LocalLloyd(LocalModel):
         For too few users or too little budget; the message says what would do.
     """
 
-    choices: ClassVar[dict[str, tuple]] = {**LocalModel.choices, "initialisation": ("packing", "uniform")}
+    choices: ClassVar[dict[str, tuple]] = {
+        **LocalModel.choices,
+        "initialization": ("packing", "uniform"),
+    }
 
     _: KW_ONLY
     n_iterations: int = 3
     count_share: float = 0.5
-    initialisation: str = "packing"
+    initialization: str = "packing"
 
     def check_parameters(self, n_points=None):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
@@ -169,22 +176,22 @@ class LocalLloyd(LocalModel):
         """Shares of the users, two per round."""
         return [self.count_share, 1 - self.count_share] * self.n_iterations
 
-    def cluster(self, crowd: Crowd) -> tuple[np.ndarray, int]:
+    def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         k, d = self.n_clusters, crowd.n_features
         groups = crowd.groups(self.shares(), self.resolved_radius(d))
         # Packed into the cube inside the ball.
-        start = starting_centres(crowd.seeds, k, d, self.initialisation, "bisection")[0]
-        centres = snapped(start / SCALE * groups[0].radius / math.sqrt(d), groups[0].radius)
+        start = starting_centers(crowd.seeds, k, d, self.initialization, "bisection")[0]
+        centers = snapped(start / SCALE * groups[0].radius / math.sqrt(d), groups[0].radius)
         middle = np.zeros((k, d), np.int64)
         for counted, summed in zip(groups[::2], groups[1::2], strict=True):
-            rule, radius = Nearest(centres), counted.radius
+            rule, radius = Nearest(centers), counted.radius
             counts = counted.counts(rule)
             sums = summed.sums(rule, np.arange(k), middle, np.full(k, radius)) / SCALE
             seen = counts > counted.count_deviation(k)
             sizes = np.where(seen, counts, 1.0) * (summed.size / counted.size)
-            centres = np.where(seen[:, None], snapped(sums / sizes[:, None], radius), centres)
-        return centres[None], self.n_iterations
+            centers = np.where(seen[:, None], snapped(sums / sizes[:, None], radius), centers)
+        return centers[None], self.n_iterations
 
 
 def snapped(points: np.ndarray, radius: float) -> np.ndarray:
@@ -194,18 +201,18 @@ def snapped(points: np.ndarray, radius: float) -> np.ndarray:
     return np.rint(np.clip(inside, -1.0, 1.0) * SCALE).astype(np.int64)
 
 
-def steps_of(sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, group: Group) -> np.ndarray:
+def steps_of(sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, group: Cohort) -> np.ndarray:
     """Means from noisy sums, shrunk by the part of their squared length that is noise.
 
     Parameters
     ----------
     sums : ndarray of shape (m, d), float64
-        In grid steps; see :meth:`pkm.privacy.crowd.Group.sums`.
+        In grid steps; see :meth:`pkm.privacy.local_aggregator.Cohort.sums`.
     sizes : ndarray of shape (m,), float64
         Estimated numbers of users behind each sum, positive.
     radii : ndarray of shape (m,), float64
         That the sums were asked for with.
-    group : Group
+    group : Cohort
         That was asked.
 
     Returns
@@ -242,7 +249,7 @@ def check_enough(epsilon: float, n_users: int, shares: Sequence[float]) -> None:
     if least_users(epsilon) <= share * n_users:
         return
     enough = f"n={math.ceil(least_users(epsilon) / share)} users"
-    low, high = epsilon, MOST_EPSILON
+    low, high = epsilon, MAX_EPSILON
     if least_users(high) <= share * n_users:
         while high - low > 1e-3 * high:
             middle = math.sqrt(low * high)

@@ -13,7 +13,13 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.findings import MIN_SEEDS
-from pkm.analysis.tables import HIGHER_IS_BETTER, column_statistics, concatenate, raw_units, standard_deviations
+from pkm.analysis.tables import (
+    HIGHER_IS_BETTER,
+    column_statistics,
+    concatenate,
+    raw_units,
+    standard_deviations,
+)
 
 WITHIN, BETTER, WORSE = "within sampling error", "better", "worse"
 NOT_COMPARABLE, FEW_SEEDS, NOT_STORED = "not comparable", "too few seeds", "not run"
@@ -67,7 +73,9 @@ def parse(text):
     try:
         (mean, unit), (deviation, deviation_unit) = (number(part) for part in text.split("±"))
     except (InvalidOperation, ValueError):
-        raise ValueError(f"printed number {text!r} should be 'mean ± standard deviation' or 'N/A'") from None
+        raise ValueError(
+            f"printed number {text!r} should be 'mean ± standard deviation' or 'N/A'"
+        ) from None
     return Printed(mean, deviation, unit, deviation_unit)
 
 
@@ -109,26 +117,38 @@ def compare(study, printed):
     for cell, metric in product(printed["cells"], metrics):
         if metric not in cell:
             continue
-        place = {"table": cell["table"], "dataset": cell["dataset"], "method": cell["method"], "metric": metric}
+        place = {
+            "table": cell["table"],
+            "dataset": cell["dataset"],
+            "method": cell["method"],
+            "metric": metric,
+        }
         ours = stored[metric].get((cell["dataset"], cell["method"]))
         has_rows = (cell["dataset"], cell["method"]) in known
-        lines.append(place | _compared(parse(cell[metric]), cell[metric], ours, has_rows, place, printed))
+        lines.append(
+            place | _compared(parse(cell[metric]), cell[metric], ours, has_rows, place, printed)
+        )
     return pd.DataFrame(lines)
 
 
 def _stored(study, printed, metric):
     """Mean, deviation, seeds and cell of each data set and method, in raw units."""
-    panels = [panel for name in printed["sweeps"] if len((panel := study.panel(name, metric)).cells)]
+    panels = [
+        panel for name in printed["sweeps"] if len((panel := study.panel(name, metric)).cells)
+    ]
     if not panels:
         return {}
     panel = raw_units(concatenate(panels))
     epsilon = panel.cells["epsilon"]
-    panel = panel.take((epsilon.isna() | np.isclose(epsilon, printed.get("epsilon", np.nan))).to_numpy())
+    panel = panel.take(
+        (epsilon.isna() | np.isclose(epsilon, printed.get("epsilon", np.nan))).to_numpy()
+    )
     mean, _, _, count = column_statistics(panel.values)
     deviation = standard_deviations(panel.values)
     cells = panel.cells.to_dict("records")
     return {
-        (cell["dataset"], cell["method"]): (mean[i], deviation[i], int(count[i]), cell) for i, cell in enumerate(cells)
+        (cell["dataset"], cell["method"]): (mean[i], deviation[i], int(count[i]), cell)
+        for i, cell in enumerate(cells)
     }
 
 
@@ -148,7 +168,10 @@ def _compared(asked, text, ours, has_rows, place, printed):
     }
     reason = _reason(printed.get("not_comparable", ()), place)
     if asked is not None and np.isfinite(mean):
-        errors = [asked.largest_deviation / np.sqrt(printed["runs"]), np.nan_to_num(deviation) / np.sqrt(seeds)]
+        errors = [
+            asked.largest_deviation / np.sqrt(printed["runs"]),
+            np.nan_to_num(deviation) / np.sqrt(seeds),
+        ]
         errors.append(SAMPLE_ERRORS.get(place["metric"], 0.0))
         line["margin"] = STANDARD_ERRORS * np.linalg.norm(errors) + asked.unit / 2
         line["ratio"] = mean / asked.mean if asked.mean else np.nan
@@ -168,7 +191,10 @@ def _compared(asked, text, ours, has_rows, place, printed):
 def _reason(rules, place):
     """Text of the first rule that concerns a cell; a key that a rule lacks concerns all."""
     for rule in rules:
-        if all(place[name] in rule.get(f"{name}s", (place[name],)) for name in ("dataset", "method", "metric")):
+        if all(
+            place[name] in rule.get(f"{name}s", (place[name],))
+            for name in ("dataset", "method", "metric")
+        ):
             return rule["reason"]
     return ""
 

@@ -1,4 +1,4 @@
-"""The curator under rho-bounded adjacency: neighbours differ in one record, moved by at most rho.
+"""The curator under rho-bounded adjacency: neighbors differ in one record, moved by at most rho.
 
 What a move changes is worked out here, query by query. A statistic that adds up the records themselves moves by rho; a
 statistic that says where records lie changes as if one record left and another came, however short the move, because
@@ -23,17 +23,17 @@ from pkm.privacy.grid import SCALE
 from pkm.privacy.ledger import Charge, Ledger
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.thresholding import Thresholded
+from pkm.privacy.stability_histogram import StabilityHistogram
 
 TWO_RECORDS = math.sqrt(2)  # L2 norm of one count less and another more
 UNCHARGED = "F-17"
 LARGEST_NORMAL = 1 << 20
-MOST_NODES = 1 << 18
-MOST_COLUMNS = 10  # of a grid: a point counts at 2^d nodes
+MAX_NODES = 1 << 18
+MAX_COLUMNS = 10  # of a grid: a point counts at 2^d nodes
 
 
-class MovingCurator:
-    """Curator of one replicate for neighbours that differ by the move of one record.
+class RhoBoundedCurator:
+    """Curator of one replicate for neighbors that differ by the move of one record.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class MovingCurator:
     Attributes
     ----------
     n_points, n_features, n_replicates : int
-        Public: neighbours have the same number of points.
+        Public: neighbors have the same number of points.
     seeds : tuple of int
     domain : ndarray of shape (2, d), float64
     reach : float
@@ -66,7 +66,7 @@ class MovingCurator:
     --------
     >>> from pkm.privacy import Budget
     >>> ledger = Ledger(Budget(1.0, 1e-6, "rho_bounded", rho=0.25))
-    >>> curator = MovingCurator(np.zeros((3, 2), np.int64), ledger, NoiseStreams([0]))
+    >>> curator = RhoBoundedCurator(np.zeros((3, 2), np.int64), ledger, NoiseStreams([0]))
     >>> curator.noised_points(Gaussian(2.0 * SCALE)).shape, len(ledger.charges)
     ((3, 2), 1)
     """
@@ -124,7 +124,9 @@ class MovingCurator:
         A move changes one row by at most ``reach`` in L2: mu is that over the scale.
         """
         if self._released:
-            raise ValueError("noised_points can be asked once: its order is what later questions refer to")
+            raise ValueError(
+                "noised_points can be asked once: its order is what later questions refer to"
+            )
         mu = self.reach * SCALE / noise.scale
         key = self._charge("noised_points", noise.name, mu=mu, details=self._move_details(noise))
         noised = noise.add(self._rows[None], self._streams, (*key, "noise"))[0]
@@ -146,7 +148,7 @@ class MovingCurator:
         Parameters
         ----------
         groups : ndarray of shape (n,), int
-            Group of each released record, -1 for none: a function of released data. Group sizes are then public.
+            Cohort of each released record, -1 for none: a function of released data. Cohort sizes are then public.
         n_groups : int
         noise : Gaussian
             Scale in grid steps.
@@ -167,7 +169,7 @@ class MovingCurator:
         return noise.add(_sums(self._rows, groups, n_groups)[None], self._streams, key)[0]
 
     def cell_counts(
-        self, shifts: np.ndarray, levels: range, noise: Thresholded
+        self, shifts: np.ndarray, levels: range, noise: StabilityHistogram
     ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
         """Noisy counts of the cells of public shifted quadtrees that are large enough to leave.
 
@@ -176,7 +178,7 @@ class MovingCurator:
         shifts : ndarray of shape (r, d), int64
             Public; see :func:`pkm.compute.quadtree.occupied`.
         levels : range
-        noise : Thresholded
+        noise : StabilityHistogram
             For all histograms together: its ``cells`` must be twice their number r * len(levels).
 
         Returns
@@ -187,15 +189,27 @@ class MovingCurator:
         Notes
         -----
         In each of H histograms a move takes one record out of a cell and puts it into another: at most 2 H counts
-        change, by one each, hence L2 sensitivity sqrt(2 H). A cell that only one neighbour has holds one record there.
+        change, by one each, hence L2 sensitivity sqrt(2 H). A cell that only one neighbor has holds one record there.
         """
         shifts, most = np.asarray(shifts), 2 * len(shifts) * len(levels)
         if noise.cells < max(most, 1):
-            raise ValueError(f"cells={noise.cells} of the noise must be at least {most}: a move changes as many counts")
-        details = {"count_scale": noise.deviation, "count_sensitivity": math.sqrt(most), "least": noise.least}
+            raise ValueError(
+                f"cells={noise.cells} of the noise must be at least {most}: a move changes as many counts"
+            )
+        details = {
+            "count_scale": noise.deviation,
+            "count_sensitivity": math.sqrt(most),
+            "least": noise.least,
+        }
         mu = math.sqrt(most) / noise.deviation
-        key = self._charge("cell_counts", "gaussian_threshold", mu=mu, delta=noise.delta, details=details)
-        found = [(tree, *each) for tree, shift in enumerate(shifts) for each in occupied(self._rows, shift, levels)]
+        key = self._charge(
+            "cell_counts", "gaussian_threshold", mu=mu, delta=noise.delta, details=details
+        )
+        found = [
+            (tree, *each)
+            for tree, shift in enumerate(shifts)
+            for each in occupied(self._rows, shift, levels)
+        ]
         kept, noisy = noise.release(np.concatenate([each[3] for each in found]), self._streams, key)
         ends = np.cumsum([len(each[3]) for each in found])
         answers = []
@@ -227,60 +241,68 @@ class MovingCurator:
         Weights change gradually, so that a short move changes little: see :func:`soft_sensitivity`.
         """
         d, shape = self.n_features, (intervals + 1,) * self.n_features
-        if intervals < 1 or d > MOST_COLUMNS or math.prod(shape) > MOST_NODES:
+        if intervals < 1 or d > MAX_COLUMNS or math.prod(shape) > MAX_NODES:
             raise ValueError(
-                f"intervals={intervals} in {d} columns must be at least 1, in at most {MOST_COLUMNS} columns, and make "
-                f"at most {MOST_NODES} nodes"
+                f"intervals={intervals} in {d} columns must be at least 1, in at most {MAX_COLUMNS} columns, and make "
+                f"at most {MAX_NODES} nodes"
             )
         sensitivity = soft_sensitivity(d, 2 / intervals, self.reach)
-        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": sensitivity, "intervals": intervals}
-        key = self._charge("soft_counts", noise.name, mu=sensitivity * SCALE / noise.scale, details=details)
+        details = {
+            "count_scale": noise.scale / SCALE,
+            "count_sensitivity": sensitivity,
+            "intervals": intervals,
+        }
+        key = self._charge(
+            "soft_counts", noise.name, mu=sensitivity * SCALE / noise.scale, details=details
+        )
         counts = np.zeros(math.prod(shape), np.int64)
         add_soft_counts(self._rows, intervals, counts)
         return noise.add(counts.reshape(1, *shape), self._streams, key)[0]
 
     def regions(
         self,
-        centres: np.ndarray,
+        centers: np.ndarray,
         radius: float,
         *,
         groups: np.ndarray | None = None,
         members: np.ndarray | None = None,
         charged: bool = True,
-    ) -> "Regions":
-        """Sort records into regions about public centres, and clip them to a ball about their centre.
+    ) -> "ClippedRegions":
+        """Sort records into regions about public centers, and clip them to a ball about their center.
 
         Parameters
         ----------
-        centres : ndarray of shape (m, d), int64
+        centers : ndarray of shape (m, d), int64
             Released or public, in grid steps.
         radius : float
             Of the balls, in half-widths.
         groups : ndarray of shape (n,), int, optional
-            Region of each released record, -1 for none. Default: the centre nearest to the *true* point, so that a move
+            Region of each released record, -1 for none. Default: the center nearest to the *true* point, so that a move
             may change the region.
         members : ndarray of shape (n,), bool, optional
             Released records that take part where regions follow from true points. Default: all.
         charged : bool, default=True
-            Charge the two records that a move is. False charges one, as for neighbours of which one has a record more;
+            Charge the two records that a move is. False charges one, as for neighbors of which one has a record more;
             the charges carry the flaw.
 
         Returns
         -------
-        Regions
+        ClippedRegions
         """
-        centres = np.asarray(centres)
-        if not np.issubdtype(centres.dtype, np.integer) or centres.ndim != 2 or not len(centres):
-            raise ValueError(f"centres must be grid integers of shape (m, d), got {centres.dtype} of {centres.shape}")
+        centers = np.asarray(centers)
+        if not np.issubdtype(centers.dtype, np.integer) or centers.ndim != 2 or not len(centers):
+            raise ValueError(
+                f"centers must be grid integers of shape (m, d), got {centers.dtype} of {centers.shape}"
+            )
         if not 0 < radius < math.inf:
             raise ValueError(f"radius={radius} must be positive and finite")
         if groups is not None:
-            groups = self._checked_groups(groups, len(centres))
+            groups = self._checked_groups(groups, len(centers))
             rows, region = self._rows[groups >= 0], groups[groups >= 0]
         else:
             rows = self._rows if members is None else self._rows[self._checked_members(members)]
-            region = nearest_of_many(rows, centres)[0] if len(rows) else np.empty(0, np.int64)
-        return Regions(pulled(rows - centres[region], radius * SCALE), region, len(centres), radius, self.reach,
+            region = nearest_of_many(rows, centers)[0] if len(rows) else np.empty(0, np.int64)
+        return ClippedRegions(pulled(rows - centers[region], radius * SCALE), region, len(centers), radius, self.reach,
                        charged, self._streams, self._charge)  # fmt: skip
 
     def _move_details(self, noise: Gaussian) -> dict[str, float]:
@@ -290,16 +312,22 @@ class MovingCurator:
         groups = np.asarray(groups)
         self._check_released("groups")
         if groups.shape != (self.n_points,) or not np.issubdtype(groups.dtype, np.integer):
-            raise ValueError(f"groups must be {self.n_points} integers, got {groups.dtype} of shape {groups.shape}")
+            raise ValueError(
+                f"groups must be {self.n_points} integers, got {groups.dtype} of shape {groups.shape}"
+            )
         if groups.min(initial=-1) < -1 or groups.max(initial=-1) >= n_groups:
-            raise ValueError(f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to {groups.max()}")
+            raise ValueError(
+                f"groups must be from -1 to {n_groups - 1}, got {groups.min()} to {groups.max()}"
+            )
         return groups
 
     def _checked_members(self, members) -> np.ndarray:
         members = np.asarray(members)
         self._check_released("members")
         if members.shape != (self.n_points,) or members.dtype != bool:
-            raise ValueError(f"members must be {self.n_points} bools, got {members.dtype} of shape {members.shape}")
+            raise ValueError(
+                f"members must be {self.n_points} bools, got {members.dtype} of shape {members.shape}"
+            )
         return members
 
     def _check_released(self, what: str) -> None:
@@ -315,8 +343,8 @@ class MovingCurator:
         return key
 
 
-class Regions:
-    """Clipped records in regions, which public hyperplanes split into cells; made by a :class:`MovingCurator`.
+class ClippedRegions:
+    """Clipped records in regions, which public hyperplanes split into cells; made by a :class:`RhoBoundedCurator`.
 
     Cells 0 .. m - 1 are the regions. A move takes a record out of one cell and puts it into another, in the same
     region or in two: it acts as the removal of one record and the addition of another, and is charged so. Given
@@ -350,14 +378,14 @@ class Regions:
         inside = min(reach + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
         self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charged else radius
 
-    def sizes(self, noise: Thresholded | Gaussian) -> tuple[np.ndarray, np.ndarray]:
+    def sizes(self, noise: StabilityHistogram | Gaussian) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sizes of regions in records; to be asked before any split.
 
         Parameters
         ----------
-        noise : Thresholded or Gaussian
-            Thresholded: only regions that are large enough leave, and ``cells`` of the noise must be 2. Gaussian: the
-            sizes of all regions leave, empty ones included; their names are public, for their centres are.
+        noise : StabilityHistogram or Gaussian
+            StabilityHistogram: only regions that are large enough leave, and ``cells`` of the noise must be 2. Gaussian: the
+            sizes of all regions leave, empty ones included; their names are public, for their centers are.
 
         Returns
         -------
@@ -372,14 +400,24 @@ class Regions:
         """
         if isinstance(noise, Gaussian):
             details = {"count_scale": noise.scale / SCALE, "count_sensitivity": TWO_RECORDS}
-            key = self._charge("region_sizes", noise.name, mu=TWO_RECORDS * SCALE / noise.scale, details=details)
+            key = self._charge(
+                "region_sizes", noise.name, mu=TWO_RECORDS * SCALE / noise.scale, details=details
+            )
             noisy = noise.add(self._counts()[None] * SCALE, self._streams, key)[0] / SCALE
             return np.arange(self.n_cells), noisy
         if noise.cells < 2:
-            raise ValueError(f"cells={noise.cells} of the noise must be at least 2: a move changes two sizes")
-        details = {"count_scale": noise.deviation, "count_sensitivity": TWO_RECORDS, "least": noise.least}
+            raise ValueError(
+                f"cells={noise.cells} of the noise must be at least 2: a move changes two sizes"
+            )
+        details = {
+            "count_scale": noise.deviation,
+            "count_sensitivity": TWO_RECORDS,
+            "least": noise.least,
+        }
         mu = TWO_RECORDS / noise.deviation
-        key = self._charge("region_sizes", "gaussian_threshold", mu=mu, delta=noise.delta, details=details)
+        key = self._charge(
+            "region_sizes", "gaussian_threshold", mu=mu, delta=noise.delta, details=details
+        )
         exact = self._counts()
         present = np.flatnonzero(exact)  # an empty region is never looked at
         kept, noisy = noise.release(exact[present], self._streams, key)
@@ -403,7 +441,9 @@ class Regions:
         Two of the counts change by one: mu is sqrt(2) over the scale; with Laplace noise two releases are charged.
         """
         cells = np.asarray(cells, np.int64)
-        if len(np.unique(cells)) < len(cells) or (len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells):
+        if len(np.unique(cells)) < len(cells) or (
+            len(cells) and not 0 <= cells.min() <= cells.max() < self.n_cells
+        ):
             raise ValueError(f"cells={cells.tolist()} must be different and below {self.n_cells}")
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         flaw, share = "" if self._charged else UNCHARGED, SCALE / noise.scale
@@ -412,14 +452,18 @@ class Regions:
             details["count_sensitivity"] = TWO_RECORDS if self._charged else 1.0
             key = self._charge("region_counts", noise.name, mu=share, details=details, flaw=flaw)
         else:
-            key = self._charge("region_counts", noise.name, epsilon=share, details=details, flaw=flaw)
+            key = self._charge(
+                "region_counts", noise.name, epsilon=share, details=details, flaw=flaw
+            )
             if self._charged:
-                self._charge("region_counts_second_record", noise.name, epsilon=share, details=details)
+                self._charge(
+                    "region_counts_second_record", noise.name, epsilon=share, details=details
+                )
         exact = self._counts()[cells] * SCALE
         return noise.add(exact[None], self._streams, key)[0] / SCALE
 
     def split(self, cells: Sequence[int] | np.ndarray, normal: np.ndarray) -> np.ndarray:
-        """Split cells by a public hyperplane through their region's centre.
+        """Split cells by a public hyperplane through their region's center.
 
         Parameters
         ----------
@@ -435,18 +479,22 @@ class Regions:
         """
         cells = np.asarray(cells, np.int64)
         if np.abs(normal).max(initial=0) > LARGEST_NORMAL:
-            raise ValueError(f"normal must have entries of at most {LARGEST_NORMAL}, got {np.abs(normal).max()}")
+            raise ValueError(
+                f"normal must have entries of at most {LARGEST_NORMAL}, got {np.abs(normal).max()}"
+            )
         first = np.full(self.n_cells, -1, np.int64)
         first[cells] = self.n_cells + 2 * np.arange(len(cells))
         target = first[self._cell]
         moving = np.flatnonzero(target >= 0)
-        self._cell[moving] = target[moving] + (self._points[moving] @ np.asarray(normal, np.int64) >= 0)
+        self._cell[moving] = target[moving] + (
+            self._points[moving] @ np.asarray(normal, np.int64) >= 0
+        )
         self.n_cells += 2 * len(cells)
         self._region = np.concatenate([self._region, np.repeat(self._region[cells], 2)])
         return first[cells][:, None] + [0, 1]
 
     def sums(self, owner: np.ndarray, n_owners: int, multiplier: float) -> np.ndarray:
-        """Noisy sums of the clipped records about their region's centre, over public unions of cells of one region.
+        """Noisy sums of the clipped records about their region's center, over public unions of cells of one region.
 
         Parameters
         ----------
@@ -462,16 +510,30 @@ class Regions:
             In grid steps.
         """
         owner = np.asarray(owner)
-        if owner.shape != (self.n_cells,) or owner.min(initial=-1) < -1 or owner.max(initial=-1) >= n_owners:
+        if (
+            owner.shape != (self.n_cells,)
+            or owner.min(initial=-1) < -1
+            or owner.max(initial=-1) >= n_owners
+        ):
             raise ValueError(f"owner must have {self.n_cells} entries from -1 to {n_owners - 1}")
         owned = owner >= 0
-        if len(np.unique(np.stack([owner[owned], self._region[owned]]), axis=1).T) > len(np.unique(owner[owned])):
-            # About two centres a move could change one sum by twice the radius.
-            raise ValueError("owner must not unite cells of different regions, whose records lie about other centres")
+        if len(np.unique(np.stack([owner[owned], self._region[owned]]), axis=1).T) > len(
+            np.unique(owner[owned])
+        ):
+            # About two centers a move could change one sum by twice the radius.
+            raise ValueError(
+                "owner must not unite cells of different regions, whose records lie about other centers"
+            )
         noise = Gaussian(multiplier)
         flaw = "" if self._charged else UNCHARGED
         # The cost is known before the regions are: the multiplier alone.
-        key = self._charge("region_sums", noise.name, mu=1 / multiplier, details={"multiplier": multiplier}, flaw=flaw)
+        key = self._charge(
+            "region_sums",
+            noise.name,
+            mu=1 / multiplier,
+            details={"multiplier": multiplier},
+            flaw=flaw,
+        )
         sums = _sums(self._points, owner[self._cell], n_owners)
         return noise.add(sums[None], self._streams, key, unit=self.sum_sensitivity * SCALE)[0]
 
@@ -503,7 +565,7 @@ def soft_sensitivity(n_features: int, side: float, reach: float) -> float:
     ----------
     n_features : int
     side : float
-        Distance of neighbouring nodes, in half-widths.
+        Distance of neighboring nodes, in half-widths.
     reach : float
 
     Returns

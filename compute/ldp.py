@@ -75,7 +75,10 @@ def _add_spectrum(key, users, reports, bits, mask, spectrum):
         for bit in range(bits):
             row, sign = _of_value(base, bit) & mask, 1 - 2 * ((reports[i] >> bit) & 1)
             for other in range(1 << bit):
-                rows[(1 << bit) + other], signs[(1 << bit) + other] = rows[other] ^ row, signs[other] * sign
+                rows[(1 << bit) + other], signs[(1 << bit) + other] = (
+                    rows[other] ^ row,
+                    signs[other] * sign,
+                )
         for each in range(1 << bits):
             spectrum[rows[each]] += signs[each]
 
@@ -156,7 +159,9 @@ def parities(key: int, users: np.ndarray, values: np.ndarray, bits: int, size: i
     return out
 
 
-def add_spectrum(key: int, users: np.ndarray, reports: np.ndarray, bits: int, spectrum: np.ndarray) -> None:
+def add_spectrum(
+    key: int, users: np.ndarray, reports: np.ndarray, bits: int, spectrum: np.ndarray
+) -> None:
     """Add users' reports to the transform (size,), int64, of the numbers that :func:`supported` gives."""
     _add_spectrum(np.uint64(key), users, reports, bits, np.uint64(len(spectrum) - 1), spectrum)
 
@@ -185,6 +190,8 @@ def signs(key: int, users: np.ndarray, cells: np.ndarray) -> np.ndarray:
     return out
 
 
-def add_signed(key: int, users: np.ndarray, reports: np.ndarray, cells: np.ndarray, totals: np.ndarray) -> None:
+def add_signed(
+    key: int, users: np.ndarray, reports: np.ndarray, cells: np.ndarray, totals: np.ndarray
+) -> None:
     """Add reports (m, d), int32, times the users' signs of each cell, to the totals (cells, d), int64, of all cells."""
     _add_signed(np.uint64(key), users, reports, cells, totals)

@@ -1,0 +1,43 @@
+"""Starting centers that do not depend on the data, hence cost no privacy; shared by all methods of a seed."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from pkm.compute import largest_packing
+from pkm.privacy.grid import snap
+from pkm.privacy.noise import INITIALIZATION, child
+
+
+@lru_cache(maxsize=20_000)
+def _starting_centers(seed: int, k: int, d: int, search: str) -> np.ndarray:
+    generator = np.random.RandomState(np.random.MT19937(child(seed, INITIALIZATION)))
+    if search == "uniform":
+        centers = generator.uniform(-1, 1, (k, d))
+    else:
+        # The paper's runs seed a Mersenne Twister with the run's number; with the same, their centers are met exactly.
+        source = np.random.RandomState(seed % 2**32) if search == "halving" else generator
+        centers = largest_packing(source, k, d, search)
+    centers = snap(centers)
+    centers.flags.writeable = False
+    return centers
+
+
+def starting_centers(seeds, k: int, d: int, initialization: str, radius_search: str) -> np.ndarray:
+    """Starting centers of a batch of replicates.
+
+    Parameters
+    ----------
+    seeds : sequence of int
+    k, d : int
+    initialization : {"packing", "uniform"}
+    radius_search : {"halving", "bisection"}
+        How ``packing`` looks for the largest radius.
+
+    Returns
+    -------
+    ndarray of shape (R, k, d), int64
+        On the grid.
+    """
+    search = "uniform" if initialization == "uniform" else radius_search
+    return np.stack([_starting_centers(seed, k, d, search) for seed in seeds])
