@@ -49,9 +49,20 @@ test: setup      ## run the tests (with the original data too, if DATA is at han
 golden: setup    ## write the golden records anew; the commit says which change and why
 	$(RUN) tests/golden/record.py
 
-lint: setup      ## check style
+# Static tools read the rooms through links, as the package they make when installed.
+TYPES := build/types/pkm
+$(TYPES): setup
+	mkdir -p $@
+	for room in analysis benchmarks compute conf datasets experiments federation methods metrics privacy; do \
+		ln -sfn $(CURDIR)/$$room $@/$$room; \
+	done
+	ln -sfn $(CURDIR)/pkm/__init__.py $(CURDIR)/pkm/__main__.py $@/
+
+lint: $(TYPES)   ## check style, types and the direction of imports
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m basedpyright --level error
+	cd build/types && $(CURDIR)/$(VENV)/bin/lint-imports --config $(CURDIR)/pyproject.toml --no-logo
 
 format: setup    ## apply style
 	$(RUN) -m ruff check --fix .
