@@ -1,46 +1,68 @@
-"""Clustering methods, each a scikit-learn estimator that reaches data only through a curator."""
+"""Clustering methods, each a scikit-learn estimator that reaches data only through a curator.
+
+A class is imported when it is first used: ``from pkm.methods import FastLloyd`` loads what
+FastLloyd needs, and nothing else.
+"""
 
 import importlib
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
-from pkm.methods.balcan import Balcan
-from pkm.methods.base import PrivateKMeans, Run
-from pkm.methods.baselines import DataMean, PackingCenters
-from pkm.methods.dist_dp import DistDP, NoisedPoints
-from pkm.methods.dp_lloyd import DPLloyd
-from pkm.methods.dpm import DPM
-from pkm.methods.em_mc import EMMC
-from pkm.methods.eugkm import EUGkM
-from pkm.methods.kaplan_stemmer import KaplanStemmer
-from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
-from pkm.methods.kmeans import KMeansPlusPlus
-from pkm.methods.kmedian import KMedian
-from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, SuLloyd
-from pkm.methods.local_dp import LocalLloyd, LocalMean, NoisedReports
-from pkm.methods.lsh_splits import LSHSplits
+if TYPE_CHECKING:
+    from pkm.methods.base import PrivateKMeans
 
-OWN = (
-    KMeansPlusPlus, KMedian, Lloyd, SuLloyd, GLloyd, FastLloyd, DPLloyd, DPM, EMMC, LSHSplits, EUGkM, Balcan,
-    KaplanStemmer, DistDP, NoisedPoints, KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean, DataMean,
-    PackingCenters,
-)  # fmt: skip
+#: Class of every method of this package, in the order of the tables, to its module.
+METHODS = {
+    "KMeansPlusPlus": "kmeans",
+    "KMedian": "kmedian",
+    "Lloyd": "lloyd",
+    "SuLloyd": "lloyd",
+    "GLloyd": "lloyd",
+    "FastLloyd": "lloyd",
+    "DPLloyd": "dp_lloyd",
+    "DPM": "dpm",
+    "EMMC": "em_mc",
+    "LSHSplits": "lsh_splits",
+    "EUGkM": "eugkm",
+    "Balcan": "balcan",
+    "KaplanStemmer": "kaplan_stemmer",
+    "DistDP": "dist_dp",
+    "NoisedPoints": "dist_dp",
+    "KaplanStemmerLocal": "kaplan_stemmer_local",
+    "LocalLloyd": "local_dp",
+    "NoisedReports": "local_dp",
+    "LocalMean": "local_dp",
+    "DataMean": "baselines",
+    "PackingCenters": "baselines",
+}
+#: What a method is made of, for those who write one.
+CONTRACT = {"PrivateKMeans": "base", "Run": "base"}
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
-__all__ = [
-    "DPM", "EMMC", "ENTRY_POINTS", "OWN", "Balcan", "DPLloyd", "DataMean", "DistDP", "EUGkM", "FastLloyd", "GLloyd",
-    "KMeansPlusPlus", "KMedian", "KaplanStemmer", "KaplanStemmerLocal", "LSHSplits", "Lloyd", "LocalLloyd", "LocalMean",
-    "NoisedPoints", "NoisedReports", "PackingCenters", "PrivateKMeans", "Run", "SuLloyd", "load_method",
-]  # fmt: skip
+__all__ = ["ENTRY_POINTS", "METHODS", "load_method", *CONTRACT, *METHODS]
 
 
-def load_method(target: str) -> type[PrivateKMeans]:
+def __getattr__(name: str) -> Any:
+    """Import a class when it is first used."""
+    module = (CONTRACT | METHODS).get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def load_method(target: str) -> type["PrivateKMeans"]:
     """Find a method class.
 
     Parameters
     ----------
     target : str
-        A class name of this package (``"FastLloyd"``), an import path (``"package.module.Class"``), or a name that an
-        installed package declares under the entry-point group ``private_kmeans_bench.methods``.
+        A class name of this package (``"FastLloyd"``), an import path
+        (``"package.module.Class"``), or a name that an installed package declares under the
+        entry-point group ``private_kmeans_bench.methods``.
 
     Returns
     -------
@@ -56,9 +78,8 @@ def load_method(target: str) -> type[PrivateKMeans]:
     >>> load_method("pkm.methods.lloyd.FastLloyd").__name__
     'FastLloyd'
     """
-    own = {method.__name__: method for method in OWN}
-    if target in own:
-        return own[target]
+    if target in METHODS:
+        return __getattr__(target)
     declared = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
     if target in declared:
         return declared[target].load()
@@ -66,7 +87,7 @@ def load_method(target: str) -> type[PrivateKMeans]:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        known = ", ".join([*own, *declared])
+        known = ", ".join([*METHODS, *declared])
         raise ValueError(
             f"method {target!r} is unknown ({error}); known: {known}, or package.module.Class"
         ) from error

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from pkm.methods import (
-    OWN,
+    METHODS,
     FastLloyd,
     GLloyd,
     KMeansPlusPlus,
@@ -25,6 +25,8 @@ from pkm.methods.initialization import starting_centers
 from pkm.methods.lloyd import fold, shorten, truncate
 from pkm.metrics import evaluate
 from pkm.privacy import SCALE, Gaussian, NoiseStreams, PrivacyClaim, gaussian_mu, snap
+
+CLASSES = [load_method(name) for name in METHODS]
 
 RHO = 0.225
 PRIVATE = (SuLloyd, GLloyd, FastLloyd)
@@ -40,7 +42,7 @@ def blobs(n=3000, d=2, seed=0):
 # Conformance
 
 
-@pytest.mark.parametrize("method", OWN, ids=lambda method: method.__name__)
+@pytest.mark.parametrize("method", CLASSES, ids=lambda method: method.__name__)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_own_methods_conform(method):
     outcomes = conformance(method)
@@ -414,7 +416,7 @@ def test_k_means_is_scikit_learns():
     np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=2.0**-16)
 
 
-@pytest.mark.parametrize("method", [m for m in OWN if any(c.private for c in m.claims.values())])
+@pytest.mark.parametrize("method", [m for m in CLASSES if any(c.private for c in m.claims.values())])
 def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     for variant in method.claims:
@@ -432,7 +434,7 @@ def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
             method(n_clusters=2, epsilon=1e-5, **chosen).fit_batch(points, [0])
 
 
-@pytest.mark.parametrize("method", [m for m in OWN if "secure" in m.choices])
+@pytest.mark.parametrize("method", [m for m in CLASSES if "secure" in m.choices])
 @pytest.mark.parametrize("n", [30, 3000])
 def test_secure_noise_serves_every_schedule(method, n):
     """Whatever leaves, also nothing: few points at a small budget leave the questions after a threshold empty."""
