@@ -1,13 +1,14 @@
-"""What a method is: public code around a curator, usable as a scikit-learn estimator and as a batch of replicates."""
+"""Base class of the methods: a scikit-learn estimator that runs public code around a curator."""
 
 import math
 import numbers
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, Self, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -25,8 +26,8 @@ class Run:
     Attributes
     ----------
     centers : ndarray of shape (R, k, d), int64
-        Released centers on the grid. Where a replicate has fewer than k, copies of its first center follow: ties go to
-        the lower index, so a copy is nearest to no point.
+        Released centers on the grid. Where a replicate has fewer than k, copies of its first center
+        follow: ties go to the lower index, so a copy is nearest to no point.
     n_iter : int
         Number of iterations, a public quantity.
     ledger : Ledger or None
@@ -47,7 +48,8 @@ def inverse_n_log_n(n_points: int) -> float:
     """Delta of the FastLloyd paper, from the exact n."""
     if n_points < 3:
         raise ValueError(
-            f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, got {n_points}"
+            f"delta='auto' of the published variant is 1/(n ln n), which needs n >= 3, "
+            f"got {n_points}"
         )
     return 1 / (n_points * math.log(n_points))
 
@@ -56,18 +58,30 @@ def inverse_n_root_n(n_points: int) -> float:
     """Delta of the DPM paper, from the exact n."""
     if n_points < 2:
         raise ValueError(
-            f"delta='auto' of the published variant is 1/(n sqrt n), which needs n >= 2, got {n_points}"
+            f"delta='auto' of the published variant is 1/(n sqrt n), which needs n >= 2, "
+            f"got {n_points}"
         )
     return n_points**-1.5
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Tell whether a value is a real number; a bool is not."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Tell whether a value is an integer; a bool is not."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 @dataclass(eq=False, repr=False)
 class PrivateKMeans(ClusterMixin, BaseEstimator):
     """Contract of a clustering method.
 
-    A subclass declares ``claims`` and its parameters (as dataclass fields, or with an ``__init__`` of its own) and
-    writes ``cluster``, which asks a curator and never sees a point. Everything else is here: checks, the budget, the
-    batched path and the scikit-learn face.
+    A subclass declares ``claims`` and its parameters (as dataclass fields, or with an ``__init__``
+    of its own) and writes ``cluster``, which queries a curator and never sees a point. This class
+    has the rest: parameter checks, the budget, batches of replicates, and the methods of a
+    scikit-learn estimator.
 
     Parameters
     ----------
@@ -75,20 +89,26 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
     bounds : (lower, upper) or array of shape (2, d), default=(-1, 1)
         Public domain, used by ``fit``.
     clip : bool, default=True
-        Clip rows outside the bounds; otherwise they are refused, which the privacy claim does not cover.
+        Clip rows outside the bounds; otherwise they are refused, which the privacy claim does not
+        cover.
     random_state : int, optional
         Seed of the replicate that ``fit`` runs. Default: fresh.
     """
 
     claims: ClassVar[dict[str, PrivacyClaim]]
     choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
-    published_delta = staticmethod(
-        inverse_n_log_n
-    )  # what delta="auto" is where a paper takes it from n
-    curator: ClassVar[type] = Curator  # the kind of curator that serves the claim's adjacency
-    batched: ClassVar[bool] = (
-        True  # whether ``cluster`` serves all replicates at once; else it is called for each
-    )
+    # What delta="auto" is where a paper takes it from n.
+    published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
+    # Class of the curator that serves the claim's adjacency.
+    curator: ClassVar[type] = Curator
+    # Whether ``cluster`` serves all replicates at once; otherwise it is called for each.
+    batched: ClassVar[bool] = True
+
+    # Parameters that a subclass may declare, with their values where it does not.
+    epsilon: ClassVar[float] = math.inf
+    delta: ClassVar[float | Literal["auto"]] = "auto"
+    variant: ClassVar[str] = "sound"
+    secure: ClassVar[bool] = False
 
     n_clusters: int = 8
     _: KW_ONLY
@@ -99,10 +119,18 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
     @property
     def claim(self) -> PrivacyClaim:
         """The claim of the chosen variant."""
-        return self.claims[getattr(self, "variant", "sound")]
+        return self.claims[self.variant]
 
-    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Run the curator's replicates; return centers (R, k, d) on the grid and the number of iterations."""
+    def cluster(self, curator: Curator) -> tuple[np.ndarray | Sequence[np.ndarray], int]:
+        """Run the curator's replicates.
+
+        Returns
+        -------
+        centers : ndarray of shape (R, k, d), int64, or R of shape (k_r, d)
+            On the grid.
+        n_iter : int
+            Number of iterations.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define cluster(curator)")
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
@@ -112,12 +140,12 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         return Budget(self.epsilon, self.resolved_delta(n_points), self.claim.adjacency)
 
     def resolved_delta(self, n_points: int) -> float:
-        """Delta of one run: 0 for a pure claim, the parameter, or what the variant takes for ``"auto"``."""
+        """Delta of one run: 0 for a pure claim, the parameter, or the variant's for ``"auto"``."""
         if self.claim.notion == "pure":
             return 0.0
         if self.delta != "auto":
             return self.delta
-        if getattr(self, "variant", "sound") == "sound":
+        if self.variant == "sound":
             return SOUND_DELTA
         return self.published_delta(n_points)
 
@@ -127,65 +155,78 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Naming the parameter, its value and the rule.
+            With the parameter's name, its value and the rule.
         """
         k = self.n_clusters
         if not is_integer(k) or k < 1:
             raise ValueError(f"n_clusters={k!r} must be an integer of at least 1")
         if n_points is not None and k > n_points:
             raise ValueError(f"n_clusters={k} must be at most the number of points n={n_points}")
-        for name, known in self.choices.items():
+
+        for name, allowed in self.choices.items():
             value = getattr(self, name)
-            if value not in known:
+            if value not in allowed:
                 raise ValueError(
-                    f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, known))}"
+                    f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, allowed))}"
                 )
-        if self.claim.private:
-            if not (is_number(self.epsilon) and MIN_EPSILON <= self.epsilon < math.inf):
-                raise ValueError(
-                    f"epsilon={self.epsilon!r} must be a positive finite number, at least {MIN_EPSILON}"
-                )
-            delta = getattr(self, "delta", "auto")
-            if delta != "auto" and not (is_number(delta) and 0 < delta < 1):
-                raise ValueError(f"delta={delta!r} must be 'auto' or a number in (0, 1)")
+
+        if not self.claim.private:
+            return
+        if not (is_number(self.epsilon) and MIN_EPSILON <= self.epsilon < math.inf):
+            raise ValueError(
+                f"epsilon={self.epsilon!r} must be a positive finite number, at least {MIN_EPSILON}"
+            )
+        if self.delta != "auto" and not (is_number(self.delta) and 0 < self.delta < 1):
+            raise ValueError(f"delta={self.delta!r} must be 'auto' or a number in (0, 1)")
 
     def fit_batch(
-        self, points: np.ndarray | Points | Sequence, seeds: Sequence[int], domain=None
+        self,
+        points: np.ndarray | Points | Sequence[np.ndarray | Points],
+        seeds: Sequence[int],
+        domain: ArrayLike | None = None,
     ) -> Run:
         """Cluster the same points once per seed.
 
         Parameters
         ----------
         points : ndarray of shape (n, d), int64
-            Private points on the grid (see :func:`privacy.snap`), prepared points, or a list of shards of either.
+            Private points on the grid (see :func:`privacy.snap`), prepared points, or a list of
+            shards of either.
         seeds : sequence of int
-            One replicate each; a replicate's result does not depend on the others.
+            One per replicate; a replicate's result does not depend on the others.
         domain : array-like of shape (2, d), optional
-            Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
+            Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
 
         Returns
         -------
         Run
         """
         shards = shards_of(points)
-        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
-        return self.fit_with(
-            lambda *door: self.curator(shards, *door, domain), n_points, n_features, seeds
-        )
+
+        def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
+            return self.curator(shards, ledger, streams, domain)
+
+        n_points = sum(shard.shape[0] for shard in shards)
+        return self.fit_with(make_curator, n_points, shards[0].shape[1], seeds)
 
     def fit_with(
-        self, door: Callable[..., Curator], n_points: int, n_features: int, seeds: Sequence[int]
+        self,
+        make_curator: Callable[[Ledger | None, NoiseStreams], Curator],
+        n_points: int,
+        n_features: int,
+        seeds: Sequence[int],
     ) -> Run:
-        """Cluster through a curator of whatever kind, once per seed.
+        """Cluster through a given kind of curator, once per seed.
 
         Parameters
         ----------
-        door : callable
-            From a ledger (None where no privacy is claimed) and the replicates' NoiseStreams to a curator.
+        make_curator : callable
+            From a ledger (None where no privacy is claimed) and the replicates' NoiseStreams to a
+            curator.
         n_points, n_features : int
             Of all points together, whoever holds them.
         seeds : sequence of int
-            One replicate each.
+            One per replicate.
 
         Returns
         -------
@@ -193,73 +234,86 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         """
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
-        streams = NoiseStreams(seeds, secure=getattr(self, "secure", False))
-        released, rounds, ledgers = [], [], []
-        for some in [streams] if self.batched else streams.each():
-            ledgers.append(None if budget is None else Ledger(budget))
-            centers, n_iter = self.cluster(door(ledgers[-1], some))
-            released += list(centers)
-            rounds.append(n_iter)
-        if any(ledger is not None and ledger.charges != ledgers[0].charges for ledger in ledgers):
+        streams = NoiseStreams(seeds, secure=self.secure)
+
+        # A method that is not batched runs once for each replicate, each with a ledger of its own.
+        released: list[np.ndarray] = []
+        iterations: list[int] = []
+        ledgers: list[Ledger | None] = []
+        for batch in [streams] if self.batched else streams.by_replicate():
+            ledger = None if budget is None else Ledger(budget)
+            centers, n_iter = self.cluster(make_curator(ledger, batch))
+            released.extend(centers)
+            iterations.append(n_iter)
+            ledgers.append(ledger)
+
+        # Charges must be equal: a schedule that follows the data would release something itself.
+        charges = [ledger.charges for ledger in ledgers if ledger is not None]
+        if any(charged != charges[0] for charged in charges):
             raise RuntimeError(
                 "replicates were charged differently: a schedule must not depend on private data"
             )
         n_centers = np.array([len(centers) for centers in released])
-        return Run(
-            _padded(released, n_centers.max()), max(rounds), ledgers[0], streams.seeds, n_centers
-        )
+        padded = _padded(released, n_centers.max())
+        return Run(padded, max(iterations), ledgers[0], streams.seeds, n_centers)
 
-    def fit(self, X, y=None):
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Cluster points given in their own units.
 
         Parameters
         ----------
         X : array-like of shape (n, d)
-            Numbers, finite. Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``.
+            Numbers, finite. Rows outside ``bounds`` are clipped to them, or refused with
+            ``clip=False``.
         y : ignored
 
         Returns
         -------
         self
-            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and ``n_features_in_``. There
-            are no ``labels_``: exact labels are not covered by the claim. ``predict`` is public code on public centers.
+            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and
+            ``n_features_in_``. There are no ``labels_``: exact labels are not covered by the claim.
+            ``predict`` is public code on public centers.
         """
-        X, points, (lower, upper), seed = self._entered(X)
-        run = self.fit_batch(points, [seed], (lower, upper))
-        self.cluster_centers_ = to_unit(run.centers[0]) * (upper / 2 - lower / 2) + (
-            upper / 2 + lower / 2
-        )
-        self.n_iter_, self.ledger_, self.n_features_in_ = run.n_iter, run.ledger, X.shape[1]
-        self._fitted_box, self._centers = (lower, upper), run.centers
+        points, bounds, seed = self._prepared(X)
+        run = self.fit_batch(points, [seed], bounds)
+        lower, upper = bounds
+        half_width = upper / 2 - lower / 2
+        self.cluster_centers_ = to_unit(run.centers[0]) * half_width + (upper / 2 + lower / 2)
+        self.n_iter_ = run.n_iter
+        self.ledger_ = run.ledger
+        self.n_features_in_ = points.shape[1]
+        self._fitted_bounds = bounds
+        self._centers = run.centers
         return self
 
-    def predict(self, X) -> np.ndarray:
-        """Index of the nearest released center for each row of X; rows outside the bounds are clipped to them."""
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """Index of the nearest released center for each row of X, clipped to the bounds."""
         check_is_fitted(self, "cluster_centers_")
         X = _matrix(X)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}"
             )
-        return labels(Points.from_box(X, *self._fitted_box)[0], self._centers)[0]
+        return labels(Points.from_box(X, *self._fitted_bounds)[0], self._centers)[0]
 
-    def fit_predict(self, X, y=None, **kwargs) -> np.ndarray:
+    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: object) -> np.ndarray:
         """Fit, then predict the same rows."""
         return self.fit(X).predict(X)
 
-    def _entered(self, X) -> tuple[np.ndarray, Points, tuple[np.ndarray, np.ndarray], int]:
-        """Check points in their own units: the matrix, the same on the grid, the box it stands for, and a seed."""
+    def _prepared(self, X: ArrayLike) -> tuple[Points, tuple[np.ndarray, np.ndarray], int]:
+        """Check points in their own units; return them on the grid, its bounds, and a seed."""
         X = _matrix(X)
-        lower, upper = self._box(X.shape[1])
+        lower, upper = self._bounds_of(X.shape[1])
         points, outside = Points.from_box(X, lower, upper)
         if outside and not self.clip:
             raise ValueError(
                 f"points lie outside bounds={self.bounds}; widen bounds or set clip=True"
             )
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
-        return X, points, (lower, upper), seed
+        return points, (lower, upper), seed
 
-    def _box(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds_of(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bound of every column, each of shape (d,)."""
         bounds = np.asarray(self.bounds, dtype=np.float64)
         if bounds.shape not in {(2,), (2, d)}:
             raise ValueError(
@@ -274,23 +328,15 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
 
 
 def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
-    """Stack sets of centers, filled up to k with copies of their first."""
-    return np.stack(
-        [np.concatenate([each, np.repeat(each[:1], k - len(each), axis=0)]) for each in released]
-    )
+    """Stack sets of centers, each filled up to k with copies of its first."""
+    filled = [
+        np.concatenate([centers, np.repeat(centers[:1], k - len(centers), axis=0)])
+        for centers in released
+    ]
+    return np.stack(filled)
 
 
-def is_number(value) -> bool:
-    """Tell a real number from anything else; a bool is none."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def is_integer(value) -> bool:
-    """Tell an integer from anything else; a bool is none."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _matrix(X) -> np.ndarray:
+def _matrix(X: ArrayLike) -> np.ndarray:
     try:
         X = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:
