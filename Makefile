@@ -44,7 +44,7 @@ report: setup    ## build the report from what is stored
 	$(PKM) reproduce report $(SETTINGS)
 
 test: setup      ## run the tests (with the original data too, if DATA is at hand)
-	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(RUN) -m pytest -n 2 --dist worksteal
+	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist worksteal
 
 golden: setup    ## write the golden records anew; the commit says which change and why
 	$(RUN) tests/golden/record.py

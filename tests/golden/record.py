@@ -21,7 +21,7 @@ from pkm.experiments import removals
 from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.execute import build, prepare_data
-from pkm.federation import Setting, parts_of, run_in_threads
+from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import load_method
 from pkm.privacy import snap
 
@@ -130,10 +130,10 @@ def federation_records() -> dict:
     records = {}
     for dataset in DATASETS:
         grid, domain = points_of(dataset)
-        parts = parts_of(Points.prepare(grid), 3, 0, "unbalanced")
+        parts = split_points(Points.prepare(grid), 3, 0, "unbalanced")
         for name in FEDERATED:
             method = configured(name, n_clusters=N_CLUSTERS)
-            run, measured = run_in_threads(method, parts, SEEDS, domain, setting=Setting(3))
+            run, measured = run_in_threads(method, parts, SEEDS, domain, network=Network(3))
             records[f"{name} {dataset}"] = run_record(run) | {"bytes": measured.bytes_per_iteration}
     return rounded(records)
 
@@ -165,20 +165,22 @@ def unlearning_records() -> dict:
 
 def studies() -> dict:
     """Fabricated rows of every paper."""
-    import test_analysis_comparison as comparison
-    import test_analysis_distdp as distdp
-    import test_analysis_dpm_rows as dpm
-    import test_analysis_kaplan_stemmer as kaplan_stemmer
-    import test_analysis_mufc as mufc
-    import test_analysis_protocol as protocol
-    import test_analysis_synthetic as fastlloyd
+    from fabricated import (
+        comparison,
+        distdp,
+        dpm,
+        fastlloyd,
+        federation_costs,
+        kaplan_stemmer,
+        mufc,
+    )
 
     return {
-        "comparison": comparison.fabricated(),
+        "comparison": comparison.all_rows(),
         "distdp": distdp.all_rows(),
         "dpm": dpm.all_rows(),
         "fastlloyd": fastlloyd.small_rows(),
-        "fastlloyd/protocol": protocol.protocol_rows(),
+        "fastlloyd/protocol": federation_costs.protocol_rows(),
         "kaplan-stemmer": kaplan_stemmer.all_rows(),
         "mufc": mufc.all_rows(),
     }
@@ -227,14 +229,14 @@ def figure_records() -> dict:
 
 def claim_records() -> dict:
     """Verdict of every claim, from fabricated rows."""
-    import judged
+    from reports import NO_GAPS
 
     records = {}
     for name, rows in studies().items():
         paper = name.partition("/")[0]
         if paper not in claims.papers():
             continue
-        for verdict in verdicts.evaluate(Study(rows), paper, judged.NO_GAPS):
+        for verdict in verdicts.evaluate(Study(rows), paper, NO_GAPS):
             records[f"{name}: {verdict.claim['id']}"] = str(verdict.finding.verdict)
     return records
 
@@ -263,7 +265,7 @@ def write(name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(FOLDER.parent))
+    sys.path.insert(0, str(FOLDER.parent / "support"))
     for name in sys.argv[1:] or RECORDS:
         write(name)
         print(f"{name}.json: {len(stored(name))} records")

@@ -1,0 +1,41 @@
+"""Claims and documents that point to tests point to tests that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pkm.analysis import claims
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def sentences(value):
+    """All texts of a nested value."""
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in sentences(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in sentences(each)]
+    return [value] if isinstance(value, str) else []
+
+
+@pytest.mark.parametrize(
+    ("paper", "number"),
+    [("comparison", 0), ("distdp", 1), ("dpm", 0), ("fastlloyd", 5), ("kaplan-stemmer", 1), ("mufc", 11)],
+)  # fmt: skip
+def test_claims_name_tests_that_exist(paper, number):
+    n_named = 0
+    for text in sentences(claims.load(paper)):
+        modules = re.findall(r"\btests/[\w/]+\.py", text)
+        code = "".join((ROOT / module).read_text(encoding="utf-8") for module in modules)
+        named = re.findall(r"\btest_\w+\b(?!\.py)", text)
+        assert all(f"def {name}(" in code for name in named)
+        n_named += len(named)
+    assert n_named == number
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_tests_that_exist(document):
+    text = document.read_text(encoding="utf-8")
+    assert all((ROOT / module).is_file() for module in re.findall(r"\btests/[\w/]+\.py", text))

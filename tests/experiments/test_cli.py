@@ -1,0 +1,402 @@
+"""The ways in, called as a person calls them."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from joblib.externals.loky import get_reusable_executor
+
+from pkm.experiments import reproduce, run
+from pkm.experiments.cell import Cell
+from pkm.experiments.configuration import choices, method_entry
+from pkm.experiments.store import Store
+from pkm.methods import load_method
+
+
+@pytest.fixture(autouse=True)
+def no_mirror(monkeypatch, tmp_path):
+    monkeypatch.delenv("PKM_DATA", raising=False)
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def call(tmp_path, capsys):
+    """Return a function that runs the command line with its own results folder: exit code, output, errors."""
+
+    def go(*words):
+        code = run.main([*words, f"results={tmp_path / 'results'}"])
+        return code, *capsys.readouterr()
+
+    go.store = Store(tmp_path / "results")
+    return go
+
+
+def test_run_prints_a_table_and_stores_the_cells(call):
+    code, out, _ = call("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")
+    assert code == 0
+    assert "fastlloyd" in out and "iris" in out and "nicv" in out
+    assert len(call.store.keys()) == 2
+    assert (
+        "2 cells were stored already, 0 were run"
+        in call("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")[1]
+    )
+
+
+def test_multirun_runs_every_combination(call):
+    code, _, _ = call(
+        "-m", "method=fastlloyd,glloyd,mean", "dataset=iris,wine", "epsilon=0.1,1.0", "seeds=[4,2]"
+    )
+    assert code == 0
+    # Two private methods at two epsilons and one without, on two data sets.
+    assert len(call.store.keys()) == (2 * 2 + 1) * 2
+    assert set(call.store.read(call.store.keys())["seed"]) == {2, 4}
+
+
+def test_corrupt_cell_is_run_again(call):
+    words = ("method=mean", "dataset=iris", "seeds=2")
+    call(*words)
+    (key,) = call.store.keys()
+    path = call.store.path(key)
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + b"\0" * 40 + content[80:])
+    code, out, _ = call(*words)
+    assert code == 0
+    assert "0 cells were stored already, 1 were run" in out
+    assert path.with_name(path.name + ".corrupt").exists()
+
+
+@pytest.mark.parametrize("bounds", ["bounds=[0,1]", "bounds=[[0,0],[1,1]]"])
+def test_own_file(call, tmp_path, bounds):
+    points = np.random.default_rng(0).random((60, 2))
+    np.savetxt(tmp_path / "points.csv", points, delimiter=",")
+    words = (
+        "dataset=file",
+        f"path={tmp_path / 'points.csv'}",
+        bounds,
+        "k=2",
+        "preprocessing=public",
+        "seeds=2",
+    )
+    code, _, _ = call(*words, "method=glloyd_sound", "epsilon=1.0")
+    assert code == 0
+    rows = call.store.read(call.store.keys())
+    assert rows["dataset"].unique() == ["points"]
+    assert not rows["private_bounds"].any()
+
+
+def test_outside_method_by_import_path(call, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere.py").write_text(
+        "from pkm.methods.baselines import DataMean\n\n\nclass Ours(DataMean):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, _ = call("method._target_=elsewhere.Ours", "dataset=iris", "seeds=2")
+    sys.modules.pop("elsewhere")
+    assert code == 0
+    assert "ours" in out
+
+
+@pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
+def test_every_method_file_runs_from_the_command_line(call, name):
+    words = [
+        "dataset=blobs-200-2-3",
+        "preprocessing=range",
+        "epsilon=1.0",
+        "seeds=1",
+        "metrics=[nicv]",
+    ]
+    if not hasattr(load_method(method_entry(name)["_target_"]), "fit_with"):
+        words += ["unlearning.clients=4", "unlearning.clusters_per_client=2"]
+    code, out, err = call(f"method={name}", *words)
+    assert (code, err) == (0, "")
+    assert name.removesuffix("_sound") in out
+
+
+def test_running_time_can_be_measured(call):
+    code, _, _ = call("method=mean", "dataset=iris", "seeds=3", "timing=true", "jobs=2")
+    assert code == 0
+    rows = call.store.read(call.store.keys())
+    assert rows["timing"].all() and rows["fit_seconds"].nunique() == 3
+    assert (
+        "0 cells were stored already, 1 were run"
+        in call("method=mean", "dataset=iris", "seeds=3")[1]
+    )
+
+
+def test_time_limit_is_told(call, tmp_path, monkeypatch):
+    (tmp_path / "sleepy.py").write_text(
+        "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"
+        "class Sleepy(DataMean):\n    def cluster(self, curator):\n        time.sleep(60)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    code, out, _ = call(
+        "method._target_=sleepy.Sleepy", "dataset=iris", "seeds=2", "backend.time_limit=0.5"
+    )
+    assert code == 1
+    assert "sleepy · iris: failed: TimeLimitExceeded: time limit of 0.5 s reached" in out
+
+
+@pytest.mark.parametrize("name", choices("backend"))
+def test_every_backend_file_runs(call, name):
+    assert call(f"backend={name}", "method=mean", "seeds=1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["method=loyd"], "Did you mean lloyd? Known: balcan, dc_kmeans, "),
+        (["dataset=irises"], "unknown data set 'irises'; known are iris, lsun"),
+        (
+            ["metrics=[nicvv]"],
+            "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette",
+        ),
+        (["epsilon=0"], "epsilon=0 is not allowed"),
+        (["epsilon=[1.0,-2]"], "epsilon=-2 is not allowed"),
+        (["delta=1"], "delta=1 is not allowed"),
+        (["delta=0"], "delta=0 is not allowed"),
+        (["k=0"], "k=0 is not allowed"),
+        (["k=151"], "k must be at most n=150"),
+        (["seeds=0"], "seeds=0 is not allowed"),
+        (["-m", "epsilon=1.0,-1.0"], "epsilon=-1.0 is not allowed"),
+        (["dataset=mnist"], "mnist"),
+        (["dataset=file", "k=2"], "path=None"),
+        (["dataset=file", "path=nowhere.csv", "k=2"], "nowhere.csv"),
+        (["path=points.csv"], "path='points.csv' is not allowed"),
+        (["dataset=iris", "bounds=[0,1]"], "bounds=[0, 1] is not allowed"),
+        (["method._target_=nowhere.Class"], "method 'nowhere.Class' is unknown"),
+        (["method.alpha=-1"], "alpha=-1"),
+        (["speed=3"], "speed"),
+        (["backend=cloud"], "backend='cloud' is unknown"),
+        (["jobs=0"], "jobs=0"),
+        (["backend=serial", "jobs=0"], "jobs=0 is not allowed"),
+        (
+            ["backend.time_limit=abc"],
+            "time_limit='abc' is not allowed: time_limit must be a number of seconds",
+        ),
+        (["backend.retries=-1"], "retries=-1 is not allowed"),
+        (["+backend.speed=1"], "speed"),
+        (
+            ["tracking=mlflow", "tracking.uri=carrier://x"],
+            "tracking.uri='carrier://x' is not allowed",
+        ),
+        (["tracking=mlflow", "tracking.uri=null"], "tracking.uri=None is not allowed"),
+        (["tracking=mlflow", "tracking.uri=mlruns"], "tracking.uri='mlruns' is not allowed"),
+        (["tracking=mlflow", "tracking.uri='http://'"], "tracking.uri='http://' is not allowed"),
+        (["tracking=mlflow", "tracking.uri='postgresql+nodriver://h/x'"], "cannot be used"),
+        (["tracking=mlflow", "tracking.artifacts=null"], "tracking.artifacts=None is not allowed"),
+        (
+            ["tracking=none", "tracking.uri=sqlite:///x.db"],
+            "must be left out unless tracking=mlflow",
+        ),
+        (["clip=maybe"], "clip='maybe' is not allowed"),
+        (["timing=maybe"], "timing='maybe' is not allowed"),
+        (
+            ["preprocessing=rnge"],
+            "preprocessing='rnge' is unknown. Did you mean range? Known: minmax, public, range",
+        ),
+        (
+            ["dataset=wine", "preprocessing=range"],
+            "preprocessing='range' needs one range that all columns share",
+        ),
+        (["dataset=ablation-2-2-0.25", "k=5000"], "k=5000 is not allowed: k must be at most n="),
+        (["epsilon=[0.1"], "0.1"),
+    ],
+)
+def test_bad_requests_are_refused_in_one_line_and_nothing_is_written(call, words, message):
+    code, _, err = call(*words)
+    assert code == 2
+    assert message in err
+    assert err.startswith("error: ") and "Traceback" not in err
+    assert not call.store.root.exists()
+
+
+def test_clipped_points_are_told_or_refused(call, tmp_path):
+    (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
+    words = ("dataset=file", f"path={tmp_path / 'points.csv'}", "k=1", "seeds=2", "method=mean")
+    code, _, err = call(*words, "bounds=[0,1]", "clip=false")
+    assert code == 2
+    assert "1 of 3 points" in err and err.startswith("error: ")
+    assert not call.store.root.exists()
+    code, out, _ = call(*words, "bounds=[0,1]")
+    assert code == 0
+    assert "points: 1 of 3 points lie outside the public domain and were moved to its border" in out
+    assert "moved" not in call(*words, "bounds=[0,7]", "clip=false")[1]
+
+
+def test_files_of_equal_content_are_shown_by_their_own_names(call, tmp_path):
+    for name in ("left", "right"):
+        (tmp_path / f"{name}.csv").write_text("0.1,0.2\n0.3,0.4\n")
+    paths = ",".join(str(tmp_path / f"{name}.csv") for name in ("left", "right"))
+    words = (
+        "-m",
+        "dataset=file",
+        f"path={paths}",
+        "k=1",
+        "seeds=2",
+        "method=mean",
+        "tracking=mlflow",
+    )
+    code, out, _ = call(*words)
+    assert code == 0
+    assert " left " in out and " right " in out
+    assert "1 were run" in out
+
+
+@pytest.mark.parametrize("verb", ["plan", "status", "run", "report"])
+def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
+    mirror = tmp_path / "mirror"
+    (mirror / "s1").mkdir(parents=True)
+    (mirror / "s1" / "s1.fastlloyd.txt").write_text("1 2\n")
+    words = [
+        verb,
+        "profile=quick",
+        f"data={mirror}",
+        f"results={tmp_path / 'results'}",
+        "tracking=none",
+    ]
+    assert reproduce.main(words) == 2
+    assert "s1.fastlloyd.txt has SHA-256" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
+def test_points_that_are_no_numbers_are_refused(call, tmp_path):
+    (tmp_path / "bad.csv").write_text("1,2\n3,nan\n")
+    code, _, err = call("dataset=file", f"path={tmp_path / 'bad.csv'}", "k=1")
+    assert code == 2
+    assert "NaN" in err
+    assert not call.store.root.exists()
+
+
+def test_unwritable_results_are_refused(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run.main(["method=mean", f"results={tmp_path / 'file' / 'results'}"]) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_configuration_can_be_looked_at(call):
+    code, out, _ = call("--cfg", "method=glloyd")
+    assert code == 0
+    assert "_target_: pkm.methods.lloyd.GLloyd" in out
+
+
+def test_smoke_reproduction_end_to_end(tmp_path):
+    """Run in a process of its own, as a person does: no mirror, two workers."""
+    results = f"results={tmp_path / 'results'}"
+    environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
+    command = [
+        sys.executable,
+        "-m",
+        "pkm.experiments.reproduce",
+        "profile=smoke",
+        results,
+        "tracking=none",
+        "jobs=2",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
+    assert page.is_file()
+    told = page.read_text()
+    assert all(
+        name in told
+        for name in ("computed with", "computed on", "computed at commit", "report made with")
+    )
+    assert str(page) in done.stdout
+
+
+def test_verbs_on_a_small_paper(tmp_path, capsys):
+    small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
+    small += [
+        f"paper.profiles.smoke.{sweep}=null"
+        for sweep in ("real", "g2", "synthk", "synth", "ablation", "iterations")
+    ]
+    small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialization", "protocol")]
+    small += ["paper.profiles.smoke.sound.epsilon=[1.0]"]
+
+    def go(*words):
+        code = reproduce.main([*words, *small])
+        return code, capsys.readouterr().out
+
+    code, out = go("plan")
+    assert code == 0
+    assert "6 of 6 cells to run" in out
+    assert not (tmp_path / "results").exists()
+    assert go("report") == (0, "nothing is stored for this plan yet: no report\n")
+    code, out = go("run")
+    assert code == 0
+    assert "6 done, 0 failed" in out
+    code, out = go("run")
+    assert "6 stored, 0 to run" in out
+    # A failure of before is reported, left alone by `run`, and run again by `retry`.
+    store = Store(tmp_path / "results")
+    plan_keys = store.keys()
+    lost = store.read([plan_keys[0]]).iloc[0]
+    store.path(plan_keys[0]).unlink()
+    stand_in = Cell(
+        "x", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",)
+    )
+    stand_in.__dict__["key"] = plan_keys[0]
+    store.write_failure(stand_in, RuntimeError("the lights went out"), 2)
+    code, out = go("status")
+    assert "the lights went out" in out
+    code, out = go("run")
+    assert code == 1
+    assert "1 cells failed before" in out
+    code, out = go("retry")
+    assert code == 0
+    again = store.read([plan_keys[0]]).iloc[0]
+    assert again["nicv"] == lost["nicv"]
+
+
+def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monkeypatch, capsys):
+    told = {}
+
+    def build(rows, *, out, environment, **_):
+        told.update(environment)
+        return out / "index.html"
+
+    monkeypatch.setattr("pkm.analysis.report.build", build)
+    small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
+    small += [
+        f"paper.profiles.smoke.{sweep}=null"
+        for sweep in ("real", "sound", "synthk", "synth", "ablation", "iterations")
+    ]
+    pattern = "{pattern:'g2-{d}-20',otherwise:'g2-{d}-20-generated',d:[2]}"
+    small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialization", "protocol")]
+    small += [f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
+    assert reproduce.main(small) == 0
+    assert (
+        told["stand-ins"]
+        == "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20"
+    )
+    assert "stand-in: g2-{d}-20 as" in capsys.readouterr().out
+    assert told["computed on"] == [platform.node()]
+    assert f"python {platform.python_version()} numpy {np.__version__}" in told["computed with"]
+    assert "git commit" in told["report made with"]
+
+
+def test_all_papers_are_one_request_each():
+    found = reproduce.every_paper(["paper=all", "profile=smoke"])
+    assert [words[0] for words in found[:-1]] == [
+        f"paper={name}" for name in choices("paper") if name != "comparison"
+    ]
+    # What compares the methods of all papers comes after them.
+    assert found[-1] == ["paper=comparison", "profile=smoke"]
+    assert reproduce.every_paper(["paper=fastlloyd"]) == [["paper=fastlloyd"]]
+
+
+def test_unknown_verb_is_refused(capsys):
+    with pytest.raises(SystemExit) as stop:
+        reproduce.main(["rune", "profile=smoke"])
+    assert stop.value.code == 2
+    assert "known: plan, run, status, retry, report" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module", autouse=True)
+def workers_end():
+    yield
+    get_reusable_executor().shutdown(wait=True)

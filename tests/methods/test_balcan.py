@@ -1,0 +1,184 @@
+"""Balcan et al.: lifted candidates, nested cubes, accounting, quality; questions are tested with those of the door.
+
+Statistical tests use fixed seeds and thresholds that are far from what is typical.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtri
+
+from pkm.compute import Points, inertia, labels
+from pkm.compute.hashing import ENTRY, Hash, orthonormal
+from pkm.methods import KMeansPlusPlus
+from pkm.methods.balcan import Balcan
+from pkm.methods.conformance import CHECKS, conformance
+from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
+from pkm.privacy.budget import Budget
+from pkm.privacy.ledger import Ledger
+
+
+def clusters(n=20_000, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    centers = rng.permutation(
+        np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]]) @ np.eye(3, d)
+    )
+    return Points.prepare(
+        snap(np.clip(centers[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d)), -1, 1))
+    )
+
+
+def test_balcan_conforms():
+    results = conformance(Balcan)
+    assert len(results) == len(CHECKS)
+    assert [result for result in results if result.error] == []
+
+
+def test_lifted_places_name_the_same_nearest_and_rank_sets_alike():
+    """Distances to places in the span differ from those in the projection by what is the same for all places."""
+    rng = np.random.default_rng(0)
+    directions = orthonormal(rng, 3, 12)
+    rows = rng.integers(-SCALE, SCALE + 1, (400, 12))
+    low = rng.integers(-SCALE, SCALE + 1, (5, 3))
+    lifted = np.rint(low @ (directions / ENTRY)).astype(np.int64)
+    projected = rows @ (directions / ENTRY).T
+    squares = ((projected[:, None] - low) ** 2).sum(axis=2)
+    order = np.sort(squares, axis=1)
+    clear = (
+        order[:, 1] - order[:, 0] > 1e-3 * SCALE**2
+    )  # rounding to the grid could swap the others
+    found = labels(Points.prepare(rows), lifted[None])[0]
+    assert clear.mean() > 0.9 and (found == squares.argmin(axis=1))[clear].all()
+    full = ((rows[:, None] - lifted) ** 2).sum(axis=2)
+    assert np.ptp((full - squares).astype(float) / SCALE**2, axis=1).max() < 1e-2
+
+
+def test_candidates_are_middles_of_large_nested_cubes():
+    """Without noise: every cube with enough points, at every level of every shift, against plain counting."""
+    points = clusters(3000, 2)
+    ledger = Ledger(Budget(1e15, 1e-6))
+    asked = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
+    method = Balcan(3, epsilon=1e15, shifts=2, depth=4)
+    directions = orthonormal(np.random.default_rng(1), 2, 2)
+    found = method._candidates(
+        asked, directions, gaussian_mu(1e15, 5e-7), 5e-7, np.random.default_rng(2)
+    )
+    generator, sizes = np.random.default_rng(2), {}
+    smallest = round(SCALE * ENTRY / 8)
+    for _ in range(2):
+        shift = generator.integers(0, 8 * smallest, 2)
+        above = None
+        for level in range(4):
+            side = 8 * smallest >> level
+            hashing = Hash(directions, shift % side, side)
+            codes = hashing.codes(asked._all[0])
+            if above is not None:  # a cube lies in one of the level above
+                pairs = np.unique(np.stack([codes, above]), axis=1)
+                assert len(np.unique(pairs[0])) == pairs.shape[1]
+            above = codes
+            for code, size in zip(*np.unique(codes, return_counts=True), strict=True):
+                if size >= 3000 / 60:
+                    sizes[tuple(asked.into_ball(hashing.middles(np.array([code])))[0])] = size
+    assert {tuple(place) for place in found} == sizes.keys() and len(found) > 10
+    assert [charge.label for charge in ledger.charges] == ["bucket_counts"] * 8
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_accounting_from_the_charges(epsilon):
+    """Recomputed from scales and sensitivities alone."""
+    ledger = Balcan(3, epsilon=epsilon, depth=5).fit_batch(clusters(2000), [0]).ledger
+    counted, swaps = ["bucket_counts"] * 10, ["swaps"] * 3
+    assert [charge.label for charge in ledger.charges] == [
+        *counted,
+        *swaps,
+        "sets",
+        "nearest_sums_and_counts",
+    ]
+    squares = dict.fromkeys(("bucket_counts", "search", "nearest_sums_and_counts"), 0.0)
+    for charge in ledger.charges:
+        details = charge.details
+        if "range" in details:
+            squares["search"] += (2 * ndtri(expit(details["range"] / 2))) ** 2
+        for kind in ("count", "sum"):
+            if f"{kind}_scale" in details:
+                squares[charge.label] += (
+                    details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]
+                ) ** 2
+    delta = math.fsum(charge.delta for charge in ledger.charges)
+    mu = gaussian_mu(epsilon, 5e-7)
+    shares = [value / mu**2 for value in squares.values()]
+    assert shares == pytest.approx([2 / 3, 1 / 12, 1 / 4]) and delta == pytest.approx(5e-7)
+    assert gdp_delta(math.sqrt(sum(squares.values())), epsilon) + delta <= 1e-6 * (1 + 1e-6)
+    assert ledger.spent() == pytest.approx(epsilon)
+
+
+@pytest.mark.parametrize(("d", "limit"), [(3, 1.5), (8, 2.0)])
+def test_finds_separated_clusters(d, limit):
+    """With an ample budget; centers that ignore the data cost many times as much."""
+    points = clusters(d=d)
+    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centers)[0]
+    method = Balcan(3, epsilon=8.0, search_rounds=12, n_dimensions=3, radius=1.3)
+    assert np.median(inertia(points, method.fit_batch(points, range(5)).centers)) < limit * best
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
+def test_falls_back_to_packed_places_where_no_cube_can_pass(n, epsilon):
+    """Nothing is refused: the candidates are then places that ignore the data, and the budget is kept."""
+    data = [Points.prepare(snap(np.full((n, 3), place))) for place in (-0.4, 0.5)]
+    method = Balcan(4, epsilon=epsilon, radius=1.0)
+    candidates = []
+    for points in data:
+        asked = Curator(points, Ledger(Budget(epsilon, 1e-6)), NoiseStreams([0])).hashed_points(1.0)
+        arguments = (
+            np.eye(3, dtype=np.int64) * ENTRY,
+            gaussian_mu(epsilon, 5e-7),
+            5e-7,
+            np.random.default_rng(1),
+        )
+        candidates.append(method._candidates(asked, *arguments))
+        run = method.fit_batch(points, range(3))
+        assert run.centers.shape == (3, 4, 3) and run.n_centers.tolist() == [4] * 3
+        assert np.sqrt((run.centers.astype(float) ** 2).sum(axis=2)).max() <= SCALE
+        assert run.ledger.spent() <= epsilon * (1 + 1e-9)
+    assert candidates[0].shape == (4, 3) and (candidates[0] == candidates[1]).all()
+    assert len(np.unique(candidates[0], axis=0)) == 4
+
+
+def test_dimensions_of_the_projection():
+    assert [Balcan().dimensions(n, 20) for n in (1, 5000, 10**5, 10**6)] == [1, 4, 5, 6]
+    assert Balcan().dimensions(10**5, 5) == 5 and Balcan(n_dimensions=7).dimensions(10, 4) == 4
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0])
+@pytest.mark.parametrize(
+    ("rows", "k"),
+    [
+        (np.full((50, 7), SCALE), 4),
+        (np.full((50, 3), -SCALE), 1),
+        (np.zeros((7, 1), int), 7),
+        (np.eye(12, dtype=int) * SCALE, 12),
+        (np.array([[SCALE, 0]]), 1),
+    ],
+)
+def test_degenerate_data_have_defined_results(rows, k, epsilon):
+    run = Balcan(k, epsilon=epsilon, depth=3).fit_batch(rows, [0, 1])
+    assert run.centers.shape == (2, k, rows.shape[1]) and np.abs(run.centers).max() <= SCALE
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"radius": -1}, "radius=-1 must be 'auto' or a positive finite number"),
+        ({"n_dimensions": 0}, "n_dimensions=0 must be 'auto' or an integer of at least 1"),
+        ({"search_rounds": 0.5}, "search_rounds=0.5"),
+        ({"shifts": 0}, "shifts=0 must be an integer of at least 1"),
+        ({"depth": 13}, "depth=13 must be an integer from 1 to 12"),
+        ({"moves": "none"}, "moves='none'"),
+        ({"epsilon": 0.0}, r"epsilon=0\.0"),
+        ({"n_clusters": 101}, "n_clusters=101"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        Balcan(**parameters).fit_batch(np.zeros((100, 2), np.int64), [0])

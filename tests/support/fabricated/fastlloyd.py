@@ -1,0 +1,310 @@
+"""Synthetic per-seed rows in the schema of the cell store, and proof that they have it.
+
+The other tests of the analysis room import `synthetic_rows` from here. Values imitate the real picture (noise grows as
+epsilon shrinks, SuLloyd is heavy-tailed) without running any method; charges obey the formulas of the paper.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.claims.fastlloyd import iteration_bound, noise_multiplier
+
+EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
+SIZES = {
+    "iris": (150, 4, 3),
+    "lsun": (400, 2, 3),
+    "s1": (5000, 2, 15),
+    "house": (1837, 3, 3),
+    "adult": (48842, 6, 3),
+    "wine": (178, 13, 3),
+    "breast": (699, 9, 2),
+    "yeast": (1484, 8, 10),
+    "mnist": (10000, 784, 10),
+    "birch2": (25000, 2, 100),
+}
+CLASSES = {
+    "kmeans": "pkm.methods.kmeans.KMeansPlusPlus",
+    "lloyd": "pkm.methods.lloyd.Lloyd",
+    "sulloyd": "pkm.methods.lloyd.SuLloyd",
+    "glloyd": "pkm.methods.lloyd.GLloyd",
+    "fastlloyd": "pkm.methods.lloyd.FastLloyd",
+    "mean": "pkm.methods.baselines.DataMean",
+    "packing": "pkm.methods.baselines.PackingCenters",
+}
+NOISE = {"sulloyd": 3.0, "glloyd": 1.0, "fastlloyd": 0.35}
+METRICS = (
+    "nicv",
+    "silhouette",
+    "davies_bouldin",
+    "centroid_mse",
+    "centroid_distance",
+    "empty_clusters",
+)
+
+
+def _number(*parts):
+    return int.from_bytes(hashlib.sha256("|".join(map(str, parts)).encode()).digest()[:8], "little")
+
+
+def _charges(base, n, d, k, epsilon, delta, params):
+    """Charges of a FastLloyd cell as the ledger would write them; other methods carry one plain charge."""
+    if base != "fastlloyd":
+        return [{"mechanism": "laplace", "label": "sums_and_counts", "round": 0, "loss": epsilon}]
+    alpha, sigma = params.get("alpha", 0.8), noise_multiplier(epsilon, delta)
+    fixed = params.get("n_iterations", "auto")
+    rounds = iteration_bound(n, d, k, epsilon, delta, alpha) if fixed == "auto" else fixed
+    late = alpha * math.sqrt(d) / k ** (1 / d)
+    charges = []
+    for index in range(rounds):
+        step = params.get("radius_schedule", "step") == "step"
+        radius = math.sqrt(d) if step and index == 0 else late
+        together = sigma * math.sqrt(rounds) * math.sqrt(1 + math.sqrt(4 * d))
+        charges.append(
+            {
+                "mechanism": "gaussian",
+                "label": "sums_and_counts",
+                "round": index,
+                "loss": 1 / (sigma * math.sqrt(rounds)),
+                "radius": radius,
+                "sum_scale": radius * together / (4 * d) ** 0.25,
+                "count_scale": together,
+                "sum_sensitivity": radius,
+                "count_sensitivity": 1.0,
+            }
+        )
+    return charges
+
+
+def cell_rows(
+    sweep,
+    method,
+    dataset,
+    epsilon,
+    seeds,
+    *,
+    size,
+    params=None,
+    metrics=METRICS,
+    variant="published",
+):
+    """Rows of one cell, one per seed."""
+    params = params or {}
+    n, d, k = size
+    base, _, suffix = method.partition("_")
+    private = base in NOISE
+    notion = "none" if not private else "pure" if base == "sulloyd" else "approximate"
+    delta = (
+        math.nan
+        if not private
+        else 0.0
+        if notion == "pure"
+        else 1 / (n * math.log(n))
+        if variant == "published"
+        else 1e-6
+    )
+    charges = _charges(base, n, d, k, epsilon, delta, params) if private else []
+    rng = np.random.default_rng([_number(dataset), *([int(1000 * epsilon)] if private else [])])
+    start = np.random.default_rng(_number(dataset, "start")).lognormal(0, 0.03, seeds)
+    level = 0.1 * d**0.9 / k ** (1 / d)
+    strength = NOISE.get(base, 0.0) * (
+        0.5 if suffix in ("fold", "sound") or params.get("postprocessing") == "fold" else 1.0
+    )
+    strength *= (
+        1
+        + 0.2 * abs(params.get("alpha", 0.8) - 0.8)
+        + (0.1 if params.get("radius_schedule") == "constant" else 0)
+    )
+    harm = strength * k**0.8 * d**0.5 / math.sqrt(n) * (0.02 / epsilon if private else 0) * 10
+    tail = rng.lognormal(0, 1.1 if base == "sulloyd" and not suffix else 0.3, seeds)
+    # The tail is truncated so that the sample looks like noised runs rather than like one outlier.
+    nicv = (
+        level
+        * start
+        * (1 + harm * np.minimum(tail, 12))
+        * {"mean": 3.0, "packing": 2.2}.get(base, 1.0)
+    )
+    empty = (rng.random(seeds) < 0.3 * min(harm, 1)).astype(float) * (k - 1)
+    values = {
+        "nicv": nicv,
+        "silhouette": np.where(empty == k - 1, -1.0, 0.6 / (1 + harm * tail)),
+        "davies_bouldin": np.where(empty == k - 1, np.inf, 0.7 * (1 + 0.3 * harm * tail)),
+        "centroid_mse": 0.02 * d * (0.2 + harm * tail**2),
+        "centroid_distance": np.sqrt(0.02 * d * (0.2 + harm * tail**2)),
+        "empty_clusters": empty,
+    }
+    if base == "mean":
+        values |= {
+            "silhouette": np.full(seeds, -1.0),
+            "davies_bouldin": np.full(seeds, np.inf),
+            "empty_clusters": np.zeros(seeds),
+        }
+    key = hashlib.sha256(
+        json.dumps([method, dataset, epsilon, params, variant], sort_keys=True).encode()
+    ).hexdigest()
+    rounds = len(charges) if base == "fastlloyd" else 7 if not private else 2
+    facts = {
+        "sweep": sweep,
+        "cell": key,
+        "method": method,
+        "target": CLASSES[base],
+        "variant": variant,
+        "params": json.dumps(params, sort_keys=True),
+        "dataset": dataset,
+        "preprocessing": "minmax" if variant == "published" else "public",
+        "private_bounds": variant == "published",
+        "n": n,
+        "d": d,
+        "k": k,
+        "epsilon": epsilon if private else math.nan,
+        "delta": delta,
+        "notion": notion,
+        "adjacency": "zero_out",
+        "trust": "central" if private else "none",
+        "view": "transcript",
+        "flaws": "F-09" if private and variant == "published" else "",
+        "epsilon_spent": epsilon if private else math.nan,
+        "epsilon_unspent": 0.0 if private else math.nan,
+        "iterations": rounds,
+        "charges": json.dumps(charges),
+    }
+    return pd.DataFrame(
+        facts | {name: values[name] for name in metrics} | {"seed": np.arange(seeds)},
+        index=range(seeds),
+    )
+
+
+def _plan(datasets, alphas, small):
+    """Yield the arguments of every cell, in the sweeps of the paper."""
+    published = (
+        "kmeans",
+        "lloyd",
+        "sulloyd",
+        "sulloyd_fold",
+        "glloyd",
+        "glloyd_fold",
+        "fastlloyd",
+        "mean",
+        "packing",
+    )
+    four = ("lloyd", "sulloyd", "glloyd", "fastlloyd")
+    for name in datasets:
+        for method in published:
+            yield "real", method, name, SIZES[name], {}, METRICS, "published"
+        for method in (
+            "lloyd",
+            "sulloyd_sound",
+            "glloyd_sound",
+            "fastlloyd_sound",
+            "mean",
+            "packing",
+        ):
+            yield "sound", method, name, SIZES[name], {}, ("nicv", "silhouette"), "sound"
+        for rounds in (1, 2, 3, 5, 7, 10):
+            yield (
+                "iterations",
+                "fastlloyd",
+                name,
+                SIZES[name],
+                {"n_iterations": rounds},
+                ("nicv",),
+                "published",
+            )
+        yield (
+            "initialization",
+            "fastlloyd",
+            name,
+            SIZES[name],
+            {"initialization": "uniform"},
+            ("nicv",),
+            "published",
+        )
+    for d, sd in itertools.product(
+        (2, 16, 128) if small else [2**i for i in range(1, 11)],
+        (20, 60) if small else range(10, 101, 10),
+    ):
+        for method in four:
+            yield "g2", method, f"g2-{d}-{sd}", (2048, d, 2), {}, ("nicv",), "published"
+    for k, replicate in itertools.product(
+        (2, 16, 128) if small else [2**i for i in range(1, 8)], range(1 if small else 3)
+    ):
+        for method in four:
+            yield (
+                "synthk",
+                method,
+                f"synthk-{k}-{replicate}",
+                (10000, 2, k),
+                {},
+                ("nicv",),
+                "published",
+            )
+    ks, ds = (
+        ((2, 8, 32), (2, 16, 128))
+        if small
+        else ([2**i for i in range(1, 6)], [2**i for i in range(1, 10)])
+    )
+    for k, d, replicate in itertools.product(ks, ds, range(1 if small else 3)):
+        for method in four:
+            yield (
+                "synth",
+                method,
+                f"synth-{k}-{d}-{replicate}",
+                (10000, d, k),
+                {},
+                ("nicv",),
+                "published",
+            )
+    sides, separations = ((2, 8), (0.25, 0.75)) if small else ((2, 4, 8, 16), (0.25, 0.5, 0.75))
+    for k, d, separation in itertools.product(sides, sides, separations):
+        name, size = f"ablation-{k}-{d}-{separation}", (2048, d, k)
+        yield "ablation", "glloyd", name, size, {"postprocessing": "none"}, ("nicv",), "published"
+        for alpha, schedule, clipping, post in itertools.product(
+            alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")
+        ):
+            params = {
+                "alpha": alpha,
+                "radius_schedule": schedule,
+                "radius_clipping": clipping,
+                "postprocessing": post,
+            }
+            yield "ablation", "fastlloyd", name, size, params, ("nicv",), "published"
+
+
+def synthetic_rows(
+    seeds=20,
+    *,
+    datasets=tuple(SIZES),
+    epsilons=EPSILONS,
+    alphas=(0.4, 0.8, 1.2, 1.6, 2.0),
+    small=True,
+):
+    """Rows of every sweep; `small` thins the families as the quick profile does."""
+    parts = []
+    for sweep, method, name, size, params, metrics, variant in _plan(datasets, alphas, small):
+        private = method.partition("_")[0] in NOISE
+        for epsilon in ((0.1,) if sweep == "ablation" else epsilons) if private else (math.nan,):
+            parts.append(
+                cell_rows(
+                    sweep,
+                    method,
+                    name,
+                    epsilon,
+                    seeds,
+                    size=size,
+                    params=params,
+                    metrics=metrics,
+                    variant=variant,
+                )
+            )
+    return pd.concat(parts, ignore_index=True)
+
+
+@cache
+def small_rows():
+    """Rows that most tests share: three data sets, twelve seeds, thinned families. Copy before changing."""
+    return synthetic_rows(12, datasets=("iris", "s1", "wine"), alphas=(0.4, 0.8))

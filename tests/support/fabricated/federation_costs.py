@@ -1,0 +1,85 @@
+"""Fabricated rows of FastLloyd's protocol between parties."""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from fabricated.fastlloyd import SIZES, cell_rows
+from pkm.analysis import claims
+
+PRINTED = claims.load("fastlloyd")["printed"]["table3"]
+
+
+TABLE3 = tuple(cell["dataset"] for cell in PRINTED["cells"])
+
+
+def size_of(dataset):
+    if dataset in SIZES:
+        return SIZES[dataset]
+    n, k, d = map(int, dataset.split("-")[1:])
+    return n, d, k
+
+
+def federated_rows(
+    sweep,
+    dataset,
+    clients,
+    *,
+    latency_ms=0.25,
+    method="fastlloyd",
+    seeds=12,
+    word_bytes=8,
+    transport="mpi",
+    speed=1.0,
+):
+    """Rows of one federated cell; times grow with points, clusters and, a little, dimensions."""
+    n, d, k = size_of(dataset)
+    rows = cell_rows(sweep, method, dataset, 0.1, seeds, size=(n, d, k), metrics=("nicv",))
+    noise = np.random.default_rng([n, d, k, clients]).normal(1, 0.02, seeds)
+    parts = {
+        "client_ms": 1.2e-4 * n * k**0.5 * (1 + 0.02 * d) / clients**0.8 * noise / speed,
+        "masking_ms": 0.05 + 1e-3 * k * d * noise,
+        "server_ms": (0.02 + 0.01 * clients) * noise,
+        "wire_ms": 2 * latency_ms + 0.1 * noise,
+        "waiting_ms": 0.05 * clients * noise,
+    }
+    facts = {
+        "clients": clients,
+        "latency_ms": latency_ms,
+        "word_bytes": word_bytes,
+        "transport": transport,
+    }
+    place = f"-{clients}-{latency_ms}-{word_bytes}-{transport}"
+    return rows.assign(
+        **parts,
+        **facts,
+        cell=rows["cell"] + place,
+        noise_ms=0.1 * noise,
+        split="balanced",
+        iteration_ms=sum(parts.values()),
+        setup_ms=1.0 + 4 * latency_ms,
+        bytes_per_iteration=2.0 * clients * k * (d + 1) * word_bytes,
+        rounds_per_iteration=1.0,
+        timing=True,
+    )
+
+
+@cache
+def protocol_rows():
+    """Rows of every federated sweep, with the central cells of two data sets; copy before changing."""
+    parts = [
+        cell_rows("real", "fastlloyd", name, 0.1, 12, size=SIZES[name]) for name in ("lsun", "s1")
+    ]
+    for dataset in TABLE3:
+        parts.append(federated_rows("protocol", dataset, 2))
+        parts += [federated_rows("parties", dataset, clients) for clients in (4, 8)]
+        parts += [
+            federated_rows("wide_area", dataset, clients, latency_ms=25.0) for clients in (2, 4, 8)
+        ]
+    for dataset in ("lsun", "s1", "timesynth-10000-2-2"):
+        parts.append(federated_rows("narrow", dataset, 2, word_bytes=4))
+    for method, dataset in itertools.product(("sulloyd", "glloyd"), ("lsun", "s1")):
+        parts.append(federated_rows("baselines", dataset, 2, method=method))
+    return pd.concat(parts, ignore_index=True)

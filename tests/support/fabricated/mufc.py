@@ -1,0 +1,198 @@
+"""Fabricated rows of every sweep of the MUFC paper."""
+
+import hashlib
+import json
+import math
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis import claims, reported
+
+CONTENT = claims.load("mufc")
+SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
+
+
+PARAMS = {
+    "mufc": {},
+    "mufc_points": {"server_data": "points"},
+    "mufc_full": {"client": "full"},
+    "mufc_lazy": {"server": "lazy"},
+    "dc_kmeans": {"client": "full", "gamma": None, "weights": "unit"},
+}
+
+
+MEANS = {
+    (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
+    for name in ("table1", "table2")
+    for cell in CONTENT["printed"][name]["cells"]
+}
+
+
+# Milliseconds: a request with the server's fit, one that does next to nothing, a retraining, one with full clients.
+FIT, NOTHING, RETRAIN, FULL = 3.0, 0.02, 4.0, 30.0
+
+
+def place_of(sweep, dataset):
+    """Stored name of a sweep: data sets whose split is ours have one of their own."""
+    return (
+        sweep
+        if dataset == "celltype" or sweep in ("heterogeneity", "client_clusters")
+        else f"{sweep}_split"
+    )
+
+
+def mufc_rows(
+    sweep,
+    method,
+    dataset,
+    *,
+    seeds=12,
+    params=None,
+    removals=0,
+    batch=1,
+    requests="random",
+    **facts,
+):
+    """Rows of one cell, one per seed; other facts replace columns."""
+    n, d, k = SIZES[dataset]
+    base = {} if method == "k_fed" else {"client": "seeding", "gamma": "auto", "weights": "sizes"}
+    base |= {} if method == "k_fed" else {"server_data": "centers", "server": "refit"}
+    text = json.dumps(base | PARAMS.get(method, {}) | (params or {}), sort_keys=True)
+    place = [sweep, method, dataset, text, removals, batch, requests, sorted(facts.items())]
+    key = hashlib.sha256(json.dumps(place, default=str).encode()).hexdigest()
+    rng = np.random.default_rng(int(key[:12], 16))
+    loss = MEANS.get(
+        (dataset, method.replace("_points", "").replace("_lazy", "")), 1.2
+    ) * rng.normal(1, 0.004, seeds)
+    predicted = 1 - math.comb(116, batch) / math.comb(120, batch)
+    touched = min(predicted + (0.3 if requests == "adversarial" else 0), 1.0)
+    touched = 1.0 if "full" in text else touched
+    lazy = method == "mufc_lazy"
+    fit = {"dc_kmeans": 5.0}.get(method, FIT)
+    noise = rng.lognormal(0, 0.03, seeds)
+    request = noise * (NOTHING + fit * (touched if lazy else 1) + 0.1 * touched)
+    row = {
+        "sweep": place_of(sweep, dataset),
+        "cell": key,
+        "method": method,
+        "target": "pkm.methods.k_fed.KFed"
+        if method == "k_fed"
+        else "pkm.methods.unlearning.Unlearning",
+        "variant": "",
+        "params": text,
+        "dataset": dataset,
+        "preprocessing": "public",
+        "private_bounds": False,
+        "n": n,
+        "d": d,
+        "k": k,
+        "epsilon": math.nan,
+        "delta": math.nan,
+        "notion": "none",
+        "adjacency": "zero_out",
+        "trust": "none",
+        "view": "transcript",
+        "flaws": "",
+        "epsilon_spent": math.nan,
+        "epsilon_unspent": math.nan,
+        "iterations": 0,
+        "charges": "[]",
+        "half_width": 1.0,
+        "timing": removals > 0,
+        "clients": 100,
+        "split": "published" if dataset == "celltype" else "noniid",
+        "clusters_per_client": 3,
+        "split_seed": 0,
+        "largest_client": 1134,
+        "removals": removals,
+        "batch": batch,
+        "requests": requests,
+        "exact": not lazy,
+        "optimum": 188.08,
+        "loss_ratio": loss,
+        "loss_ratio_nearest": 1 + 0.2 * (loss - 1),
+        "fit_client_ms": 1.0,
+        "fit_server_ms": fit,
+        "fit_all_ms": 20.0,
+    }
+    if removals:
+        checkpoints = np.unique(np.linspace(1, removals, 25).astype(int))
+        curves = [
+            {
+                "request": checkpoints.tolist(),
+                "accumulated_s": (checkpoints * each / 1000).tolist(),
+                "retrain_s": (checkpoints * RETRAIN / 1000).tolist(),
+                "loss_ratio": (start * (1 + 0.01 * np.sin(checkpoints))).tolist(),
+            }
+            for each, start in zip(request, loss, strict=True)
+        ]
+        row |= {
+            "retrain_ms": RETRAIN * noise,
+            "retrain_full_ms": FULL * noise,
+            "removal_mean_ms": request,
+            "removal_p50_ms": NOTHING if lazy else fit,
+            "removal_p95_ms": 1.3 * fit,
+            "removal_p99_ms": 1.5 * fit,
+            "removal_max_ms": 2 * fit * noise,
+            "removal_client_ms": (0.01 + 0.1 * touched) * noise,
+            "removal_server_ms": request - 0.1,
+            "deletions_per_second": 1000 * batch / request,
+            "reseeded": touched + rng.normal(0, 0.005, seeds) * ("full" not in text),
+            "reseeded_predicted": predicted,
+            "mean_untouched_ms": (math.nan if "full" in text else NOTHING if lazy else fit) * noise,
+            "loss_ratio_after": loss * 1.005,
+            "loss_ratio_after_nearest": 1 + 0.2 * (loss - 1),
+            "optimum_after": 185.0,
+            "series": [json.dumps(curve) for curve in curves],
+        }
+    if sweep == "sparse":
+        row |= {"sparse_bytes": 12205.0, "plain_bytes": 176.0, "sparse_encode_ms": 0.9 * noise}
+        row |= {
+            "sparse_mask_ms": 2.0 * noise,
+            "sparse_decode_ms": 80 * noise,
+            "sparse_attempts": 1.0,
+        }
+    return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
+
+
+@cache
+def all_rows():
+    """Rows of every sweep; copy before changing."""
+    parts = []
+    for dataset in SIZES:
+        parts += [
+            mufc_rows("table1", method, dataset)
+            for method in ("mufc", "mufc_points", "k_fed", "dc_kmeans")
+        ]
+        parts += [mufc_rows("table2", "mufc_full", dataset), mufc_rows("sparse", "mufc", dataset)]
+        parts.append(
+            mufc_rows("client_clusters", "k_fed", dataset, params={"client_clusters": 3}).assign(
+                loss_ratio=lambda rows: 0.8 * rows["loss_ratio"] + 0.2
+            )
+        )
+        for method in ("mufc", "mufc_lazy", "mufc_full", "dc_kmeans"):
+            for kind in ("random", "adversarial"):
+                parts.append(mufc_rows("removals", method, dataset, removals=100, requests=kind))
+            if dataset != "covtype-52" and method != "mufc_full":
+                parts += [
+                    mufc_rows("batch", method, dataset, removals=50, batch=size)
+                    for size in (10, 30)
+                ]
+        if dataset != "covtype-52":
+            reach = 0.004 if dataset == "gaussian-10" else 0.05
+            for power in (-4, -2, -1, 1, 2, 4):  # the default is in Table 1
+                gamma = 2.0**power / SIZES[dataset][0] ** 0.5
+                rows = mufc_rows("gamma", "mufc", dataset, params={"gamma": gamma})
+                rows["loss_ratio"] *= 1 + reach * max(power, 0)
+                parts.append(rows)
+    for spread in range(1, 11):
+        even = (
+            {"split": "iid", "clusters_per_client": 3}
+            if spread == 10
+            else {"clusters_per_client": spread}
+        )
+        rows = mufc_rows("heterogeneity", "mufc", "gaussian-10", **even)
+        parts.append(rows.assign(loss_ratio=rows["loss_ratio"] * (1 + 0.02 * spread)))
+    return pd.concat(parts, ignore_index=True)

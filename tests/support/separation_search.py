@@ -1,0 +1,42 @@
+"""The separation index by its definition: the best direction, searched for."""
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.stats import norm
+
+from pkm.datasets.separation import index_of_ratio
+
+Z = norm.ppf(0.975)
+
+
+def index_along(direction, difference, first, second):
+    """The definition: gap between the 95 % intervals of the two projections over the length they span together."""
+    sds = np.sqrt([direction @ first @ direction, direction @ second @ direction])
+    lower, upper = 0 - Z * sds[0], direction @ difference + Z * sds[1]
+    return (direction @ difference - Z * sds[1] - Z * sds[0]) / (upper - lower)
+
+
+def best_by_search(difference, first, second):
+    """Largest index over directions by a general optimizer from several starts: no share, no nodes."""
+    starts = [difference, np.linalg.solve(first, difference), np.linalg.solve(second, difference)]
+    found = [
+        minimize(
+            lambda w: -index_along(w, difference, first, second),
+            start / np.linalg.norm(start),
+            tol=1e-12,
+        )
+        for start in starts
+    ]
+    return -min(result.fun for result in found)
+
+
+def best_by_shares(difference, first, second):
+    """Largest index by dense solves over the share of the first standard deviation: no Lanczos."""
+
+    def minus_ratio2(mu):
+        return -difference @ np.linalg.solve(first / mu + second / (1 - mu), difference)
+
+    best = minimize_scalar(
+        minus_ratio2, bounds=(1e-6, 1 - 1e-6), method="bounded", options={"xatol": 1e-10}
+    )
+    return index_of_ratio(np.sqrt(-best.fun))
