@@ -1,15 +1,15 @@
-"""Integers modulo 2^32 or 2^64: the ring that masked messages live in, and what fits it."""
+"""Integers modulo 2^32 or 2^64: the ring of the masked messages, and the sums that it can hold."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.privacy import SCALE
+from pkm.privacy import SCALE, Gaussian, Laplace
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Words of a few bytes, added modulo their number.
+    """The integers modulo 2^(8 word_bytes).
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ class Ring:
     Examples
     --------
     >>> ring = Ring(4)
-    >>> ring.signed(ring.words(np.array([-3])) + ring.words(np.array([1]))).tolist()
+    >>> ring.decode(ring.encode(np.array([-3])) + ring.encode(np.array([1]))).tolist()
     [-2]
     """
 
@@ -34,15 +34,21 @@ class Ring:
         """Little-endian words, whatever the machine."""
         return np.dtype(f"<u{self.word_bytes}")
 
-    def words(self, values: np.ndarray) -> np.ndarray:
-        """Residues of int64 values: a new array of words."""
+    def encode(self, values: np.ndarray) -> np.ndarray:
+        """Ring elements of int64 values: a new array of unsigned words."""
         return values.astype(self.dtype)
 
-    def signed(self, words: np.ndarray) -> np.ndarray:
-        """Residues of least size, int64."""
-        return words.view(f"<i{self.word_bytes}").astype(np.int64)
+    def decode(self, elements: np.ndarray) -> np.ndarray:
+        """The int64 value of least size of each ring element."""
+        return elements.view(f"<i{self.word_bytes}").astype(np.int64)
 
-    def check_room(self, n_points: int, radius: float | None, sum_noise, count_noise) -> None:
+    def check_capacity(
+        self,
+        n_points: int,
+        radius: float | None,
+        sum_noise: Gaussian | Laplace | None,
+        count_noise: Gaussian | Laplace | None,
+    ) -> None:
         """Refuse a query whose answer might not fit, so that nothing can wrap.
 
         Parameters
@@ -50,7 +56,8 @@ class Ring:
         n_points : int
             Of all clients together.
         radius : float or None
-            What bounds a record's coordinate of a relative sum, in half-widths; None for absolute sums.
+            What bounds a record's coordinate of a relative sum, in half-widths; None for absolute
+            sums.
         sum_noise, count_noise : Gaussian, Laplace or None
 
         Raises
@@ -58,12 +65,18 @@ class Ring:
         ValueError
             If the largest sum or count with the largest noise is half the ring or more.
         """
-        share = SCALE if radius is None else int(radius * SCALE) + 1
-        for name, each, noise in (("sum", share, sum_noise), ("count", SCALE, count_noise)):
-            largest = n_points * each + (0 if noise is None else noise.largest)
-            if largest >= 1 << (8 * self.word_bytes - 1):
-                raise ValueError(
-                    f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may reach "
-                    f"{largest:.3g} grid steps, noise included, and must stay below 2**{8 * self.word_bytes - 1}"
-                    + ("; set word_bytes=8" if self.word_bytes == 4 else "")
-                )
+        # All in grid steps: what one record adds at most to a coordinate of a sum, and to a count.
+        max_coordinate = SCALE if radius is None else int(radius * SCALE) + 1
+        self._check_total("sum", n_points, max_coordinate, sum_noise)
+        self._check_total("count", n_points, SCALE, count_noise)
+
+    def _check_total(
+        self, name: str, n_points: int, max_term: int, noise: Gaussian | Laplace | None
+    ) -> None:
+        largest = n_points * max_term + (0 if noise is None else noise.largest)
+        if largest >= 1 << (8 * self.word_bytes - 1):
+            raise ValueError(
+                f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may reach "
+                f"{largest:.3g} grid steps, noise included, and must stay below 2**{8 * self.word_bytes - 1}"
+                + ("; set word_bytes=8" if self.word_bytes == 4 else "")
+            )

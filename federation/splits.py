@@ -1,19 +1,20 @@
-"""Who holds which points: shares at random, and splits over clients that see few or all of the clusters.
+"""Partitions of points into clients: at random, or by how many clusters a client sees.
 
-Source of `iid` and `noniid`: the preparation published with Pan et al., "Machine unlearning of federated clusters"
-(ICLR 2023), App. M. Both take the points of a cluster in their order, without a shuffle.
+Source of `iid` and `noniid`: the preparation published with Pan et al., "Machine unlearning of
+federated clusters" (ICLR 2023), App. M. Both take the points of a cluster in their order, without a
+shuffle.
 """
 
 import numpy as np
 
 from pkm.compute import Points
-from pkm.privacy.noise import PARTITION, child
+from pkm.privacy.noise import SPLIT, child
 
 SPLITS = ("balanced", "unbalanced", "sorted")
 ATTEMPTS = 2000
 
 
-def parts_of(points: Points, n_clients: int, seed: int, split: str = "balanced") -> list[Points]:
+def split_points(points: Points, n_clients: int, seed: int, split: str = "balanced") -> list[Points]:
     """Deal points out to clients.
 
     Parameters
@@ -23,8 +24,8 @@ def parts_of(points: Points, n_clients: int, seed: int, split: str = "balanced")
     seed : int
         Of the replicate: the dealing has a stream of its own.
     split : {"balanced", "unbalanced", "sorted"}
-        Shares at random of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the first column, which is
-        far from identically distributed.
+        Shares at random of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the
+        first column, which is far from identically distributed.
 
     Returns
     -------
@@ -39,7 +40,7 @@ def parts_of(points: Points, n_clients: int, seed: int, split: str = "balanced")
     if split == "sorted":
         order = np.argsort(points.rows[:, 0], kind="stable")
     else:
-        order = np.random.default_rng(child(seed, PARTITION)).permutation(n)
+        order = np.random.default_rng(child(seed, SPLIT)).permutation(n)
     weights = np.arange(1, n_clients + 1) if split == "unbalanced" else np.ones(n_clients)
     ends = np.rint(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
     return [Points.prepare(points.rows[part].astype(np.int64)) for part in np.split(order, ends)]
@@ -85,10 +86,11 @@ def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
 def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np.ndarray:
     """Split so that nobody holds points of more than `per_client` clusters.
 
-    All clients but the last are filled in turn, up to a share of n / n_clients points each: from clusters drawn at
-    random among those not used up, each of which gives a random number of points, as far as it has them and there is
-    room. The last one gets what is left, usually far more than a share. Where that is more clusters than allowed,
-    everything is drawn again, with the next of the seed's streams: the split is a function of the arguments.
+    All clients but the last are filled in turn, up to a share of n / n_clients points each: from
+    clusters drawn at random among those not used up, each of which gives a random number of points,
+    as far as it has them and there is room. The last one gets what is left, usually far more than a
+    share. Where that is more clusters than allowed, everything is drawn again, with the next of the
+    seed's streams: the split is a function of the arguments.
 
     Parameters
     ----------
@@ -107,7 +109,8 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
     Raises
     ------
     ValueError
-        If a number breaks its rule, or none of 2,000 draws leaves the last client with as few clusters as allowed.
+        If a number breaks its rule, or none of 2,000 draws leaves the last client with as few
+        clusters as allowed.
 
     Examples
     --------

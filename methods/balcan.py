@@ -77,6 +77,9 @@ class Balcan(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "Balcan et al."
+    color: ClassVar[str] = "#8a6d1f"
+    marker: ClassVar[str] = "h"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
@@ -122,7 +125,7 @@ class Balcan(PrivateKMeans):
         d = curator.n_features
         delta = self.resolved_delta(curator.n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
-        buckets = curator.buckets(math.sqrt(d) if self.radius == "auto" else self.radius)
+        buckets = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
         candidates = self._candidates(buckets, directions, mu, THRESHOLD_DELTA * delta, generator)
@@ -155,7 +158,7 @@ class Balcan(PrivateKMeans):
             for _ in range(self.depth):
                 hashing = Hash(directions, shift % side, side)
                 codes, counts = buckets.histogram(
-                    hashing, mu=each, delta=delta / counted, least=n / (SMALLEST_CLUSTER * k)
+                    hashing, mu=each, delta=delta / counted, min_count=n / (SMALLEST_CLUSTER * k)
                 )
                 found.append(buckets.into_ball(hashing.middles(codes)))
                 sizes.append(counts)

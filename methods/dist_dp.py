@@ -169,6 +169,9 @@ class DistDP(_Moving):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "dist-DP"
+    color: ClassVar[str] = "#e69f00"
+    marker: ClassVar[str] = "o"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
         "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
@@ -262,9 +265,9 @@ class DistDP(_Moving):
         """Weighted points of Algorithm 1."""
         n, d = curator.n_points, curator.n_features
         part = self._part(n)
-        deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.reach
-        far_distance = self.far_factor(n, d) * curator.reach
-        radius = self._radius(far_distance, curator.reach, d)
+        deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.max_shift
+        far_distance = self.far_factor(n, d) * curator.max_shift
+        radius = self._radius(far_distance, curator.max_shift, d)
         least = self._least(n, d, part)
         if least > n and _blind(deviation, n):
             enough = min(math.ceil(least), math.ceil((deviation * SCALE / BOX) ** 2))
@@ -328,7 +331,7 @@ class DistDP(_Moving):
         if self.regions == "noised":
             return self._least_region(n, d)
         noise = self._sizes_noise(part)
-        return noise.least if isinstance(noise, StabilityHistogram) else noise.scale / SCALE
+        return noise.threshold if isinstance(noise, StabilityHistogram) else noise.scale / SCALE
 
     def _least_region(self, n: int, d: int) -> float:
         if self.least_region != "auto":
@@ -402,7 +405,7 @@ class DistDP(_Moving):
         other = self._with_epsilon(epsilon)
         part = other._part(curator.n_points)
         least = other._least(curator.n_points, curator.n_features, part)
-        deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.reach
+        deviation = _points_multiplier(self.calibration, part.epsilon, part.delta) * curator.max_shift
         return least <= curator.n_points or not _blind(deviation, curator.n_points)
 
     def _with_epsilon(self, epsilon: float) -> "DistDP":
@@ -420,14 +423,14 @@ class DistDP(_Moving):
     def _sound(self, curator: RhoBoundedCurator, generator) -> tuple[np.ndarray, np.ndarray]:
         """Weighted points by the best of four ways, chosen by public values."""
         n, d = curator.n_points, curator.n_features
-        plan = self.plan(n, d, curator.reach)
+        plan = self.plan(n, d, curator.max_shift)
         if plan.starved(n):
             enough = min(
                 math.ceil(math.sqrt(2) / plan.mu), math.ceil((plan.deviation * SCALE / BOX) ** 2)
             )
 
             def says_something(epsilon):
-                return not self._with_epsilon(epsilon).plan(n, d, curator.reach).starved(n)
+                return not self._with_epsilon(epsilon).plan(n, d, curator.max_shift).starved(n)
 
             self._refuse(n, enough, says_something)
         ways = {
@@ -464,7 +467,7 @@ class DistDP(_Moving):
         errors = {"groups": deviation, "grid": grid, "tree": leaves ** (-1 / d) / math.sqrt(3)}
         # Adaptive cells: where a part of a cluster passes the threshold, and not in many columns.
         cells, _ = self._cells_noise(n)
-        if d <= MAX_COLUMNS and 2 * k * cells.least <= n:
+        if d <= MAX_COLUMNS and 2 * k * cells.threshold <= n:
             errors["cells"] = FINE
         return Plan(errors, mu, deviation, intervals, share, depth)
 
@@ -479,7 +482,7 @@ class DistDP(_Moving):
         # From this size on a group's mean carries less noise than the mean of its noised points.
         single = far | (sizes <= self.points_share / (1 - self.points_share))[nearest]
         groups = np.where(single, -1, nearest)
-        noise = Gaussian(curator.reach * SCALE / (plan.mu * math.sqrt(1 - self.points_share)))
+        noise = Gaussian(curator.max_shift * SCALE / (plan.mu * math.sqrt(1 - self.points_share)))
         sums = curator.group_sums(groups, len(centers), noise)
         sizes = np.bincount(groups[~single], minlength=len(centers))
         present = sizes > 0
@@ -489,7 +492,7 @@ class DistDP(_Moving):
     def _by_grid(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
         """Nodes of a public grid, weighted by soft counts, where these stand out from the noise on empty nodes."""
         d = curator.n_features
-        deviation = soft_sensitivity(d, 2 / plan.intervals, curator.reach) / plan.mu
+        deviation = soft_sensitivity(d, 2 / plan.intervals, curator.max_shift) / plan.mu
         weights = curator.soft_counts(plan.intervals, Gaussian(deviation * SCALE)).ravel() / SCALE
         kept = self._standing_out(weights, deviation)
         if not len(kept):
@@ -531,7 +534,7 @@ class DistDP(_Moving):
 
     def _by_tree(self, curator, generator, plan: "Plan") -> tuple[np.ndarray, np.ndarray]:
         """Leaves of one tree of hyperplanes on all points, with noise for a record that leaves and one that comes."""
-        noise = Gaussian(curator.reach * SCALE / (plan.mu * math.sqrt(CENTRING)))
+        noise = Gaussian(curator.max_shift * SCALE / (plan.mu * math.sqrt(CENTRING)))
         mean = curator.total(noise) / curator.n_points
         about = np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)[None]
         radius = (
@@ -688,6 +691,9 @@ class NoisedPoints(_Moving):
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
+    label: ClassVar[str] = "dist-DP random points"
+    color: ClassVar[str] = "#7a7a7a"
+    marker: ClassVar[str] = "X"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED)
     }
@@ -711,7 +717,7 @@ class NoisedPoints(_Moving):
         multiplier = _points_multiplier(
             self.calibration, self.epsilon, self.resolved_delta(curator.n_points)
         )
-        noised = curator.noised_points(Gaussian(multiplier * curator.reach * SCALE)).astype(
+        noised = curator.noised_points(Gaussian(multiplier * curator.max_shift * SCALE)).astype(
             np.float64
         )
         if self.project is not None:

@@ -34,6 +34,9 @@ class DPLloyd(SuLloyd):
     with noise like any other, where the library keeps its center.
     """
 
+    label: ClassVar[str] = "DP-Lloyd"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "s"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("pure", flaws=("F-09", "F-26")),
         "sound": PrivacyClaim("pure"),
@@ -62,7 +65,7 @@ class DPLloyd(SuLloyd):
                 centers,
                 count_noise=Laplace(SCALE / count_epsilon),
                 sum_noise=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
-                about=about,
+                origin=about,
             )
             centers = snap_centers(about + sums / (counts[:, :, None] / SCALE))
         return centers, rounds

@@ -23,7 +23,7 @@ from pkm.privacy import (
     Curator,
     Exponential,
     Gaussian,
-    Grid,
+    BoxGrid,
     Laplace,
     PartitionTree,
     PrivacyClaim,
@@ -142,6 +142,9 @@ class DPM(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "DPM"
+    color: ClassVar[str] = "#cc79a7"
+    marker: ClassVar[str] = "D"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("approximate", flaws=("F-13", "F-14", "F-15", "F-16")),
         "sound": PrivacyClaim("approximate"),
@@ -224,7 +227,7 @@ class DPM(PrivateKMeans):
         size = root_count(curator, count_noise[0])
         gap = curator.gap_percentile(PERCENTILE, interval) * half_width
         width = interval_width(gap, size) / half_width
-        partition = curator.partition(Grid.of_intervals(width))
+        partition = curator.partition(BoxGrid.of_intervals(width))
         leaves = self._grow(
             partition, size, size / 2**self.depth, count_noise, choices, margins, failure
         )
@@ -251,7 +254,7 @@ class DPM(PrivateKMeans):
         ]  # n itself is public
         choices = [Exponential(factor * epsilon) for epsilon in epsilons]
 
-        partition = curator.partition(Grid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True))
+        partition = curator.partition(BoxGrid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True))
         n = float(curator.n_points)
         leaves = self._grow(
             partition, n, n / 2**self.depth, count_noise, choices, [0.0] * self.depth, 0.0
@@ -259,7 +262,7 @@ class DPM(PrivateKMeans):
 
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
-        middles = np.array([partition.middle(cell) for cell in cells])
+        middles = np.array([partition.midpoint(cell) for cell in cells])
         sums = partition.sums(cells, 1 / (factor * mu), middles)
         lower, upper = (np.array(side) for side in zip(*map(partition.box, cells), strict=True))
         return np.clip(middles + sums / sizes[:, None], lower, upper), sizes

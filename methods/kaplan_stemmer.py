@@ -22,7 +22,7 @@ from pkm.methods.coreset import ReleasesCoreset, consistent
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from pkm.privacy.hashed_points import HashedPoints, threshold_of
+from pkm.privacy.hashed_points import HashedPoints, histogram_noise
 from pkm.privacy.noise import INITIALIZATION, child
 
 # What is set here was chosen on generated mixtures of the kind that the planted sets are made of, not on real data.
@@ -72,7 +72,7 @@ class Plan:
     @property
     def threshold(self) -> float:
         """Least noisy count that leaves the first round, in records."""
-        return threshold_of(self.histogram_mu, self.delta, narrowed=False).least
+        return histogram_noise(self.histogram_mu, self.delta, restricted=False).threshold
 
 
 @dataclass(eq=False, repr=False)
@@ -135,6 +135,9 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     [[-0.5, 0.25], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "Kaplan-Stemmer"
+    color: ClassVar[str] = "#7a3e9d"
+    marker: ClassVar[str] = "*"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
@@ -255,9 +258,9 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         least = math.ceil(plan.threshold)
         epsilon, histogram = self.epsilon, plan.histogram_mu / gaussian_mu(self.epsilon, plan.delta)
         while (
-            threshold_of(
-                histogram * gaussian_mu(epsilon, plan.delta), plan.delta, narrowed=False
-            ).least
+            histogram_noise(
+                histogram * gaussian_mu(epsilon, plan.delta), plan.delta, restricted=False
+            ).threshold
             > n_points
         ):
             epsilon *= 1.1
@@ -271,7 +274,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         plan = self.plan(curator.n_points, curator.n_features, only=self.release)
-        buckets = curator.buckets(self._radius(curator.n_features))
+        buckets = curator.hashed_points(self._radius(curator.n_features))
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         candidates = self._candidates(plan, buckets, generator)
         if self.release == "candidates":
@@ -299,7 +302,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their noisy numbers of points; see :meth:`ReleasesCoreset.weighted_candidates`."""
         plan = self.plan(curator.n_points, curator.n_features, only="coreset")
-        buckets = curator.buckets(self._radius(curator.n_features))
+        buckets = curator.hashed_points(self._radius(curator.n_features))
         candidates = self._candidates(
             plan, buckets, np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         )
@@ -316,7 +319,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         found = np.empty((0, buckets.n_features), np.int64)
         for number in range(plan.rounds):
             if number:
-                buckets.keep_farthest(found, self.keep)
+                buckets.filter_farthest(found, self.keep)
             for width in plan.widths:
                 for _ in range(plan.repetitions):
                     found = np.concatenate(
@@ -339,9 +342,9 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
             projections = buckets.n_features
         width *= buckets.radius
         hashing = euclidean_hash(generator, projections, buckets.n_features, width)
-        least = buckets.n_kept / (SMALLEST_CLUSTER * self.n_clusters)
+        least = buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters)
         codes, counts = buckets.histogram(
-            hashing, mu=plan.histogram_mu, delta=plan.delta, least=least
+            hashing, mu=plan.histogram_mu, delta=plan.delta, min_count=least
         )
         centers = buckets.into_ball(hashing.middles(codes))
         # The coarse average only has to come within the reach of the fine one: what it shortens hardly matters.

@@ -28,7 +28,7 @@ from pkm.methods.coreset import ReleasesCoreset, consistent
 from pkm.methods.local_dp import LocalModel, check_enough, least_users, snapped, steps_of
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, snap_centers
-from pkm.privacy.local_aggregator import ENTRY, Boxes, Cohort, LocalAggregator, Nearest
+from pkm.privacy.local_aggregator import ENTRY, Boxes, Cohort, LocalAggregator, NearestCenter
 from pkm.privacy.noise import INITIALIZATION, child
 
 HEAVY_SHARE, SUM_SHARE, WEIGHT_SHARE, STEP_SHARE = 0.25, 0.2, 0.15, 0.4  # of the users
@@ -94,6 +94,9 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "Kaplan-Stemmer, local"
+    color: ClassVar[str] = "#7a3e9d"
+    marker: ClassVar[str] = "o"
     _: KW_ONLY
     projections: int | str = "auto"
     intervals: int | str = "auto"
@@ -171,7 +174,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
 
     def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
-        groups = crowd.groups(
+        groups = crowd.cohorts(
             self.resolved_shares(self.lloyd_steps), self.resolved_radius(crowd.n_features)
         )
         generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
@@ -192,7 +195,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
 
     def weighted_candidates(self, crowd: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their weights; see :meth:`ReleasesCoreset.weighted_candidates`. No user is kept for steps."""
-        groups = crowd.groups(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
+        groups = crowd.cohorts(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
         generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
         candidates, shares = self._candidates_with_shares(groups, generator)
         return candidates, shares * crowd.n_points
@@ -212,9 +215,9 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
             steps = steps_of(
                 group.sums(boxes, cells, candidates, radii), sizes * group.size, radii, group
             )
-            candidates = snapped(boxes.into(cells, candidates / SCALE + steps), first.radius)
+            candidates = snapped(boxes.clip(cells, candidates / SCALE + steps), first.radius)
         # The number of candidates is an outcome; the oracle is made for as many as there can be.
-        counts = last.counts(Nearest(candidates), MAX_CANDIDATES * self.n_clusters)
+        counts = last.counts(NearestCenter(candidates), MAX_CANDIDATES * self.n_clusters)
         return candidates, consistent(counts, float(last.size)) / last.size
 
     def _boxes(self, group: Cohort, generator) -> Boxes:
@@ -231,7 +234,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
 
     def _heavy(self, group: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""
-        counts, noise = group.counts(boxes), group.count_deviation(boxes.size)
+        counts, noise = group.counts(boxes), group.count_stddev(boxes.size)
         order = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
         least = max(CERTAIN * noise, group.size / (SMALLEST_CLUSTER * self.n_clusters))
         cells = order[counts[order] > least]
@@ -243,7 +246,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         self, boxes: Boxes, cells: np.ndarray, radius: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Middles of boxes on the grid, and about how far points of the box can be from them, in half-widths."""
-        middles = snapped(boxes.middles(cells), radius)
+        middles = snapped(boxes.midpoints(cells), radius)
         along = boxes.width * math.sqrt(len(boxes.lower)) / 2
         square = (middles.astype(np.float64) ** 2).sum(axis=1) / SCALE**2
         across = radius**2 - square if len(boxes.lower) < middles.shape[1] else 0.0
@@ -251,7 +254,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
 
     def _lloyd_step(self, group: Cohort, centers, candidates, weights, reach: float) -> np.ndarray:
         """Move centers by the mean of what users send about their nearest center."""
-        rule, k = Nearest(centers), len(centers)
+        rule, k = NearestCenter(centers), len(centers)
         shares = np.bincount(rule.cells(candidates), weights, k)
         # A cluster of which the weights know nothing counts as one that they would hardly have seen.
         shares = np.maximum(shares, 1 / (SMALLEST_CLUSTER * self.n_clusters))

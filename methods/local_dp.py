@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, PrivacyClaim
-from pkm.privacy.local_aggregator import Cohort, Everyone, LocalAggregator, Nearest
+from pkm.privacy.local_aggregator import Cohort, SingleCell, LocalAggregator, NearestCenter
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.randomizers import DIRECTION, MAX_EPSILON, LocalHashing, check_epsilon
 
@@ -70,13 +70,16 @@ class LocalMean(LocalModel):
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
+    label: ClassVar[str] = "local mean as only center"
+    color: ClassVar[str] = "#5a5a5a"
+    marker: ClassVar[str] = "x"
     n_clusters: int = 1
 
     def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Ask everyone for one vector; see :meth:`PrivateKMeans.cluster`."""
-        (group,) = crowd.groups([1.0], self.resolved_radius(crowd.n_features))
+        (group,) = crowd.cohorts([1.0], self.resolved_radius(crowd.n_features))
         middle = np.zeros((1, crowd.n_features), np.int64)
-        sums = group.sums(Everyone(), np.zeros(1, np.int64), middle, np.array([group.radius]))
+        sums = group.sums(SingleCell(), np.zeros(1, np.int64), middle, np.array([group.radius]))
         return snapped(sums / SCALE / group.size, group.radius)[None], 1
 
 
@@ -100,6 +103,9 @@ class NoisedReports(LocalModel):
     deconvolved. The k-means is scikit-learn's on mini-batches: what there is to find does not repay full passes.
     """
 
+    label: ClassVar[str] = "k-means on noisy reports"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = "^"
     _: KW_ONLY
     n_init: int = 1
 
@@ -111,7 +117,7 @@ class NoisedReports(LocalModel):
 
     def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Ask everyone for a noised point; see :meth:`PrivateKMeans.cluster`."""
-        (group,) = crowd.groups([1.0], self.resolved_radius(crowd.n_features))
+        (group,) = crowd.cohorts([1.0], self.resolved_radius(crowd.n_features))
         directions, length = group.reports()
         state = int(np.random.default_rng(child(crowd.seeds[0], INITIALIZATION)).integers(2**32))
         model = MiniBatchKMeans(
@@ -152,6 +158,9 @@ class LocalLloyd(LocalModel):
         For too few users or too little budget; the message says what would do.
     """
 
+    label: ClassVar[str] = "local Lloyd"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "v"
     choices: ClassVar[dict[str, tuple]] = {
         **LocalModel.choices,
         "initialization": ("packing", "uniform"),
@@ -179,16 +188,16 @@ class LocalLloyd(LocalModel):
     def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         k, d = self.n_clusters, crowd.n_features
-        groups = crowd.groups(self.shares(), self.resolved_radius(d))
+        groups = crowd.cohorts(self.shares(), self.resolved_radius(d))
         # Packed into the cube inside the ball.
         start = starting_centers(crowd.seeds, k, d, self.initialization, "bisection")[0]
         centers = snapped(start / SCALE * groups[0].radius / math.sqrt(d), groups[0].radius)
         middle = np.zeros((k, d), np.int64)
         for counted, summed in zip(groups[::2], groups[1::2], strict=True):
-            rule, radius = Nearest(centers), counted.radius
+            rule, radius = NearestCenter(centers), counted.radius
             counts = counted.counts(rule)
             sums = summed.sums(rule, np.arange(k), middle, np.full(k, radius)) / SCALE
-            seen = counts > counted.count_deviation(k)
+            seen = counts > counted.count_stddev(k)
             sizes = np.where(seen, counts, 1.0) * (summed.size / counted.size)
             centers = np.where(seen[:, None], snapped(sums / sizes[:, None], radius), centers)
         return centers[None], self.n_iterations
@@ -221,7 +230,7 @@ def steps_of(sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, group: Coho
         In half-widths.
     """
     means = sums / SCALE / sizes[:, None]
-    noise = means.shape[1] * (group.sum_deviation() * radii / sizes) ** 2
+    noise = means.shape[1] * (group.sum_stddev() * radii / sizes) ** 2
     square = (means * means).sum(axis=1)
     return means * (1 - noise / np.maximum(square, noise))[:, None]
 
@@ -234,7 +243,7 @@ def least_users(epsilon: float) -> float:
     >>> round(least_users(1.0), 2)
     3.69
     """
-    return LocalHashing(epsilon, 2).deviation(1) ** 2
+    return LocalHashing(epsilon, 2).stddev(1) ** 2
 
 
 def check_enough(epsilon: float, n_users: int, shares: Sequence[float]) -> None:

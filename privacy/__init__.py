@@ -4,18 +4,18 @@ from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import (
     Curator,
-    DisclosureRefused,
+    DisclosureError,
     noisy_sums_and_counts,
     prepare,
     shards_of,
 )
 from pkm.privacy.grid import SCALE, snap, snap_centers, to_unit
-from pkm.privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuse, largest_multiple
+from pkm.privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuseError, largest_multiple
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.selection import Exponential, SplitScore
 from pkm.privacy.stability_histogram import StabilityHistogram
-from pkm.privacy.tree import Grid, PartitionTree
+from pkm.privacy.tree import BoxGrid, PartitionTree
 
 __all__ = [
     "NO_CLAIM",
@@ -26,10 +26,10 @@ __all__ = [
     "BudgetExceeded",
     "Charge",
     "Curator",
-    "DisclosureRefused",
+    "DisclosureError",
     "Exponential",
     "Gaussian",
-    "Grid",
+    "BoxGrid",
     "Laplace",
     "Ledger",
     "NoiseStreams",
@@ -37,7 +37,7 @@ __all__ = [
     "PrivacyClaim",
     "SplitScore",
     "StabilityHistogram",
-    "StreamReuse",
+    "StreamReuseError",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",

@@ -17,13 +17,13 @@ from pkm.privacy.ledger import Charge, Ledger
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.projection import ProjectedPoints
-from pkm.privacy.tree import Grid, PartitionTree
+from pkm.privacy.tree import BoxGrid, PartitionTree
 
 GAPS_AT_ONCE = 1 << 13
 MAX_CELLS = 1 << 22  # of a grid that is counted in full
 
 
-class DisclosureRefused(PermissionError):
+class DisclosureError(PermissionError):
     """An exact answer was asked for under a privacy claim."""
 
 
@@ -103,7 +103,7 @@ class Curator:
 
         Raises
         ------
-        DisclosureRefused
+        DisclosureError
             If exact answers are asked for under a ledger.
         BudgetExceeded
             If the release costs more than is left.
@@ -131,7 +131,7 @@ class Curator:
         *,
         count_noise: Laplace,
         sum_noise: BoundedLaplace,
-        about: np.ndarray,
+        origin: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy counts of the points nearest to each center, then sums drawn inside what those counts allow.
 
@@ -156,9 +156,9 @@ class Curator:
         One record lies in one cell: it changes its count by 1, each coordinate of its sum by at most the sensitivity.
         """
         self._check_sums_and_counts(centers, None, False, count_noise, count_noise)
-        if sum_noise.sensitivity < SCALE + np.abs(about).max():
+        if sum_noise.sensitivity < SCALE + np.abs(origin).max():
             raise ValueError(
-                f"sensitivity={sum_noise.sensitivity} must be at least {SCALE + np.abs(about).max()}"
+                f"sensitivity={sum_noise.sensitivity} must be at least {SCALE + np.abs(origin).max()}"
             )
         details = {"count_scale": count_noise.scale / SCALE, "sum_epsilon": sum_noise.epsilon}
         cost = SCALE / count_noise.scale + self.n_features * sum_noise.epsilon
@@ -167,9 +167,9 @@ class Curator:
         counts = count_noise.add(exact * SCALE, self._streams, (*key, "counts"))
         counts = np.where(counts < SCALE // 2, SCALE - counts, counts)
         records = counts[:, :, None] / SCALE
-        lower, upper = records * (-SCALE - about), records * (SCALE - about)
+        lower, upper = records * (-SCALE - origin), records * (SCALE - origin)
         return counts, sum_noise.add(
-            sums - exact[:, :, None] * about, lower, upper, self._streams, (*key, "sums")
+            sums - exact[:, :, None] * origin, lower, upper, self._streams, (*key, "sums")
         )
 
     def _check_sums_and_counts(self, centers, radius, relative, sum_noise, count_noise) -> None:
@@ -278,15 +278,15 @@ class Curator:
 
     def whole(self) -> PartitionTree:
         """Put the points of the only replicate into one cell, to be counted and summed."""
-        self._check_door("whole")
+        self._check_supported("whole")
         return PartitionTree.whole(self._shards, self._streams, self._charge)
 
-    def partition(self, grid: Grid) -> PartitionTree:
+    def partition(self, grid: BoxGrid) -> PartitionTree:
         """Sort the points of the only replicate into one cell that can be split at the boundaries of a public grid.
 
         See :class:`pkm.privacy.tree.PartitionTree` for what may be asked of the cells.
         """
-        self._check_door("partition")
+        self._check_supported("partition")
         return PartitionTree.by_columns(self._shards, grid, self._streams, self._charge)
 
     def hyperplanes(self, normals: np.ndarray, about: np.ndarray) -> PartitionTree:
@@ -304,7 +304,7 @@ class Curator:
         PartitionTree
             To be split by feature 0 .. m - 1; points on the side that the normal points to go to the second part.
         """
-        self._check_door("hyperplanes")
+        self._check_supported("hyperplanes")
         return PartitionTree.by_hyperplanes(
             self._shards, normals, about, self._streams, self._charge
         )
@@ -324,10 +324,10 @@ class Curator:
         ProjectedPoints
             See there for what may be asked.
         """
-        self._check_door("projection")
+        self._check_supported("projection")
         return ProjectedPoints(self._shards, matrix, length, self._streams, self._charge)
 
-    def buckets(self, radius: float) -> HashedPoints:
+    def hashed_points(self, radius: float) -> HashedPoints:
         """Pull the points of the only replicate into a public ball about the middle of the domain.
 
         Parameters
@@ -340,7 +340,7 @@ class Curator:
         HashedPoints
             See there for what may be asked.
         """
-        self._check_door("buckets")
+        self._check_supported("hashed_points")
         return HashedPoints(self._shards, self.n_points, radius, self._streams, self._charge)
 
     def gap_percentile(self, percent: float, epsilon: float) -> float:
@@ -363,7 +363,7 @@ class Curator:
         Not private for two or more columns: a record shifts the ranks of different columns differently, and the claimed
         rank sensitivity of 2 does not hold. The charge carries that flaw.
         """
-        self._check_door("gap_percentile")
+        self._check_supported("gap_percentile")
         flaw = "F-13" if self.n_features > 1 else ""
         key = self._charge("gap_percentile", "exponential", epsilon=epsilon, flaw=flaw)
         gaps, n = averaged_gaps(tuple(self._shards)), self.n_points
@@ -389,7 +389,7 @@ class Curator:
         inside = float(self._streams.uniform((*key, "inside"), (1,))[0, 0])
         return float(lower + inside * length) / SCALE
 
-    def _check_door(self, query: str) -> None:
+    def _check_supported(self, query: str) -> None:
         if self._ledger is None:
             raise ValueError(f"{query} needs a ledger to be charged to, and this curator has none")
         if self.n_replicates != 1:
@@ -402,7 +402,7 @@ class Curator:
 
         Raises
         ------
-        DisclosureRefused
+        DisclosureError
             Under any privacy claim.
         """
         self._refuse_disclosure("disclose")
@@ -410,7 +410,7 @@ class Curator:
 
     def _refuse_disclosure(self, query: str) -> None:
         if self._ledger is not None:
-            raise DisclosureRefused(
+            raise DisclosureError(
                 f"{query} asks for exact answers, but the method claims privacy: give it noise"
             )
 

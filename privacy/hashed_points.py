@@ -57,7 +57,7 @@ class HashedPoints:
     ----------
     radius : float
         At most sqrt(d).
-    n_points, n_kept, n_features : int
+    n_points, n_restricted, n_features : int
         Public: records, most of them that the narrowed set has, columns.
     """
 
@@ -69,7 +69,7 @@ class HashedPoints:
         streams: NoiseStreams,
         charge: Callable[..., tuple],
     ):
-        self.n_points = self.n_kept = n_points
+        self.n_points = self.n_restricted = n_points
         self.n_features = shards[0].shape[1]
         if not 0 < radius < math.inf:
             raise ValueError(
@@ -77,12 +77,12 @@ class HashedPoints:
             )
         self.radius = min(radius, math.sqrt(self.n_features))
         self._all = [_into_ball(shard, self.radius) for shard in shards]
-        self._kept, self._narrowed = self._all, False
+        self._restricted, self._is_restricted = self._all, False
         self._streams, self._charge = streams, charge
         self._hashed: tuple[Hash, list[np.ndarray]] | None = None
 
     def histogram(
-        self, hashing: Hash, *, mu: float, delta: float, least: float = 0.0
+        self, hashing: Hash, *, mu: float, delta: float, min_count: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """HashedPoints of the narrowed set whose noisy counts pass a threshold.
 
@@ -94,7 +94,7 @@ class HashedPoints:
             Cost of the noise.
         delta : float
             Probability that the threshold may fail: charged beside it.
-        least : float, default=0
+        min_count : float, default=0
             A higher public threshold, in records.
 
         Returns
@@ -104,21 +104,21 @@ class HashedPoints:
         counts : ndarray of shape (b,), float64
             Noisy, in records.
         """
-        threshold = self.threshold(mu, delta)
-        details = {"count_scale": threshold.deviation, "count_sensitivity": self.count_sensitivity}
+        noise = self.histogram_noise(mu, delta)
+        details = {"count_scale": noise.stddev, "count_sensitivity": self.count_sensitivity}
         key = self._charge("bucket_counts", Gaussian.name, mu=mu, delta=delta, details=details)
         codes, counts = np.unique(np.concatenate(self._codes(hashing)), return_counts=True)
-        kept, noisy = threshold.release(counts, self._streams, key, least)
+        kept, noisy = noise.release(counts, self._streams, key, min_count)
         return codes[kept], noisy
 
-    def threshold(self, mu: float, delta: float) -> StabilityHistogram:
+    def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
         """Noise and threshold of a histogram at that cost, as things stand: public."""
-        return threshold_of(mu, delta, self._narrowed)
+        return histogram_noise(mu, delta, self._is_restricted)
 
     @property
     def count_sensitivity(self) -> float:
         """L2 sensitivity of the bucket counts of the narrowed set, as things stand: public."""
-        return math.sqrt(2) if self._narrowed else 1.0
+        return math.sqrt(2) if self._is_restricted else 1.0
 
     def sums(
         self, hashing: Hash, codes: np.ndarray, about: np.ndarray, radius: float, *, mu: float
@@ -149,7 +149,7 @@ class HashedPoints:
             )
         if not 0 < radius < math.inf:
             raise ValueError(f"radius={radius} must be positive and finite")
-        sensitivity = (2 if self._narrowed else 1) * radius
+        sensitivity = (2 if self._is_restricted else 1) * radius
         details = {"sum_scale": sensitivity / mu, "sum_sensitivity": sensitivity, "radius": radius}
         key = self._charge("bucket_sums", Gaussian.name, mu=mu, details=details)
         exact = self._exact_sums(hashing, codes, about, radius)
@@ -161,14 +161,14 @@ class HashedPoints:
     ) -> np.ndarray:
         sums = np.zeros(about.shape, np.int64)
         if len(codes):
-            for shard, found in zip(self._kept, self._codes(hashing), strict=True):
+            for shard, found in zip(self._restricted, self._codes(hashing), strict=True):
                 place = np.minimum(np.searchsorted(codes, found), len(codes) - 1)
                 sums += clipped_sums(
                     shard, np.where(codes[place] == found, place, -1), about, radius * SCALE
                 )
         return sums
 
-    def keep_farthest(self, centers: np.ndarray, share: float) -> None:
+    def filter_farthest(self, centers: np.ndarray, share: float) -> None:
         """Narrow the set to the records that are farthest from their nearest center.
 
         Parameters
@@ -187,13 +187,13 @@ class HashedPoints:
         self._check_places(centers)
         if not 0 < share < 1:
             raise ValueError(f"share={share} of the records to keep must be in (0, 1)")
-        self.n_kept = math.floor(share * self.n_kept)
-        marks = farthest(self._kept, centers, self.n_kept)
-        self._kept = [
+        self.n_restricted = math.floor(share * self.n_restricted)
+        marks = farthest(self._restricted, centers, self.n_restricted)
+        self._restricted = [
             Points.prepare(shard.rows[mark].astype(np.int64))
-            for shard, mark in zip(self._kept, marks, strict=True)
+            for shard, mark in zip(self._restricted, marks, strict=True)
         ]
-        self._narrowed, self._hashed = True, None
+        self._is_restricted, self._hashed = True, None
 
     def counts(self, centers: np.ndarray, *, mu: float) -> np.ndarray:
         """Noisy numbers of all points nearest to each center, in records: shape (k,), float64.
@@ -354,7 +354,7 @@ class HashedPoints:
     def _codes(self, hashing: Hash) -> list[np.ndarray]:
         """Codes of the narrowed set's points; those of the last hash are kept."""
         if self._hashed is None or self._hashed[0] is not hashing:
-            self._hashed = hashing, [hashing.codes(shard) for shard in self._kept]
+            self._hashed = hashing, [hashing.codes(shard) for shard in self._restricted]
         return self._hashed[1]
 
     def _check_places(self, places: np.ndarray) -> None:
@@ -375,11 +375,11 @@ class HashedPoints:
         return np.clip(pulled(places, self.radius * SCALE), -SCALE, SCALE)
 
 
-def threshold_of(mu: float, delta: float, narrowed: bool) -> StabilityHistogram:
+def histogram_noise(mu: float, delta: float, restricted: bool) -> StabilityHistogram:
     """Noise and threshold of a histogram of cost (mu, delta), of all points or of a narrowed set."""
     return (
         StabilityHistogram(math.sqrt(2) / mu, delta, 2)
-        if narrowed
+        if restricted
         else StabilityHistogram(1 / mu, delta)
     )
 

@@ -26,7 +26,7 @@ class BudgetExceeded(RuntimeError):
     """A release would cost more than is left; nothing was drawn."""
 
 
-class StreamReuse(RuntimeError):
+class StreamReuseError(RuntimeError):
     """A release asked for a noise stream that another release has used; nothing was drawn."""
 
 
@@ -123,11 +123,11 @@ class Ledger:
         ------
         BudgetExceeded
             If delta at the budget's epsilon would exceed the budget's delta.
-        StreamReuse
+        StreamReuseError
             If a release of the same label and round is on record: its noise stream is used up.
         """
         if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
-            raise StreamReuse(
+            raise StreamReuseError(
                 f"release {charge.label!r} round {charge.round} was made before; noise must be fresh"
             )
         charges = (*self.charges, charge)

@@ -17,7 +17,7 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.curator import shards_of
 from pkm.privacy.grid import SCALE
 from pkm.privacy.ledger import Charge, Ledger
-from pkm.privacy.noise import PARTITION, NoiseStreams, child
+from pkm.privacy.noise import SPLIT, NoiseStreams, child
 from pkm.privacy.randomizers import SignedSums, VectorRandomizer, check_epsilon, frequency_oracle
 
 CHUNK = (
@@ -29,12 +29,12 @@ ENTRY = (
 MAX_CELLS = 1 << 22
 
 
-class ReportReuse(PermissionError):
+class ReportReuseError(PermissionError):
     """A group was asked again, or users were dealt out again: each user reports once."""
 
 
 @dataclass(frozen=True)
-class Everyone:
+class SingleCell:
     """One cell that holds everything."""
 
     size = 1
@@ -45,7 +45,7 @@ class Everyone:
 
 
 @dataclass(frozen=True)
-class Nearest:
+class NearestCenter:
     """The nearest of some centers, the first of equals.
 
     Parameters
@@ -117,11 +117,11 @@ class Boxes:
         )
         return np.ravel_multi_index(tuple(places.T), (self.intervals,) * len(self.directions))
 
-    def middles(self, cells: np.ndarray) -> np.ndarray:
+    def midpoints(self, cells: np.ndarray) -> np.ndarray:
         """Middle of each box, in the span of the directions, shape (len(cells), d), float64, in half-widths."""
         return (self._corners(cells) + self.width / 2) @ (self.directions / ENTRY)
 
-    def into(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
+    def clip(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Move points (len(cells), d), float64, in half-widths, along the directions into their box, if outside."""
         basis, lower = self.directions / ENTRY, self._corners(cells)
         along = points @ basis.T
@@ -134,7 +134,7 @@ class Boxes:
         return self.lower + places * self.width
 
 
-RULES = Everyone, Nearest, Boxes  # what may be asked: code of methods never runs on a point
+RULES = SingleCell, NearestCenter, Boxes  # what may be asked: code of methods never runs on a point
 
 
 class LocalAggregator:
@@ -164,7 +164,7 @@ class LocalAggregator:
     ------
     ValueError
         If the ledger is not one of local adjacency, or there is more than one replicate.
-    ReportReuse
+    ReportReuseError
         If the ledger has reports of users already.
     """
 
@@ -172,15 +172,15 @@ class LocalAggregator:
         if ledger is None or ledger.budget.adjacency is not Adjacency.LOCAL:
             kind = None if ledger is None else str(ledger.budget.adjacency)
             raise ValueError(
-                f"adjacency={kind} is not supported by a crowd: its users report under local adjacency"
+                f"adjacency={kind} is not supported by this aggregator: its users report under local adjacency"
             )
         if len(streams.seeds) != 1:
             raise ValueError(
-                f"a crowd serves one replicate at a time, not {len(streams.seeds)}: set batched = False"
+                f"an aggregator serves one replicate at a time, not {len(streams.seeds)}: set batched = False"
             )
         if any(charge.group is not None for charge in ledger.charges):
-            raise ReportReuse(
-                "the ledger has reports of a crowd; users who have reported are not asked again"
+            raise ReportReuseError(
+                "the ledger has reports of users; users who have reported are not asked again"
             )
         check_epsilon(ledger.budget.epsilon)
         self._shards = shards_of(points)
@@ -193,7 +193,7 @@ class LocalAggregator:
         self.domain = np.empty((2, self.n_features))
         self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
 
-    def groups(self, shares: Sequence[float], radius: float | None = None) -> list["Cohort"]:
+    def cohorts(self, shares: Sequence[float], radius: float | None = None) -> list["Cohort"]:
         """Deal the users out into disjoint groups, once.
 
         Parameters
@@ -210,7 +210,7 @@ class LocalAggregator:
 
         Raises
         ------
-        ReportReuse
+        ReportReuseError
             If users have been dealt out before.
         ValueError
             If a group would have no user; the message says how many users are needed.
@@ -220,16 +220,16 @@ class LocalAggregator:
         Who belongs to which group is a permutation of the users' numbers by the replicate's public seed.
         """
         if self._dealt:
-            raise ReportReuse(
+            raise ReportReuseError(
                 "the users were dealt out into groups before; each of them reports once"
             )
-        sizes = group_sizes(self.n_points, shares)
+        sizes = cohort_sizes(self.n_points, shares)
         diagonal = math.sqrt(self.n_features)
         radius = diagonal if radius is None else min(radius, diagonal)
         if not radius > 0:
             raise ValueError(f"radius={radius} must be positive")
         self._dealt = True
-        order = np.random.default_rng(child(self.seeds[0], PARTITION)).permutation(self.n_points)
+        order = np.random.default_rng(child(self.seeds[0], SPLIT)).permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
         return [Cohort(self, number, np.sort(each), radius) for number, each in enumerate(members)]
 
@@ -259,18 +259,18 @@ class Cohort:
         self._asked = False
         # Public, and apart from what deals the users out: a sequence of its own per group.
         words = np.random.SeedSequence(
-            crowd.seeds[0], spawn_key=(PARTITION, 1 + number)
+            crowd.seeds[0], spawn_key=(SPLIT, 1 + number)
         ).generate_state(1, np.uint64)
         self._public_key = int(words[0])
         self.size, self.n_features, self.radius = len(users), crowd.n_features, radius
 
-    def counts(self, rule: Everyone | Nearest | Boxes, among: int | None = None) -> np.ndarray:
+    def counts(self, rule: SingleCell | NearestCenter | Boxes, domain_size: int | None = None) -> np.ndarray:
         """Count users by the cell of a public rule.
 
         Parameters
         ----------
-        rule : Everyone, Nearest or Boxes
-        among : int, optional
+        rule : SingleCell, NearestCenter or Boxes
+        domain_size : int, optional
             Size of the oracle's domain, at least that of the rule: fixed beforehand where the rule's is not known
             before other groups have answered, so that the schedule is. Default: the rule's.
 
@@ -281,17 +281,17 @@ class Cohort:
 
         Raises
         ------
-        ReportReuse
+        ReportReuseError
             If this group has reported.
         """
         self._check_rule(rule)
-        size = rule.size if among is None else among
+        size = rule.size if domain_size is None else domain_size
         if size < rule.size:
-            raise ValueError(f"among={among} must be at least the number of cells, {rule.size}")
+            raise ValueError(f"domain_size={domain_size} must be at least the number of cells, {rule.size}")
         oracle = frequency_oracle(self._crowd.epsilon, size, self._public_key)
         details = {
-            "keep": oracle.keep,
-            "other": oracle.other,
+            "keep": oracle.p_true,
+            "other": oracle.p_false,
             "symbols": oracle.symbols,
             "size": size,
         }
@@ -304,13 +304,13 @@ class Cohort:
             )
         return tally.estimate()[: rule.size]
 
-    def count_deviation(self, size: int) -> float:
+    def count_stddev(self, size: int) -> float:
         """Standard deviation of a small count among ``size`` cells, in users: public."""
-        return frequency_oracle(self._crowd.epsilon, size).deviation(self.size)
+        return frequency_oracle(self._crowd.epsilon, size).stddev(self.size)
 
     def sums(
         self,
-        rule: Everyone | Nearest | Boxes,
+        rule: SingleCell | NearestCenter | Boxes,
         asked: np.ndarray,
         about: np.ndarray,
         radii: np.ndarray,
@@ -319,7 +319,7 @@ class Cohort:
 
         Parameters
         ----------
-        rule : Everyone, Nearest or Boxes
+        rule : SingleCell, NearestCenter or Boxes
         asked : ndarray of shape (m,), int64
             Cells to sum over.
         about : ndarray of shape (m, d), int64
@@ -364,9 +364,9 @@ class Cohort:
             signed.add(totals, users, reports, asked)
         return signed.estimate(totals) * (radii * SCALE)[:, None]
 
-    def sum_deviation(self, radius: float = 1.0) -> float:
+    def sum_stddev(self, radius: float = 1.0) -> float:
         """Largest standard deviation of a sum's coordinate, in units of ``radius``'s: public."""
-        return radius * math.sqrt(self.size) * self._randomizer().deviation
+        return radius * math.sqrt(self.size) * self._randomizer().stddev
 
     def reports(self) -> tuple[np.ndarray, float]:
         """Noised points: one vector per user, unbiased for the point.
@@ -409,7 +409,7 @@ class Cohort:
     def _ask(self, label: str, mechanism: str, details: dict) -> tuple[str, int]:
         """Charge this group's only question and return its stream key."""
         if self._asked:
-            raise ReportReuse(
+            raise ReportReuseError(
                 f"group {self._number} has reported; a user reports once, ask another group"
             )
         crowd = self._crowd
@@ -418,8 +418,8 @@ class Cohort:
             sum(charge.group is not None for charge in crowd._ledger.charges)
             != crowd._rounds.total()
         ):
-            raise ReportReuse(
-                "the ledger has reports of another crowd; users who have reported are not asked again"
+            raise ReportReuseError(
+                "the ledger has reports of another aggregator; users who have reported are not asked again"
             )
         key = label, crowd._rounds[label]
         charge = Charge(*key, mechanism, epsilon=crowd.epsilon, details=details, group=self._number)
@@ -443,7 +443,7 @@ class Cohort:
             )
 
 
-def group_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
+def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     """Numbers of users that groups get, all of them together.
 
     Parameters
@@ -459,7 +459,7 @@ def group_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
 
     Examples
     --------
-    >>> group_sizes(10, [0.3, 0.4, 0.3])
+    >>> cohort_sizes(10, [0.3, 0.4, 0.3])
     [3, 4, 3]
     """
     if not len(shares) or not all(share > 0 and math.isfinite(share) for share in shares):

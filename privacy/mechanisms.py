@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pkm.privacy.noise import LARGEST, NoiseStreams
+from pkm.privacy.noise import MAX_VARIATE, NoiseStreams
 
 _MOST = 2.0**61  # noise saturates far beyond any sum, never wraps
 
@@ -34,9 +34,9 @@ class _Additive:
             raise ValueError(f"scale={self.scale} must be positive and finite")
 
     @property
-    def largest(self) -> int:
-        """Bound on the size of the noise, in grid steps; see :data:`pkm.privacy.noise.LARGEST`."""
-        return math.ceil(min(self.scale * LARGEST[self.law], _MOST))
+    def max_noise(self) -> int:
+        """Bound on the size of the noise, in grid steps; see :data:`pkm.privacy.noise.MAX_VARIATE`."""
+        return math.ceil(min(self.scale * MAX_VARIATE[self.law], _MOST))
 
     def cost(self, sensitivity: float) -> dict[str, float]:
         """What a release costs whose sensitivity, in grid steps and in the mechanism's norm, is given.

@@ -14,8 +14,8 @@ from scipy.special import ndtri
 
 # No variate is larger. Uniforms have 53 bits (seeded) or end at 2**-65 (secure), so logarithms stay below 37 or 45; the
 # tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
-LARGEST = {"normal": 13.0, "laplace": 45.0}
-DATA, PARTITION, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
+MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
+DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
 
 
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
@@ -76,7 +76,7 @@ class NoiseStreams:
             source.state for source in sources
         ]  # with nothing buffered: only the counter is to be set
 
-    def each(self) -> list["NoiseStreams"]:
+    def by_replicate(self) -> list["NoiseStreams"]:
         """Return the streams of each replicate by itself."""
         return [NoiseStreams([seed], self.secure) for seed in self.seeds]
 

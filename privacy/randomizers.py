@@ -70,21 +70,21 @@ class FrequencyOracle:
         raise NotImplementedError(f"{type(self).__name__} must define symbols")
 
     @property
-    def other(self) -> float:
+    def p_false(self) -> float:
         """Probability of each symbol that is not the user's."""
         return 1 / (math.exp(self.epsilon) + self.symbols - 1)
 
     @property
-    def keep(self) -> float:
+    def p_true(self) -> float:
         """Probability of the user's own symbol."""
         return 1 - self._lie
 
     @property
     def _lie(self) -> float:
-        return (self.symbols - 1) * self.other
+        return (self.symbols - 1) * self.p_false
 
     @property
-    def agree(self) -> float:
+    def p_false_support(self) -> float:
         """Probability that a user supports a value that is not the user's."""
         return 1 / self.symbols
 
@@ -120,15 +120,15 @@ class FrequencyOracle:
     def probabilities(self, user: int) -> np.ndarray:
         """Probability of every report of a user for every value, shape (size, symbols)."""
         values = np.arange(self.size)
-        law = np.full((self.size, self.symbols), self.other)
-        law[values, self.symbols_of(np.full(self.size, user), values)] = self.keep
+        law = np.full((self.size, self.symbols), self.p_false)
+        law[values, self.symbols_of(np.full(self.size, user), values)] = self.p_true
         return law
 
     def tally(self) -> "Tally":
         """Start counting reports."""
         return Tally(self)
 
-    def deviation(self, n_users: int, count: float = 0.0) -> float:
+    def stddev(self, n_users: int, count: float = 0.0) -> float:
         """Standard deviation of an estimated count.
 
         Parameters
@@ -143,7 +143,7 @@ class FrequencyOracle:
         float
             In users.
         """
-        p, q = self.keep, self.agree
+        p, q = self.p_true, self.p_false_support
         variance = count * p * (1 - p) + (n_users - count) * q * (1 - q)
         return math.sqrt(variance) / (p - q)
 
@@ -175,7 +175,7 @@ class Tally:
 
     def estimate(self) -> np.ndarray:
         """Unbiased numbers of the users with each value, shape (size,), float64; may be negative."""
-        p, q = self._oracle.keep, self._oracle.agree
+        p, q = self._oracle.p_true, self._oracle.p_false_support
         return (self.supports - self._n * q) / (p - q)
 
 
@@ -190,9 +190,9 @@ class DirectResponse(FrequencyOracle):
         return max(self.size, 2)
 
     @property
-    def agree(self) -> float:
+    def p_false_support(self) -> float:
         """Probability that a user supports a value that is not the user's."""
-        return self.other
+        return self.p_false
 
     def symbols_of(self, users, values):
         """The values themselves."""
@@ -327,7 +327,7 @@ class VectorRandomizer:
         )
 
     @property
-    def deviation(self) -> float:
+    def stddev(self) -> float:
         """Standard deviation of a report's coordinate about its expectation, at most: that of the vector 0."""
         return self.length / math.sqrt(self.dimensions)
 
@@ -352,12 +352,12 @@ class VectorRandomizer:
         lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
         directions /= np.maximum(lengths, np.finfo(float).tiny)[:, None]
         towards = np.einsum("ij,ij->i", directions, vectors) >= 0
-        against = self.against(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
+        against = self.flip_probability(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
         lies = streams.uniform((*key, "side"), (len(vectors),))[0] < against
         directions *= np.where(towards ^ lies, DIRECTION, -DIRECTION)[:, None]
         return np.rint(directions).astype(np.int32)
 
-    def against(self, lengths: np.ndarray) -> np.ndarray:
+    def flip_probability(self, lengths: np.ndarray) -> np.ndarray:
         """Probability that a report points away from the user's vector."""
         short = 1 - np.minimum(lengths, 1.0)
         return expit(-self.epsilon) + 0.5 * math.tanh(self.epsilon / 2) * short
@@ -373,7 +373,7 @@ class VectorRandomizer:
         -------
         ndarray of shape (...)
         """
-        against = self.against(np.linalg.norm(vectors, axis=-1))
+        against = self.flip_probability(np.linalg.norm(vectors, axis=-1))
         return 2 * np.where((vectors * directions).sum(axis=-1) >= 0, 1 - against, against)
 
 
@@ -411,9 +411,9 @@ class SignedSums:
         """Unbiased sums of the vectors, in radii."""
         return totals * (self.randomizer.length / DIRECTION)
 
-    def deviation(self, n_users: int) -> float:
+    def stddev(self, n_users: int) -> float:
         """Standard deviation of a coordinate of a sum, at most."""
-        return math.sqrt(n_users) * self.randomizer.deviation
+        return math.sqrt(n_users) * self.randomizer.stddev
 
 
 def check_epsilon(epsilon: float) -> None:

@@ -52,7 +52,7 @@ class RhoBoundedCurator:
         Public: neighbors have the same number of points.
     seeds : tuple of int
     domain : ndarray of shape (2, d), float64
-    reach : float
+    max_shift : float
         Largest move between grid points, in half-widths: a point that moves by rho before it is rounded to the grid
         moves by at most rho + sqrt(d) steps after, and nothing moves farther than the domain is wide.
 
@@ -90,7 +90,7 @@ class RhoBoundedCurator:
                 f"rho={ledger.budget.rho} must be at most the diagonal {farthest:.6g} of the domain, in half-widths: "
                 "no point can move farther, that would be replace_one"
             )
-        self.reach = min(ledger.budget.rho + math.sqrt(self.n_features) / SCALE, farthest)
+        self.max_shift = min(ledger.budget.rho + math.sqrt(self.n_features) / SCALE, farthest)
         self.domain = np.empty((2, self.n_features))
         self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
         rows = np.concatenate([shard.rows for shard in shards]).astype(np.int64)
@@ -121,13 +121,13 @@ class RhoBoundedCurator:
 
         Notes
         -----
-        A move changes one row by at most ``reach`` in L2: mu is that over the scale.
+        A move changes one row by at most ``max_shift`` in L2: mu is that over the scale.
         """
         if self._released:
             raise ValueError(
                 "noised_points can be asked once: its order is what later questions refer to"
             )
-        mu = self.reach * SCALE / noise.scale
+        mu = self.max_shift * SCALE / noise.scale
         key = self._charge("noised_points", noise.name, mu=mu, details=self._move_details(noise))
         noised = noise.add(self._rows[None], self._streams, (*key, "noise"))[0]
         ties = self._streams.uniform((*key, "ties"), (self.n_points,))[0]
@@ -138,7 +138,7 @@ class RhoBoundedCurator:
 
     def total(self, noise: Gaussian) -> np.ndarray:
         """Noisy sum of all points, shape (d,), int64, in grid steps; a move changes it by at most ``reach``."""
-        mu = self.reach * SCALE / noise.scale
+        mu = self.max_shift * SCALE / noise.scale
         key = self._charge("total", noise.name, mu=mu, details=self._move_details(noise))
         return noise.add(self._rows.sum(axis=0)[None], self._streams, key)[0]
 
@@ -160,11 +160,11 @@ class RhoBoundedCurator:
 
         Notes
         -----
-        A record keeps its group when it moves, so that one sum changes, by at most ``reach``: all groups together have
+        A record keeps its group when it moves, so that one sum changes, by at most ``max_shift``: all groups together have
         that L2 sensitivity, whatever their extent.
         """
         groups = self._checked_groups(groups, n_groups)
-        mu = self.reach * SCALE / noise.scale
+        mu = self.max_shift * SCALE / noise.scale
         key = self._charge("group_sums", noise.name, mu=mu, details=self._move_details(noise))
         return noise.add(_sums(self._rows, groups, n_groups)[None], self._streams, key)[0]
 
@@ -197,11 +197,11 @@ class RhoBoundedCurator:
                 f"cells={noise.cells} of the noise must be at least {most}: a move changes as many counts"
             )
         details = {
-            "count_scale": noise.deviation,
+            "count_scale": noise.stddev,
             "count_sensitivity": math.sqrt(most),
-            "least": noise.least,
+            "least": noise.threshold,
         }
-        mu = math.sqrt(most) / noise.deviation
+        mu = math.sqrt(most) / noise.stddev
         key = self._charge(
             "cell_counts", "gaussian_threshold", mu=mu, delta=noise.delta, details=details
         )
@@ -246,7 +246,7 @@ class RhoBoundedCurator:
                 f"intervals={intervals} in {d} columns must be at least 1, in at most {MAX_COLUMNS} columns, and make "
                 f"at most {MAX_NODES} nodes"
             )
-        sensitivity = soft_sensitivity(d, 2 / intervals, self.reach)
+        sensitivity = soft_sensitivity(d, 2 / intervals, self.max_shift)
         details = {
             "count_scale": noise.scale / SCALE,
             "count_sensitivity": sensitivity,
@@ -302,11 +302,11 @@ class RhoBoundedCurator:
         else:
             rows = self._rows if members is None else self._rows[self._checked_members(members)]
             region = nearest_of_many(rows, centers)[0] if len(rows) else np.empty(0, np.int64)
-        return ClippedRegions(pulled(rows - centers[region], radius * SCALE), region, len(centers), radius, self.reach,
+        return ClippedRegions(pulled(rows - centers[region], radius * SCALE), region, len(centers), radius, self.max_shift,
                        charged, self._streams, self._charge)  # fmt: skip
 
     def _move_details(self, noise: Gaussian) -> dict[str, float]:
-        return {"scale": noise.scale / SCALE, "sensitivity": self.reach}
+        return {"scale": noise.scale / SCALE, "sensitivity": self.max_shift}
 
     def _checked_groups(self, groups, n_groups) -> np.ndarray:
         groups = np.asarray(groups)
@@ -356,7 +356,7 @@ class ClippedRegions:
         Cells so far, those that were split included.
     sum_sensitivity : float
         L2 sensitivity of the sums of disjoint cells, in half-widths. Between two cells, one sum loses and another gains
-        at most the radius: sqrt(2) radius. Inside a cell the sum moves with the record: by at most ``reach``, and a
+        at most the radius: sqrt(2) radius. Inside a cell the sum moves with the record: by at most ``max_shift``, and a
         step of rounding per coordinate, or across the ball.
     """
 
@@ -366,7 +366,7 @@ class ClippedRegions:
         cell: np.ndarray,
         n_cells: int,
         radius: float,
-        reach: float,
+        max_shift: float,
         charged: bool,
         streams: NoiseStreams,
         charge: Callable[..., tuple],
@@ -375,7 +375,7 @@ class ClippedRegions:
         self._region = np.arange(n_cells)  # of each cell
         self._streams, self._charge = streams, charge
         self.n_cells = n_cells
-        inside = min(reach + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
+        inside = min(max_shift + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
         self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charged else radius
 
     def sizes(self, noise: StabilityHistogram | Gaussian) -> tuple[np.ndarray, np.ndarray]:
@@ -410,11 +410,11 @@ class ClippedRegions:
                 f"cells={noise.cells} of the noise must be at least 2: a move changes two sizes"
             )
         details = {
-            "count_scale": noise.deviation,
+            "count_scale": noise.stddev,
             "count_sensitivity": TWO_RECORDS,
-            "least": noise.least,
+            "least": noise.threshold,
         }
-        mu = TWO_RECORDS / noise.deviation
+        mu = TWO_RECORDS / noise.stddev
         key = self._charge(
             "region_sizes", "gaussian_threshold", mu=mu, delta=noise.delta, details=details
         )
@@ -552,7 +552,7 @@ def diagonal(n_features: int) -> float:
     return 2 * math.sqrt(n_features)
 
 
-def soft_sensitivity(n_features: int, side: float, reach: float) -> float:
+def soft_sensitivity(n_features: int, side: float, max_shift: float) -> float:
     """L2 sensitivity of soft counts: how far the weights of one point move if the point moves by ``reach``.
 
     Inside a cell the weights are products of 1 - a and a. Their derivatives by two columns have inner products of at
@@ -566,7 +566,7 @@ def soft_sensitivity(n_features: int, side: float, reach: float) -> float:
     n_features : int
     side : float
         Distance of neighboring nodes, in half-widths.
-    reach : float
+    max_shift : float
 
     Returns
     -------
@@ -579,7 +579,7 @@ def soft_sensitivity(n_features: int, side: float, reach: float) -> float:
     (0.1732, 1.4142)
     """
     rounding = math.sqrt(2.0**n_features) / SCALE
-    return min(math.sqrt(1 + n_features) * reach / side, TWO_RECORDS) + rounding
+    return min(math.sqrt(1 + n_features) * max_shift / side, TWO_RECORDS) + rounding
 
 
 def _sums(rows: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:

@@ -79,7 +79,7 @@ class SplitScore:
 
     Attributes
     ----------
-    spread : float
+    sensitivity : float
         Bound on how far a record can move two candidates' scores apart, times the noisy size: zero-out or add-remove.
 
     Raises
@@ -97,7 +97,7 @@ class SplitScore:
     Examples
     --------
     >>> score = SplitScore(t=0.3, q=1 / 12, emptiness_weight=5.0, from_both_ends=True)
-    >>> score(np.array([50.0]), np.array([0.0]), 100.0, 100.0).round(6).tolist(), round(score.spread, 6)
+    >>> score(np.array([50.0]), np.array([0.0]), 100.0, 100.0).round(6).tolist(), round(score.sensitivity, 6)
     ([6.0], 8.6)
     """
 
@@ -117,7 +117,7 @@ class SplitScore:
             )
 
     @property
-    def spread(self) -> float:
+    def sensitivity(self) -> float:
         """Bound on how far a record can move two scores apart, times the noisy size."""
         bound = self.t / self.q + self.emptiness_weight
         return bound if self.from_both_ends else 2 * bound

@@ -22,7 +22,7 @@ class StabilityHistogram:
 
     Parameters
     ----------
-    deviation : float
+    stddev : float
         Standard deviation of the noise, in records.
     delta : float
         Probability that a change of one record shows by a cell that only one side has; in (0, 1).
@@ -31,23 +31,23 @@ class StabilityHistogram:
 
     Attributes
     ----------
-    least : float
-        The threshold, in records: ``1 + deviation * q`` where all of ``cells`` standard normal variates stay below q
+    threshold : float
+        The threshold, in records: ``1 + stddev * q`` where all of ``cells`` standard normal variates stay below q
         with probability ``1 - delta``. A cell that only one neighbor has holds one record there.
 
     Examples
     --------
-    >>> round(StabilityHistogram(10.0, 1e-6).least, 2)
+    >>> round(StabilityHistogram(10.0, 1e-6).threshold, 2)
     48.53
     """
 
-    deviation: float
+    stddev: float
     delta: float
     cells: int = 1
 
     def __post_init__(self):
-        if not (self.deviation > 0 and math.isfinite(self.deviation)):
-            raise ValueError(f"deviation={self.deviation} must be positive and finite")
+        if not (self.stddev > 0 and math.isfinite(self.stddev)):
+            raise ValueError(f"stddev={self.stddev} must be positive and finite")
         if not 0 < self.delta < 1:
             raise ValueError(
                 f"delta={self.delta} must be in (0, 1) for a histogram over unlisted cells"
@@ -56,13 +56,13 @@ class StabilityHistogram:
             raise ValueError(f"cells={self.cells} must be at least 1")
 
     @property
-    def least(self) -> float:
+    def threshold(self) -> float:
         """The threshold, in records."""
         # Noise is rounded to the grid: what lies half a step below could be rounded up to the threshold.
-        return 1 + self.deviation * quantile(self.delta, self.cells) + 0.5 / SCALE
+        return 1 + self.stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
     def release(
-        self, counts: np.ndarray, streams: NoiseStreams, key: tuple, least: float = 0.0
+        self, counts: np.ndarray, streams: NoiseStreams, key: tuple, min_count: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """Add noise to the exact counts of cells that occur, in a public order, and keep the large ones.
 
@@ -74,7 +74,7 @@ class StabilityHistogram:
             Of one replicate.
         key : tuple
             Of a release that has been paid for.
-        least : float, default=0
+        min_count : float, default=0
             A higher public threshold.
 
         Returns
@@ -84,9 +84,9 @@ class StabilityHistogram:
         noisy : ndarray of float64
             Their noisy counts, in records.
         """
-        noise = Gaussian(self.deviation * SCALE)
+        noise = Gaussian(self.stddev * SCALE)
         noisy = noise.add(np.asarray(counts, np.int64)[None] * SCALE, streams, key)[0] / SCALE
-        kept = np.flatnonzero(noisy >= max(self.least, least))
+        kept = np.flatnonzero(noisy >= max(self.threshold, min_count))
         return kept, noisy[kept]
 
 

@@ -20,7 +20,7 @@ MAX_SUM = 2.0**60
 
 
 @dataclass(frozen=True)
-class Grid:
+class BoxGrid:
     """Public grid on [-1, 1], the same for every column: intervals, whose middles are the candidates for splits.
 
     Every interval is two bins. A last bin holds what the intervals leave over at the upper end.
@@ -37,14 +37,14 @@ class Grid:
     inside_cell: bool
 
     @classmethod
-    def of_intervals(cls, width: float, inside_cell: bool = False) -> "Grid":
+    def of_intervals(cls, width: float, inside_cell: bool = False) -> "BoxGrid":
         """Lay out intervals of a width, in half-widths of the domain, from the lower end.
 
         At most 4,096 of them; an interval wider than the domain becomes the domain.
 
         Examples
         --------
-        >>> Grid.of_intervals(5.0).thresholds, list(Grid.of_intervals(0.5).boundaries)
+        >>> BoxGrid.of_intervals(5.0).thresholds, list(BoxGrid.of_intervals(0.5).boundaries)
         ((0, 65536), [1, 3, 5, 7])
         """
         if not width > 0:
@@ -121,7 +121,7 @@ class PartitionTree:
         self,
         shards: Sequence[Points],
         codes: Sequence[np.ndarray],
-        grid: Grid | None,
+        grid: BoxGrid | None,
         streams: NoiseStreams,
         charge: Callable[..., tuple],
     ):
@@ -143,7 +143,7 @@ class PartitionTree:
         )
 
     @classmethod
-    def by_columns(cls, shards: Sequence[Points], grid: Grid, *door) -> "PartitionTree":
+    def by_columns(cls, shards: Sequence[Points], grid: BoxGrid, *door) -> "PartitionTree":
         """Cells that are split at grid boundaries of one column at a time."""
         return cls(shards, [encode(shard, grid.thresholds) for shard in shards], grid, *door)
 
@@ -249,9 +249,9 @@ class PartitionTree:
             raise ValueError(f"about must be grid integers of shape {(len(cells), self._d)}")
         if np.abs(about).max(initial=0) * float(self._n_points) > MAX_SUM:
             raise ValueError(
-                f"about={np.abs(about).max()} steps is too far away for sums of {self._n_points} points"
+                f"origin={np.abs(about).max()} steps is too far away for sums of {self._n_points} points"
             )
-        noise, reach = Gaussian(multiplier), self._reach(cells, about, radius)
+        noise, reach = Gaussian(multiplier), self._sum_sensitivities(cells, about, radius)
         # The cost is known before any cell is: the multiplier alone.
         key = self._charge(
             "cell_sums", noise.name, mu=1 / multiplier, details={"multiplier": multiplier}
@@ -307,12 +307,12 @@ class PartitionTree:
             raise ValueError(
                 f"margin={margin} must not be negative: it would raise the cost above what is charged"
             )
-        details = {"score_sensitivity": score.spread, "margin": margin}
+        details = {"score_sensitivity": score.sensitivity, "margin": margin}
         key = self._charge(
             "splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details
         )
         # Scores move by spread / size; the floor only matters where all scores are 0 anyway.
-        scales = mechanism.epsilon * np.maximum(1.0, sizes - margin) / score.spread
+        scales = mechanism.epsilon * np.maximum(1.0, sizes - margin) / score.sensitivity
         uniforms = self._streams.uniform(key, (len(cells),))[0].tolist()
         boundaries, chosen = self._grid.boundaries, []
         exponents = np.empty((self._d, len(boundaries)))
@@ -330,7 +330,7 @@ class PartitionTree:
         """Lower and upper corner of a cell, each of shape (d,), in grid steps: public."""
         return self._edges[self._cells[cell].first] + 1, self._edges[self._cells[cell].last]
 
-    def middle(self, cell: int) -> np.ndarray:
+    def midpoint(self, cell: int) -> np.ndarray:
         """Grid point in the middle of a cell, of shape (d,), int64: public."""
         lower, upper = self.box(cell)
         return (lower + upper) // 2
@@ -351,7 +351,7 @@ class PartitionTree:
         allowed = (place.first, place.last) if self._grid.inside_cell else self._everywhere
         score.of_cell(counts, size, scale, *allowed, into)
 
-    def _reach(self, cells: Sequence[int], about: np.ndarray, radius: float | None) -> np.ndarray:
+    def _sum_sensitivities(self, cells: Sequence[int], about: np.ndarray, radius: float | None) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its reference, in grid steps."""
         lower, upper = (
             np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d).swapaxes(0, 1)
