@@ -250,7 +250,7 @@ def test_the_fingerprint_of_blobs_follows_scikit_learns_generator(monkeypatch):
     def make_blobs():
         """Another generator."""
 
-    monkeypatch.setattr(generated, "make_blobs", make_blobs)
+    monkeypatch.setattr("sklearn.datasets.make_blobs", make_blobs)
     assert datasets.fingerprint("synth-10d") != before
 
 
