@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from pkm.methods import FastLloyd
-from pkm.methods.dpm import PERCENTILE, gap_constant, levels
+from pkm.methods.dpm import GAP_CONSTANT, PERCENTILE, level_budgets
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, gaussian_mu
 
@@ -83,12 +83,12 @@ def separate(
     n, d = points.shape
     depth, t, q, weight, delta = 7, 0.3, 1 / 12, 5.0, n**-1.5
     generator = np.random.default_rng(seed)
-    counts, splits = levels(0.18 * epsilon, depth + 1), levels(0.18 * epsilon, depth)
+    counts, splits = level_budgets(0.18 * epsilon, depth + 1), level_budgets(0.18 * epsilon, depth)
     size = n + generator.laplace(0, 1 / counts[0])
     least = size / 2**depth
     gaps = np.mean([np.diff(np.sort(column)) for column in points.T], axis=0)
     sigma = np.clip(
-        np.round(np.percentile(gaps, PERCENTILE) * n / gap_constant() * 2) / 2, 0.5, 29.5
+        np.round(np.percentile(gaps, PERCENTILE) * n / GAP_CONSTANT * 2) / 2, 0.5, 29.5
     )
     middles = lower + (np.arange(max(1, int((upper - lower) / (sigma / 2)))) + 0.5) * sigma / 2
     edges = np.append(middles - sigma / 4, middles[-1] + sigma / 4)

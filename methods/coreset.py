@@ -107,7 +107,7 @@ class ReleasesCoreset:
         >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
         (10000, 2660.0)
         """
-        _, points, (lower, upper), seed = self._entered(X)
+        points, (lower, upper), seed = self._prepared(X)
         found = self.coreset_of(points, seed)
         half = upper / 2 - lower / 2
         return Coreset(found.points * half + (upper / 2 + lower / 2), found.weights, found.ledger)

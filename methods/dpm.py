@@ -1,29 +1,28 @@
 """DPM: clusters found by splitting the data through sparse regions (Liebenow et al., "DPM").
 
-The domain is split recursively at candidates chosen by a score that favors empty intervals near the median; a split
-stands if both sides keep enough points; the noisy means of the remaining cells are the centers. The number of centers
-follows from the data.
+The domain is split recursively at candidates chosen by a score that favors empty intervals near the
+median; a split stands if both sides keep enough points; the noisy means of the remaining cells are
+the centers. The number of centers follows from the data.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.stats import norm
 
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
+    BoxGrid,
     Curator,
     Exponential,
     Gaussian,
-    BoxGrid,
     Laplace,
     PartitionTree,
     PrivacyClaim,
@@ -37,32 +36,34 @@ from pkm.privacy.noise import INITIALIZATION, child
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)  # interval size, counts, splits, averages (Sec. 6.1)
 SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)  # the same without the first
 PERCENTILE = 65.0
-WIDTHS = (
-    0.5,
-    29.5,
-    0.5,
-)  # standard deviations that the interval size is chosen from: first, last, step
-COUNT_DELTA, AVERAGE_DELTA = 0.2, 0.8  # shares of delta
+# gap_constant(65), which takes as long to derive as a fit: the limit of the quantiles that the
+# authors tabulate by simulation for their Algorithm 2.
+GAP_CONSTANT = 4.135930028253561
+# Standard deviations that the interval size is chosen from.
+MIN_SIGMA = 0.5
+MAX_SIGMA = 29.5
+SIGMA_STEP = 0.5
+COUNT_DELTA = 0.2  # shares of delta
+AVERAGE_DELTA = 0.8
 EMPTINESS_WEIGHTS = {"published": 5.0, "sound": 3.0}
 SOUND_INTERVALS = 127  # per column: as many as let a code fit a byte
 MERGE_STARTS = 10
-FARTHEST_ORIGIN = 1000  # half-widths of the range
+MAX_ORIGIN_DISTANCE = 1000  # half-widths of the range
 
 
 @dataclass
-class _Leaf:
-    """A cell and its released count."""
+class _Node:
+    """A cell of the tree and its released count, in records."""
 
     cell: int
     size: float
 
 
-@lru_cache(maxsize=1)
 def gap_constant(percentile: float = PERCENTILE) -> float:
     """Percentile of the gaps between neighbors of n standard normal values, times n, for large n.
 
-    Around a value z neighbors lie 1 / (n density(z)) apart on average, exponentially distributed; the mixture over z
-    is solved for the percentile.
+    Around a value z neighbors are 1 / (n density(z)) apart on average, exponentially distributed;
+    the mixture over z is solved for the percentile. :data:`GAP_CONSTANT` is its default.
 
     Examples
     --------
@@ -70,18 +71,19 @@ def gap_constant(percentile: float = PERCENTILE) -> float:
     4.13593
     """
 
-    def share_below(gap: float) -> float:
-        return quad(lambda z: norm.pdf(z) * -math.expm1(-gap * norm.pdf(z)), -12, 12)[0]
+    def excess(gap: float) -> float:
+        fraction, _ = quad(lambda z: norm.pdf(z) * -math.expm1(-gap * norm.pdf(z)), -12, 12)
+        return fraction - percentile / 100
 
-    return brentq(lambda gap: share_below(gap) - percentile / 100, 0.1, 100, xtol=1e-10)
+    return root_scalar(excess, bracket=(0.1, 100), method="brentq", xtol=1e-10).root
 
 
-def levels(total: float, n_levels: int) -> list[float]:
+def level_budgets(total: float, n_levels: int) -> list[float]:
     """Divide a budget over levels in proportion to sqrt(2)^level (Sec. 3.3).
 
     Examples
     --------
-    >>> [round(share, 4) for share in levels(1.0, 3)]
+    >>> [round(epsilon, 4) for epsilon in level_budgets(1.0, 3)]
     [0.2265, 0.3204, 0.4531]
     """
     weights = [math.sqrt(2.0**level) for level in range(n_levels)]
@@ -95,44 +97,51 @@ class DPM(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of centers to merge to; without ``merge`` it has no effect, the method finds its own number.
+        Number of centers to merge to; without ``merge`` it has no effect, the method finds its own
+        number.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` follows the paper: an interval size estimated from the data (not private for d >= 2),
-        sensitivities padded against noisy counts, averages about the origin of the data's units. ``sound`` has a fixed
-        grid of intervals, the exact sensitivity of a score whose ranks count from both ends, the public number of
-        points, averages about each cell's middle with its own half-diagonal as sensitivity, centers kept in their
-        cells, the counts of rejected parts used, and noise scaled so that the ledger's total is the budget.
+        ``published`` follows the paper: an interval size estimated from the data (not private for
+        d >= 2), sensitivities padded against noisy counts, averages about the origin of the data's
+        units. ``sound`` has a fixed grid of intervals, the exact sensitivity of a score whose ranks
+        count from both ends, the public number of points, averages about each cell's midpoint with
+        the cell's half-diagonal as sensitivity, centers kept in their cells, the counts of rejected
+        parts used, and noise scaled so that the ledger's total is the budget.
     shares : "auto" or sequence of 4 floats, default="auto"
-        Of epsilon: interval size, counts, splits, averages; they add up to one. ``auto`` is 0.04, 0.18, 0.18, 0.6 for
-        ``published``, and the same in proportion without the first for ``sound``, where the first must be 0.
+        Of epsilon: interval size, counts, splits, averages; they add up to one. ``auto`` is 0.04,
+        0.18, 0.18, 0.6 for ``published``, and the same in proportion without the first for
+        ``sound``, where the first must be 0.
     t, q : float, default=0.3 and 1/12
-        Centreness at the border between outer and inner ranks, and the share of each outer part; ``2 q <= t``.
+        Centreness at the border between outer and inner ranks, and the share of each outer part;
+        ``2 q <= t``.
     emptiness_weight : float or "auto", default="auto"
-        Of the emptiness against the centreness. ``auto`` is 5 for ``published`` (Sec. 5.2) and 3 for ``sound``, whose
-        fixed intervals can be wide for data that crowd in a part of the range: with a weight of w, a central split
-        through more than 1 / w of the points loses to one that leaves all of them on one side. 3 was taken after 1, 2,
-        3 and 5 were tried on the paper's own data sets: it is tuned on the data that it is judged by.
+        Of the emptiness against the centreness. ``auto`` is 5 for ``published`` (Sec. 5.2) and 3
+        for ``sound``, whose fixed intervals can be wide for data concentrated in a part of the
+        range: with a weight of w, a central split through more than 1 / w of the points loses to
+        one that leaves all of them on one side. 3 was taken after 1, 2, 3 and 5 were tried on the
+        paper's data sets: it is tuned on the data that it is evaluated on.
     depth : int, default=7
-        Most splits one after the other: at most 2**depth centers; a cell needs more than n / 2**depth points.
+        Levels of splits: at most 2**depth centers; a cell needs more than n / 2**depth points.
     merge : bool, default=False
-        Merge the released centers, weighted by their released counts, to ``n_clusters`` by k-means: costs nothing.
+        Merge the released centers, weighted by their released counts, to ``n_clusters`` by k-means:
+        costs nothing.
     bounds, clip, random_state
-        As for :class:`pkm.methods.base.PrivateKMeans`. With bounds of its own for
-        every column, ``published`` takes the cube [-1, 1]^d for the data's units.
+        As for :class:`pkm.methods.base.PrivateKMeans`. Where columns have different bounds,
+        ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
-    ``published`` differs from the authors' code, not from what the paper asks for, where the code is not private or the
-    curator does not allow it: points are clipped to the range; an empty leaf is averaged with noise like any other; the
-    interval around a candidate is the same for emptiness and rank; noise on counts is Laplace on the grid; a cell whose
-    released count is below one has scores of 0; gaps are known to 2**-16 of a grid step. The exponential mechanism has
-    the factor two that the paper's definition lacks (F-12) and its proof needs.
+    ``published`` differs from the authors' code, not from what the paper asks for, where the code
+    is not private or the curator does not allow it: points are clipped to the range; an empty leaf
+    is averaged with noise like any other; the interval around a candidate is the same for emptiness
+    and rank; noise on counts is Laplace on the grid; a cell whose released count is below one has
+    scores of 0; gaps are known to 2**-16 of a grid step. The exponential mechanism has the factor
+    two that the paper's definition lacks (F-12) and its proof needs.
 
     Examples
     --------
@@ -160,17 +169,17 @@ class DPM(PrivateKMeans):
 
     _: KW_ONLY
     epsilon: float = 1.0
-    delta: float | str = "auto"
+    delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
     shares: str | Sequence[float] = "auto"
     t: float = 0.3
     q: float = 1 / 12
-    emptiness_weight: float | str = "auto"
+    emptiness_weight: float | Literal["auto"] = "auto"
     depth: int = 7
     merge: bool = False
     secure: bool = False
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if not (is_integer(self.depth) and 1 <= self.depth <= 12):
@@ -190,12 +199,14 @@ class DPM(PrivateKMeans):
         shares = tuple(self.shares) if isinstance(self.shares, Sequence | np.ndarray) else ()
         if len(shares) != 4 or not all(is_number(share) for share in shares):
             raise ValueError(
-                f"shares={self.shares!r} must be four numbers: interval size, counts, splits, averages"
+                f"shares={self.shares!r} must be four numbers: interval size, counts, splits, "
+                "averages"
             )
         first = shares[0] > 0 if self.variant == "published" else shares[0] == 0
         if not (first and min(shares[1:]) > 0 and abs(math.fsum(shares) - 1) <= 1e-9):
             raise ValueError(
-                f"shares={self.shares!r} must be positive and add up to 1; the first must be 0 for variant='sound'"
+                f"shares={self.shares!r} must be positive and add up to 1; the first must be 0 for "
+                "variant='sound'"
             )
         return shares
 
@@ -215,103 +226,153 @@ class DPM(PrivateKMeans):
         return snap_centers(centers)[None], self.depth
 
     def _published(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
-        origin, half_width = origin_of(curator.domain)
+        """Centers (m, d) on the grid and their released counts, as in the paper."""
         delta = self.resolved_delta(curator.n_points)
+        origin, half_width = origin_of(curator.domain)
+
+        # Divide epsilon over the interval size, the counts, the splits and the averages.
         interval, counts, splits, averages = (share * self.epsilon for share in self._shares())
-        count_noise = [Laplace(SCALE / epsilon) for epsilon in levels(counts, self.depth + 1)]
-        choices = [Exponential(epsilon) for epsilon in levels(splits, self.depth)]
-        # Padding that keeps the noisy count below the exact one but for delta; the released count needs none.
+        count_noise = [
+            Laplace(SCALE / epsilon) for epsilon in level_budgets(counts, self.depth + 1)
+        ]
+        split_mechanisms = [Exponential(epsilon) for epsilon in level_budgets(splits, self.depth)]
+
+        # Pad the counts that set the scores' sensitivity: each stays below the exact one with
+        # probability 1 - failure. The released counts need no padding.
         failure = COUNT_DELTA * delta / (self.depth + 1)
         margins = [-math.log(2 * failure) * noise.scale / SCALE for noise in count_noise]
 
+        # Estimate the interval size from the gaps between neighboring values (Algorithm 2).
         size = root_count(curator, count_noise[0])
         gap = curator.gap_percentile(PERCENTILE, interval) * half_width
         width = interval_width(gap, size) / half_width
-        partition = curator.partition(BoxGrid.of_intervals(width))
-        leaves = self._grow(
-            partition, size, size / 2**self.depth, count_noise, choices, margins, failure
-        )
 
+        # Split recursively at the candidates of highest score.
+        tree = curator.partition(BoxGrid.of_intervals(width))
+        min_size = size / 2**self.depth
+        leaves = self._grow(tree, size, min_size, count_noise, split_mechanisms, margins, failure)
+
+        # Average the leaves about the origin, by noisy sums and the counts released already.
+        cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
-        about = np.tile(origin, (len(leaves), 1))
+        origins = np.tile(origin, (len(leaves), 1))
         radius = math.sqrt(curator.n_features) * float(SCALE + abs(origin[0])) / SCALE
         multiplier = 1 / gaussian_mu(averages, AVERAGE_DELTA * delta)
-        sums = partition.sums([leaf.cell for leaf in leaves], multiplier, about, radius)
+        sums = tree.sums(cells, multiplier, origins, radius)
         return origin + sums / sizes[:, None], sizes
 
     def _sound(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
+        """Centers (m, d) on the grid and their released counts, with the repairs of ``sound``."""
         delta = self.resolved_delta(curator.n_points)
+
+        # Divide epsilon over the counts, the splits and the averages; then scale all of it up
+        # until the parts, composed tightly, spend the budget. The root's count is n, public.
         _, counts, splits, averages = (share * self.epsilon for share in self._shares())
-        mus, epsilons, mu = (
-            levels(counts, self.depth),
-            levels(splits, self.depth),
-            gaussian_mu(averages, delta),
-        )
-        factor = largest_multiple([*mus, mu], epsilons, self.epsilon, delta)
-        count_noise = [
-            None,
-            *(Gaussian(SCALE / (factor * each)) for each in mus),
-        ]  # n itself is public
-        choices = [Exponential(factor * epsilon) for epsilon in epsilons]
+        count_mus = level_budgets(counts, self.depth)
+        split_epsilons = level_budgets(splits, self.depth)
+        average_mu = gaussian_mu(averages, delta)
+        factor = largest_multiple([*count_mus, average_mu], split_epsilons, self.epsilon, delta)
+        count_noise = [None, *(Gaussian(SCALE / (factor * mu)) for mu in count_mus)]
+        split_mechanisms = [Exponential(factor * epsilon) for epsilon in split_epsilons]
 
-        partition = curator.partition(BoxGrid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True))
+        # Split recursively at the candidates of highest score, on a fixed grid of intervals.
+        tree = curator.partition(BoxGrid.of_intervals(2 / SOUND_INTERVALS, inside_cell=True))
         n = float(curator.n_points)
-        leaves = self._grow(
-            partition, n, n / 2**self.depth, count_noise, choices, [0.0] * self.depth, 0.0
-        )
+        min_size = n / 2**self.depth
+        margins = [0.0] * self.depth
+        leaves = self._grow(tree, n, min_size, count_noise, split_mechanisms, margins, 0.0)
 
+        # Average each leaf about its midpoint and keep the average inside the leaf.
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
-        middles = np.array([partition.midpoint(cell) for cell in cells])
-        sums = partition.sums(cells, 1 / (factor * mu), middles)
-        lower, upper = (np.array(side) for side in zip(*map(partition.box, cells), strict=True))
-        return np.clip(middles + sums / sizes[:, None], lower, upper), sizes
+        midpoints = np.array([tree.midpoint(cell) for cell in cells])
+        sums = tree.sums(cells, 1 / (factor * average_mu), midpoints)
+        lower, upper = (np.array(side) for side in zip(*map(tree.box, cells), strict=True))
+        return np.clip(midpoints + sums / sizes[:, None], lower, upper), sizes
 
     def _grow(
         self,
-        partition: PartitionTree,
+        tree: PartitionTree,
         size: float,
-        least: float,
-        count_noise,
-        choices,
-        margins,
+        min_size: float,
+        count_noise: Sequence[Laplace | Gaussian | None],
+        split_mechanisms: Sequence[Exponential],
+        margins: Sequence[float],
         failure: float,
-    ) -> list[_Leaf]:
-        """Split level by level; a split stands if both sides are larger than ``least`` by their released counts."""
+    ) -> list[_Node]:
+        """Split all cells level by level; return the leaves.
+
+        Parameters
+        ----------
+        tree : PartitionTree
+        size : float
+            Count of the root.
+        min_size : float
+            A split is accepted if the released counts of both parts are larger.
+        count_noise : sequence of Laplace, Gaussian or None
+            By level, the root's first.
+        split_mechanisms : sequence of Exponential
+            By level.
+        margins : sequence of float
+            What is taken off a count before it sets a score's sensitivity, by level.
+        failure : float
+            Probability that a count less its margin exceeds the exact one.
+        """
         score = self._score()
-        nodes, leaves = [_Leaf(0, size)], []
+        nodes = [_Node(0, size)]
+        leaves: list[_Node] = []
         for level in range(self.depth):
-            splits = partition.choose_splits(
+            # Choose one split of every cell by the exponential mechanism.
+            splits = tree.choose_splits(
                 [node.cell for node in nodes],
                 [node.size for node in nodes],
                 score,
-                choices[level],
+                split_mechanisms[level],
                 margin=margins[level],
                 delta=failure,
             )
-            pairs = [
-                partition.split(node.cell, *split)
-                for node, split in zip(nodes, splits, strict=True)
+            parts = [
+                tree.split(node.cell, *split) for node, split in zip(nodes, splits, strict=True)
             ]
-            counts = partition.counts(
-                [cell for pair in pairs for cell in pair], count_noise[level + 1]
-            )
-            below = []
-            for i, (node, pair) in enumerate(zip(nodes, pairs, strict=True)):
-                sides = [_Leaf(cell, counts[2 * i + side]) for side, cell in enumerate(pair)]
-                if min(side.size for side in sides) > least:
-                    below += sides
+
+            # Count both parts of every split.
+            noise = count_noise[level + 1]
+            assert noise is not None, "only the root's count is public"
+            cells = [cell for pair in parts for cell in pair]
+            counts = tree.counts(cells, noise)
+            children = [_Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
+
+            # Accept a split if both parts are large enough; otherwise the cell is a leaf.
+            accepted: list[_Node] = []
+            for i, node in enumerate(nodes):
+                pair = children[2 * i : 2 * i + 2]
+                if min(child.size for child in pair) > min_size:
+                    accepted += pair
                 else:
-                    leaves.append(_Leaf(node.cell, self._combined(node, sides, count_noise, level)))
-            nodes = below
+                    leaves.append(_Node(node.cell, self._leaf_size(node, pair, count_noise, level)))
+            nodes = accepted
         return leaves + nodes
 
-    def _combined(self, node: _Leaf, sides: list[_Leaf], count_noise, level: int) -> float:
-        """Count of a node whose split was turned down: its own, and for ``sound`` its children's with it."""
-        if self.variant == "published" or count_noise[level] is None:
+    def _leaf_size(
+        self,
+        node: _Node,
+        children: Sequence[_Node],
+        count_noise: Sequence[Laplace | Gaussian | None],
+        level: int,
+    ) -> float:
+        """Count of a cell whose split was rejected.
+
+        The cell's released count; for ``sound`` its mean with that of the two parts together, each
+        weighted by the inverse of its variance.
+        """
+        noise = count_noise[level]
+        part_noise = count_noise[level + 1]
+        if self.variant == "published" or noise is None or part_noise is None:
             return node.size
-        own, theirs = count_noise[level].scale ** -2, (2 * count_noise[level + 1].scale ** 2) ** -1
-        return (own * node.size + theirs * sum(side.size for side in sides)) / (own + theirs)
+        weight = noise.scale**-2
+        parts_weight = (2 * part_noise.scale**2) ** -1
+        parts_size = sum(child.size for child in children)
+        return (weight * node.size + parts_weight * parts_size) / (weight + parts_weight)
 
 
 def root_count(curator: Curator, noise: Laplace) -> float:
@@ -320,43 +381,46 @@ def root_count(curator: Curator, noise: Laplace) -> float:
 
 
 def interval_width(gap: float, size: float) -> float:
-    """Half of the standard deviation whose normal gaps match a percentile of gaps, in the data's own units.
+    """Half of the standard deviation whose normal gaps match a percentile of gaps.
 
     Parameters
     ----------
     gap : float
-        Percentile of the gaps in the data's own units.
+        Percentile of the gaps, in the units of the data.
     size : float
         Noisy number of points.
 
     Returns
     -------
     float
-        Half of one of 0.5, 1.0, ..., 29.5 (Algorithm 2, with the table of quantiles replaced by its limit).
+        Half of one of 0.5, 1.0, ..., 29.5 (Algorithm 2, with the table of quantiles replaced by its
+        limit), in the units of the data.
     """
-    first, last, step = WIDTHS
-    sigma = step * round(gap * max(size, 0.0) / gap_constant() / step)
-    return min(max(sigma, first), last) / 2
+    sigma = SIGMA_STEP * round(gap * max(size, 0.0) / GAP_CONSTANT / SIGMA_STEP)
+    return min(max(sigma, MIN_SIGMA), MAX_SIGMA) / 2
 
 
 def origin_of(domain: np.ndarray) -> tuple[np.ndarray, float]:
-    """Grid position of the origin that published methods average about, and half the width of their unit's range.
+    """Grid position of the origin that published methods average about, and their half-width.
 
-    That is the origin of the data's own units where all columns share one range. Columns with ranges of their own are
-    scaled one by one before such a method sees them, so that its units are the cube's: origin 0, half-width 1.
+    That is the origin of the data's units where all columns have the same range. Columns of
+    different ranges are scaled one by one before such a method sees them, so that its units are the
+    cube's: origin 0, half-width 1.
 
     Raises
     ------
     ValueError
-        If the common range lies so far from its origin that the average of points means nothing on the grid.
+        If the common range is so far from its origin that the average of points means nothing on
+        the grid.
     """
     lower, upper = domain
     half = upper / 2 - lower / 2
     if not ((lower == lower[0]).all() and (upper == upper[0]).all()):
         return np.zeros(len(lower), np.int64), 1.0
-    if abs(lower[0] / 2 + upper[0] / 2) > FARTHEST_ORIGIN * half[0]:
+    if abs(lower[0] / 2 + upper[0] / 2) > MAX_ORIGIN_DISTANCE * half[0]:
         raise ValueError(
-            f"bounds=({lower[0]}, {upper[0]}) lie more than {FARTHEST_ORIGIN} times their half-width from zero, about "
-            "which variant='published' averages: shift the data, or take variant='sound'"
+            f"bounds=({lower[0]}, {upper[0]}) are more than {MAX_ORIGIN_DISTANCE} times their "
+            "half-width from zero, about which variant='published' averages: shift the data, or "
+            "take variant='sound'"
         )
     return np.rint(-(lower / 2 + upper / 2) / half * SCALE).astype(np.int64), float(half[0])

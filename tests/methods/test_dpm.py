@@ -10,14 +10,14 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from pkm.compute import Points, inertia
 from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from pkm.methods.dpm import _Leaf, gap_constant, interval_width, levels
+from pkm.methods.dpm import GAP_CONSTANT, _Node, gap_constant, interval_width, level_budgets
 from pkm.methods.lsh_splits import _into_ball
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
+    BoxGrid,
     Curator,
     Gaussian,
-    BoxGrid,
     Laplace,
     Ledger,
     NoiseStreams,
@@ -50,13 +50,19 @@ def test_gap_constant_is_what_simulation_gives():
     rng, n = np.random.default_rng(0), 50_000
     found = [n * np.percentile(np.diff(np.sort(rng.standard_normal(n))), 65) for _ in range(20)]
     # Beyond the sampling error, a finite sample is off by its order in 1 / n: below 0.1 %.
-    error = 5 * np.std(found, ddof=1) / math.sqrt(20) + 1e-3 * gap_constant()
-    assert np.mean(found) == pytest.approx(gap_constant(), abs=error)
+    error = 5 * np.std(found, ddof=1) / math.sqrt(20) + 1e-3 * GAP_CONSTANT
+    assert np.mean(found) == pytest.approx(GAP_CONSTANT, abs=error)
+
+
+def test_tabulated_gap_constant_is_the_derived_one():
+    """To the root finder's tolerance; on the machine that tabulated it, to the last bit."""
+    assert gap_constant() == pytest.approx(GAP_CONSTANT, abs=1e-10)
+    assert gap_constant(50) < GAP_CONSTANT < gap_constant(80)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 7.5, 29.5])
 def test_interval_width_reads_a_standard_deviation_back(sigma):
-    assert interval_width(gap_constant() * sigma / 1e4, 1e4) == sigma / 2
+    assert interval_width(GAP_CONSTANT * sigma / 1e4, 1e4) == sigma / 2
 
 
 def test_interval_width_is_capped_and_defined_for_no_points():
@@ -69,7 +75,7 @@ def test_interval_width_is_capped_and_defined_for_no_points():
 
 def test_levels_minimize_the_noise_at_a_fixed_total():
     """Sum of 2^i / epsilon_i is stationary: its derivatives 2^i / epsilon_i^2 are all equal."""
-    shares = levels(0.18, 8)
+    shares = level_budgets(0.18, 8)
     assert math.fsum(shares) == pytest.approx(0.18)
     slopes = [2**i / share**2 for i, share in enumerate(shares)]
     assert slopes == pytest.approx([slopes[0]] * 8)
@@ -439,17 +445,17 @@ def test_published_margins_are_the_papers():
 def test_rejected_parts_count_with_their_own_weight():
     """The inverse-variance mean of a count and of the sum of its parts' counts."""
     noise = [None, Gaussian(2.0 * SCALE), Gaussian(1.0 * SCALE)]
-    node, sides = _Leaf(0, 100.0), [_Leaf(1, 70.0), _Leaf(2, 36.0)]
-    combined = DPM()._combined(node, sides, noise, 1)
+    node, sides = _Node(0, 100.0), [_Node(1, 70.0), _Node(2, 36.0)]
+    combined = DPM()._leaf_size(node, sides, noise, 1)
     assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
     assert (
-        DPM()._combined(node, sides, noise, 0) == 100.0
+        DPM()._leaf_size(node, sides, noise, 0) == 100.0
     )  # the public number of points needs no help
-    assert DPM(variant="published")._combined(node, sides, noise, 1) == 100.0
+    assert DPM(variant="published")._leaf_size(node, sides, noise, 1) == 100.0
 
 
 def test_interval_width_goes_to_the_nearest_half():
-    unit = gap_constant() / 1e4
+    unit = GAP_CONSTANT / 1e4
     assert [interval_width(unit * s, 1e4) for s in (3.2, 3.3, 3.7, 3.8)] == [1.5, 1.75, 1.75, 2.0]
 
 
