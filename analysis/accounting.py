@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 from scipy import optimize, special, stats
 
 
@@ -37,6 +38,26 @@ def gaussian_epsilon(mu, delta):
     return optimize.brentq(
         lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12
     )
+
+
+def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
+    """Delta that the Gaussian noise of releases has together at epsilon, and the delta charged beside it.
+
+    Parameters
+    ----------
+    charges : DataFrame
+        As `pkm.analysis.charges.charges_of` returns them; their pure costs are not looked at.
+    epsilon : float
+
+    Examples
+    --------
+    >>> charges = pd.DataFrame({"mu": [0.6, 0.8], "delta": [0.0, 0.1]})
+    >>> round(composed_delta(charges, 1.0), 6)
+    0.226937
+    """
+    mu = math.sqrt(math.fsum(charges["mu"] ** 2))
+    failures = math.fsum(charges["delta"])
+    return failures + (float(gaussian_delta(mu, epsilon)) if mu else 0.0)
 
 
 def least_count(charge):

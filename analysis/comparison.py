@@ -6,7 +6,6 @@ methods are ranked by their median, Friedman's test asks whether their mean rank
 methods differ at a level where their mean ranks are farther apart than Nemenyi's critical difference.
 """
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm.analysis.accounting import least_count
+from pkm.analysis.charges import charges_of
 from pkm.analysis.tables import concatenate
 
 METRIC = "nicv"
@@ -26,7 +26,8 @@ REPEATS = 2000
 _SEED = 20250602
 COLUMNS = [
     "dataset", "method", "variant", "epsilon", "notion", "adjacency", "trust", "delta", "n", "d", "k", "seeds",
-    "median", "low", "high", "lower_quartile", "upper_quartile", "reference", "n_centers", "starved",
+    "median", "low", "high", "lower_quartile", "upper_quartile", "reference", "n_centers",
+    "insufficient_data",
 ]  # fmt: skip
 
 
@@ -105,26 +106,27 @@ def median_interval(values, level=0.95):
     )
 
 
-def starved(cell):
-    """Tell whether a run could release no cell at all: every threshold that it paid for is above the number of records.
+def insufficient_data(cells: pd.DataFrame) -> pd.Series:
+    """Tell which runs could release no bucket: every threshold that they paid for is above the number of records.
 
-    What such a method returns comes from its public fallback and whatever it asks afterwards.
+    What such a method returns comes from its public fallback and from later releases.
 
     Parameters
     ----------
-    cell : mapping
-        `charges` (JSON text) and `n`.
+    cells : DataFrame
+        With columns `charges` (JSON text) and `n`, and a unique index.
 
     Examples
     --------
-    >>> charge = {"label": "bucket_counts", "count_scale": 100.0, "count_sensitivity": 1.0, "delta": 1e-6}
-    >>> [starved({"charges": json.dumps([charge]), "n": n}) for n in (400, 600)]
+    >>> charge = '{"label": "bucket_counts", "count_scale": 100.0, "count_sensitivity": 1.0, "delta": 1e-6}'
+    >>> insufficient_data(pd.DataFrame({"charges": f"[{charge}]", "n": [400, 600]})).tolist()
     [True, False]
     """
-    charges = [
-        each for each in json.loads(cell["charges"] or "[]") if each["label"] == "bucket_counts"
-    ]
-    return bool(charges) and min(map(least_count, charges)) > cell["n"]
+    charges = charges_of(cells)
+    histograms = charges[charges["label"] == "bucket_counts"]
+    thresholds = [least_count(charge) for charge in histograms.to_dict("records")]
+    lowest = pd.Series(thresholds, histograms.index, dtype=float).groupby(level=0).min()
+    return lowest.reindex(cells.index) > cells["n"]
 
 
 def ratios(study):
@@ -138,7 +140,7 @@ def ratios(study):
     -------
     DataFrame
         Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference` is the NICV that divides,
-        `n_centers` the mean number of released centers, `starved` as the function of that name says. Methods without
+        `n_centers` the mean number of released centers, `insufficient_data` as the function of that name says. Methods without
         epsilon stand at every epsilon of the grid. Data sets without the reference are left out.
     """
     panels = {}
@@ -167,9 +169,7 @@ def ratios(study):
     )
     table = cells.assign(median=median, low=low, high=high, seeds=seeds, reference=reference)
     table = table.assign(lower_quartile=lower, upper_quartile=upper)
-    table = table.assign(
-        starved=[starved(cell) for cell in cells[["charges", "n"]].to_dict("records")]
-    )
+    table = table.assign(insufficient_data=insufficient_data(cells))
     table = (
         table.merge(centers, on=key, how="left")
         if centers is not None

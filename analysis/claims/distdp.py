@@ -1,6 +1,5 @@
 """Claims of the paper on distance-based privacy that need a formula of their own: excess, bounds, charges, noise."""
 
-import json
 import math
 from dataclasses import replace
 from itertools import product
@@ -9,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis import verdicts
-from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.accounting import composed_delta, gaussian_delta
+from pkm.analysis.charges import charges_of
 from pkm.analysis.findings import MissingRows, decide, exact
 from pkm.analysis.planted import (
     chosen,
@@ -194,18 +194,18 @@ def shapes(study, check, context):
 
 
 def _charged_cells(study, method):
+    """Cells of a method that have charges, each with them."""
     cells = study.cells[chosen(study.cells, method)].drop_duplicates("cell")
-    lines = [(cell, json.loads(cell["charges"] or "[]")) for cell in cells.to_dict("records")]
-    lines = [(cell, charges) for cell, charges in lines if charges]
-    if not lines:
+    charges = charges_of(cells)
+    if not len(charges):
         raise MissingRows(f"no stored row of {method} has charges")
-    return lines
+    return [(cells.loc[index], group) for index, group in charges.groupby(level=0)]
 
 
-def part_of(charge, parts):
+def part_of(label, parts):
     """Name of the part of the budget that a charge belongs to, by the beginning of its label; None if none does."""
     for name, beginnings in parts.items():
-        if any(charge["label"].startswith(beginning) for beginning in beginnings):
+        if label.startswith(tuple(beginnings)):
             return name
     return None
 
@@ -217,19 +217,19 @@ def thirds(study, check, context):
     """
     lines = []
     for cell, charges in _charged_cells(study, check["method"]):
-        named = [(part_of(charge, check["parts"]), charge) for charge in charges]
-        unknown = ", ".join(sorted({charge["label"] for name, charge in named if name is None}))
+        part_names = charges["label"].map(lambda label: part_of(label, check["parts"]))
+        unknown = ", ".join(sorted(set(charges["label"][part_names.isna()])))
         for part in check["parts"]:
-            mine = [charge for name, charge in named if name == part]
+            of_part = charges[part_names == part]
             line = {name: cell[name] for name in ("sweep", "dataset", "k", "epsilon")}
             line |= {
                 "part": part,
-                "releases": len(mine),
+                "releases": len(of_part),
                 "of_no_part": unknown,
                 "delta_at_a_third": np.nan,
             }
-            if all(charge["mechanism"].startswith("gaussian") for charge in mine):
-                line["delta_at_a_third"] = delta_of(mine, cell["epsilon"] / 3)
+            if (of_part["epsilon"] == 0).all():
+                line["delta_at_a_third"] = composed_delta(of_part, cell["epsilon"] / 3)
                 fits = line["delta_at_a_third"] <= cell["delta"] / 3 * (1 + _TOLERANCE)
             else:
                 fits = cell["epsilon_spent"] <= cell["epsilon"] * (1 + _TOLERANCE)
@@ -237,20 +237,13 @@ def thirds(study, check, context):
                 line
                 | {
                     "third_of_delta": cell["delta"] / 3,
-                    "agrees": fits and bool(mine) and not unknown,
+                    "agrees": fits and len(of_part) > 0 and not unknown,
                 }
             )
     table = pd.DataFrame(lines)
     share = table["delta_at_a_third"] / table["third_of_delta"]
     numbers = f"δ at a third of ε over a third of δ: {share.min():.3f} to {share.max():.3f} where all noise is Gaussian."
     return exact(table, numbers)
-
-
-def delta_of(charges, epsilon):
-    """Delta at epsilon of Gaussian charges together, their thresholds' own delta included."""
-    mu = math.sqrt(math.fsum(charge["loss"] ** 2 for charge in charges))
-    own = math.fsum(charge.get("delta", 0.0) for charge in charges)
-    return own + (gaussian_delta(mu, epsilon) if mu else 0.0)
 
 
 def points_noise(study, check, context):
@@ -266,7 +259,7 @@ def points_noise(study, check, context):
             absent.append(str(none))
             continue
         for cell, charges in found:
-            for charge in (each for each in charges if each["label"] == check["label"]):
+            for charge in charges[charges["label"] == check["label"]].to_dict("records"):
                 epsilon, delta = cell["epsilon"] / share, cell["delta"] / share
                 stored = charge["scale"] / charge["sensitivity"]
                 formula = math.sqrt(2 * math.log(1.25 / delta)) / epsilon

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, stats
 
-from pkm.analysis.verdicts import MissingRows, exact
+from pkm.analysis.accounting import composed_delta
+from pkm.analysis.charges import charges_of
+from pkm.analysis.findings import MissingRows, exact
 
 SHARES = (0.04, 0.18, 0.18, 0.6)
 DEPTH = 7
@@ -113,13 +115,16 @@ def total_budget(study, check, context):
     are summed, and the δ of the ledger is checked as well.
     """
     cells = study.cells
-    mine = cells["target"].str.endswith(".DPM") & (cells["variant"] == "published")
+    published = cells["target"].str.endswith(".DPM") & (cells["variant"] == "published")
+    cells = cells[published].drop_duplicates("cell")
+    charges = charges_of(cells)
     lines = []
-    for cell in cells[mine].drop_duplicates("cell").to_dict("records"):
+    for index, cell in cells.iterrows():
         shares = _shares(cell)
-        charges = json.loads(cell["charges"] or "[]")
-        pure = math.fsum(charge["loss"] for charge in charges if charge["mechanism"] != "gaussian")
-        declared, delta = cell["n"] ** -1.5, _delta(charges, cell["epsilon"] * shares[3])
+        of_cell = charges[charges.index == index]
+        pure = math.fsum(of_cell["epsilon"])
+        declared = cell["n"] ** -1.5
+        delta = composed_delta(of_cell, cell["epsilon"] * shares[3])
         allowed = cell["epsilon"] * (1 - shares[3])
         line = {name: cell[name] for name in ("sweep", "dataset", "epsilon", "epsilon_spent")}
         line |= {
@@ -143,21 +148,6 @@ def total_budget(study, check, context):
         f"Composed tightly the ledger needs {spent.min():.3f} to {spent.max():.3f} of the declared ε, counting the "
         "interval size at the cost that the paper claims for it. The charges' δ add up to "
         f"{(table['delta_charges'] / table['delta_declared']).max():.3f} of the declared one at most.",
-    )
-
-
-def _delta(charges, epsilon):
-    """Sum of the charges' own δ and the δ at `epsilon` of their Gaussian noise taken together."""
-    mu = math.sqrt(
-        math.fsum(charge["loss"] ** 2 for charge in charges if charge["mechanism"] == "gaussian")
-    )
-    own = math.fsum(charge.get("delta", 0.0) for charge in charges)
-    if not mu:
-        return own
-    return (
-        own
-        + stats.norm.cdf(mu / 2 - epsilon / mu)
-        - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
     )
 
 

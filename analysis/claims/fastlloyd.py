@@ -1,6 +1,5 @@
 """Claims of the FastLloyd paper that need a formula of their own: charges, iterations, outliers, protocol and more."""
 
-import json
 import math
 from dataclasses import replace
 from functools import cache
@@ -11,6 +10,7 @@ from scipy import optimize
 
 from pkm.analysis import verdicts
 from pkm.analysis.accounting import gaussian_delta
+from pkm.analysis.charges import charges_of
 from pkm.analysis.federation_costs import federated, transports
 from pkm.analysis.findings import FAILS, INCONCLUSIVE, within
 from pkm.analysis.reported import number
@@ -85,22 +85,27 @@ def iterations(study, check, context):
     return exact(table, spread)
 
 
-def _charges(cell):
-    charges = json.loads(cell["charges"] or "[]")
-    return [charge for charge in charges if charge["label"] == "sums_and_counts"]
+def _charged_cells(study):
+    """Distinct published FastLloyd cells that have charges of sums and counts, each with them."""
+    cells = _fastlloyd_cells(study)
+    charges = charges_of(cells)
+    rounds = charges[charges["label"] == "sums_and_counts"]
+    if not len(rounds):
+        raise MissingRows("no charges stored")
+    return [(cells.loc[index], group) for index, group in rounds.groupby(level=0)]
 
 
 def noise_split(study, check, context):
     """Multipliers of sums and counts: ratio (4d)^(1/4), and together the mu charged for the round."""
     lines = []
-    for cell in _fastlloyd_cells(study).to_dict("records"):
-        for charge in _charges(cell):
+    for cell, charges in _charged_cells(study):
+        for charge in charges.to_dict("records"):
             sums = charge["sum_scale"] / charge["sum_sensitivity"]
             counts = charge["count_scale"] / charge["count_sensitivity"]
             ratio, asked = counts / sums, (4 * cell["d"]) ** 0.25
             together = math.hypot(1 / sums, 1 / counts)
             agrees = math.isclose(ratio, asked, rel_tol=_TOLERANCE) and math.isclose(
-                together, charge["loss"], rel_tol=_TOLERANCE
+                together, charge["mu"], rel_tol=_TOLERANCE
             )
             lines.append(
                 _identity(cell)
@@ -109,23 +114,18 @@ def noise_split(study, check, context):
                     "ratio": ratio,
                     "formula": asked,
                     "mu_of_both": together,
-                    "mu_charged": charge["loss"],
+                    "mu_charged": charge["mu"],
                     "agrees": agrees,
                 }
             )
-    return exact(
-        pd.DataFrame(lines),
-        "Read from the ledger's charges, one line per round." if lines else "no charges stored",
-    )
+    return exact(pd.DataFrame(lines), "Read from the ledger's charges, one line per round.")
 
 
 def radius(study, check, context):
     """Radius of the last round against alpha sqrt(d) / k^(1/d); the Step rule starts at sqrt(d)."""
     lines = []
-    for cell in _fastlloyd_cells(study).to_dict("records"):
-        charges = _charges(cell)
-        if not charges:
-            continue
+    for cell, charges in _charged_cells(study):
+        radii = charges["radius"].to_numpy()
         asked = (
             _parameter(cell, "alpha", DEFAULT_ALPHA)
             * math.sqrt(cell["d"])
@@ -133,23 +133,21 @@ def radius(study, check, context):
         )
         step = _parameter(cell, "radius_schedule", "step") == "step"
         first = math.sqrt(cell["d"]) if step else asked
-        late = asked if len(charges) > 1 else first
-        agrees = math.isclose(charges[-1]["radius"], late, rel_tol=_TOLERANCE) and math.isclose(
-            charges[0]["radius"], first, rel_tol=_TOLERANCE
+        late = asked if len(radii) > 1 else first
+        agrees = math.isclose(radii[-1], late, rel_tol=_TOLERANCE) and math.isclose(
+            radii[0], first, rel_tol=_TOLERANCE
         )
         lines.append(
             _identity(cell)
             | {
-                "first": charges[0]["radius"],
-                "last": charges[-1]["radius"],
+                "first": radii[0],
+                "last": radii[-1],
                 "formula": late,
                 "share_of_k_1": cell["k"] ** (-1 / cell["d"]),
                 "agrees": agrees,
             }
         )
     table = pd.DataFrame(lines)
-    if not len(table):
-        raise MissingRows("no charges stored")
     high = table.loc[table["d"].idxmax()]
     return exact(
         table,
@@ -160,11 +158,8 @@ def radius(study, check, context):
 def composition(study, check, context):
     """All rounds together: delta at the declared epsilon by the closed form, and the ledger's own epsilon."""
     lines = []
-    for cell in _fastlloyd_cells(study).to_dict("records"):
-        charges = _charges(cell)
-        if not charges:
-            continue
-        mu = math.sqrt(math.fsum(charge["loss"] ** 2 for charge in charges))
+    for cell, charges in _charged_cells(study):
+        mu = math.sqrt(math.fsum(charges["mu"] ** 2))
         delta = gaussian_delta(mu, cell["epsilon"])
         agrees = (
             math.isclose(cell["epsilon_spent"], cell["epsilon"], rel_tol=_TOLERANCE)
@@ -183,8 +178,6 @@ def composition(study, check, context):
             }
         )
     table = pd.DataFrame(lines)
-    if not len(table):
-        raise MissingRows("no charges stored")
     rounds = f"{table['rounds'].min()} to {table['rounds'].max()} rounds."
     return exact(
         table,

@@ -1,7 +1,6 @@
 """Claims of the Kaplan-Stemmer paper: bounds from some n on, fits in log n, captured balls, printed bounds."""
 
 import itertools
-import json
 import math
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from scipy import special
 
 from pkm.analysis import verdicts
 from pkm.analysis.accounting import gaussian_epsilon
+from pkm.analysis.charges import charges_of
 from pkm.analysis.findings import (
     FAILS,
     INCONCLUSIVE,
@@ -270,9 +270,12 @@ def ledger_total(study, check, context):
     if not len(cells):
         raise MissingRows(f"no stored rows of {', '.join(check['methods'])}")
     spent = cells["epsilon_spent"] / cells["epsilon"]
-    pairs = zip(cells["charges"], cells["delta"], strict=True)
+    charges = charges_of(cells)
     replaced = np.array(
-        [replacement_epsilon(json.loads(charges), delta) for charges, delta in pairs]
+        [
+            replacement_epsilon(charges[charges.index == index].to_dict("records"), delta)
+            for index, delta in cells["delta"].items()
+        ]
     )
     table = cells[["sweep", "method", "dataset", "epsilon", "epsilon_spent", "delta"]].assign(
         epsilon_replaced=replaced,
@@ -304,7 +307,7 @@ def replacement_cost(charges):
     Parameters
     ----------
     charges : list of dict
-        As the rows hold them.
+        Lines of `pkm.analysis.charges.charges_of`.
 
     Returns
     -------
