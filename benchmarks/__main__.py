@@ -15,15 +15,16 @@ from threadpoolctl import threadpool_limits
 
 from pkm import datasets
 from pkm.benchmarks.dist_dp import distance_based
+from pkm.benchmarks.first_calls import first_calls
 from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
 from pkm.benchmarks.local_dp import local_model
 from pkm.benchmarks.measurement import Measurement, least_seconds
 from pkm.benchmarks.reference import cluster, nicv, separate
 from pkm.compute import Points, forget, labels
 from pkm.federation import FederatedCurator, Masks, Ring
-from pkm.federation.curator import Membership
+from pkm.federation.curator import ClientSession
 from pkm.federation.masks import SECRET_BYTES, KeyStream
-from pkm.federation.parties import aggregate, noise_words
+from pkm.federation.parties import aggregate, encoded_noise
 from pkm.methods import DPM, FastLloyd, GLloyd, Lloyd, LSHSplits, SuLloyd
 from pkm.methods.unlearning import mufc
 from pkm.metrics import evaluate
@@ -160,7 +161,7 @@ def protocol() -> list[Measurement]:
     schedule, secret = method.schedule(n, d), bytes(SECRET_BYTES)
 
     def client():
-        member = Membership(Loopback(), Masks(secret, 1, 2, ring), n)
+        member = ClientSession(Loopback(), Masks(secret, 1, 2, ring), n)
         method.fit_with(
             lambda ledger, s: FederatedCurator(points, ledger, s.seeds, None, member), n, d, [0]
         )
@@ -169,7 +170,7 @@ def protocol() -> list[Measurement]:
 
     def server():
         for number, this in enumerate(schedule * 20):
-            aggregate(ring, messages, noise_words(ring, (1, k, d + 1), this, streams, number))
+            aggregate(ring, messages, encoded_noise(ring, (1, k, d + 1), this, streams, number))
 
     values = np.zeros(1 << 20, np.int64)
     masks, streams_of = (
@@ -183,7 +184,7 @@ def protocol() -> list[Measurement]:
 
     client_ms = 1e3 * least_seconds(lambda: [client() for _ in range(20)]) / 20 / len(schedule)
     server_ms = 1e3 * least_seconds(server) / 20 / len(schedule)
-    share = least_seconds(cipher) / least_seconds(lambda: masks.reveal(masks.hide(values)))
+    share = least_seconds(cipher) / least_seconds(lambda: masks.unmask(masks.mask(values)))
     name = "protocol, 100,000 x 2, k = 2"
     return [
         Measurement(
@@ -279,7 +280,7 @@ def main() -> int:
     """Measure everything, print a table."""
     with threadpool_limits(1):
         rows = s1_sweep() + single_fits() + trees() + protocol() + unlearning()
-        rows += distance_based() + kaplan_stemmer() + local_model()
+        rows += distance_based() + kaplan_stemmer() + local_model() + first_calls()
     table = Table("what", "measured", "target", "", title="Speed")
     for row in rows:
         sign = "<=" if row.at_most else ">="

@@ -10,8 +10,17 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from pkm.experiments.cell import Cell
-from pkm.experiments.execute import MEASURED, Prepared, Timing, build, pinned, prepare
-from pkm.federation import Measured, ProtocolError, Setting, mpirun, parts_of, run_in_threads
+from pkm.experiments.prepared import Prepared, build, prepare
+from pkm.experiments.rows import MEASURED
+from pkm.experiments.timing import Timing, pinned
+from pkm.federation import (
+    FederationCosts,
+    Network,
+    ProtocolError,
+    mpirun,
+    run_in_threads,
+    split_points,
+)
 from pkm.methods import Run
 
 #: Seconds that a party which cannot go on gives the others to say why.
@@ -20,10 +29,10 @@ GRACE = 1.0
 START_AND_END = 10
 
 
-def setting_of(cell: Cell) -> Setting:
+def network_of(cell: Cell) -> Network:
     """Return what all parties of a cell's runs know."""
     given = dict(cell.federation)
-    return Setting(
+    return Network(
         given["clients"], word_bytes=given["word_bytes"], latency=given["latency_ms"] / 1000
     )
 
@@ -67,19 +76,19 @@ def fits_of(
     }
 
 
-def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, Measured]]:
+def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
-    method, setting, split = build(cell), setting_of(cell), dict(cell.federation)["split"]
+    method, network, split = build(cell), network_of(cell), dict(cell.federation)["split"]
     outcomes = []
     for seed in (cell.seeds[0], *cell.seeds):
-        parts = parts_of(prepared.points, setting.n_clients, seed, split)
-        outcomes.append(run_in_threads(method, parts, [seed], prepared.domain, setting=setting))
+        parts = split_points(prepared.points, network.n_clients, seed, split)
+        outcomes.append(run_in_threads(method, parts, [seed], prepared.domain, network=network))
     return outcomes[1:]
 
 
-def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, Measured]]:
+def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes on this machine, in which every party loads the data itself."""
-    setting = setting_of(cell)
+    network = network_of(cell)
     # The path as it is now: methods may lie outside the project, in a folder added on the way.
     code = f"import sys; sys.path[:] = {sys.path!r}; from pkm.experiments.federated import party; party(sys.argv[1])"
     with TemporaryDirectory(prefix="protocol-") as name:
@@ -89,9 +98,9 @@ def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, Measured]]:
             # Under mpi4py's own runner a process that fails ends the job; without it all would wait for one another.
             arguments = ["-m", "mpi4py", "-c", code, name]
             mpirun(
-                setting.n_clients + 1,
+                network.n_clients + 1,
                 arguments,
-                setting.time_limit * (len(cell.seeds) + START_AND_END),
+                network.time_limit * (len(cell.seeds) + START_AND_END),
             )
         except ProtocolError as error:
             told = sorted(folder.glob("error-*"))
@@ -109,7 +118,7 @@ def party(folder: str) -> None:
     place, rank, outcomes = Path(folder), MPI.COMM_WORLD.Get_rank(), []
     try:
         cell, mirror = pickle.loads((place / "job").read_bytes())
-        prepared, method, setting = prepare(cell, mirror), build(cell), setting_of(cell)
+        prepared, method, network = prepare(cell, mirror), build(cell), network_of(cell)
         split = dict(cell.federation)["split"]
         with pinned(1):
             for seed in (cell.seeds[0], *cell.seeds):
@@ -119,7 +128,7 @@ def party(folder: str) -> None:
                         prepared.points,
                         [seed],
                         prepared.domain,
-                        setting=setting,
+                        network=network,
                         split=split,
                     )
                 )

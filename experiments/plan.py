@@ -15,14 +15,15 @@ from pkm import datasets
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import resolve
 from pkm.experiments.backends import Backend, duration, limit_of
-from pkm.experiments.cell import Cell, is_int, require, to_hashable
+from pkm.experiments.cell import STYLE, Cell, require, to_hashable
 from pkm.experiments.configuration import ConfigurationError, method_entry, unknown
-from pkm.experiments.execute import accepts, build, method_class, prepare, presets
-from pkm.experiments.federated import setting_of
+from pkm.experiments.federated import network_of
+from pkm.experiments.prepared import accepts, build, method_class, prepare, presets
 from pkm.experiments.removals import check_unlearning
 from pkm.experiments.store import Store
-from pkm.federation import mpi_at_hand
+from pkm.federation import mpi_available
 from pkm.federation.parties import check_schedule
+from pkm.methods.base import is_integer
 from pkm.metrics import METRICS
 
 SWEEP_KEYS = (
@@ -332,7 +333,7 @@ def sweep_cells(
                         {
                             key: value
                             for key, value in entry.items()
-                            if key not in ("name", "_target_")
+                            if key not in ("name", "_target_", *STYLE)
                         }
                     ),
                     dataset=source["name"],
@@ -344,6 +345,7 @@ def sweep_cells(
                     metrics=metrics,
                     path=source["path"],
                     bounds=to_hashable(source["bounds"]),
+                    style=to_hashable({key: entry[key] for key in STYLE if key in entry}),
                     **kind,
                     **chosen,
                 )
@@ -430,7 +432,7 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
         )
         method.check_parameters(facts.n)
     if cell.federation is not None and None not in (facts.n, facts.d):
-        check_schedule(method, facts.n, facts.d, setting_of(cell))
+        check_schedule(method, facts.n, facts.d, network_of(cell))
     unclipped = cell.preprocessing != "minmax" and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
@@ -576,7 +578,7 @@ def federation_entries(spec) -> list[tuple | None]:
     >>> [dict(entry)["clients"] for entry in federation_entries({"clients": [2, 4]})]
     [2, 4]
     """
-    at_hand = "mpi" if mpi_at_hand() else "threads"
+    at_hand = "mpi" if mpi_available() else "threads"
     return [
         entry
         and to_hashable({name: at_hand if value == "auto" else value for name, value in entry})
@@ -612,7 +614,7 @@ def transport_lacking(federation: tuple | None) -> str | None:
     processes = federation is not None and dict(federation)["transport"] == "mpi"
     return (
         "transport=mpi needs mpi4py and mpirun: make protocol"
-        if processes and not mpi_at_hand()
+        if processes and not mpi_available()
         else None
     )
 
@@ -654,7 +656,7 @@ def most_centers(cell: Cell) -> int:
     values = presets(cell.target) | dict(cell.params)
     return (
         2 ** values["depth"]
-        if values.get("merge") is False and is_int(values.get("depth"))
+        if values.get("merge") is False and is_integer(values.get("depth"))
         else cell.k
     )
 

@@ -1,14 +1,23 @@
-"""Masked secure aggregation: the same methods, run by clients that keep their points and a server that sees nothing."""
+"""Masked secure aggregation: clients keep their points, the server sees only masked sums."""
 
 from pkm.federation.curator import FederatedCurator
-from pkm.federation.launch import mpi_at_hand, mpirun
+from pkm.federation.launch import mpi_available, mpirun
 from pkm.federation.links import ProtocolError
 from pkm.federation.masks import Masks
-from pkm.federation.parties import Measured, Setting, run_in_threads
+from pkm.federation.parties import FederationCosts, Network, run_in_threads
 from pkm.federation.ring import Ring
-from pkm.federation.splits import SPLITS, parts_of
+from pkm.federation.splits import SPLITS, split_points
 
 __all__ = [
-    "SPLITS", "FederatedCurator", "Masks", "Measured", "ProtocolError", "Ring", "Setting", "mpi_at_hand", "mpirun",
-    "parts_of", "run_in_threads",
-]  # fmt: skip
+    "SPLITS",
+    "FederatedCurator",
+    "FederationCosts",
+    "Masks",
+    "Network",
+    "ProtocolError",
+    "Ring",
+    "mpi_available",
+    "mpirun",
+    "run_in_threads",
+    "split_points",
+]

@@ -1,18 +1,20 @@
-"""One client's door to the points of all clients: the same questions, answered by masked secure aggregation."""
+"""The curator of one client: queries about all points, answered by masked secure aggregation."""
 
 import time
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from pkm.compute import Points
 from pkm.federation.links import ClientLink
 from pkm.federation.masks import Masks
-from pkm.privacy import Curator, Ledger
+from pkm.privacy import Curator, Gaussian, Laplace, Ledger
 
 
 @dataclass
-class Clock:
+class ClientTimings:
     """Seconds that a client spent, over a run: masking (and unmasking), and exchanging messages."""
 
     masking: float = 0.0
@@ -21,27 +23,30 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Replicates:
+class PublicSeeds:
     """Public seeds of the replicates, for a party that draws no noise."""
 
     seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Membership:
-    """What a client brings to a run: its link, its masks, the public number of all points."""
+class ClientSession:
+    """A client in one run: its link and masks, the public number of all points, its timings."""
 
     link: ClientLink
     masks: Masks
     n_points: int
-    clock: Clock = field(default_factory=Clock)
+    timings: ClientTimings = field(default_factory=ClientTimings)
 
 
 class FederatedCurator(Curator):
-    """A client's curator: exact sums and counts of its own points go out masked, noisy ones of all points come back.
+    """Curator of one client, whose points are a part of all points.
 
-    It charges the same ledger with the same costs as the central curator. The noise is the server's, so there is no
-    stream of noise in here. Only ``sums_and_counts`` is answered.
+    It serves :meth:`sums_and_counts` alone, which is what the Lloyd family queries; every other
+    query of :class:`pkm.privacy.Curator` raises ValueError. The exact sums and counts of the
+    client's points are sent masked, and the noisy sums and counts of all clients' points come back.
+    The ledger is charged as by the central curator. The noise is the server's, so no stream of
+    noise is held here.
 
     Parameters
     ----------
@@ -51,7 +56,7 @@ class FederatedCurator(Curator):
     seeds : tuple of int
         Public, one per replicate.
     domain : array-like of shape (2, d), optional
-    member : Membership
+    session : ClientSession
     """
 
     def __init__(
@@ -59,40 +64,58 @@ class FederatedCurator(Curator):
         points: Points,
         ledger: Ledger | None,
         seeds: tuple[int, ...],
-        domain,
-        member: Membership,
+        domain: npt.ArrayLike | None,
+        session: ClientSession,
     ):
-        super().__init__([points], ledger, Replicates(tuple(seeds)), domain)
-        self.n_points = member.n_points
-        self._member = member
+        super().__init__([points], ledger, PublicSeeds(tuple(seeds)), domain)
+        self.n_points = session.n_points
+        self._session = session
 
-    def counts_and_bounded_sums(self, *args, **kwargs):
-        """Refused: see the class."""
-        self._check_door("counts_and_bounded_sums")
+    def counts_and_bounded_sums(self, *args: object, **kwargs: object) -> None:
+        """Not served: see the class."""
+        self._check_supported("counts_and_bounded_sums")
 
-    def grid_counts(self, *args, **kwargs):
-        """Refused: see the class."""
-        self._check_door("grid_counts")
+    def grid_counts(self, *args: object, **kwargs: object) -> None:
+        """Not served: see the class."""
+        self._check_supported("grid_counts")
 
-    def _check_door(self, query: str) -> None:
+    def disclose(self) -> None:
+        """Not served: a client's points stay with it."""
+        self._check_supported("disclose")
+
+    def _check_supported(self, query: str) -> None:
         raise ValueError(
             f"{query} is not answered by a federated curator: it serves sums_and_counts alone"
         )
 
-    def disclose(self):
-        """Refused: a client's points stay with it."""
-        self._check_door("disclose")
+    def _release(
+        self,
+        sums: np.ndarray,
+        counts: np.ndarray,
+        sum_noise: Gaussian | Laplace | None,
+        count_noise: Gaussian | Laplace | None,
+        key: Hashable,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Send the exact sums and counts masked; return the noisy ones of all clients."""
+        masks = self._session.masks
+        link = self._session.link
+        timings = self._session.timings
 
-    def _release(self, sums, counts, sum_noise, count_noise, key):
-        masks, link, clock = self._member.masks, self._member.link, self._member.clock
-        before = time.perf_counter()
-        message = masks.hide(np.concatenate([sums, counts[:, :, None]], axis=2))
+        # Mask the sums and counts of this client, (R, k, d + 1).
+        started = time.perf_counter()
+        message = masks.mask(np.concatenate([sums, counts[:, :, None]], axis=2))
         masked = time.perf_counter()
+
+        # Send them, and wait for the noisy sum over all clients.
         link.send(message)
         reply = link.receive(message.nbytes)
         received = time.perf_counter()
-        answer = masks.reveal(reply.view(message.dtype).reshape(message.shape))
-        clock.exchange += received - masked
-        clock.masking += masked - before + time.perf_counter() - received
-        clock.exchanges += 1
+
+        # Take off the sum of all clients' masks.
+        answer = masks.unmask(reply.view(message.dtype).reshape(message.shape))
+        unmasked = time.perf_counter()
+
+        timings.exchange += received - masked
+        timings.masking += (masked - started) + (unmasked - received)
+        timings.exchanges += 1
         return np.ascontiguousarray(answer[:, :, :-1]), np.ascontiguousarray(answer[:, :, -1])

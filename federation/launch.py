@@ -1,4 +1,4 @@
-"""Starting a job of several processes with mpirun, where MPI is at hand."""
+"""Starting a job of several processes with mpirun, where MPI is available."""
 
 import importlib.util
 import os
@@ -11,30 +11,33 @@ from pathlib import Path
 from pkm.federation.links import ProtocolError
 
 #: Waiting processes yield their core: parties often outnumber cores.
-SETTINGS = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}
-LAST_WORDS = 2000  # characters
-LAST_SECONDS = 20.0  # that a job may take to end when asked to
+ENVIRONMENT = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}
+MAX_OUTPUT = 2000  # characters of a failed job's output that the error repeats
+TERMINATION_LIMIT = 20.0  # seconds that a job may take to end after SIGTERM
 
 
 def find_mpirun() -> str | None:
-    """Path of mpirun: beside this Python first, where its wheel puts it."""
+    """Path of mpirun: next to this Python first, where its wheel puts it."""
     return shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun")
 
 
-def mpi_at_hand() -> bool:
+def mpi_available() -> bool:
     """Tell whether mpi4py and an mpirun can be found."""
     return importlib.util.find_spec("mpi4py") is not None and find_mpirun() is not None
 
 
 def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
-    """Run ``python <arguments>`` as a job of some processes on this machine, and wait for its end.
+    """Run ``python <arguments>`` as several processes on this machine, and wait for their end.
 
     Raises
     ------
     ProtocolError
-        With what the processes said, if the job fails or exceeds the time limit; nothing of it is left running then.
+        With the output of the processes, if the job fails or exceeds the time limit; none of them
+        is left running then.
     """
-    command = [find_mpirun(), "-n", str(n_ranks), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    program = find_mpirun()
+    assert program is not None, "mpirun is not installed"
+    command = [program, "-n", str(n_ranks), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
     job = subprocess.Popen(
@@ -42,30 +45,33 @@ def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | SETTINGS,
+        env=os.environ | ENVIRONMENT,
     )
     try:
-        said, _ = job.communicate(timeout=time_limit)
+        output, _ = job.communicate(timeout=time_limit)
     except subprocess.TimeoutExpired:
-        said = _stop(job)
+        output = _terminate(job)
         raise ProtocolError(
-            f"the job did not end within {time_limit:g} s (time_limit): {said[-LAST_WORDS:]}"
+            f"the job did not end within {time_limit:g} s (time_limit): {output[-MAX_OUTPUT:]}"
         ) from None
     except BaseException:
-        _stop(job)
+        _terminate(job)
         raise
     if job.returncode != 0:
         raise ProtocolError(
-            f"the job failed with exit status {job.returncode}: {said[-LAST_WORDS:].strip()}"
+            f"the job failed with exit status {job.returncode}: {output[-MAX_OUTPUT:].strip()}"
         )
 
 
-def _stop(job: subprocess.Popen) -> str:
-    """End a job, return what it said. mpirun ends its processes when asked to; killed, it would leave them running."""
+def _terminate(job: subprocess.Popen[str]) -> str:
+    """End a job and return its output.
+
+    SIGTERM: mpirun then ends its processes; killed, it would leave them running.
+    """
     job.terminate()
     try:
-        said, _ = job.communicate(timeout=LAST_SECONDS)
+        output, _ = job.communicate(timeout=TERMINATION_LIMIT)
     except subprocess.TimeoutExpired:
         job.kill()
-        said, _ = job.communicate()
-    return said
+        output, _ = job.communicate()
+    return output

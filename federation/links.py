@@ -1,11 +1,11 @@
 """Links between the clients and the server: buffers of stated sizes, counted, with time limits.
 
-Beside each of its messages a client's link says how many it has received so far, so that one that came too often is not
-taken for the next round's.
+With each message a client's link sends the number of messages that it has received, so that a
+duplicate is not taken for the message of the next round.
 
-This is the contract and its in-process form, with parties that are threads; :mod:`pkm.federation.mpi` has the same between
-processes. Clients count from 1. A link carries bytes and nothing else: what they mean follows from the protocol's
-public schedule.
+This module has the interface and its implementation for parties that are threads of one process;
+:mod:`pkm.federation.mpi` has the one for processes. Clients count from 1. A link carries bytes and
+nothing else: what they mean follows from the protocol's public schedule.
 """
 
 import queue
@@ -15,12 +15,14 @@ from typing import Protocol
 
 import numpy as np
 
-PATIENCE = 2.0  # clients wait this many times longer than the server, so that it is the server who names who is late
-_WAKE_UP = 2e-4  # seconds before a deadline at which sleeping is too coarse
+#: Clients wait this many times longer than the server, so that it is the server that names the late
+#: client.
+CLIENT_WAIT_FACTOR = 2.0
+_SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party died, stalled or sent what it must not; the message names it. No center is released."""
+    """A party died, stalled or sent a malformed message; the error names it. No center leaves."""
 
 
 class ClientLink(Protocol):
@@ -35,8 +37,8 @@ class ClientLink(Protocol):
     def receive(self, n_bytes: int) -> np.ndarray:
         """Wait for a buffer of that size, uint8; raise ProtocolError if there is none in time."""
 
-    def give_up(self, reason: str) -> None:
-        """Tell the server that this client cannot go on."""
+    def abort(self, reason: str) -> None:
+        """End the run: send the server the reason why this client cannot go on."""
 
 
 class ServerLink(Protocol):
@@ -49,13 +51,13 @@ class ServerLink(Protocol):
     def gather(
         self, n_bytes: int, clients: Sequence[int] | None = None
     ) -> tuple[list[np.ndarray], list[float]]:
-        """Wait for a buffer of that size from each client, in their order, with the times of arrival."""
+        """Wait for a buffer of that size from each client; return them and their arrival times."""
 
     def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
         """Send a buffer to each client."""
 
-    def give_up(self, reason: str) -> None:
-        """Tell the clients that the run is over."""
+    def abort(self, reason: str) -> None:
+        """End the run: send the clients the reason."""
 
 
 def flat_bytes(message: np.ndarray) -> np.ndarray:
@@ -64,36 +66,36 @@ def flat_bytes(message: np.ndarray) -> np.ndarray:
 
 
 def check_size(party: str, size: int, n_bytes: int) -> None:
-    """Refuse a message that is not of the size that the schedule says."""
+    """Refuse a message that is not of the size that the schedule states."""
     if size != n_bytes:
         raise ProtocolError(
             f"{party} sent a malformed message: {size} bytes where {n_bytes} were due"
         )
 
 
-def check_turn(client: int, received: int, sent: int) -> None:
-    """Refuse a message that answers another one than the last."""
-    if received != sent:
+def check_turn(client: int, n_received: int, n_sent: int) -> None:
+    """Refuse a message that answers any but the last message sent to the client."""
+    if n_received != n_sent:
         raise ProtocolError(f"client {client} sent a message where none was due")
 
 
-def too_late(clients: Sequence[int], time_limit: float) -> ProtocolError:
-    """What the server says when clients stall."""
-    named = " and ".join(f"client {client}" for client in clients)
-    return ProtocolError(f"{named} sent nothing for {time_limit:g} s (time_limit)")
+def timeout_error(clients: Sequence[int], time_limit: float) -> ProtocolError:
+    """The error of a server whose clients stall."""
+    names = " and ".join(f"client {client}" for client in clients)
+    return ProtocolError(f"{names} sent nothing for {time_limit:g} s (time_limit)")
 
 
 def wait(seconds: float) -> None:
     """Wait, to within a few microseconds: sleep, then spin."""
     deadline = time.perf_counter() + seconds
-    if seconds > _WAKE_UP:
-        time.sleep(seconds - _WAKE_UP)
+    if seconds > _SPIN_SECONDS:
+        time.sleep(seconds - _SPIN_SECONDS)
     while time.perf_counter() < deadline:
         pass
 
 
-class _Farewell(str):
-    """A party's last words, in place of a message."""
+class _Abort(str):
+    """A party's reason for ending the run, in place of a message."""
 
 
 class ThreadServerLink:
@@ -109,84 +111,106 @@ class ThreadServerLink:
     """
 
     def __init__(self, n_clients: int, latency: float, time_limit: float):
-        self.n_clients, self._latency, self._time_limit = n_clients, latency, time_limit
-        self._up, self._down = queue.SimpleQueue(), [queue.SimpleQueue() for _ in range(n_clients)]
-        self._sent = [0] * n_clients
-        self.bytes_received = self.bytes_sent = 0
+        self.n_clients = n_clients
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self._latency = latency
+        self._time_limit = time_limit
+        self._uplink: queue.SimpleQueue = queue.SimpleQueue()
+        self._downlinks: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in range(n_clients)]
+        self._n_sent = [0] * n_clients
 
     def client(self, client: int) -> "ThreadClientLink":
         """The other end."""
         return ThreadClientLink(
             client,
             self.n_clients,
-            self._up,
-            self._down[client - 1],
+            self._uplink,
+            self._downlinks[client - 1],
             self._latency,
             self._time_limit,
         )
 
-    def gather(self, n_bytes, clients=None):
+    def gather(
+        self, n_bytes: int, clients: Sequence[int] | None = None
+    ) -> tuple[list[np.ndarray], list[float]]:
         """See :class:`ServerLink`."""
         clients = list(clients or range(1, self.n_clients + 1))
-        found, deadline = {}, time.perf_counter() + self._time_limit
-        while len(found) < len(clients):
-            late = [client for client in clients if client not in found]
+        received: dict[int, tuple[np.ndarray, float]] = {}
+        deadline = time.perf_counter() + self._time_limit
+        while len(received) < len(clients):
+            late = [client for client in clients if client not in received]
             try:
-                client, arrival, received, message = self._up.get(
+                client, arrival, n_received, message = self._uplink.get(
                     timeout=max(deadline - time.perf_counter(), 1e-3)
                 )
             except queue.Empty:
-                raise too_late(late, self._time_limit) from None
-            if isinstance(message, _Farewell):
-                raise ProtocolError(f"client {client} gave up: {message}")
-            check_turn(client, received if client in late else -1, self._sent[client - 1])
+                raise timeout_error(late, self._time_limit) from None
+            if isinstance(message, _Abort):
+                raise ProtocolError(f"client {client} stopped: {message}")
+            check_turn(client, n_received if client in late else -1, self._n_sent[client - 1])
             check_size(f"client {client}", len(message), n_bytes)
-            found[client] = message, arrival
+            received[client] = message, arrival
         self.bytes_received += n_bytes * len(clients)
-        return [found[client][0] for client in clients], [found[client][1] for client in clients]
+        messages = [received[client][0] for client in clients]
+        arrivals = [received[client][1] for client in clients]
+        return messages, arrivals
 
-    def deliver(self, messages, clients=None):
+    def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
         """See :class:`ServerLink`."""
         wait(self._latency)
         for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
             buffer = flat_bytes(message).copy()
             self.bytes_sent += buffer.size
-            self._sent[client - 1] += 1
-            self._down[client - 1].put(buffer)
+            self._n_sent[client - 1] += 1
+            self._downlinks[client - 1].put(buffer)
 
-    def give_up(self, reason):
+    def abort(self, reason: str) -> None:
         """See :class:`ServerLink`."""
-        for down in self._down:
-            down.put(_Farewell(reason))
+        for downlink in self._downlinks:
+            downlink.put(_Abort(reason))
 
 
 class ThreadClientLink:
     """A client's end of the links between threads; made by :meth:`ThreadServerLink.client`."""
 
-    def __init__(self, client: int, n_clients: int, up, down, latency: float, time_limit: float):
-        self.client, self.n_clients = client, n_clients
-        self._up, self._down, self._latency, self._time_limit = up, down, latency, time_limit
-        self._received = 0
+    def __init__(
+        self,
+        client: int,
+        n_clients: int,
+        uplink: queue.SimpleQueue,
+        downlink: queue.SimpleQueue,
+        latency: float,
+        time_limit: float,
+    ):
+        self.client = client
+        self.n_clients = n_clients
+        self._uplink = uplink
+        self._downlink = downlink
+        self._latency = latency
+        self._time_limit = CLIENT_WAIT_FACTOR * time_limit
+        self._n_received = 0
 
-    def send(self, message):
+    def send(self, message: np.ndarray) -> None:
         """See :class:`ClientLink`."""
         wait(self._latency)
-        self._up.put((self.client, time.perf_counter(), self._received, flat_bytes(message).copy()))
+        self._put(flat_bytes(message).copy())
 
-    def receive(self, n_bytes):
+    def receive(self, n_bytes: int) -> np.ndarray:
         """See :class:`ClientLink`."""
         try:
-            message = self._down.get(timeout=PATIENCE * self._time_limit)
+            message = self._downlink.get(timeout=self._time_limit)
         except queue.Empty:
-            raise ProtocolError(
-                f"the server sent nothing for {PATIENCE * self._time_limit:g} s"
-            ) from None
-        if isinstance(message, _Farewell):
+            raise ProtocolError(f"the server sent nothing for {self._time_limit:g} s") from None
+        if isinstance(message, _Abort):
             raise ProtocolError(f"the server ended the run: {message}")
         check_size("the server", len(message), n_bytes)
-        self._received += 1
+        self._n_received += 1
         return message
 
-    def give_up(self, reason):
+    def abort(self, reason: str) -> None:
         """See :class:`ClientLink`."""
-        self._up.put((self.client, time.perf_counter(), self._received, _Farewell(reason)))
+        self._put(_Abort(reason))
+
+    def _put(self, message: np.ndarray | _Abort) -> None:
+        self._uplink.put((self.client, time.perf_counter(), self._n_received, message))

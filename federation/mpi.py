@@ -1,226 +1,284 @@
 """The links between processes, over MPI: rank 0 is the server, ranks from 1 on are the clients.
 
-Messages are buffers of bytes whose sizes the receiver knows beforehand; nothing is pickled. Waiting is polling with a
-deadline, for MPI itself would wait for ever. Imported only by processes that mpirun has started.
+Messages are buffers of bytes whose sizes the receiver knows beforehand; nothing is pickled. Waiting
+is polling with a deadline, for MPI itself would wait for ever. Imported only by processes that
+mpirun has started.
 """
 
 import os
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, fields
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from mpi4py import MPI
 
 from pkm.compute import Points
 from pkm.federation.links import (
-    PATIENCE,
+    CLIENT_WAIT_FACTOR,
     ProtocolError,
     check_size,
     check_turn,
     flat_bytes,
-    too_late,
+    timeout_error,
     wait,
 )
 from pkm.federation.parties import (
     ClientReport,
-    Measured,
+    FederationCosts,
+    Network,
+    ScheduledMethod,
     ServerReport,
-    Setting,
-    check_equal,
+    check_agreement,
     digest,
-    serve,
-    take_part,
+    run_client,
+    run_server,
 )
-from pkm.federation.splits import parts_of
+from pkm.federation.splits import split_points
 from pkm.privacy import NoiseStreams
 
 SERVER = 0
-FAREWELL = (
-    0  # a tag; that of a message is one more than the number of messages its sender has received
-)
-SPINNING, NAP = (
-    1e-4,
-    1e-5,
-)  # seconds: parties may outnumber cores, and who waits should not keep others from working
+FIRST_CLIENT = 1
+ABORT_TAG = 0  # that of a message is one more than the number of messages its sender has received
+SPIN_SECONDS = 1e-4  # parties may outnumber cores: after this, a waiting party sleeps
+SLEEP_SECONDS = 1e-5
+
+T = TypeVar("T")
 
 
-def _poll(ready, time_limit: float):
-    """Ask until the answer is not None, giving the core away in between; None when the time is up."""
-    began = time.perf_counter()
-    while (found := ready()) is None and (waited := time.perf_counter() - began) < time_limit:
-        if waited < SPINNING:
+def _poll(ready: Callable[[], T | None], time_limit: float) -> T | None:
+    """Call until the result is not None, yielding the core between calls; None after a limit."""
+    started = time.perf_counter()
+    while (result := ready()) is None:
+        waited = time.perf_counter() - started
+        if waited >= time_limit:
+            return None
+        if waited < SPIN_SECONDS:
             os.sched_yield()
         else:
-            time.sleep(NAP)
-    return found
+            time.sleep(SLEEP_SECONDS)
+    return result
 
 
-class _Ends:
-    """What both ends of a link do."""
+class _Link:
+    """What both ends of a link share."""
 
-    def __init__(self, comm: MPI.Comm, setting: Setting):
-        # A communicator of one's own: messages that a failed run left behind are never taken for the next run's.
-        self._comm, self._setting, self._pending = comm.Dup(), setting, []
-        self.n_clients = setting.n_clients
+    def __init__(self, comm: MPI.Comm, network: Network):
+        # A separate communicator: messages left behind by a failed run never reach the next run.
+        self._comm = comm.Dup()
+        self._network = network
+        self._pending: list[tuple[MPI.Request, np.ndarray]] = []
+        self.n_clients = network.n_clients
 
     def _isend(self, buffer: np.ndarray, rank: int, tag: int) -> None:
+        # A buffer must live until its send has completed.
         self._pending = [request for request in self._pending if not request[0].Test()]
-        self._pending.append((self._comm.Isend([buffer, MPI.BYTE], dest=rank, tag=tag), buffer))
+        request = self._comm.Isend([buffer, MPI.BYTE], dest=rank, tag=tag)
+        self._pending.append((request, buffer))
 
-    def _say(self, reason: str, ranks) -> None:
+    def _send_reason(self, reason: str, ranks: Iterable[int]) -> None:
+        """Send the reason of an abort, and wait up to a second for its delivery."""
         for rank in ranks:
-            self._isend(np.frombuffer(reason.encode(), np.uint8), rank, FAREWELL)
+            self._isend(np.frombuffer(reason.encode(), np.uint8), rank, ABORT_TAG)
         _poll(lambda: True if all(request.Test() for request, _ in self._pending) else None, 1.0)
 
-    def _probe(self, rank: int):
+    def _probe(self, rank: int) -> tuple[MPI.Message, MPI.Status] | None:
         status = MPI.Status()
         message = self._comm.Improbe(source=rank, tag=MPI.ANY_TAG, status=status)
         return None if message is None else (message, status)
 
     @staticmethod
-    def _take(message, status) -> tuple[np.ndarray, int]:
+    def _take(message: MPI.Message, status: MPI.Status) -> tuple[np.ndarray, int]:
         """Receive a probed message, with its tag."""
         buffer = np.empty(status.Get_count(MPI.BYTE), np.uint8)
         message.Recv([buffer, MPI.BYTE])
         return buffer, status.Get_tag()
 
 
-class MpiServerLink(_Ends):
+class MpiServerLink(_Link):
     """The server's end; see :class:`pkm.federation.links.ServerLink`."""
 
-    def __init__(self, comm: MPI.Comm, setting: Setting):
-        super().__init__(comm, setting)
-        self._sent = [0] * setting.n_clients
-        self.bytes_received = self.bytes_sent = 0
+    def __init__(self, comm: MPI.Comm, network: Network):
+        super().__init__(comm, network)
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self._n_sent = [0] * network.n_clients
 
-    def gather(self, n_bytes, clients=None):
+    def gather(
+        self, n_bytes: int, clients: Sequence[int] | None = None
+    ) -> tuple[list[np.ndarray], list[float]]:
         """See :class:`pkm.federation.links.ServerLink`."""
         clients = list(clients or range(1, self.n_clients + 1))
-        found, limit = {}, self._setting.time_limit
+        received: dict[int, tuple[np.ndarray, float]] = {}
 
-        def all_here():
+        def receive_arrived() -> bool | None:
             for client in clients:
-                if client not in found and (probed := self._probe(client)) is not None:
+                if client not in received and (probed := self._probe(client)) is not None:
                     arrival = time.perf_counter()
-                    buffer, tag = self._take(*probed)
-                    if tag == FAREWELL:
-                        raise ProtocolError(f"client {client} gave up: {buffer.tobytes().decode()}")
-                    check_turn(client, tag - 1, self._sent[client - 1])
-                    check_size(f"client {client}", buffer.size, n_bytes)
-                    found[client] = buffer, arrival
-            return True if len(found) == len(clients) else None
+                    received[client] = self._receive_from(client, n_bytes, *probed), arrival
+            return True if len(received) == len(clients) else None
 
-        if _poll(all_here, limit) is None:
-            raise too_late([client for client in clients if client not in found], limit)
+        if _poll(receive_arrived, self._network.time_limit) is None:
+            late = [client for client in clients if client not in received]
+            raise timeout_error(late, self._network.time_limit)
         self.bytes_received += n_bytes * len(clients)
-        return [found[client][0] for client in clients], [found[client][1] for client in clients]
+        messages = [received[client][0] for client in clients]
+        arrivals = [received[client][1] for client in clients]
+        return messages, arrivals
 
-    def deliver(self, messages, clients=None):
+    def _receive_from(
+        self, client: int, n_bytes: int, message: MPI.Message, status: MPI.Status
+    ) -> np.ndarray:
+        """Receive a probed message of a client, and check it."""
+        buffer, tag = self._take(message, status)
+        if tag == ABORT_TAG:
+            raise ProtocolError(f"client {client} stopped: {buffer.tobytes().decode()}")
+        check_turn(client, tag - 1, self._n_sent[client - 1])
+        check_size(f"client {client}", buffer.size, n_bytes)
+        return buffer
+
+    def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
         """See :class:`pkm.federation.links.ServerLink`."""
-        wait(self._setting.latency)
+        wait(self._network.latency)
         for client, message in zip(clients or range(1, self.n_clients + 1), messages, strict=True):
             buffer = flat_bytes(message)
             self.bytes_sent += buffer.size
-            self._sent[client - 1] += 1
+            self._n_sent[client - 1] += 1
             self._isend(buffer, client, tag=1)
 
-    def give_up(self, reason):
+    def abort(self, reason: str) -> None:
         """See :class:`pkm.federation.links.ServerLink`."""
-        self._say(reason, range(1, self.n_clients + 1))
+        self._send_reason(reason, range(1, self.n_clients + 1))
 
 
-class MpiClientLink(_Ends):
+class MpiClientLink(_Link):
     """A client's end; see :class:`pkm.federation.links.ClientLink`."""
 
-    def __init__(self, comm: MPI.Comm, setting: Setting):
-        super().__init__(comm, setting)
-        self.client, self._received = comm.Get_rank(), 0
+    def __init__(self, comm: MPI.Comm, network: Network):
+        super().__init__(comm, network)
+        self.client = comm.Get_rank()
+        self._n_received = 0
 
-    def send(self, message):
+    def send(self, message: np.ndarray) -> None:
         """See :class:`pkm.federation.links.ClientLink`."""
-        wait(self._setting.latency)
-        self._isend(flat_bytes(message), SERVER, tag=1 + self._received)
+        wait(self._network.latency)
+        self._isend(flat_bytes(message), SERVER, tag=1 + self._n_received)
 
-    def receive(self, n_bytes):
+    def receive(self, n_bytes: int) -> np.ndarray:
         """See :class:`pkm.federation.links.ClientLink`."""
-        limit = PATIENCE * self._setting.time_limit
-        probed = _poll(lambda: self._probe(SERVER), limit)
+        time_limit = CLIENT_WAIT_FACTOR * self._network.time_limit
+        probed = _poll(lambda: self._probe(SERVER), time_limit)
         if probed is None:
-            raise ProtocolError(f"the server sent nothing for {limit:g} s")
+            raise ProtocolError(f"the server sent nothing for {time_limit:g} s")
         buffer, tag = self._take(*probed)
-        if tag == FAREWELL:
+        if tag == ABORT_TAG:
             raise ProtocolError(f"the server ended the run: {buffer.tobytes().decode()}")
         check_size("the server", buffer.size, n_bytes)
-        self._received += 1
+        self._n_received += 1
         return buffer
 
-    def give_up(self, reason):
+    def abort(self, reason: str) -> None:
         """See :class:`pkm.federation.links.ClientLink`."""
-        self._say(reason, [SERVER])
+        self._send_reason(reason, [SERVER])
 
 
 def run_rank(
-    method, points: Points, seeds, domain=None, *, setting: Setting, split: str = "balanced"
-):
-    """Run a method as a protocol, as one rank of a job of ``setting.n_clients + 1``; all ranks call it alike.
+    method: ScheduledMethod,
+    points: Points,
+    seeds: Sequence[int],
+    domain: npt.ArrayLike | None = None,
+    *,
+    network: Network,
+    split: str = "balanced",
+) -> tuple[Any | None, FederationCosts | None]:
+    """Run a method as a protocol, as one rank of a job of ``network.n_clients + 1``.
+
+    All ranks call it with the same arguments.
 
     Parameters
     ----------
-    method, seeds, domain, setting
+    method, seeds, domain, network
         As for :func:`federation.run_in_threads`.
     points : Points
-        All points, for a measurement on one machine: each client takes its own part and looks at no other.
+        All points, for a measurement on one machine: each client uses its own part alone.
     split : str
-        See :func:`federation.parts_of`.
+        See :func:`federation.split_points`.
 
     Returns
     -------
     run : methods.Run or None
         On rank 1, the first client; None elsewhere.
-    measured : Measured or None
+    costs : FederationCosts or None
 
     Raises
     ------
     ProtocolError
         On every rank, naming the party at fault.
     """
-    comm, n_points = MPI.COMM_WORLD, points.shape[0]
-    if comm.Get_size() != setting.n_clients + 1:
+    comm = MPI.COMM_WORLD
+    rank = comm.Get_rank()
+    if comm.Get_size() != network.n_clients + 1:
         raise ValueError(
-            f"n_clients={setting.n_clients} must be one less than the job's {comm.Get_size()} processes"
+            f"n_clients={network.n_clients} must be one less than the job's {comm.Get_size()} "
+            "processes"
         )
-    rank, run = comm.Get_rank(), None
-    report, tag = np.zeros(5), np.zeros(16, np.uint8)
-    part = (
-        None if rank == SERVER else parts_of(points, setting.n_clients, seeds[0], split)[rank - 1]
-    )
-    link = (MpiServerLink if rank == SERVER else MpiClientLink)(comm, setting)
+    if rank == SERVER:
+        link = MpiServerLink(comm, network)
+        noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
+        run = None
+        with _abort_on_error(link):
+            report = run_server(link, method, *points.shape, noise, network)
+    else:
+        link = MpiClientLink(comm, network)
+        part = split_points(points, network.n_clients, seeds[0], split)[rank - 1]
+        n_points = points.shape[0]
+        with _abort_on_error(link):
+            run, report = run_client(link, method, part, n_points, seeds, domain, network)
+    return _collect(comm, run, report)
+
+
+@contextmanager
+def _abort_on_error(link: MpiServerLink | MpiClientLink) -> Iterator[None]:
+    """Send the reason of any failure over a link, and raise it."""
     try:
-        if rank == SERVER:
-            noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
-            report[:] = _numbers(serve(link, method, n_points, points.shape[1], noise, setting))
-        else:
-            run, found = take_part(link, method, part, n_points, seeds, domain, setting)
-            report[:4], tag[:] = _numbers(found), np.frombuffer(digest(run), np.uint8)
+        yield
     except Exception as error:
-        link.give_up(
-            str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
-        )
+        known = isinstance(error, ProtocolError)
+        link.abort(str(error) if known else f"{type(error).__name__}: {error}")
         raise
-    # After the protocol: how long it took, and among the clients whether they agree, to the first of them.
-    reports = np.empty((comm.Get_size(), len(report))) if rank == 1 else None
-    comm.Gather(report, reports, root=1)
+
+
+def _collect(
+    comm: MPI.Comm, run: Any | None, report: ServerReport | ClientReport
+) -> tuple[Any | None, FederationCosts | None]:
+    """Gather reports and digests at rank 1, the first client, after the protocol.
+
+    Digests of centers are gathered among the clients alone: the server gets none.
+    """
+    rank = comm.Get_rank()
+    numbers = np.zeros(len(fields(ServerReport)))
+    values = astuple(report)
+    numbers[: len(values)] = values
+    all_numbers = np.empty((comm.Get_size(), len(numbers))) if rank == FIRST_CLIENT else None
+    comm.Gather(numbers, all_numbers, root=FIRST_CLIENT)
+
+    all_digests = None
     clients_only = comm.Split(int(rank != SERVER), rank)
     if rank != SERVER:
-        tags = np.empty((setting.n_clients, len(tag)), np.uint8) if rank == 1 else None
-        clients_only.Gather(tag, tags, root=0)
+        own_digest = np.frombuffer(digest(run), np.uint8)
+        if rank == FIRST_CLIENT:
+            all_digests = np.empty((comm.Get_size() - 1, len(own_digest)), np.uint8)
+        clients_only.Gather(own_digest, all_digests, root=0)
     clients_only.Free()
-    if rank != 1:
+    if all_numbers is None or all_digests is None:
         return None, None
-    check_equal([each.tobytes() for each in tags])
-    clients = [ClientReport(*each[:4]) for each in reports[1:].tolist()]
-    *seconds, moved, exchanges = reports[0].tolist()
-    return run, Measured.of(run.n_iter, ServerReport(*seconds, int(moved), int(exchanges)), clients)
 
-
-def _numbers(report: ServerReport | ClientReport) -> tuple[float, ...]:
-    return tuple(vars(report).values())
+    check_agreement([client_digest.tobytes() for client_digest in all_digests])
+    *seconds, n_bytes, exchanges = all_numbers[SERVER].tolist()
+    server_report = ServerReport(*seconds, int(n_bytes), int(exchanges))
+    n_fields = len(fields(ClientReport))
+    client_reports = [ClientReport(*row[:n_fields]) for row in all_numbers[1:].tolist()]
+    return run, FederationCosts.of(run.n_iter, server_report, client_reports)

@@ -1,29 +1,65 @@
-"""The parties of a run: clients that run the same method on their own points, and a server that adds and adds noise.
+"""The parties of a run: clients with points of their own, and a server that adds up and adds noise.
 
-The method's schedule is public, so every party knows how many messages there will be, of what size, and with what
-noise; nothing but sums and counts travels. What the server holds: the schedule, its noise, and masked words.
+The method's schedule is public, so every party knows how many messages there will be, of what size,
+and with what noise; nothing but sums and counts is sent. The server holds the schedule, its noise
+and masked ring elements.
 """
 
 import hashlib
+import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pkm.compute import Points
-from pkm.federation.curator import FederatedCurator, Membership
-from pkm.federation.keys import agree, relay
+from pkm.federation.curator import ClientSession, FederatedCurator
+from pkm.federation.keys import agree_on_secret, relay
 from pkm.federation.links import ClientLink, ProtocolError, ServerLink, ThreadServerLink
 from pkm.federation.masks import Masks
 from pkm.federation.ring import Ring
-from pkm.privacy import NoiseStreams, noisy_sums_and_counts
+from pkm.privacy import Curator, Gaussian, Laplace, Ledger, NoiseStreams, noisy_sums_and_counts
+
+
+class PublicRound(Protocol):
+    """One round of a method's schedule: the radius (None: no limit) and the two noises."""
+
+    radius: float | None
+    sum_noise: Gaussian | Laplace | None
+    count_noise: Gaussian | Laplace | None
+
+
+class ScheduledMethod(Protocol):
+    """The part of a method that a protocol uses: its public schedule of sums and counts."""
+
+    n_clusters: int
+    relative: bool
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters."""
+
+    def schedule(self, n_points: int, n_features: int) -> Sequence[PublicRound]:
+        """All rounds, from public quantities only."""
+        ...
+
+    def fit_with(
+        self,
+        make_curator: Callable[[Ledger | None, NoiseStreams], Curator],
+        n_points: int,
+        n_features: int,
+        seeds: Sequence[int],
+    ) -> Any:
+        """Cluster through a curator; return a ``methods.Run``."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What all parties of a run know.
+class Network:
+    """Public parameters of a run, known to all parties.
 
     Parameters
     ----------
@@ -55,17 +91,24 @@ class Setting:
             raise ValueError(f"n_clients={self.n_clients!r} must be an integer of at least 1")
         if not 0 <= self.latency < 60:
             raise ValueError(f"latency={self.latency!r} must be a number of seconds from 0 to 60")
-        if not 0 < self.time_limit < float("inf"):
+        if not 0 < self.time_limit < math.inf:
             raise ValueError(f"time_limit={self.time_limit!r} must be a positive number of seconds")
         Ring(self.word_bytes)
 
 
 @dataclass(frozen=True)
 class ServerReport:
-    """What the server measured.
+    """Measurements of the server.
 
-    Seconds of adding up, for which all wait; CPU seconds of drawing noise, which falls into the clients' work; mean
-    seconds that clients waited for the last one; bytes and exchanges.
+    Attributes
+    ----------
+    work : float
+        Seconds of adding up, for which all wait.
+    drawing : float
+        CPU seconds of drawing noise, which fall into the clients' work.
+    waiting : float
+        Mean seconds that clients waited for the last one.
+    bytes, exchanges : int
     """
 
     work: float
@@ -77,7 +120,7 @@ class ServerReport:
 
 @dataclass(frozen=True)
 class ClientReport:
-    """What a client measured: seconds for the keys, for the run, and of the run for masks and for messages."""
+    """Measurements of a client: seconds for the keys, the run, and in it for masks and messages."""
 
     setup: float
     total: float
@@ -86,13 +129,14 @@ class ClientReport:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One run in numbers; milliseconds are per iteration and means over the clients.
+class FederationCosts:
+    """Costs of one run; milliseconds are per iteration and means over the clients.
 
-    ``iteration_ms`` is the sum of ``client_ms`` (sums, counts, new centers, and the start shared out), ``masking_ms``,
-    ``server_ms``, ``waiting_ms`` (for the slowest client) and ``wire_ms`` (the rest: transport and latency).
-    ``noise_ms`` is what the server draws ahead, beside all that. ``setup_ms`` is the agreement on keys, once.
-    ``bytes_per_iteration`` counts all clients in both directions.
+    ``iteration_ms`` is the sum of ``client_ms`` (sums, counts, new centers, and the initialization
+    in equal parts), ``masking_ms``, ``server_ms``, ``waiting_ms`` (for the slowest client) and
+    ``wire_ms`` (the rest: transport and latency). ``noise_ms`` is what the server draws ahead,
+    outside of that sum. ``setup_ms`` is the agreement on keys, once. ``bytes_per_iteration`` counts
+    all clients in both directions.
     """
 
     iterations: float
@@ -110,13 +154,14 @@ class Measured:
     @classmethod
     def of(
         cls, iterations: int, server: ServerReport, clients: Sequence[ClientReport]
-    ) -> "Measured":
-        """Put the parties' reports together."""
-        total, masking, exchange, setup = (
-            1e3 * float(np.mean([getattr(client, name) for client in clients]))
-            for name in ("total", "masking", "exchange", "setup")
-        )
-        work, waiting = 1e3 * server.work, 1e3 * server.waiting
+    ) -> "FederationCosts":
+        """Combine the reports of the server and of all clients."""
+        total = 1e3 * float(np.mean([client.total for client in clients]))
+        masking = 1e3 * float(np.mean([client.masking for client in clients]))
+        exchange = 1e3 * float(np.mean([client.exchange for client in clients]))
+        setup = 1e3 * float(np.mean([client.setup for client in clients]))
+        work = 1e3 * server.work
+        waiting = 1e3 * server.waiting
         return cls(
             iterations=float(iterations),
             iteration_ms=total / iterations,
@@ -132,28 +177,39 @@ class Measured:
         )
 
 
-def check_schedule(method, n_points: int, n_features: int, setting: Setting) -> list:
-    """Refuse a method that cannot run as a protocol, or whose answers might not fit the ring; return its rounds.
+def check_schedule(
+    method: ScheduledMethod, n_points: int, n_features: int, network: Network
+) -> list[PublicRound]:
+    """Refuse a method that cannot run as a protocol, or whose answers might not fit the ring.
 
-    Every party does this before anything is sent.
+    Every party does this before anything is sent. Returns the rounds of the method's schedule.
     """
     if not hasattr(method, "schedule"):
         raise ValueError(
-            f"{type(method).__name__} cannot run as a protocol: it needs a public schedule of sums and counts, as the "
-            "Lloyd family has"
+            f"{type(method).__name__} cannot run as a protocol: it needs a public schedule of sums "
+            "and counts, as the Lloyd family has"
         )
     method.check_parameters(n_points)
-    rounds, ring = list(method.schedule(n_points, n_features)), Ring(setting.word_bytes)
-    for this in rounds:
-        ring.check_room(
-            n_points, this.radius if method.relative else None, this.sum_noise, this.count_noise
-        )
+    rounds = list(method.schedule(n_points, n_features))
+    ring = Ring(network.word_bytes)
+    for public_round in rounds:
+        radius = public_round.radius if method.relative else None
+        ring.check_capacity(n_points, radius, public_round.sum_noise, public_round.count_noise)
     return rounds
 
 
-def take_part(
-    link: ClientLink, method, points: Points, n_points: int, seeds, domain, setting: Setting
-):
+# The clients
+
+
+def run_client(
+    link: ClientLink,
+    method: ScheduledMethod,
+    points: Points,
+    n_points: int,
+    seeds: Sequence[int],
+    domain: npt.ArrayLike | None,
+    network: Network,
+) -> tuple[Any, ClientReport]:
     """Run a method as one of the clients.
 
     Parameters
@@ -166,9 +222,9 @@ def take_part(
     n_points : int
         Of all clients together: public under zero-out adjacency.
     seeds : sequence of int
-        Public: where the replicates start.
+        Public: they determine the starting centers of the replicates.
     domain : array-like of shape (2, d) or None
-    setting : Setting
+    network : Network
 
     Returns
     -------
@@ -183,29 +239,58 @@ def take_part(
     ValueError
         If the method cannot run as a protocol.
     """
-    check_schedule(method, n_points, points.shape[1], setting)
+    check_schedule(method, n_points, points.shape[1], network)
     if points.shape[0] > n_points:
         raise ValueError(
-            f"n_points={n_points} must be at least this client's own {points.shape[0]}: it bounds the sums"
+            f"n_points={n_points} must be at least this client's own {points.shape[0]}: it bounds "
+            "the sums"
         )
-    began = time.perf_counter()
-    masks = Masks(agree(link), link.client, link.n_clients, Ring(setting.word_bytes))
-    member, keyed = Membership(link, masks, n_points), time.perf_counter()
+
+    # Agree on the secret from which the masks are derived.
+    started = time.perf_counter()
+    secret = agree_on_secret(link)
+    masks = Masks(secret, link.client, link.n_clients, Ring(network.word_bytes))
+    session = ClientSession(link, masks, n_points)
+    agreed = time.perf_counter()
+
+    # Run the method; its queries are answered by the server.
     run = method.fit_with(
-        lambda ledger, streams: FederatedCurator(points, ledger, streams.seeds, domain, member),
+        lambda ledger, streams: FederatedCurator(points, ledger, streams.seeds, domain, session),
         n_points,
         points.shape[1],
         seeds,
     )
-    clock = member.clock
-    total = time.perf_counter() - keyed
-    return run, ClientReport(keyed - began, total, clock.masking, clock.exchange)
+    finished = time.perf_counter()
+
+    timings = session.timings
+    report = ClientReport(agreed - started, finished - agreed, timings.masking, timings.exchange)
+    return run, report
 
 
-def serve(
-    link: ServerLink, method, n_points: int, n_features: int, noise: NoiseStreams, setting: Setting
+def digest(run: Any) -> bytes:
+    """Hash of released centers, by which clients can be compared."""
+    return hashlib.blake2b(run.centers.tobytes(), digest_size=16).digest()
+
+
+def check_agreement(digests: Sequence[bytes]) -> None:
+    """Refuse a result on which the clients do not agree."""
+    for client, client_digest in enumerate(digests, 1):
+        if client_digest != digests[0]:
+            raise ProtocolError(f"client {client} came to other centers than client 1")
+
+
+# The server
+
+
+def run_server(
+    link: ServerLink,
+    method: ScheduledMethod,
+    n_points: int,
+    n_features: int,
+    noise: NoiseStreams,
+    network: Network,
 ) -> ServerReport:
-    """Run a method as the server: add the clients' words, add noise, send the sum back, for every round.
+    """Run a method as the server: in every round, send the sum of the clients' messages and noise.
 
     Parameters
     ----------
@@ -215,8 +300,8 @@ def serve(
     n_points, n_features : int
         Of all clients together.
     noise : NoiseStreams
-        The server's own; one stream family per replicate. Secret unless results are to be repeatable.
-    setting : Setting
+        The server's; one stream family per replicate. Secret unless results are to be repeatable.
+    network : Network
 
     Returns
     -------
@@ -227,44 +312,60 @@ def serve(
     ProtocolError
         Naming the client that died, stalled or sent a malformed message.
     """
-    rounds, ring = check_schedule(method, n_points, n_features, setting), Ring(setting.word_bytes)
+    rounds = check_schedule(method, n_points, n_features, network)
+    ring = Ring(network.word_bytes)
+    shape = (len(noise.seeds), method.n_clusters, n_features + 1)
+    n_bytes = int(np.prod(shape)) * ring.word_bytes
+
+    # Relay the clients' keys.
     relay(link)
     setup_bytes = link.bytes_received + link.bytes_sent
-    shape = len(noise.seeds), method.n_clusters, n_features + 1
-    n_bytes, work, waiting = int(np.prod(shape)) * ring.word_bytes, 0.0, 0.0
-    began = time.thread_time()
-    # Noise depends on nothing that is sent: it is drawn while the clients work on their first message.
-    added = [noise_words(ring, shape, this, noise, number) for number, this in enumerate(rounds)]
-    drawing = time.thread_time() - began
-    for words in added:
+
+    # Draw the noise of all rounds while the clients work on their first message: it depends on
+    # nothing that is sent.
+    started = time.thread_time()
+    noises = [
+        encoded_noise(ring, shape, public_round, noise, number)
+        for number, public_round in enumerate(rounds)
+    ]
+    drawing = time.thread_time() - started
+
+    # Add the clients' messages and the noise of each round, and send the sum to all clients.
+    work = 0.0
+    waiting = 0.0
+    for round_noise in noises:
         messages, arrivals = link.gather(n_bytes)
-        began = time.perf_counter()
-        reply = aggregate(
-            ring, [message.view(ring.dtype).reshape(shape) for message in messages], words
-        )
-        work += time.perf_counter() - began
+        started = time.perf_counter()
+        elements = [message.view(ring.dtype).reshape(shape) for message in messages]
+        total = aggregate(ring, elements, round_noise)
+        work += time.perf_counter() - started
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
-        link.deliver([reply] * link.n_clients)
-    moved = link.bytes_received + link.bytes_sent - setup_bytes
-    return ServerReport(work, drawing, waiting, moved, len(rounds))
+        link.deliver([total] * link.n_clients)
+
+    round_bytes = link.bytes_received + link.bytes_sent - setup_bytes
+    return ServerReport(work, drawing, waiting, round_bytes, len(rounds))
 
 
-def noise_words(
-    ring: Ring, shape: tuple[int, ...], this, noise: NoiseStreams, number: int
+def encoded_noise(
+    ring: Ring,
+    shape: tuple[int, ...],
+    public_round: PublicRound,
+    noise: NoiseStreams,
+    number: int,
 ) -> np.ndarray | None:
-    """Noise of one round as words of shape (R, k, d + 1); None for a round without."""
-    if this.sum_noise is None:
+    """Noise of one round as ring elements of shape (R, k, d + 1); None for a round without."""
+    if public_round.sum_noise is None:
         return None
-    nothing = np.zeros(shape, np.int64)
+    zeros = np.zeros(shape, np.int64)
     sums, counts = noisy_sums_and_counts(
-        nothing[:, :, :-1],
-        nothing[:, :, -1],
-        this.sum_noise,
-        this.count_noise,
+        zeros[:, :, :-1],
+        zeros[:, :, -1],
+        public_round.sum_noise,
+        public_round.count_noise,
         noise,
         ("sums_and_counts", number),
     )
-    return ring.words(np.concatenate([sums, counts[:, :, None]], axis=2))
+    return ring.encode(np.concatenate([sums, counts[:, :, None]], axis=2))
 
 
 def aggregate(ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | None) -> np.ndarray:
@@ -273,79 +374,121 @@ def aggregate(ring: Ring, messages: Sequence[np.ndarray], noise: np.ndarray | No
     return total if noise is None else total + noise
 
 
-def digest(run) -> bytes:
-    """Hash of released centers, by which clients can be compared."""
-    return hashlib.blake2b(run.centers.tobytes(), digest_size=16).digest()
+# All parties in one process
 
 
 def run_in_threads(
-    method, parts: Sequence[Points], seeds: Sequence[int], domain=None, *, setting: Setting
-):
+    method: ScheduledMethod,
+    parts: Sequence[Points],
+    seeds: Sequence[int],
+    domain: npt.ArrayLike | None = None,
+    *,
+    network: Network,
+) -> tuple[Any, FederationCosts]:
     """Run a method as a protocol whose parties are threads of this process.
 
     Parameters
     ----------
     method : methods.PrivateKMeans
-        One of the Lloyd family. With ``secure=True`` the server's noise comes from the operating system; else from the
-        seeds, as in a central run, to which the result is then equal bit for bit.
+        One of the Lloyd family. With ``secure=True`` the server's noise comes from the operating
+        system; else from the seeds, as in a central run, to which the result is then equal bit for
+        bit.
     parts : sequence of Points
         One per client.
     seeds : sequence of int
     domain : array-like of shape (2, d), optional
-    setting : Setting
+    network : Network
 
     Returns
     -------
     run : methods.Run
-    measured : Measured
+    costs : FederationCosts
 
     Raises
     ------
     ProtocolError
         Naming the party at fault.
     ValueError
-        If the method or the setting does not fit, before anything is sent.
+        If the method or the network does not fit, before anything is sent.
     """
-    if len(parts) != setting.n_clients:
+    if len(parts) != network.n_clients:
         raise ValueError(
-            f"n_clients={setting.n_clients} must be the number of parts, which is {len(parts)}"
+            f"n_clients={network.n_clients} must be the number of parts, which is {len(parts)}"
         )
-    n_points, n_features = sum(part.shape[0] for part in parts), parts[0].shape[1]
-    check_schedule(method, n_points, n_features, setting)
+    n_points = sum(part.shape[0] for part in parts)
+    n_features = parts[0].shape[1]
+    check_schedule(method, n_points, n_features, network)
     noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
-    link = ThreadServerLink(setting.n_clients, setting.latency, setting.time_limit)
-    outcomes: dict[int, tuple] = {}
+    link = ThreadServerLink(network.n_clients, network.latency, network.time_limit)
 
-    def client(number: int, points: Points) -> None:
-        own = link.client(number)
+    threads = _start_clients(link, method, parts, seeds, domain, network)
+    try:
+        server_report = run_server(link, method, n_points, n_features, noise, network)
+    except Exception as error:
+        link.abort(str(error))
+        raise
+    runs, client_reports = _collect(threads, network.time_limit)
+    check_agreement([digest(run) for run in runs])
+    return runs[0], FederationCosts.of(runs[0].n_iter, server_report, client_reports)
+
+
+class _ClientThread(threading.Thread):
+    """A client as a thread of this process; ``outcome`` is None until its run has succeeded."""
+
+    def __init__(self, link: ClientLink, run: Callable[[ClientLink], tuple[Any, ClientReport]]):
+        super().__init__(name=f"client {link.client}", daemon=True)
+        self.client = link.client
+        self.outcome: tuple[Any, ClientReport] | None = None
+        self._link = link
+        self._run_client = run
+
+    def run(self) -> None:
+        """Run the client; report any failure to the server, which ends the run."""
         try:
-            outcomes[number] = take_part(own, method, points, n_points, seeds, domain, setting)
-        except Exception as error:  # whatever it is, the server must hear of it
-            own.give_up(f"{type(error).__name__}: {error}")
+            self.outcome = self._run_client(self._link)
+        except Exception as error:
+            self._link.abort(f"{type(error).__name__}: {error}")
 
-    threads = [
-        threading.Thread(target=client, args=(number, points), name=f"client {number}", daemon=True)
-        for number, points in enumerate(parts, 1)
-    ]
+
+def _start_clients(
+    link: ThreadServerLink,
+    method: ScheduledMethod,
+    parts: Sequence[Points],
+    seeds: Sequence[int],
+    domain: npt.ArrayLike | None,
+    network: Network,
+) -> list[_ClientThread]:
+    """Start one thread per client."""
+    n_points = sum(part.shape[0] for part in parts)
+    threads = []
+    for client, points in enumerate(parts, 1):
+        run = partial(
+            run_client,
+            method=method,
+            points=points,
+            n_points=n_points,
+            seeds=seeds,
+            domain=domain,
+            network=network,
+        )
+        threads.append(_ClientThread(link.client(client), run))
     for thread in threads:
         thread.start()
-    try:
-        report = serve(link, method, n_points, n_features, noise, setting)
-    except Exception as error:
-        link.give_up(str(error))
-        raise
+    return threads
+
+
+def _collect(
+    threads: Sequence[_ClientThread], time_limit: float
+) -> tuple[list[Any], list[ClientReport]]:
+    """Wait for the clients; return their runs and reports, or name one that did not finish."""
     for thread in threads:
-        thread.join(setting.time_limit)
-    missing = [number for number in range(1, setting.n_clients + 1) if number not in outcomes]
-    if missing:
-        raise ProtocolError(f"client {missing[0]} did not come to its end")
-    runs, reports = zip(*(outcomes[number] for number in sorted(outcomes)), strict=True)
-    check_equal([digest(run) for run in runs])
-    return runs[0], Measured.of(runs[0].n_iter, report, reports)
-
-
-def check_equal(digests: Sequence[bytes]) -> None:
-    """Refuse a result on which the clients do not agree."""
-    odd = [number for number, each in enumerate(digests, 1) if each != digests[0]]
-    if odd:
-        raise ProtocolError(f"client {odd[0]} came to other centers than client 1")
+        thread.join(time_limit)
+    runs = []
+    reports = []
+    for thread in threads:
+        if thread.outcome is None:
+            raise ProtocolError(f"client {thread.client} did not come to its end")
+        run, report = thread.outcome
+        runs.append(run)
+        reports.append(report)
+    return runs, reports

@@ -73,10 +73,11 @@ class Ring:
     def _check_total(
         self, name: str, n_points: int, max_term: int, noise: Gaussian | Laplace | None
     ) -> None:
-        largest = n_points * max_term + (0 if noise is None else noise.largest)
+        largest = n_points * max_term + (0 if noise is None else noise.max_noise)
         if largest >= 1 << (8 * self.word_bytes - 1):
             raise ValueError(
-                f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may reach "
-                f"{largest:.3g} grid steps, noise included, and must stay below 2**{8 * self.word_bytes - 1}"
+                f"word_bytes={self.word_bytes} is too few: a {name} over n={n_points} points may "
+                f"reach {largest:.3g} grid steps, noise included, and must stay below "
+                f"2**{8 * self.word_bytes - 1}"
                 + ("; set word_bytes=8" if self.word_bytes == 4 else "")
             )

@@ -1,13 +1,15 @@
-"""Sparse compressed secure aggregation (SCMA): the sum of sparse count vectors, without their owners.
+"""Sparse compressed secure aggregation (SCMA): sums of sparse count vectors, without their owners.
 
-A client's vector has an entry for every bin of a fine grid, all but a few of them zero. It sends power sums of its
-bins' locators, masked so that only the sum over all clients comes out; the server recovers the sum's non-zero bins and
-counts as one decodes a Reed-Solomon code: Berlekamp and Massey's algorithm, roots, a Vandermonde system. Locators
-are salted hashes of the bins, so that the field stays small however many bins there are; the coordinates travel in
-further sums, and the hash tells afterwards whether everything fits.
+A client's vector has an entry for every bin of a fine grid, all but a few of them zero. It sends
+power sums of its bins' locators, masked so that only the sum over all clients comes out; the server
+recovers the sum's non-zero bins and counts as one decodes a Reed-Solomon code: Berlekamp and
+Massey's algorithm, roots, a Vandermonde system. Locators are salted hashes of the bins, so that the
+field stays small however many bins there are; the coordinates travel in further sums, and the hash
+tells afterwards whether everything fits.
 
-Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Sec. 4.1 and Alg. 2, with locators of our
-own; the paper's, which are the bins' numbers in a field larger than the number of bins, are in ``locators="literal"``.
+Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Sec. 4.1 and Alg. 2,
+with locators of our own; the paper's, which are the bins' numbers in a field larger than the number
+of bins, are in ``locators="literal"``.
 """
 
 import hashlib
@@ -23,7 +25,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numba import njit
 
-from pkm.federation.masks import derived, keystream
+from pkm.federation.masks import derive_key, keystream
 
 PRIME = (1 << 61) - 1
 CHECKS = 2  # power sums beyond those that decoding needs
@@ -100,7 +102,8 @@ class SparseCode:
     most : int
         Bound on the distinct non-empty bins of all clients together.
     locators : {"salted", "literal"}, default="salted"
-        ``literal`` is the paper's: the number of the bin, counted from 1, in a field of a prime above all of them.
+        ``literal`` is the paper's: the number of the bin, counted from 1, in a field of a prime
+        above all of them.
 
     Raises
     ------
@@ -159,14 +162,14 @@ class SparseCode:
         return 2 * self.most + CHECKS
 
     @property
-    def n_words(self) -> int:
+    def n_elements(self) -> int:
         """Field elements of a message."""
         return self.n_sums + self.most * self.groups
 
     @property
     def n_bytes(self) -> int:
         """Bytes of a message, elements packed to whole bits."""
-        return math.ceil(self.n_words * self.prime.bit_length() / 8)
+        return math.ceil(self.n_elements * self.prime.bit_length() / 8)
 
     def locate(self, bins: np.ndarray, salt: bytes) -> list[int]:
         """Non-zero field elements that stand for bins, shape (r, d)."""
@@ -210,7 +213,7 @@ class SparseCode:
         ]
 
 
-def merged(bins: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sum_by_bin(bins: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct bins in order, with their counts added; bins whose counts cancel are left out."""
     distinct, place = np.unique(np.asarray(bins, np.int64), axis=0, return_inverse=True)
     totals = np.zeros(len(distinct), np.int64)
@@ -233,7 +236,7 @@ def encode(code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray) 
 
     Returns
     -------
-    ndarray of shape (code.n_words,)
+    ndarray of shape (code.n_elements,)
         Field elements.
 
     Raises
@@ -246,13 +249,13 @@ def encode(code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray) 
         raise ValueError(
             f"bins must be in 0 .. {code.n_bins - 1}, got {bins.min()} .. {bins.max()}"
         )
-    bins, counts = merged(bins, counts)
+    bins, counts = sum_by_bin(bins, counts)
     locators, values = code.locate(bins, salt), counts.tolist()
     words = [power_sums(values, locators, code.n_sums, code.prime)]
     packed = code.pack(bins)
-    for group in range(code.groups):
+    for group in range(code.elements_per_bin):
         weighted = [value * numbers[group] for value, numbers in zip(values, packed, strict=True)]
-        words.append(power_sums(weighted, locators, code.most, code.prime))
+        words.append(power_sums(weighted, locators, code.max_bins, code.prime))
     return np.concatenate(words)
 
 
@@ -265,7 +268,7 @@ def decode(
     ----------
     code : SparseCode
     salt : bytes
-    words : ndarray of shape (code.n_words,)
+    words : ndarray of shape (code.n_elements,)
         Sum of the messages, modulo the prime.
     total : int
         Announced sum of all counts.
@@ -281,8 +284,8 @@ def decode(
     Raises
     ------
     DecodeFailure
-        If the sums do not belong to at most ``code.most`` bins of the grid with counts that add up to ``total``:
-        too many bins, a collision of hashes, or a damaged message.
+        If the sums do not belong to at most ``code.max_bins`` bins of the grid with counts that add
+        up to ``total``: too many bins, a collision of hashes, or a damaged message.
     """
     prime = code.prime
     ring = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(prime))
@@ -290,8 +293,8 @@ def decode(
     sums = words[: code.n_sums]
     connection = ring.minpoly(sums)
     t = connection.degree()
-    if t > code.most:
-        raise DecodeFailure(f"more than most={code.most} bins are not empty")
+    if t > code.max_bins:
+        raise DecodeFailure(f"more than max_bins={code.max_bins} bins are not empty")
     if connection[0] == 0 and t > 0:
         raise DecodeFailure("a locator is zero, which stands for no bin")
     locators = sorted(int(root) for root in connection.roots(multiplicities=False))
@@ -311,7 +314,7 @@ def decode(
     counts = solved(sums)
     if power_sums(counts, locators, code.n_sums, prime).tolist() != sums:
         raise DecodeFailure("the check sums do not fit: too many bins or a damaged message")
-    if code.groups:
+    if code.elements_per_bin:
         rows = _rows_of(code, words, counts, solved)
     else:
         rows = [_digits(locator - 1, code) for locator in locators]
@@ -330,8 +333,8 @@ def decode(
 
 def _rows_of(code: SparseCode, words, counts: Sequence[int], solved) -> list[list[int]]:
     """Coordinates from the weighted sums."""
-    starts = range(code.n_sums, code.n_words, code.most)
-    weighted = [solved(words[start : start + code.most]) for start in starts]
+    starts = range(code.n_sums, code.n_elements, code.max_bins)
+    weighted = [solved(words[start : start + code.max_bins]) for start in starts]
     inverses = [pow(count, -1, code.prime) for count in counts]
     return [
         code.unpack([column[j] * inverse % code.prime for column in weighted])
@@ -354,7 +357,8 @@ def zero_sum_masks(
     round_name: str,
     code: SparseCode,
 ) -> np.ndarray:
-    """Mask of one client, made of secrets that it has with each of the others; all masks of a round add up to zero.
+    """Mask of one client, made of secrets that it has with each of the others; all masks of a round
+    add up to zero.
 
     Parameters
     ----------
@@ -370,13 +374,15 @@ def zero_sum_masks(
 
     Returns
     -------
-    ndarray of shape (code.n_words,)
+    ndarray of shape (code.n_elements,)
         Field elements, uniform as long as one other client is honest.
     """
-    mask = np.zeros(code.n_words, code.dtype)
+    mask = np.zeros(code.n_elements, code.dtype)
     for other, key in enumerate(public):
         if other != client:
-            stream = _uniform_elements(derived(private.exchange(key), f"sparse {round_name}"), code)
+            stream = _uniform_elements(
+                derive_key(private.exchange(key), f"sparse {round_name}"), code
+            )
             mask = (mask + (stream if other > client else (code.prime - stream))) % code.prime
     return mask
 
@@ -386,8 +392,8 @@ def _uniform_elements(key: bytes, code: SparseCode) -> np.ndarray:
     cipher = keystream(key)
     size, cut = (code.prime.bit_length() + 7) // 8, (1 << code.prime.bit_length()) - 1
     found = np.empty(0, code.dtype)
-    while len(found) < code.n_words:
-        block = cipher.update(bytes(size * (code.n_words - len(found))))
+    while len(found) < code.n_elements:
+        block = cipher.update(bytes(size * (code.n_elements - len(found))))
         if code.dtype is np.uint64:
             drawn = np.frombuffer(block, "<u8") & np.uint64(cut)
         else:
@@ -399,7 +405,9 @@ def _uniform_elements(key: bytes, code: SparseCode) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SparseReport:
-    """Cost of one aggregation: bytes and mean seconds of a client (masks apart), seconds of the server, attempts."""
+    """Cost of one aggregation: bytes and mean seconds of a client (masks apart), seconds of the
+    server, attempts.
+    """
 
     bytes_per_client: int
     encode_seconds: float
@@ -415,7 +423,8 @@ def aggregate_sparse(
     masked: bool = True,
     signed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, SparseReport]:
-    """Play a round with all clients in this process: encode, mask, add, decode; again with a fresh salt on failure.
+    """Play a round with all clients in this process: encode, mask, add, decode; again with a fresh
+    salt on failure.
 
     Parameters
     ----------
@@ -435,7 +444,7 @@ def aggregate_sparse(
     Raises
     ------
     DecodeFailure
-        If no salt helps: there are more bins than ``code.most``.
+        If no salt helps: there are more bins than ``code.max_bins``.
     """
     total = int(sum(np.sum(counts) for _, counts in vectors))
     private = [X25519PrivateKey.generate() for _ in vectors] if masked else []
@@ -444,7 +453,7 @@ def aggregate_sparse(
     attempt = 0
     while True:
         attempt += 1
-        salt, sums = os.urandom(SALT_BYTES), np.zeros(code.n_words, code.dtype)
+        salt, sums = os.urandom(SALT_BYTES), np.zeros(code.n_elements, code.dtype)
         for client, (bins, counts) in enumerate(vectors):
             began = time.perf_counter()
             message = encode(code, salt, bins, counts)

@@ -11,21 +11,23 @@ from pkm.compute import Points
 from pkm.privacy.noise import SPLIT, child
 
 SPLITS = ("balanced", "unbalanced", "sorted")
-ATTEMPTS = 2000
+MAX_ATTEMPTS = 2000
 
 
-def split_points(points: Points, n_clients: int, seed: int, split: str = "balanced") -> list[Points]:
-    """Deal points out to clients.
+def split_points(
+    points: Points, n_clients: int, seed: int, split: str = "balanced"
+) -> list[Points]:
+    """Partition points into clients.
 
     Parameters
     ----------
     points : Points
     n_clients : int
     seed : int
-        Of the replicate: the dealing has a stream of its own.
+        Of the replicate: partitioning has a random stream of its own.
     split : {"balanced", "unbalanced", "sorted"}
-        Shares at random of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the
-        first column, which is far from identically distributed.
+        Random parts of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the first
+        column, which is far from identically distributed.
 
     Returns
     -------
@@ -36,11 +38,14 @@ def split_points(points: Points, n_clients: int, seed: int, split: str = "balanc
         raise ValueError(
             f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}"
         )
+    # Order the points at random, or along the first column.
     n = points.shape[0]
     if split == "sorted":
         order = np.argsort(points.rows[:, 0], kind="stable")
     else:
         order = np.random.default_rng(child(seed, SPLIT)).permutation(n)
+
+    # Cut that order where the sizes say.
     weights = np.arange(1, n_clients + 1) if split == "unbalanced" else np.ones(n_clients)
     ends = np.rint(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
     return [Points.prepare(points.rows[part].astype(np.int64)) for part in np.split(order, ends)]
@@ -74,17 +79,18 @@ def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
     largest = max(len(rows) for rows in clusters)
     if not 1 <= n_clients <= largest:
         raise ValueError(
-            f"n_clients={n_clients} must be at least 1 and at most {largest}, the largest cluster's size"
+            f"n_clients={n_clients} must be at least 1 and at most {largest}, the size of the "
+            "largest cluster"
         )
     clients = np.full(len(labels), n_clients - 1, np.int64)
     for rows in clusters:
-        share = len(rows) // n_clients
-        clients[rows[: share * n_clients]] = np.repeat(np.arange(n_clients), share)
+        per_cluster = len(rows) // n_clients
+        clients[rows[: per_cluster * n_clients]] = np.repeat(np.arange(n_clients), per_cluster)
     return clients
 
 
 def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np.ndarray:
-    """Split so that nobody holds points of more than `per_client` clusters.
+    """Split so that no client holds points of more than `per_client` clusters.
 
     All clients but the last are filled in turn, up to a share of n / n_clients points each: from
     clusters drawn at random among those not used up, each of which gives a random number of points,
@@ -98,13 +104,13 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
         Cluster of each point.
     n_clients : int
     per_client : int
-        Most clusters that a client may hold points of.
+        Maximal number of clusters that a client may hold points of.
     seed : int
 
     Returns
     -------
     ndarray of int64, shape (n,)
-        Client of each point, from 0; nobody is without points.
+        Client of each point, from 0; every client has points.
 
     Raises
     ------
@@ -124,17 +130,19 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
         )
     if not 1 <= per_client <= len(clusters):
         raise ValueError(
-            f"per_client={per_client} must be at least 1 and at most {len(clusters)}, one for each cluster"
+            f"per_client={per_client} must be at least 1 and at most {len(clusters)}, the number "
+            "of clusters"
         )
-    for attempt in range(ATTEMPTS):
-        clients = _drawn(
-            clusters, len(labels), n_clients, per_client, np.random.default_rng([seed, attempt])
-        )
-        if len(np.unique(labels[clients == n_clients - 1])) <= per_client:
+    for attempt in range(MAX_ATTEMPTS):
+        generator = np.random.default_rng([seed, attempt])
+        clients = _draw_clients(clusters, len(labels), n_clients, per_client, generator)
+        clusters_of_last = np.unique(labels[clients == n_clients - 1])
+        if len(clusters_of_last) <= per_client:
             return clients
     raise ValueError(
-        f"per_client={per_client} cannot be kept: in {ATTEMPTS} draws the last of n_clients={n_clients} always got "
-        "points of more clusters; take fewer clients, more clusters per client or another seed"
+        f"per_client={per_client} cannot be kept: in {MAX_ATTEMPTS} draws the last of "
+        f"n_clients={n_clients} always got points of more clusters; take fewer clients, more "
+        "clusters per client or another seed"
     )
 
 
@@ -143,26 +151,31 @@ def _rows(labels: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 
 
-def _drawn(
+def _draw_clients(
     clusters: list[np.ndarray],
     n: int,
     n_clients: int,
     per_client: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """One draw of the split, whatever the last client gets."""
+    """One draw of the split; the last client may get points of any number of clusters."""
     clients = np.full(n, n_clients - 1, np.int64)
-    share, used = n // n_clients, np.zeros(len(clusters), np.int64)
+    capacity = n // n_clients
     sizes = np.array([len(rows) for rows in clusters])
+    n_used = np.zeros(len(clusters), np.int64)
+
     for client in range(n_clients - 1):
-        left, room = np.flatnonzero(used < sizes), share
-        for cluster in generator.permutation(left)[:per_client]:
-            # One at least, so that nobody is without points where shares are small.
-            wanted = generator.integers(max(share // per_client - 1, 1), share)
-            count = min(wanted, room, sizes[cluster] - used[cluster])
-            clients[clusters[cluster][used[cluster] : used[cluster] + count]] = client
-            used[cluster] += count
-            room -= count
-            if not room:
+        # Fill the client from random clusters that have points left.
+        available = np.flatnonzero(n_used < sizes)
+        n_missing = capacity
+        for cluster in generator.permutation(available)[:per_client]:
+            # At least one point, so that no client is without points where parts are small.
+            wanted = generator.integers(max(capacity // per_client - 1, 1), capacity)
+            n_taken = min(wanted, n_missing, sizes[cluster] - n_used[cluster])
+            start = n_used[cluster]
+            clients[clusters[cluster][start : start + n_taken]] = client
+            n_used[cluster] += n_taken
+            n_missing -= n_taken
+            if not n_missing:
                 break
     return clients

@@ -13,11 +13,15 @@ from pkm import federation
 from pkm.experiments import plan as planning
 from pkm.experiments import reproduce, run
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import SPLITS, Cell, code_hash, to_hashable
+from pkm.experiments.cell import SPLITS, Cell, to_hashable
+from pkm.experiments.central import timed_fits
+from pkm.experiments.code_hash import ALWAYS, HARNESSES, closure, code_hash
 from pkm.experiments.configuration import ConfigurationError, choices, load
-from pkm.experiments.execute import CENTRAL, MEASURED, build, execute, prepare, timed_fits
+from pkm.experiments.execute import execute
 from pkm.experiments.federated import fits_of
 from pkm.experiments.plan import FEDERATION, estimator, fixed_seconds, make_plan, rough_seconds
+from pkm.experiments.prepared import build, prepare
+from pkm.experiments.rows import CENTRAL, MEASURED
 from pkm.experiments.store import Store
 from pkm.experiments.tracking import child_record
 
@@ -57,6 +61,8 @@ import threading
 import time
 
 from pkm.methods.lloyd import FastLloyd
+
+pytestmark = pytest.mark.integration
 
 
 class Broken(FastLloyd):
@@ -125,19 +131,21 @@ def test_latency_is_the_same_however_it_is_written():
 
 
 def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
-    from pkm.experiments import cell as module
-
-    target = CENTER.target
-    central = set(module.closure((target.rpartition(".")[0], *module.ALWAYS)))
-    parties = set(module.closure((target.rpartition(".")[0], *module.ALWAYS, module.PROTOCOL)))
+    method = CENTER.target.rpartition(".")[0]
+    central = set(closure((method, *ALWAYS, HARNESSES["central"])))
+    federated = set(closure((method, *ALWAYS, HARNESSES["federated"])))
     assert {
         "pkm.experiments.federated",
-        "federation",
+        "pkm.federation",
         "pkm.federation.mpi",
         "pkm.federation.parties",
-    } <= parties - central
-    assert not any(name.startswith(("federation", "pkm.experiments.federated")) for name in central)
-    assert protocol().code == code_hash(target, module.PROTOCOL) != CENTER.code == code_hash(target)
+    } <= federated - central
+    assert not any(
+        name.startswith(("pkm.federation", "pkm.experiments.federated", "pkm.experiments.removals"))
+        for name in central
+    )
+    assert CENTER.code == code_hash(CENTER.target)
+    assert protocol().code == code_hash(CENTER.target, "federated") != CENTER.code
 
 
 @pytest.mark.parametrize(
@@ -317,6 +325,7 @@ def test_failure_of_a_party_is_the_failure_of_the_cell(trouble, tmp_path, transp
     assert outcome.error == store.failure_record(cell.key)["error"] == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_time_limit_ends_all_parties(trouble, tmp_path, transport):
     cell = dataclasses.replace(trouble("Endless", transport=transport), time_limit=5.0)

@@ -35,7 +35,7 @@ from pkm.federation.masks import SECRET_BYTES, KeyStream, derive_key
 from pkm.federation.parties import aggregate, check_schedule, encoded_noise, run_client, run_server
 from pkm.methods.dpm import DPM
 from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
-from pkm.privacy import SCALE, Gaussian, BoxGrid, Laplace, NoiseStreams
+from pkm.privacy import SCALE, BoxGrid, Gaussian, Laplace, NoiseStreams
 from pkm.privacy.mechanisms import BoundedLaplace
 
 RINGS = [Ring(4), Ring(8)]
@@ -387,6 +387,7 @@ def seen_by_the_server(points, runs=60):
     return np.array(received), np.array(sent)
 
 
+@pytest.mark.statistical
 def test_what_the_server_sees_is_uniform():
     """For two inputs as far apart as they can be: uniform words, unrelated to one another, the same law for both."""
     ends = [Points.prepare(np.full((300, 2), sign * SCALE)) for sign in (-1, 1)]
@@ -468,6 +469,7 @@ def bytes_held_by(roots):
     return found
 
 
+@pytest.mark.statistical
 def test_noise_of_sums_counts_rounds_and_runs_is_independent():
     """What clients get minus the exact answer, with secure noise: standardized, uncorrelated wherever one looks."""
     points, method = some_points(n=60), FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
@@ -810,6 +812,7 @@ MPI.COMM_WORLD.Barrier()
     assert (tmp_path / "found").read_text() == "[4]"  # the mark alone
 
 
+@pytest.mark.slow
 def test_a_job_that_does_not_end_is_stopped(tmp_path):
     if not mpi_available():
         pytest.skip("mpi4py and mpirun are not installed: make protocol")

@@ -264,6 +264,7 @@ def test_masks_of_a_round_add_up_to_zero(clients, locators):
         )  # fresh for every round
 
 
+@pytest.mark.statistical
 def test_masked_messages_are_uniform_whatever_is_in_them():
     code = SparseCode(3, 10, 500)
     private = [X25519PrivateKey.generate() for _ in range(3)]
@@ -293,6 +294,7 @@ def test_masked_messages_are_uniform_whatever_is_in_them():
     )
 
 
+@pytest.mark.statistical
 def test_uniform_elements_are_drawn_by_rejection():
     """In a field just above a power of two nearly half of the draws are refused, and no element is favored."""
     code = SparseCode(1, 10, 20_000, "literal")

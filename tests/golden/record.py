@@ -18,9 +18,9 @@ from pkm.analysis.figures.style import styled
 from pkm.analysis.tables import Study
 from pkm.datasets import load, scale
 from pkm.experiments import removals
-from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.cell import STYLE, Cell, to_hashable
 from pkm.experiments.configuration import choices, method_entry
-from pkm.experiments.execute import build, prepare_data
+from pkm.experiments.prepared import build, prepare_data
 from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import load_method
 from pkm.privacy import snap
@@ -98,7 +98,7 @@ def points_of(dataset: str):
 def configured(name: str, **parameters):
     """Build a method of ``conf/method`` with further parameters."""
     entry = method_entry(name)
-    given = {key: value for key, value in entry.items() if key not in ("name", "_target_")}
+    given = {key: value for key, value in entry.items() if key not in ("name", "_target_", *STYLE)}
     return load_method(entry["_target_"])(**given, **parameters)
 
 
@@ -143,7 +143,7 @@ def unlearning_records() -> dict:
     records = {}
     for dataset, preprocessing in DATASETS.items():
         for name in UNLEARNING:
-            entry = dict(method_entry(name))
+            entry = {key: value for key, value in method_entry(name).items() if key not in STYLE}
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})
             cell = Cell(
