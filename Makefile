@@ -56,7 +56,7 @@ $(TYPES): setup
 	for room in analysis benchmarks compute conf datasets experiments federation methods metrics privacy; do \
 		ln -sfn $(CURDIR)/$$room $@/$$room; \
 	done
-	ln -sfn $(CURDIR)/pkm/__init__.py $(CURDIR)/pkm/__main__.py $@/
+	ln -sfn $(CURDIR)/pkm/*.py $@/
 
 lint: $(TYPES)   ## check style, types and the direction of imports
 	$(RUN) -m ruff check .

@@ -18,10 +18,12 @@ import joblib
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pkm.experiments.cell import Cell, is_int, require, require_time_limit
+from pkm.experiments.cell import Cell, require, require_time_limit
 from pkm.experiments.environment import git_commit
-from pkm.experiments.execute import execute, make_ready, pinned
+from pkm.experiments.execute import execute, make_ready
 from pkm.experiments.store import Store
+from pkm.experiments.timing import pinned
+from pkm.methods.base import is_integer
 
 #: A chunk of work handed to a worker is at most this long by the estimate, so that the bar keeps moving.
 CHUNK_SECONDS = 20.0
@@ -67,7 +69,10 @@ class Backend:
         for name, least in (("jobs", 1), ("threads", 1), ("retries", 0)):
             value = getattr(self, name)
             require(
-                is_int(value) and value >= least, name, value, f"a whole number of at least {least}"
+                is_integer(value) and value >= least,
+                name,
+                value,
+                f"a whole number of at least {least}",
             )
         require_time_limit(self.time_limit)
 

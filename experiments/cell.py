@@ -1,30 +1,26 @@
-"""The unit of work and its identity: what is run, by which source files, on which data."""
+"""The unit of work and its identity: what is run, by which code, on which data."""
 
-import ast
 import hashlib
-import importlib.util
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 from pkm import datasets
-from pkm.methods import load_method
+from pkm.experiments.code_hash import Harness, code_hash
+from pkm.methods.base import is_integer, is_number
 
-ROOT = Path(__file__).resolve().parents[1]
-#: The project's import packages: imports are followed inside these (and inside an outside method's own package).
-ROOMS = ("compute", "datasets", "metrics", "privacy", "federation", "methods", "experiments", "analysis")
-#: Modules whose results end up in a row, whatever the method.
-ALWAYS = ("pkm.metrics", "pkm.privacy", "pkm.compute", "pkm.experiments.execute")
-#: Modules that fit special kinds of cells, which depend on them as well.
-PROTOCOL, UNLEARNING = "pkm.experiments.federated", "pkm.experiments.removals"
 #: The names of `pkm.federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
 SPLITS = ("balanced", "unbalanced", "sorted")
 TRANSPORTS = ("threads", "mpi")
-#: How points are dealt out to the clients of federated clustering, and which are asked to be removed.
+#: How points are dealt out to the clients of federated clustering, and which are requested to be removed.
 CLIENT_SPLITS = ("published", "noniid", "iid")
 REQUESTS = ("random", "adversarial")
+#: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns of its rows.
+STYLE = ("label", "color", "marker")
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Cell:
     """One method on one data set at one budget, over a tuple of seeds.
 
     A cell is a plain value: two cells with equal fields are the same experiment. Its `key` names the stored
-    result and changes with the fields, with the source files behind the result and with the data.
+    result and changes with the fields, with the code behind the result and with the data.
 
     Parameters
     ----------
@@ -72,6 +68,8 @@ class Cell:
         removals, batch, requests and sparse, sorted by name. Part of the identity only where it is given.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the identity.
+    style : tuple of (str, str) pairs, optional
+        Those of `STYLE` that the configuration gives, and not the class. Not part of the identity.
 
     Raises
     ------
@@ -102,53 +100,19 @@ class Cell:
     federation: tuple | None = None
     unlearning: tuple | None = None
     time_limit: float | None = field(default=None, compare=False)
+    style: tuple = field(default=(), compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("clip", "timing"):
-            require(
-                isinstance(getattr(self, name), bool), name, getattr(self, name), "true or false"
-            )
+            value = getattr(self, name)
+            require(isinstance(value, bool), name, value, "true or false")
         require_time_limit(self.time_limit)
-        require(is_int(self.k) and self.k >= 1, "k", self.k, "a whole number of at least 1")
-        if self.epsilon is not None:
-            require(
-                is_real(self.epsilon) and self.epsilon > 0,
-                "epsilon",
-                self.epsilon,
-                "a finite number above 0",
-            )
-        if not (self.delta is None or self.delta == "auto"):
-            require(
-                is_real(self.delta) and 0 < self.delta < 1,
-                "delta",
-                self.delta,
-                'a number in (0, 1) or "auto"',
-            )
-        rule = "at least one whole number, none negative, none twice"
-        require(
-            len(self.seeds) >= 1
-            and all(is_int(seed) and seed >= 0 for seed in self.seeds)
-            and len(set(self.seeds)) == len(self.seeds),
-            "seeds",
-            self.seeds,
-            rule,
-        )
+        holds = is_integer(self.k) and self.k >= 1
+        require(holds, "k", self.k, "a whole number of at least 1")
+        require_budget(self.epsilon, self.delta)
+        require_seeds(self.seeds)
         require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
-        if self.federation is not None:
-            require_federation(dict(self.federation))
-            require(self.timing, "timing", self.timing, "true for a cell with federation")
-        if self.unlearning is not None:
-            require(
-                self.federation is None,
-                "federation",
-                self.federation,
-                "null for a cell with unlearning",
-            )
-            require_unlearning(dict(self.unlearning))
-            removals = dict(self.unlearning)["removals"]
-            require(
-                self.timing or not removals, "timing", self.timing, "true for a cell with removals"
-            )
+        require_kind(self.timing, self.federation, self.unlearning)
 
     @property
     def label(self) -> str:
@@ -161,10 +125,11 @@ class Cell:
             parts.append(f"{setting['clients']} clients, {setting['latency_ms']:g} ms")
         if self.unlearning is not None:
             setting = dict(self.unlearning)
-            asked = f"{setting['removals']} {setting['requests']} removals of {setting['batch']}"
-            parts.append(
-                f"{setting['split']} clients" + (f", {asked}" if setting["removals"] else "")
+            clients = f"{setting['split']} clients"
+            removals = (
+                f", {setting['removals']} {setting['requests']} removals of {setting['batch']}"
             )
+            parts.append(clients + (removals if setting["removals"] else ""))
         return " · ".join(parts)
 
     @property
@@ -183,7 +148,7 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path`, `time_limit` and, where they are None, `federation` and `unlearning`.
+            All fields but `path`, `time_limit`, `style` and, where they are None, `federation` and `unlearning`.
         """
         fields = {
             "method": self.method,
@@ -193,10 +158,10 @@ class Cell:
             "bounds": to_json(self.bounds),
             "preprocessing": self.preprocessing,
             "clip": self.clip,
-            "k": self.k,
+            "k": int(self.k),
             "epsilon": None if self.epsilon is None else float(self.epsilon),
-            "delta": float(self.delta) if is_real(self.delta) else self.delta,
-            "seeds": list(self.seeds),
+            "delta": float(self.delta) if is_number(self.delta) else self.delta,
+            "seeds": [int(seed) for seed in self.seeds],
             "metrics": list(self.metrics),
             "timing": self.timing,
         }
@@ -208,20 +173,20 @@ class Cell:
         return fields
 
     @property
-    def harness(self) -> str | None:
-        """Module that fits this kind of cell; None for those that `pkm.experiments.execute` fits itself."""
+    def harness(self) -> Harness:
+        """What fits this kind of cell: parties, parties that forget, or one that holds all points."""
         if self.federation is not None:
-            return PROTOCOL
-        return None if self.unlearning is None else UNLEARNING
+            return "federated"
+        return "central" if self.unlearning is None else "removals"
 
     @property
     def code(self) -> str:
-        """SHA-256 (hex) over the source files behind the result; see `code_hash`."""
+        """SHA-256 (hex) over the code behind the result; see `pkm.experiments.code_hash`."""
         return code_hash(self.target, self.harness)
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 (hex) over the identity, the source closure and the data: the name of the stored result."""
+        """SHA-256 (hex) over the identity, the code and the data: the name of the stored result."""
         parts = {
             "cell": self.identity(),
             "code": self.code,
@@ -230,7 +195,7 @@ class Cell:
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
 
-def require(holds: bool, name: str, value, rule: str) -> None:
+def require(holds: bool, name: str, value: object, rule: str) -> None:
     """Refuse a value, naming the parameter, the value got and the rule.
 
     Raises
@@ -242,7 +207,7 @@ def require(holds: bool, name: str, value, rule: str) -> None:
         raise ValueError(f"{name}={value!r} is not allowed: {name} must be {rule}")
 
 
-def require_time_limit(seconds) -> None:
+def require_time_limit(seconds: object) -> None:
     """Refuse a time limit that is neither a positive number nor None.
 
     Raises
@@ -250,12 +215,57 @@ def require_time_limit(seconds) -> None:
     ValueError
         If it breaks that rule.
     """
-    holds = seconds is None or (is_real(seconds) and seconds > 0)
+    holds = seconds is None or (is_number(seconds) and 0 < seconds < math.inf)
     require(holds, "time_limit", seconds, "a number of seconds above 0, or null")
 
 
+def require_budget(epsilon: object, delta: object) -> None:
+    """Refuse an epsilon or a delta that breaks its rule.
+
+    Raises
+    ------
+    ValueError
+        If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0 and 1.
+    """
+    holds = epsilon is None or (is_number(epsilon) and 0 < epsilon < math.inf)
+    require(holds, "epsilon", epsilon, "a finite number above 0")
+    holds = delta is None or delta == "auto" or (is_number(delta) and 0 < delta < 1)
+    require(holds, "delta", delta, 'a number in (0, 1) or "auto"')
+
+
+def require_seeds(seeds: tuple) -> None:
+    """Refuse seeds that are no whole numbers, negative, repeated or none at all.
+
+    Raises
+    ------
+    ValueError
+        If they break that rule.
+    """
+    distinct = len(set(seeds)) == len(seeds) >= 1
+    holds = distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
+    require(holds, "seeds", seeds, "at least one whole number, none negative, none twice")
+
+
+def require_kind(timing: bool, federation: tuple | None, unlearning: tuple | None) -> None:
+    """Refuse settings of a protocol or of removals that break a rule or do not go together.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong, its value and the rule.
+    """
+    if federation is not None:
+        require_federation(dict(federation))
+        require(timing, "timing", timing, "true for a cell with federation")
+    if unlearning is not None:
+        require(federation is None, "federation", federation, "null for a cell with unlearning")
+        require_unlearning(dict(unlearning))
+        holds = timing or not dict(unlearning)["removals"]
+        require(holds, "timing", timing, "true for a cell with removals")
+
+
 def require_federation(setting: dict) -> None:
-    """Refuse a setting of a protocol that lacks something or breaks a rule.
+    """Refuse a setting of a protocol that is incomplete or breaks a rule.
 
     Raises
     ------
@@ -264,65 +274,52 @@ def require_federation(setting: dict) -> None:
     """
     names = ("clients", "latency_ms", "split", "transport", "word_bytes")
     require(tuple(sorted(setting)) == names, "federation", setting, f"given {', '.join(names)}")
-    clients, latency = setting["clients"], setting["latency_ms"]
-    require(is_int(clients) and clients >= 1, "clients", clients, "a whole number of at least 1")
+
+    clients = setting["clients"]
+    holds = is_integer(clients) and clients >= 1
+    require(holds, "clients", clients, "a whole number of at least 1")
+
+    latency = setting["latency_ms"]
+    holds = is_number(latency) and 0 <= latency < 60_000
     rule = "a number of milliseconds, at least 0 and below 60000"
-    require(is_real(latency) and 0 <= latency < 60_000, "latency_ms", latency, rule)
-    for name, known in (("word_bytes", (4, 8)), ("split", SPLITS), ("transport", TRANSPORTS)):
-        require(setting[name] in known, name, setting[name], f"one of {', '.join(map(str, known))}")
+    require(holds, "latency_ms", latency, rule)
+
+    require_choices(setting, {"word_bytes": (4, 8), "split": SPLITS, "transport": TRANSPORTS})
 
 
 def require_unlearning(setting: dict) -> None:
-    """Refuse a setting of federated clustering with removals that lacks something or breaks a rule.
+    """Refuse a setting of federated clustering with removals that is incomplete or breaks a rule.
 
     Raises
     ------
     ValueError
         Naming what is wrong, its value and the rule.
     """
-    names = (
-        "batch",
-        "clients",
-        "clusters_per_client",
-        "removals",
-        "requests",
-        "sparse",
-        "split",
-        "split_seed",
-    )
-    require(tuple(sorted(setting)) == names, "unlearning", setting, f"given {', '.join(names)}")
-    for name, least in (
-        ("batch", 1),
-        ("clients", 1),
-        ("clusters_per_client", 1),
-        ("removals", 0),
-        ("split_seed", 0),
-    ):
-        require(
-            is_int(setting[name]) and setting[name] >= least,
-            name,
-            setting[name],
-            f"an integer, {least} or more",
-        )
-    for name, known in (
-        ("split", CLIENT_SPLITS),
-        ("requests", REQUESTS),
-        ("sparse", (True, False)),
-    ):
-        require(setting[name] in known, name, setting[name], f"one of {', '.join(map(str, known))}")
+    smallest = {"batch": 1, "clients": 1, "clusters_per_client": 1, "removals": 0, "split_seed": 0}
+    choices = {"split": CLIENT_SPLITS, "requests": REQUESTS, "sparse": (True, False)}
+    names = sorted([*smallest, *choices])
+    require(sorted(setting) == names, "unlearning", setting, f"given {', '.join(names)}")
+    for name, lowest in smallest.items():
+        value = setting[name]
+        holds = is_integer(value) and value >= lowest
+        require(holds, name, value, f"an integer, {lowest} or more")
+    require_choices(setting, choices)
 
 
-def is_int(value) -> bool:
-    """Tell whether `value` is a whole number (a bool is not)."""
-    return isinstance(value, int) and not isinstance(value, bool)
+def require_choices(setting: dict, choices: Mapping[str, tuple]) -> None:
+    """Refuse values that are none of those allowed.
+
+    Raises
+    ------
+    ValueError
+        Naming the first such value and what is allowed.
+    """
+    for name, allowed in choices.items():
+        rule = f"one of {', '.join(map(str, allowed))}"
+        require(setting[name] in allowed, name, setting[name], rule)
 
 
-def is_real(value) -> bool:
-    """Tell whether `value` is a finite number (a bool is not)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def to_hashable(value):
+def to_hashable(value: Any) -> Any:
     """Turn nested lists and mappings into nested tuples, mappings sorted by key.
 
     Examples
@@ -337,12 +334,12 @@ def to_hashable(value):
     return value
 
 
-def to_json(value):
+def to_json(value: Any) -> Any:
     """Turn nested tuples into nested lists, as JSON has them."""
     return [to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
-def canonical(value) -> str:
+def canonical(value: Any) -> str:
     """Write a JSON value in its one canonical form: sorted keys, no blanks, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
@@ -351,128 +348,5 @@ def canonical(value) -> str:
 
 @cache
 def data_fingerprint(dataset: str, path: str | None = None) -> str:
-    """Return the fingerprint of a data set, asked for once per process."""
+    """Return the fingerprint of a data set, computed once per process."""
     return datasets.fingerprint(dataset, path=path)
-
-
-@cache
-def code_hash(target: str, harness: str | None = None) -> str:
-    """Hash the source files that a result of `target` depends on.
-
-    Parameters
-    ----------
-    target : str
-        Import path of a method's class.
-    harness : str, optional
-        Module that fits its kind of cell.
-
-    Returns
-    -------
-    str
-        SHA-256 (hex) over the names and contents of the files in `closure`.
-    """
-    module = load_method(target).__module__
-    roots = (module, *ALWAYS, datasets.scale.__module__, *((harness,) if harness else ()))
-    files = closure(roots, outside=module.partition(".")[0])
-    listing = [[name, file_hash(path)] for name, path in sorted(files.items())]
-    return hashlib.sha256(canonical(listing).encode()).hexdigest()
-
-
-@cache
-def file_hash(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def closure(modules, outside: str | None = None) -> dict[str, Path]:
-    """Follow the import statements from some modules through the project's files.
-
-    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py`` counts where it is
-    imported by name (``from privacy import Budget``), not as the parent of another module.
-
-    Two roads are left out, so that adding a data set or a method does not make every stored result stale: from
-    `experiments` into `datasets`, for which the data fingerprint stands, and from `experiments` into `methods`, of
-    which only the cell's own method matters.
-
-    Parameters
-    ----------
-    modules : iterable of str
-        Dotted names to start from.
-    outside : str, optional
-        A top-level package outside the project whose files are followed as well (that of an outside method).
-
-    Returns
-    -------
-    dict
-        Dotted module name to its file.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If a starting module has no source file.
-    """
-    found: dict[str, Path] = {}
-    roots = set(modules)
-    queue = sorted(roots)
-    while queue:
-        name = queue.pop()
-        if name in found:
-            continue
-        path = source_file(name, outside)
-        if path is None:
-            if name in roots:
-                raise ModuleNotFoundError(f"no Python source found for module {name!r}", name=name)
-            continue
-        found[name] = path
-        imported = imported_names(path, name)
-        if name.startswith("pkm.experiments"):
-            imported = [
-                other
-                for other in imported
-                if not other.startswith(("pkm.datasets", "pkm.methods"))
-            ]
-        queue.extend(imported)
-    return found
-
-
-def source_file(module: str, outside: str | None = None) -> Path | None:
-    """Return the file of a module of the project or of the package `outside`; None for any other name."""
-    top, _, rest = module.partition(".")
-    if top == "pkm" and rest.partition(".")[0] in ROOMS:
-        base = ROOT
-    elif top == outside:
-        spec = importlib.util.find_spec(top)
-        if spec is None or not spec.origin:
-            return None
-        origin = Path(spec.origin)
-        if not spec.submodule_search_locations:
-            return origin if not rest else None
-        base = origin.parent
-    else:
-        return None
-    place = base.joinpath(*rest.split(".")) if rest else base
-    for candidate in (place / "__init__.py", place.with_suffix(".py")):
-        if candidate.is_file():
-            return candidate
-    return None
-
-
-@cache
-def imported_names(path: Path, module: str) -> tuple[str, ...]:
-    """List the dotted names a file imports, relative ones resolved.
-
-    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none are dropped later
-    because they have no file.
-    """
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parents, base] if base else parents)
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return tuple(dict.fromkeys(name for name in names if name))

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pkm.experiments.backends import Backend
-from pkm.experiments.cell import is_int, require
+from pkm.experiments.cell import require
+from pkm.methods.base import is_integer
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Databases that MLflow keeps its runs in.
@@ -116,7 +117,7 @@ def check_settings(config: DictConfig) -> None:
     """
     # The serial backend does not read it, which is no reason to let a wrong one pass.
     require(
-        is_int(config.jobs) and config.jobs >= 1,
+        is_integer(config.jobs) and config.jobs >= 1,
         "jobs",
         config.jobs,
         "a whole number of at least 1",

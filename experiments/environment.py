@@ -6,12 +6,12 @@ import os
 import platform
 import subprocess
 from functools import lru_cache
+from pathlib import Path
 
 import pandas as pd
 import psutil
 
-from pkm.experiments.cell import ROOT
-
+ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
     "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "joblib", "hydra-core", "mlflow",
     "dp-accounting",

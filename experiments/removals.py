@@ -11,7 +11,8 @@ from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell import Cell, require
-from pkm.experiments.execute import Prepared, Timing, build
+from pkm.experiments.prepared import Prepared, build
+from pkm.experiments.timing import Timing
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import iid, noniid
 from pkm.methods import Run

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pkm.experiments.cell import Cell
+from pkm.files import atomic_write
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses again from more (measured).
 READERS = 2
-_counter = itertools.count()
 
 
 class Store:
@@ -100,7 +100,7 @@ class Store:
             table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
         )
         path = self.path(cell.key)
-        replace_file(path, sink.getvalue())
+        atomic_write(path, sink.getvalue())
         self.failure_path(cell.key).unlink(missing_ok=True)
         return path
 
@@ -126,7 +126,7 @@ class Store:
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        replace_file(
+        atomic_write(
             self.failure_path(cell.key), json.dumps(record, indent=2, ensure_ascii=False).encode()
         )
 
@@ -228,29 +228,6 @@ class Store:
             quarantine(path)
             return None
         return table
-
-
-def replace_file(path: Path, content) -> None:
-    """Put `content` under `path` in one step that a crash cannot leave half done.
-
-    Parameters
-    ----------
-    path : Path
-        The final name; its folder is created where missing.
-    content : bytes-like
-        The whole file.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_counter)}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def quarantine(path: Path) -> None:

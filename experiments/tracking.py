@@ -34,8 +34,8 @@ from scipy import stats
 from pkm.experiments.cell import Cell, canonical, to_json
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
-from pkm.experiments.execute import MEASURED
 from pkm.experiments.plan import Plan, make_plan
+from pkm.experiments.rows import MEASURED
 from pkm.experiments.run import REFUSALS, consoles
 from pkm.experiments.store import Store
 

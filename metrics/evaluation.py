@@ -177,7 +177,8 @@ def mean_distance(clustering: _Clustering) -> np.ndarray:
 def farthest_class(clustering: _Clustering) -> np.ndarray:
     """Largest distance, in half-widths, from a class's mean to its nearest released center; NaN without classes.
 
-    It tells whether a clustering has missed a group altogether, however small. Outliers (class -1) are left out.
+    It tells whether a clustering has missed a group altogether, however small. Outliers (class -1)
+    are left out.
     """
     if clustering.class_means is None:
         return np.full(len(clustering.centers), np.nan)
@@ -188,9 +189,9 @@ def farthest_class(clustering: _Clustering) -> np.ndarray:
 def unassigned_points(clustering: _Clustering) -> np.ndarray:
     """Number of points in classes that no released center is near; NaN without classes.
 
-    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is the root of twice the mean
-    squared distance of the class to its mean (Kaplan and Stemmer 2018, section 3.1: such a center is assigned to the
-    cluster). Outliers (class -1) are left out.
+    Near to the mean of a class is within ``NEAR (r + 1 / n)`` half-widths, where r is the root of
+    twice the mean squared distance of the class to its mean (Kaplan and Stemmer 2018, section 3.1:
+    such a center is assigned to the cluster). Outliers (class -1) are left out.
     """
     if clustering.class_means is None:
         return np.full(len(clustering.centers), np.nan)
@@ -209,8 +210,8 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     """NICV of the best ``n_clusters`` of the released centers, as local search on the points finds them.
 
-    What a set of released candidates is good for, whoever chooses among them: a diagnosis without privacy, which equals
-    ``nicv`` where no more centers than that are released.
+    What a set of released candidates is good for, whoever chooses among them: a diagnosis without
+    privacy, which equals ``nicv`` where no more centers than that are released.
     """
     points, per_unit = clustering.points, clustering.points.shape[0] * SCALE**2
     released = [
@@ -285,12 +286,14 @@ def evaluate(
     metrics : sequence of str
         Names from :data:`METRICS`.
     n_clusters : int, optional
-        Number of centers of the reference clustering of ``centroid_mse`` and ``centroid_distance``, and how many
-        ``nicv_best_k`` takes. Default: k.
+        Number of centers of the reference clustering of ``centroid_mse`` and ``centroid_distance``,
+        and how many ``nicv_best_k`` takes. Default: k.
     labels : ndarray of shape (n,), int, optional
-        The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and ``unassigned_points`` ask for them.
+        The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and
+        ``unassigned_points`` ask for them.
     n_centers : ndarray of shape (R,), int, optional
-        How many of a replicate's k centers it released; copies of its first fill up the rest. Default: all.
+        How many of a replicate's k centers it released; copies of its first fill up the rest.
+        Default: all.
 
     Returns
     -------

@@ -74,9 +74,11 @@ def nearest_distances(
     Returns
     -------
     there : ndarray of shape (R,)
-        Mean over the centers of the distance to the nearest center of a reference, averaged over the references.
+        Mean over the centers of the distance to the nearest center of a reference, averaged over
+        the references.
     back : ndarray of shape (R,)
-        Mean over the centers of a reference of the distance to the nearest center, averaged over the references.
+        Mean over the centers of a reference of the distance to the nearest center, averaged over
+        the references.
 
     Examples
     --------

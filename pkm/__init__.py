@@ -1,6 +1,7 @@
 """Private k-means bench: private clustering methods, run side by side, with their privacy claims checked.
 
-The rooms of the package are the repository's top-level folders (``pkm.methods`` is ``methods/``, and so on).
+The rooms of the package are the repository's top-level folders (``pkm.methods`` is ``methods/``,
+and so on).
 """
 
 __version__ = "0.1.0"

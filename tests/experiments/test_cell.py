@@ -1,12 +1,17 @@
 """Identity of a cell: what changes its key and what does not."""
 
 import dataclasses
+import inspect
 import sys
+import textwrap
 
 import pytest
 
-from pkm.experiments import cell as module
-from pkm.experiments.cell import Cell, closure, code_hash, to_hashable
+from pkm.experiments import code_hash as module
+from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.code_hash import closure, code_hash
+from pkm.experiments.execute import FITTERS
+from pkm.source import code_digest, code_of, normal_form
 
 BASE = Cell(
     "fastlloyd",
@@ -87,24 +92,32 @@ def test_value_outside_its_rule_is_refused_by_name(change, message):
 
 
 def test_closure_follows_imports_and_leaves_out_other_methods_and_loaders():
-    files = set(closure(("pkm.methods.lloyd", *module.ALWAYS, "pkm.datasets.scaling")))
+    files = set(closure(("pkm.methods.lloyd", *module.ALWAYS)))
     assert {
         "pkm.methods.lloyd",
         "pkm.methods.base",
         "pkm.privacy.ledger",
-        "metrics",
+        "pkm.metrics",
+        "pkm.datasets.scaling",
         "pkm.experiments.execute",
+        "pkm.source",
     } <= files
     assert (
         not {
-            "methods",
+            "pkm",
+            "pkm.methods",
             "pkm.methods.kmeans",
-            "datasets",
+            "pkm.datasets",
             "pkm.datasets.registry",
             "pkm.experiments.store",
+            *module.HARNESSES.values(),
         }
         & files
     )
+
+
+def test_every_harness_is_fitted_by_the_module_that_is_hashed_for_it():
+    assert {kind: fit.__module__ for kind, fit in FITTERS.items()} == module.HARNESSES
 
 
 @pytest.fixture
@@ -124,19 +137,55 @@ def outside(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def test_code_hash_follows_an_outside_method_into_its_own_package(outside):
-    def fresh():
-        for cached in (code_hash, module.file_hash, module.imported_names):
-            cached.cache_clear()
-        return code_hash("outside_methods.mean.Shifted")
+def fresh_hash():
+    for cached in (code_hash, code_of, module.imported_names):
+        cached.cache_clear()
+    return code_hash("outside_methods.mean.Shifted")
 
-    before = fresh()
-    (outside / "unused.py").write_text("# nobody imports this\n")
-    assert fresh() == before
+
+def test_code_hash_follows_an_outside_method_into_its_own_package(outside):
+    before = fresh_hash()
+    (outside / "unused.py").write_text("VALUE = 1\n")
+    assert fresh_hash() == before
     (outside / "tools.py").write_text("SHIFT = 1\n")
-    assert fresh() != before
+    assert fresh_hash() != before
+
+
+@pytest.mark.parametrize(
+    "text, same",
+    [
+        ("SHIFT = 0  # half-widths\n", True),
+        ('"""Tools."""\n\n# A comment.\nSHIFT = 0\n', True),
+        ("SHIFT = (\n    0\n)\n", True),
+        ("SHIFT = 0.0\n", False),
+        ('SHIFT = "0"\n', False),
+        ("SHIFT = 0\nprint(SHIFT)\n", False),
+    ],
+)
+def test_comments_docstrings_and_layout_change_no_key_and_code_does(outside, text, same):
+    before = fresh_hash()
+    (outside / "tools.py").write_text(text)
+    assert (fresh_hash() == before) is same
+
+
+def test_digest_of_a_function_is_that_of_its_code():
+    def plain(x):
+        return [x, "a text"]
+
+    def explained(x):
+        """Explain it."""
+        # Explain it more.
+        return [x, "a text"]
+
+    def different(x):
+        return [x, "another text"]
+
+    code = [normal_form(textwrap.dedent(inspect.getsource(f))) for f in (plain, explained)]
+    assert code[0] == code[1].replace("explained", "plain")
+    assert code_digest(plain) != code_digest(different)
+    assert code_digest(plain, different) != code_digest(different, plain)
 
 
 def test_missing_module_is_named():
-    with pytest.raises(ModuleNotFoundError, match=r"methods\.nowhere"):
-        closure(["methods.nowhere"])
+    with pytest.raises(ModuleNotFoundError, match=r"pkm\.methods\.nowhere"):
+        closure(["pkm.methods.nowhere"])

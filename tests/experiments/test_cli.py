@@ -15,6 +15,8 @@ from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.store import Store
 from pkm.methods import load_method
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(autouse=True)
 def no_mirror(monkeypatch, tmp_path):
@@ -125,6 +127,7 @@ def test_running_time_can_be_measured(call):
     )
 
 
+@pytest.mark.slow
 def test_time_limit_is_told(call, tmp_path, monkeypatch):
     (tmp_path / "sleepy.py").write_text(
         "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"
@@ -225,6 +228,7 @@ def test_clipped_points_are_told_or_refused(call, tmp_path):
     assert "moved" not in call(*words, "bounds=[0,7]", "clip=false")[1]
 
 
+@pytest.mark.slow
 def test_files_of_equal_content_are_shown_by_their_own_names(call, tmp_path):
     for name in ("left", "right"):
         (tmp_path / f"{name}.csv").write_text("0.1,0.2\n0.3,0.4\n")
@@ -281,6 +285,7 @@ def test_configuration_can_be_looked_at(call):
     assert "_target_: pkm.methods.lloyd.GLloyd" in out
 
 
+@pytest.mark.slow
 def test_smoke_reproduction_end_to_end(tmp_path):
     """Run in a process of its own, as a person does: no mirror, two workers."""
     results = f"results={tmp_path / 'results'}"

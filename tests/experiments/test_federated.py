@@ -25,6 +25,8 @@ from pkm.experiments.rows import CENTRAL, MEASURED
 from pkm.experiments.store import Store
 from pkm.experiments.tracking import child_record
 
+pytestmark = pytest.mark.integration
+
 SETTING = {
     "clients": 2,
     "latency_ms": 0.0,
@@ -36,9 +38,10 @@ TRANSPORTS = [
     "threads",
     pytest.param(
         "mpi",
-        marks=pytest.mark.skipif(
-            not federation.mpi_available(), reason="no mpi4py and mpirun here"
-        ),
+        marks=[
+            pytest.mark.slow,
+            pytest.mark.skipif(not federation.mpi_available(), reason="no mpi4py and mpirun here"),
+        ],
     ),
 ]
 CENTER = Cell(
@@ -61,8 +64,6 @@ import threading
 import time
 
 from pkm.methods.lloyd import FastLloyd
-
-pytestmark = pytest.mark.integration
 
 
 class Broken(FastLloyd):

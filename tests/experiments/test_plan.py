@@ -12,7 +12,7 @@ from pkm import datasets
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import to_hashable
 from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
-from pkm.experiments.execute import accepts, build, execute, prepare
+from pkm.experiments.execute import execute
 from pkm.experiments.plan import (
     estimator,
     gap_lines,
@@ -23,6 +23,7 @@ from pkm.experiments.plan import (
     stand_in_lines,
     wall_seconds,
 )
+from pkm.experiments.prepared import accepts, build, prepare
 from pkm.experiments.store import Store
 from pkm.methods import load_method
 
@@ -395,6 +396,7 @@ def test_timing_cells_take_their_time_one_after_another():
     assert wall_seconds({cell.key: 6.0 for cell in both}, both, jobs=2) == 3 + 6
 
 
+@pytest.mark.slow
 def test_cell_over_its_time_limit_is_failed_with_that_reason(tmp_path, monkeypatch):
     (tmp_path / "too_slow.py").write_text(
         "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"

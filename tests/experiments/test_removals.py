@@ -8,13 +8,16 @@ import pandas as pd
 import pytest
 
 from pkm.compute import Points
-from pkm.experiments.cell import Cell, code_hash, to_hashable
+from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.code_hash import code_hash
 from pkm.experiments.configuration import ConfigurationError
 from pkm.experiments.execute import execute
 from pkm.experiments.plan import UNLEARNING, make_plan
 from pkm.experiments.removals import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
 from pkm.experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
 from pkm.methods.unlearning import mufc
+
+pytestmark = pytest.mark.integration
 
 SET = "gaussians-300-3-3"
 SMALL = UNLEARNING | {"clients": 5, "clusters_per_client": 2}
@@ -81,10 +84,10 @@ def test_the_setting_is_part_of_the_identity_only_where_it_is_given():
         ("nicv",),
     )
     assert "unlearning" not in plain.identity() and cell().identity()["unlearning"] == SMALL
-    assert plain.harness is None and cell().harness == "pkm.experiments.removals"
+    assert plain.harness == "central" and cell().harness == "removals"
     assert cell().key != cell(split_seed=1).key
     target = "pkm.methods.unlearning.Unlearning"
-    assert cell().code == code_hash(target, "pkm.experiments.removals") != code_hash(target)
+    assert cell().code == code_hash(target, "removals") != code_hash(target)
 
 
 def test_rows_hold_what_was_measured():

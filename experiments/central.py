@@ -1,0 +1,58 @@
+"""A cell in which one party holds all points: seeds fitted as one batch or, to be timed, one by one."""
+
+from collections.abc import Sequence
+
+from pkm.compute import forget
+from pkm.experiments.cell import Cell
+from pkm.experiments.prepared import Prepared, build
+from pkm.experiments.timing import Timing, timer
+from pkm.methods import Run
+
+
+def fits_of(
+    cell: Cell, prepared: Prepared, mirror: str | None
+) -> tuple[list[tuple[Run, Timing]], dict]:
+    """Fit a cell's seeds.
+
+    Parameters
+    ----------
+    cell : Cell
+        One with neither `federation` nor `unlearning`.
+    prepared : Prepared
+        Its data.
+    mirror : str or None
+        Not used: the data are loaded.
+
+    Returns
+    -------
+    fits : list of (Run, Timing)
+        One per call of the method.
+    columns : dict
+        Empty.
+    """
+    return timed_fits(build(cell), prepared, cell.seeds, alone=cell.timing), {}
+
+
+def timed_fits(
+    method, prepared: Prepared, seeds: Sequence[int], *, alone: bool
+) -> list[tuple[Run, "Timing"]]:
+    """Fit all seeds, as one batch or each alone.
+
+    Before the first fit on its own another one is made and thrown away, so that compiling and first touches of memory
+    are not in the measured times; what is kept of the points from one fit to the next is dropped before each.
+
+    Returns
+    -------
+    list of (Run, Timing)
+        One per call of the method.
+    """
+    if alone:
+        method.fit_batch(prepared.points, seeds[:1], domain=prepared.domain)
+    fits = []
+    for batch in [(seed,) for seed in seeds] if alone else [seeds]:
+        if alone:
+            forget()
+        with timer() as elapsed:
+            run = method.fit_batch(prepared.points, batch, domain=prepared.domain)
+        fits.append((run, elapsed))
+    return fits

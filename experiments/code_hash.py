@@ -1,0 +1,148 @@
+"""Which source files a result depends on, and their hash: the part of a cell's key that changes with the code.
+
+Comments, docstrings and layout do not count (`pkm.source`), so that explaining the code makes no stored result stale.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import json
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pkm.methods import load_method
+from pkm.source import code_digest
+
+#: What fits a kind of cells.
+Harness = Literal["central", "federated", "removals"]
+#: Module of each harness.
+HARNESSES: dict[Harness, str] = {
+    "central": "pkm.experiments.central",
+    "federated": "pkm.experiments.federated",
+    "removals": "pkm.experiments.removals",
+}
+#: Modules whose results end up in a row, whatever the method.
+ALWAYS = (
+    "pkm.metrics",
+    "pkm.privacy",
+    "pkm.compute",
+    "pkm.datasets.scaling",
+    "pkm.experiments.execute",
+)
+#: Imports that are not followed from `pkm.experiments`: for data sets their fingerprint stands, and of the methods and
+#: harnesses only the cell's own count. Adding one makes no stored result stale.
+DECLARED = ("pkm.datasets", "pkm.methods", *HARNESSES.values())
+
+
+@cache
+def code_hash(target: str, harness: Harness = "central") -> str:
+    """Hash the code that a result of `target` depends on.
+
+    Parameters
+    ----------
+    target : str
+        Import path of a method's class.
+    harness : {"central", "federated", "removals"}, default="central"
+        What fits its kind of cell.
+
+    Returns
+    -------
+    str
+        SHA-256 (hex) over the names and the code of the files in `closure`.
+    """
+    module = load_method(target).__module__
+    roots = (module, *ALWAYS, HARNESSES[harness])
+    files = closure(roots, outside=module.partition(".")[0])
+    listing = [[name, code_digest(path)] for name, path in sorted(files.items())]
+    return hashlib.sha256(json.dumps(listing).encode()).hexdigest()
+
+
+def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Path]:
+    """Follow the import statements from some modules through the project's files.
+
+    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py`` counts where it is
+    imported by name (``from pkm.privacy import Budget``), not as the parent of another module. What `DECLARED` names is
+    not followed from `pkm.experiments`.
+
+    Parameters
+    ----------
+    modules : iterable of str
+        Dotted names to start from.
+    outside : str, optional
+        A top-level package outside the project whose files are followed as well (that of an outside method).
+
+    Returns
+    -------
+    dict of str to Path
+        Dotted module name to its file.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If a starting module has no source file.
+    """
+    files: dict[str, Path] = {}
+    roots = set(modules)
+    queue = sorted(roots)
+    while queue:
+        name = queue.pop()
+        if name in files:
+            continue
+        path = source_file(name, outside)
+        if path is None:
+            # Most likely a class or function that some module imports, and no module.
+            if name in roots:
+                raise ModuleNotFoundError(f"no Python source found for module {name!r}", name=name)
+            continue
+        files[name] = path
+        imported = imported_names(path, name)
+        if name.startswith("pkm.experiments."):
+            imported = [module for module in imported if not module.startswith(DECLARED)]
+        queue.extend(imported)
+    return files
+
+
+def source_file(module: str, outside: str | None = None) -> Path | None:
+    """Return the file of a module of the project or of the package `outside`; None for any other name."""
+    package, *rest = module.split(".")
+    if package not in ("pkm", outside):
+        return None
+    if package == "pkm":
+        # The package itself holds the version alone, which decides no result.
+        if not rest:
+            return None
+        package = f"pkm.{rest.pop(0)}"
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.origin:
+        return None
+    origin = Path(spec.origin)
+    if not rest:
+        return origin
+    if not spec.submodule_search_locations:
+        return None
+    stem = origin.parent.joinpath(*rest)
+    candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+@cache
+def imported_names(path: Path, module: str) -> tuple[str, ...]:
+    """List the dotted names a file imports, relative ones resolved.
+
+    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none are dropped later
+    because they have no file.
+    """
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return tuple(dict.fromkeys(name for name in names if name))

@@ -1,0 +1,167 @@
+"""What a cell needs before its work begins: its data on the integer grid, and its method, configured."""
+
+import inspect
+import math
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+
+from pkm import datasets
+from pkm.compute import Points
+from pkm.experiments.cell import Cell, to_json
+from pkm.methods import load_method
+
+#: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
+OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set as the methods see it: on the integer grid, with how it got there.
+
+    Parameters
+    ----------
+    points : Points
+        On the 2^-16 grid.
+    labels : ndarray of shape (n,) or None
+        The points' classes, for the metrics alone.
+    clients : ndarray of shape (n,) or None
+        Number of the client that holds each point, where the data came with such a split.
+    domain : ndarray of shape (2, d)
+        The bounds in raw units that [-1, 1] stands for.
+    private_bounds : bool
+        Whether those bounds were read off the points.
+    clipped : int
+        Number of points that lay outside of them.
+    """
+
+    points: Points
+    labels: np.ndarray | None
+    clients: np.ndarray | None
+    domain: np.ndarray
+    private_bounds: bool
+    clipped: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the range in raw units where all columns share one, else NaN."""
+        lower, upper = self.domain
+        shared = np.all(lower == lower[0]) and np.all(upper == upper[0])
+        return float(upper[0] / 2 - lower[0] / 2) if shared else math.nan
+
+
+def prepare(cell: Cell, mirror: str | None) -> Prepared:
+    """Load, scale and snap the data set of a cell; see `prepare_data`."""
+    return prepare_data(cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip, mirror)
+
+
+@lru_cache(maxsize=2)
+def prepare_data(
+    dataset: str,
+    path: str | None,
+    bounds: tuple | None,
+    preprocessing: str,
+    clip: bool,
+    mirror: str | None,
+) -> Prepared:
+    """Load, scale and snap a data set; the last two asked for are kept.
+
+    Parameters
+    ----------
+    dataset, path, bounds, preprocessing, clip
+        As in `Cell`.
+    mirror : str or None
+        Folder with the original files.
+
+    Returns
+    -------
+    Prepared
+        Points on the 2^-16 grid, laid out for the kernels once for all cells.
+
+    Raises
+    ------
+    ValueError
+        If points lie outside the public domain and `clip` is false, or there is no such domain.
+    """
+    given = {"path": path, "bounds": to_json(bounds)} if dataset == "file" else {}
+    scaled = datasets.scale(
+        datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip
+    )
+    return Prepared(
+        points=Points.from_box(
+            scaled.points, *np.array([[-1.0], [1.0]]).repeat(scaled.points.shape[1], axis=1)
+        )[0],
+        labels=scaled.labels,
+        clients=scaled.clients,
+        domain=np.array([scaled.lower, scaled.upper]),
+        private_bounds=bool(scaled.uses_private_bounds),
+        clipped=int(scaled.clipped),
+    )
+
+
+@cache
+def method_class(target: str) -> type:
+    """Find a method's class, once per process; see `methods.load_method`."""
+    return load_method(target)
+
+
+@cache
+def parameters(target: str) -> tuple[str, ...]:
+    """Return the names of a method's constructor parameters.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return tuple(inspect.signature(method_class(target)).parameters)
+
+
+@cache
+def presets(target: str) -> dict:
+    """Return the parameters of a method's constructor that have a default value, with that value."""
+    signature = inspect.signature(method_class(target)).parameters
+    return {
+        name: given.default
+        for name, given in signature.items()
+        if given.default is not inspect.Parameter.empty
+    }
+
+
+def accepts(target: str, parameter: str) -> bool:
+    """Tell whether a method's constructor has a parameter of that name.
+
+    Raises
+    ------
+    ValueError
+        If the method cannot be found.
+    """
+    return parameter in parameters(target)
+
+
+def build(cell: Cell):
+    """Construct the method of a cell.
+
+    Returns
+    -------
+    estimator
+        The configured, unfitted method.
+
+    Raises
+    ------
+    ValueError
+        If the method has no parameter of a given name; the message lists those it has.
+    """
+    given = {name: to_json(value) for name, value in cell.params}
+    known = [name for name in parameters(cell.target) if name not in OWN_PARAMETERS]
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        listed = f"known are {', '.join(known)}" if known else "it has none"
+        raise ValueError(f"{cell.method} has no parameter {', '.join(unknown)}: {listed}")
+    given["n_clusters"] = cell.k
+    if cell.epsilon is not None:
+        given["epsilon"] = cell.epsilon
+    if cell.delta not in (None, "auto"):
+        given["delta"] = cell.delta
+    return method_class(cell.target)(**given)

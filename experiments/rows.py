@@ -1,0 +1,187 @@
+"""The rows that a cell leaves: one per seed, and which columns they have."""
+
+import importlib.metadata
+import json
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from pkm.compute import Points
+from pkm.experiments.cell import STYLE, Cell, canonical, data_fingerprint, to_json
+from pkm.experiments.prepared import Prepared, build, method_class
+from pkm.experiments.timing import Timing
+from pkm.methods import Run
+from pkm.metrics import REFERENCE_METRICS, reference_set
+
+#: What is measured of every run of a protocol; the fields of `pkm.federation.Measured`, but for the iterations.
+MEASURED = (
+    "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms", "masking_ms", "server_ms",
+    "wire_ms", "waiting_ms", "noise_ms",
+)  # fmt: skip
+#: The columns of a protocol, with what they hold where there is none.
+CENTRAL = {
+    "clients": 0, "latency_ms": math.nan, "word_bytes": 0, "split": "", "transport": "",
+    **dict.fromkeys(MEASURED, math.nan),
+}  # fmt: skip
+
+
+def rows_of(
+    cell: Cell,
+    prepared: Prepared,
+    fits: Sequence[tuple[Run, Timing]],
+    values: Mapping[str, np.ndarray],
+    metric_time: Timing,
+    measured: Mapping[str, np.ndarray],
+    peak_mib: float,
+) -> pd.DataFrame:
+    """Lay out the results of a cell.
+
+    Parameters
+    ----------
+    cell : Cell
+        What was run.
+    prepared : Prepared
+        On which data.
+    fits : sequence of (Run, Timing)
+        What the method released, all seeds in their order.
+    values : mapping of str to ndarray
+        Values of every metric, one per seed.
+    metric_time : Timing
+        What evaluating them took, all seeds together.
+    measured : mapping of str to ndarray
+        Columns of the cell's harness, one value per seed.
+    peak_mib : float
+        Peak memory of the process while the cell ran.
+
+    Returns
+    -------
+    DataFrame
+        One row per seed, in the order of ``cell.seeds``.
+    """
+    replicates = len(cell.seeds)
+    identity = cell.identity()
+    columns = {
+        **cell_columns(cell, prepared),
+        **claim_columns(cell),
+        **style_columns(cell.target, dict(cell.style)),
+        **fit_columns(fits),
+        **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
+        "n_centers": np.concatenate([run.n_centers for run, _ in fits]).astype(np.float64),
+        "references": canonical(reference_sizes(cell, prepared.points)),
+        "timing": cell.timing,
+        **CENTRAL,
+        **identity.get("federation", {}),
+        **identity.get("unlearning", {}),
+        **measured,
+        "metric_seconds": metric_time.wall / replicates,
+        "metric_cpu_seconds": metric_time.cpu / replicates,
+        "peak_memory_mb": peak_mib,
+        **origin_columns(cell),
+        "metrics_asked": " ".join(cell.metrics),
+    }
+    return pd.DataFrame(columns, index=range(replicates))
+
+
+def cell_columns(cell: Cell, prepared: Prepared) -> dict:
+    """Return the columns that say what was run on which data."""
+    n, d = prepared.points.shape
+    params = {name: to_json(value) for name, value in cell.params if name != "variant"}
+    return {
+        "cell": cell.key,
+        "method": cell.method,
+        "target": cell.target,
+        "variant": cell.variant,
+        "params": canonical(params),
+        "dataset": cell.dataset_name,
+        "preprocessing": cell.preprocessing,
+        "private_bounds": prepared.private_bounds,
+        "clipped": prepared.clipped,
+        "half_width": prepared.half_width,
+        "n": n,
+        "d": d,
+        "k": cell.k,
+        "epsilon": math.nan if cell.epsilon is None else float(cell.epsilon),
+        "seed": np.asarray(cell.seeds, dtype=np.int64),
+    }
+
+
+def claim_columns(cell: Cell) -> dict[str, str]:
+    """Return the columns that say which privacy the method claims."""
+    claim = build(cell).claim
+    return {
+        "notion": str(claim.notion),
+        "adjacency": str(claim.adjacency),
+        "trust": str(claim.trust),
+        "view": str(claim.view),
+        "flaws": " ".join(claim.flaws),
+    }
+
+
+def style_columns(target: str, style: Mapping[str, str]) -> dict[str, str]:
+    """Return label, color and marker of a method: its class's own, unless its configuration has others."""
+    method = method_class(target)
+    own = {name: getattr(method, name, "") for name in STYLE}
+    return own | {name: str(value) for name, value in style.items()}
+
+
+def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, np.ndarray]:
+    """Return the columns that a fit decides, one value per replicate: what its ledger holds, and its time."""
+    tables = []
+    for run, elapsed in fits:
+        replicates = len(run.seeds)
+        columns = {
+            **ledger_columns(run),
+            "iterations": int(run.n_iter),
+            "fit_seconds": elapsed.wall / replicates,
+            "fit_cpu_seconds": elapsed.cpu / replicates,
+        }
+        tables.append(pd.DataFrame(columns, index=range(replicates)))
+    table = pd.concat(tables, ignore_index=True)
+    return {name: table[name].to_numpy() for name in table}
+
+
+def ledger_columns(run: Run) -> dict[str, float | str]:
+    """Return what a run was charged; nothing where it has no ledger."""
+    ledger = run.ledger
+    if ledger is None:
+        return {
+            "delta": math.nan,
+            "epsilon_spent": math.nan,
+            "epsilon_unspent": math.nan,
+            "charges": "[]",
+        }
+    return {
+        "delta": float(ledger.budget.delta),
+        "epsilon_spent": float(ledger.spent()),
+        "epsilon_unspent": float(ledger.unspent()),
+        "charges": json.dumps([charge.to_dict() for charge in ledger.charges]),
+    }
+
+
+def reference_sizes(cell: Cell, points: Points) -> list[int]:
+    """Return the numbers of centers of the reference clusterings, where a metric of the cell needs them."""
+    if not set(cell.metrics) & set(REFERENCE_METRICS):
+        return []
+    return [len(centers) for centers in reference_set(points).centers]
+
+
+def origin_columns(cell: Cell) -> dict[str, str]:
+    """Return the columns that say by which code, on which machine and with which versions a cell was run."""
+    return {
+        "code": cell.code,
+        "data": data_fingerprint(cell.dataset, cell.path),
+        "host": platform.node(),
+        "versions": versions(),
+    }
+
+
+@lru_cache(maxsize=1)
+def versions() -> str:
+    """Return the versions a result may depend on, as JSON."""
+    packages = ("numpy", "scipy", "scikit-learn", "numba")
+    installed = {name: importlib.metadata.version(name) for name in packages}
+    return json.dumps({"python": platform.python_version(), **installed})

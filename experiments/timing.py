@@ -1,0 +1,74 @@
+"""What work costs: seconds of wall clock and CPU, peak memory, and a hold on the threads that share the work."""
+
+import resource
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numba
+from threadpoolctl import threadpool_limits
+
+
+@contextmanager
+def pinned(threads: int):
+    """Hold the thread pools of BLAS, OpenMP and numba at `threads` during a block."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    try:
+        with threadpool_limits(limits=threads):
+            yield
+    finally:
+        numba.set_num_threads(before)
+
+
+@dataclass
+class Timing:
+    """Seconds between entering and leaving a `timer`: wall clock and CPU of all threads."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+
+@contextmanager
+def timer():
+    """Measure the wall-clock and CPU seconds of a block."""
+    elapsed = Timing()
+    wall, cpu = time.perf_counter(), time.process_time()
+    yield elapsed
+    elapsed.wall, elapsed.cpu = time.perf_counter() - wall, time.process_time() - cpu
+
+
+@dataclass
+class Peak:
+    """Peak resident memory of the process, in MiB."""
+
+    mebibytes: float = 0.0
+
+
+@contextmanager
+def peak_memory():
+    """Measure the peak resident memory of the process during a block.
+
+    Linux lets a process reset its own high-water mark; elsewhere the peak since the process began is reported.
+    """
+    peak = Peak()
+    status = Path("/proc/self/status")
+    resettable = reset_high_water_mark()
+    yield peak
+    if resettable:
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        peak.mebibytes = int(line.split()[1]) / 1024
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak.mebibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def reset_high_water_mark() -> bool:
+    """Reset the process's peak resident memory; tell whether that was possible."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
