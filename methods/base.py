@@ -95,6 +95,10 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
         Seed of the replicate that ``fit`` runs. Default: fresh.
     """
 
+    # How figures draw the method: name in legends, color, marker (empty: none).
+    label: ClassVar[str] = ""
+    color: ClassVar[str] = ""
+    marker: ClassVar[str] = ""
     claims: ClassVar[dict[str, PrivacyClaim]]
     choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
     # What delta="auto" is where a paper takes it from n.

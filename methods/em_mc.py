@@ -1,25 +1,28 @@
-"""EM-MC: candidate centers by a private maximum cover in few dimensions (Nguyen, Chaturvedi, Xu, AAAI 2021).
+"""EM-MC: candidate centers by a private maximum cover in few dimensions.
 
-Points are projected to about log10(n) dimensions. Grid points that cover many of them are picked by the exponential
-mechanism on grids from fine to coarse; noisy counts make them a weighted set that k-means clusters in the projection,
-at no further cost; the points of each of the k cells are then averaged privately in all dimensions.
+Nguyen, Chaturvedi, Xu, AAAI 2021. Points are projected to about log10(n) dimensions. Grid points
+that cover many of them are picked by the exponential mechanism on grids from fine to coarse; noisy
+counts make them a weighted set that k-means clusters in the projection, at no further cost; the
+points of each of the k clusters are then averaged privately in all dimensions.
 
-The list of radii, the dimensions, the shares and the reach of a cover are those of the re-implementation in the DPM
-study (its Section 6). Departures: scale and clipping are public (half of the domain's diagonal, with half as much again
-for the projection's distortion); grids start at a fixed smallest radius, because on finer ones only a large part of all
-points within that radius could outweigh the empty grid points, and every grid adds picks that ignore the data; cells
-are averaged by noisy sums and counts about the middle of the domain, which needs less noise at the same budget than
-averages whose noise is set by a noisy size; and no cell is dropped.
+The list of radii, the dimensions, the budget's shares and the radius of a cover are those of the
+re-implementation in the DPM study (its Section 6). Departures: scale and clipping are public (half
+of the domain's diagonal, with half as much again for the projection's distortion); grids start at a
+fixed smallest radius, because on finer ones only a large part of all points within that radius
+could outweigh the empty grid points, and every grid adds picks that ignore the data; clusters are
+averaged by noisy sums and counts about the midpoint of the domain, which needs less noise at the
+same budget than averages whose noise is set by a noisy size; and no cluster is dropped.
 """
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
+from pkm.compute.hashing import ENTRY
 from pkm.compute.lattice import lattice, scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.lloyd import TYPICAL_CENTER, truncate
@@ -28,44 +31,43 @@ from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.projection import cover_weight
 
-COUNT_SHARE, AVERAGE_SHARE, COVER_SHARE = 0.2, 0.6, 0.2  # of epsilon
+COUNT_SHARE = 0.2  # of epsilon
+AVERAGE_SHARE = 0.6
+COVER_SHARE = 0.2
 COVER_DELTA = 0.5  # of delta, the rest goes to the averages
 GAMMA = 0.99  # distortion of the projection, and how much finer than its covers a grid is
-SLACK = 1.5  # what a projected point may be longer than half of the domain's diagonal before it is clipped
-MATRIX_STEPS = (
-    1 << 16
-)  # entries of the projection are multiples of 2^-16, so that products are exact
+CLIP_FACTOR = 1.5  # of half of the domain's diagonal: projected points are clipped to that length
 MAX_DIMENSIONS = 6
 SMALLEST_RADII = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.01, 5: 0.05, 6: 0.1}  # by projected dimensions
-MIN_RADIUS = 0.002  # finer grids have tables that take seconds
-N_INIT = 10  # starts of the k-means on candidates: free
+MIN_RADIUS = 0.002  # the tables of finer grids take seconds
+N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is asked of the curator, from public quantities only.
+class Schedule:
+    """All releases of a run, from public quantities only.
 
     Attributes
     ----------
     scales : tuple of (side, radius)
-        The grids.
-    picks : int
+        Of the grids, from fine to coarse.
+    n_picks : int
         Grid points picked per grid.
     weight, delta : float
         Of the maximum cover.
-    count_noise : Laplace
+    candidate_noise : Laplace
         On the candidates' counts.
-    sum_noise, size_noise : Gaussian
-        On the cells' sums and counts.
+    sum_noise, count_noise : Gaussian
+        On the clusters' sums and counts.
     """
 
     scales: tuple[tuple[float, float], ...]
-    picks: int
+    n_picks: int
     weight: float
     delta: float
-    count_noise: Laplace
+    candidate_noise: Laplace
     sum_noise: Gaussian
-    size_noise: Gaussian
+    count_noise: Gaussian
 
 
 @dataclass(eq=False, repr=False)
@@ -76,16 +78,19 @@ class EMMC(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages, 0.2 for the cover.
+        Total, zero-out adjacency: 0.2 for the candidates' counts, 0.6 for the averages, 0.2 for the
+        cover.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt n) for ``published`` and 1e-6 for ``sound``. Half is for the cover.
     variant : {"published", "sound"}, default="sound"
-        ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta)) and adds the parts' budgets up;
-        ``sound`` takes the largest weight that its part pays for, and composes the parts tightly.
+        ``published`` weighs a covered point by the paper's epsilon / (2 ln(e / delta)) and adds the
+        parts' budgets up; ``sound`` takes the largest weight that its part of the budget allows,
+        and composes the parts tightly.
     smallest_radius : float or "auto", default="auto"
-        Radii below it are left out of the paper's list; 1 is half of the domain's diagonal and half as much again. In
-        [0.002, 1]. ``auto`` is 0.01 in up to four projected dimensions, 0.05 in five, 0.1 in six: finer grids have so
-        many points there that time and memory would follow from how the data lie.
+        Radii below it are left out of the paper's list; 1 is 1.5 times half of the domain's
+        diagonal. In [0.002, 1]. ``auto`` is 0.01 in up to four projected dimensions, 0.05 in five,
+        0.1 in six: finer grids have so many points there that time and memory would depend on the
+        data.
     n_dimensions : int or "auto", default="auto"
         Of the projection, at most 6; ``auto`` is floor(log10(n) / 0.99^2).
     secure : bool, default=False
@@ -101,6 +106,9 @@ class EMMC(PrivateKMeans):
     [[-0.5, 0.25], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "EM-MC"
+    color: ClassVar[str] = "#e69f00"
+    marker: ClassVar[str] = "X"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
@@ -115,28 +123,29 @@ class EMMC(PrivateKMeans):
 
     _: KW_ONLY
     epsilon: float = 1.0
-    delta: float | str = "auto"
+    delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
-    smallest_radius: float | str = "auto"
-    n_dimensions: int | str = "auto"
+    smallest_radius: float | Literal["auto"] = "auto"
+    n_dimensions: int | Literal["auto"] = "auto"
     secure: bool = False
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        radius, dimensions = self.smallest_radius, self.n_dimensions
+        radius = self.smallest_radius
         if radius != "auto" and not (is_number(radius) and MIN_RADIUS <= radius <= 1):
             raise ValueError(
                 f"smallest_radius={radius!r} must be 'auto' or a number in [{MIN_RADIUS}, 1]"
             )
-        if dimensions != "auto" and not (
-            is_integer(dimensions) and 1 <= dimensions <= MAX_DIMENSIONS
-        ):
+        m = self.n_dimensions
+        if m != "auto" and not (is_integer(m) and 1 <= m <= MAX_DIMENSIONS):
             raise ValueError(
-                f"n_dimensions={dimensions!r} must be 'auto' or an integer from 1 to {MAX_DIMENSIONS}"
+                f"n_dimensions={m!r} must be 'auto' or an integer from 1 to {MAX_DIMENSIONS}"
             )
         if n_points is not None:
-            lattice(self.dimensions(n_points), self._scales(n_points)[0][0])
+            # The finest grid has the largest tables: the lattice refuses those that are too large.
+            finest_side, _ = self._scales(n_points)[0]
+            lattice(self.dimensions(n_points), finest_side)
 
     def dimensions(self, n_points: int) -> int:
         """Number of dimensions that points are projected to."""
@@ -145,79 +154,103 @@ class EMMC(PrivateKMeans):
         return min(max(int(math.log10(n_points) / GAMMA**2), 1), MAX_DIMENSIONS)
 
     def _scales(self, n_points: int) -> tuple[tuple[float, float], ...]:
-        m, radius = self.dimensions(n_points), self.smallest_radius
-        return tuple(scales(n_points, m, GAMMA, SMALLEST_RADII[m] if radius == "auto" else radius))
+        """Side and cover radius of every grid, from fine to coarse."""
+        m = self.dimensions(n_points)
+        radius = SMALLEST_RADII[m] if self.smallest_radius == "auto" else self.smallest_radius
+        return tuple(scales(n_points, m, GAMMA, radius))
 
-    def plan(self, n_points: int, n_features: int) -> Plan:
-        """Everything that is asked, before the first question."""
-        epsilon, delta = self.epsilon, self.resolved_delta(n_points)
+    def plan(self, n_points: int, n_features: int) -> Schedule:
+        """All releases, from public quantities only."""
+        # Divide the budget over the candidates' counts, the cover and the averages.
+        epsilon = self.epsilon
+        delta = self.resolved_delta(n_points)
+        count_epsilon = COUNT_SHARE * epsilon
+        cover_epsilon = COVER_SHARE * epsilon
         cover_delta = COVER_DELTA * delta
-        count_epsilon, cover_epsilon = COUNT_SHARE * epsilon, COVER_SHARE * epsilon
-        mu = gaussian_mu(AVERAGE_SHARE * epsilon, delta - cover_delta)
+        average_delta = delta - cover_delta
+        mu = gaussian_mu(AVERAGE_SHARE * epsilon, average_delta)
+
+        # For "sound", scale the parts up until they spend the budget, composed tightly.
         if self.variant == "sound":
-            stretch = largest_multiple(
-                [mu], [count_epsilon, cover_epsilon], epsilon, delta - cover_delta
-            )
-            mu, count_epsilon, cover_epsilon = (
-                stretch * mu,
-                stretch * count_epsilon,
-                stretch * cover_epsilon,
-            )
+            factor = largest_multiple([mu], [count_epsilon, cover_epsilon], epsilon, average_delta)
+            mu *= factor
+            count_epsilon *= factor
+            cover_epsilon *= factor
+
+        # Weight of a covered point in the exponents of the exponential mechanism.
         weight = cover_weight(cover_epsilon, cover_delta)
         if self.variant == "published":
             weight = min(weight, cover_epsilon / (2 * math.log(math.e / cover_delta)))
-        # The error of a mean is the sum's, and the count's times the distance from the middle that is to be expected.
-        sum_part, size_part = math.sqrt(n_features), 2 * TYPICAL_CENTER
-        sum_mu = mu * math.sqrt(sum_part / (sum_part + size_part))
-        size_mu = mu * math.sqrt(size_part / (sum_part + size_part))
-        return Plan(
-            self._scales(n_points),
-            math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA))),
-            weight,
-            cover_delta,
-            Laplace(SCALE / count_epsilon),
-            Gaussian(math.sqrt(n_features) * SCALE / sum_mu),
-            Gaussian(SCALE / size_mu),
+
+        # Divide the averages' mu in proportion to the errors that they make in a mean: that of the
+        # sum, and that of the count times the expected distance from the midpoint.
+        sum_part = math.sqrt(n_features)
+        count_part = 2 * TYPICAL_CENTER
+        sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
+        count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+
+        return Schedule(
+            scales=self._scales(n_points),
+            n_picks=math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA))),
+            weight=weight,
+            delta=cover_delta,
+            candidate_noise=Laplace(SCALE / count_epsilon),
+            sum_noise=Gaussian(math.sqrt(n_features) * SCALE / sum_mu),
+            count_noise=Gaussian(SCALE / count_mu),
         )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate: cover, counts, k-means on candidates, averages."""
-        n, d = curator.n_points, curator.n_features
-        plan = self.plan(n, d)
-        generator = np.random.RandomState(
-            np.random.MT19937(child(curator.seeds[0], INITIALIZATION))
-        )
-        m = self.dimensions(n)
-        matrix = np.rint(generator.standard_normal((m, d)) * MATRIX_STEPS).astype(np.int64)
-        length = SLACK * math.sqrt(d) * SCALE * math.sqrt(m) * MATRIX_STEPS
+        d = curator.n_features
+        m = self.dimensions(curator.n_points)
+        schedule = self.plan(curator.n_points, d)
+
+        # Project at random to m dimensions. Entries of the matrix are rounded, so that products
+        # are exact; points are scaled into the unit ball and clipped to it.
+        bits = np.random.MT19937(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.RandomState(bits)
+        matrix = np.rint(generator.standard_normal((m, d)) * ENTRY).astype(np.int64)
+        length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * ENTRY
         projected = curator.projection(matrix, length)
+
+        # Candidates: the private maximum cover on each grid.
         candidates = projected.maximum_cover(
-            plan.scales, plan.picks, weight=plan.weight, delta=plan.delta
+            schedule.scales, schedule.n_picks, weight=schedule.weight, delta=schedule.delta
         )
-        counts = projected.counts(candidates, plan.count_noise)
+
+        # Weigh every candidate by the noisy number of its points.
+        counts = projected.counts(candidates, schedule.candidate_noise)
         weights = np.maximum(np.ceil(counts / SCALE), 0.0)
         weights[repeated(candidates)] = 0.0
-        cells = weighted_centers(candidates, weights, self.n_clusters, generator)
-        sums, sizes = projected.sums_and_counts(
-            cells, sum_noise=plan.sum_noise, count_noise=plan.size_noise
+
+        # k-means on the weighted candidates, in the projection.
+        centers = weighted_centers(candidates, weights, self.n_clusters, generator)
+
+        # Average the points of each cluster in all dimensions.
+        sums, counts = projected.sums_and_counts(
+            centers, sum_noise=schedule.sum_noise, count_noise=schedule.count_noise
         )
-        return truncate(snap_centers(sums / np.maximum(sizes / SCALE, 1.0)[:, None]))[None], 1
+        means = sums / np.maximum(counts / SCALE, 1.0)[:, None]
+        return truncate(snap_centers(means))[None], 1
 
 
 def repeated(candidates: np.ndarray) -> np.ndarray:
-    """Tell which candidates were picked before: their points went to the first of them.
+    """Tell which candidates were picked before: the points belong to the first pick.
 
     Examples
     --------
     >>> repeated(np.array([[0.0, 0.5], [0.5, 0.0], [0.0, 0.5]])).tolist()
     [False, False, True]
     """
-    again = np.ones(len(candidates), bool)
-    again[np.unique(candidates, axis=0, return_index=True)[1]] = False
-    return again
+    is_repeated = np.ones(len(candidates), bool)
+    _, first = np.unique(candidates, axis=0, return_index=True)
+    is_repeated[first] = False
+    return is_repeated
 
 
-def weighted_centers(candidates: np.ndarray, weights: np.ndarray, k: int, generator) -> np.ndarray:
+def weighted_centers(
+    candidates: np.ndarray, weights: np.ndarray, k: int, generator: np.random.RandomState
+) -> np.ndarray:
     """Cluster weighted candidates into k centers.
 
     Parameters
@@ -231,17 +264,15 @@ def weighted_centers(candidates: np.ndarray, weights: np.ndarray, k: int, genera
     Returns
     -------
     ndarray of shape (k, m), float64
-        By k-means where more than k candidates have weight; otherwise the k heaviest, the lightest of them repeated
-        where there are too few.
+        By k-means where more than k candidates have weight; otherwise the k heaviest, the lightest
+        of them repeated where there are too few.
     """
     heaviest = np.argsort(-weights, kind="stable")
     if np.count_nonzero(weights) <= k:
         return candidates[heaviest[np.minimum(np.arange(k), len(heaviest) - 1)]]
-    some = weights > 0
-    with threadpool_limits(
-        limits=1
-    ):  # sums of a few hundred candidates, in one order on every machine
-        model = KMeans(k, n_init=N_INIT, random_state=generator).fit(
-            candidates[some], sample_weight=weights[some]
-        )
+    positive = weights > 0
+    # One thread sums the few hundred candidates in one order on every machine.
+    with threadpool_limits(limits=1):
+        model = KMeans(k, random_state=generator).set_params(n_init=N_INIT)
+        model.fit(candidates[positive], sample_weight=weights[positive])
     return model.cluster_centers_

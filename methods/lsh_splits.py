@@ -1,16 +1,18 @@
-"""LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means (Chang et al. 2021).
+"""LSH-Splits: a private coreset from a tree of random hyperplanes, clustered by k-means.
 
-Points are centerd by a private mean, split level by level by the sign of a random projection while cells are large
-enough, and the noisy means of the leaves, weighted by their noisy counts, are clustered. The accounting is that of the
-library that the DPM paper ran: one Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
+Chang et al. 2021. Points are centered by a private mean, split level by level by the sign of a
+random projection while cells are large enough, and the noisy means of the leaves, weighted by their
+noisy counts, are clustered. The accounting is that of the library that the DPM paper ran: one
+Gaussian for the sums and depth + 1 Laplace counts, calibrated together.
 """
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from pkm.compute.hashing import ENTRY
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.dpm import origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -27,12 +29,10 @@ from pkm.privacy import (
 )
 from pkm.privacy.noise import INITIALIZATION, child
 
-COUNT_EPSILON, SUM_EPSILON = 0.2, 0.8  # shares of the centering's budget
+COUNT_EPSILON = 0.2  # shares of the centering's budget
+SUM_EPSILON = 0.8
 COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
-BRANCH = 3  # a cell is split from three times the least size on
-ENTRY = (
-    1 << 16
-)  # normal vectors are rounded to multiples of its inverse, which keeps products exact
+BRANCH = 3  # a cell is split if it has at least this many times the smallest size
 
 
 @dataclass(eq=False, repr=False)
@@ -47,26 +47,27 @@ class LSHSplits(PrivateKMeans):
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n sqrt(n)) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
-        ``published`` spends its shares one beside the other, centers about the origin of the data's units, and takes
-        the largest shifted bound times sqrt(d) as radius. ``sound`` centers about the domain's middle, takes the radius
-        from every column's own shifted bounds, has Gaussian noise throughout, scaled so that the ledger's total is the
-        budget, and uses the public number of points.
+        ``published`` adds its shares up, centers about the origin of the data's units, and takes
+        the largest shifted bound times sqrt(d) as radius. ``sound`` centers about the domain's
+        midpoint, takes the radius from the shifted bounds of every column, has Gaussian noise
+        throughout, scaled so that the ledger's total is the budget, and uses the public number of
+        points.
     centering_share : float, default=0.1
         Of the budget, for the private mean that the hyperplanes pass through.
     depth : int, default=20
-        Most levels of the tree; all are paid for.
+        Maximum number of levels of the tree; all are paid for.
     n_init : int, default=1
         Starts of the k-means on the coreset.
     bounds, clip, random_state
-        As for :class:`pkm.methods.base.PrivateKMeans`. With bounds of its own for
-        every column, ``published`` takes the cube [-1, 1]^d for the data's units.
+        As for :class:`pkm.methods.base.PrivateKMeans`. Where columns have different bounds,
+        ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
-    Counts carry Laplace noise on the grid where the library's is discrete; normal vectors are rounded to multiples of
-    2**-16, so that the side of every point is exact.
+    Counts carry Laplace noise on the grid where the library's is discrete; normal vectors are
+    rounded to multiples of 2**-16, so that the side of every point is exact.
 
     Examples
     --------
@@ -76,6 +77,9 @@ class LSHSplits(PrivateKMeans):
     [[-0.5, 0.2], [0.5, 0.5]]
     """
 
+    label: ClassVar[str] = "LSH-Splits"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = "P"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
         "sound": PrivacyClaim("approximate"),
@@ -90,14 +94,14 @@ class LSHSplits(PrivateKMeans):
 
     _: KW_ONLY
     epsilon: float = 1.0
-    delta: float | str = "auto"
+    delta: float | Literal["auto"] = "auto"
     variant: str = "sound"
     centering_share: float = 0.1
     depth: int = 20
     n_init: int = 1
     secure: bool = False
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if not (is_integer(self.depth) and 1 <= self.depth <= 60):
@@ -109,77 +113,104 @@ class LSHSplits(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""
-        draw = self._published_noise if self.variant == "published" else self._sound_noise
-        about, radius, multiplier, count_noise = draw(curator)
+        # Center the points by a private mean, and set the noise of the tree.
+        centering = (
+            self._published_centering if self.variant == "published" else self._sound_centering
+        )
+        mean, radius, multiplier, count_noise = centering(curator)
+
+        # Draw one hyperplane through the mean for each level of the tree.
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
-        normals = np.rint(
-            generator.standard_normal((self.depth, curator.n_features)) * ENTRY
-        ).astype(np.int64)
-        partition = curator.hyperplanes(normals, about)
-        cells, sizes = self._grow(partition, multiplier, count_noise, curator)
-        sums = partition.sums(cells, multiplier, np.tile(about, (len(cells), 1)), radius)
+        normals = generator.standard_normal((self.depth, curator.n_features))
+        normals = np.rint(normals * ENTRY).astype(np.int64)
+        tree = curator.hyperplanes(normals, mean)
+
+        # Split while cells are large.
+        cells, sizes = self._grow(tree, multiplier, count_noise, curator)
+
+        # The coreset: noisy means of the leaves, weighted by their noisy counts.
+        sums = tree.sums(cells, multiplier, np.tile(mean, (len(cells), 1)), radius)
         coreset = _into_ball(sums / sizes[:, None], radius * SCALE)
-        state = int(generator.integers(2**32))
-        centers = about + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, state)
+
+        # Cluster the coreset.
+        seed = int(generator.integers(2**32))
+        centers = mean + weighted_kmeans(coreset, sizes, self.n_clusters, self.n_init, seed)
         if self.variant == "sound":
             centers = np.clip(centers, -SCALE, SCALE)
         return snap_centers(centers)[None], 1
 
-    def _published_noise(self, curator: Curator) -> tuple[np.ndarray, float, float, Laplace]:
-        """Released center, radius, noise multiplier of the sums, and noise of the counts."""
+    def _published_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Laplace]:
+        """Private mean, radius, noise multiplier of the leaves' sums, and noise of the counts."""
+        # Mean about the origin, with a part of epsilon and delta: a noisy sum over a noisy count.
         origin, _ = origin_of(curator.domain)
         delta = self.resolved_delta(curator.n_points)
         epsilon = self.centering_share * self.epsilon
         size = root_count(curator, Laplace(SCALE / (COUNT_EPSILON * epsilon)))
-        multiplier = 1 / gaussian_mu(SUM_EPSILON * epsilon, self.centering_share * delta)
-        about = _mean(curator, size, multiplier, origin)
+        sum_mu = gaussian_mu(SUM_EPSILON * epsilon, self.centering_share * delta)
+        mean = _mean(curator, size, 1 / sum_mu, origin)
+
+        # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace counts.
         rest = 1 - self.centering_share
         epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
-        alpha = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
-        radius = math.sqrt(curator.n_features) * float(SCALE + np.abs(about).max()) / SCALE
-        return about, radius, alpha, Laplace(SCALE * COUNTS_TO_SUM * alpha)
+        multiplier = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
+        radius = math.sqrt(curator.n_features) * float(SCALE + np.abs(mean).max()) / SCALE
+        return mean, radius, multiplier, Laplace(SCALE * COUNTS_TO_SUM * multiplier)
 
-    def _sound_noise(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
+    def _sound_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
+        """Private mean, radius, noise multiplier of the leaves' sums, and noise of the counts."""
+        # All releases are Gaussian: mu^2 adds up. The tree's part is halved between its sums and
+        # its counts.
         mu = gaussian_mu(self.epsilon, self.resolved_delta(curator.n_points))
-        # Gaussian releases: mu^2 adds up. The tree's share is halved between its sums and its counts.
-        centering, tree = (
-            mu * math.sqrt(self.centering_share),
-            mu * math.sqrt((1 - self.centering_share) / 2),
-        )
-        about = _mean(
-            curator, float(curator.n_points), 1 / centering, np.zeros(curator.n_features, np.int64)
-        )
-        radius = math.sqrt(((SCALE + np.abs(about)) ** 2).sum()) / SCALE
-        return about, radius, 1 / tree, Gaussian(SCALE * math.sqrt(self.depth + 1) / tree)
+        centering_mu = mu * math.sqrt(self.centering_share)
+        tree_mu = mu * math.sqrt((1 - self.centering_share) / 2)
+
+        midpoint = np.zeros(curator.n_features, np.int64)
+        mean = _mean(curator, float(curator.n_points), 1 / centering_mu, midpoint)
+        radius = math.sqrt(((SCALE + np.abs(mean)) ** 2).sum()) / SCALE
+        count_noise = Gaussian(SCALE * math.sqrt(self.depth + 1) / tree_mu)
+        return mean, radius, 1 / tree_mu, count_noise
 
     def _grow(
-        self, partition: PartitionTree, multiplier: float, count_noise, curator: Curator
+        self,
+        tree: PartitionTree,
+        multiplier: float,
+        count_noise: Laplace | Gaussian,
+        curator: Curator,
     ) -> tuple[list[int], np.ndarray]:
         """Split while cells are large; return leaves and their released counts."""
-        size = max(partition.counts([0], count_noise)[0], 1.0)
-        least = min(
-            int(10 * math.sqrt(curator.n_features) * multiplier), int(size / (2 * self.n_clusters))
-        )
-        least = float(max(1, least))
-        nodes, leaves = [(0, size)], []
+        # Smallest size of a part: large against the noise of its sum, but not above half of an
+        # average cluster.
+        size = max(tree.counts([0], count_noise)[0], 1.0)
+        noise_size = int(10 * math.sqrt(curator.n_features) * multiplier)
+        cluster_size = int(size / (2 * self.n_clusters))
+        min_size = float(max(1, min(noise_size, cluster_size)))
+
+        nodes = [(0, size)]
+        leaves = []
         for level in range(self.depth):
-            branching = [node for node in nodes if node[1] >= BRANCH * least]
-            leaves += [node for node in nodes if node[1] < BRANCH * least]
-            pairs = [partition.split(cell, level) for cell, _ in branching]
-            counts = partition.counts([cell for pair in pairs for cell in pair], count_noise)
+            # Split the cells with several times the smallest size by the level's hyperplane.
+            large = [node for node in nodes if node[1] >= BRANCH * min_size]
+            leaves += [node for node in nodes if node[1] < BRANCH * min_size]
+            pairs = [tree.split(cell, level) for cell, _ in large]
+
+            # Count both parts of every split.
+            cells = [cell for pair in pairs for cell in pair]
+            counts = tree.counts(cells, count_noise)
+            parts = list(zip(cells, counts, strict=True))
+
+            # Keep the parts that are large enough; a cell with none is a leaf.
             nodes = []
-            for i, node in enumerate(branching):
-                kept = [
-                    (pairs[i][s], counts[2 * i + s]) for s in (0, 1) if counts[2 * i + s] >= least
-                ]
-                nodes += kept
-                leaves += [] if kept else [node]
+            for i, node in enumerate(large):
+                selected = [part for part in parts[2 * i : 2 * i + 2] if part[1] >= min_size]
+                nodes += selected
+                if not selected:
+                    leaves.append(node)
         leaves += nodes
         return [cell for cell, _ in leaves], np.array([size for _, size in leaves])
 
 
 def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
-    """Private mean of all points, put back into the domain."""
+    """Private mean of all points, clipped to the domain."""
     mean = origin + curator.whole().sums([0], multiplier, origin[None])[0] / max(size, 1.0)
     return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
 

@@ -45,6 +45,7 @@ def cost(points, run):
 # Constants
 
 
+@pytest.mark.statistical
 def test_gap_constant_is_what_simulation_gives():
     """Percentiles of gaps times n over 20 samples; their spread gives the standard error."""
     rng, n = np.random.default_rng(0), 50_000
@@ -473,7 +474,7 @@ def test_lsh_splits_branches_from_three_times_the_least_size():
 def test_lsh_splits_radius_reaches_the_farthest_corner_and_no_further():
     points = np.random.default_rng(0).integers(SCALE // 2, SCALE, (5000, 3))
     ledger = LSHSplits(epsilon=1e4)
-    about, radius, _, _ = ledger._sound_noise(
+    about, radius, _, _ = ledger._sound_centering(
         Curator(points, Ledger(ledger.budget(5000, 3)), NoiseStreams([0]), [[-1.0] * 3, [1.0] * 3])
     )
     corner = np.linalg.norm(SCALE + np.abs(about)) / SCALE

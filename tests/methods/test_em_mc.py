@@ -61,6 +61,7 @@ def test_lattice_counts_its_points(m, side):
     assert lattice.size == len(listed(lattice))
 
 
+@pytest.mark.statistical
 def test_lattice_draws_uniformly():
     lattice, rng = Lattice(3, 0.5), np.random.default_rng(0)
     points = [tuple(point) for point in listed(lattice)]
@@ -158,6 +159,7 @@ def test_a_record_changes_no_count_by_more_than_one():
 # Draws of the cover
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("n", "weight", "kinds"), [(60, 0.005, "bounded"), (60, 0.05, "both"), (2, 2.2, "counted")]
 )
@@ -272,6 +274,7 @@ def projection(points, *args, **kwargs):
     return curator(points, *args, **kwargs).projection(matrix, 3.0 * SCALE**2)
 
 
+@pytest.mark.statistical
 def test_noise_has_the_declared_scale():
     points = np.random.default_rng(2).integers(-SCALE, SCALE, (500, 3))
     centers = np.array([[0.2, 0.0], [-0.2, 0.1]])
@@ -368,13 +371,16 @@ def test_em_mc_conforms():
 
 def test_published_follows_the_paper():
     method = EMMC(n_clusters=26, epsilon=1.0, variant="published")
-    plan = method.plan(18_720, 16)
+    schedule = method.plan(18_720, 16)
     delta = 18_720**-1.5
     assert method.resolved_delta(18_720) == delta and method.dimensions(18_720) == 4
-    assert plan.picks == 19  # 26 ln 2 = 18.02
-    assert plan.weight == 0.2 / (2 * math.log(math.e / (delta / 2))) and plan.delta == delta / 2
-    assert plan.count_noise == Laplace(5 * SCALE)
-    mu = math.hypot(4 * SCALE / plan.sum_noise.scale, SCALE / plan.size_noise.scale)
+    assert schedule.n_picks == 19  # 26 ln 2 = 18.02
+    assert (
+        schedule.weight == 0.2 / (2 * math.log(math.e / (delta / 2)))
+        and schedule.delta == delta / 2
+    )
+    assert schedule.candidate_noise == Laplace(5 * SCALE)
+    mu = math.hypot(4 * SCALE / schedule.sum_noise.scale, SCALE / schedule.count_noise.scale)
     assert mu == pytest.approx(gaussian_mu(0.6, delta / 2))
     assert [EMMC().dimensions(n) for n in (1, 600, 36_733, 82_000, 100_000, 10**9)] == [
         1,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pkm import datasets
 from pkm.methods.conformance import conformance
 from pkm.methods.coreset import consistent
-from pkm.methods.eugkm import LARGEST_GRID, EUGkM, grid_intervals
+from pkm.methods.eugkm import MAX_CELLS, EUGkM, grid_intervals
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -80,6 +80,7 @@ def test_counts_depend_neither_on_order_nor_on_shards_nor_on_the_batch():
     np.testing.assert_array_equal(whole[1:], curator(points, (1,)).grid_counts(5, noise))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("noise", [Laplace(3.0 * SCALE), Gaussian(3.0 * SCALE)])
 def test_noise_has_the_scale_that_is_charged(noise):
     door = curator(np.zeros((1, 2), np.int64), budget=2.0, delta=1e-6)
@@ -231,9 +232,9 @@ def test_counts_that_are_all_negative_leave_the_middle_of_the_domain(monkeypatch
     ("parameters", "message"),
     [
         ({"grid_rule": "fine"}, "grid_rule='fine' is unknown"),
-        ({"most_cells": 1}, "most_cells=1 must be an integer from 2"),
-        ({"most_cells": LARGEST_GRID + 1}, f"to {LARGEST_GRID}"),
-        ({"most_cells": 1e4}, "most_cells=10000.0"),
+        ({"max_cells": 1}, "max_cells=1 must be an integer from 2"),
+        ({"max_cells": MAX_CELLS + 1}, f"to {MAX_CELLS}"),
+        ({"max_cells": 1e4}, "max_cells=10000.0"),
         ({"n_init": 0}, "n_init=0 must be"),
         ({"consistent": "yes"}, "consistent='yes' is unknown"),
         ({"epsilon": 0.0}, "epsilon=0.0"),
@@ -245,8 +246,8 @@ def test_bad_parameters_are_refused(parameters, message):
 
 
 def test_too_many_columns_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"most_cells=2000000 is too few for d=21 columns"):
+    with pytest.raises(ValueError, match=r"max_cells=2000000 is too few for d=21 columns"):
         EUGkM(n_clusters=2).fit_batch(draw(50, 21), [0])
-    with pytest.raises(ValueError, match=r"most_cells=7 is too few for d=3 columns"):
-        EUGkM(n_clusters=2, most_cells=7).fit_batch(draw(50, 3), [0])
-    assert EUGkM(n_clusters=2, most_cells=8).fit_batch(draw(50, 3), [0]).n_centers[0] <= 2
+    with pytest.raises(ValueError, match=r"max_cells=7 is too few for d=3 columns"):
+        EUGkM(n_clusters=2, max_cells=7).fit_batch(draw(50, 3), [0])
+    assert EUGkM(n_clusters=2, max_cells=8).fit_batch(draw(50, 3), [0]).n_centers[0] <= 2
