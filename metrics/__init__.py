@@ -1,4 +1,4 @@
-"""How good a clustering is, measured without privacy by the harness, for a batch of replicates at once."""
+"""Metrics of clusterings, evaluated without privacy for a batch of replicates at once."""
 
 from pkm.metrics.evaluation import (
     METRICS,

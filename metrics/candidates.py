@@ -1,4 +1,4 @@
-"""What a set of released candidates is good for: k of them, chosen on the points without privacy."""
+"""The best k of a set of released candidates, chosen on the points without privacy."""
 
 import numpy as np
 
@@ -35,12 +35,16 @@ def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray,
     >>> chosen.tolist(), cost
     ([1, 3], 1)
     """
+    # Start from the candidates that are nearest to the most points.
     sizes = np.bincount(labels(points, candidates[None])[0], minlength=len(candidates))
     chosen = np.argsort(-sizes, kind="stable")[:k]
     while True:
+        # costs[i, j]: cost when chosen[i] is swapped for candidate j; a swap for itself is none.
         costs = swap_costs(points, candidates, chosen, np.arange(len(chosen)))
-        cost = costs[0, chosen[0]]  # a candidate for itself
-        slot, other = divmod(int(costs.argmin()), len(candidates))
-        if costs[slot, other] >= cost:
+        cost = costs[0, chosen[0]]
+
+        # Make the best swap, until none lowers the cost.
+        slot, candidate = divmod(int(costs.argmin()), len(candidates))
+        if costs[slot, candidate] >= cost:
             return np.sort(chosen), int(cost)
-        chosen[slot] = other
+        chosen[slot] = candidate

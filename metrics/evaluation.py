@@ -7,22 +7,23 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from pkm import compute
+import pkm.compute as compute
 from pkm.compute import SCALE, Points, cluster_means, mean_spreads
 from pkm.metrics.candidates import best_of
 from pkm.metrics.matching import matched_distance, nearest_distances, reference_centers
 from pkm.metrics.references import reference_set
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 
-DISTANCE_ROWS = (
-    1 << 14
-)  # points whose distances are taken at once: what they need stays below some 100 MB
-NEAR = 5  # radii of a class that its mean may be away from a center that stands for it: ours, the paper has O(r)
+#: Points whose distances are taken at once: what they need stays below some 100 MB.
+DISTANCE_ROWS = 1 << 14
+#: A center this many radii of a class from its mean is near to it. This project's number: the
+#: paper has O(r).
+NEAR = 5
 
 
 @dataclass(frozen=True)
 class _Clustering:
-    """Released centers on the points they are judged by; what several metrics need is found once for all of them."""
+    """Released centers and the points; what several metrics need is computed once."""
 
     points: Points
     centers: np.ndarray
@@ -41,7 +42,10 @@ class _Clustering:
     @cached_property
     def released(self) -> list[np.ndarray]:
         """Each replicate's own centers, in half-widths."""
-        return [each[:own] / SCALE for each, own in zip(self.centers, self.n_centers, strict=True)]
+        return [
+            centers[:n_released] / SCALE
+            for centers, n_released in zip(self.centers, self.n_centers, strict=True)
+        ]
 
     @cached_property
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
@@ -49,9 +53,9 @@ class _Clustering:
 
     @cached_property
     def class_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Number of its class for each point that has one, sizes and means of the classes (half-widths); None if none.
+        """Class of each point that has one, sizes and means of the classes (half-widths).
 
-        Outliers (class -1) have no class.
+        Outliers (class -1) have no class. None where no point has one.
         """
         classes = self.classes
         if classes is None or not np.any(classes >= 0):
@@ -69,18 +73,21 @@ class _Clustering:
 
 
 def nicv(clustering: _Clustering) -> np.ndarray:
-    """Mean squared distance of the points to their nearest released center, exact before the one rounding."""
+    """Mean squared distance of the points to their nearest released center, rounded once."""
     per_unit = clustering.points.shape[0] * SCALE**2
     return np.array([total / per_unit for total in clustering.squares])
 
 
 def inertia(clustering: _Clustering) -> np.ndarray:
-    """Sum of squared distances of the points to their nearest released center, exact before the one rounding."""
+    """Sum of squared distances of the points to their nearest released center, rounded once."""
     return np.array([total / SCALE**2 for total in clustering.squares])
 
 
 def silhouette(clustering: _Clustering) -> np.ndarray:
-    """Mean silhouette; -1 for a single cluster; exact up to 10,000 points, above on a fixed sample of so many."""
+    """Mean silhouette; -1 for a single cluster.
+
+    It is exact up to 10,000 points, and above taken over a fixed sample of that many.
+    """
     sample = silhouette_sample(clustering.points.shape[0])
     return silhouettes(clustering.points, clustering.labels[:, sample], clustering.centers.shape[1])
 
@@ -89,20 +96,21 @@ def davies_bouldin(clustering: _Clustering) -> np.ndarray:
     """Davies-Bouldin index of the labels (lower is better); infinite for a single cluster."""
     means, counts = cluster_means(clustering.points, clustering.labels, clustering.centers.shape[1])
     spreads = mean_spreads(clustering.points, clustering.labels, means, counts)
-    return np.array(
-        [
-            _davies_bouldin(m[c > 0], s[c > 0])
-            for m, c, s in zip(means, counts, spreads, strict=True)
-        ]
-    )
+    scores = []
+    for replicate in range(len(counts)):
+        nonempty = counts[replicate] > 0
+        scores.append(_davies_bouldin(means[replicate][nonempty], spreads[replicate][nonempty]))
+    return np.array(scores)
 
 
 def _davies_bouldin(means: np.ndarray, spreads: np.ndarray) -> float:
     if len(means) < 2:
         return np.inf
-    apart = cdist(means, means)
-    apart[apart == 0] = np.inf  # a cluster is not compared with itself
-    return float(((spreads[:, None] + spreads) / apart).max(axis=1).mean())
+    distances = cdist(means, means)
+    # A cluster is not compared with itself.
+    distances[distances == 0] = np.inf
+    similarities = (spreads[:, None] + spreads) / distances
+    return float(similarities.max(axis=1).mean())
 
 
 def centroid_mse(clustering: _Clustering) -> np.ndarray:
@@ -112,18 +120,18 @@ def centroid_mse(clustering: _Clustering) -> np.ndarray:
 
 
 def centroid_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance to matched k-means++ centers: what the FastLloyd paper's figures show under the name of MSE."""
+    """Mean distance to matched k-means++ centers: the MSE of the FastLloyd paper's figures."""
     reference = reference_centers(clustering.points, clustering.n_clusters)
     return matched_distance(clustering.released, reference, squared=False)
 
 
 def kmeans_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the released centers to the nearest reference center, averaged over the references."""
+    """Mean distance from released centers to the nearest reference center, over all references."""
     return clustering.distances[0]
 
 
 def kmeans_distance_sum(clustering: _Clustering) -> np.ndarray:
-    """The same with the sum over the released centers in place of the mean (Definition 9 of the DPM paper)."""
+    """Sum over the released centers instead of their mean (Definition 9 of the DPM paper)."""
     return clustering.distances[0] * clustering.n_centers
 
 
@@ -133,7 +141,7 @@ def norm_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 
 
 def reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the reference centers to the nearest released center, averaged over the references."""
+    """Mean distance from reference centers to the nearest released center, over all references."""
     return clustering.distances[1]
 
 
@@ -143,42 +151,46 @@ def norm_reverse_kmeans_distance(clustering: _Clustering) -> np.ndarray:
 
 
 def accuracy(clustering: _Clustering) -> np.ndarray:
-    """Share of the points whose class is the most frequent one of their cluster; NaN where no classes are known.
+    """Share of the points whose class is the most frequent one of their cluster.
 
-    Ties go to the smallest class. Outliers (class -1) have no class: they are left out.
+    NaN where no classes are known. Ties go to the smallest class. Outliers (class -1) have no
+    class: they are left out.
     """
     classes = clustering.classes
     if classes is None or not np.any(classes >= 0):
         return np.full(len(clustering.centers), np.nan)
     known, codes = np.unique(classes[classes >= 0], return_inverse=True)
-    k, found = clustering.centers.shape[1], clustering.labels[:, classes >= 0]
-    tables = [
-        np.bincount(row * np.int64(len(known)) + codes, minlength=k * len(known)) for row in found
-    ]
-    # A tie changes which class a cluster stands for, not how many of its points have it.
-    return np.array([table.reshape(k, -1).max(axis=1).sum() / len(codes) for table in tables])
+    k = clustering.centers.shape[1]
+    shares = []
+    for labels in clustering.labels[:, classes >= 0]:
+        pairs = labels * np.int64(len(known)) + codes
+        table = np.bincount(pairs, minlength=k * len(known)).reshape(k, -1)
+        # A tie changes which class a cluster stands for, not how many of its points have it.
+        shares.append(table.max(axis=1).sum() / len(codes))
+    return np.array(shares)
 
 
 def mean_distance(clustering: _Clustering) -> np.ndarray:
-    """Mean distance of the points to their nearest released center, in half-widths: the cost of k-median over n."""
-    rows, labels, totals = (
-        clustering.points.rows,
-        clustering.labels,
-        np.zeros(len(clustering.centers)),
-    )
+    """Mean distance of the points to their nearest released center: the cost of k-median over n.
+
+    In half-widths.
+    """
+    rows = clustering.points.rows
+    totals = np.zeros(len(clustering.centers))
     for start in range(0, len(rows), DISTANCE_ROWS):
-        block = rows[start : start + DISTANCE_ROWS].astype(np.float64)
-        for r, centers in enumerate(clustering.centers):
-            away = block - centers[labels[r, start : start + DISTANCE_ROWS]]
-            totals[r] += np.sqrt(np.einsum("ij,ij->i", away, away)).sum()
+        block = slice(start, start + DISTANCE_ROWS)
+        points = rows[block].astype(np.float64)
+        for replicate, centers in enumerate(clustering.centers):
+            offsets = points - centers[clustering.labels[replicate, block]]
+            totals[replicate] += np.sqrt(np.einsum("ij,ij->i", offsets, offsets)).sum()
     return totals / (len(rows) * SCALE)
 
 
 def farthest_class(clustering: _Clustering) -> np.ndarray:
-    """Largest distance, in half-widths, from a class's mean to its nearest released center; NaN without classes.
+    """Largest distance, in half-widths, from a class's mean to its nearest released center.
 
     It tells whether a clustering has missed a group altogether, however small. Outliers (class -1)
-    are left out.
+    are left out. NaN without classes.
     """
     if clustering.class_means is None:
         return np.full(len(clustering.centers), np.nan)
@@ -195,31 +207,36 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
     """
     if clustering.class_means is None:
         return np.full(len(clustering.centers), np.nan)
+    assert clustering.classes is not None
     codes, sizes, means = clustering.class_means
     rows = clustering.points.rows[clustering.classes >= 0]
+
+    # Sum of squared distances of every class to its mean.
     squares = np.zeros(len(sizes))
     for start in range(0, len(rows), DISTANCE_ROWS):
         block = slice(start, start + DISTANCE_ROWS)
-        away = rows[block] / SCALE - means[codes[block]]
-        squares += np.bincount(codes[block], np.einsum("ij,ij->i", away, away), len(sizes))
-    reach = NEAR * (np.sqrt(2 * squares / sizes) + 1 / clustering.points.shape[0])
-    far = [cdist(means, centers).min(axis=1) > reach for centers in clustering.released]
-    return np.array([sizes[each].sum() for each in far], dtype=np.float64)
+        offsets = rows[block] / SCALE - means[codes[block]]
+        squares += np.bincount(codes[block], np.einsum("ij,ij->i", offsets, offsets), len(sizes))
+
+    # A center assigned to a class lies within this radius of its mean.
+    radius = NEAR * (np.sqrt(2 * squares / sizes) + 1 / clustering.points.shape[0])
+    missed = [cdist(means, centers).min(axis=1) > radius for centers in clustering.released]
+    return np.array([sizes[mask].sum() for mask in missed], dtype=np.float64)
 
 
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
-    """NICV of the best ``n_clusters`` of the released centers, as local search on the points finds them.
+    """NICV of the best ``n_clusters`` of the released centers, found by local search on the points.
 
     What a set of released candidates is good for, whoever chooses among them: a diagnosis without
     privacy, which equals ``nicv`` where no more centers than that are released.
     """
-    points, per_unit = clustering.points, clustering.points.shape[0] * SCALE**2
-    released = [
-        each[:own] for each, own in zip(clustering.centers, clustering.n_centers, strict=True)
-    ]
-    return np.array(
-        [best_of(points, each, clustering.n_clusters)[1] / per_unit for each in released]
-    )
+    points = clustering.points
+    per_unit = points.shape[0] * SCALE**2
+    values = []
+    for centers, n_released in zip(clustering.centers, clustering.n_centers, strict=True):
+        _, cost = best_of(points, centers[:n_released], clustering.n_clusters)
+        values.append(cost / per_unit)
+    return np.array(values)
 
 
 def n_centers(clustering: _Clustering) -> np.ndarray:
@@ -240,10 +257,10 @@ def empty_clusters(clustering: _Clustering) -> np.ndarray:
 _FUNCTIONS: dict[str, Callable[[_Clustering], np.ndarray]] = {
     function.__name__: function
     for function in (
-        nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia, accuracy,
-        kmeans_distance, kmeans_distance_sum, norm_kmeans_distance, reverse_kmeans_distance,
-        norm_reverse_kmeans_distance, n_centers, nonempty_centers, mean_distance, farthest_class, unassigned_points,
-        nicv_best_k,
+        nicv, silhouette, davies_bouldin, centroid_mse, centroid_distance, empty_clusters, inertia,
+        accuracy, kmeans_distance, kmeans_distance_sum, norm_kmeans_distance,
+        reverse_kmeans_distance, norm_reverse_kmeans_distance, n_centers, nonempty_centers,
+        mean_distance, farthest_class, unassigned_points, nicv_best_k,
     )
 }  # fmt: skip
 METRICS = tuple(_FUNCTIONS)
@@ -261,20 +278,20 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 
 def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
-    """Make what metrics need of the points alone, which may take minutes the first time and is kept on disk."""
+    """Compute what metrics need of the points alone: minutes the first time, then kept on disk."""
     if set(metrics) & set(REFERENCE_METRICS):
         reference_set(points)
 
 
 def evaluate(
-    points,
+    points: np.ndarray | Points,
     centers: np.ndarray,
     metrics: Sequence[str],
     n_clusters: int | None = None,
     *,
     labels: np.ndarray | None = None,
     n_centers: np.ndarray | None = None,
-) -> dict:
+) -> dict[str, np.ndarray]:
     """Evaluate released centers.
 
     Parameters
@@ -290,7 +307,7 @@ def evaluate(
         and how many ``nicv_best_k`` takes. Default: k.
     labels : ndarray of shape (n,), int, optional
         The points' classes, -1 for outliers; ``accuracy``, ``farthest_class`` and
-        ``unassigned_points`` ask for them.
+        ``unassigned_points`` need them.
     n_centers : ndarray of shape (R,), int, optional
         How many of a replicate's k centers it released; copies of its first fill up the rest.
         Default: all.
@@ -306,7 +323,8 @@ def evaluate(
 
     Examples
     --------
-    >>> evaluate(np.array([[-SCALE], [SCALE]]), np.array([[[0]]]), ["nicv", "inertia", "silhouette"])
+    >>> points = np.array([[-SCALE], [SCALE]])
+    >>> evaluate(points, np.array([[[0]]]), ["nicv", "inertia", "silhouette"])
     {'nicv': array([1.]), 'inertia': array([2.]), 'silhouette': array([-1.])}
     """
     check_metrics(metrics)
@@ -316,13 +334,13 @@ def evaluate(
         raise ValueError(
             f"centers must have shape (replicate, cluster, {points.shape[1]}), got {centers.shape}"
         )
-    own = _check_released(centers, n_centers)
+    n_released = _check_released(centers, n_centers)
     classes = None if labels is None else _check_classes(labels, points.shape[0])
-    clustering = _Clustering(points, centers, n_clusters or centers.shape[1], own, classes)
+    clustering = _Clustering(points, centers, n_clusters or centers.shape[1], n_released, classes)
     return {name: _FUNCTIONS[name](clustering) for name in metrics}
 
 
-def _check_released(centers: np.ndarray, n_centers) -> np.ndarray:
+def _check_released(centers: np.ndarray, n_centers: np.ndarray | None) -> np.ndarray:
     replicates, k, _ = centers.shape
     if n_centers is None:
         return np.full(replicates, k)
@@ -341,10 +359,11 @@ def _check_released(centers: np.ndarray, n_centers) -> np.ndarray:
     return n_centers
 
 
-def _check_classes(labels, n: int) -> np.ndarray:
+def _check_classes(labels: np.ndarray, n: int) -> np.ndarray:
     labels = np.asarray(labels)
     if labels.shape != (n,) or labels.dtype.kind not in "iu":
         raise ValueError(
-            f"labels must be {n} integers, one per point, got shape {labels.shape} of {labels.dtype}"
+            f"labels must be {n} integers, one per point, "
+            f"got shape {labels.shape} of {labels.dtype}"
         )
     return labels

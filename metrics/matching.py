@@ -28,7 +28,8 @@ def reference_centers(points: Points, k: int) -> np.ndarray:
     ndarray of shape (k, d), float64
         In half-widths of the domain; computed once per data set and process.
     """
-    fit = KMeans(k, n_init=REFERENCE_STARTS, random_state=REFERENCE_SEED)
+    # Without annotations in scikit-learn the type of `n_init` is guessed from its default.
+    fit = KMeans(k, n_init=REFERENCE_STARTS, random_state=REFERENCE_SEED)  # type: ignore[reportArgumentType]
     return fit.fit(points.rows.astype(np.float64) / SCALE).cluster_centers_
 
 
@@ -52,11 +53,13 @@ def matched_distance(
 
     Examples
     --------
-    >>> matched_distance(np.array([[[0.0], [2.0]]]), np.array([[2.0], [1.0]]), squared=False).tolist()
+    >>> centers = np.array([[[0.0], [2.0]]])
+    >>> matched_distance(centers, np.array([[2.0], [1.0]]), squared=False).tolist()
     [0.5]
     """
-    cost = [cdist(each, reference, "sqeuclidean" if squared else "euclidean") for each in centers]
-    return np.array([each[linear_sum_assignment(each)].mean() for each in cost])
+    norm = "sqeuclidean" if squared else "euclidean"
+    costs = [cdist(replicate, reference, norm) for replicate in centers]
+    return np.array([cost[linear_sum_assignment(cost)].mean() for cost in costs])
 
 
 def nearest_distances(
@@ -73,25 +76,28 @@ def nearest_distances(
 
     Returns
     -------
-    there : ndarray of shape (R,)
+    forward : ndarray of shape (R,)
         Mean over the centers of the distance to the nearest center of a reference, averaged over
         the references.
-    back : ndarray of shape (R,)
+    backward : ndarray of shape (R,)
         Mean over the centers of a reference of the distance to the nearest center, averaged over
         the references.
 
     Examples
     --------
-    >>> there, back = nearest_distances([np.array([[0.0], [2.0]])], [np.array([[2.0], [5.0]])])
-    >>> there.tolist(), back.tolist()
+    >>> centers = [np.array([[0.0], [2.0]])]
+    >>> forward, backward = nearest_distances(centers, [np.array([[2.0], [5.0]])])
+    >>> forward.tolist(), backward.tolist()
     ([1.0], [1.5])
     """
-    sizes = np.array([len(each) for each in references])
+    sizes = np.array([len(reference) for reference in references])
     starts = np.cumsum(sizes) - sizes
-    together = np.concatenate(references)
-    there, back = np.empty(len(centers)), np.empty(len(centers))
-    for r, each in enumerate(centers):
-        apart = cdist(each, together)
-        there[r] = np.minimum.reduceat(apart, starts, axis=1).mean()
-        back[r] = (np.add.reduceat(apart.min(axis=0), starts) / sizes).mean()
-    return there, back
+    all_references = np.concatenate(references)
+    forward = np.empty(len(centers))
+    backward = np.empty(len(centers))
+    for r, replicate in enumerate(centers):
+        # One matrix for all references, whose columns are reduced reference by reference.
+        distances = cdist(replicate, all_references)
+        forward[r] = np.minimum.reduceat(distances, starts, axis=1).mean()
+        backward[r] = (np.add.reduceat(distances.min(axis=0), starts) / sizes).mean()
+    return forward, backward

@@ -1,4 +1,4 @@
-"""The non-private clusterings that the k-means distance is measured to: the best found by a search over k.
+"""Reference clusterings of the k-means distance: the best of a search over k, without privacy.
 
 The search is a function of the points alone. One run of scikit-learn's k-means (one k-means++
 start) is made for every number of clusters of a grid, then twenty more at the two numbers whose run
@@ -110,15 +110,16 @@ def reference_set(points: Points) -> ReferenceSet:
             save(path, references)
     except OSError as error:
         warnings.warn(
-            f"reference clusterings cannot be kept in {folder} ({error.strerror}): they are searched "
-            f"for again in every process; set {CACHE_VARIABLE} to a folder that can be written",
+            f"reference clusterings cannot be kept in {folder} ({error.strerror}): they are "
+            "searched for again in every process; "
+            f"set {CACHE_VARIABLE} to a folder that can be written",
             stacklevel=2,
         )
     return references or search(points)
 
 
 def reference_silhouettes(points: Points) -> list[tuple[int, float]]:
-    """List the number of clusters and the best silhouette that the search found with it, by number of clusters."""
+    """List (number of clusters, best silhouette found with it), by number of clusters."""
     best: dict[int, float] = {}
     for k, score in reference_set(points).runs:
         best[k] = max(score, best.get(k, -np.inf))
@@ -164,7 +165,9 @@ def run_k_means(points: Points, starts: Sequence[tuple[int, int]]) -> list[KMean
         centers, _ = kmeans_plusplus(
             double, k, x_squared_norms=squared_norms, random_state=FIRST_SEED + seed
         )
-        found.append(KMeans(k, init=centers.astype(np.float32), n_init=1).fit(single).labels_)
+        # Without annotations in scikit-learn the types of its parameters are guessed from defaults.
+        fit = KMeans(k, init=centers.astype(np.float32), n_init=1)  # type: ignore[reportArgumentType]
+        found.append(fit.fit(single).labels_)
     labels = np.stack(found)
 
     # All silhouettes at once: they share the distances between points.
@@ -177,7 +180,7 @@ def run_k_means(points: Points, starts: Sequence[tuple[int, int]]) -> list[KMean
 
 
 def centers_of(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
-    """Means of the points of each label that has some, in half-widths; exact before the one division."""
+    """Means of the points of each label that has some, in half-widths; rounded once."""
     means, counts = cluster_means(points, labels[None], k)
     return means[0][counts[0] > 0] / SCALE
 

@@ -6,18 +6,19 @@ import numpy as np
 
 from pkm.compute import Points, distance_tiles, mean_silhouettes
 
-SILHOUETTE_POINTS = 10_000  # above, a fixed sample of so many points
+#: Above, silhouettes are taken over a fixed sample of that many points.
+SILHOUETTE_POINTS = 10_000
 SILHOUETTE_SEED = 0
-LABELINGS = 8  # at a time, so that their sums stay in the core's own cache
+#: Labelings at a time, so that their sums stay in the cache of the core.
+LABELINGS = 8
 
 
 def silhouette_sample(n: int) -> np.ndarray:
     """Indices of the points that silhouettes of n points are taken over."""
     if n <= SILHOUETTE_POINTS:
         return np.arange(n)
-    return np.sort(
-        np.random.default_rng(SILHOUETTE_SEED).choice(n, SILHOUETTE_POINTS, replace=False)
-    )
+    generator = np.random.default_rng(SILHOUETTE_SEED)
+    return np.sort(generator.choice(n, SILHOUETTE_POINTS, replace=False))
 
 
 def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
@@ -38,11 +39,11 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
     """
     tiles = _distances(points)
     parts = [labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)]
-    return np.concatenate(
-        [mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts]
-    )
+    means = [mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts]
+    return np.concatenate(means)
 
 
 @lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB
 def _distances(points: Points) -> np.ndarray:
-    return distance_tiles(Points.prepare(points.rows[silhouette_sample(points.shape[0])]))
+    sample = silhouette_sample(points.shape[0])
+    return distance_tiles(Points.prepare(points.rows[sample]))

@@ -1,4 +1,4 @@
-"""Private k-means bench: private clustering methods, run side by side, with their privacy claims checked.
+"""Private k-means bench: private clustering methods compared, with their privacy claims checked.
 
 The rooms of the package are the repository's top-level folders (``pkm.methods`` is ``methods/``,
 and so on).

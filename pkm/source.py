@@ -1,4 +1,4 @@
-"""The code behind a result, as a digest that changes with what is executed and with nothing else."""
+"""Digests of code, which change with what is executed and with nothing else."""
 
 import ast
 import hashlib
@@ -61,7 +61,7 @@ def normal_form(text: str) -> str:
         body = getattr(node, "body", None)
         if isinstance(body, list):
             # An empty body would be no Python.
-            node.body = [line for line in body if not is_text(line)] or [ast.Pass()]
+            body[:] = [line for line in body if not is_text(line)] or [ast.Pass()]
     return ast.unparse(tree)
 
 

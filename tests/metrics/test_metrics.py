@@ -308,7 +308,9 @@ def test_cache_knows_points_and_search_apart(tmp_path, monkeypatch):
     keys = {references.search_key(points), references.search_key(others)}
     assert references.SOURCES[0].name == "references.py" and len(keys) == 2
     changed = tmp_path / "references.py"
-    changed.write_text(references.SOURCES[0].read_text().replace("N_REPEATS = 20", "N_REPEATS = 21"))
+    changed.write_text(
+        references.SOURCES[0].read_text().replace("N_REPEATS = 20", "N_REPEATS = 21")
+    )
     monkeypatch.setattr(references, "SOURCES", (changed, *references.SOURCES[1:]))
     keys.add(references.search_key(points))
     assert len(keys) == 3
