@@ -47,7 +47,7 @@ test: setup      ## run the tests (with the original data too, if DATA is at han
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist worksteal
 
 golden: setup    ## write the golden records anew; the commit says which change and why
-	$(RUN) tests/golden/record.py
+	PYTHONPATH=tests/support $(RUN) tests/golden/record.py
 
 # Static tools read the rooms through links, as the package they make when installed.
 TYPES := build/types/pkm

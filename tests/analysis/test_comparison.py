@@ -6,7 +6,9 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import reports
 from fabricated.comparison import FACTORS, SIZES, all_rows, spread
+from fabricated.studies import study_of
 from scipy import stats
 
 from pkm.analysis import claims, verdicts
@@ -32,7 +34,7 @@ from pkm.privacy.stability_histogram import StabilityHistogram
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(all_rows())
+    return study_of("comparison")
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_starved_runs_are_marked():
     shown = {spec.name: spec for spec in figures_of("comparison")}["comparison_ratios"].draw(
         Study(rows)
     )
-    column = shown.printed.set_index("dataset")["Kaplan-Stemmer"]
+    column = shown.formatted.set_index("dataset")["Kaplan-Stemmer"]
     assert column.str.endswith(figures.STARVED).to_dict() == {
         "a": True,
         "b": False,
@@ -253,8 +255,10 @@ def test_times_are_medians_of_timing_cells_alone(study):
 
 
 def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):
-    drawn = {spec.name: spec.draw(study) for spec in figures_of("comparison")}
-    assert all(len(each.table) and len(each.printed) for each in drawn.values())
+    drawn = {
+        spec.name: reports.figure_of("comparison", spec.name) for spec in figures_of("comparison")
+    }
+    assert all(len(each.table) and len(each.formatted) for each in drawn.values())
     assert all(
         (each.figure is None) == (name == "comparison_times") for name, each in drawn.items()
     )
@@ -265,7 +269,7 @@ def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):
     ranks = drawn["comparison_ranks"].table
     assert set(ranks["group"]) == {"all data sets", "data sets with a result of every method"}
     assert "eugkm" not in set(ranks.loc[ranks["group"] == "all data sets", "method"])
-    printed = drawn["comparison_ratios"].printed.set_index("dataset")
+    printed = drawn["comparison_ratios"].formatted.set_index("dataset")
     assert printed.loc["a", "EUGkM"] == "1.1 [0.99, 33]" and printed.loc["wide", "EUGkM"] == "–"
     assert "ε = 1;" in drawn["comparison_ratios"].caption
     assert "SuLloyd: not timed" in drawn["comparison_times"].gaps
@@ -280,7 +284,7 @@ def test_figures_without_any_private_row_say_so():
 
 def test_strangers_are_drawn_too():
     strange = Study(all_rows({"glloyd_sound": 2.0, "own_method": 1.5, "eugkm": 1.1}, ()))
-    assert "own method" in figures.draw_ratios(strange).printed.columns
+    assert "own method" in figures.draw_ratios(strange).formatted.columns
     assert "own_method" in set(figures.draw_ranks(strange).table["method"])
 
 

@@ -20,13 +20,13 @@ from fabricated.distdp import (
     foreign_rows,
     row_of,
 )
+from fabricated.studies import study_of
 from reports import NO_GAPS
 
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import composed_delta, gaussian_delta
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.distdp import way_of
-from pkm.analysis.figures.style import styled
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.analysis.planted import curve, described, joined
 from pkm.analysis.tables import DESCRIPTION, Study
@@ -40,16 +40,17 @@ SPECS = {spec.name: spec for spec in figures_of("distdp")}
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(all_rows())
+    return study_of("distdp")
 
 
 @pytest.fixture(scope="module")
 def findings():
-    return reports.findings_of("distdp", all_rows())
+    return reports.by_claim(reports.verdicts_of("distdp"))
 
 
 finding = partial(reports.finding, "distdp")
 drawn = partial(reports.drawn, "distdp")
+figure = partial(reports.figure_of, "distdp")
 
 
 def changed(column, change, **where):
@@ -332,7 +333,7 @@ def test_a_budget_part_may_not_exceed_its_third():
     def larger(texts):
         charges = [json.loads(text) for text in texts]
         for each in charges:
-            each[1]["loss"] *= 2
+            each[1]["mu"] *= 2
         return [json.dumps(each) for each in charges]
 
     found = finding(
@@ -350,16 +351,6 @@ def test_delta_of_gaussian_charges_is_that_of_their_common_mu():
     charges = pd.DataFrame({"mu": [0.3, 0.4], "delta": [0.0, 1e-3]})
     assert composed_delta(charges, 1.0) == pytest.approx(gaussian_delta(0.5, 1.0) + 1e-3)
     assert composed_delta(charges.assign(mu=0.0), 1.0) == 1e-3
-
-
-def test_the_two_cities_are_as_far_apart_as_the_formula_says(findings):
-    line = findings["rho-005-meaning"].evidence.iloc[0]
-    assert line["distance"] == pytest.approx(0.0443, abs=2e-4)
-    far = {claim["id"]: claim for claim in CONTENT["claims"]}["distdp/rho-005-meaning"]["check"] | {
-        "rho": 0.04
-    }
-    found = claims.own_evaluators("distdp")["cities"](None, far, None)
-    assert found.verdict == FAILS
 
 
 def test_excess_that_is_not_positive_has_no_slope():
@@ -396,8 +387,7 @@ def test_claims_without_rows_give_the_recorded_reason():
 
 
 def test_figure1_has_the_papers_curves_and_names_the_other_notion(study):
-    with styled():
-        shown = SPECS["figure1"].draw(study)
+    shown = figure("figure1")
     titles = [axes.get_title() for axes in shown.figure.axes]
     assert titles[2] == "(c) cities (generated)" and len(shown.gaps) == 12 - len(SIZES)
     axes = shown.figure.axes[titles.index("(i) S1")]
@@ -420,8 +410,7 @@ def test_figure1_has_the_papers_curves_and_names_the_other_notion(study):
 
 
 def test_figure2_falls_from_left_to_right_and_has_level_lines(study):
-    with styled():
-        shown = SPECS["figure2"].draw(study)
+    shown = figure("figure2")
     axes = next(axes for axes in shown.figure.axes if axes.get_title().endswith("S1"))
     low, high = axes.get_xlim()
     assert low > high and axes.get_xscale() == "log"
@@ -452,8 +441,7 @@ def test_wide_bands_leave_logarithmic_axes_to_the_curves():
 
 
 def test_own_figures_keep_the_two_notions_apart(study):
-    with styled():
-        grid, planted, times = (SPECS[name].draw(study) for name in ("grid", "planted", "times"))
+    grid, planted, times = (figure(name) for name in ("grid", "planted", "times"))
     assert "(c) S1, DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
     labels = [axes.get_ylabel() for axes in grid.figure.axes if axes.get_ylabel()]
     assert set(labels) == {"ε (rho-bounded; δ = 1e-06)", "ε (zero-out; δ = 1e-06)"}
@@ -468,8 +456,7 @@ def test_own_figures_keep_the_two_notions_apart(study):
 
 
 def test_readings_are_named_by_what_differs(study):
-    with styled():
-        shown = SPECS["readings"].draw(study)
+    shown = figure("readings")
     dp = {
         "DP (zero-out, not ρ-bounded): LSH-Splits (published)",
         "DP (zero-out): LSH-Splits (sound)",
@@ -510,17 +497,16 @@ def test_ways_are_read_off_the_charges(d, rho, way, any_move):
 
 
 def test_ways_stand_in_a_table_of_data_sets_k_and_rho(study):
-    with styled():
-        shown = SPECS["ways"].draw(study)
+    shown = figure("ways")
     assert (
-        len(shown.printed)
+        len(shown.formatted)
         == len(shown.table)
         == len(SIZES) * (len(RHOS) + 1 + 2 * (len(KS) - 1) + 1)
     )
     assert not shown.table[["dataset", "k", "rho"]].duplicated().any()
     sound = shown.table[shown.table["rho"].notna() & (shown.table["d"] == 2)]
     assert sound["ratio"].to_numpy() == pytest.approx(0.5, abs=1e-4) and not sound["any_move"].any()
-    printed = shown.printed[shown.printed["dataset"] == "s1"]
+    printed = shown.formatted[shown.formatted["dataset"] == "s1"]
     assert set(printed.loc[printed["rho"] == "diagonal", "any_move"]) == {"yes"} and set(
         printed["way"]
     ) == {"grid"}

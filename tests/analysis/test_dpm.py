@@ -10,9 +10,9 @@ import pytest
 import reports
 import yaml
 from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_rows, printed_means
+from fabricated.studies import study_of
 
 from pkm.analysis import claims, hyperparameters, reported, verdicts
-from pkm.analysis.claims import dpm as formulas
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.dpm import matched_ratios
 from pkm.analysis.figures.style import epsilon_label, look, parts, styled
@@ -20,18 +20,19 @@ from pkm.analysis.tables import Study, raw_units, standard_deviations
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 SPECS = {spec.name: spec for spec in figures_of("dpm")}
+figure = partial(reports.figure_of, "dpm")
 CONTENT = claims.load("dpm")
 CONF = claims._FOLDER.parents[1] / "conf"
 
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(all_rows())
+    return study_of("dpm")
 
 
 @pytest.fixture(scope="module")
 def findings():
-    return reports.findings_of("dpm", all_rows())
+    return reports.by_claim(reports.verdicts_of("dpm"))
 
 
 claim_finding = partial(reports.finding, "dpm")
@@ -545,62 +546,6 @@ def test_settings_that_are_no_lists_are_left_out():
 # --- formulas --------------------------------------------------------------------------------------------------------
 
 
-def test_formula_claims_and_their_opposites():
-    assert formulas.min_emptiness(None, {"printed": 0.80258, "places": 5}, None).verdict == HOLDS
-    assert formulas.min_emptiness(None, {"printed": 0.80259, "places": 5}, None).verdict == FAILS
-    assert formulas.half_sigma(None, {"printed": 0.38, "margin": 0.005}, None).verdict == HOLDS
-    assert formulas.half_sigma(None, {"printed": 0.4, "margin": 0.005}, None).verdict == FAILS
-    emptiness = {"at_most": 0.2, "weight": 5, "margin": 0.05}
-    assert formulas.emptiness_range(None, emptiness, None).verdict == HOLDS
-    for change in ({"at_most": 0.19}, {"weight": 3}, {"weight": 6}):
-        assert formulas.emptiness_range(None, emptiness | change, None).verdict == FAILS
-    assert formulas.level_budgets(None, {"levels": [2, 8]}, None).verdict == HOLDS
-    assert formulas.underestimates(None, {"n": [1000]}, None).verdict == HOLDS
-
-
-def test_the_score_is_what_the_paper_writes():
-    # Continuous at the border, one at the median, the given value at the outer part's edge, falling below zero beyond.
-    t, q = formulas.Fraction(3, 10), formulas.Fraction(1, 12)
-    assert formulas.centreness(60, 120, t, q) == 1
-    assert formulas.centreness(10, 120, t, q) == t == formulas.centreness(110, 120, t, q)
-    assert formulas.centreness(0, 120, t, q) == 0 and formulas.centreness(125, 120, t, q) < 0
-    assert (
-        formulas.emptiness(30, 120) == formulas.Fraction(3, 4) and formulas.emptiness(200, 120) == 0
-    )
-
-
-def test_score_sensitivity_fails_where_the_slope_inside_is_steeper():
-    good = {"t_and_q": [[0.3, "1/12"], [1.0, 0.4]], "sizes": [12, 24]}
-    assert formulas.score_sensitivity(None, good, None).verdict == HOLDS
-    # Below t = 2 q the inner part is the steeper one, which is why the paper asks for t >= 2 q.
-    assert (
-        formulas.score_sensitivity(None, {"t_and_q": [[0.1, 0.25]], "sizes": [24]}, None).verdict
-        == FAILS
-    )
-
-
-def test_one_point_moves_half_of_the_averaged_gaps_in_two_dimensions():
-    points = formulas.interleaved(9)
-    np.testing.assert_array_equal(formulas.averaged_gaps(points), np.ones(8))
-    assert set(formulas.averaged_gaps(points[1:])) == {0.0, 2.0}
-    assert formulas.rank_change(points) >= 3
-    line = np.random.default_rng(1).normal(size=(300, 1))
-    assert (
-        max(formulas.rank_change(np.roll(line, shift, axis=0)) for shift in range(0, 300, 7)) <= 2
-    )
-    found = formulas.percentile_sensitivity(None, {"n": 201, "trials": 3}, None)
-    assert found.verdict == FAILS and "101 in two" in found.numbers
-
-
-def test_far_centers_go_unseen_by_the_standard_metrics():
-    found = formulas.blind_metrics(None, {"k": 3, "points": 20}, None)
-    assert found.verdict == HOLDS and set(found.evidence["metric"]) >= {
-        "inertia",
-        "accuracy",
-        "kmeans_distance",
-    }
-
-
 @pytest.mark.parametrize("change", ["shares", "charges", "spent", "delta", "failures", "gaussian"])
 def test_total_budget_fails_on_a_share_a_charge_or_a_ledger_too_large(change):
     rows = dpm_rows("budget", "dpm", "gas", params={"shares": [0.04, 0.18, 0.18, 0.6]})
@@ -608,18 +553,18 @@ def test_total_budget_fails_on_a_share_a_charge_or_a_ledger_too_large(change):
     if change == "shares":
         rows = rows.assign(params=json.dumps({"shares": [0.04, 0.18, 0.18, 0.61]}))
     elif change == "charges":
-        rows = rows.assign(charges=json.dumps([{"mechanism": "laplace", "loss": 0.41}]))
+        rows = rows.assign(charges=json.dumps([{"mechanism": "laplace", "epsilon": 0.41}]))
     elif change == "spent":
         rows = rows.assign(epsilon_spent=1.01)
     elif change == "delta":
         rows = rows.assign(delta=1.01 * rows["n"] ** -1.5)
     elif change == "failures":
-        charge = {"mechanism": "exponential", "loss": 0.1, "delta": 0.6 * rows["n"][0] ** -1.5}
+        charge = {"mechanism": "exponential", "epsilon": 0.1, "delta": 0.6 * rows["n"][0] ** -1.5}
         one, two = (rows.assign(charges=json.dumps([charge] * count)) for count in (1, 2))
         assert check_finding({"type": "total_budget"}, one).verdict == HOLDS
         rows = two
     else:
-        small, large = (json.dumps([{"mechanism": "gaussian", "loss": mu}]) for mu in (0.1, 0.2))
+        small, large = (json.dumps([{"mechanism": "gaussian", "mu": mu}]) for mu in (0.1, 0.2))
         assert check_finding({"type": "total_budget"}, rows.assign(charges=small)).verdict == HOLDS
         rows = rows.assign(charges=large)
     assert check_finding({"type": "total_budget"}, rows).verdict == FAILS
@@ -653,9 +598,8 @@ def test_claims_and_deviations_have_what_the_report_prints():
 
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_figures_have_numbers_behind_them(name, study):
-    with styled():
-        drawn = SPECS[name].draw(study)
-    assert len(drawn.table) and len(drawn.printed) and drawn.caption.endswith(".")
+    drawn = figure(name)
+    assert len(drawn.table) and len(drawn.formatted) and drawn.caption.endswith(".")
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
@@ -672,8 +616,7 @@ def words(figure):
 
 
 def test_figure1_shows_printed_values_and_cuts_what_lies_outside_the_box(study):
-    with styled():
-        drawn = SPECS["figure1"].draw(study)
+    drawn = figure("figure1")
     shown = drawn.table.set_index(["dataset", "method"])
     assert shown.loc[("letters-18720", "em_mc"), "printed"] == 23.81
     assert shown.loc[("gas", "dp_lloyd"), "mean"] == pytest.approx(0.25, rel=0.05)
@@ -685,8 +628,7 @@ def test_figure1_shows_printed_values_and_cuts_what_lies_outside_the_box(study):
 
 
 def test_figure4_draws_cpu_seconds_with_labels_clear_of_their_bars(study):
-    with styled():
-        drawn = SPECS["figure4"].draw(study)
+    drawn = figure("figure4")
     assert "largest ratio of wall-clock to CPU time of a fit is 1.25" in drawn.caption
     line = drawn.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
     rows = all_rows()
@@ -735,8 +677,7 @@ def test_matched_ratios_never_give_the_sound_variant_more(study):
 
 
 def test_figure5_splits_best_and_worst_by_the_metrics_direction(study):
-    with styled():
-        table = SPECS["figure5"].draw(study).table
+    table = figure("figure5").table
     for metric, sign in (("silhouette", -1), ("inertia", 1)):
         mine = table[(table["metric"] == metric) & (table["dataset"] == "letters-18720")]
         best, worst = (sign * mine.loc[mine["group"] == name, "mean"] for name in ("best", "worst"))
@@ -744,9 +685,8 @@ def test_figure5_splits_best_and_worst_by_the_metrics_direction(study):
 
 
 def test_tables_count_their_verdicts_and_explain_marks(study):
-    with styled():
-        drawn = SPECS["table3"].draw(study)
-    assert len(drawn.printed) == 10 and "(a) " in drawn.caption
+    drawn = figure("table3")
+    assert len(drawn.formatted) == 10 and "(a) " in drawn.caption
     counts = drawn.table["verdict"].value_counts()
     for verdict, count in counts.items():
         assert f"{count} {verdict}" in drawn.caption

@@ -8,6 +8,7 @@ import pytest
 import reports
 from fabricated.fastlloyd import small_rows
 from fabricated.federation_costs import PRINTED, protocol_rows, size_of
+from fabricated.studies import study_of
 
 from pkm.analysis import claims
 from pkm.analysis.federation_costs import (
@@ -49,6 +50,7 @@ JUDGED = {
 findings_of = partial(reports.findings_of, "fastlloyd")
 finding = partial(reports.finding, "fastlloyd")
 drawn = partial(reports.drawn, "fastlloyd")
+figure = partial(reports.figure_of, "fastlloyd/protocol")
 
 
 def changed(rows, column, change, **where):
@@ -87,7 +89,7 @@ def test_rows_from_before_the_protocol_are_central():
     both = Study(pd.concat([old, protocol_rows().query("sweep != 'real'")], ignore_index=True))
     central = both.cells[both.cells["sweep"] == "g2"]
     assert (central["clients"] == 0).all() and (central["transport"] == "").all()
-    assert len(costs(both)) == len(costs(Study(protocol_rows())))
+    assert len(costs(both)) == len(costs(study_of("fastlloyd/protocol")))
 
 
 # --- Table 3 ---------------------------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def test_printed_numbers_of_table3_are_consistent():
 
 
 def test_times_are_faster_or_slower_and_never_within():
-    table = compare(Study(protocol_rows()), PRINTED).set_index(["dataset", "quantity"])
+    table = compare(study_of("fastlloyd/protocol"), PRINTED).set_index(["dataset", "quantity"])
     assert len(table) == 10 + 6 + 10 + 4
     ours = protocol_rows().query("sweep == 'protocol' and dataset == 's1'")["iteration_ms"].mean()
     line = table.loc["s1", "iteration_ms"]
@@ -132,7 +134,7 @@ def test_times_are_faster_or_slower_and_never_within():
 
 
 def test_bytes_are_equal_in_every_run_or_differ():
-    table = compare(Study(protocol_rows()), PRINTED)
+    table = compare(study_of("fastlloyd/protocol"), PRINTED)
     moved = table[table["quantity"].isin(["bytes_per_iteration", "reduction"])]
     assert len(moved) == 14 and (moved["verdict"] == EQUAL).all()
     first = (
@@ -160,15 +162,15 @@ def test_threads_are_not_comparable_in_time_but_in_bytes():
     assert "threads" in table.loc["lsun", "iteration_ms"]["reason"]
     assert table.loc["lsun", "bytes_per_iteration"]["verdict"] == EQUAL
     shown = drawn("table3", rows)
-    assert "threads of one process" in shown.caption and set(shown.printed["transport"]) == {
+    assert "threads of one process" in shown.caption and set(shown.formatted["transport"]) == {
         "threads"
     }
-    assert "n. c." in shown.printed["ms per iteration"][0]
+    assert "n. c." in shown.formatted["ms per iteration"][0]
     # Where both are stored, processes are shown.
     both = pd.concat(
         [rows.assign(cell="threads-" + rows["cell"]), protocol_rows()], ignore_index=True
     )
-    assert set(drawn("table3", both).printed["transport"]) == {"mpi"}
+    assert set(drawn("table3", both).formatted["transport"]) == {"mpi"}
 
 
 def test_few_runs_and_none_are_said():
@@ -180,19 +182,19 @@ def test_few_runs_and_none_are_said():
     assert (compare(Study(part), PRINTED).query("dataset == 's1'")["verdict"] == NOT_STORED).all()
     shown = drawn("table3", part)
     assert shown.gaps == ("S1: not run: no stored rows",)
-    line = shown.printed.set_index("data set").loc["S1"]
+    line = shown.formatted.set_index("data set").loc["S1"]
     assert (
         line["ms per iteration"] == "– | 5.81 ± 0.08" and line["rounds"] == line["transport"] == "–"
     )
 
 
 def test_table3_says_what_is_quoted_and_leaves_dashes():
-    shown = drawn("table3", protocol_rows())
-    line = shown.printed.set_index("data set").loc["TimeSynth 10K, k 2, d 5"]
+    shown = figure("table3")
+    line = shown.formatted.set_index("data set").loc["TimeSynth 10K, k 2, d 5"]
     assert line["MohLloyd ms (quoted)"] == line["speed-up"] == line["reduction"] == "–"
     assert (
-        shown.printed["bytes"][0] == "192 | 192: equal"
-        and shown.printed["rounds"].tolist() == ["1"] * 10
+        shown.formatted["bytes"][0] == "192 | 192: equal"
+        and shown.formatted["rounds"].tolist() == ["1"] * 10
     )
     assert "quoted by the paper" in shown.caption and not shown.gaps
 
@@ -215,7 +217,7 @@ def test_means_are_written_to_two_digits_of_their_half_width(mean, half_width, t
 
 
 def test_every_claim_of_the_protocol_is_judged():
-    found = findings_of(protocol_rows())
+    found = reports.by_claim(reports.verdicts_of("fastlloyd/protocol"))
     assert {name: found[name].verdict for name in JUDGED} == JUDGED
     for name in (
         "runtime-five-orders",
@@ -335,9 +337,9 @@ def test_figures_without_protocol_rows_say_what_is_missing(name):
 
 
 def test_the_breakdown_stacks_the_parts_to_the_whole():
-    shown = drawn("protocol_parts", protocol_rows())
+    shown = figure("protocol_parts")
     for axes, latency in zip(shown.figure.axes, (0.25, 25.0), strict=True):
-        mine = costs(Study(protocol_rows()))
+        mine = costs(study_of("fastlloyd/protocol"))
         mine = mine[
             (mine["latency_ms"] == latency)
             & (mine["word_bytes"] == 8)
@@ -349,7 +351,7 @@ def test_the_breakdown_stacks_the_parts_to_the_whole():
             y = round(bar.get_y() + bar.get_height() / 2, 6)
             ends[y] = max(ends.get(y, 0), bar.get_x() + bar.get_width())
         assert np.allclose(sorted(ends.values()), sorted(mine["iteration_ms"]))
-    assert not shown.gaps and "MPI processes" in shown.caption and len(shown.printed) == 60
+    assert not shown.gaps and "MPI processes" in shown.caption and len(shown.formatted) == 60
     assert {name for name in COSTS if name.endswith("_ms")} - {"setup_ms"} <= set(
         shown.table.columns
     )
@@ -370,16 +372,16 @@ def test_a_network_without_rows_says_so_beside_the_other():
 
 
 def test_the_table_of_parties_has_every_cell_once():
-    shown = drawn("protocol_parties", protocol_rows())
+    shown = figure("protocol_parties")
     columns = [
         f"{network}, {clients} clients" for network in ("LAN", "WAN") for clients in (2, 4, 8)
     ]
-    assert list(shown.printed.columns[-6:]) == columns and len(shown.printed) == 10 + 3 + 4
-    assert len(shown.table) == 67 and (shown.printed[columns] != "–").sum().sum() == 67
-    narrow = shown.printed.query("`bytes a word` == 4 and `data set` == 'LSun'")[
+    assert list(shown.formatted.columns[-6:]) == columns and len(shown.formatted) == 10 + 3 + 4
+    assert len(shown.table) == 67 and (shown.formatted[columns] != "–").sum().sum() == 67
+    narrow = shown.formatted.query("`bytes a word` == 4 and `data set` == 'LSun'")[
         "LAN, 2 clients"
     ].item()
-    assert narrow.endswith("144 B") and set(shown.printed["transport"]) == {"mpi"}
+    assert narrow.endswith("144 B") and set(shown.formatted["transport"]) == {"mpi"}
     assert "MPI processes on one host" in shown.caption
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import reports
 from fabricated.kaplan_stemmer import LOCAL, RIVALS, YARDSTICKS, all_rows, charges_of, foreign_rows
+from fabricated.studies import study_of
 
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import gaussian_epsilon
@@ -21,7 +22,7 @@ from pkm.analysis.claims.kaplan_stemmer import (
 )
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.kaplan_stemmer import _apart
-from pkm.analysis.figures.style import look, styled
+from pkm.analysis.figures.style import look
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.analysis.tables import DESCRIPTION, Study
 from pkm.privacy import gaussian_mu, gdp_epsilon
@@ -36,16 +37,17 @@ CAPTURE = next(
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(all_rows())
+    return study_of("kaplan-stemmer")
 
 
 @pytest.fixture(scope="module")
 def findings():
-    return reports.findings_of("kaplan-stemmer", all_rows())
+    return reports.by_claim(reports.verdicts_of("kaplan-stemmer"))
 
 
 finding = partial(reports.finding, "kaplan-stemmer")
 drawn = partial(reports.drawn, "kaplan-stemmer")
+figure = partial(reports.figure_of, "kaplan-stemmer")
 
 
 def changed(column, change, **where):
@@ -430,15 +432,6 @@ def test_a_cost_that_falls_with_n_is_below_every_bound(findings):
     assert "Slope over n" in findings["additive-polylog-n"].numbers
 
 
-def test_the_table_has_one_constant_factor_and_a_bound_within_two(findings):
-    assert "Largest ratio 2," in findings["table1-new-not-worse"].numbers
-    assert findings["table1-first-constant"].evidence["constant"].tolist() == ["this_work"]
-    evaluators = claims.own_evaluators("kaplan-stemmer")
-    check = {"row": "this_work", "other": "nissim_stemmer2018", "at_most": 1.5, "powers": 21}
-    assert evaluators["table_at_most"](None, check, None).verdict == FAILS
-    assert evaluators["constant_rows"](None, {"count": 2}, None).verdict == FAILS
-
-
 def test_passes_are_those_of_the_formula_and_ours_are_told(findings):
     assert "Stored runs made 2 passes." in findings["iterations-loglog"].numbers
     evaluators = claims.own_evaluators("kaplan-stemmer")
@@ -486,9 +479,8 @@ def test_claims_without_rows_give_the_recorded_reason():
 
 
 def test_table1_has_bounds_and_measured_slopes(study):
-    with styled():
-        shown = SPECS["table1"].draw(study)
-    table, printed = shown.table.set_index("method"), shown.printed.set_index("method")
+    shown = figure("table1")
+    table, printed = shown.table.set_index("method"), shown.formatted.set_index("method")
     assert len(table) == len(printed) == 6 and not shown.gaps
     assert table.loc["This work", "additive over n: measured"].startswith("0.13 [")
     assert table.loc["This work", "additive over k: measured"].startswith("1.20 [")
@@ -517,8 +509,7 @@ def test_table1_has_bounds_and_measured_slopes(study):
 
 
 def test_planted_figure_has_all_methods_and_exponents(study):
-    with styled():
-        shown = SPECS["planted"].draw(study)
+    shown = figure("planted")
     first = shown.table[shown.table["panel"] == "cost over the optimum, over n"]
     boxed = {"kaplan_stemmer", "kaplan_stemmer_boxed", "kaplan_stemmer_search"}
     assert set(first["method"]) == {*boxed, *RIVALS, *YARDSTICKS}
@@ -545,18 +536,16 @@ def test_labels_are_moved_apart_within_the_panel():
 
 
 def test_candidates_table_tells_what_they_are_good_for(study):
-    with styled():
-        shown = SPECS["candidates"].draw(study)
-    assert {"points without a near one", "NICV of the best k"} <= set(shown.printed)
-    line = shown.printed.query(
+    shown = figure("candidates")
+    assert {"points without a near one", "NICV of the best k"} <= set(shown.formatted)
+    line = shown.formatted.query(
         "method == 'two passes' and dataset == 'planted-10000-8-8-0.05'"
     ).iloc[0]
     assert (line["NICV of the best k"], line["points without a near one"]) == ("0.0022", "0")
 
 
 def test_central_and_local_never_share_an_axis(study):
-    with styled():
-        shown, times = SPECS["local"].draw(study), SPECS["times"].draw(study)
+    shown, times = figure("local"), figure("times")
     for table in (shown.table, times.table):
         for _, panel in table.groupby("panel"):
             assert len({method in LOCAL for method in panel["method"]}) == 1
@@ -564,8 +553,7 @@ def test_central_and_local_never_share_an_axis(study):
 
 
 def test_capture_figure_has_one_panel_for_each_n(study):
-    with styled():
-        shown = SPECS["capture"].draw(study)
+    shown = figure("capture")
     assert [axes.get_title() for axes in shown.figure.axes] == [
         "(a) n = 10,000",
         "(b) n = 30,000",

@@ -10,11 +10,12 @@ import pytest
 import reports
 from fabricated.fastlloyd import small_rows
 from fabricated.mufc import MEANS, RETRAIN, SIZES, all_rows, mufc_rows
+from fabricated.studies import study_of
 from reports import NO_GAPS
 
 from pkm.analysis import claims, verdicts
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.style import look, styled
+from pkm.analysis.figures.style import look
 from pkm.analysis.removals import READINGS, View, curves, series, speedups
 from pkm.analysis.tables import DESCRIPTION, OPTIONAL, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
@@ -25,16 +26,17 @@ SPECS = {spec.name: spec for spec in figures_of("mufc")}
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(all_rows())
+    return study_of("mufc")
 
 
 @pytest.fixture(scope="module")
 def findings():
-    return reports.findings_of("mufc", all_rows())
+    return reports.by_claim(reports.verdicts_of("mufc"))
 
 
 finding = partial(reports.finding, "mufc")
 drawn = partial(reports.drawn, "mufc")
+figure = partial(reports.figure_of, "mufc")
 
 
 def changed(column, change, **where):
@@ -64,7 +66,7 @@ def test_older_rows_hold_no_removals():
     assert not len(View(old).panel("removals", "request_ms").cells)
     # Both kinds together, as a store that has grown gives them.
     both = Study(pd.concat([small_rows(), all_rows()], ignore_index=True))
-    assert len(speedups(both)) == len(speedups(Study(all_rows()))) == 3 * len(READINGS)
+    assert len(speedups(both)) == len(speedups(study_of("mufc"))) == 3 * len(READINGS)
 
 
 def test_a_sweep_is_joined_from_its_parts_and_split_by_the_kind_of_requests(study):
@@ -358,25 +360,22 @@ def test_claims_without_rows_give_the_recorded_reason():
 
 
 def test_table1_has_ours_printed_and_both_servers(study):
-    with styled():
-        shown = SPECS["table1"].draw(study)
-    line = shown.printed.set_index("data set").loc["Celltype"]
+    shown = figure("table1")
+    line = shown.formatted.set_index("data set").loc["Celltype"]
     assert line["MUFC"].endswith("| 1.14 ± 0.03: within") and line[
         "MUFC (points in bins)"
     ].endswith("within")
     assert line["speed-up of MUFC, no seed touched"] == "1,500x | 1535x"
     assert len(shown.gaps) == 4 and "another draw" in shown.caption
-    assert shown.printed.set_index("data set").loc["TMI", "MUFC"] == "– | 1.24 ± 0.10: not run"
-    with styled():
-        second = SPECS["table2"].draw(study).printed.set_index("data set").loc["Covtype"]
+    assert shown.formatted.set_index("data set").loc["TMI", "MUFC"] == "– | 1.24 ± 0.10: not run"
+    second = figure("table2").formatted.set_index("data set").loc["Covtype"]
     assert second["MUFC (full clients)"].endswith("within") and second["K-FED"].endswith(
         "| 1.60 ± 0.01: within"
     )
 
 
 def test_figure3_has_the_papers_panels(study):
-    with styled():
-        shown = SPECS["figure3"].draw(study)
+    shown = figure("figure3")
     titles = [axes.get_title() for axes in shown.figure.axes]
     assert titles[0].startswith("(a) clusters per client") and titles[11] == "(l) random, Covtype"
     assert set(shown.table["panel"]) == set("abcdghl") and len(shown.gaps) == 5
@@ -388,10 +387,10 @@ def test_figure3_has_the_papers_panels(study):
 
 
 def test_the_table_of_servers_has_the_price_of_exactness(study):
-    with styled():
-        shown = SPECS["lazy"].draw(study)
-    line = shown.printed[
-        (shown.printed["data set"] == "Celltype") & (shown.printed["requests"] == "random, 1 each")
+    shown = figure("lazy")
+    line = shown.formatted[
+        (shown.formatted["data set"] == "Celltype")
+        & (shown.formatted["requests"] == "random, 1 each")
     ]
     rows = (
         all_rows()
@@ -400,16 +399,15 @@ def test_the_table_of_servers_has_the_price_of_exactness(study):
     )
     means = rows["removal_mean_ms"].mean()
     assert line["exact over lazy"].item().startswith(f"{means['mufc'] / means['mufc_lazy']:.3g} [")
-    assert "(0.0333)" in line["seed touched (predicted)"].item() and len(shown.printed) == 6 + 4
+    assert "(0.0333)" in line["seed touched (predicted)"].item() and len(shown.formatted) == 6 + 4
 
 
 def test_messages_stand_beside_the_literal_construction_and_the_open_ones(study):
-    with styled():
-        shown = SPECS["messages"].draw(study)
+    shown = figure("messages")
     line = shown.table.set_index("dataset").loc["celltype"]
     # 800 words of ceil(10 log2(2 · 110 + 1)) bits.
     assert line["literal_bytes"] == 800 * 78 / 8 and line["plain_bytes"] == 176
-    assert shown.printed["sparse over open"].iloc[0] == "69.3"
+    assert shown.formatted["sparse over open"].iloc[0] == "69.3"
 
 
 def test_methods_have_looks_of_their_own():

@@ -2,12 +2,14 @@
 
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import reports
 from fabricated.fastlloyd import SIZES, cell_rows, small_rows
+from fabricated.studies import study_of
 
 from pkm.analysis import report
 from pkm.analysis.figures import figures_of
@@ -27,12 +29,13 @@ MISSING = pd.DataFrame(
     ]
 )
 SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
+figure = partial(reports.figure_of, "fastlloyd")
 TABLES = ("table2", "table3", "protocol_parties")
 
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(small_rows())
+    return study_of("fastlloyd")
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +62,12 @@ def words(figure):
     "name", ["figure2", "figure3", "figure4", "figure5", "figure8", "sound_nicv", "iterations"]
 )
 def test_figures_have_numbers_behind_them(name, study):
-    with styled():
-        drawn = SPECS[name].draw(study)
-    assert len(drawn.table) and len(drawn.printed) and drawn.caption.endswith(".")
+    drawn = figure(name)
+    assert len(drawn.table) and len(drawn.formatted) and drawn.caption.endswith(".")
 
 
 def test_a_data_set_that_was_not_run_is_named_in_its_panel(study):
-    with styled():
-        drawn = SPECS["figure2"].draw(study)
+    drawn = figure("figure2")
     assert len(drawn.figure.axes) == 10
     assert words(drawn.figure).count("not run") == 7
     assert any("MNIST" in gap for gap in drawn.gaps)
@@ -135,10 +136,9 @@ def test_ablation_has_both_averages_over_all_separations():
 
 
 def test_figure5_is_drawn_by_the_ratio_of_means_and_the_other_average_has_its_own(study):
-    with styled():
-        mine, other = (SPECS[name].draw(study) for name in ("figure5", "figure5_ratios"))
+    mine, other = (figure(name) for name in ("figure5", "figure5_ratios"))
     pd.testing.assert_frame_equal(mine.table, other.table)
-    half = mine.table[mine.table["radius_clipping"] == True].groupby(
+    half = mine.table[mine.table["radius_clipping"].eq(True)].groupby(
         ["postprocessing", "radius_schedule"]
     )
     for drawn, column in ((mine, "ratio_of_means"), (other, "mean_of_ratios")):
@@ -147,7 +147,7 @@ def test_figure5_is_drawn_by_the_ratio_of_means_and_the_other_average_has_its_ow
         ][1:]
         expected = [part.sort_values("alpha")[column].tolist() for _, part in half]
         assert np.allclose(sorted(map(list, curves)), sorted(expected)), column
-    assert {"ratio_of_means", "mean_of_ratios"} <= set(mine.printed.columns)
+    assert {"ratio_of_means", "mean_of_ratios"} <= set(mine.formatted.columns)
     assert "ratio of means 0." in mine.caption or "ratio of means 1." in mine.caption
 
 
@@ -155,8 +155,7 @@ def test_figure5_is_drawn_by_the_ratio_of_means_and_the_other_average_has_its_ow
     "name", ["figure2", "figure2_fold", "figure6", "figure7", "figure8", "figure8_distance"]
 )
 def test_captions_count_the_data_sets_that_are_drawn(name, study):
-    with styled():
-        caption = SPECS[name].draw(study).caption
+    caption = figure(name).caption
     assert "on 3 real data sets" in caption and "ten real" not in caption
     assert ("best of ten seeded k-means++ starts" in caption) == name.startswith("figure8")
 
@@ -214,6 +213,7 @@ def test_added_outliers_do_not_count_as_the_papers_sets():
     assert table.loc["Synth", "N (here)"] == "10000" and table.loc["Synth", "sets here"] == 9
 
 
+@pytest.mark.slow
 def test_the_page_stands_alone_and_its_links_resolve(page):
     html = page.read_text(encoding="utf-8")
     assert page.name == "index.html"
@@ -229,6 +229,7 @@ def test_the_page_stands_alone_and_its_links_resolve(page):
     assert html.count("data:image/png;base64,") == len(SPECS) - len(TABLES)
 
 
+@pytest.mark.slow
 def test_the_page_says_what_it_must(page):
     html = page.read_text(encoding="utf-8")
     for text in (
@@ -244,6 +245,7 @@ def test_the_page_says_what_it_must(page):
     assert len(claims) == 54
 
 
+@pytest.mark.slow
 def test_claims_show_their_basis(page):
     table = pd.read_csv(page.parent / "tables" / "claims.csv").set_index("id")
     assert table.loc["fastlloyd/iterations-range-useful", "basis"] == "cited"
@@ -300,6 +302,7 @@ def test_a_report_replaces_an_older_one_and_leaves_foreign_files(tmp_path, monke
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "index.html", "tables"]
 
 
+@pytest.mark.slow
 def test_every_figure_leaves_files(page):
     for spec in SPECS.values():
         assert (page.parent / "tables" / f"{spec.name}.csv").stat().st_size > 0

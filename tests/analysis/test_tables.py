@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from fabricated.fastlloyd import EPSILONS, small_rows
+from fabricated.studies import study_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -25,7 +26,7 @@ from pkm.analysis.tables import (
 
 @pytest.fixture(scope="module")
 def study():
-    return Study(small_rows())
+    return study_of("fastlloyd")
 
 
 def test_summary_equals_pandas_on_every_cell(study):

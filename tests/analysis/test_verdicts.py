@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import reports
 import yaml
 from fabricated.fastlloyd import SIZES, cell_rows, small_rows
 from hypothesis import given, settings
@@ -448,7 +449,7 @@ def test_a_sweep_without_rows_is_not_run_with_its_reason():
 
 
 def test_every_claim_of_the_paper_is_there_and_judged():
-    found = verdicts.evaluate(Study(small_rows()), "fastlloyd", NO_GAPS)
+    found = reports.verdicts_of("fastlloyd")
     assert len(found) == 54
     table = verdicts.overview(found).set_index("id")
     assert set(table["verdict"]) <= {HOLDS, FAILS, INCONCLUSIVE, NOT_RUN}
@@ -461,7 +462,7 @@ def test_every_claim_of_the_paper_is_there_and_judged():
 
 
 def test_evidence_counts_the_comparisons():
-    for verdict in verdicts.evaluate(Study(small_rows()), "fastlloyd", NO_GAPS):
+    for verdict in reports.verdicts_of("fastlloyd"):
         if verdict.claim["check"]["type"] == "ordering":
             assert verdict.finding.comparisons == len(verdict.finding.evidence)
 
@@ -505,7 +506,7 @@ def change_charges(rows, change):
     [
         ("noise-split", lambda charge: charge.update(count_scale=charge["count_scale"] * 1.01)),
         ("eta-formula", lambda charge: charge.update(radius=charge["radius"] * 1.01)),
-        ("gdp-total", lambda charge: charge.update(loss=charge["loss"] * 1.01)),
+        ("gdp-total", lambda charge: charge.update(mu=charge["mu"] * 1.01)),
     ],
 )
 def test_formula_claims_fail_on_a_wrong_charge(claim, change):

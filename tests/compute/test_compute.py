@@ -247,7 +247,7 @@ def test_mapping_a_box_is_scaling_clipping_and_rounding(d):
     assert outside
     steps = np.clip(units, -1, 1) * SCALE
     assert (mapped.rows == np.rint(steps)).all() and (
-        mapped.norms == (np.rint(steps) ** 2).sum(axis=1)
+        mapped.squared_norms == (np.rint(steps) ** 2).sum(axis=1)
     ).all()
     assert mapped.remainders == pytest.approx((steps - np.rint(steps)) * SCALE, abs=0.6)
     assert mapped != Points.prepare(

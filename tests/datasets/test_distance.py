@@ -266,6 +266,7 @@ def test_a_half_is_drawn_from_separated_points_of_a_small_ball(d, k, radius):
     assert len(set(places)) == k
 
 
+@pytest.mark.statistical
 def test_each_point_is_in_a_half_as_often_as_not():
     # The draw depends on the radius in the name: 400 names, 6 of 12 places each.
     whole, counts = generated.planted_centers(2, 12), np.zeros(12)

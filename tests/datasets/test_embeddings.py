@@ -13,7 +13,7 @@ import pytest
 from sklearn.cluster import KMeans
 
 from pkm import datasets
-from pkm.datasets import embeddings, parsers, registry, sources
+from pkm.datasets import embeddings, parsers, registry
 from pkm.datasets.__main__ import main, status
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
@@ -202,14 +202,14 @@ def test_half_a_set_is_no_set(stored, entry, which):
 
 def test_an_interrupted_store_leaves_no_set(stored, entry, monkeypatch):
     # The old note must not vouch for the new arrays, nor for none.
-    write = sources.write_atomically
+    write = embeddings.atomic_write
 
     def interrupted(target, content):
         if target.suffix == ".json":
             raise KeyboardInterrupt
         write(target, content)
 
-    monkeypatch.setattr(sources, "write_atomically", interrupted)
+    monkeypatch.setattr(embeddings, "atomic_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         embeddings.store(entry, *stored)
     assert "is trained once" in datasets.obtainable(NAME)
@@ -244,7 +244,7 @@ def test_the_key_follows_images_recipe_and_trainer(tmp_path, monkeypatch):
         made(packed=(PACKED[0], gzip.compress(bytes(128), mtime=0))),
     ]
     keys = {embeddings.key(other) for other in others}
-    (tmp_path / "trainer.py").write_text("another trainer")
+    (tmp_path / "trainer.py").write_text("another = 'trainer'\n")
     monkeypatch.setattr(embeddings, "TRAINER", tmp_path / "trainer.py")
     keys.add(embeddings.key(before))
     assert len(keys) == 5

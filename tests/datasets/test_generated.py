@@ -60,6 +60,7 @@ def test_prescribed_separation_measured_on_points():
     np.testing.assert_allclose(index, 0.25, atol=0.01)
 
 
+@pytest.mark.statistical
 def test_points_follow_the_law():
     # Squared Mahalanobis distances of normal points are chi-squared with d degrees of freedom.
     found = law(3, 5, 0.2)
@@ -92,6 +93,7 @@ def test_rotations_are_orthogonal(d):
     np.testing.assert_allclose(rotation @ rotation.T, np.eye(d), atol=1e-12)
 
 
+@pytest.mark.statistical
 def test_rotations_favor_no_direction():
     # Without the sign correction the first entries of a QR factor are never positive; Haar's are symmetric around 0.
     entries = [
@@ -125,6 +127,7 @@ def test_synth_is_what_the_recipe_says(name):
     )
 
 
+@pytest.mark.statistical
 def test_outlier_counts_and_separations_fill_their_ranges():
     recipes = [generated.find(f"synth-4-4-{replicate}")[1] for replicate in range(300)]
     separations, outliers = np.array([generated.synth_parameters(recipe) for recipe in recipes]).T
@@ -142,6 +145,7 @@ def test_outlier_count_can_be_given():
     assert drawn.fingerprint != given.fingerprint
 
 
+@pytest.mark.statistical
 def test_outliers_lie_in_the_box_of_the_mixture():
     found, sizes = law(3, 4, 0.2), [500, 500, 500]
     points, labels = clusters.draw(np.random.default_rng(0), found, sizes, 2000)
@@ -349,6 +353,7 @@ def test_families_hold_the_sets_of_the_paper():
         assert all(generated.find(name)[0] is family for name in family.members)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ["g2-2-10", "g2-2-100", "g2-16-30", "g2-64-50", "g2-256-100"])
 def test_g2_generator_has_the_law_of_the_published_files(name, mirror):
     _, d, sd = name.split("-")

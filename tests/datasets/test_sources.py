@@ -258,7 +258,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sources.os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        sources.write_atomically(tmp_path / "file", CONTENT)
+        sources.atomic_write(tmp_path / "file", CONTENT)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """Running cells: the same rows whatever the backend, the order, or an interruption."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,13 +12,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
-from small_cells import BASE, CELLS
 
-from pkm.experiments import backends, execute
+from pkm.experiments import backends
 from pkm.experiments.backends import Backend, arrange, run_cells
+from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.store import Store
 
 SUPPORT = Path(__file__).parents[1] / "support"
+pytestmark = pytest.mark.integration
 #: What a run measures about itself; everything else must be equal bit for bit.
 OWN = [
     "fit_seconds",
@@ -27,105 +29,56 @@ OWN = [
     "peak_memory_mb",
     "finished",
 ]
-
-TROUBLE = """
-import os
-import time
-from pathlib import Path
-
-import numba
-from numba import njit
-from threadpoolctl import threadpool_info
-
-from pkm.methods.baselines import DataMean
-
-HERE = Path(__file__).parent
-
-
-class Slow(DataMean):
-    def cluster(self, curator):
-        time.sleep(0.2)
-        return super().cluster(curator)
-
-
-class Endless(DataMean):
-    def cluster(self, curator):
-        time.sleep(60)
-        return super().cluster(curator)
-
-
-@njit
-def spin(rounds):
-    total = 0
-    for number in range(rounds):
-        total ^= number * total + 1
-    return total
+BASE = Cell(
+    "fastlloyd",
+    "pkm.methods.lloyd.FastLloyd",
+    to_hashable({"variant": "published"}),
+    "iris",
+    "minmax",
+    3,
+    1.0,
+    "auto",
+    (0, 1, 2),
+    ("nicv", "silhouette"),
+)
+CELLS = [
+    replace(BASE, epsilon=epsilon, dataset=name)
+    for name in ("iris", "wine")
+    for epsilon in (0.1, 0.5, 1.0)
+] + [
+    Cell(
+        "kmeans",
+        "pkm.methods.kmeans.KMeansPlusPlus",
+        (),
+        "iris",
+        "minmax",
+        3,
+        None,
+        None,
+        (0, 1, 2),
+        ("nicv",),
+    )
+]
 
 
-class Compiled(DataMean):
-    def cluster(self, curator):
-        spin(0)
-        (HERE / "spinning").touch()
-        spin(2**62)
-        return super().cluster(curator)
-
-
-class Broken(DataMean):
-    def cluster(self, curator):
-        raise ZeroDivisionError("by design")
-
-
-class BrokenOnce(DataMean):
-    def cluster(self, curator):
-        if not (HERE / "tried").exists():
-            (HERE / "tried").touch()
-            raise OSError("the first time only")
-        return super().cluster(curator)
-
-
-class Watched(DataMean):
-    # Writes down when and where each fit ran.
-    name = "watched"
-
-    def cluster(self, curator):
-        start = time.time()
-        time.sleep(0.05)
-        with open(HERE / "log", "a") as log:
-            threads = sorted({pool["num_threads"] for pool in threadpool_info()} | {numba.get_num_threads()})
-            print(start, time.time(), os.getpid(), len(curator.seeds), self.name, threads[-1], file=log)
-        return super().cluster(curator)
-
-
-class Neighbor(Watched):
-    name = "neighbor"
-
-
-class Deadly(DataMean):
-    def cluster(self, curator):
-        os._exit(1)
-"""
+@pytest.fixture(scope="module", autouse=True)
+def workers_end():
+    yield
+    get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.fixture
-def trouble(tmp_path, monkeypatch):
+def trouble(tmp_path):
     """Return a function from the name of an ill-behaved method to a cell of it."""
-    (tmp_path / "trouble_methods.py").write_text(TROUBLE)
-    monkeypatch.syspath_prepend(tmp_path)
-    # Workers of earlier tests have been told another search path.
-    get_reusable_executor().shutdown(wait=True)
-    for cached in (execute.method_class, execute.parameters):
-        cached.cache_clear()
-    yield lambda name, **changes: replace(
+    return lambda name, **changes: replace(
         BASE,
         method=name.lower(),
-        target=f"trouble_methods.{name}",
-        params=(),
+        target=f"trouble.{name}",
+        params=to_hashable({"folder": str(tmp_path)}),
         epsilon=None,
         delta=None,
         **changes,
     )
-    sys.modules.pop("trouble_methods", None)
-    get_reusable_executor().shutdown(wait=True)
 
 
 def stored(store, cells):
@@ -166,20 +119,20 @@ def test_seed_gives_the_same_row_whatever_its_neighbors(serial, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path):
     cells = [trouble("Slow", seeds=(seed,)) for seed in range(8)]
     whole, broken = Store(tmp_path / "whole"), Store(tmp_path / "broken")
+    (tmp_path / "work").write_bytes(pickle.dumps((cells, broken)))
     script = (
-        "from dataclasses import replace\n"
+        "import pickle\n"
         "from pkm.experiments.backends import Backend, run_cells\n"
-        "from pkm.experiments.store import Store\n"
-        "from small_cells import BASE\n"
-        "base = replace(BASE, method='slow', target='trouble_methods.Slow', params=(), epsilon=None, delta=None)\n"
-        f"run_cells([replace(base, seeds=(s,)) for s in range(8)], Store({str(broken.root)!r}), Backend())\n"
+        "run_cells(*pickle.load(open('work', 'rb')), Backend())\n"
     )
-    path = os.pathsep.join([str(SUPPORT), str(tmp_path)])
     process = subprocess.Popen(
-        [sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": path}, cwd=tmp_path
+        [sys.executable, "-c", script],
+        env=os.environ | {"PYTHONPATH": str(SUPPORT)},
+        cwd=tmp_path,
     )
     deadline = time.monotonic() + 60
     while len(broken.keys()) < 2 and time.monotonic() < deadline:
@@ -218,6 +171,7 @@ def test_passing_trouble_is_tried_again_and_leaves_no_failure(trouble, tmp_path)
     assert store.failure(cell.key) == ""
 
 
+@pytest.mark.slow
 def test_dying_worker_costs_its_own_cell_only(trouble, tmp_path):
     store = Store(tmp_path / "results")
     cells = [trouble("Deadly"), *CELLS]
@@ -230,6 +184,7 @@ def test_dying_worker_costs_its_own_cell_only(trouble, tmp_path):
     assert "WorkerDied" in store.failure_record(cells[0].key)["error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_time_limit_stops_a_cell_without_a_second_try(trouble, tmp_path, jobs):
     store, cells = Store(tmp_path / "results"), [trouble("Endless"), trouble("Slow")]
@@ -245,6 +200,7 @@ def test_time_limit_stops_a_cell_without_a_second_try(trouble, tmp_path, jobs):
     assert store.status(cells[1].key) == "done"
 
 
+@pytest.mark.slow
 def test_time_limit_holds_inside_compiled_code(trouble, tmp_path):
     store, cell = Store(tmp_path / "results"), trouble("Compiled", time_limit=1.0)
     started = time.monotonic()
@@ -269,6 +225,7 @@ def test_cell_may_have_a_time_limit_of_its_own(trouble, tmp_path):
     assert "time limit of 0.3 s reached" in outcomes[strict.key].error
 
 
+@pytest.mark.slow
 def test_time_limit_changes_neither_key_nor_rows(serial, tmp_path):
     limited = [replace(cell, time_limit=100.0) for cell in CELLS]
     assert [cell.key for cell in limited] == [cell.key for cell in CELLS]
@@ -276,6 +233,7 @@ def test_time_limit_changes_neither_key_nor_rows(serial, tmp_path):
     pd.testing.assert_frame_equal(stored(Store(tmp_path), CELLS), serial, check_exact=True)
 
 
+@pytest.mark.slow
 def test_failures_of_a_cell_with_a_limit_are_recorded_as_ever(trouble, tmp_path):
     store, cells = (
         Store(tmp_path / "results"),
@@ -330,6 +288,7 @@ def test_timing_cells_run_last_alone_seed_by_seed_on_one_thread(trouble, tmp_pat
     assert rows["fit_seconds"].between(0.05, 5).all() and rows["fit_seconds"].nunique() == 3
 
 
+@pytest.mark.slow
 def test_timing_cell_can_have_a_time_limit(trouble, tmp_path):
     cells = [
         trouble("Watched", timing=True, time_limit=60.0),

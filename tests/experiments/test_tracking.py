@@ -20,6 +20,8 @@ from pkm.experiments.tracking import (
     sync,
 )
 
+pytestmark = pytest.mark.integration
+
 PAPER = {
     "name": "mini",
     "epsilon": [0.1, 1.0],
@@ -57,6 +59,7 @@ def runs(where, condition):
     return client.search_runs([experiment.experiment_id], condition, max_results=1000)
 
 
+@pytest.mark.slow
 def test_one_experiment_one_parent_per_sweep_one_child_per_cell(world):
     plan, _, where, first, _ = world
     assert (first.added, first.kept, first.removed) == (4, 0, 0)
@@ -73,6 +76,7 @@ def test_one_experiment_one_parent_per_sweep_one_child_per_cell(world):
     }
 
 
+@pytest.mark.slow
 def test_child_holds_what_the_store_holds(world):
     plan, store, where, _, _ = world
     cell = next(cell for cell in plan.cells if cell.epsilon == 1.0)
@@ -94,6 +98,7 @@ def test_child_holds_what_the_store_holds(world):
     assert run.info.status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_single_center_has_no_davies_bouldin_index_and_no_metric_of_it(world):
     # The index is infinite there, and MLflow keeps finite numbers only.
     _, _, where, _, _ = world
@@ -101,6 +106,7 @@ def test_single_center_has_no_davies_bouldin_index_and_no_metric_of_it(world):
     assert not [name for name in run.data.metrics if name.startswith("davies_bouldin")]
 
 
+@pytest.mark.slow
 def test_number_of_centers_is_a_metric_where_the_method_finds_its_own(world):
     _, _, where, _, _ = world
     (mean,), (packing,) = (runs(where, f"params.method = '{name}'") for name in ("mean", "packing"))
@@ -110,6 +116,7 @@ def test_number_of_centers_is_a_metric_where_the_method_finds_its_own(world):
     assert (mean.data.tags["timing"], packing.data.tags["timing"]) == ("false", "true")
 
 
+@pytest.mark.slow
 def test_second_sync_adds_nothing(world):
     plan, store, where, _, folder = world
     before = {run.info.run_id for run in runs(where, "")}
@@ -118,6 +125,7 @@ def test_second_sync_adds_nothing(world):
     assert {run.info.run_id for run in runs(where, "")} == before
 
 
+@pytest.mark.slow
 def test_table_and_report_are_artifacts_of_the_parent(world):
     plan, store, where, _, folder = world
     (parent,) = [
@@ -133,6 +141,7 @@ def test_table_and_report_are_artifacts_of_the_parent(world):
     ]
 
 
+@pytest.mark.slow
 def test_prepared_view_shows_the_columns_a_person_wants(world):
     _, _, where, _, _ = world
     tags = open_client(where["uri"]).get_experiment_by_name("mini").tags
@@ -144,6 +153,7 @@ def test_prepared_view_shows_the_columns_a_person_wants(world):
     assert tags["mlflow.experimentKind"] == "custom_model_development"
 
 
+@pytest.mark.slow
 def test_cell_of_changed_code_replaces_its_older_run(world, tmp_path):
     plan, store, _, _, _ = world
     where = {"uri": f"sqlite:///{tmp_path}/mlflow.db", "artifacts": str(tmp_path / "artifacts")}
@@ -163,6 +173,7 @@ def test_cell_of_changed_code_replaces_its_older_run(world, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_client_and_bulk_write_the_same_runs(world, tmp_path):
     plan, store, where, _, _ = world
     client = open_client(f"sqlite:///{tmp_path}/mlflow.db")
@@ -200,6 +211,7 @@ def test_client_and_bulk_write_the_same_runs(world, tmp_path):
     }
 
 
+@pytest.mark.statistical
 def test_interval_covers_the_mean_about_as_often_as_it_says():
     generator = np.random.default_rng(0)
     draws = [summary("x", pd.Series(generator.normal(size=20))) for _ in range(1000)]

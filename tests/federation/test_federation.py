@@ -688,7 +688,7 @@ def test_measured_times_add_up_and_cover_the_latency():
 
 # Between processes
 
-with_mpi = pytest.mark.skipif(
+needs_mpi = pytest.mark.skipif(
     not mpi_available(), reason="mpi4py and mpirun are not installed: make protocol"
 )
 
@@ -716,7 +716,8 @@ MPI.COMM_WORLD.Barrier()
     mpirun(n_ranks, ["-m", "mpi4py", str(program)], time_limit)
 
 
-@with_mpi
+@pytest.mark.slow
+@needs_mpi
 def test_processes_equal_the_central_run(tmp_path):
     job(
         tmp_path,
@@ -736,7 +737,8 @@ for word_bytes in (4, 8):
     assert len(list(tmp_path.glob("*Lloyd-*"))) == 4
 
 
-@with_mpi
+@pytest.mark.slow
+@needs_mpi
 @pytest.mark.parametrize(
     ("action", "named"),
     [
@@ -776,7 +778,8 @@ run, measured = run_rank(method, points, [0], network=Network(2, time_limit=2))
     assert not (tmp_path / "released").exists()
 
 
-@with_mpi
+@pytest.mark.slow
+@needs_mpi
 def test_the_memory_of_the_server_process_does_not_hold_the_secret(tmp_path):
     """After a run a client, who knows the secret, searches the server's whole writable memory for it and its keys."""
     job(
@@ -813,9 +816,8 @@ MPI.COMM_WORLD.Barrier()
 
 
 @pytest.mark.slow
-def test_a_job_that_does_not_end_is_stopped(tmp_path):
-    if not mpi_available():
-        pytest.skip("mpi4py and mpirun are not installed: make protocol")
+@needs_mpi
+def test_a_job_that_does_not_end_is_stopped():
     began = time.perf_counter()
     with pytest.raises(ProtocolError, match="did not end within 3 s"):
         mpirun(2, ["-c", "import time; time.sleep(60)"], 3)

@@ -14,7 +14,7 @@ from scipy import stats
 
 from pkm.federation import sparse
 from pkm.federation.sparse import (
-    CHECKS,
+    N_CHECK_SUMS,
     PRIME,
     DecodeFailure,
     SparseCode,
@@ -238,7 +238,7 @@ def test_coordinates_are_packed_without_loss(d, n_bins, seed):
 
 def test_size_of_a_message():
     code = SparseCode(10, 111, 400)  # 7 bits, 8 coordinates to an element
-    assert code.elements_per_bin == 2 and code.n_elements == 2 * 400 + CHECKS + 2 * 400
+    assert code.elements_per_bin == 2 and code.n_elements == 2 * 400 + N_CHECK_SUMS + 2 * 400
     assert SparseCode(10, 111, 400, "literal").n_elements == 802
 
 

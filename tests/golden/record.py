@@ -6,16 +6,16 @@ claims to their verdicts. Names of columns and captions are left out: they may b
 
 import hashlib
 import json
-import sys
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
+from fabricated.studies import ROWS, paper_of
+from reports import figure_of, verdicts_of
 
-from pkm.analysis import claims, verdicts
+from pkm.analysis import claims
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.style import styled
-from pkm.analysis.tables import Study
 from pkm.datasets import load, scale
 from pkm.experiments import removals
 from pkm.experiments.cell import STYLE, Cell, to_hashable
@@ -163,29 +163,6 @@ def unlearning_records() -> dict:
     return rounded(records)
 
 
-def studies() -> dict:
-    """Fabricated rows of every paper."""
-    from fabricated import (
-        comparison,
-        distdp,
-        dpm,
-        fastlloyd,
-        federation_costs,
-        kaplan_stemmer,
-        mufc,
-    )
-
-    return {
-        "comparison": comparison.all_rows(),
-        "distdp": distdp.all_rows(),
-        "dpm": dpm.all_rows(),
-        "fastlloyd": fastlloyd.small_rows(),
-        "fastlloyd/protocol": federation_costs.protocol_rows(),
-        "kaplan-stemmer": kaplan_stemmer.all_rows(),
-        "mufc": mufc.all_rows(),
-    }
-
-
 def figure_record(drawn) -> dict:
     """Numbers of a figure's table, and of the lines, points, bars and images that it shows."""
     table = drawn.table.select_dtypes("number")
@@ -216,29 +193,23 @@ def numbers_digest(values) -> str:
     return hashlib.sha256(" ".join(texts).replace("-0 ", "0 ").encode()).hexdigest()[:16]
 
 
-def figure_records() -> dict:
+def figure_records(studies: Iterable[str] = ROWS) -> dict:
     """Every figure of every paper, from fabricated rows."""
-    records = {}
-    for name, rows in studies().items():
-        study = Study(rows)
-        for spec in figures_of(name.partition("/")[0]):
-            with styled():
-                records[f"{name}/{spec.name}"] = figure_record(spec.draw(study))
-    return records
+    return {
+        f"{study}/{spec.name}": figure_record(figure_of(study, spec.name))
+        for study in studies
+        for spec in figures_of(paper_of(study))
+    }
 
 
-def claim_records() -> dict:
+def claim_records(studies: Iterable[str] = ROWS) -> dict:
     """Verdict of every claim, from fabricated rows."""
-    from reports import NO_GAPS
-
-    records = {}
-    for name, rows in studies().items():
-        paper = name.partition("/")[0]
-        if paper not in claims.papers():
-            continue
-        for verdict in verdicts.evaluate(Study(rows), paper, NO_GAPS):
-            records[f"{name}: {verdict.claim['id']}"] = str(verdict.finding.verdict)
-    return records
+    return {
+        f"{study}: {verdict.claim['id']}": str(verdict.finding.verdict)
+        for study in studies
+        if paper_of(study) in claims.papers()
+        for verdict in verdicts_of(study)
+    }
 
 
 RECORDS = {
@@ -265,7 +236,8 @@ def write(name: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(FOLDER.parent / "support"))
+    import sys
+
     for name in sys.argv[1:] or RECORDS:
         write(name)
         print(f"{name}.json: {len(stored(name))} records")

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit, ndtri
 
 from pkm.compute import Points, inertia, labels
-from pkm.compute.hashing import ENTRY, Hash, orthonormal
+from pkm.compute.hashing import DIRECTION_SCALE, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.balcan import Balcan
 from pkm.methods.conformance import CHECKS, conformance
@@ -41,8 +41,8 @@ def test_lifted_places_name_the_same_nearest_and_rank_sets_alike():
     directions = orthonormal(rng, 3, 12)
     rows = rng.integers(-SCALE, SCALE + 1, (400, 12))
     low = rng.integers(-SCALE, SCALE + 1, (5, 3))
-    lifted = np.rint(low @ (directions / ENTRY)).astype(np.int64)
-    projected = rows @ (directions / ENTRY).T
+    lifted = np.rint(low @ (directions / DIRECTION_SCALE)).astype(np.int64)
+    projected = rows @ (directions / DIRECTION_SCALE).T
     squares = ((projected[:, None] - low) ** 2).sum(axis=2)
     order = np.sort(squares, axis=1)
     clear = (
@@ -65,7 +65,7 @@ def test_candidates_are_middles_of_large_nested_cubes():
         asked, directions, gaussian_mu(1e15, 5e-7), 5e-7, np.random.default_rng(2)
     )
     generator, sizes = np.random.default_rng(2), {}
-    smallest = round(SCALE * ENTRY / 8)
+    smallest = round(SCALE * DIRECTION_SCALE / 8)
     for _ in range(2):
         shift = generator.integers(0, 8 * smallest, 2)
         above = None
@@ -79,7 +79,7 @@ def test_candidates_are_middles_of_large_nested_cubes():
             above = codes
             for code, size in zip(*np.unique(codes, return_counts=True), strict=True):
                 if size >= 3000 / 60:
-                    sizes[tuple(asked.into_ball(hashing.middles(np.array([code])))[0])] = size
+                    sizes[tuple(asked.into_ball(hashing.cell_centers(np.array([code])))[0])] = size
     assert {tuple(place) for place in found} == sizes.keys() and len(found) > 10
     assert [charge.label for charge in ledger.charges] == ["bucket_counts"] * 8
 
@@ -131,7 +131,7 @@ def test_falls_back_to_packed_places_where_no_cube_can_pass(n, epsilon):
     for points in data:
         asked = Curator(points, Ledger(Budget(epsilon, 1e-6)), NoiseStreams([0])).hashed_points(1.0)
         arguments = (
-            np.eye(3, dtype=np.int64) * ENTRY,
+            np.eye(3, dtype=np.int64) * DIRECTION_SCALE,
             gaussian_mu(epsilon, 5e-7),
             5e-7,
             np.random.default_rng(1),

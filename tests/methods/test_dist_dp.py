@@ -16,7 +16,13 @@ from scipy import optimize, stats
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from pkm.compute.quadtree import add_soft_counts, middles, nearest_of_many, occupied, row_keys
+from pkm.compute.quadtree import (
+    add_soft_counts,
+    cell_centers,
+    nearest_of_many,
+    occupied_cells,
+    row_keys,
+)
 from pkm.methods.conformance import CHECKS, conformance
 from pkm.methods.dist_dp import DistDP, NoisedPoints, grow
 from pkm.methods.kmedian import KMedian, weighted_kmedian
@@ -80,7 +86,7 @@ def after_a_move(one, row, i, moved):
 class Open(StabilityHistogram):
     """Lets every cell out."""
 
-    least = 0.0
+    threshold = 0.0
 
 
 # Cells
@@ -94,7 +100,7 @@ def test_cells_agree_with_plain_counting(d, levels):
     points = rng.integers(-2 * SCALE, 2 * SCALE + 1, (300, d)) // (1 << 12) * (1 << 12)
     points[0], points[1] = 2 * SCALE, -2 * SCALE
     shift = rng.integers(0, 4 * SCALE + 1, d)
-    for level, cells, counts in occupied(points, shift, levels):
+    for level, cells, counts in occupied_cells(points, shift, levels):
         side = 8 * SCALE / 2**level
         expected = Counter(
             tuple(
@@ -106,14 +112,14 @@ def test_cells_agree_with_plain_counting(d, levels):
         assert [tuple(cell) for cell in cells.tolist()] == sorted(expected)
         assert counts.tolist() == [expected[cell] for cell in sorted(expected)]
         assert (
-            np.abs(middles(cells, shift, level)[:, None] - points).max(axis=2).min(axis=0)
+            np.abs(cell_centers(cells, shift, level)[:, None] - points).max(axis=2).min(axis=0)
             <= side / 2
         ).all()
 
 
 def test_a_shift_to_the_end_stays_in_the_top_cell():
     points, shift = np.full((1, 2), 2 * SCALE), np.full(2, 4 * SCALE)
-    assert [cells.tolist() for _, cells, _ in occupied(points, shift, range(2))] == [
+    assert [cells.tolist() for _, cells, _ in occupied_cells(points, shift, range(2))] == [
         [[1, 1]],
         [[0, 0]],
     ]
@@ -323,6 +329,7 @@ def test_region_sums_reach_their_sensitivity():
 # Names, order, noise
 
 
+@pytest.mark.statistical
 def test_released_order_says_nothing_about_private_order(monkeypatch):
     """Where noised values are equal, which true point comes first is a fair coin."""
     monkeypatch.setattr(Gaussian, "add", lambda self, values, *_: values * 0)
@@ -346,6 +353,7 @@ def test_records_cannot_be_named_before_they_are_released():
         asked.noised_points(Gaussian(10.0 * SCALE))
 
 
+@pytest.mark.statistical
 def test_noise_has_the_declared_scale():
     rows = snap(blobs(60, d=2))
     noise = {
@@ -386,6 +394,7 @@ def test_noise_has_the_declared_scale():
         assert stats.kstest(np.concatenate(values), law.cdf).pvalue > 1e-6, name
 
 
+@pytest.mark.statistical
 def test_small_cells_leave_as_rarely_as_their_delta_says():
     """A lone record shows in none of its histograms except with probability delta."""
     noise = StabilityHistogram(5.0, 0.2, 6)
@@ -480,7 +489,7 @@ def test_ill_posed_questions_are_refused():
             lambda: asked.regions(np.array([[-9, 0], [9, 0]]), 0.5).sums(np.zeros(2, int), 1, 10.0),
             "must not unite cells of different regions",
         ),
-        (lambda: list(occupied(zero, zero[0], range(2, 7, 2))), "must be consecutive"),
+        (lambda: list(occupied_cells(zero, zero[0], range(2, 7, 2))), "must be consecutive"),
         (
             lambda: asked.soft_counts(0, Gaussian(SCALE)),
             "intervals=0 in 2 columns must be at least 1",

@@ -13,7 +13,9 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
 from pkm.compute import Points, inertia
-from pkm.compute.lattice import BLOCK_SIDE, Cover, Lattice, label_sums, nearest, project, scales
+from pkm.compute.cover import BLOCK_SIDE, Cover
+from pkm.compute.lattice import Lattice, cover_scales
+from pkm.compute.unit_ball import label_sums, nearest_labels, project
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.conformance import CHECKS, conformance
 from pkm.methods.em_mc import EMMC, repeated, weighted_centers
@@ -77,11 +79,11 @@ def test_lattice_that_cannot_be_numbered_is_refused():
 
 
 def test_scales_have_a_grid_point_within_reach_of_everything():
-    for side, radius in scales(5000, 4, 0.99, 0.01):
+    for side, radius in cover_scales(5000, 4, 0.99, 0.01):
         assert side * math.sqrt(4) == pytest.approx(0.99 * radius / 1.99)
-    radii = [radius / 1.99 for _, radius in scales(5000, 4, 0.99, 0.01)]
+    radii = [radius / 1.99 for _, radius in cover_scales(5000, 4, 0.99, 0.01)]
     assert 0.01 <= radii[0] < 0.0199 and radii[-2] < 2 <= radii[-1]
-    assert len(scales(5000, 4, 0.99, 0.0)) == math.ceil(math.log(10_000, 1.99))
+    assert len(cover_scales(5000, 4, 0.99, 0.0)) == math.ceil(math.log(10_000, 1.99))
 
 
 # Counts of the cover
@@ -96,15 +98,15 @@ def test_cover_agrees_with_enumeration(m, side, weight):
     cover = Cover(points, side, radius, weight)
     rng = np.random.default_rng(m)
     for taken in ([], [0, 7, 8, 50], list(range(20, 45))):
-        cover.take_out(np.array(taken, np.int64))
+        cover.remove(np.array(taken, np.int64))
         grid_points = listed(cover.lattice)
-        counts = covered(grid_points, cover.rest(), side, radius)
+        counts = covered(grid_points, cover.remaining(), side, radius)
         exact = {tuple(v): count for v, count in zip(grid_points, counts, strict=True)}
         counted = {}
-        for count, multiplicity in zip(*cover.counted(), strict=True):
+        for count, multiplicity in zip(*cover.positive_counts(), strict=True):
             for rank in range(multiplicity):
                 counted[tuple(cover.counted_point(count, rank))] = count
-        assert len(counted) == cover.counted()[1].sum()
+        assert len(counted) == cover.positive_counts()[1].sum()
         assert all(exact[v] == count for v, count in counted.items())
         blocks = [
             (b, i)
@@ -120,11 +122,11 @@ def test_cover_agrees_with_enumeration(m, side, weight):
         bounded = {tuple(cover.bounded_point(*block, at)): block[0] for block, at in some}
         assert len(bounded) == len(some) and not bounded.keys() & counted.keys()
         for v, bound in bounded.items():
-            assert len(cover.members(np.array(v))) == exact.get(v, 0) <= bound
+            assert len(cover.covered(np.array(v))) == exact.get(v, 0) <= bound
         if some is places:
             assert {v for v, count in exact.items() if count} <= counted.keys() | bounded.keys()
     if m == 2:
-        assert (len(cover.counted()[0]) == 0) == (weight == 1e-6)
+        assert (len(cover.positive_counts()[0]) == 0) == (weight == 1e-6)
         assert (len(cover.bounds) == 0) == (weight == 5.0)
 
 
@@ -133,10 +135,10 @@ def test_cover_does_not_depend_on_the_order_of_points():
     shuffled = np.random.default_rng(0).permutation(points)
     one, other = Cover(points, 0.1, 0.35, 0.05), Cover(shuffled, 0.1, 0.35, 0.05)
     for these, those in zip(
-        (*one.counted(), one.bounds), (*other.counted(), other.bounds), strict=True
+        (*one.positive_counts(), one.bounds), (*other.positive_counts(), other.bounds), strict=True
     ):
         assert (these == those).all()
-    values, multiplicities = one.counted()
+    values, multiplicities = one.positive_counts()
     for count, multiplicity in zip(values, multiplicities, strict=True):
         assert (
             one.counted_point(count, multiplicity - 1)
@@ -152,7 +154,7 @@ def test_a_record_changes_no_count_by_more_than_one():
         without = np.delete(points, rng.integers(40), axis=0)
         grid_points = listed(Lattice(3, 0.3))
         one, other = Cover(points, 0.3, 1.0, 0.1), Cover(without, 0.3, 1.0, 0.1)
-        change = [len(one.members(v)) - len(other.members(v)) for v in grid_points]
+        change = [len(one.covered(v)) - len(other.covered(v)) for v in grid_points]
         assert set(change) <= {0, 1} and sum(change) > 0
 
 
@@ -168,7 +170,7 @@ def test_draws_follow_the_exponential_mechanism(n, weight, kinds):
     points = np.concatenate([ball_points(n, 2, seed=1, spread=0.1), ball_points(n // 2, 2, seed=2)])
     side, radius = 0.18, 0.5
     cover = Cover(points, side, radius, weight)
-    has = len(cover.counted()[0]) > 0, len(cover.bounds) > 0
+    has = len(cover.positive_counts()[0]) > 0, len(cover.bounds) > 0
     assert has == {"bounded": (False, True), "both": (True, True), "counted": (True, False)}[kinds]
     grid_points = listed(cover.lattice)
     weights = np.exp(weight * covered(grid_points, points, side, radius))
@@ -250,7 +252,9 @@ def test_a_record_changes_one_cell_by_no_more_than_declared():
 
         def answers(rows, matrix=matrix, centers=centers, k=k):
             points = Points.prepare(rows)
-            return label_sums(points, nearest(project(points, matrix, 3.0 * SCALE**2), centers), k)
+            return label_sums(
+                points, nearest_labels(project(points, matrix, 3.0 * SCALE**2), centers), k
+            )
 
         sums, counts = (
             one - other for one, other in zip(answers(rows), answers(rows[1:]), strict=True)

@@ -20,13 +20,13 @@ from scipy.special import expit, logit, ndtri
 from pkm import datasets
 from pkm.compute import Points, cluster_means, inertia, labels
 from pkm.compute.hashing import (
-    ENTRY,
+    DIRECTION_SCALE,
     Hash,
+    clip_norms,
     clipped_sums,
     euclidean_hash,
-    farthest,
+    farthest_points,
     orthonormal,
-    pulled,
     swap_costs,
 )
 from pkm.methods import KMeansPlusPlus
@@ -94,7 +94,10 @@ def kept_rows(buckets):
 def test_directions_are_orthonormal_and_exactly_reproducible():
     for m, d in ((1, 1), (4, 4), (4, 50)):
         directions = orthonormal(np.random.default_rng(d), m, d)
-        assert np.abs(directions / ENTRY @ directions.T / ENTRY - np.eye(m)).max() < d * 2.0**-15
+        assert (
+            np.abs(directions / DIRECTION_SCALE @ directions.T / DIRECTION_SCALE - np.eye(m)).max()
+            < d * 2.0**-15
+        )
         assert (directions == orthonormal(np.random.default_rng(d), m, d)).all()
     with pytest.raises(
         ValueError, match="projections=3 must be from 1 to the number of columns, 2"
@@ -118,7 +121,7 @@ def test_codes_are_the_cells_in_exact_arithmetic(m, d, width):
     order = sorted(range(len(rows)), key=lambda i: cells[i])
     for i, j in itertools.pairwise(order):
         assert (codes[i] == codes[j]) == (cells[i] == cells[j]) and codes[i] <= codes[j]
-    inside = (hashing.middles(codes) @ hashing.directions.T + hashing.shifts) / hashing.width
+    inside = (hashing.cell_centers(codes) @ hashing.directions.T + hashing.shifts) / hashing.width
     assert np.abs(inside - np.array(cells) - 0.5).max() < 0.01 * max(1, 0.1 / width)
 
 
@@ -153,9 +156,9 @@ def test_ill_posed_hashes_are_refused():
     with pytest.raises(ValueError, match="is too small: take wider cells or fewer projections"):
         euclidean_hash(np.random.default_rng(0), 8, 8, 1e-3)
     with pytest.raises(ValueError, match="shifts between 0"):
-        Hash(np.array([[ENTRY]]), np.array([5]), 5)
+        Hash(np.array([[DIRECTION_SCALE]]), np.array([5]), 5)
     with pytest.raises(ValueError, match="entries of at most 65536"):
-        Hash(np.array([[ENTRY + 1]]), np.array([0]), 5)
+        Hash(np.array([[DIRECTION_SCALE + 1]]), np.array([0]), 5)
 
 
 def test_clipped_sums_agree_with_their_definition():
@@ -179,7 +182,7 @@ def test_clipped_sums_agree_with_their_definition():
 def test_pulled_points_lie_in_the_ball():
     rows = grid_points(500, 3, 0)
     for radius in (0.3, 1.0, 1.5):
-        inside = pulled(rows, radius * SCALE)
+        inside = clip_norms(rows, radius * SCALE)
         assert ((inside**2).sum(axis=1) <= (radius * SCALE) ** 2).all()
         near = (rows**2).sum(axis=1) <= (radius * SCALE) ** 2
         assert (inside[near] == rows[near]).all() and 0 < near.sum() < 500
@@ -201,7 +204,7 @@ def test_farthest_is_a_function_of_the_multiset(seed, n, many, tied):
     shuffled = np.random.default_rng(seed).permutation(rows)
     for shards in ([rows], [shuffled], [shuffled[: n // 2], shuffled[n // 2 :]]):
         parts = [Points.prepare(shard) for shard in shards]
-        marks = farthest(parts, centers, many)
+        marks = farthest_points(parts, centers, many)
         found = Counter(tuple(r) for s, mark in zip(shards, marks, strict=True) for r in s[mark])
         assert found == expected
 
@@ -226,7 +229,10 @@ def test_narrowing_keeps_the_farthest_half():
     rows = np.array([[i * 1000] for i in range(10)])
     buckets = opened(rows, radius=2.0)
     buckets.filter_farthest(np.array([[0]]), 0.5)
-    assert sorted(kept_rows(buckets)) == [(i * 1000,) for i in range(5, 10)] and buckets.n_restricted == 5
+    assert (
+        sorted(kept_rows(buckets)) == [(i * 1000,) for i in range(5, 10)]
+        and buckets.n_restricted == 5
+    )
     with pytest.raises(ValueError, match=r"share=1.0 of the records to keep must be in \(0, 1\)"):
         buckets.filter_farthest(np.array([[0]]), 1.0)
 
@@ -363,6 +369,7 @@ def test_cost_range_is_that_of_the_ball_and_of_the_box():
 # Noise and thresholds
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
     n, delta = 3000, 0.01
@@ -372,7 +379,9 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
         buckets = opened(rows, radius=2.0, seed=seed)
         if narrowed:
             buckets.filter_farthest(np.array([[0]]), 0.5)
-        hashing = Hash(np.array([[ENTRY]]), np.array([0]), 15 * ENTRY)  # no two points share a cell
+        hashing = Hash(
+            np.array([[DIRECTION_SCALE]]), np.array([0]), 15 * DIRECTION_SCALE
+        )  # no two points share a cell
         codes, counts = buckets.histogram(hashing, mu=0.5, delta=delta)
         released += len(codes)
         assert (counts >= buckets.histogram_noise(0.5, delta).threshold).all()
@@ -381,11 +390,16 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
     assert abs(released - rate * asked) < 5 * math.sqrt(rate * asked)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_noise_has_the_declared_scale(narrowed):
     rows = np.concatenate([grid_points(400, 3, 0), np.zeros((400, 3), int)])
     hashing, reach, mu = (
-        Hash(np.array([[ENTRY, 0, 0]]), np.array([20 * ENTRY * SCALE]), 40 * ENTRY * SCALE),
+        Hash(
+            np.array([[DIRECTION_SCALE, 0, 0]]),
+            np.array([20 * DIRECTION_SCALE * SCALE]),
+            40 * DIRECTION_SCALE * SCALE,
+        ),
         0.7,
         0.05,
     )
@@ -470,6 +484,7 @@ def test_swap_costs_are_exact(seed, k, tied):
         assert (found == swaps_by_definition(rows, candidates, current, slots)).all()
 
 
+@pytest.mark.statistical
 def test_choices_follow_the_exponential_mechanism():
     rows, candidates = grid_points(30, 2, 0), grid_points(4, 2, 1)
     current, draws, mu = np.array([0, 2]), 4000, 0.5
@@ -578,7 +593,7 @@ def test_ill_posed_questions_are_refused(ask, message):
 
 def test_the_door_serves_one_replicate_and_needs_a_radius():
     points = np.zeros((10, 3), np.int64)
-    with pytest.raises(ValueError, match="buckets serves one replicate at a time, not 2"):
+    with pytest.raises(ValueError, match="hashed_points serves one replicate at a time, not 2"):
         curator(points, seeds=(0, 1)).hashed_points(1.0)
     with pytest.raises(ValueError, match=r"radius=-1\.0 of the public ball must be positive"):
         curator(points).hashed_points(-1.0)
@@ -594,7 +609,7 @@ def test_answers_depend_neither_on_order_nor_on_shards():
         buckets = opened(shards, radius=1.2)
         for _ in range(3):
             codes, counts = buckets.histogram(hashing, mu=0.5, delta=0.3)
-            about = buckets.into_ball(hashing.middles(codes))
+            about = buckets.into_ball(hashing.cell_centers(codes))
             yield from (codes, counts, buckets.sums(hashing, codes, about, 0.5, mu=0.1))
             yield from (
                 buckets.counts(places, mu=0.1),
@@ -707,7 +722,7 @@ def skeleton(points, k, radius, plan, seed):
     """The method without any noise, in plain numpy."""
     generator, d = np.random.default_rng(child(seed, INITIALIZATION)), points.shape[1]
     kept, found = points, np.empty((0, d), np.int64)
-    into = lambda places: np.clip(pulled(places, radius * SCALE), -SCALE, SCALE)  # noqa: E731
+    into = lambda places: np.clip(clip_norms(places, radius * SCALE), -SCALE, SCALE)  # noqa: E731
 
     def shortened(steps, reach):
         length = np.linalg.norm(steps, axis=1, keepdims=True)
@@ -729,7 +744,7 @@ def skeleton(points, k, radius, plan, seed):
                 codes = hashing.codes(Points.prepare(kept))
                 for b in np.flatnonzero(sizes >= max(plan.threshold, len(kept) / (8 * k))):
                     members = kept[which.ravel() == b]
-                    center = into(hashing.middles(codes[which.ravel() == b][:1]))
+                    center = into(hashing.cell_centers(codes[which.ravel() == b][:1]))
                     for reach in (0.5 * radius, min(width, 0.5) * radius):
                         center = into(
                             center + shortened(members - center, reach).sum(axis=0) / len(members)

@@ -29,12 +29,12 @@ from pkm.methods.local_dp import (
 from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
 from pkm.privacy.local_aggregator import (
     CHUNK,
-    ENTRY,
+    DIRECTION_SCALE,
     Boxes,
-    SingleCell,
     LocalAggregator,
     NearestCenter,
     ReportReuseError,
+    SingleCell,
     cohort_sizes,
 )
 from pkm.privacy.randomizers import DIRECTION, VectorRandomizer, frequency_oracle
@@ -143,7 +143,9 @@ def test_nothing_is_drawn_that_is_not_paid_for(monkeypatch, question):
         monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("randomness was drawn"))
     ask = {
         "counts": lambda: group.counts(SingleCell()),
-        "sums": lambda: group.sums(SingleCell(), np.zeros(1, int), np.zeros((1, 3), int), np.ones(1)),
+        "sums": lambda: group.sums(
+            SingleCell(), np.zeros(1, int), np.zeros((1, 3), int), np.ones(1)
+        ),
         "reports": group.reports,
     }[question]
     with pytest.raises(BudgetExceeded):
@@ -184,7 +186,10 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
     zero, centers = np.zeros(1, int), NearestCenter(np.zeros((2, 3), int))
     for ask, message in (
         (lambda: group.counts(Spy()), "must be one of SingleCell, NearestCenter, Boxes"),
-        (lambda: group.counts(centers, domain_size=1), "domain_size=1 must be at least the number of cells, 2"),
+        (
+            lambda: group.counts(centers, domain_size=1),
+            "domain_size=1 must be at least the number of cells, 2",
+        ),
         (
             lambda: group.sums(centers, zero[:0], np.zeros((0, 3), int), np.ones(0)),
             "must name one or more cells",
@@ -200,9 +205,9 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
             ask()
     assert asked._ledger.charges == ()
     with pytest.raises(ValueError, match="width=0 must be positive"):
-        Boxes(np.eye(2, dtype=int) * ENTRY, np.zeros(2), 0, 4)
+        Boxes(np.eye(2, dtype=int) * DIRECTION_SCALE, np.zeros(2), 0, 4)
     with pytest.raises(ValueError, match="at most 4194304 cells"):
-        Boxes(np.eye(12, dtype=int) * ENTRY, np.zeros(12), 0.1, 4)
+        Boxes(np.eye(12, dtype=int) * DIRECTION_SCALE, np.zeros(12), 0.1, 4)
 
 
 # Reports
@@ -218,7 +223,9 @@ def test_a_user_changes_that_users_report_alone():
     changed = (one.reports()[0] != other.reports()[0]).any(axis=1)
     assert set(np.flatnonzero(changed)) <= {3, CHUNK, CHUNK + 499} and changed.any()
     oracle = frequency_oracle(1.0, 4)
-    rule = NearestCenter(np.array([[SCALE, SCALE], [-SCALE, -SCALE], [SCALE, -SCALE], [-SCALE, SCALE]]))
+    rule = NearestCenter(
+        np.array([[SCALE, SCALE], [-SCALE, -SCALE], [SCALE, -SCALE], [-SCALE, SCALE]])
+    )
     (one,), (other,) = crowd(points).cohorts([1]), crowd(moved).cohorts([1])
     step = np.abs(one.counts(rule) - other.counts(rule))
     assert step.max() <= 3 / (oracle.p_true - oracle.p_false_support) + 1e-6
@@ -256,6 +263,7 @@ def test_users_pull_their_point_into_the_ball():
     assert crowd(points).cohorts([1], radius=9.0)[0].radius == math.sqrt(2)
 
 
+@pytest.mark.statistical
 def test_counts_and_sums_are_unbiased_through_the_door():
     """Against exact answers about the same users, in units of the declared deviations; steps are shortened as told."""
     points, centers = cloud(100_000, 2), cloud(12, 2, seed=5)
@@ -266,9 +274,7 @@ def test_counts_and_sums_are_unbiased_through_the_door():
     estimate = counted.counts(rule, domain_size=200)
     oracle = frequency_oracle(1.0, 200)
     assert (
-        np.abs(
-            (estimate - exact) / [oracle.stddev(counted.size, count) for count in exact]
-        ).max()
+        np.abs((estimate - exact) / [oracle.stddev(counted.size, count) for count in exact]).max()
         < 5
     )
     assert counted.count_stddev(200) == oracle.stddev(counted.size)
@@ -280,9 +286,7 @@ def test_counts_and_sums_are_unbiased_through_the_door():
         steps = (own[cells == cell] - centers[cell]) / SCALE
         steps *= np.minimum(1, radius / np.linalg.norm(steps, axis=1))[:, None]
         assert np.abs(found - steps.sum(axis=0)).max() < 5 * summed.sum_stddev(radius)
-    assert (
-        summed.sum_stddev(2.0) == 2 * math.sqrt(summed.size) * VectorRandomizer(1.0, 2).stddev
-    )
+    assert summed.sum_stddev(2.0) == 2 * math.sqrt(summed.size) * VectorRandomizer(1.0, 2).stddev
 
 
 def test_counts_are_exact_where_epsilon_is_ample():
@@ -298,7 +302,9 @@ def test_counts_are_exact_where_epsilon_is_ample():
 def test_boxes(m, more, intervals, seed):
     generator, d = np.random.default_rng(seed), m + more
     basis = np.linalg.qr(generator.standard_normal((d, m)))[0].T
-    boxes = Boxes(np.rint(basis * ENTRY).astype(int), generator.uniform(-1, 0, m), 0.3, intervals)
+    boxes = Boxes(
+        np.rint(basis * DIRECTION_SCALE).astype(int), generator.uniform(-1, 0, m), 0.3, intervals
+    )
     cells = np.arange(boxes.size)
     middles = boxes.midpoints(cells)
     snapped_middles = np.rint(middles * SCALE).astype(int)
@@ -391,9 +397,10 @@ def test_planted_clusters_are_found(d, k):
 def test_methods_order_as_they_should():
     """Kaplan-Stemmer below Lloyd, Lloyd below its own start, noise on points near a single mean."""
     points, _ = planted(60_000, 2, 5, seed=3)
-    cost = lambda method: float(
-        np.median(inertia(points, method.fit_batch(points, range(5)).centers))
-    )
+
+    def cost(method):
+        return float(np.median(inertia(points, method.fit_batch(points, range(5)).centers)))
+
     ours = cost(KaplanStemmerLocal(5, epsilon=4.0, radius=1.0))
     lloyd = cost(LocalLloyd(5, epsilon=4.0, radius=1.0))
     start = float(
@@ -407,6 +414,7 @@ def test_methods_order_as_they_should():
     assert noised > 3 * lloyd
 
 
+@pytest.mark.statistical
 def test_the_mean_is_unbiased():
     points = cloud(10_000, 3, seed=4) // 3 + SCALE // 4
     errors = [

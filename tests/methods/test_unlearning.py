@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pkm.compute import SCALE, Points, race
+from pkm.compute import SCALE, Points, exponential_race
 from pkm.methods.k_fed import KFed, client_centers
 from pkm.methods.unlearning import Unlearning, dc_kmeans, mufc
 from pkm.privacy.noise import INITIALIZATION, child
@@ -69,7 +69,7 @@ def run_race(points, clocks, ids=None):
     n, k = clocks.shape
     seeds, sizes = np.zeros(k, np.int64), np.zeros(k, np.int64)
     ids = np.arange(n) if ids is None else ids
-    found = race(points.astype(np.float32), clocks, ids, seeds, 0, sizes)
+    found = exponential_race(points.astype(np.float32), clocks, ids, seeds, 0, sizes)
     return seeds[:found], sizes
 
 
@@ -90,6 +90,7 @@ def seeding_law(points, k):
     return law
 
 
+@pytest.mark.statistical
 def test_the_race_has_the_law_of_k_means_plus_plus():
     points, k, draws = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 40_000
     law, rng, seen = seeding_law(points, k), np.random.default_rng(0), {}
@@ -117,6 +118,7 @@ def test_keeping_the_prefix_of_seeds_is_exact_by_enumeration(gone):
     assert after == target
 
 
+@pytest.mark.statistical
 def test_fresh_clocks_give_the_law_of_a_fit_without_the_point():
     """The paper's algorithm as it stands: seeds after a removal, over many models, against the enumerated law."""
     points, gone, draws = 1000 * np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 4000

@@ -155,6 +155,7 @@ def test_released_centers_saturate():
 MOMENTS = {"normal": {2: 1, 4: 3, 8: 105}, "laplace": {2: 2, 4: 24, 8: 40_320}}
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize(("law", "reference"), [("normal", stats.norm), ("laplace", stats.laplace)])
 def test_noise_follows_its_law(secure, law, reference):
@@ -243,6 +244,7 @@ def test_rounding_commutes_with_the_data(value, seed):
         assert (mechanism.add(zeros + value, NoiseStreams([seed]), ("x",)) == at_zero + value).all()
 
 
+@pytest.mark.statistical
 def test_rounded_noise_has_no_atom_at_zero():
     """Truncation toward zero would double the mass at zero; rounding to nearest gives each integer its own interval."""
     noise = (
@@ -531,6 +533,7 @@ def test_curator_refuses_points(points, message):
         curator(points)
 
 
+@pytest.mark.statistical
 def test_sum_and_count_noise_are_independent():
     """The published code seeds both from one number; here their correlation is within five standard errors of zero."""
     replicates = 4000

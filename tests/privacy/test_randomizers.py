@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from pkm.compute.ldp import add_signed, hashes, signs
+from pkm.compute.ldp import add_signed_reports, hash_values, random_signs
 from pkm.privacy import NoiseStreams
 from pkm.privacy.randomizers import (
     DIRECTION,
@@ -58,6 +58,7 @@ def test_reports_are_locally_private_by_enumeration(kind, epsilon):
     assert largest == pytest.approx(math.exp(epsilon), rel=1e-12)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("kind", ORACLES)
 def test_reports_follow_the_law_that_is_enumerated(kind, secure):
@@ -115,6 +116,7 @@ def test_estimates_are_unbiased(kind, epsilon):
     assert np.abs(scores).max() < 5.5  # forty scores
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("kind", ORACLES)
 def test_deviation_is_that_of_the_estimates(kind):
     """Rare and frequent values, fresh hashes in every repetition: the sample variance against its chi-square law."""
@@ -137,9 +139,7 @@ def test_the_known_deviations():
     """sd of optimized local hashing over sqrt(n): 3.98, 1.92, 0.85, 0.28 at epsilon 0.5, 1, 2, 4."""
     for epsilon, expected in ((0.5, 3.98), (1.0, 1.92), (2.0, 0.85), (4.0, 0.28)):
         assert LocalHashing(epsilon, 100).stddev(1) == pytest.approx(expected, abs=0.006)
-        ratio = HadamardResponse(epsilon, 100).stddev(1) / LocalHashing(epsilon, 100).stddev(
-            1
-        )
+        ratio = HadamardResponse(epsilon, 100).stddev(1) / LocalHashing(epsilon, 100).stddev(1)
         assert 0.99 < ratio < 1.03
 
 
@@ -161,10 +161,11 @@ def test_the_oracle_is_chosen_by_the_size_of_the_domain():
                 assert oracle.stddev(1000) <= 1.04 * best
 
 
+@pytest.mark.statistical
 def test_hashes_are_uniform_and_agree_as_often_as_they_should():
     users, g, n = np.arange(80_000), 5, 80_000
-    one, other = (hashes(77, users, np.full(n, value), g) for value in (3, 4))
-    for drawn in (one, other, hashes(78, users, np.full(n, 3), g)):
+    one, other = (hash_values(77, users, np.full(n, value), g) for value in (3, 4))
+    for drawn in (one, other, hash_values(78, users, np.full(n, 3), g)):
         assert stats.chisquare(np.bincount(drawn, minlength=g)).pvalue > 1e-6
     joint = np.bincount(one * g + other, minlength=g * g)
     assert stats.chisquare(joint).pvalue > 1e-6
@@ -230,6 +231,7 @@ def test_density_ratio(d, epsilon):
     np.testing.assert_allclose(densities[0], 1)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("length", [0.0, 0.4, 1.0, 3.0])
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_reports_have_the_density(d, length):
@@ -264,6 +266,7 @@ def test_length_makes_reports_unbiased(d, epsilon):
     )
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_vectors_are_unbiased_with_the_declared_deviation(d, epsilon):
@@ -294,14 +297,15 @@ def test_lengths_do_not_overflow():
 # Signed sums
 
 
+@pytest.mark.statistical
 def test_signs_are_fair_and_independent():
     n = 100_000
     users = np.arange(n)
-    drawn = [signs(5, users, np.full(n, cell)) for cell in (0, 1, 2)]
+    drawn = [random_signs(5, users, np.full(n, cell)) for cell in (0, 1, 2)]
     for one in (*drawn, drawn[0] * drawn[1], drawn[1] * drawn[2], drawn[0][1:] * drawn[0][:-1]):
         assert set(np.unique(one)) == {-1, 1} and abs(one.sum()) < 5 * math.sqrt(n)
     assert (
-        signs(5, users[::-1], np.zeros(n, int)) == drawn[0][::-1]
+        random_signs(5, users[::-1], np.zeros(n, int)) == drawn[0][::-1]
     ).all()  # of the user, not of the place
 
 
@@ -330,9 +334,11 @@ def test_signed_sums_by_brute_force():
     users, cells = generator.choice(10**9, 50), np.array([3, 0, 12])
     reports = generator.integers(-(2**20), 2**20, (50, 4)).astype(np.int32)
     totals = np.zeros((3, 4), np.int64)
-    add_signed(99, users, reports, cells, totals)
+    add_signed_reports(99, users, reports, cells, totals)
     for row, cell in zip(totals, cells, strict=True):
-        assert (row == (signs(99, users, np.full(50, cell))[:, None] * reports).sum(axis=0)).all()
+        assert (
+            row == (random_signs(99, users, np.full(50, cell))[:, None] * reports).sum(axis=0)
+        ).all()
 
 
 # Bad input

@@ -13,18 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from pkm.compute import Points, averaged_gaps, column_sums, divide, encode, histogram, signs
+from pkm.compute import (
+    Points,
+    averaged_gaps,
+    column_sums,
+    digitize,
+    histogram,
+    hyperplane_sides,
+    stable_partition,
+)
 from pkm.methods import METHODS, DistDP, NoisedPoints, load_method
 from pkm.privacy import (
     SCALE,
     BoundedLaplace,
+    BoxGrid,
     Budget,
     BudgetExceeded,
     Charge,
     Curator,
     Exponential,
     Gaussian,
-    BoxGrid,
     Laplace,
     Ledger,
     NoiseStreams,
@@ -77,17 +85,17 @@ def test_codes_count_the_thresholds_below(n_thresholds):
     rng = np.random.default_rng(n_thresholds)
     thresholds = np.sort(rng.choice(np.arange(-SCALE, SCALE), n_thresholds, replace=False))
     points[:n_thresholds, 0] = thresholds[:200]  # points on a threshold belong below it
-    codes = encode(Points.prepare(points), tuple(thresholds.tolist()))
+    codes = digitize(Points.prepare(points), tuple(thresholds.tolist()))
     assert (codes == (points[:, :, None] > thresholds).sum(axis=2)).all()
     assert codes.dtype == (np.uint8 if n_thresholds <= 255 else np.uint16)
 
 
 def test_divide_is_stable_and_histogram_and_sums_are_exact():
     points = Points.prepare(grid_points(2, n=500))
-    codes = encode(points, tuple(range(-60000, 60000, 7000)))
+    codes = digitize(points, tuple(range(-60000, 60000, 7000)))
     order = np.random.default_rng(0).permutation(500).astype(np.int32)
     kept = order.copy()
-    left = divide(codes, order, 1, 8, np.empty(500, np.int32))
+    left = stable_partition(codes, order, 1, 8, np.empty(500, np.int32))
     mask = codes[kept, 1] < 8
     assert left == mask.sum() and (order == np.concatenate([kept[mask], kept[~mask]])).all()
     counts = np.zeros((3, 19), np.uint32)
@@ -106,9 +114,9 @@ def test_signs_are_those_of_exact_integer_products():
     expected = (points.astype(object) @ normals.T.astype(object)) >= about.astype(
         object
     ) @ normals.T.astype(object)
-    assert (signs(Points.prepare(points), normals, about) == expected.astype(int)).all()
+    assert (hyperplane_sides(Points.prepare(points), normals, about) == expected.astype(int)).all()
     with pytest.raises(ValueError, match=r"at most 2\*\*20"):
-        signs(Points.prepare(points), normals * 1000, about)
+        hyperplane_sides(Points.prepare(points), normals * 1000, about)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([1, 4096, 32768]))
@@ -308,6 +316,7 @@ def test_rank_averaged_gaps_have_no_bounded_sensitivity():
 # Mechanisms
 
 
+@pytest.mark.statistical
 def test_selection_has_the_laws_probabilities():
     exponents = np.array([0.0, 1.5, -2.0, 0.5, -np.inf, 1.0])
     uniforms = NoiseStreams([11]).uniform(("x", 0), (20_000,))[0]
@@ -336,6 +345,7 @@ def test_selection_inverts_the_distribution_function(exponents, seed):
     assert below / total - 1e-14 <= uniform <= (below + weights[i]) / total + 1e-14
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("secure", [False, True])
 def test_gumbel_and_uniform_streams_have_their_laws(secure):
     streams = NoiseStreams([5], secure=secure)
@@ -368,6 +378,7 @@ def test_bounded_laplace_is_private_by_its_density(epsilon, width):
     assert max(ratios) > 0.5 * epsilon  # the scale is not wastefully wide
 
 
+@pytest.mark.statistical
 def test_bounded_laplace_has_the_moments_of_its_law():
     mechanism, lower, upper, value = BoundedLaplace(0.5, 1000.0), -4000.0, 9000.0, 500
     drawn = mechanism.add(
@@ -430,6 +441,7 @@ def test_every_release_of_a_partition_is_charged_before_it_is_drawn():
         partition.counts([0], Laplace(SCALE / 0.5))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
 def test_noise_on_counts_and_sums_has_the_scale_that_is_charged(kind):
     points, reps = grid_points(1, n=40, d=2), 400
@@ -448,6 +460,7 @@ def test_noise_on_counts_and_sums_has_the_scale_that_is_charged(kind):
     assert np.mean(sums) == pytest.approx(0, abs=5 * 2 * reach / math.sqrt(2 * reps))
 
 
+@pytest.mark.statistical
 def test_gap_percentile_carries_its_flaw_and_has_the_laws_distribution():
     points = np.array([[0, 0], [SCALE // 4, SCALE // 2], [SCALE // 2, SCALE]])
     door = curator(points)
@@ -656,7 +669,9 @@ def test_a_margin_lowers_the_exponents():
 
 def test_candidates_outside_a_cell_are_left_out_where_the_grid_says_so():
     for inside in (True, False):
-        partition = curator(grid_points(0)).partition(BoxGrid.of_intervals(0.25, inside_cell=inside))
+        partition = curator(grid_points(0)).partition(
+            BoxGrid.of_intervals(0.25, inside_cell=inside)
+        )
         low, _ = partition.split(0, 1, 5)
         mechanism = Recorded(1.0)
         partition.choose_splits([low], [30.0], SplitScore(0.3, 1 / 12, 5.0, inside), mechanism)

@@ -1,7 +1,11 @@
 """A paper's report on fabricated rows: what the tests of all reports share."""
 
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
 import pandas as pd
+from fabricated.studies import ROWS, paper_of, study_of
 
 from pkm.analysis import claims, report, verdicts
 from pkm.analysis.figures import figures_of
@@ -11,9 +15,19 @@ from pkm.analysis.tables import Study
 NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 
 
+@cache
+def verdicts_of(study):
+    """Verdicts on all claims of a paper from the fabricated rows of a study, judged once."""
+    return verdicts.evaluate(study_of(study), paper_of(study), NO_GAPS)
+
+
 def findings_of(paper, rows, missing=NO_GAPS):
     """Findings of all claims of a paper, by the claims' names without that of the paper."""
-    found = verdicts.evaluate(Study(rows), paper, missing)
+    return by_claim(verdicts.evaluate(Study(rows), paper, missing))
+
+
+def by_claim(found):
+    """Findings by the claims' names without that of the paper."""
     return {verdict.claim["id"].split("/")[1]: verdict.finding for verdict in found}
 
 
@@ -39,10 +53,23 @@ def drawn(paper, name, rows):
         return spec.draw(Study(rows))
 
 
+@cache
+def figure_of(study, name):
+    """One figure of the fabricated rows of a study, drawn once."""
+    (spec,) = (spec for spec in figures_of(paper_of(study)) if spec.name == name)
+    with styled():
+        return spec.draw(study_of(study))
+
+
 def built(paper, rows, out, monkeypatch, some, missing=NO_GAPS):
-    """Build a report with some of its figures: to lay out all of them takes long, and other tests draw each."""
+    """Build a report with some of its figures; those of fabricated rows as they are were drawn before."""
+    (shared,) = [study for study in ROWS if ROWS[study]() is rows] or [None]
     chosen = [spec for spec in figures_of(paper) if spec.name in some]
     assert len(chosen) == len(some), f"unknown figures among {some}"
+    if shared is not None:
+        chosen = [
+            replace(spec, draw=lambda _, name=spec.name: figure_of(shared, name)) for spec in chosen
+        ]
     monkeypatch.setattr(report, "figures_of", lambda paper: chosen)
     return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 

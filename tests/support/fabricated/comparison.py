@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pandas as pd
+from styles import style_of
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
 
@@ -32,6 +33,7 @@ def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, 
         "sweep": sweep,
         "cell": json.dumps([method, dataset, epsilon, timing]),
         "method": method,
+        **style_of(method),
         "target": f"pkm.methods.{method}",
         "variant": "sound",
         "params": "{}",

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from styles import style_of
 
 from fabricated.fastlloyd import SIZES as OTHER_SIZES
 from fabricated.fastlloyd import cell_rows
@@ -82,7 +83,7 @@ def charges_of(method, epsilon, delta):
             {
                 "mechanism": "gaussian",
                 "label": "noised_points",
-                "loss": 1 / scale,
+                "mu": 1 / scale,
                 "scale": scale,
                 "sensitivity": 1,
             }
@@ -94,7 +95,7 @@ def charges_of(method, epsilon, delta):
             "mechanism": "gaussian",
             "label": "soft_counts",
             "round": 0,
-            "loss": 0.2,
+            "mu": 0.2,
             "delta": 0.0,
         }
         return [
@@ -108,17 +109,21 @@ def charges_of(method, epsilon, delta):
     if method not in ("dist_dp", "dist_dp_printed"):
         return []
     scale = math.sqrt(2 * math.log(1.25 / (delta / 3))) / (epsilon / 3)
-    losses = {"noised_points": 1 / scale, "cell_counts": 0.8 / scale, "region_counts": epsilon / 7}
+    costs = {
+        "noised_points": {"mu": 1 / scale},
+        "cell_counts": {"mu": 0.8 / scale},
+        "region_counts": {"epsilon": epsilon / 7},
+    }
     return [
         {
             "mechanism": LABELS[label],
             "label": label,
             "round": 0,
-            "loss": loss,
             "delta": delta / 6 * (label == "cell_counts"),
         }
+        | cost
         | ({"scale": 0.05 * scale, "sensitivity": 0.05} if label == "noised_points" else {})
-        for label, loss in losses.items()
+        for label, cost in costs.items()
     ]
 
 
@@ -148,6 +153,7 @@ def row_of(
         "sweep": sweep,
         "cell": key,
         "method": method,
+        **style_of(method),
         "target": f"pkm.methods.{method}",
         "variant": ""
         if not private

@@ -11,6 +11,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from styles import style_of
 
 from pkm.analysis import claims
 from pkm.analysis.reported import parse
@@ -114,23 +115,22 @@ def dpm_rows(
     rng = np.random.default_rng(int(hashlib.sha256(text.encode()).hexdigest()[:12], 16))
     pure = base == "dp_lloyd"
     spent = epsilon * (1.5 if method == "dp_lloyd" else 0.78 if method == "dpm" else 1.0)
-    charges = [
-        {"mechanism": "laplace", "label": "counts", "round": 0, "loss": 0.4 * epsilon, "delta": 0.0}
-    ]
+    charges = [{"mechanism": "laplace", "label": "counts", "round": 0, "epsilon": 0.4 * epsilon}]
     if method == "dpm":
         interval = {
             "mechanism": "exponential",
             "label": "interval",
             "round": 0,
-            "loss": 0.04 * epsilon,
+            "epsilon": 0.04 * epsilon,
             "flaw": "F-13",
         }
-        charges[0]["loss"] = 0.36 * epsilon
+        charges[0]["epsilon"] = 0.36 * epsilon
         charges.append(interval)
     row = {
         "sweep": sweep,
         "cell": hashlib.sha256(text.encode()).hexdigest(),
         "method": method,
+        **style_of(method),
         "target": CLASSES[base],
         "variant": "sound" if sound else "published" if private else "",
         "params": json.dumps(params, sort_keys=True),

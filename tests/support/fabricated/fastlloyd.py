@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from styles import style_of
 
 from pkm.analysis.claims.fastlloyd import iteration_bound, noise_multiplier
 
@@ -55,7 +56,9 @@ def _number(*parts):
 def _charges(base, n, d, k, epsilon, delta, params):
     """Charges of a FastLloyd cell as the ledger would write them; other methods carry one plain charge."""
     if base != "fastlloyd":
-        return [{"mechanism": "laplace", "label": "sums_and_counts", "round": 0, "loss": epsilon}]
+        return [
+            {"mechanism": "laplace", "label": "sums_and_counts", "round": 0, "epsilon": epsilon}
+        ]
     alpha, sigma = params.get("alpha", 0.8), noise_multiplier(epsilon, delta)
     fixed = params.get("n_iterations", "auto")
     rounds = iteration_bound(n, d, k, epsilon, delta, alpha) if fixed == "auto" else fixed
@@ -70,7 +73,7 @@ def _charges(base, n, d, k, epsilon, delta, params):
                 "mechanism": "gaussian",
                 "label": "sums_and_counts",
                 "round": index,
-                "loss": 1 / (sigma * math.sqrt(rounds)),
+                "mu": 1 / (sigma * math.sqrt(rounds)),
                 "radius": radius,
                 "sum_scale": radius * together / (4 * d) ** 0.25,
                 "count_scale": together,
@@ -152,6 +155,7 @@ def cell_rows(
         "sweep": sweep,
         "cell": key,
         "method": method,
+        **style_of(method),
         "target": CLASSES[base],
         "variant": variant,
         "params": json.dumps(params, sort_keys=True),

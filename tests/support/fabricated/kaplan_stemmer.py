@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from styles import style_of
 
 from fabricated.fastlloyd import SIZES as OTHER_SIZES
 from fabricated.fastlloyd import cell_rows
@@ -59,6 +60,7 @@ def row_of(
         "sweep": sweep,
         "cell": key,
         "method": method,
+        **style_of(method),
         "target": f"pkm.methods.{method}",
         "variant": "sound" if private else "",
         "params": text,
@@ -95,7 +97,7 @@ def charges_of(method, epsilon):
     each, delta = gaussian_mu(epsilon, 5e-7) / 2, 2.5e-7
     first = {
         "label": "bucket_counts",
-        "loss": each,
+        "mu": each,
         "delta": delta,
         "count_scale": 1 / each,
         "count_sensitivity": 1.0,

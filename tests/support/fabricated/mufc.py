@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from styles import style_of
 
 from pkm.analysis import claims, reported
 
@@ -77,6 +78,7 @@ def mufc_rows(
         "sweep": place_of(sweep, dataset),
         "cell": key,
         "method": method,
+        **style_of(method),
         "target": "pkm.methods.k_fed.KFed"
         if method == "k_fed"
         else "pkm.methods.unlearning.Unlearning",

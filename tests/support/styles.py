@@ -1,0 +1,17 @@
+"""How figures draw a method, for fabricated rows: the columns that real rows have."""
+
+from functools import cache
+
+from pkm.experiments.cell import STYLE
+from pkm.experiments.configuration import choices, method_entry
+from pkm.experiments.rows import style_columns
+
+
+@cache
+def style_of(method: str) -> dict[str, str]:
+    """Label, color and marker of a method of ``conf/method``; nothing for a method of another name."""
+    if method not in choices("method"):
+        return {}
+    entry = method_entry(method)
+    given = {key: entry[key] for key in STYLE if key in entry}
+    return style_columns(entry["_target_"], given)
