@@ -1,4 +1,6 @@
-"""Accounting from stored charges alone, in a form of its own: what the ledger says is checked by it, not repeated."""
+"""Accounting from stored charges alone, in a form of its own: what the ledger says is checked by
+it, not repeated.
+"""
 
 import math
 
@@ -41,7 +43,8 @@ def gaussian_epsilon(mu, delta):
 
 
 def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
-    """Delta that the Gaussian noise of releases has together at epsilon, and the delta charged beside it.
+    """Delta that the Gaussian noise of releases has together at epsilon, and the delta charged
+    beside it.
 
     Parameters
     ----------
@@ -63,8 +66,8 @@ def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
 def least_count(charge):
     """Least noisy count that leaves a histogram over unlisted cells, from what its charge says.
 
-    A record changes as many cells as the squared sensitivity says, each by one; all that only one neighbor has must
-    stay hidden with probability 1 - delta.
+    A record changes as many cells as the squared sensitivity says, each by one; all that only one
+    neighbor has must stay hidden with probability 1 - delta.
 
     Examples
     --------

@@ -1,9 +1,11 @@
-"""The cross-paper comparison as numbers: ratios to non-private k-means, ranks of methods, the best method of a setting.
+"""The cross-paper comparison as numbers: ratios to non-private k-means, ranks of methods, the best
+method of a setting.
 
-A ratio is a run's NICV over that of the best non-private k-means run stored for the data set. Methods are compared by
-the median ratio of their seeds: private runs have heavy tails. Ranks follow Demšar (2006): on every data set the
-methods are ranked by their median, Friedman's test asks whether their mean ranks could be those of chance, and two
-methods differ at a level where their mean ranks are farther apart than Nemenyi's critical difference.
+A ratio is a run's NICV over that of the best non-private k-means run stored for the data set.
+Methods are compared by the median ratio of their seeds: private runs have heavy tails. Ranks follow
+Demšar (2006): on every data set the methods are ranked by their median, Friedman's test asks
+whether their mean ranks could be those of chance, and two methods differ at a level where their
+mean ranks are farther apart than Nemenyi's critical difference.
 """
 
 from dataclasses import dataclass
@@ -41,8 +43,8 @@ class Ranking:
     datasets : tuple of str
         On all of which all of the methods have results.
     table : DataFrame
-        `method`, `mean_rank` (1 is best, ties share), `low`, `high` (95 % bootstrap interval over data sets); best
-        first.
+        `method`, `mean_rank` (1 is best, ties share), `low`, `high` (95 % bootstrap interval over
+        data sets); best first.
     p_value : float
         Of Friedman's test; NaN below three methods or two data sets.
     critical : float
@@ -56,13 +58,14 @@ class Ranking:
     critical: float
 
     def cliques(self):
-        """Groups of methods that do not differ: maximal runs within the critical difference, best first.
+        """Groups of methods that do not differ: maximal runs within the critical difference, best
+        first.
 
         Returns
         -------
         list of (int, int)
-            First and last line of `table`, of groups of two methods or more that are part of no larger one; none where
-            the test cannot be made.
+            First and last line of `table`, of groups of two methods or more that are part of no
+            larger one; none where the test cannot be made.
         """
         ranks, found = self.table["mean_rank"].to_numpy(), []
         for first in range(len(ranks)) if np.isfinite(self.critical) else ():
@@ -73,7 +76,8 @@ class Ranking:
 
 
 def median_interval(values, level=0.95):
-    """Median of the finite values of each column, with a distribution-free interval between two of them.
+    """Median of the finite values of each column, with a distribution-free interval between two of
+    them.
 
     Parameters
     ----------
@@ -107,7 +111,8 @@ def median_interval(values, level=0.95):
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
-    """Tell which runs could release no bucket: every threshold that they paid for is above the number of records.
+    """Tell which runs could release no bucket: every threshold that they paid for is above the
+    number of records.
 
     What such a method returns comes from its public fallback and from later releases.
 
@@ -139,9 +144,10 @@ def ratios(study):
     Returns
     -------
     DataFrame
-        Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference` is the NICV that divides,
-        `n_centers` the mean number of released centers, `insufficient_data` as the function of that name says. Methods without
-        epsilon stand at every epsilon of the grid. Data sets without the reference are left out.
+        Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference` is the
+        NICV that divides, `n_centers` the mean number of released centers, `insufficient_data` as
+        the function of that name says. Methods without epsilon stand at every epsilon of the grid.
+        Data sets without the reference are left out.
     """
     panels = {}
     for metric in (METRIC, "n_centers"):
@@ -192,7 +198,8 @@ def matrix(table, epsilon, datasets=None):
 
 
 def complete(table, datasets):
-    """Split private methods into those with a result on all data sets at all epsilons, and the others.
+    """Split private methods into those with a result on all data sets at all epsilons, and the
+    others.
 
     Returns
     -------
@@ -216,7 +223,8 @@ def complete(table, datasets):
 def shared_datasets(table, datasets):
     """Data sets on which every method has a result at every epsilon, in their order.
 
-    Methods that have one on fewer than half of the data sets do not count: they would leave nothing to compare.
+    Methods that have one on fewer than half of the data sets do not count: they would leave nothing
+    to compare.
     """
     lacking = complete(table, datasets)[1].values()
     out = {name for lack in lacking if len(lack) <= len(datasets) / 2 for name in lack}
@@ -272,9 +280,10 @@ def best_methods(table):
     Returns
     -------
     DataFrame
-        `dataset`, `epsilon`, `n`, `d`, `k`, `records` (n epsilon / k), `method`, `median`, `second` and its
-        `second_median` (the next best), `yardstick` (the smaller ratio of the mean as only center and of centers
-        without data; NaN without them) and `useful`: whether the method is below it.
+        `dataset`, `epsilon`, `n`, `d`, `k`, `records` (n epsilon / k), `method`, `median`, `second`
+        and its `second_median` (the next best), `yardstick` (the smaller ratio of the mean as only
+        center and of centers without data; NaN without them) and `useful`: whether the method is
+        below it.
     """
     lines = []
     for (dataset, epsilon), mine in table.groupby(["dataset", "epsilon"], sort=True):
@@ -299,12 +308,14 @@ def best_methods(table):
 
 
 def times(study):
-    """Seconds of a fit, alone on the machine: median over seeds of the timing sweeps, by data set and method.
+    """Seconds of a fit, alone on the machine: median over seeds of the timing sweeps, by data set
+    and method.
 
     Returns
     -------
     DataFrame
-        `dataset`, `method`, `n`, `d`, `k`, `epsilon`, `seconds`, `seeds`; empty where nothing was timed.
+        `dataset`, `method`, `n`, `d`, `k`, `epsilon`, `seconds`, `seeds`; empty where nothing was
+        timed.
     """
     rows = study.rows_with(["fit_seconds"])
     rows = rows[rows["timing"].astype(bool)] if "timing" in rows else rows.iloc[:0]

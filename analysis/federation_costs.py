@@ -1,9 +1,10 @@
-"""What federated runs cost, from per-seed rows: time in parts, bytes and rounds, beside the numbers a paper prints.
+"""What federated runs cost, from per-seed rows: time in parts, bytes and rounds, beside the numbers
+a paper prints.
 
-A claims file lists, under ``printed: <name>:``, the `sweep` and `method` that hold our runs, `slept_ms` (latency in a
-printed iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ± half-width"`` and `bytes_per_iteration` as
-printed; where the paper quotes another protocol, `quoted_ms` with the printed `speedup`, and `quoted_bytes` with the
-printed `reduction`.
+A claims file lists, under ``printed: <name>:``, the `sweep` and `method` that hold our runs,
+`slept_ms` (latency in a printed iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ±
+half-width"`` and `bytes_per_iteration` as printed; where the paper quotes another protocol,
+`quoted_ms` with the printed `speedup`, and `quoted_bytes` with the printed `reduction`.
 """
 
 import numpy as np
@@ -50,8 +51,8 @@ def costs(study):
     Returns
     -------
     DataFrame
-        The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its mean and ``<name>_half_width``
-        (95 % Student t interval over runs).
+        The cells of all sweeps with `network`, `seeds` and, for each of `COSTS`, its mean and
+        ``<name>_half_width`` (95 % Student t interval over runs).
     """
     cells = federated(study.cells).reset_index(drop=True)
     found = {
@@ -82,9 +83,10 @@ def transports(table):
 def compare(study, asked):
     """Put every printed number of the protocol beside ours.
 
-    Bytes must be equal in every run, a reduction to the printed digits. A time is *faster* or *slower* if it differs
-    by more than both half-widths together (root of the sum of squares) and half a printed digit. That compares machines
-    and code together, so no verdict calls a time reproduced. Times of threads are not comparable.
+    Bytes must be equal in every run, a reduction to the printed digits. A time is *faster* or
+    *slower* if it differs by more than both half-widths together (root of the sum of squares) and
+    half a printed digit. That compares machines and code together, so no verdict calls a time
+    reproduced. Times of threads are not comparable.
 
     Parameters
     ----------
@@ -95,10 +97,10 @@ def compare(study, asked):
     Returns
     -------
     DataFrame
-        One line per printed number: `dataset`, `quantity` (`iteration_ms`, `speedup`, `bytes_per_iteration` or
-        `reduction`), `mean`, `half_width` (95 %), `seeds`, `transport`, `rounds` (of an iteration), `quoted` (of the
-        other protocol), `printed`, `printed_mean`, `ratio` (ours over printed), `ratio_without_latency`, `verdict`,
-        `reason`.
+        One line per printed number: `dataset`, `quantity` (`iteration_ms`, `speedup`,
+        `bytes_per_iteration` or `reduction`), `mean`, `half_width` (95 %), `seeds`, `transport`,
+        `rounds` (of an iteration), `quoted` (of the other protocol), `printed`, `printed_mean`,
+        `ratio` (ours over printed), `ratio_without_latency`, `verdict`, `reason`.
     """
     table = costs(study)
     table = table[(table["sweep"] == asked["sweep"]) & (table["method"] == asked["method"])]

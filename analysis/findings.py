@@ -1,4 +1,6 @@
-"""What a check finds, and the rules that turn truth under resampling, or a table of agreements, into a verdict."""
+"""What a check finds, and the rules that turn truth under resampling, or a table of agreements,
+into a verdict.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,7 +47,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Context:
-    """What an evaluator may look at besides the rows: named sets, what is missing, and the paper's printed numbers."""
+    """What an evaluator may look at besides the rows: named sets, what is missing, and the paper's
+    printed numbers.
+    """
 
     sets: Mapping
     missing: pd.DataFrame
@@ -125,7 +129,9 @@ def exact(evidence, numbers, lacking="", agreed="agrees"):
 
 
 def within(values, check):
-    """Tell which values meet the bounds `at_most`, `at_least`, `below`, `above` of a check, up to rounding."""
+    """Tell which values meet the bounds `at_most`, `at_least`, `below`, `above` of a check, up to
+    rounding.
+    """
     truth = np.isfinite(values)
     if "at_most" in check:
         truth &= values <= check["at_most"] + _ROUNDING

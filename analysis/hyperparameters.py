@@ -1,9 +1,10 @@
-"""Predicates on a grid of settings of one method: which do well, how much they differ, whether data sets agree.
+"""Predicates on a grid of settings of one method: which do well, how much they differ, whether data
+sets agree.
 
-A check names the `sweep`, `metrics`, `datasets`, the `method`, its `parameters` (a list of numeric columns, or a
-mapping from one column of lists to names for their items) and how many `settings` the whole grid has. Each metric on
-each data set is one part of the claim, decided on resampled seeds like every predicate on means; settings are ranked
-anew in every resample.
+A check names the `sweep`, `metrics`, `datasets`, the `method`, its `parameters` (a list of numeric
+columns, or a mapping from one column of lists to names for their items) and how many `settings` the
+whole grid has. Each metric on each data set is one part of the claim, decided on resampled seeds
+like every predicate on means; settings are ranked anew in every resample.
 """
 
 import itertools
@@ -160,9 +161,11 @@ def _finding(truth, evidence, found, numbers, lacking):
 
 
 def best_part(study, check, context):
-    """Check a linear form of the parameters (`form`), averaged over the best `share` of the settings.
+    """Check a linear form of the parameters (`form`), averaged over the best `share` of the
+    settings.
 
-    Against bounds (`at_least`, `above`, ...), or with ``below_worst: true`` against the worst share.
+    Against bounds (`at_least`, `above`, ...), or with ``below_worst: true`` against the worst
+    share.
     """
     found, lacking = grids(study, check, context)
     truth, bests, worsts = [], [], []
@@ -187,9 +190,10 @@ def best_part(study, check, context):
 def interior_best(study, check, context):
     """Check that the mean quality is best at an inner level of each parameter `along`.
 
-    All parameters but `rest_of` divide what that one leaves, so its levels bound theirs. A level is therefore a share
-    of the rest, counts only if it is stored at every level of `rest_of`, and its quality is the mean over these of the
-    means inside them. Inconclusive below `levels` levels; a tie with an outer level leaves a part open.
+    All parameters but `rest_of` divide what that one leaves, so its levels bound theirs. A level is
+    therefore a share of the rest, counts only if it is stored at every level of `rest_of`, and its
+    quality is the mean over these of the means inside them. Inconclusive below `levels` levels; a
+    tie with an outer level leaves a part open.
     """
     found, lacking = grids(study, check, context)
     truth, lines, fewest = [], [], math.inf
@@ -286,7 +290,9 @@ def best_differs(study, check, context):
 
 
 def flat(study, check, context):
-    """Check that (largest - smallest) / mean over the settings outside `corner` is at most `at_most`."""
+    """Check that (largest - smallest) / mean over the settings outside `corner` is at most
+    `at_most`.
+    """
     found, lacking = grids(study, check, context)
     truth, spreads = [], []
     for grid in found:
@@ -319,7 +325,9 @@ def worst_in_corner(study, check, context):
 
 
 def alike(study, check, context):
-    """Check that two data sets rank the settings in `corner` alike: Spearman's correlation against the bounds."""
+    """Check that two data sets rank the settings in `corner` alike: Spearman's correlation against
+    the bounds.
+    """
     found, lacking = grids(study, check, context)
     truth, lines = [], []
     for one, other in itertools.combinations(found, 2):
@@ -352,7 +360,9 @@ def alike(study, check, context):
 
 
 def _line_correlation(left, right):
-    """Spearman's correlation of each line of one matrix with the same line of another; NaN for constant lines."""
+    """Spearman's correlation of each line of one matrix with the same line of another; NaN for
+    constant lines.
+    """
     left, right = (stats.rankdata(side, axis=1) - (side.shape[1] + 1) / 2 for side in (left, right))
     scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
     return np.where(scale > 0, (left * right).sum(axis=1) / np.where(scale > 0, scale, 1), np.nan)

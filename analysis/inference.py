@@ -6,7 +6,8 @@ from scipy import stats
 
 
 def holm(p_values):
-    """Holm's step-down adjustment; controls the chance of any false rejection whatever the dependence.
+    """Holm's step-down adjustment; controls the chance of any false rejection whatever the
+    dependence.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ def paired_tests(differences):
     Returns
     -------
     DataFrame
-        `difference` (mean), `half_width` (95 %), `seeds`, `p_greater` (evidence that the mean is above zero) and
-        `p_less`. Columns without spread get 0 or 1 by the sign of their mean, and 1 twice if it is zero; columns with
-        fewer than two seeds get 1 twice.
+        `difference` (mean), `half_width` (95 %), `seeds`, `p_greater` (evidence that the mean is
+        above zero) and `p_less`. Columns without spread get 0 or 1 by the sign of their mean, and 1
+        twice if it is zero; columns with fewer than two seeds get 1 twice.
     """
     finite = np.isfinite(differences)
     count = finite.sum(axis=0)

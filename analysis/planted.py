@@ -1,13 +1,14 @@
-"""Curves over one quantity with resampled means: costs on instances whose optimum is known, and what is paid above it.
+"""Curves over one quantity with resampled means: costs on instances whose optimum is known, and
+what is paid above it.
 
-A check names a `sweep` (or several), a `metric`, a selector (`method`: a name, or column values), what the curve runs
-`along` (``n``, ``k``, ``d``, ``epsilon``, a parameter, or ``small``, the size of the one small ball), optionally
-`where` (other columns it must have) and what its `value` is:
+A check names a `sweep` (or several), a `metric`, a selector (`method`: a name, or column values),
+what the curve runs `along` (``n``, ``k``, ``d``, ``epsilon``, a parameter, or ``small``, the size
+of the one small ball), optionally `where` (other columns it must have) and what its `value` is:
 
 * ``mean``: the metric itself, a cost per point;
 * ``cost``: the metric times n;
-* ``excess``: the cost less that of `optimum` (a selector, k-means by default) on the same data set; where all points of
-  a ball coincide the optimum is 0;
+* ``excess``: the cost less that of `optimum` (a selector, k-means by default) on the same data set;
+  where all points of a ball coincide the optimum is 0;
 * ``ratio``: the cost over that of `optimum`.
 """
 
@@ -54,7 +55,9 @@ class Curve:
     seeds: int
 
     def slopes(self, logarithmic=True):
-        """Slope of log(value) over log(x), or over log(log(x)); NaN in lines with a value that is not positive."""
+        """Slope of log(value) over log(x), or over log(log(x)); NaN in lines with a value that is
+        not positive.
+        """
         x = np.log(self.x) if logarithmic else np.log(np.log(self.x))
         centerd = x - x.mean()
         return self._logs() @ centerd / (centerd @ centerd)
@@ -79,7 +82,8 @@ class Curve:
 
 
 def described(cells):
-    """Add `ball` (radius of the planted balls, NaN for other data) and `small` (points of the small one, NaN if none).
+    """Add `ball` (radius of the planted balls, NaN for other data) and `small` (points of the small
+    one, NaN if none).
 
     Examples
     --------
@@ -91,7 +95,9 @@ def described(cells):
 
 
 def joined(study, sweeps, metric):
-    """Panel of a metric over one or several sweeps, with `described` cells; no columns where nothing is stored."""
+    """Panel of a metric over one or several sweeps, with `described` cells; no columns where
+    nothing is stored.
+    """
     sweeps = [sweeps] if isinstance(sweeps, str) else list(sweeps)
     found = [panel for name in sweeps if len((panel := study.panel(name, metric)).cells)]
     panel = concatenate(found) if found else study.panel(sweeps[0], metric)
@@ -101,7 +107,9 @@ def joined(study, sweeps, metric):
 
 
 def chosen(cells, selector):
-    """Mask of the cells that a selector means: a method's name, or a mapping of columns to values or lists of them."""
+    """Mask of the cells that a selector means: a method's name, or a mapping of columns to values
+    or lists of them.
+    """
     selector = {"method": selector} if isinstance(selector, str) else selector
     mask = np.ones(len(cells), dtype=bool)
     for name, value in selector.items():
@@ -212,7 +220,8 @@ def shown(slopes):
 def excess_slope(study, check, context):
     """Check the slope of log(`value`) over log(`along`) against bounds.
 
-    Options: `reach`, the last place that the claim asks for; what is stored to a smaller one is partial.
+    Options: `reach`, the last place that the claim asks for; what is stored to a smaller one is
+    partial.
     """
     line = curve(study, check, context)
     if (found := not_positive(line)) is not None:

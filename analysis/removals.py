@@ -1,7 +1,9 @@
-"""What forgetting costs, from per-seed rows: requests beside retraining, comparable settings, curves over requests.
+"""What forgetting costs, from per-seed rows: requests beside retraining, comparable settings,
+curves over requests.
 
-A metric of `STACKED` puts several stored ones on one axis: what a request takes stands beside what a retraining would
-have taken, as if that were a method of its own (``"mufc, retraining"``). So every check on methods serves here as well.
+A metric of `STACKED` puts several stored ones on one axis: what a request takes stands beside what
+a retraining would have taken, as if that were a method of its own (``"mufc, retraining"``). So
+every check on methods serves here as well.
 """
 
 import json
@@ -27,8 +29,9 @@ STACKED = {
     },
     "reseed_share": {"reseeded": "{}", "reseeded_predicted": "{}, predicted"},
 }
-# What a claim or figure calls a sweep: the stored ones behind it, with parts of theirs (`table1_split`), and the kind
-# of requests. The default bins of the search over their sides are those of Table 1.
+# What a claim or figure calls a sweep: the stored ones behind it, with parts of theirs
+# (`table1_split`), and the kind of requests. The default bins of the search over their sides are
+# those of Table 1.
 SWEEPS = {
     "removals": (("removals",), "random"),
     "adversarial": (("removals", "adversarial"), "adversarial"),
@@ -39,7 +42,9 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """A way to write a speed-up: in words, and what is divided by what under the names of `STACKED`."""
+    """A way to write a speed-up: in words, and what is divided by what under the names of
+    `STACKED`.
+    """
 
     title: str
     above: str
@@ -64,7 +69,8 @@ READINGS = {
 
 
 class View:
-    """A study seen by who asks about unlearning: `SWEEPS`, `STACKED` metrics, and cells with comparable settings.
+    """A study seen by who asks about unlearning: `SWEEPS`, `STACKED` metrics, and cells with
+    comparable settings.
 
     Parameters
     ----------
@@ -75,10 +81,12 @@ class View:
         self._study = study
 
     def panel(self, sweep, metric):
-        """Panel of a stored or stacked metric; its cells have `gamma_factor` and, of even splits, all clusters.
+        """Panel of a stored or stacked metric; its cells have `gamma_factor` and, of even splits,
+        all clusters.
 
-        ``gamma_factor`` is the side of the bins over 1 / sqrt(n), NaN without bins. What two sweeps have alike stands
-        there once; of an even split and one over as many clusters as there are the even one.
+        ``gamma_factor`` is the side of the bins over 1 / sqrt(n), NaN without bins. What two sweeps
+        have alike stands there once; of an even split and one over as many clusters as there are
+        the even one.
         """
         bases, requests = SWEEPS.get(sweep, ((sweep,), None))
         parts = []
@@ -149,8 +157,8 @@ def series(study):
     Returns
     -------
     DataFrame
-        `dataset`, `method`, `requests`, `batch`, `seed`, `start` (loss ratio before any removal), `request`,
-        `accumulated_s`, `retrain_s`, `loss_ratio`.
+        `dataset`, `method`, `requests`, `batch`, `seed`, `start` (loss ratio before any removal),
+        `request`, `accumulated_s`, `retrain_s`, `loss_ratio`.
     """
     facts = ["dataset", "method", "requests", "batch", "seed"]
     columns = ["request", "accumulated_s", "retrain_s", "loss_ratio"]
@@ -206,7 +214,8 @@ def speedups(study):
     Returns
     -------
     DataFrame
-        `dataset`, `reading`, `title`, `speedup` (ratio of means), `low`, `high` (95 %, seeds resampled), `seeds`.
+        `dataset`, `reading`, `title`, `speedup` (ratio of means), `low`, `high` (95 %, seeds
+        resampled), `seeds`.
     """
     lines = []
     for key, reading in READINGS.items():

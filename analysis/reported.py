@@ -1,8 +1,10 @@
-"""Printed numbers of a paper beside stored ones: who is better by more than sampling error, and what is comparable.
+"""Printed numbers of a paper beside stored ones: who is better by more than sampling error, and
+what is comparable.
 
-A claims file lists, under ``printed: <name>:``, the `sweeps` that hold our runs, the `runs` behind a printed number,
-the `epsilon` they used, if any, `cells` (table, data set, method, and for each metric ``"mean ± standard deviation"``
-as printed), `not_comparable` and `notes` (which cells they concern, and a `reason`).
+A claims file lists, under ``printed: <name>:``, the `sweeps` that hold our runs, the `runs` behind
+a printed number, the `epsilon` they used, if any, `cells` (table, data set, method, and for each
+metric ``"mean ± standard deviation"`` as printed), `not_comparable` and `notes` (which cells they
+concern, and a `reason`).
 """
 
 from dataclasses import dataclass
@@ -26,8 +28,9 @@ NOT_COMPARABLE, FEW_SEEDS, NOT_STORED = "not comparable", "too few seeds", "not 
 JUDGED = (WITHIN, BETTER, WORSE)
 STANDARD_ERRORS = 2
 LOOSE = 0.1
-# Silhouettes are means over one fixed sample, whose error no number of seeds averages away: the standard deviation of a
-# mean of 10,000 silhouettes that scatter by about 0.2 (other samples of the same labels of k-means on Gas agree).
+# Silhouettes are means over one fixed sample, whose error no number of seeds averages away: the
+# standard deviation of a mean of 10,000 silhouettes that scatter by about 0.2 (other samples of the
+# same labels of k-means on Gas agree).
 SAMPLE_ERRORS = {"silhouette": 0.2 / np.sqrt(10_000)}
 
 
@@ -103,11 +106,11 @@ def compare(study, printed):
     Returns
     -------
     DataFrame
-        One line per printed number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation` (n - 1), `seeds`,
-        `printed`, `printed_mean`, `printed_deviation`, `margin` (two standard errors of both and half a printed digit,
-        where the printed deviation is taken half a digit larger and the error of a fixed sample is counted in), `ratio`
-        (ours over printed), `verdict`, `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`,
-        `adjacency`.
+        One line per printed number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation` (n
+        - 1), `seeds`, `printed`, `printed_mean`, `printed_deviation`, `margin` (two standard errors
+        of both and half a printed digit, where the printed deviation is taken half a digit larger
+        and the error of a fixed sample is counted in), `ratio` (ours over printed), `verdict`,
+        `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
     metrics = [name for name in dict.fromkeys(key for cell in printed["cells"] for key in cell)]
     metrics = [name for name in metrics if name not in ("table", "dataset", "method")]
@@ -200,6 +203,8 @@ def _reason(rules, place):
 
 
 def near(line):
-    """Tell whether our mean lies within a tenth of the printed one, or rounds to it where that is 0."""
+    """Tell whether our mean lies within a tenth of the printed one, or rounds to it where that is
+    0.
+    """
     allowed = LOOSE * abs(line["printed_mean"]) or parse(line["printed"]).unit / 2
     return abs(line["mean"] - line["printed_mean"]) <= allowed

@@ -1,8 +1,8 @@
 """From per-seed rows to summaries: means with intervals, areas over epsilon, files to cite.
 
-Everything downstream (figures, verdicts) reads a `Panel`: the values of one metric in one sweep as a matrix with seeds
-down and cells across. Seeds are the replicate axis, so a paired comparison is a difference of two columns and a paired
-bootstrap is one matrix product.
+Everything downstream (figures, verdicts) reads a `Panel`: the values of one metric in one sweep as
+a matrix with seeds down and cells across. Seeds are the replicate axis, so a paired comparison is a
+difference of two columns and a paired bootstrap is one matrix product.
 """
 
 import json
@@ -41,10 +41,13 @@ DESCRIPTION = (
     "iterations",
     "charges",
 )
-# Columns that older rows lack, with the name they have in `Study.cells` and their value there; central cells have no
-# clients.
+# Columns that older rows lack, with the name they have in `Study.cells` and their value there;
+# central cells have no clients.
 OPTIONAL = {
     "half_width": ("domain_half_width", np.nan),
+    "label": ("label", ""),
+    "color": ("color", ""),
+    "marker": ("marker", ""),
     "timing": ("timing", False),
     "clients": ("clients", 0),
     "latency_ms": ("latency_ms", np.nan),
@@ -116,7 +119,8 @@ METRIC_NAMES = {
     "sparse_attempts": "sparse rounds",
 }
 HIGHER_IS_BETTER = ("silhouette", "accuracy")
-# Metrics measured in half-widths of the domain, with the power of the half-width that gives raw units.
+# Metrics measured in half-widths of the domain, with the power of the half-width that gives raw
+# units.
 RAW_POWERS = {
     "inertia": 2,
     "kmeans_distance": 1,
@@ -171,7 +175,9 @@ class Panel:
         return np.unique(self.cells["epsilon"].dropna().to_numpy(dtype=float))
 
     def spread(self):
-        """Return the panel with every cell that has no epsilon repeated at each epsilon of the grid."""
+        """Return the panel with every cell that has no epsilon repeated at each epsilon of the
+        grid.
+        """
         grid, constant = self.epsilons, self.cells["epsilon"].isna().to_numpy()
         if not grid.size or not constant.any():
             return self
@@ -186,7 +192,8 @@ class Panel:
 
 
 class Study:
-    """Per-seed rows of one paper, indexed once: which cells there are and which row belongs to which.
+    """Per-seed rows of one paper, indexed once: which cells there are and which row belongs to
+    which.
 
     Parameters
     ----------
@@ -201,7 +208,8 @@ class Study:
     Raises
     ------
     ValueError
-        If a column is missing, or a seed stands twice in one cell of one sweep (it would count double).
+        If a column is missing, or a seed stands twice in one cell of one sweep (it would count
+        double).
     """
 
     def __init__(self, rows):
@@ -248,13 +256,17 @@ class Study:
         return [name for name in METRIC_NAMES if name in self._rows.columns]
 
     def panel(self, sweep, metric):
-        """Return the `Panel` of one metric in one sweep; it has no columns where nothing was measured."""
+        """Return the `Panel` of one metric in one sweep; it has no columns where nothing was
+        measured.
+        """
         if (sweep, metric) not in self._panels:
             self._panels[sweep, metric] = self._build(sweep, metric)
         return self._panels[sweep, metric]
 
     def rows_with(self, metrics):
-        """Rows that have all of the named metrics (infinite values included); empty if a metric was never asked for."""
+        """Rows that have all of the named metrics (infinite values included); empty if a metric was
+        never asked for.
+        """
         if any(name not in self._rows.columns for name in metrics):
             return self._rows.iloc[:0]
         return self._rows[self._rows[list(metrics)].notna().all(axis=1)].drop_duplicates(
@@ -306,7 +318,8 @@ def _plain(value):
 
 
 def raw_units(panel):
-    """Return the panel in the raw units of the data; NaN where the columns of the data share no range.
+    """Return the panel in the raw units of the data; NaN where the columns of the data share no
+    range.
 
     Metrics that have no unit, such as scores and counts, stay as they are.
     """
@@ -319,7 +332,9 @@ def raw_units(panel):
 
 
 def concatenate(panels):
-    """Join panels of one metric side by side (several sweeps); seeds are matched, missing ones are NaN."""
+    """Join panels of one metric side by side (several sweeps); seeds are matched, missing ones are
+    NaN.
+    """
     seeds = np.unique(np.concatenate([panel.seeds for panel in panels]))
     values = np.full((seeds.size, sum(panel.values.shape[1] for panel in panels)), np.nan)
     start = 0
@@ -339,8 +354,8 @@ def summarize(panel):
     Returns
     -------
     DataFrame
-        The cells with `mean`, `half_width` (95 % Student t interval of the mean; NaN below two seeds), `median`,
-        `seeds` (finite values used) and `left_out` (values that are not finite).
+        The cells with `mean`, `half_width` (95 % Student t interval of the mean; NaN below two
+        seeds), `median`, `seeds` (finite values used) and `left_out` (values that are not finite).
 
     Examples
     --------
@@ -392,9 +407,10 @@ def column_statistics(values):
 def area(panel):
     """Area under a metric over epsilon, per seed (trapezoids; FastLloyd paper, section 6.2.1).
 
-    The grid is that of the whole panel. A curve that lacks one of its epsilons has no area and is left out rather than
-    integrated over fewer points, because areas over different grids cannot be compared. A non-private cell repeats its
-    value at every epsilon. Since the area is linear, the mean over seeds equals the area under the means.
+    The grid is that of the whole panel. A curve that lacks one of its epsilons has no area and is
+    left out rather than integrated over fewer points, because areas over different grids cannot be
+    compared. A non-private cell repeats its value at every epsilon. Since the area is linear, the
+    mean over seeds equals the area under the means.
 
     Returns
     -------
@@ -433,8 +449,9 @@ def area(panel):
 def resampling_weights(n_seeds, repeats=BOOTSTRAP_REPEATS):
     """Bootstrap counts of each seed, the first line being the sample itself.
 
-    One draw of seeds serves every method, data set and epsilon, so whatever the replicates share (initialization,
-    data stream) stays paired. The generator is fixed: a report built twice from the same rows is the same.
+    One draw of seeds serves every method, data set and epsilon, so whatever the replicates share
+    (initialization, data stream) stays paired. The generator is fixed: a report built twice from
+    the same rows is the same.
 
     Returns
     -------
@@ -447,7 +464,8 @@ def resampling_weights(n_seeds, repeats=BOOTSTRAP_REPEATS):
 
 
 def resampled_means(panel, weights):
-    """Mean of every column under every line of `weights`; NaN where a resample holds no finite value.
+    """Mean of every column under every line of `weights`; NaN where a resample holds no finite
+    value.
 
     Returns
     -------
@@ -464,7 +482,9 @@ def resampled_means(panel, weights):
 
 
 def percentile_interval(resampled):
-    """95 % percentile interval of each column of bootstrap values (the first line is the sample itself)."""
+    """95 % percentile interval of each column of bootstrap values (the first line is the sample
+    itself).
+    """
     drawn = resampled[1:]
     low, high = np.full(resampled.shape[1], np.nan), np.full(resampled.shape[1], np.nan)
     known = np.isfinite(drawn).all(axis=0)
@@ -474,7 +494,8 @@ def percentile_interval(resampled):
 
 
 def area_table(panel, by, relative_to=None):
-    """Areas over epsilon, averaged over the data sets of a group, with bootstrap intervals over seeds.
+    """Areas over epsilon, averaged over the data sets of a group, with bootstrap intervals over
+    seeds.
 
     Parameters
     ----------
@@ -483,8 +504,8 @@ def area_table(panel, by, relative_to=None):
     by : list of str
         Columns that make a group besides the method, e.g. ``["d"]``.
     relative_to : str, optional
-        Method whose area divides the others', inside every resample. Only data sets on which this method has an area
-        count then, for every method.
+        Method whose area divides the others', inside every resample. Only data sets on which this
+        method has an area count then, for every method.
 
     Returns
     -------
@@ -553,7 +574,9 @@ def _interval_text(mean, half_width):
 
 
 def latex(table, caption, label):
-    """Set a table of texts and numbers in LaTeX with booktabs rules; special characters are escaped."""
+    """Set a table of texts and numbers in LaTeX with booktabs rules; special characters are
+    escaped.
+    """
     texts = table.map(
         lambda value: _latex_escape(f"{value:.4g}" if isinstance(value, float) else str(value))
     )

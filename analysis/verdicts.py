@@ -1,32 +1,38 @@
-"""Claims of a paper against the stored rows: *holds*, *fails*, *inconclusive* or *not run*, with the numbers.
+"""Claims of a paper against the stored rows: *holds*, *fails*, *inconclusive* or *not run*, with
+the numbers.
 
 The rules, the same for every claim:
 
-* **Orderings** ("A is at least as good as B") are paired one-sided t tests over seeds, one per comparison (data set,
-  epsilon, ...), in both directions, each direction Holm-corrected over the comparisons of the claim at level 0.05. A
-  comparison is *kept* or *violated* if its test says so, else *tied*. The claim fails if a comparison is violated. It
-  holds if none is, some are kept, and no more ties lean the other way than comparisons are kept; ties count as kept
-  then. A strict claim needs every comparison kept. Mere ties prove nothing (inconclusive), except where the claim
-  itself says that there is no difference or comes with a margin for ties: ties suffice there. The rule of leaning ties
-  is ours and stricter than the claims as recorded, which count every tie as kept.
-* **Averages over data sets** are averages of the metric itself. Where a claim divides by the same average of another
-  method it is the ratio of the two means, not the mean of the ratios per data set; the latter is stated beside it.
-* **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired bootstrap resamples
-  of the seeds (one draw for all methods, data sets and epsilons). A part of the claim is *kept* if the predicate is
-  true on the sample and in 95 % of the resamples, *violated* if it is false on the sample and true in so few resamples
-  that the Holm-corrected share is at most 5 %. The claim holds if every part is kept, fails if one is violated. "Some"
-  and "most" are decided on the joint predicate.
-* **Times of the protocol** are ours, from this machine and with the simulated latency in them; such a claim says what
-  carried the messages. A printed time is compared by its factor: *faster* or *slower* beyond sampling error, never
-  reproduced. Bytes must be equal in every run.
-* **Counts and formulas** are compared exactly (up to rounding) with what the rows and the ledger's charges say.
-* Fewer than `MIN_SEEDS` paired seeds decide nothing about means: such a comparison is left out of the verdict, and
-  where no other is left the claim is inconclusive, whatever the numbers look like.
-* Where part of the data is absent the claim is judged on the part at hand and marked *partial*, with what is lacking.
-  What the absent part could still supply (a larger maximum, "some" case) is inconclusive instead of failed.
+* **Orderings** ("A is at least as good as B") are paired one-sided t tests over seeds, one per
+  comparison (data set, epsilon, ...), in both directions, each direction Holm-corrected over the
+  comparisons of the claim at level 0.05. A comparison is *kept* or *violated* if its test says so,
+  else *tied*. The claim fails if a comparison is violated. It holds if none is, some are kept, and
+  no more ties lean the other way than comparisons are kept; ties count as kept then. A strict claim
+  needs every comparison kept. Mere ties prove nothing (inconclusive), except where the claim itself
+  says that there is no difference or comes with a margin for ties: ties suffice there. The rule of
+  leaning ties is ours and stricter than the claims as recorded, which count every tie as kept.
+* **Averages over data sets** are averages of the metric itself. Where a claim divides by the same
+  average of another method it is the ratio of the two means, not the mean of the ratios per data
+  set; the latter is stated beside it.
+* **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired
+  bootstrap resamples of the seeds (one draw for all methods, data sets and epsilons). A part of the
+  claim is *kept* if the predicate is true on the sample and in 95 % of the resamples, *violated* if
+  it is false on the sample and true in so few resamples that the Holm-corrected share is at most
+  0.05. The claim holds if every part is kept, fails if one is violated. "Some" and "most" are decided
+  on the joint predicate.
+* **Times of the protocol** are ours, from this machine and with the simulated latency in them; such
+  a claim says what carried the messages. A printed time is compared by its factor: *faster* or
+  *slower* beyond sampling error, never reproduced. Bytes must be equal in every run.
+* **Counts and formulas** are compared exactly (up to rounding) with what the rows and the ledger's
+  charges say.
+* Fewer than `MIN_SEEDS` paired seeds decide nothing about means: such a comparison is left out of
+  the verdict, and where no other is left the claim is inconclusive, whatever the numbers look like.
+* Where part of the data is absent the claim is judged on the part at hand and marked *partial*,
+  with what is lacking. What the absent part could still supply (a larger maximum, "some" case) is
+  inconclusive instead of failed.
 
-No correction is made across claims: with some fifty claims at 5 % one or two false verdicts must be expected. Both
-kinds of test are approximate for heavy-tailed metrics at small numbers of seeds.
+No correction is made across claims: with some fifty claims at 5 % one or two false verdicts must be
+expected. Both kinds of test are approximate for heavy-tailed metrics at small numbers of seeds.
 """
 
 from collections.abc import Mapping
@@ -57,6 +63,7 @@ from pkm.analysis.findings import (
 )
 from pkm.analysis.inference import holm, paired_tests, rank_correlation
 from pkm.analysis.tables import (
+    Study,
     area,
     column_statistics,
     concatenate,
@@ -110,7 +117,9 @@ def evaluate(study, paper, missing=None):
 
 
 def _check(study, check, context, evaluators):
-    """Evaluate one check; with `also` (`text` and options that replace its own, or a list of such) others beside it."""
+    """Evaluate one check; with `also` (`text` and options that replace its own, or a list of such)
+    others beside it.
+    """
     if "also" not in check:
         return _evaluate_one(study, check, context, evaluators)
     plain = {name: value for name, value in check.items() if name != "also"}
@@ -169,12 +178,14 @@ def _all_of(findings):
     )
 
 
-# --- which cells are compared ----------------------------------------------------------------------------------------
+# --- which cells are compared ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Comparisons found in a panel: labels, matched columns of both sides, and what was expected but absent."""
+    """Comparisons found in a panel: labels, matched columns of both sides, and what was expected
+    but absent.
+    """
 
     panel: object
     keys: pd.DataFrame
@@ -197,9 +208,10 @@ class Pairs:
 def _pairs(study, check, context):
     """Find the comparisons of a check.
 
-    `left` and `right` list selectors (a method's name, or column values); `over` names the columns in which both sides
-    must agree, with the expected values. Data sets that share these columns are averaged, over those that both have.
-    With `across` each selector names one cell per combination, and the two sides need not be of the same data set.
+    `left` and `right` list selectors (a method's name, or column values); `over` names the columns
+    in which both sides must agree, with the expected values. Data sets that share these columns are
+    averaged, over those that both have. With `across` each selector names one cell per combination,
+    and the two sides need not be of the same data set.
     """
     sweeps = [check["sweep"]] if isinstance(check["sweep"], str) else list(check["sweep"])
     found = [
@@ -261,7 +273,9 @@ def _nameless(positions, selector):
 
 
 def _right_selectors(cells, check):
-    """Return the selectors of the right side; `best_of` splits each into one per combination of those columns."""
+    """Return the selectors of the right side; `best_of` splits each into one per combination of
+    those columns.
+    """
     selectors = list(check.get("right", ()))
     if "best_of" not in check:
         return selectors
@@ -333,7 +347,9 @@ def _label(selector):
 
 
 def _lacking(check, over, keys, fewest):
-    """Say which comparisons, or data sets inside a comparison, the claim asks for and the rows lack."""
+    """Say which comparisons, or data sets inside a comparison, the claim asks for and the rows
+    lack.
+    """
     expected, found = check.get("expected"), len(keys)
     if "best_of" in check:
         found = len(keys[[*over, "left"]].drop_duplicates())
@@ -373,7 +389,8 @@ def _unseen(check, cells):
 
 
 def _scaled(means, at, scale, average):
-    """Average of columns over data sets, relative to the columns `scale` of the same data sets where these are given.
+    """Average of columns over data sets, relative to the columns `scale` of the same data sets
+    where these are given.
 
     Parameters
     ----------
@@ -381,7 +398,8 @@ def _scaled(means, at, scale, average):
     at, scale : list of int
         Columns, data set by data set; an empty `scale` divides by nothing.
     average : str
-        ``"ratio_of_means"`` or ``"mean_of_ratios"`` (every data set weighs the same, whatever its height).
+        ``"ratio_of_means"`` or ``"mean_of_ratios"`` (every data set weighs the same, whatever its
+        height).
 
     Returns
     -------
@@ -396,14 +414,16 @@ def _scaled(means, at, scale, average):
     raise ValueError(f"average={average!r} is unknown; known: 'ratio_of_means', 'mean_of_ratios'")
 
 
-# --- orderings: paired t tests ---------------------------------------------------------------------------------------
+# --- orderings: paired t tests --------------------------------------------------------------------
 
 
 def ordering(study, check, context):
-    """Left at most right (at least, with `higher_is_better`), by paired one-sided t tests; see the module's rules.
+    """Left at most right (at least, with `higher_is_better`), by paired one-sided t tests; see the
+    module's rules.
 
-    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor of the right side);
-    `tolerated` with `within`: so many values of one key may be violated; `across`: the sides name their data sets.
+    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor of the
+    right side); `tolerated` with `within`: so many values of one key may be violated; `across`: the
+    sides name their data sets.
     """
     return _order(_pairs(study, check, context), check)
 
@@ -439,7 +459,8 @@ def _order(pairs, check):
     sign = -1.0 if check.get("higher_is_better") else 1.0
     average = check.get("average", "ratio_of_means")
     means = column_statistics(values)[0][None]
-    # The denominators are data of their own and the same on both sides; here they only set the scale.
+    # The denominators are data of their own and the same on both sides; here they only set the
+    # scale.
     weights = [_weights(means[0, at], average) for at in pairs.scale or [[]] * len(pairs.left)]
     differences = np.column_stack(
         [
@@ -471,7 +492,9 @@ def _order(pairs, check):
 
 
 def _weights(denominators, average):
-    """What the difference on each data set is multiplied by before the mean over data sets is taken."""
+    """What the difference on each data set is multiplied by before the mean over data sets is
+    taken.
+    """
     if not denominators.size:
         return 1.0
     return 1 / (denominators if average == "mean_of_ratios" else denominators.mean())
@@ -544,20 +567,21 @@ def _where(evidence, position):
     return f"{where} ({line['left']} against {line['right']})".strip()
 
 
-# --- predicates on means: paired bootstrap ---------------------------------------------------------------------------
+# --- predicates on means: paired bootstrap --------------------------------------------------------
 
 
 def _ratios(study, check, context):
     """Resampled ratios left / right per comparison.
 
-    Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the smallest right-hand
-    side divides, chosen anew in every resample. ``by: difference`` subtracts the right side instead; `per` divides the
-    left side by a column of its cells, such as ``k``.
+    Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the
+    smallest right-hand side divides, chosen anew in every resample. ``by: difference`` subtracts
+    the right side instead; `per` divides the left side by a column of its cells, such as ``k``.
 
     Returns
     -------
     tuple
-        Comparisons (DataFrame), ndarray of shape (repeats + 1, comparisons), seeds, what is lacking.
+        Comparisons (DataFrame), ndarray of shape (repeats + 1, comparisons), seeds, what is
+        lacking.
     """
     pairs = _pairs(study, check, context)
     weights = resampling_weights(len(pairs.panel.seeds))
@@ -592,7 +616,8 @@ def _sides(means, side, scale, average):
 
 
 def bound(study, check, context):
-    """Check the ratio left / right against `at_most`, `at_least`, `below`, `above`, for `all` or `some` comparisons.
+    """Check the ratio left / right against `at_most`, `at_least`, `below`, `above`, for `all` or
+    `some` comparisons.
 
     See `_ratios` for differences and values.
     """
@@ -627,8 +652,9 @@ def _place(keys, values, pick):
 def trend(study, check, context):
     """Check that the ratio left / right rises or falls along a key.
 
-    Per group of the other keys: Spearman's correlation in `direction` above `above` or at least `at_least`, and with
-    `ends` the last value beyond the first. `quantifier` over the groups: all (default) or most.
+    Per group of the other keys: Spearman's correlation in `direction` above `above` or at least
+    `at_least`, and with `ends` the last value beyond the first. `quantifier` over the groups: all
+    (default) or most.
     """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     along = check["along"]
@@ -690,10 +716,11 @@ def _plain_group(names, group):
 
 
 def ends(study, check, context):
-    """Check that the ratio left / right, averaged over the other keys, is higher or lower at the end of `along`.
+    """Check that the ratio left / right, averaged over the other keys, is higher or lower at the
+    end of `along`.
 
-    Only groups that have both ends count. `first` and `last` name the ends; the outermost stored values stand in for
-    them where they are absent, and the verdict is then partial.
+    Only groups that have both ends count. `first` and `last` name the ends; the outermost stored
+    values stand in for them where they are absent, and the verdict is then partial.
     """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     along = check["along"]
@@ -732,7 +759,9 @@ def ends(study, check, context):
 
 
 def largest_gain(study, check, context):
-    """Check that the largest reduction 1 - left / right over all comparisons lies in [`at_least`, `at_most`]."""
+    """Check that the largest reduction 1 - left / right over all comparisons lies in [`at_least`,
+    `at_most`].
+    """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     gains = 1 - ratios
     largest = gains.max(axis=1)
@@ -756,7 +785,8 @@ def largest_gain(study, check, context):
 
 
 def best_value(study, check, context):
-    """Check that the key value with the smallest ratio left / right lies in [`at_least`, `at_most`].
+    """Check that the key value with the smallest ratio left / right lies in [`at_least`,
+    `at_most`].
 
     The largest with `higher_is_better`; without a right side the value itself.
     """
@@ -778,10 +808,11 @@ def best_value(study, check, context):
 
 
 def crossing(study, check, context):
-    """Check that the first left method comes within `level` of the right one no later than the others do.
+    """Check that the first left method comes within `level` of the right one no later than the
+    others do.
 
-    `left` lists the method in question first, then its rivals; for each `over` group but epsilon. Other `levels` are
-    reported beside the verdict.
+    `left` lists the method in question first, then its rivals; for each `over` group but epsilon.
+    Other `levels` are reported beside the verdict.
     """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     groups = [name for name in check["over"] if name != "epsilon"]
@@ -823,7 +854,9 @@ def crossing(study, check, context):
 
 
 def _first_epsilon(keys, ratios, level, groups):
-    """Smallest epsilon at which a ratio is at most 1 + level, per group and method, under each resample."""
+    """Smallest epsilon at which a ratio is at most 1 + level, per group and method, under each
+    resample.
+    """
     found = {}
     for name, at in keys.groupby([*groups, "left"], sort=False).indices.items():
         at = at[np.argsort(keys["epsilon"].to_numpy(dtype=float)[at])]
@@ -836,7 +869,9 @@ def _first_epsilon(keys, ratios, level, groups):
 
 
 def contrast(study, check, context):
-    """Check that the smallest reduction 1 - left / right inside `group` is above the median of all comparisons."""
+    """Check that the smallest reduction 1 - left / right inside `group` is above the median of all
+    comparisons.
+    """
     keys, ratios, seeds, lacking = _ratios(study, check, context)
     gains = 1 - ratios
     inside = keys["dataset"].isin(check["group"]).to_numpy()
@@ -879,7 +914,8 @@ def dispersion(study, check, context):
 
 
 def slope(study, check, context):
-    """Check the slope of log(left) over log(`along`) in every group of the other keys against its bounds.
+    """Check the slope of log(left) over log(`along`) in every group of the other keys against its
+    bounds.
 
     Inconclusive where a group is not stored up to `reach`.
     """
@@ -917,7 +953,9 @@ def slope(study, check, context):
 
 
 def longer_than(study, check, context):
-    """Check that `runs` fits take more CPU seconds than `seconds`; a recorded time limit below that leaves it open."""
+    """Check that `runs` fits take more CPU seconds than `seconds`; a recorded time limit below that
+    leaves it open.
+    """
     for sweep in check["sweeps"]:
         panel = study.panel(sweep, "fit_cpu_seconds")
         cells = panel.cells
@@ -950,11 +988,12 @@ def longer_than(study, check, context):
     )
 
 
-# --- counts and printed numbers --------------------------------------------------------------------------------------
+# --- counts and printed numbers -------------------------------------------------------------------
 
 
 def sizes(study, check, context):
-    """Compare N, d and k of the stored data sets with the printed ones (`expected`: data set to [N, d, k]).
+    """Compare N, d and k of the stored data sets with the printed ones (`expected`: data set to [N,
+    d, k]).
 
     `sweep` restricts the look to one sweep, where others run the data sets with another k.
     """
@@ -976,7 +1015,8 @@ def sizes(study, check, context):
 
 
 def grid_count(study, check, context):
-    """Count the combinations of `keys` and the data sets of a sweep against `combinations` and `datasets`.
+    """Count the combinations of `keys` and the data sets of a sweep against `combinations` and
+    `datasets`.
 
     A thinned profile plans fewer; that says nothing about the generator, so it is inconclusive.
     """
@@ -1025,8 +1065,8 @@ def every_row(study, check, context):
 def printed_values(study, check, context):
     """Check that every printed number that can be compared is reproduced within sampling error.
 
-    Holds if every one is; fails if more lie outside than two standard errors let by chance (binomial test at the level
-    of all claims); else inconclusive.
+    Holds if every one is; fails if more lie outside than two standard errors let by chance
+    (binomial test at the level of all claims); else inconclusive.
     """
     table = reported.compare(study, context.printed[check["numbers"]])
     judged = table[table["verdict"].isin(reported.JUDGED)]
@@ -1075,18 +1115,13 @@ def printed_values(study, check, context):
     )
 
 
-def quoted(study, check, context):
-    """Check numbers that the paper itself quotes from elsewhere; nothing is measured here."""
-    lines = [
-        {
-            "quantity": part["quantity"],
-            "largest": max(part["values"]),
-            "asked_at_least": part["at_least"],
-            "agrees": max(part["values"]) >= part["at_least"],
-        }
-        for part in check["parts"]
-    ]
-    return exact(pd.DataFrame(lines), "Quoted numbers only, nothing measured here.")
+def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
+    """Give the verdict of a claim that no row bears on: a test proves it, or its opposite."""
+    verdict = check["verdict"]
+    if verdict not in (HOLDS, FAILS):
+        raise ValueError(f"verdict={verdict!r} of a proved claim must be {HOLDS!r} or {FAILS!r}")
+    what = "Follows" if verdict == HOLDS else "Is refuted"
+    return Finding(verdict, f"{what} without stored rows: {check['test']} asserts it.", 1)
 
 
 def not_run(study, check, context):
@@ -1111,8 +1146,8 @@ EVALUATORS = {
     "contrast": contrast,
     "sizes": sizes,
     "grid_count": grid_count,
-    "quoted": quoted,
     "not_run": not_run,
+    "proved_by": proved_by,
 } | hyperparameters.EVALUATORS
 
 
@@ -1128,8 +1163,8 @@ def overview(verdicts):
     Returns
     -------
     DataFrame
-        `id`, `section`, `statement`, `kind`, `basis`, `verdict`, `partial`, `comparisons`, `seeds`, `numbers`,
-        `lacking`, `reported`.
+        `id`, `section`, `statement`, `kind`, `basis`, `verdict`, `partial`, `comparisons`, `seeds`,
+        `numbers`, `lacking`, `reported`.
     """
     return pd.DataFrame(
         [

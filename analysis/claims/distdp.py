@@ -1,4 +1,6 @@
-"""Claims of the paper on distance-based privacy that need a formula of their own: excess, bounds, charges, noise."""
+"""Claims of the paper on distance-based privacy that need a formula of their own: excess, bounds,
+charges, noise.
+"""
 
 import math
 from dataclasses import replace
@@ -27,10 +29,12 @@ _TOLERANCE = 1e-6
 
 
 def radius_slopes(study, check, context):
-    """Slopes in the radius of the space at a fixed rho: `method` against `at_most`, `plain` against `plain_at_least`.
+    """Slopes in the radius of the space at a fixed rho: `method` against `at_most`, `plain` against
+    `plain_at_least`.
 
-    The box is scaled with the data, so a space L times as large is the same one with rho divided by L and costs
-    multiplied by L squared. A method that knows no rho costs L squared times the same: its slope is 2.
+    The box is scaled with the data, so a space L times as large is the same one with rho divided by
+    L and costs multiplied by L squared. A method that knows no rho costs L squared times the same:
+    its slope is 2.
     """
     line = curve(study, check | {"along": "rho", "value": "cost"}, context)
     if (found := not_positive(line)) is not None:
@@ -54,7 +58,9 @@ def radius_slopes(study, check, context):
 
 
 def bounded(study, check, context):
-    """Check a ratio as `verdicts.bound` does; partial where a column is not stored up to its value in `reach`."""
+    """Check a ratio as `verdicts.bound` does; partial where a column is not stored up to its value
+    in `reach`.
+    """
     found = verdicts.bound(study, check, context)
     cells = study.cells[(study.cells["sweep"] == check["sweep"]).to_numpy()]
     cells = cells[np.logical_or.reduce([chosen(cells, selector) for selector in check["left"]])]
@@ -67,9 +73,11 @@ def bounded(study, check, context):
 
 
 def lower_bound(study, check, context):
-    """Check that the mean cost, where the optimum is 0, is at least `share` k (rho / 100)^2, rho being each run's own.
+    """Check that the mean cost, where the optimum is 0, is at least `share` k (rho / 100)^2, rho
+    being each run's own.
 
-    A method without rows, such as one that refuses so few points, is named with the recorded reason.
+    A method without rows, such as one that refuses so few points, is named with the recorded
+    reason.
     """
     panel = joined(study, check["sweep"], check["metric"])
     if len(panel.cells):
@@ -155,24 +163,10 @@ def nearer(study, check, context):
     return decide(mine - low < high - mine, keys, seeds, numbers, lacking, evidence)
 
 
-def cities(study, check, context):
-    """Distance of two cities on the map scaled to [-1, 1], latitude over 90 and longitude over 180, against rho."""
-    (first, one), (second, other) = check["cities"].items()
-    apart = math.hypot((one[0] - other[0]) / 90, (one[1] - other[1]) / 180)
-    line = {
-        "cities": f"{first} and {second}",
-        "distance": apart,
-        "rho": check["rho"],
-        "agrees": apart <= check["rho"],
-    }
-    return exact(
-        pd.DataFrame([line]),
-        f"{first} and {second} are {apart:.4f} apart; rho is {check['rho']:g}.",
-    )
-
-
 def shapes(study, check, context):
-    """Numbers of points and dimensions of stored data sets against `expected`, a data set to [n, d]."""
+    """Numbers of points and dimensions of stored data sets against `expected`, a data set to [n,
+    d].
+    """
     stored = study.cells.drop_duplicates("dataset").set_index("dataset")[["n", "d"]]
     lines = [
         {
@@ -203,7 +197,9 @@ def _charged_cells(study, method):
 
 
 def part_of(label, parts):
-    """Name of the part of the budget that a charge belongs to, by the beginning of its label; None if none does."""
+    """Name of the part of the budget that a charge belongs to, by the beginning of its label; None
+    if none does.
+    """
     for name, beginnings in parts.items():
         if label.startswith(tuple(beginnings)):
             return name
@@ -211,7 +207,8 @@ def part_of(label, parts):
 
 
 def thirds(study, check, context):
-    """Charges of every stored cell by parts of the budget: δ of each part at a third of ε, against a third of δ.
+    """Charges of every stored cell by parts of the budget: δ of each part at a third of ε, against
+    a third of δ.
 
     A part with pure charges has no closed form: for it the ledger's total is checked.
     """
@@ -247,7 +244,8 @@ def thirds(study, check, context):
 
 
 def points_noise(study, check, context):
-    """Noise on the points of every stored cell against the classical formula, and its δ at ε against the part's.
+    """Noise on the points of every stored cell against the classical formula, and its δ at ε
+    against the part's.
 
     ``methods`` names the share of the budget: 3 stands for a third.
     """
@@ -286,7 +284,9 @@ def points_noise(study, check, context):
 
 
 def runtimes(study, check, context):
-    """CPU seconds of every stored row of the methods against `at_most`; CPU time is what one thread would need."""
+    """CPU seconds of every stored row of the methods against `at_most`; CPU time is what one thread
+    would need.
+    """
     rows = study.rows_with(["fit_cpu_seconds"])
     rows = rows[rows["method"].isin(check["methods"]) & rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
@@ -313,7 +313,6 @@ EVALUATORS = {
     "lower_bound": lower_bound,
     "steeper": steeper,
     "nearer": nearer,
-    "cities": cities,
     "shapes": shapes,
     "thirds": thirds,
     "points_noise": points_noise,

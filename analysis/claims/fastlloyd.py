@@ -1,4 +1,6 @@
-"""Claims of the FastLloyd paper that need a formula of their own: charges, iterations, outliers, protocol and more."""
+"""Claims of the FastLloyd paper that need a formula of their own: charges, iterations, outliers,
+protocol and more.
+"""
 
 import math
 from dataclasses import replace
@@ -156,7 +158,9 @@ def radius(study, check, context):
 
 
 def composition(study, check, context):
-    """All rounds together: delta at the declared epsilon by the closed form, and the ledger's own epsilon."""
+    """All rounds together: delta at the declared epsilon by the closed form, and the ledger's own
+    epsilon.
+    """
     lines = []
     for cell, charges in _charged_cells(study):
         mu = math.sqrt(math.fsum(charges["mu"] ** 2))
@@ -187,7 +191,9 @@ def composition(study, check, context):
 
 
 def single_cluster(study, check, context):
-    """Rows with one non-empty cluster have silhouette -1 and an infinite Davies–Bouldin index (this direction only)."""
+    """Rows with one non-empty cluster have silhouette -1 and an infinite Davies–Bouldin index (this
+    direction only).
+    """
     needed = ("empty_clusters", "silhouette", "davies_bouldin")
     rows = study.rows_with(needed)
     # The yardstick has one center by definition, so it has no clusters to lose.
@@ -208,10 +214,11 @@ def single_cluster(study, check, context):
 
 
 def outliers(study, check, context):
-    """Increase of a metric from `from` to `to` outliers: smaller for `bounded` than for `unbounded`, at each epsilon.
+    """Increase of a metric from `from` to `to` outliers: smaller for `bounded` than for
+    `unbounded`, at each epsilon.
 
-    A data set counts where both methods have it with both numbers of outliers; the mean is taken over the data sets.
-    Paired bootstrap over seeds, one part of the claim per epsilon.
+    A data set counts where both methods have it with both numbers of outliers; the mean is taken
+    over the data sets. Paired bootstrap over seeds, one part of the claim per epsilon.
     """
     panel = study.panel(check["sweep"], check["metric"])
     if not len(panel.cells):
@@ -289,7 +296,7 @@ def _outliers_lacking(context, check, table):
     return "; ".join(texts)
 
 
-# --- protocol ---------------------------------------------------------------------------------------------------------
+# --- protocol -------------------------------------------------------------------------------------
 
 
 def _taken(study, sweep):
@@ -307,7 +314,9 @@ def timed(study, check, context):
 
 
 def over_quoted(study, check, context):
-    """Largest ratio of a number the paper quotes (`quoted`) to our `metric`, over data sets, against bounds."""
+    """Largest ratio of a number the paper quotes (`quoted`) to our `metric`, over data sets,
+    against bounds.
+    """
     asked = context.printed[check["numbers"]]
     quoted = {
         cell["dataset"]: number(cell[check["quoted"]])[0]
@@ -351,7 +360,8 @@ def _messages(study, check, context):
 
 
 def message_bytes(study, check, context):
-    """Bytes of every run: `factor` times k (d + 1) an iteration, else 2 clients x word x k (d + 1) x T in all.
+    """Bytes of every run: `factor` times k (d + 1) an iteration, else 2 clients x word x k (d + 1)
+    x T in all.
 
     `clients` lists the numbers of clients that the claim is about.
     """
@@ -375,7 +385,9 @@ def message_bytes(study, check, context):
 
 
 def same_bytes(study, check, context):
-    """Bytes of an iteration are the same for every n, at equal k, d, clients and word; in `groups` of them."""
+    """Bytes of an iteration are the same for every n, at equal k, d, clients and word; in `groups`
+    of them.
+    """
     rows = _messages(study, check, context)
     keys = ["method", "k", "d", "clients", "word_bytes"]
     table = rows.groupby(keys).agg(
@@ -397,7 +409,9 @@ def same_bytes(study, check, context):
 
 
 def central_twin(study, check, context):
-    """NICV of federated runs equals that of the central run of the same method, data, budget and seed."""
+    """NICV of federated runs equals that of the central run of the same method, data, budget and
+    seed.
+    """
     rows = study.rows_with(["nicv"])
     mine = federated(rows)
     central = rows.drop(mine.index)

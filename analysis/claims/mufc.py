@@ -1,4 +1,5 @@
-"""Claims of the MUFC paper that need a view or a formula of their own: speed-ups, bins, curves over requests, messages.
+"""Claims of the MUFC paper that need a view or a formula of their own: speed-ups, bins, curves over
+requests, messages.
 
 Orderings, bounds and trends are those of `pkm.analysis.verdicts`, on `pkm.analysis.removals.View`.
 """
@@ -35,7 +36,9 @@ def _absent(found, asked):
 
 
 def over_printed(study, check, context):
-    """Check our speed-up (`reading`) over the printed one, on every data set that has both, against bounds."""
+    """Check our speed-up (`reading`) over the printed one, on every data set that has both, against
+    bounds.
+    """
     asked = context.printed[check["printed"]]
     datasets, draws, seeds = speedup_draws(study, READINGS[check["reading"]])
     kept = [at for at, name in enumerate(datasets) if name in asked]
@@ -55,7 +58,8 @@ def over_printed(study, check, context):
 
 
 def steady(study, check, context):
-    """Check the largest change of the mean loss ratio from its start, over the checkpoints of each data set.
+    """Check the largest change of the mean loss ratio from its start, over the checkpoints of each
+    data set.
 
     Of requests of one kind, one point each.
     """
@@ -100,7 +104,9 @@ def steady(study, check, context):
 
 
 def _gamma_means(study, check, context, datasets):
-    """Resampled means over the sides of bins of each data set, up to a factor from the default, and fewest seeds."""
+    """Resampled means over the sides of bins of each data set, up to a factor from the default, and
+    fewest seeds.
+    """
     panel = View(study).panel("gamma", "loss_ratio")
     factor = panel.cells["gamma_factor"] if len(panel.cells) else pd.Series(dtype=float)
     near = factor.between(1 / check["reach"], check["reach"]) & (
@@ -140,7 +146,9 @@ def gamma_extent(study, check, context):
 
 
 def gamma_default(study, check, context):
-    """Check the mean loss ratio at the default side of bins over the smallest of all sides against bounds."""
+    """Check the mean loss ratio at the default side of bins over the smallest of all sides against
+    bounds.
+    """
     found, seeds = _gamma_means(study, check, context, check["datasets"])
     keys = pd.DataFrame({"dataset": list(found)})
     ratios = np.column_stack([_to_default(*of) / of[1].min(axis=1) for of in found.values()])
@@ -162,7 +170,9 @@ def gamma_default(study, check, context):
 
 
 def gamma_matters(study, check, context):
-    """Check that on some of `others` means spread more than on `dataset`, and the widest bins lose to the default."""
+    """Check that on some of `others` means spread more than on `dataset`, and the widest bins lose
+    to the default.
+    """
     found, seeds = _gamma_means(study, check, context, [check["dataset"], *check["others"]])
     real = [name for name in check["others"] if name in found]
     if check["dataset"] not in found or not real:
@@ -236,30 +246,6 @@ def induced_above_nearest(study, check, context):
     return found
 
 
-def sparse_growth(study, check, context):
-    """Bits of a sparse message and of a dense one over the number of bins, by the paper's formula."""
-    words = 2 * check["k"] * check["clients"]
-    of_counts = math.ceil(math.log2(check["n"] + 1))
-    lines = []
-    for exponent in check["exponents"]:
-        # There is a prime below twice any number, so one bit more is enough.
-        sparse, dense = words * (max(exponent, of_counts) + 1), 2**exponent * of_counts
-        most = words * (max(exponent, math.log2(check["n"])) + 2)
-        line = {
-            "log2_bins": exponent,
-            "sparse_bits": sparse,
-            "dense_bits": dense,
-            "smaller": sparse < dense,
-        }
-        lines.append(line | {"agrees": sparse <= most and dense >= 2**exponent})
-    table = pd.DataFrame(lines)
-    first = table.loc[table["smaller"], "log2_bins"].min()
-    return exact(
-        table,
-        f"With {words} words a message the sparse one is the smaller from 2^{first:g} bins on.",
-    )
-
-
 _VIEWING = ("ordering", "bound", "trend", "printed_values")
 EVALUATORS = {name: _viewed(verdicts.EVALUATORS[name]) for name in _VIEWING} | {
     "over_printed": over_printed,
@@ -269,5 +255,4 @@ EVALUATORS = {name: _viewed(verdicts.EVALUATORS[name]) for name in _VIEWING} | {
     "gamma_matters": gamma_matters,
     "approximation": approximation,
     "induced_above_nearest": induced_above_nearest,
-    "sparse_growth": sparse_growth,
 }
