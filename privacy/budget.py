@@ -1,6 +1,7 @@
-"""What is promised: adjacency, budget, and the claim that a method makes."""
+"""Adjacency, privacy budgets, and the privacy claim of a method."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,7 +25,7 @@ class Budget:
     epsilon : float
         Positive and finite.
     delta : float
-        In [0, 1); 0 asks for pure differential privacy.
+        In [0, 1); 0 is pure differential privacy.
     adjacency : Adjacency or str, default="zero_out"
     rho : float, optional
         The distance of ``rho_bounded``; required there and nowhere else.
@@ -42,10 +43,10 @@ class Budget:
 
     epsilon: float
     delta: float = 0.0
-    adjacency: Adjacency = Adjacency.ZERO_OUT
+    adjacency: Adjacency | str = Adjacency.ZERO_OUT
     rho: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
             raise ValueError(f"epsilon={self.epsilon} must be positive and finite")
         if not 0 <= self.delta < 1:
@@ -62,20 +63,26 @@ class Budget:
         """Compose two budgets of the same adjacency by simple addition."""
         if (self.adjacency, self.rho) != (other.adjacency, other.rho):
             raise ValueError(
-                f"budgets under {self.adjacency} and {other.adjacency} cannot be added; convert one of them first"
+                f"budgets under {self.adjacency} and {other.adjacency} cannot be added; "
+                "convert one of them first"
             )
-        return Budget(
-            self.epsilon + other.epsilon, self.delta + other.delta, self.adjacency, self.rho
-        )
+        epsilon = self.epsilon + other.epsilon
+        delta = self.delta + other.delta
+        return Budget(epsilon, delta, self.adjacency, self.rho)
 
-    def split(self, weights) -> tuple["Budget", ...]:
+    def split(self, weights: Sequence[float]) -> tuple["Budget", ...]:
         """Divide epsilon and delta in proportion to positive weights."""
         total = math.fsum(weights)
         if not all(weight > 0 for weight in weights):
             raise ValueError(f"weights={list(weights)} must be positive")
         return tuple(
-            Budget(self.epsilon * w / total, self.delta * w / total, self.adjacency, self.rho)
-            for w in weights
+            Budget(
+                self.epsilon * weight / total,
+                self.delta * weight / total,
+                self.adjacency,
+                self.rho,
+            )
+            for weight in weights
         )
 
 
@@ -86,7 +93,7 @@ VIEWS = ("final", "transcript")
 
 @dataclass(frozen=True)
 class PrivacyClaim:
-    """What a method promises, to whom, and what it takes for public.
+    """The privacy guarantee that a method claims, and what it assumes to be public.
 
     Parameters
     ----------
@@ -95,21 +102,21 @@ class PrivacyClaim:
     trust : {"none", "central", "federated", "local"}
         Who sees raw data.
     view : {"final", "transcript"}
-        Whether the promise covers the final centers or every release on the way.
+        Whether the guarantee covers the final centers only, or all releases.
     public : tuple of str
-        Data-derived quantities taken for public, such as n.
+        Data-derived quantities that are assumed to be public, such as n.
     flaws : tuple of str
         Known flaws by their id in ``analysis/flaws.yaml``; a claim with flaws is not fully met.
     """
 
     notion: str
-    adjacency: Adjacency = Adjacency.ZERO_OUT
+    adjacency: Adjacency | str = Adjacency.ZERO_OUT
     trust: str = "central"
     view: str = "transcript"
     public: tuple[str, ...] = ("n", "domain", "k")
     flaws: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field, value, known in (
             ("notion", self.notion, NOTIONS),
             ("trust", self.trust, TRUSTS),
@@ -121,7 +128,7 @@ class PrivacyClaim:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised at all."""
+        """Whether any privacy is claimed."""
         return self.notion != "none"
 
 

@@ -1,12 +1,13 @@
 """Gaussian differential privacy in closed form: from mu to (epsilon, delta) and back.
 
-A query of L2 sensitivity D with Gaussian noise of standard deviation s is mu-GDP with mu = D / s; mu composes as the
-root of the sum of squares, adaptively (Dong, Roth, Su). Solving the trade-off for mu at given (epsilon, delta) is the
-analytic Gaussian calibration (Balle, Wang 2018, Theorem 8).
+A query of L2 sensitivity D with Gaussian noise of standard deviation s is mu-GDP with mu = D / s;
+mu composes as the root of the sum of squares, adaptively (Dong, Roth, Su). Solving the trade-off
+for mu at given (epsilon, delta) is the analytic Gaussian calibration (Balle, Wang 2018, Theorem 8).
 """
 
 import math
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 
 from scipy.optimize import brentq
@@ -35,21 +36,28 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     if mu == 0:
         return 0.0
     second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
-    # The true value is positive for every mu > 0, also where float64 has none that small left.
+    # The true value is positive for every mu > 0, also where it is below the smallest float64.
     return max(sys.float_info.min, float(ndtr(-epsilon / mu + mu / 2)) - second)
 
 
 @lru_cache(maxsize=4096)
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP; infinite for delta = 0 and mu > 0."""
+    """Smallest epsilon >= 0 for which mu-GDP implies (epsilon, delta)-DP.
+
+    Infinite for delta = 0 and mu > 0.
+    """
     if mu == 0 or gdp_delta(mu, 0.0) <= delta:
         return 0.0
     if delta <= 0:
         return math.inf
+
+    # Double the upper end until it brackets the root.
     high = 1.0
     while gdp_delta(mu, high) > delta:
         high *= 2
-    return brentq(lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-14, rtol=1e-13)
+    return find_root(
+        lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-14, rtol=1e-13
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -77,8 +85,21 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         raise ValueError(f"epsilon={epsilon} must be positive and finite")
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta} must be in (0, 1) for Gaussian noise")
-    low, high = 0.0, 1.0
+
+    # Double the interval until it brackets the root.
+    low = 0.0
+    high = 1.0
     while gdp_delta(high, epsilon) < delta:
-        low, high = high, 2 * high
-    mu = brentq(lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14)
+        low = high
+        high = 2 * high
+    mu = find_root(lambda mu: gdp_delta(mu, epsilon) - delta, low, high, xtol=1e-300, rtol=1e-14)
     return mu * (1 - SAFETY)
+
+
+def find_root(
+    function: Callable[[float], float], low: float, high: float, *, xtol: float, rtol: float
+) -> float:
+    """Root of a function between two points where its signs differ, by Brent's method."""
+    # The stubs of scipy ask for float64 tolerances and return a tuple, as for full_output=True.
+    root = brentq(function, low, high, xtol=xtol, rtol=rtol)  # type: ignore[reportArgumentType]
+    return float(root)  # type: ignore[reportArgumentType]

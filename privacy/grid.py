@@ -1,27 +1,40 @@
 """The 2^-16 grid on which private data, released centers and noise live.
 
-The public domain is mapped to [-1, 1]^d and the box to integers in [-65536, 65536]^d. Sums of points are then
-integers, sensitivities are exact, and adding rounded noise is exact post-processing of the continuous mechanism
-(rounding to nearest commutes with adding an integer).
+half-width
+    Half the length of the public domain in one column. The domain is mapped to [-1, 1]^d, so a
+    length of 1 is one half-width of the domain in the data's own units.
+grid step
+    2^-16 half-widths, the distance between neighboring grid positions of a column. In grid steps
+    the domain is [-65536, 65536]^d and every coordinate is an integer; :data:`SCALE` is the number
+    of grid steps per half-width. Counts are released in units of 2^-16 records, on the same
+    integers.
+
+Sums of grid points are integers, sensitivities are exact, and adding rounded noise is exact
+post-processing of the continuous mechanism (rounding to nearest commutes with adding an integer).
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pkm.compute import SCALE, exact_limit
 
+__all__ = ["MAX_CELLS", "SCALE", "snap", "snap_centers", "to_unit"]
 
-def snap(points) -> np.ndarray:
+MAX_CELLS = 1 << 22  # of a public grid whose cells are all counted
+
+
+def snap(points: ArrayLike) -> np.ndarray:
     """Round coordinates in [-1, 1] to the nearest grid point.
 
     Parameters
     ----------
     points : array-like, float
-        Coordinates in units of the half-width of the domain.
+        Coordinates in half-widths of the domain.
 
     Returns
     -------
     ndarray of the same shape, int64
-        Multiples of 2**-16, given as integers in [-65536, 65536].
+        In grid steps: multiples of 2**-16, given as integers in [-65536, 65536].
 
     Raises
     ------
@@ -33,16 +46,16 @@ def snap(points) -> np.ndarray:
     >>> snap([-1.0, 0.25, 1.0]).tolist()
     [-65536, 16384, 65536]
     """
-    points = np.asarray(points, dtype=np.float64)
-    if not np.isfinite(points).all():
+    coordinates = np.asarray(points, dtype=np.float64)
+    if not np.isfinite(coordinates).all():
         raise ValueError("points must be finite; remove or impute rows with NaN or infinite values")
-    if points.size and np.abs(points).max() > 1.0:
+    if coordinates.size and np.abs(coordinates).max() > 1.0:
         raise ValueError("points must lie in [-1, 1]; clip them to the public domain")
-    return np.rint(points * SCALE).astype(np.int64)
+    return np.rint(coordinates * SCALE).astype(np.int64)
 
 
-def snap_centers(centers) -> np.ndarray:
-    """Round released centers, in grid steps, to the grid and saturate them where distances would cease to be exact.
+def snap_centers(centers: np.ndarray) -> np.ndarray:
+    """Round released centers to the grid and saturate them where distances would not be exact.
 
     Parameters
     ----------
@@ -52,6 +65,7 @@ def snap_centers(centers) -> np.ndarray:
     Returns
     -------
     ndarray of the same shape, int64
+        In grid steps.
 
     Raises
     ------
@@ -64,6 +78,6 @@ def snap_centers(centers) -> np.ndarray:
     return np.minimum(np.maximum(np.rint(centers), -limit), limit).astype(np.int64)
 
 
-def to_unit(grid) -> np.ndarray:
-    """Map grid integers to float64 coordinates in units of the half-width of the domain."""
+def to_unit(grid: ArrayLike) -> np.ndarray:
+    """Convert grid steps to float64 coordinates in half-widths of the domain."""
     return np.asarray(grid, dtype=np.float64) / SCALE

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, labels
-from pkm.compute.hashing import Hash, clipped_sums, farthest, pulled, swap_costs
+from pkm.compute.hashing import Hash, clip_norms, clipped_sums, farthest_points, swap_costs
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.selection import Exponential, selection_epsilon
@@ -188,7 +188,7 @@ class HashedPoints:
         if not 0 < share < 1:
             raise ValueError(f"share={share} of the records to keep must be in (0, 1)")
         self.n_restricted = math.floor(share * self.n_restricted)
-        marks = farthest(self._restricted, centers, self.n_restricted)
+        marks = farthest_points(self._restricted, centers, self.n_restricted)
         self._restricted = [
             Points.prepare(shard.rows[mark].astype(np.int64))
             for shard, mark in zip(self._restricted, marks, strict=True)
@@ -372,7 +372,7 @@ class HashedPoints:
 
     def into_ball(self, places: np.ndarray) -> np.ndarray:
         """Round places (m, d), in grid steps, to grid points of the ball and the domain: int64."""
-        return np.clip(pulled(places, self.radius * SCALE), -SCALE, SCALE)
+        return np.clip(clip_norms(places, self.radius * SCALE), -SCALE, SCALE)
 
 
 def histogram_noise(mu: float, delta: float, restricted: bool) -> StabilityHistogram:
@@ -386,6 +386,6 @@ def histogram_noise(mu: float, delta: float, restricted: bool) -> StabilityHisto
 
 def _into_ball(shard: Points, radius: float) -> Points:
     # At sqrt(d) no point of the domain is outside, though the root's square may be rounded to less than d.
-    if radius >= math.sqrt(shard.shape[1]) or not (shard.norms > (radius * SCALE) ** 2).any():
+    if radius >= math.sqrt(shard.shape[1]) or not (shard.squared_norms > (radius * SCALE) ** 2).any():
         return shard
-    return Points.prepare(pulled(shard.rows, radius * SCALE))
+    return Points.prepare(clip_norms(shard.rows, radius * SCALE))

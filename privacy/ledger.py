@@ -1,25 +1,28 @@
-"""The ledger: what every release costs, written down before the noise is drawn.
+"""The ledger records what every release costs before its noise is drawn.
 
-Gaussian releases are kept as mu and composed in closed form; a pure release is at worst a biased coin, and coins are
-composed by listing the sums of their privacy losses. A mixture of both is exact for up to :data:`MAX_LOSSES` sums and
-errs on the safe side beyond.
+Gaussian releases are kept as mu and composed in closed form. A pure release is at worst a biased
+coin; coins are composed by listing the sums of their privacy losses. A mixture of both is exact for
+up to :data:`MAX_LOSSES` sums; beyond, delta is overestimated, never underestimated.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit, log_ndtr, ndtr
 from scipy.stats import binom
 
 from pkm.privacy.budget import Budget
-from pkm.privacy.calibration import gdp_delta, gdp_epsilon
+from pkm.privacy.calibration import find_root, gdp_delta, gdp_epsilon
 
-SLACK = 1e-9  # relative room for rounding in sums of charges
+SLACK = 1e-9  # relative tolerance for rounding in sums of charges
 MAX_LOSSES = 1 << 17
+
+StreamKey = tuple[str, int]
+"""Label and round of a release: the key of its noise stream."""
 
 
 class BudgetExceeded(RuntimeError):
@@ -27,7 +30,7 @@ class BudgetExceeded(RuntimeError):
 
 
 class StreamReuseError(RuntimeError):
-    """A release asked for a noise stream that another release has used; nothing was drawn."""
+    """A release would reuse the noise stream of an earlier release; nothing was drawn."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +42,22 @@ class Charge:
     label : str
         The query's name.
     round : int
-        How many releases of this label came before.
+        Number of earlier releases with this label.
     mechanism : str
     mu : float, default=0
         Cost of Gaussian noise: L2 sensitivity over standard deviation.
     epsilon : float, default=0
         Cost of a pure mechanism.
     delta : float, default=0
-        Probability of failure charged beside it.
+        Probability of failure that is charged in addition.
     details : mapping
         Scales and sensitivities that the cost was computed from.
     flaw : str, default=""
-        Where the cost is what a paper claims and is known not to hold: the flaw's id in ``analysis/flaws.yaml``.
+        The flaw's id in ``analysis/flaws.yaml``, where the cost is what a paper claims but is known
+        not to hold.
     group : int, optional
-        Number of the users that the release concerns, where users are dealt out into disjoint groups; None for all.
+        Number of the users' group that the release concerns, where users are partitioned into
+        disjoint groups; None for all users.
 
     Raises
     ------
@@ -70,25 +75,63 @@ class Charge:
     flaw: str = ""
     group: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ("mu", "epsilon", "delta"):
             cost = getattr(self, name)
             if not 0 <= cost < math.inf:
                 raise ValueError(f"{name}={cost} of a charge must be finite and not negative")
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, str | float | None]:
         """Return a flat, JSON-ready record; ``loss`` is mu or epsilon."""
-        loss = {"loss": self.mu or self.epsilon, "delta": self.delta}
-        flaw = {"flaw": self.flaw} if self.flaw else {}
-        group = {} if self.group is None else {"group": self.group}
-        return {
-            **{"mechanism": self.mechanism, "label": self.label, "round": self.round},
-            **loss, **self.details, **flaw, **group,
-        }  # fmt: skip
+        record: dict[str, str | float | None] = {
+            "mechanism": self.mechanism,
+            "label": self.label,
+            "round": self.round,
+            "loss": self.mu or self.epsilon,
+            "delta": self.delta,
+            **self.details,
+        }
+        if self.flaw:
+            record["flaw"] = self.flaw
+        if self.group is not None:
+            record["group"] = self.group
+        return record
+
+
+class ChargeRelease(Protocol):
+    """Charge a release of a query and return the key of its noise stream.
+
+    Arguments are those of :class:`Charge`, but for the round: whoever charges counts the releases
+    of each label.
+    """
+
+    def __call__(
+        self,
+        label: str,
+        mechanism: str,
+        *,
+        mu: float = 0.0,
+        epsilon: float = 0.0,
+        delta: float = 0.0,
+        details: Mapping[str, float | None] | None = None,
+        flaw: str = "",
+    ) -> StreamKey:
+        """Charge one release."""
+        ...
+
+
+class _Tally(NamedTuple):
+    """What all releases that concern one record cost together."""
+
+    mu: float  # of all Gaussian releases
+    epsilons: tuple[float, ...]  # of each pure release, increasing
+    delta: float  # sum of the deltas charged in addition
 
 
 class Ledger:
-    """Account of one run; a batch of replicates shares it, because their schedules are the same.
+    """Account of one run.
+
+    The replicates of a batch share it, because their schedules are the same.
 
     Parameters
     ----------
@@ -101,8 +144,8 @@ class Ledger:
 
     Notes
     -----
-    The scales of all releases must be fixed before the first one, as they are in every method here; Gaussian releases
-    alone may also be chosen adaptively.
+    The scales of all releases must be fixed before the first one, as they are in every method here;
+    only Gaussian releases may also be chosen adaptively.
 
     Examples
     --------
@@ -112,7 +155,7 @@ class Ledger:
     (0.75, 0.25)
     """
 
-    def __init__(self, budget: Budget):
+    def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.charges: tuple[Charge, ...] = ()
 
@@ -128,42 +171,51 @@ class Ledger:
         """
         if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
             raise StreamReuseError(
-                f"release {charge.label!r} round {charge.round} was made before; noise must be fresh"
+                f"release {charge.label!r} round {charge.round} was made before; "
+                "noise must be fresh"
             )
         charges = (*self.charges, charge)
-        if any(each.epsilon for each in charges) and self._fits_plainly(charges):
+
+        # With pure releases the plain sum is cheaper than a composition, and mostly enough.
+        if any(c.epsilon for c in charges) and self._fits_plain_sum(charges):
             self.charges = charges
             return
-        needed = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
-        if not needed <= self.budget.delta * (1 + SLACK):
+
+        delta = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
+        if not delta <= self.budget.delta * (1 + SLACK):
             raise BudgetExceeded(
-                f"release {charge.label!r} round {charge.round} would need delta={needed:.3g} at "
+                f"release {charge.label!r} round {charge.round} would need delta={delta:.3g} at "
                 f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
             )
         self.charges = charges
 
-    def _fits_plainly(self, charges) -> bool:
-        """Tell whether the plain sum is within the budget: cheaper than a composition, and mostly enough."""
-        return all(self._fits_one_plainly(*tally) for tally in _tallies(charges))
-
-    def _fits_one_plainly(self, mu: float, epsilons: tuple[float, ...], delta: float) -> bool:
-        room = self.budget.delta - delta
-        if mu > 0 and room <= 0:
-            return False
-        return room >= 0 and math.fsum(epsilons) + gdp_epsilon(mu, room) <= self.budget.epsilon
+    def _fits_plain_sum(self, charges: Sequence[Charge]) -> bool:
+        """Whether the sum of the epsilons, that of the Gaussian releases included, is in budget."""
+        for tally in _tallies(charges):
+            delta_left = self.budget.delta - tally.delta
+            if delta_left < 0 or (tally.mu > 0 and delta_left == 0):
+                return False
+            if _plain_sum(tally, delta_left) > self.budget.epsilon:
+                return False
+        return True
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""
         return _delta_at(self.charges, epsilon)
 
     def spent(self) -> float:
-        """Epsilon that the releases so far need at the budget's delta; of disjoint groups, what the worst one needs."""
-        return max(self._spent(*tally) for tally in _tallies(self.charges))
+        """Epsilon that the releases so far need at the budget's delta.
 
-    def _spent(self, mu: float, epsilons: tuple[float, ...], delta: float) -> float:
-        room = self.budget.delta - delta
-        plain = math.fsum(epsilons) + gdp_epsilon(mu, room)
-        return plain if not epsilons or room <= 0 else _composed_epsilon(mu, epsilons, room, plain)
+        Of disjoint groups, what the most expensive one needs.
+        """
+        return max(self._spent(tally) for tally in _tallies(self.charges))
+
+    def _spent(self, tally: _Tally) -> float:
+        delta_left = self.budget.delta - tally.delta
+        plain_sum = _plain_sum(tally, delta_left)
+        if not tally.epsilons or delta_left <= 0:
+            return plain_sum
+        return _composed_epsilon(tally.mu, tally.epsilons, delta_left, plain_sum)
 
     def unspent(self) -> float:
         """Epsilon of the budget that is left at its delta."""
@@ -173,7 +225,7 @@ class Ledger:
 def largest_multiple(
     mus: Sequence[float], epsilons: Sequence[float], epsilon: float, delta: float
 ) -> float:
-    """Largest factor by which the costs of a schedule can be multiplied so that together they stay within a budget.
+    """Largest factor by which the costs of a schedule can be multiplied within a budget.
 
     Parameters
     ----------
@@ -194,14 +246,14 @@ def largest_multiple(
 
     Examples
     --------
-    >>> round(largest_multiple([0.2, 0.1], [], 1.0, 1e-6) * math.hypot(0.2, 0.1), 4)  # gaussian_mu(1.0, 1e-6)
+    >>> factor = largest_multiple([0.2, 0.1], [], 1.0, 1e-6)
+    >>> round(factor * math.hypot(0.2, 0.1), 4)  # gaussian_mu(1.0, 1e-6)
     0.2367
     """
     if not any((*mus, *epsilons)):
         raise ValueError("mus and epsilons must not all be zero")
-    return _largest_multiple(
-        math.sqrt(math.fsum(mu**2 for mu in mus)), tuple(epsilons), epsilon, delta
-    )
+    mu = math.sqrt(math.fsum(mu**2 for mu in mus))
+    return _largest_multiple(mu, tuple(epsilons), epsilon, delta)
 
 
 @lru_cache(maxsize=1024)
@@ -209,66 +261,81 @@ def _largest_multiple(
     mu: float, epsilons: tuple[float, ...], epsilon: float, delta: float
 ) -> float:
     def fits(factor: float) -> bool:
-        return (
-            _composed_delta(factor * mu, tuple(sorted(factor * e for e in epsilons)), epsilon)
-            <= delta
-        )
+        scaled = tuple(sorted(factor * e for e in epsilons))
+        return _composed_delta(factor * mu, scaled, epsilon) <= delta
 
-    low, high = 0.0, 1.0
+    # Double the upper end until it does not fit.
+    low = 0.0
+    high = 1.0
     while fits(high):
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
+
+    # Bisect: low fits, high does not.
     while high - low > 1e-6 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
     return low
 
 
+def _plain_sum(tally: _Tally, delta: float) -> float:
+    """Sum of the pure epsilons and of the Gaussian releases' epsilon at ``delta``."""
+    return math.fsum(tally.epsilons) + gdp_epsilon(tally.mu, delta)
+
+
 @lru_cache(maxsize=4096)
-def _composed_epsilon(mu: float, epsilons: tuple[float, ...], delta: float, plain: float) -> float:
+def _composed_epsilon(
+    mu: float, epsilons: tuple[float, ...], delta: float, plain_sum: float
+) -> float:
     """Smallest epsilon at ``delta``, between 0 and the plain sum."""
     if _composed_delta(mu, epsilons, 0.0) <= delta:
         return 0.0
-    if (
-        _composed_delta(mu, epsilons, plain) >= delta
-    ):  # only by rounding: the plain sum is always enough
-        return plain
-    return brentq(
+    # The plain sum is always enough; only by rounding can it seem not to be.
+    if _composed_delta(mu, epsilons, plain_sum) >= delta:
+        return plain_sum
+    return find_root(
         lambda epsilon: _composed_delta(mu, epsilons, epsilon) - delta,
         0.0,
-        plain,
+        plain_sum,
         xtol=1e-14,
         rtol=1e-12,
     )
 
 
-def _tallies(charges) -> list[tuple[float, tuple[float, ...], float]]:
-    """What concerns one record, for each disjoint group: mu, the pure epsilons, delta."""
+def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
+    """Costs that concern one record, for each disjoint group."""
     groups = {charge.group for charge in charges if charge.group is not None} or {None}
-    return [_tally([each for each in charges if each.group in (None, group)]) for group in groups]
+    return [
+        _tally([charge for charge in charges if charge.group in (None, group)]) for group in groups
+    ]
 
 
-def _tally(charges) -> tuple[float, tuple[float, ...], float]:
-    mu = math.sqrt(math.fsum(c.mu**2 for c in charges))
-    return (
-        mu,
-        tuple(sorted(c.epsilon for c in charges if c.epsilon > 0)),
-        math.fsum(c.delta for c in charges),
-    )
+def _tally(charges: Sequence[Charge]) -> _Tally:
+    mu = math.sqrt(math.fsum(charge.mu**2 for charge in charges))
+    epsilons = tuple(sorted(charge.epsilon for charge in charges if charge.epsilon > 0))
+    delta = math.fsum(charge.delta for charge in charges)
+    return _Tally(mu, epsilons, delta)
 
 
-def _delta_at(charges, epsilon: float) -> float:
+def _delta_at(charges: Sequence[Charge], epsilon: float) -> float:
     return max(
-        delta + _composed_delta(mu, epsilons, epsilon) for mu, epsilons, delta in _tallies(charges)
+        tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon)
+        for tally in _tallies(charges)
     )
 
 
 @lru_cache(maxsize=4096)
 def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> float:
-    """Delta at ``epsilon`` of Gaussian and pure releases together; remembered, for schedules are run many times.
+    """Delta at ``epsilon`` of Gaussian and pure releases together.
 
-    A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1 (Kairouz, Oh, Viswanath 2015),
-    whose privacy loss is epsilon_i or -epsilon_i. Their sums have few values, and given one of them the rest is
-    Gaussian in closed form.
+    Cached, because schedules are run many times.
+
+    A pure release is at worst a coin that shows the record with odds exp(epsilon_i) : 1 (Kairouz,
+    Oh, Viswanath 2015), whose privacy loss is epsilon_i or -epsilon_i. Their sums have few values,
+    and given one of them the remaining loss is Gaussian in closed form.
     """
     if not epsilons:
         return gdp_delta(mu, epsilon)
@@ -276,25 +343,29 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
     if mu == 0:
         deltas = -np.expm1(np.minimum(epsilon - losses, 0.0))
     else:
-        rest = epsilon - losses
-        # 1 - exp(log ...) would cancel where both terms are tiny; the difference of the two terms does not go negative.
-        deltas = ndtr(mu / 2 - rest / mu) - np.exp(
-            np.minimum(rest + log_ndtr(-rest / mu - mu / 2), 0.0)
-        )
+        remaining = epsilon - losses
+        # 1 - exp(log ...) would cancel where both terms are tiny; the difference does not go
+        # negative.
+        first = ndtr(mu / 2 - remaining / mu)
+        second = np.exp(np.minimum(remaining + log_ndtr(-remaining / mu - mu / 2), 0.0))
+        deltas = first - second
     return math.fsum(probabilities * np.maximum(deltas, 0.0))
 
 
 @lru_cache(maxsize=64)
 def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Values and probabilities of the summed privacy loss of worst-case pure releases."""
-    losses, probabilities = np.zeros(1), np.ones(1)
-    for value in sorted(set(epsilons)):
-        times = epsilons.count(value)
-        heads = np.arange(times + 1)
-        losses = np.add.outer(losses, value * (2.0 * heads - times)).ravel()
-        probabilities = np.outer(probabilities, binom.pmf(heads, times, expit(value))).ravel()
+    losses = np.zeros(1)
+    probabilities = np.ones(1)
+    for epsilon in sorted(set(epsilons)):
+        # Convolve with the loss of n equal coins, which is binomial.
+        n = epsilons.count(epsilon)
+        heads = np.arange(n + 1)
+        losses = np.add.outer(losses, epsilon * (2.0 * heads - n)).ravel()
+        probabilities = np.outer(probabilities, binom.pmf(heads, n, expit(epsilon))).ravel()
+
+        # Round losses up to multiples of a small step: never in favor of the claim.
         if len(losses) > MAX_LOSSES:
-            # Losses are rounded up to multiples of a small step: never in favor of the claim.
             step = np.ptp(losses) / MAX_LOSSES
             levels = np.ceil((losses - losses.min()) / step).astype(np.int64)
             probabilities = np.bincount(levels, probabilities)

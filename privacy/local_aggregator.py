@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.compute import Points, labels
+from pkm.compute import DIRECTION_SCALE, Points, labels
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.curator import shards_of
+from pkm.privacy.base import shards_of
 from pkm.privacy.grid import SCALE
 from pkm.privacy.ledger import Charge, Ledger
 from pkm.privacy.noise import SPLIT, NoiseStreams, child
@@ -23,9 +23,6 @@ from pkm.privacy.randomizers import SignedSums, VectorRandomizer, check_epsilon,
 CHUNK = (
     1 << 15
 )  # users whose reports are drawn together: a public constant, so that streams do not depend on shards
-ENTRY = (
-    1 << 16
-)  # directions are rounded to multiples of its inverse, which keeps inner products exact
 MAX_CELLS = 1 << 22
 
 
@@ -110,7 +107,7 @@ class Boxes:
         along = (
             points.astype(np.float64)
             @ self.directions.T.astype(np.float64)
-            / (float(SCALE) * ENTRY)
+            / (float(SCALE) * DIRECTION_SCALE)
         )
         places = np.clip(np.floor((along - self.lower) / self.width), 0, self.intervals - 1).astype(
             np.int64
@@ -119,11 +116,11 @@ class Boxes:
 
     def midpoints(self, cells: np.ndarray) -> np.ndarray:
         """Middle of each box, in the span of the directions, shape (len(cells), d), float64, in half-widths."""
-        return (self._corners(cells) + self.width / 2) @ (self.directions / ENTRY)
+        return (self._corners(cells) + self.width / 2) @ (self.directions / DIRECTION_SCALE)
 
     def clip(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Move points (len(cells), d), float64, in half-widths, along the directions into their box, if outside."""
-        basis, lower = self.directions / ENTRY, self._corners(cells)
+        basis, lower = self.directions / DIRECTION_SCALE, self._corners(cells)
         along = points @ basis.T
         return points + (np.clip(along, lower, lower + self.width) - along) @ basis
 

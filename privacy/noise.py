@@ -1,21 +1,26 @@
 """Random numbers for private releases: every release of every replicate has a stream of its own.
 
-Seeded streams (the default) make experiments repeatable and are therefore not private: who knows the seed can subtract
-the noise. ``secure=True`` draws from the operating system's entropy.
+Seeded streams (the default) make experiments repeatable and are therefore not private: whoever
+knows the seed can subtract the noise. ``secure=True`` draws from the operating system's entropy.
 """
 
 import hashlib
 import math
 import os
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
 
-# No variate is larger. Uniforms have 53 bits (seeded) or end at 2**-65 (secure), so logarithms stay below 37 or 45; the
-# tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
+# Bounds on the absolute variates. Uniforms have 53 bits (seeded) or end at 2**-65 (secure), so
+# logarithms stay below 37 or 45; the tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
+
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
+
+_Key = tuple[object, ...]
+_Draw = Callable[[np.random.Generator, np.ndarray], object]
 
 
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
@@ -31,20 +36,35 @@ def _noise_key(seed: int) -> np.ndarray:
 def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Random signs, and uniforms in (0, 1/2] that are as fine near 0 as float64 is.
 
-    The binary exponent is geometric (leading zeros of a random word), the mantissa has 52 random bits, so that inverse
-    distribution functions reach far tails without gaps; what lies below 2**-65 is cut off.
+    The binary exponent is geometric (leading zeros of a random word), the mantissa has 52 random
+    bits, so that inverse distribution functions reach far tails without gaps; values below 2**-65
+    are cut off.
     """
     words = np.frombuffer(os.urandom(16 * size), np.uint64).reshape(2, size)
     mantissa = 1.0 + (words[0] >> np.uint64(12)) * 2.0**-52
-    # The exponent of a 64-bit word is geometric. Its lowest bit is set so that there always is one; the conversion may
-    # round the largest words up to the next power of two.
+
+    # The exponent of a 64-bit word is geometric. Its lowest bit is set so that it is not zero; the
+    # conversion may round the largest words up to the next power of two.
     _, exponent = np.frexp((words[1] | np.uint64(1)).astype(np.float64))
+
     signs = np.where(words[0] & np.uint64(1), 1.0, -1.0)
     return signs, np.ldexp(mantissa, np.minimum(exponent, 64) - 66)
 
 
+def _draw_normal(generator: np.random.Generator, values: np.ndarray) -> None:
+    generator.standard_normal(out=values)
+
+
+def _draw_uniform(generator: np.random.Generator, values: np.ndarray) -> None:
+    generator.random(out=values)
+
+
+def _draw_exponential(generator: np.random.Generator, values: np.ndarray) -> None:
+    generator.standard_exponential(out=values)
+
+
 class NoiseStreams:
-    """Standard normal and Laplace variates for a batch of replicates.
+    """Standard variates for a batch of replicates, from streams named by keys.
 
     Parameters
     ----------
@@ -56,78 +76,82 @@ class NoiseStreams:
     Examples
     --------
     >>> streams = NoiseStreams([0, 1])
-    >>> streams.normal(("counts", 0), (3,)).shape
+    >>> both = streams.normal(("counts", 0), (3,))
+    >>> both.shape
     (2, 3)
-    >>> bool((streams.normal(("counts", 0), (3,))[1] == NoiseStreams([1]).normal(("counts", 0), (3,))[0]).all())
+    >>> bool((both[1] == NoiseStreams([1]).normal(("counts", 0), (3,))[0]).all())
     True
     """
 
-    def __init__(self, seeds, secure: bool = False):
+    def __init__(self, seeds: Sequence[int], secure: bool = False) -> None:
         self.seeds = tuple(int(seed) for seed in seeds)
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
                 f"seeds={self.seeds} must be one or more different non-negative integers"
             )
         self.secure = secure
-        # Philox is counter based: a stream is a place in the counter's upper half, so one generator serves all keys.
+        # Philox is counter based: a stream is a position in the counter's upper half, so one
+        # generator serves all keys. Its initial state has nothing buffered: only the counter is to
+        # be set.
         sources = [] if secure else [np.random.Philox(key=_noise_key(seed)) for seed in self.seeds]
         self._generators = [np.random.Generator(source) for source in sources]
-        self._starts = [
-            source.state for source in sources
-        ]  # with nothing buffered: only the counter is to be set
+        self._initial_states = [source.state for source in sources]
 
     def by_replicate(self) -> list["NoiseStreams"]:
-        """Return the streams of each replicate by itself."""
+        """Return the streams of each replicate on its own."""
         return [NoiseStreams([seed], self.secure) for seed in self.seeds]
 
-    def _seeded(self, key: tuple, shape: tuple[int, ...], draw) -> np.ndarray:
+    def normal(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+        """Standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
+        if self.secure:
+            signs, tails = self._secure(shape)
+            return signs * -ndtri(tails)
+        return self._seeded(key, shape, _draw_normal)
+
+    def laplace(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+        """Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
+        if self.secure:
+            signs, tails = self._secure(shape)
+            return signs * -np.log(2.0 * tails)
+        centered = self._seeded(key, shape, _draw_uniform) - 0.5
+        centered += 2.0**-54  # generator.random includes 0, which would map to minus infinity
+        return -np.copysign(np.log1p(-2.0 * np.abs(centered)), centered)
+
+    def uniform(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+        """Uniform variates in (0, 1), of shape (replicates, *shape) from the stream of ``key``."""
+        if self.secure:
+            signs, tails = self._secure(shape)
+            # 1 - 2**-54 would be rounded to 1.
+            return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53))
+        variates = self._seeded(key, shape, _draw_uniform)
+        return np.maximum(variates, 2.0**-54)  # generator.random includes 0 and leaves out 1
+
+    def gumbel(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+        """Standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""
+        if self.secure:
+            # Fine where it matters: a large variate is the logarithm of a small tail.
+            signs, tails = self._secure(shape)
+            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails))
+        else:
+            exponential = self._seeded(key, shape, _draw_exponential)
+        tiny = np.finfo(np.float64).tiny
+        np.log(np.maximum(exponential, tiny, out=exponential), out=exponential)
+        return np.negative(exponential, out=exponential)
+
+    def _seeded(self, key: _Key, shape: tuple[int, ...], draw: _Draw) -> np.ndarray:
+        """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
         counter = np.frombuffer(bytes(16) + digest, np.uint64)
         values = np.empty((len(self.seeds), *shape))
-        for generator, start, into in zip(self._generators, self._starts, values, strict=True):
-            start["state"]["counter"] = counter
-            generator.bit_generator.state = start
-            draw(generator, into)
+        replicates = zip(self._generators, self._initial_states, values, strict=True)
+        for generator, state, replicate_values in replicates:
+            state["state"]["counter"] = counter
+            generator.bit_generator.state = state
+            draw(generator, replicate_values)
         return values
 
-    def normal(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
-        """Draw standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
-        if self.secure:
-            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            return (signs * -ndtri(tails)).reshape(len(self.seeds), *shape)
-        return self._seeded(key, shape, lambda generator, into: generator.standard_normal(out=into))
-
-    def laplace(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
-        """Draw Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
-        if self.secure:
-            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            return (signs * -np.log(2.0 * tails)).reshape(len(self.seeds), *shape)
-        centerd = self._seeded(key, shape, lambda generator, into: generator.random(out=into)) - 0.5
-        centerd += 2.0**-54  # generator.random includes 0, which would map to minus infinity
-        return -np.copysign(np.log1p(-2.0 * np.abs(centerd)), centerd)
-
-    def uniform(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
-        """Draw uniform variates in (0, 1) of shape (replicates, *shape) from the stream of ``key``."""
-        if self.secure:
-            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            # 1 - 2**-54 would be rounded to 1.
-            return np.where(signs > 0, tails, np.minimum(1.0 - tails, 1.0 - 2.0**-53)).reshape(
-                len(self.seeds), *shape
-            )
-        drawn = self._seeded(key, shape, lambda generator, into: generator.random(out=into))
-        return np.maximum(drawn, 2.0**-54)  # generator.random includes 0 and leaves out 1
-
-    def gumbel(self, key: tuple, shape: tuple[int, ...]) -> np.ndarray:
-        """Draw standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""
-        if self.secure:
-            # Fine where it matters: a large variate is the logarithm of a small tail.
-            signs, tails = _secure_tails(len(self.seeds) * math.prod(shape))
-            exponential = np.where(signs > 0, -np.log(tails), -np.log1p(-tails)).reshape(
-                len(self.seeds), *shape
-            )
-        else:
-            exponential = self._seeded(
-                key, shape, lambda generator, into: generator.standard_exponential(out=into)
-            )
-        np.log(np.maximum(exponential, np.finfo(np.float64).tiny, out=exponential), out=exponential)
-        return np.negative(exponential, out=exponential)
+    def _secure(self, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Signs and tails of shape (replicates, *shape) from the operating system's entropy."""
+        shape = (len(self.seeds), *shape)
+        signs, tails = _secure_tails(math.prod(shape))
+        return signs.reshape(shape), tails.reshape(shape)

@@ -23,7 +23,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pkm.compute import SCALE, Points
-from pkm.compute.lattice import BLOCK_SIDE, Cover, label_sums, log_expm1, nearest, pick, project
+from pkm.compute.cover import BLOCK_SIDE, Cover, log_expm1
+from pkm.compute.lattice import uniform_index
+from pkm.compute.unit_ball import label_sums, nearest_labels, project
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 
@@ -137,8 +139,8 @@ class ProjectedPoints:
             for which in range(picks):
                 grid_point = draw_cover(cover, weight, self._streams, (*key, number, which))
                 chosen.append(grid_point * side)
-                cover.take_out(cover.members(grid_point))
-            points = cover.rest()
+                cover.remove(cover.covered(grid_point))
+            points = cover.remaining()
         return np.array(chosen)
 
     def counts(self, centers: np.ndarray, noise: Laplace | Gaussian) -> np.ndarray:
@@ -163,7 +165,7 @@ class ProjectedPoints:
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         key = self._charge("projected_counts", noise.name, details=details, **noise.cost(SCALE))
         exact = sum(
-            np.bincount(nearest(each, centers), minlength=len(centers)) for each in self._projected
+            np.bincount(nearest_labels(each, centers), minlength=len(centers)) for each in self._projected
         )
         return noise.add(exact[None] * SCALE, self._streams, key)[0]
 
@@ -207,7 +209,7 @@ class ProjectedPoints:
 
     def _exact_sums_and_counts(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         answers = [
-            label_sums(shard, nearest(projected, centers), len(centers))
+            label_sums(shard, nearest_labels(projected, centers), len(centers))
             for shard, projected in zip(self._shards, self._projected, strict=True)
         ]
         return sum(answer[0] for answer in answers), sum(answer[1] for answer in answers)
@@ -239,7 +241,7 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -
     """
     lattice = cover.lattice
     block_size = BLOCK_SIDE**lattice.dimensions
-    counts, multiplicities = cover.counted()
+    counts, multiplicities = cover.positive_counts()
     logs = np.concatenate(
         [
             [math.log(lattice.size)],
@@ -257,12 +259,12 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -
         if kind <= len(counts):
             which = kind - 1
             return cover.counted_point(
-                int(counts[which]), pick(uniforms[0], int(multiplicities[which]))
+                int(counts[which]), uniform_index(uniforms[0], int(multiplicities[which]))
             )
         which = kind - 1 - len(counts)
-        block, at = pick(uniforms[0], int(cover.n_bounded[which])), pick(uniforms[1], block_size)
+        block, at = uniform_index(uniforms[0], int(cover.n_bounded[which])), uniform_index(uniforms[1], block_size)
         grid_point = cover.bounded_point(int(cover.bounds[which]), block, at)
-        covered = len(cover.members(grid_point))
+        covered = len(cover.covered(grid_point))
         if covered:
             kept = log_expm1(np.array([covered, cover.bounds[which]]) * weight)
             if uniforms[2] <= math.exp(kept[0] - kept[1]):

@@ -17,7 +17,15 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, gammaln
 
-from pkm.compute.ldp import add_signed, add_spectrum, hashes, parities, signs, supported, supports
+from pkm.compute.ldp import (
+    add_signed_reports,
+    add_spectrum,
+    hash_values,
+    parity_hashes,
+    parity_support_counts,
+    random_signs,
+    support_counts,
+)
 from pkm.privacy.noise import NoiseStreams
 
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
@@ -214,10 +222,10 @@ class LocalHashing(FrequencyOracle):
 
     def symbols_of(self, users, values):
         """Keyed hashes of (user, value)."""
-        return hashes(self.key, users, values, self.symbols)
+        return hash_values(self.key, users, values, self.symbols)
 
     def _add(self, totals, users, reports):
-        totals += supports(self.key, users, reports, self.symbols, self.size)
+        totals += support_counts(self.key, users, reports, self.symbols, self.size)
 
 
 class HadamardResponse(FrequencyOracle):
@@ -246,7 +254,7 @@ class HadamardResponse(FrequencyOracle):
 
     def symbols_of(self, users, values):
         """Entries of the user's rows in the values' columns."""
-        return parities(self.key, users, values, self.bits, self.order)
+        return parity_hashes(self.key, users, values, self.bits, self.order)
 
     def _start(self):
         return np.zeros(self.order, np.int64)
@@ -255,7 +263,7 @@ class HadamardResponse(FrequencyOracle):
         add_spectrum(self.key, users, reports, self.bits, totals)
 
     def _supports(self, totals):
-        return supported(totals, self.bits)[: self.size]
+        return parity_support_counts(totals, self.bits)[: self.size]
 
 
 def frequency_oracle(epsilon: float, size: int, key: int = 0) -> FrequencyOracle:
@@ -398,14 +406,14 @@ class SignedSums:
     def report(self, users, cells, vectors, streams: NoiseStreams, key: tuple) -> np.ndarray:
         """What users (m,) with cells (m,) and vectors (m, d) of the unit ball send; see :class:`VectorRandomizer`."""
         return self.randomizer.report(
-            vectors * signs(self.key, users, cells)[:, None], streams, key
+            vectors * random_signs(self.key, users, cells)[:, None], streams, key
         )
 
     def add(
         self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray, cells: np.ndarray
     ) -> None:
         """Add reports (m, d) of users (m,) to the totals (cells, d), int64, of cells (cells,)."""
-        add_signed(self.key, users, reports, cells, totals)
+        add_signed_reports(self.key, users, reports, cells, totals)
 
     def estimate(self, totals: np.ndarray) -> np.ndarray:
         """Unbiased sums of the vectors, in radii."""

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pkm.compute.hashing import pulled
-from pkm.compute.quadtree import add_soft_counts, nearest_of_many, occupied
+from pkm.compute.hashing import clip_norms
+from pkm.compute.quadtree import add_soft_counts, nearest_of_many, occupied_cells
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.curator import shards_of
+from pkm.privacy.base import shards_of
 from pkm.privacy.grid import SCALE
 from pkm.privacy.ledger import Charge, Ledger
 from pkm.privacy.mechanisms import Gaussian, Laplace
@@ -176,7 +176,7 @@ class RhoBoundedCurator:
         Parameters
         ----------
         shifts : ndarray of shape (r, d), int64
-            Public; see :func:`pkm.compute.quadtree.occupied`.
+            Public; see :func:`pkm.compute.quadtree.occupied_cells`.
         levels : range
         noise : StabilityHistogram
             For all histograms together: its ``cells`` must be twice their number r * len(levels).
@@ -208,7 +208,7 @@ class RhoBoundedCurator:
         found = [
             (tree, *each)
             for tree, shift in enumerate(shifts)
-            for each in occupied(self._rows, shift, levels)
+            for each in occupied_cells(self._rows, shift, levels)
         ]
         kept, noisy = noise.release(np.concatenate([each[3] for each in found]), self._streams, key)
         ends = np.cumsum([len(each[3]) for each in found])
@@ -302,7 +302,7 @@ class RhoBoundedCurator:
         else:
             rows = self._rows if members is None else self._rows[self._checked_members(members)]
             region = nearest_of_many(rows, centers)[0] if len(rows) else np.empty(0, np.int64)
-        return ClippedRegions(pulled(rows - centers[region], radius * SCALE), region, len(centers), radius, self.max_shift,
+        return ClippedRegions(clip_norms(rows - centers[region], radius * SCALE), region, len(centers), radius, self.max_shift,
                        charged, self._streams, self._charge)  # fmt: skip
 
     def _move_details(self, noise: Gaussian) -> dict[str, float]:

@@ -1,8 +1,8 @@
-"""Counts of cells that nobody lists: only those that are large enough leave (stability-based histograms).
+"""Counts of the cells of an unbounded domain: only large noisy counts are released.
 
-The cells that occur are themselves private, so an empty cell is never looked at, and a cell of one record must hardly
-ever pass. Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with Gaussian noise as in Wilkins, Kifer, Zhang, Karrer
-2024.
+Which cells occur is private, so a cell that is empty is never looked at, and a cell of one record
+must hardly ever pass the threshold. Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with
+Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 """
 
 import math
@@ -18,22 +18,25 @@ from pkm.privacy.noise import NoiseStreams
 
 @dataclass(frozen=True)
 class StabilityHistogram:
-    """Gaussian noise on the counts of the cells that occur, and the least noisy count that leaves.
+    """Gaussian noise on the counts of the cells that occur, and a threshold for their release.
 
     Parameters
     ----------
     stddev : float
         Standard deviation of the noise, in records.
     delta : float
-        Probability that a change of one record shows by a cell that only one side has; in (0, 1).
+        Probability that a change of one record shows by a cell that occurs for one neighbor only;
+        in (0, 1).
     cells : int, default=1
-        Most cells in which neighbors can differ, over all histograms that are released together.
+        Largest number of cells in which neighbors can differ, over all histograms that are released
+        together.
 
     Attributes
     ----------
     threshold : float
-        The threshold, in records: ``1 + stddev * q`` where all of ``cells`` standard normal variates stay below q
-        with probability ``1 - delta``. A cell that only one neighbor has holds one record there.
+        Smallest noisy count to release, in records: ``1 + stddev * q``, where all of ``cells``
+        standard normal variates stay below q with probability ``1 - delta``. A cell that occurs for
+        one neighbor only holds one record there.
 
     Examples
     --------
@@ -45,53 +48,59 @@ class StabilityHistogram:
     delta: float
     cells: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not (self.stddev > 0 and math.isfinite(self.stddev)):
             raise ValueError(f"stddev={self.stddev} must be positive and finite")
         if not 0 < self.delta < 1:
             raise ValueError(
-                f"delta={self.delta} must be in (0, 1) for a histogram over unlisted cells"
+                f"delta={self.delta} must be in (0, 1) for a histogram over an unbounded domain"
             )
         if self.cells < 1:
             raise ValueError(f"cells={self.cells} must be at least 1")
 
     @property
     def threshold(self) -> float:
-        """The threshold, in records."""
-        # Noise is rounded to the grid: what lies half a step below could be rounded up to the threshold.
+        """Smallest noisy count to release, in records."""
+        # Noise is rounded to the grid: half a step below, a count could be rounded up to the
+        # threshold.
         return 1 + self.stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
     def release(
-        self, counts: np.ndarray, streams: NoiseStreams, key: tuple, min_count: float = 0.0
+        self,
+        counts: np.ndarray,
+        streams: NoiseStreams,
+        key: tuple[object, ...],
+        min_count: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Add noise to the exact counts of cells that occur, in a public order, and keep the large ones.
+        """Add noise to the exact counts of cells that occur and select the large ones.
 
         Parameters
         ----------
         counts : ndarray of shape (m,), int64
-            Positive, in an order that does not depend on that of the records.
+            Positive, in records, in a public order that does not depend on that of the records.
         streams : NoiseStreams
             Of one replicate.
         key : tuple
-            Of a release that has been paid for.
+            Of a release that has been charged.
         min_count : float, default=0
-            A higher public threshold.
+            A higher public threshold, in records.
 
         Returns
         -------
-        kept : ndarray of int64
-            Indices of the cells that leave.
+        selected : ndarray of int64
+            Indices of the cells whose counts are released.
         noisy : ndarray of float64
             Their noisy counts, in records.
         """
         noise = Gaussian(self.stddev * SCALE)
-        noisy = noise.add(np.asarray(counts, np.int64)[None] * SCALE, streams, key)[0] / SCALE
-        kept = np.flatnonzero(noisy >= max(self.threshold, min_count))
-        return kept, noisy[kept]
+        exact = np.asarray(counts, np.int64)[None] * SCALE
+        noisy = noise.add(exact, streams, key)[0] / SCALE
+        selected = np.flatnonzero(noisy >= max(self.threshold, min_count))
+        return selected, noisy[selected]
 
 
 def quantile(delta: float, cells: int = 1) -> float:
-    """Value that the largest of ``cells`` standard normal variates exceeds with probability ``delta``.
+    """Quantile that the largest of ``cells`` standard normal variates exceeds with ``delta``.
 
     Examples
     --------

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pkm.compute import SCALE, Points, column_sums, divide, encode, histogram, signs
+from pkm.compute import (
+    SCALE,
+    Points,
+    column_sums,
+    digitize,
+    histogram,
+    hyperplane_sides,
+    stable_partition,
+)
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.selection import Exponential, SplitScore
@@ -78,7 +86,7 @@ class _Shard:
     def split(self, cell: int, feature: int, boundary: int) -> None:
         start, stop = self._cells[cell]
         order = self.order[start:stop]
-        middle = start + divide(self.codes, order, feature, boundary, np.empty_like(order))
+        middle = start + stable_partition(self.codes, order, feature, boundary, np.empty_like(order))
         self._cells += [(start, middle), (middle, stop)]
 
     def size(self, cell: int) -> int:
@@ -145,14 +153,14 @@ class PartitionTree:
     @classmethod
     def by_columns(cls, shards: Sequence[Points], grid: BoxGrid, *door) -> "PartitionTree":
         """Cells that are split at grid boundaries of one column at a time."""
-        return cls(shards, [encode(shard, grid.thresholds) for shard in shards], grid, *door)
+        return cls(shards, [digitize(shard, grid.thresholds) for shard in shards], grid, *door)
 
     @classmethod
     def by_hyperplanes(
         cls, shards: Sequence[Points], normals: np.ndarray, about: np.ndarray, *door
     ) -> "PartitionTree":
-        """Cells that are split by the sign of an inner product; see :func:`compute.signs`."""
-        return cls(shards, [signs(shard, normals, about) for shard in shards], None, *door)
+        """Cells that are split by the sign of an inner product; see :func:`compute.hyperplane_sides`."""
+        return cls(shards, [hyperplane_sides(shard, normals, about) for shard in shards], None, *door)
 
     def split(self, cell: int, feature: int, boundary: int = 1) -> tuple[int, int]:
         """Split a cell by a public rule and name its two parts.
