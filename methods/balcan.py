@@ -1,38 +1,42 @@
-"""Candidates from shifted cubes in a random projection, then private local search (Balcan et al., ICML 2017).
+"""Candidates from shifted cubes in a random projection, then private local search.
 
-The method that Kaplan and Stemmer build on. Points are projected at random to a few dimensions and sorted into cubes of
-halving sides, on several shifts; the middles of cubes with many points are the candidates, k of which are chosen by
-private local search in the projection; each chosen center is recovered in all dimensions as a private mean of the
+Balcan, Dick, Liang, Mou, Zhang, ICML 2017: the method that Kaplan and Stemmer build on. Points are
+projected at random to a few dimensions and sorted into cubes of halving sides, on several shifts;
+the midpoints of cubes with many points are the candidates, k of which are chosen by private local
+search in the projection; each chosen center is recovered in all dimensions as a private mean of the
 points nearest to it there.
 
-What is ours, because the public code spends more than it says: all noise is Gaussian and composed by the ledger, cubes
-that nobody lists leave by a threshold whose failure is charged, the radius is public, counts of the recovery are noisy.
-The projection has orthonormal directions and candidates are lifted back into their span: squared distances to lifted
-places differ from those in the projection by what the projection took from the point, the same for all candidates (but
-for rounding, and for lifted places that are moved back into the domain), so that both rank sets alike. Each level of
-cubes is counted on its own rather than inside the cubes that survived: a cube with many points lies in larger ones with
-at least as many.
+This implementation departs from the public code, which spends more than it declares: all noise is
+Gaussian and composed by the ledger, cubes are released by a threshold whose failure is charged, the
+radius is public, counts of the recovery are noisy. The projection has orthonormal directions and
+candidates are lifted back into their span: squared distances to lifted candidates differ from those
+in the projection by what the projection took from the point, the same for all candidates (but for
+rounding, and for lifted candidates that are moved back into the domain), so that both rank sets
+alike. The cubes of every level are counted independently rather than inside the cubes that passed
+the threshold: a cube with many points lies in larger ones with at least as many.
 """
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from pkm.compute import largest_packing
-from pkm.compute.hashing import ENTRY, Hash, orthonormal
+from pkm.compute import DIRECTION_SCALE, largest_packing
+from pkm.compute.hashing import Hash, orthonormal
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 from pkm.privacy.hashed_points import HashedPoints
 from pkm.privacy.noise import INITIALIZATION, child
 
-CANDIDATE_SHARE, SEARCH_SHARE, RECOVERY_SHARE = 2 / 3, 1 / 12, 1 / 4  # of mu squared
+CANDIDATE_SHARE = 2 / 3  # of mu squared
+SEARCH_SHARE = 1 / 12
+RECOVERY_SHARE = 1 / 4
 THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
-SMALLEST_CLUSTER = 20  # a cube must have a share of 1 / (20 k) of the points
+SMALLEST_CLUSTER = 20  # a cube must have at least 1 / (20 k) of the points
 MAX_CANDIDATES = 500
-FEW_FEATURES = 5  # are not projected
+FEW_FEATURES = 5  # points of no more columns are not projected
 MAX_SWAPS = 20
 
 
@@ -44,18 +48,19 @@ class Balcan(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     epsilon : float, default=1.0
-        Total, zero-out adjacency: of the squared noise cost 2/3 for cubes, 1/12 for the search, 1/4 for the recovery.
+        Total, zero-out adjacency: of the squared noise cost 2/3 for cubes, 1/12 for the search, 1/4
+        for the recovery.
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the middle of the domain that points are pulled into, in half-widths. ``auto`` is
-        sqrt(d): the whole domain.
+        Of the public ball about the midpoint of the domain that points are projected into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain.
     n_dimensions : int or "auto", default="auto"
         Of the projection, at most d; ``auto`` is ln(n) / 2 rounded down, and d up to five columns.
     shifts : int, default=2
         Shifted copies of the cubes.
     depth : int, default=6
-        Levels of cubes; the largest have half the ball's diameter as side.
+        Levels of cubes; the side of the largest is half the ball's diameter.
     search_rounds : int or "auto", default="auto"
         Swaps of the local search; ``auto`` is k, at most 20.
     moves : {"all", "round_robin"}, default="all"
@@ -67,7 +72,8 @@ class Balcan(PrivateKMeans):
 
     Notes
     -----
-    Where fewer than k cubes are large enough, packed places that ignore the data fill up the candidates.
+    Where fewer than k cubes are large enough, packed points that ignore the data complete the
+    candidates.
 
     Examples
     --------
@@ -90,16 +96,16 @@ class Balcan(PrivateKMeans):
 
     _: KW_ONLY
     epsilon: float = 1.0
-    delta: float | str = "auto"
-    radius: float | str = "auto"
-    n_dimensions: int | str = "auto"
+    delta: float | Literal["auto"] = "auto"
+    radius: float | Literal["auto"] = "auto"
+    n_dimensions: int | Literal["auto"] = "auto"
     shifts: int = 2
     depth: int = 6
-    search_rounds: int | str = "auto"
+    search_rounds: int | Literal["auto"] = "auto"
     moves: str = "all"
     secure: bool = False
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if self.radius != "auto" and not (is_number(self.radius) and 0 < self.radius < math.inf):
@@ -117,66 +123,105 @@ class Balcan(PrivateKMeans):
         """Number of dimensions that points are projected to."""
         if self.n_dimensions != "auto":
             return min(self.n_dimensions, n_features)
-        few = max(1, int(math.log(n_points) / 2))
-        return n_features if n_features <= FEW_FEATURES else min(few, n_features)
+        if n_features <= FEW_FEATURES:
+            return n_features
+        return min(max(1, int(math.log(n_points) / 2)), n_features)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        # Divide the budget: a part of delta for the thresholds, mu squared over the three steps.
         d = curator.n_features
         delta = self.resolved_delta(curator.n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
-        buckets = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
+        search_mu = mu * math.sqrt(SEARCH_SHARE)
+        recovery_mu = mu * math.sqrt(RECOVERY_SHARE)
+
+        # Project at random to few dimensions.
+        points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
-        candidates = self._candidates(buckets, directions, mu, THRESHOLD_DELTA * delta, generator)
-        rounds = (
-            min(self.n_clusters, MAX_SWAPS) if self.search_rounds == "auto" else self.search_rounds
-        )
+
+        # Candidates: the midpoints of cubes with many points.
+        candidates = self._candidates(points, directions, mu, THRESHOLD_DELTA * delta, generator)
+
+        # Choose k of them by private local search.
+        rounds = self.search_rounds
+        if rounds == "auto":
+            rounds = min(self.n_clusters, MAX_SWAPS)
         centers = private_local_search(
-            buckets,
+            points,
             candidates,
             self.n_clusters,
             rounds=rounds,
-            mu=mu * math.sqrt(SEARCH_SHARE),
+            mu=search_mu,
             generator=generator,
             moves=self.moves,
         )
-        return self._recovered(buckets, centers, mu * math.sqrt(RECOVERY_SHARE))[None], rounds
+
+        # Recover the centers in all dimensions.
+        return self._recover(points, centers, recovery_mu)[None], rounds
 
     def _candidates(
-        self, buckets: HashedPoints, directions, mu: float, delta: float, generator
+        self,
+        points: HashedPoints,
+        directions: np.ndarray,
+        mu: float,
+        delta: float,
+        generator: np.random.Generator,
     ) -> np.ndarray:
-        """Middles of large cubes in the span of the directions, at most 500 and at least k: on the grid, (m, d)."""
-        n, k, counted = buckets.n_points, self.n_clusters, self.shifts * self.depth
-        each = mu * math.sqrt(CANDIDATE_SHARE / counted)
-        # Sides are halved without a remainder, so that cubes of all levels nest.
-        smallest = max(1, round(buckets.radius * SCALE * ENTRY / 2 ** (self.depth - 1)))
-        found, sizes = [np.empty((0, buckets.n_features), np.int64)], [np.empty(0)]
+        """Midpoints of large cubes in the span of the directions, on the grid, of shape (m, d).
+
+        At least k and at most 500, of the largest cubes. ``mu`` is that of the whole run, ``delta``
+        that of all thresholds.
+        """
+        # Every level of every shift is a release of its own.
+        k = self.n_clusters
+        n_releases = self.shifts * self.depth
+        release_mu = mu * math.sqrt(CANDIDATE_SHARE / n_releases)
+        min_count = points.n_points / (SMALLEST_CLUSTER * k)
+
+        midpoints = [np.empty((0, points.n_features), np.int64)]
+        counts = [np.empty(0)]
+        # Sides are halved without a remainder, so that cubes of all levels nest. In steps of the
+        # hash: grid steps over DIRECTION_SCALE.
+        ball_steps = points.radius * SCALE * DIRECTION_SCALE
+        smallest_side = max(1, round(ball_steps / 2 ** (self.depth - 1)))
         for _ in range(self.shifts):
-            side = smallest << (self.depth - 1)
+            # Shift the cubes at random, the same for all levels.
+            side = smallest_side << (self.depth - 1)
             shift = generator.integers(0, side, len(directions))
             for _ in range(self.depth):
+                # Release the cubes of this level whose noisy count passes the threshold.
                 hashing = Hash(directions, shift % side, side)
-                codes, counts = buckets.histogram(
-                    hashing, mu=each, delta=delta / counted, min_count=n / (SMALLEST_CLUSTER * k)
+                codes, sizes = points.histogram(
+                    hashing, mu=release_mu, delta=delta / n_releases, min_count=min_count
                 )
-                found.append(buckets.into_ball(hashing.middles(codes)))
-                sizes.append(counts)
+                midpoints.append(points.into_ball(hashing.cell_centers(codes)))
+                counts.append(sizes)
                 side //= 2
-        places, counts = np.concatenate(found), np.concatenate(sizes)
-        places = places[np.argsort(-counts, kind="stable")[:MAX_CANDIDATES]]
-        source = np.random.RandomState(int(generator.integers(2**32)))
-        packed = largest_packing(source, k, len(directions), "bisection") * (
-            buckets.radius / math.sqrt(len(directions))
-        )
-        fill = buckets.into_ball(packed @ (directions / ENTRY) * SCALE)
-        return np.concatenate([places, fill[: max(0, k - len(places))]])
 
-    def _recovered(self, buckets: HashedPoints, centers: np.ndarray, mu: float) -> np.ndarray:
-        """Noisy means of the points nearest to each center, about it."""
-        radius = buckets.radius
-        parts = math.sqrt(buckets.n_features), 0.5
-        sum_mu, count_mu = (mu * math.sqrt(part / sum(parts)) for part in parts)
-        sums, counts = buckets.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
+        # Keep the largest.
+        largest = np.argsort(-np.concatenate(counts), kind="stable")[:MAX_CANDIDATES]
+        candidates = np.concatenate(midpoints)[largest]
+
+        # Complete them to k by packed points of the projection, which ignore the data.
+        source = np.random.RandomState(int(generator.integers(2**32)))
+        packed = largest_packing(source, k, len(directions), "bisection")
+        packed = packed * (points.radius / math.sqrt(len(directions)))
+        lifted = points.into_ball(packed @ (directions / DIRECTION_SCALE) * SCALE)
+        return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
+
+    def _recover(self, points: HashedPoints, centers: np.ndarray, mu: float) -> np.ndarray:
+        """Noisy means, about each center, of the points nearest to it."""
+        # Divide mu in proportion to the errors that the sum and the count make in a mean.
+        sum_part = math.sqrt(points.n_features)
+        count_part = 0.5
+        sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
+        count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+        sums, counts = points.sums_and_counts(
+            centers, points.radius, sum_mu=sum_mu, count_mu=count_mu
+        )
+
+        # A center without points stays where it is.
         moved = centers + sums / np.maximum(counts, 1.0)[:, None]
-        return buckets.into_ball(np.where(counts[:, None] < 1, centers, moved))
+        return points.into_ball(np.where(counts[:, None] < 1, centers, moved))

@@ -1,4 +1,4 @@
-"""DP-Lloyd as the library does it that the DPM paper compared with (diffprivlib), and as it was meant."""
+"""DP-Lloyd of the library that the DPM paper compared with (diffprivlib), as coded and as meant."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,10 +19,11 @@ class DPLloyd(SuLloyd):
     epsilon : float, default=1.0
         Declared total, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
-        ``published`` hands the share of a sum's coordinate to the count and the count's to every coordinate, so that it
-        spends (1 + d c) / (d + c) times what it declares, c = (4 d rho^2)^(1/3): the ledger has that budget. Sums are
-        about the origin of the data's units (or the nearest end of the domain) with the domain's width as sensitivity,
-        drawn inside what the noisy counts allow. ``sound`` is :class:`pkm.methods.lloyd.SuLloyd`, whose split is right.
+        ``published`` spends the epsilon of a sum's coordinate on the count and the count's on every
+        coordinate, so that it spends (1 + d c) / (d + c) times what it declares, c = (4 d
+        rho^2)^(1/3): the ledger has that budget. Sums are about the origin of the data's units (or
+        the nearest end of the domain) with the domain's width as sensitivity, drawn inside what the
+        noisy counts allow. ``sound`` is :class:`pkm.methods.lloyd.SuLloyd`, with the right split.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         For ``sound`` only: the published sums cannot leave the domain.
     initialization, radius_search, n_iterations, bounds, clip, random_state, secure
@@ -30,8 +31,8 @@ class DPLloyd(SuLloyd):
 
     Notes
     -----
-    Counts carry continuous Laplace noise where the library's is geometric, and a cluster without points is answered
-    with noise like any other, where the library keeps its center.
+    Counts carry continuous Laplace noise where the library's is geometric, and a cluster without
+    points is released with noise like any other, where the library keeps its center.
     """
 
     label: ClassVar[str] = "DP-Lloyd"
@@ -42,30 +43,38 @@ class DPLloyd(SuLloyd):
         "sound": PrivacyClaim("pure"),
     }
 
-    def budget(self, n_points, n_features):
-        """Budget of one run; for ``published`` what the swapped shares add up to."""
+    def budget(self, n_points: int, n_features: int) -> Budget | None:
+        """Budget of one run; for ``published`` the sum of the swapped parts."""
         budget = super().budget(n_points, n_features)
         if self.variant == "sound":
             return budget
         c = count_weight(n_features)
-        return Budget(self.epsilon * (1 + n_features * c) / (n_features + c), 0.0, budget.adjacency)
+        epsilon = self.epsilon * (1 + n_features * c) / (n_features + c)
+        return Budget(epsilon, 0.0, self.claim.adjacency)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
         if self.variant == "sound":
             return super().cluster(curator)
-        # The library's slip: what the split gives to a coordinate goes to the count, and the other way round.
+
+        # The library's error: a coordinate's part of epsilon goes to the count, and vice versa.
         rounds, count_epsilon, sum_epsilon = self._split(curator.n_points, curator.n_features)
+
+        # Origin of the data's units on the grid, clipped to the domain.
         lower, upper = curator.domain
         origin = np.rint(-(lower / 2 + upper / 2) / (upper / 2 - lower / 2) * SCALE)
-        about = np.clip(origin, -SCALE, SCALE).astype(np.int64)
-        centers = self._start(curator)
+        origin = np.clip(origin, -SCALE, SCALE).astype(np.int64)
+
+        centers = self._starting_centers(curator)
         for _ in range(rounds):
+            # Release noisy counts, then sums drawn inside what those counts allow.
             counts, sums = curator.counts_and_bounded_sums(
                 centers,
                 count_noise=Laplace(SCALE / count_epsilon),
                 sum_noise=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
-                origin=about,
+                origin=origin,
             )
-            centers = snap_centers(about + sums / (counts[:, :, None] / SCALE))
+
+            # Move every center to the noisy mean.
+            centers = snap_centers(origin + sums / (counts[:, :, None] / SCALE))
         return centers, rounds

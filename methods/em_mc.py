@@ -22,8 +22,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from pkm.compute.hashing import ENTRY
-from pkm.compute.lattice import lattice, scales
+from pkm.compute import DIRECTION_SCALE
+from pkm.compute.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.lloyd import TYPICAL_CENTER, truncate
 from pkm.privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centers
@@ -145,7 +145,7 @@ class EMMC(PrivateKMeans):
         if n_points is not None:
             # The finest grid has the largest tables: the lattice refuses those that are too large.
             finest_side, _ = self._scales(n_points)[0]
-            lattice(self.dimensions(n_points), finest_side)
+            cached_lattice(self.dimensions(n_points), finest_side)
 
     def dimensions(self, n_points: int) -> int:
         """Number of dimensions that points are projected to."""
@@ -157,7 +157,7 @@ class EMMC(PrivateKMeans):
         """Side and cover radius of every grid, from fine to coarse."""
         m = self.dimensions(n_points)
         radius = SMALLEST_RADII[m] if self.smallest_radius == "auto" else self.smallest_radius
-        return tuple(scales(n_points, m, GAMMA, radius))
+        return tuple(cover_scales(n_points, m, GAMMA, radius))
 
     def plan(self, n_points: int, n_features: int) -> Schedule:
         """All releases, from public quantities only."""
@@ -209,8 +209,8 @@ class EMMC(PrivateKMeans):
         # are exact; points are scaled into the unit ball and clipped to it.
         bits = np.random.MT19937(child(curator.seeds[0], INITIALIZATION))
         generator = np.random.RandomState(bits)
-        matrix = np.rint(generator.standard_normal((m, d)) * ENTRY).astype(np.int64)
-        length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * ENTRY
+        matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE).astype(np.int64)
+        length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * DIRECTION_SCALE
         projected = curator.projection(matrix, length)
 
         # Candidates: the private maximum cover on each grid.

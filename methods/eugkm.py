@@ -12,8 +12,7 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans, is_integer
 from pkm.methods.coreset import consistent
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import SCALE, Budget, Curator, Laplace, PrivacyClaim, snap_centers
-from pkm.privacy.curator import MAX_CELLS
+from pkm.privacy import MAX_CELLS, SCALE, Budget, Curator, Laplace, PrivacyClaim, snap_centers
 from pkm.privacy.noise import INITIALIZATION, child
 
 MIN_INTERVALS = 2

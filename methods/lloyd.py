@@ -1,18 +1,18 @@
-"""Lloyd's algorithm and its differentially private kin: SuLloyd, GLloyd, FastLloyd.
+"""Lloyd's algorithm and its differentially private variants: SuLloyd, GLloyd, FastLloyd.
 
-All follow one skeleton: start from packed spheres, and in each of T rounds ask the curator for the sums and counts of
-the points nearest to each center, then move the centers. They differ in the noise, in whether sums are taken about the
-middle of the domain or about the center within a radius, and in how released centers are put back into the domain.
-Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX Security 2025), Sec. 5 and App. B; SuLloyd after Su et al.
-(CODASPY 2016).
+All start from packed spheres, and in each of T rounds query the curator for the sums and counts of
+the points nearest to each center, then move the centers. They differ in the noise, in whether sums
+are taken about the midpoint of the domain or about the center within a radius, and in how released
+centers are put back into the domain. Source: Diaa, Humphries, Kerschbaum, "FastLloyd" (USENIX
+Security 2025), Sec. 5 and App. B; SuLloyd after Su et al. (CODASPY 2016).
 
 Units: the domain is [-1, 1]^d.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -31,23 +31,24 @@ from pkm.privacy import (
 
 TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for
-FEWEST, MOST = 2, 7  # iterations
+MIN_ITERATIONS = 2
+MAX_ITERATIONS = 7
 MIN_ALPHA = 1e-6  # below, a radius is less than a grid step
 _TINY = 1e-9  # keeps the division of the published update finite
 
 
 @dataclass(frozen=True)
 class Round:
-    """One round of the schedule, all of it public: the radius (None: no limit) and the two noises."""
+    """One public round of a schedule: the radius (None: no limit) and the noises."""
 
     radius: float | None
     sum_noise: Gaussian | Laplace | None
     count_noise: Gaussian | Laplace | None
 
 
-def iterations(bound: float) -> int:
-    """Cut the number of iterations that the error analysis allows to between 2 and 7 (Sec. 5.5)."""
-    return int(min(max(bound, FEWEST), MOST))
+def clipped_iterations(bound: float) -> int:
+    """Clip the number of iterations that the error analysis allows to [2, 7] (Sec. 5.5)."""
+    return int(min(max(bound, MIN_ITERATIONS), MAX_ITERATIONS))
 
 
 def count_weight(n_features: int) -> float:
@@ -73,15 +74,20 @@ def truncate(centers: np.ndarray) -> np.ndarray:
 
 
 def shorten(step: np.ndarray, longest: float) -> np.ndarray:
-    """Scale steps (..., d) on the grid down to length ``longest`` where they exceed it, and round to the grid.
+    """Scale steps (..., d) on the grid down to length ``longest``, and round them to the grid.
 
-    Squared lengths are integers, so the outcome does not depend on how the steps lie in memory.
+    Squared lengths are integers, so the outcome does not depend on the memory layout of the steps.
     """
     length = np.sqrt((step * step).sum(axis=-1, keepdims=True).astype(np.float64))
-    return np.rint(step * np.minimum(1.0, longest / np.maximum(length, 1.0))).astype(np.int64)
+    factor = np.minimum(1.0, longest / np.maximum(length, 1.0))
+    return np.rint(step * factor).astype(np.int64)
 
 
-POSTPROCESSING = {"none": lambda centers: centers, "truncate": truncate, "fold": fold}
+POSTPROCESSING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": lambda centers: centers,
+    "truncate": truncate,
+    "fold": fold,
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -92,11 +98,13 @@ class Lloyd(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     variant : {"published", "sound"}, default="sound"
-        ``published`` sends an empty cluster to the middle of the domain, as the published update does; ``sound``
-        leaves it where it is. Also chooses the default of ``radius_search``.
+        ``published`` moves the center of an empty cluster to the midpoint of the domain, as the
+        published update does; ``sound`` leaves it unchanged. Also sets the default of
+        ``radius_search``.
     initialization : {"packing", "uniform"}, default="packing"
     radius_search : {"auto", "halving", "bisection"}, default="auto"
-        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection`` for ``sound``.
+        Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection``
+        for ``sound``.
     n_iterations : int or "auto", default="auto"
     bounds, clip, random_state
         As for :class:`pkm.methods.base.PrivateKMeans`.
@@ -108,6 +116,9 @@ class Lloyd(PrivateKMeans):
     [[0.5, 0.5], [-0.5, 0.0]]
     """
 
+    label: ClassVar[str] = "Lloyd, non-private"
+    color: ClassVar[str] = "#000000"
+    marker: ClassVar[str] = "D"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"published": NO_CLAIM, "sound": NO_CLAIM}
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
@@ -115,39 +126,40 @@ class Lloyd(PrivateKMeans):
         "initialization": ("packing", "uniform"),
         "radius_search": ("auto", "halving", "bisection"),
     }
-    relative: ClassVar[bool] = False
+    relative: ClassVar[bool] = False  # whether sums are taken about the centers
 
     _: KW_ONLY
     variant: str = "sound"
     initialization: str = "packing"
     radius_search: str = "auto"
-    n_iterations: int | str = "auto"
+    n_iterations: int | Literal["auto"] = "auto"
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        rounds = self.n_iterations
-        if rounds != "auto" and not (is_integer(rounds) and rounds >= 1):
-            raise ValueError(f"n_iterations={rounds!r} must be 'auto' or an integer of at least 1")
+        n_iter = self.n_iterations
+        if n_iter != "auto" and not (is_integer(n_iter) and n_iter >= 1):
+            raise ValueError(f"n_iterations={n_iter!r} must be 'auto' or an integer of at least 1")
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
-        schedule, centers = (
-            self.schedule(curator.n_points, curator.n_features),
-            self._start(curator),
-        )
-        for this in schedule:
+        schedule = self.schedule(curator.n_points, curator.n_features)
+        centers = self._starting_centers(curator)
+        for this_round in schedule:
+            # Assign points to their nearest centers; release noisy sums and counts.
             sums, counts = curator.sums_and_counts(
                 centers,
-                radius=this.radius,
+                radius=this_round.radius,
                 relative=self.relative,
-                sum_noise=this.sum_noise,
-                count_noise=this.count_noise,
+                sum_noise=this_round.sum_noise,
+                count_noise=this_round.count_noise,
             )
-            centers = self._move(centers, sums, counts, this.radius)
+
+            # Move every center to the noisy mean.
+            centers = self._move(centers, sums, counts, this_round.radius)
         return centers, len(schedule)
 
-    def _start(self, curator: Curator) -> np.ndarray:
+    def _starting_centers(self, curator: Curator) -> np.ndarray:
         """Starting centers of all replicates."""
         search = self.radius_search
         if search == "auto":
@@ -158,22 +170,27 @@ class Lloyd(PrivateKMeans):
 
     def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
-        return [Round(None, None, None)] * self._rounds(MOST)
+        return [Round(None, None, None)] * self._n_rounds(MAX_ITERATIONS)
 
-    def _rounds(self, bound: float) -> int:
-        return iterations(bound) if self.n_iterations == "auto" else self.n_iterations
+    def _n_rounds(self, bound: float) -> int:
+        """Number of rounds: the parameter, or what the error analysis allows."""
+        return clipped_iterations(bound) if self.n_iterations == "auto" else self.n_iterations
 
-    def _move(self, centers, sums, counts, radius) -> np.ndarray:
-        weights = counts[:, :, None] / SCALE
-        if self.variant == "sound":
-            moved = sums / np.maximum(weights, 1.0) + (centers if self.relative else 0)
-            return snap_centers(np.where(weights < 1.0, centers, moved))
-        return snap_centers(sums / (weights + _TINY) + (centers if self.relative else 0))
+    def _move(
+        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
+    ) -> np.ndarray:
+        """Centers of the next round, (R, k, d) on the grid, from noisy sums and counts."""
+        records = counts[:, :, None] / SCALE
+        origin = centers if self.relative else 0
+        if self.variant == "published":
+            return snap_centers(sums / (records + _TINY) + origin)
+        moved = sums / np.maximum(records, 1.0) + origin
+        return snap_centers(np.where(records < 1.0, centers, moved))
 
 
 @dataclass(eq=False, repr=False)
 class _DPLloyd(Lloyd):
-    """Parameters common to the private kin."""
+    """Parameters of all private variants."""
 
     choices: ClassVar[dict[str, tuple]] = {
         **Lloyd.choices,
@@ -186,8 +203,11 @@ class _DPLloyd(Lloyd):
     postprocessing: str = "auto"
     secure: bool = False
 
-    def _move(self, centers, sums, counts, radius):
-        return POSTPROCESSING[self._postprocessing()](super()._move(centers, sums, counts, radius))
+    def _move(
+        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
+    ) -> np.ndarray:
+        moved = super()._move(centers, sums, counts, radius)
+        return POSTPROCESSING[self._postprocessing()](moved)
 
     def _postprocessing(self) -> str:
         if self.postprocessing != "auto":
@@ -197,7 +217,7 @@ class _DPLloyd(Lloyd):
 
 @dataclass(eq=False, repr=False)
 class SuLloyd(_DPLloyd):
-    """DP-Lloyd with Laplace noise and Su et al.'s split and number of rounds.
+    """DP-Lloyd with Laplace noise and the budget split and number of rounds of Su et al.
 
     Parameters
     ----------
@@ -205,7 +225,8 @@ class SuLloyd(_DPLloyd):
     epsilon : float, default=1.0
         Total over all rounds, zero-out adjacency, pure.
     variant : {"published", "sound"}, default="sound"
-        ``published`` is what the FastLloyd paper plots; ``sound`` keeps a center whose noisy count is below one.
+        ``published`` is what the FastLloyd paper plots; ``sound`` does not move a center whose
+        noisy count is below one.
     postprocessing : {"auto", "none", "truncate", "fold"}, default="auto"
         ``auto`` is ``none`` for ``published`` and ``fold`` for ``sound``.
     initialization, radius_search, n_iterations, bounds, clip, random_state
@@ -215,33 +236,41 @@ class SuLloyd(_DPLloyd):
 
     Notes
     -----
-    Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with rho = 0.225.
+    Per round epsilon / T is split between sums and counts as d : (4 d rho^2)^(1/3) with rho =
+    0.225.
     """
 
+    label: ClassVar[str] = "SuLloyd"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "s"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("pure", flaws=("F-09",)),
         "sound": PrivacyClaim("pure"),
     }
 
-    def schedule(self, n_points, n_features):
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
-        rounds, per_coordinate, per_count = self._split(n_points, n_features)
-        sum_noise = Laplace(SCALE / per_coordinate)  # L1 sensitivity d, epsilon d * per_coordinate
-        return [Round(None, sum_noise, Laplace(SCALE / per_count))] * rounds
+        rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
+        # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
+        sum_noise = Laplace(SCALE / coordinate_epsilon)
+        return [Round(None, sum_noise, Laplace(SCALE / count_epsilon))] * rounds
 
     def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
         """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
-        n, d, k = n_points, n_features, self.n_clusters
+        n = n_points
+        d = n_features
+        k = self.n_clusters
         weight = count_weight(d)
-        least_epsilon = math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
-        rounds = self._rounds(self.epsilon / least_epsilon)
-        per_unit = self.epsilon / rounds / (d + weight)
-        return rounds, per_unit, weight * per_unit
+        # The least epsilon of a round that keeps to the target error.
+        min_epsilon = math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
+        rounds = self._n_rounds(self.epsilon / min_epsilon)
+        coordinate_epsilon = self.epsilon / rounds / (d + weight)
+        return rounds, coordinate_epsilon, weight * coordinate_epsilon
 
 
 @dataclass(eq=False, repr=False)
 class _GaussianLloyd(_DPLloyd):
-    """The private kin with Gaussian noise: they have a delta."""
+    """Variants with Gaussian noise, which have a delta."""
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),
@@ -249,9 +278,10 @@ class _GaussianLloyd(_DPLloyd):
     }
 
     _: KW_ONLY
-    delta: float | str = "auto"
+    delta: float | Literal["auto"] = "auto"
 
     def _noise_multiplier(self, n_points: int) -> float:
+        """Standard deviation of one release of sensitivity 1 that spends the budget."""
         return 1 / gaussian_mu(self.epsilon, self.resolved_delta(n_points))
 
 
@@ -266,19 +296,31 @@ class GLloyd(_GaussianLloyd):
         Total over all rounds, zero-out adjacency.
     delta : float or "auto", default="auto"
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
-    variant, postprocessing, initialization, radius_search, n_iterations, bounds, clip, random_state, secure
+    variant, postprocessing, initialization, radius_search, n_iterations, bounds, clip,
+    random_state, secure
         As for :class:`SuLloyd`.
     """
 
-    def schedule(self, n_points, n_features):
+    label: ClassVar[str] = "GLloyd"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = "^"
+
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
-        n, d, k = n_points, n_features, self.n_clusters
+        n = n_points
+        d = n_features
+        k = self.n_clusters
         sigma = self._noise_multiplier(n)
-        both = 2 * TYPICAL_CENTER + math.sqrt(d)
-        rounds = self._rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * both**2))
-        per_round = sigma * math.sqrt(rounds) * SCALE
-        sum_noise = Gaussian(per_round * math.sqrt(d) * math.sqrt(both) / d**0.25)
-        count_noise = Gaussian(per_round * math.sqrt(both / (2 * TYPICAL_CENTER)))
+        count_part = 2 * TYPICAL_CENTER
+        total = count_part + math.sqrt(d)
+
+        # Rounds that keep the error of each to the target.
+        rounds = self._n_rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2))
+
+        # Noise of a round, divided between sums and counts for the least error.
+        round_sigma = sigma * math.sqrt(rounds) * SCALE
+        sum_noise = Gaussian(round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25)
+        count_noise = Gaussian(round_sigma * math.sqrt(total / count_part))
         return [Round(None, sum_noise, count_noise)] * rounds
 
 
@@ -295,7 +337,8 @@ class FastLloyd(_GaussianLloyd):
         ``auto`` is 1 / (n ln n) for ``published`` and 1e-6 for ``sound``.
     variant : {"published", "sound"}, default="sound"
     radius_schedule : {"step", "constant"}, default="step"
-        ``step`` uses half the domain's diagonal in the first round, eta afterwards; ``constant`` uses eta throughout.
+        ``step`` takes half the domain's diagonal in the first round, eta afterwards; ``constant``
+        takes eta throughout.
     alpha : float, default=0.8
         Factor of the radius eta = alpha sqrt(d) / k^(1/d) (Sec. 5.6).
     radius_clipping : bool, default=True
@@ -313,6 +356,9 @@ class FastLloyd(_GaussianLloyd):
     ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
     """
 
+    label: ClassVar[str] = "FastLloyd"
+    color: ClassVar[str] = "#009e73"
+    marker: ClassVar[str] = "o"
     choices: ClassVar[dict[str, tuple]] = {
         **_DPLloyd.choices,
         "radius_schedule": ("step", "constant"),
@@ -325,7 +371,7 @@ class FastLloyd(_GaussianLloyd):
     alpha: float = 0.8
     radius_clipping: bool = True
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if not (is_number(self.alpha) and MIN_ALPHA <= self.alpha < math.inf):
@@ -338,26 +384,38 @@ class FastLloyd(_GaussianLloyd):
         eta = self.alpha * math.sqrt(n_features) / self.n_clusters ** (1 / n_features)
         return min(eta, 2 * math.sqrt(n_features))
 
-    def schedule(self, n_points, n_features):
+    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
-        n, d, k = n_points, n_features, self.n_clusters
-        sigma, eta = self._noise_multiplier(n), self.radius(d)
-        root = math.sqrt(4 * d)
-        rounds = self._rounds(
-            4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + root) ** 2)
-        )
+        n = n_points
+        d = n_features
+        k = self.n_clusters
+        sigma = self._noise_multiplier(n)
+        eta = self.radius(d)
+        diagonal = math.sqrt(4 * d)
+
+        # Rounds that keep the error of each to the target.
+        bound = 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
+        rounds = self._n_rounds(bound)
+
+        # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = math.sqrt(d) if self.radius_schedule == "step" else eta
-        per_round = sigma * math.sqrt(rounds) * SCALE * math.sqrt(1 + root)
+        radii = [first, *[eta] * (rounds - 1)]
+
+        # Noise of a round, divided between sums and counts for the least error.
+        count_noise = Gaussian(sigma * math.sqrt(rounds) * SCALE * math.sqrt(1 + diagonal))
         return [
-            Round(radius, Gaussian(per_round * radius / math.sqrt(root)), Gaussian(per_round))
-            for radius in (first, *[eta] * (rounds - 1))
+            Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
+            for radius in radii
         ]
 
-    def _move(self, centers, sums, counts, radius):
+    def _move(
+        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
+    ) -> np.ndarray:
+        assert radius is not None, "all rounds of FastLloyd have a radius"
         moved = Lloyd._move(self, centers, sums, counts, radius)
         if self.radius_clipping:
             moved = centers + shorten(moved - centers, radius * SCALE)
         return POSTPROCESSING[self._postprocessing()](moved)
 
-    def _postprocessing(self):
+    def _postprocessing(self) -> str:
         return "fold" if self.postprocessing == "auto" else self.postprocessing

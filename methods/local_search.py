@@ -1,10 +1,12 @@
-"""Private local search: k of a set of released candidates, by swaps that the exponential mechanism draws.
+"""Private local search: k of a set of released candidates, by swaps of the exponential mechanism.
 
-Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick, Liang, Mou, Zhang (ICML 2017) and
-by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k candidates, each round draws a swap with
-odds that fall with the cost after it, and a last draw picks one of the choices on the way. Ours are the scale of the
-exponents (costs only rise with a record, which halves what they cost), the accounting (each draw is Gaussian-private
-for the range of its exponents), and far fewer rounds than the theory's hundreds per center.
+Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick, Liang, Mou,
+Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k
+candidates, each round draws a swap with odds that fall with the cost after it, and a last draw
+picks one of the choices on the way. This implementation differs in the scale of the exponents
+(costs only rise with a record, which halves what they cost), the accounting (each draw is
+Gaussian-private for the range of its exponents), and far fewer rounds than the theory's hundreds
+per center.
 """
 
 import math
@@ -17,7 +19,7 @@ MOVES = ("all", "round_robin")
 
 
 def private_local_search(
-    buckets: HashedPoints,
+    points: HashedPoints,
     candidates: np.ndarray,
     k: int,
     *,
@@ -30,19 +32,19 @@ def private_local_search(
 
     Parameters
     ----------
-    buckets : HashedPoints
-        The door to the points.
+    points : HashedPoints
+        Queried for the draws.
     candidates : ndarray of shape (m, d), int64
         Released, in the ball and the domain, m at least k.
     k : int
     rounds : int
         Number of swaps, at least 1.
     mu : float
-        Cost of all draws together: each of the ``rounds + 1`` gets an equal part of its square.
+        Of all draws together: each of the ``rounds + 1`` gets an equal part of its square.
     generator : numpy.random.Generator
-        Public: chooses where to start.
+        Public: draws the first choice.
     moves : {"all", "round_robin"}, default="all"
-        Whether any chosen center may be given up in a round, or each in its turn.
+        Whether a round may replace any chosen center, or the centers in turn.
 
     Returns
     -------
@@ -52,13 +54,19 @@ def private_local_search(
         raise ValueError(f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}")
     if not 1 <= k <= len(candidates):
         raise ValueError(f"k={k} must be from 1 to the number of candidates, {len(candidates)}")
-    each = mu / math.sqrt(rounds + 1)
+    draw_mu = mu / math.sqrt(rounds + 1)
+
+    # Start from a random choice of k candidates.
     current = generator.permutation(len(candidates))[:k]
     visited = [current]
     for step in range(rounds):
+        # Draw a swap of a chosen center for a candidate, by the cost after it.
         slots = range(k) if moves == "all" else [step % k]
-        slot, candidate = buckets.choose_swap(candidates, current, slots, mu=each)
+        slot, candidate = points.choose_swap(candidates, current, slots, mu=draw_mu)
         current = current.copy()
         current[slot] = candidate
         visited.append(current)
-    return candidates[visited[buckets.choose_set(candidates, np.array(visited), mu=each)]]
+
+    # Draw one of the visited choices, by its cost.
+    chosen = points.choose_set(candidates, np.array(visited), mu=draw_mu)
+    return candidates[visited[chosen]]

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from pkm.compute.hashing import ENTRY
+from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.dpm import origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -122,7 +122,7 @@ class LSHSplits(PrivateKMeans):
         # Draw one hyperplane through the mean for each level of the tree.
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         normals = generator.standard_normal((self.depth, curator.n_features))
-        normals = np.rint(normals * ENTRY).astype(np.int64)
+        normals = np.rint(normals * DIRECTION_SCALE).astype(np.int64)
         tree = curator.hyperplanes(normals, mean)
 
         # Split while cells are large.
