@@ -452,7 +452,7 @@ def duration(seconds: float) -> str:
     Examples
     --------
     >>> duration(42), duration(95), duration(7300)
-    ('42 s', '1 min 35 s', '2 h 02 min')
+    ('42 s', '1 min 35 s', '2 h 01 min')
     """
     seconds = round(max(seconds, 0))
     if seconds < 60:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pkm.compute import forget
+from pkm.compute import clear_caches
 from pkm.experiments.cell import Cell
 from pkm.experiments.prepared import Prepared, build
 from pkm.experiments.timing import Timing, timer
@@ -51,7 +51,7 @@ def timed_fits(
     fits = []
     for batch in [(seed,) for seed in seeds] if alone else [seeds]:
         if alone:
-            forget()
+            clear_caches()
         with timer() as elapsed:
             run = method.fit_batch(prepared.points, batch, domain=prepared.domain)
         fits.append((run, elapsed))

@@ -179,8 +179,8 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
     bins, counts, report = aggregate_sparse(
         SparseCode(d, model.n_bins, k * len(messages)), messages
     )
-    told_bins, told_counts = model.told
-    if not (np.array_equal(bins, told_bins) and np.array_equal(counts, told_counts)):
+    received_bins, received_counts = model.received
+    if not (np.array_equal(bins, received_bins) and np.array_equal(counts, received_counts)):
         raise RuntimeError("sparse aggregation decoded another sum than the server was told")
     return {
         "sparse_bytes": report.bytes_per_client,
@@ -226,7 +226,7 @@ def removal_columns(
         removals.append(removal)
         latencies.append(removal.client_seconds + removal.server_seconds)
         if request in retrained:
-            honest.append(retraining(model, grid, seed, model.kind.client))
+            honest.append(retraining(model, grid, seed, model.method.client))
             full.append(retraining(model, grid, seed, "full"))
         if request in seen:
             series["request"].append(request)
@@ -282,7 +282,7 @@ def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
 
 def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
     """Probability that so many points of that client, at random, have a seed among them."""
-    if model.kind.client == "full":
+    if model.method.client == "full":
         return 1.0
     client = int(model.clients_of(victims[:1])[0])
     n, seeds, r = model.sizes[client], model.n_seeds(client), len(victims)
@@ -292,5 +292,5 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
 def retraining(model: FederatedModel, grid: np.ndarray, seed: int, client: str) -> float:
     """Seconds of a fit of what is left from scratch: slowest client and server."""
     left = [model.members(number) for number in range(len(model.sizes))]
-    kind = Unlearning(**(vars(model.kind) | {"client": client, "gamma": model.gamma}))
+    kind = Unlearning(**(vars(model.method) | {"client": client, "gamma": model.gamma}))
     return sum(kind.fit([Points.prepare(grid[each]) for each in left], seed, ids=left).fit_seconds)

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.experiments.backends import Backend, duration, run_cells
+from pkm.experiments.cli import REFUSALS, consoles, known_choices
 from pkm.experiments.configuration import CONF, ConfigurationError, choices, load, unknown
 from pkm.experiments.environment import environment, origin_of
 from pkm.experiments.plan import (
@@ -37,7 +38,6 @@ from pkm.experiments.plan import (
     stand_in_lines,
     wall_seconds,
 )
-from pkm.experiments.run import REFUSALS, consoles, known_choices
 from pkm.experiments.store import Store
 
 VERBS = ("plan", "run", "status", "retry", "report")

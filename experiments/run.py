@@ -18,17 +18,15 @@ from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
-from pkm import datasets
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import require
-from pkm.experiments.configuration import GROUPS, ConfigurationError, choices, expand, load
+from pkm.experiments.cli import REFUSALS, consoles, known_choices
+from pkm.experiments.configuration import ConfigurationError, expand, load
 from pkm.experiments.plan import Plan, estimator, make_plan
 from pkm.experiments.store import Store
 
 #: What points lie outside of, by preprocessing; none can by the data's own extremes.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
-#: Errors that are the asker's to mend: shown as one line, without a traceback.
-REFUSALS = (ValueError, PermissionError, datasets.DataUnavailable)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -154,12 +152,6 @@ def plan_of(config) -> Plan:
     return plan
 
 
-def consoles() -> tuple[Console, Console]:
-    """Make the consoles for output and errors; wide enough for a table where no terminal sets the width."""
-    width = None if sys.stdout.isatty() else 160
-    return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
-
-
 def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     """Lay out the means over seeds, one line per cell.
 
@@ -214,12 +206,6 @@ def clipping_lines(rows: pd.DataFrame) -> list[str]:
         "and were moved to its border (clip=false refuses them)"
         for each in moved.itertuples()
     ]
-
-
-def known_choices() -> str:
-    """List the choices of every configuration group, for the help text."""
-    lines = [f"  {group}: {', '.join(choices(group))}" for group in GROUPS]
-    return "\n".join(["choices:", *lines, f"  dataset names: {', '.join(datasets.names())}"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""MLflow as a view of the cell store: one experiment per paper, one parent run per sweep, one child run per cell.
+"""MLflow as a view of the cell store: an experiment per paper, with a run per sweep and per cell.
 
     pkm sync paper=fastlloyd profile=quick
     pkm dashboard
@@ -6,12 +6,10 @@
 `sync` brings MLflow up to date with the store; `dashboard` serves MLflow's interface on this machine and prints the
 address of a view whose columns are chosen already.
 
-Truth stays in the store; the projection can be deleted and rebuilt at any time. A run's identity is computed from the
-cell's key, so a second sync adds nothing, and a cell that was run again by changed code replaces its older run. One
-writer only: the projection is made by one process after the cells are done, never by workers.
-
-Into a database the runs are written in bulk, through MLflow's own table definitions (its client needs about 50 ms a
-run); into a tracking server through the client.
+Truth stays in the store; the projection can be deleted and rebuilt at any time. The run of a cell is a child of the run
+of its sweep. A run's identity is computed from the cell's key, so a second sync adds nothing, and a cell that was run
+again by changed code replaces its older run. One writer only: the projection is made by one process after the cells are
+done, never by workers.
 """
 
 import argparse
@@ -27,17 +25,22 @@ import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
-from scipy import stats
 
 from pkm.experiments.cell import Cell, canonical, to_json
+from pkm.experiments.cli import REFUSALS, consoles
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.rows import MEASURED
-from pkm.experiments.run import REFUSALS, consoles
 from pkm.experiments.store import Store
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from omegaconf import DictConfig
+    from rich.console import Console
 
 TIMES = ("fit_seconds", "metric_seconds")
 #: What runs of federated clusters that can forget are compared by: without removals, and with.
@@ -68,18 +71,18 @@ MORE_METRICS = (
     "n_centers",
     "iteration_ms",
 )
-#: Runs per transaction.
-BATCH = 500
+#: Runs per page of a search.
+PAGE = 1000
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as MLflow will hold it, however it is written.
+    """A run as MLflow will hold it.
 
     Parameters
     ----------
     identity : str
-        32 hexadecimal digits, a function of what the run stands for; the run's id where the database is ours.
+        32 hexadecimal digits, a function of what the run stands for; a tag, by which it is found again.
     name : str
         What people see.
     start, end : int
@@ -87,8 +90,6 @@ class RunRecord:
     params, tags : dict of str to str
     metrics : dict of str to float
         Finite values only.
-    status : str
-        FINISHED or FAILED.
     """
 
     identity: str
@@ -98,16 +99,20 @@ class RunRecord:
     tags: dict[str, str]
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
-    status: str = "FINISHED"
 
 
 @dataclass(frozen=True)
 class Synced:
     """What a sync did: runs added, runs that were there, older runs of changed code removed."""
 
-    added: int
-    kept: int
-    removed: int
+    added: int = 0
+    kept: int = 0
+    removed: int = 0
+
+    def __add__(self, other: "Synced") -> "Synced":
+        return Synced(
+            self.added + other.added, self.kept + other.kept, self.removed + other.removed
+        )
 
 
 def sync(
@@ -143,54 +148,47 @@ def sync(
     """
     client = open_client(uri)
     experiment = open_experiment(client, plan.paper, artifacts)
-    added = kept = removed = 0
-    # Files of equal content share a cell, and so a run.
+    writer = RunWriter(client, experiment)
     rows = plan.rows(store)
-    rows = rows if rows.empty else rows.drop_duplicates(["sweep", "cell", "seed"])
-    groups = (
-        {}
-        if rows.empty
-        else {key: cell for key, cell in rows.groupby(["sweep", "cell"], sort=False)}
-    )
-    writer = (
-        DatabaseWriter(client, experiment) if is_database(uri) else ClientWriter(client, experiment)
-    )
+    if not rows.empty:
+        # Files of equal content share a cell, and so a run.
+        rows = rows.drop_duplicates(["sweep", "cell", "seed"])
+    synced = Synced()
     for sweep in plan.sweeps:
-        asked: dict[str, Cell] = {}
-        for name, cell in plan.entries:
-            if name == sweep and (sweep, cell.key) in groups:
-                asked.setdefault(cell.key, cell)
-        cells = list(asked.values())
+        finished = {} if rows.empty else dict(list(rows[rows["sweep"] == sweep].groupby("cell")))
+        cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
+        cells = {key: cell for key, cell in cells.items() if key in finished}
         if not cells:
             continue
-        parent = parent_record(plan, sweep, profile, [groups[sweep, cell.key] for cell in cells])
-        known = writer.children(parent.identity)
+        parent = parent_record(plan, sweep, profile, list(finished.values()))
         parent_id = writer.parent(parent)
         children = [
-            child_record(cell, groups[sweep, cell.key], parent.identity, parent_id)
-            for cell in cells
+            child_record(cell, finished[key], parent.identity, parent_id)
+            for key, cell in cells.items()
         ]
-        fresh = [child for child in children if child.identity not in known]
-        current = {child.tags["cell_identity"]: child.identity for child in children}
-        stale = [old for old, identity in known.items() if current.get(identity, old) != old]
-        writer.write(fresh)
-        writer.remove(stale)
-        added, kept, removed = (
-            added + len(fresh),
-            kept + len(children) - len(fresh),
-            removed + len(stale),
-        )
-        if fresh or stale or report is not None:
+        change = write_children(writer, parent_id, children)
+        if change.added or change.removed or report is not None:
             attach(client, parent_id, sweep, rows[rows["sweep"] == sweep], report)
-    prepare_view(
-        client,
-        experiment,
-        {metric for cell in plan.cells for metric in (*cell.metrics, *measured_in(cell))},
-    )
-    return Synced(added, kept, removed)
+        synced += change
+    metrics = {name for cell in plan.cells for name in (*cell.metrics, *measured_in(cell))}
+    prepare_view(client, experiment, metrics)
+    return synced
 
 
-def open_client(uri: str):
+def write_children(writer: "RunWriter", parent_id: str, children: Sequence[RunRecord]) -> Synced:
+    """Add the runs of a sweep's cells that are missing, and remove those of the same cells by older code."""
+    known = writer.children(parent_id)
+    missing = [child for child in children if child.identity not in known]
+    current = {child.tags["cell_identity"]: child.identity for child in children}
+    stale = [run for run, cell in known.items() if current.get(cell, run) != run]
+    for child in missing:
+        writer.write(child)
+    for identity in stale:
+        writer.remove(identity)
+    return Synced(len(missing), len(children) - len(missing), len(stale))
+
+
+def open_client(uri: str) -> "MlflowClient":
     """Return an MLflow client that keeps to itself: no telemetry, no look-ups of the environment.
 
     Parameters
@@ -210,26 +208,25 @@ def open_client(uri: str):
     return MlflowClient(tracking_uri=uri)
 
 
-def open_experiment(client, paper: str, artifacts: str) -> str:
+def open_experiment(client: "MlflowClient", paper: str, artifacts: str) -> str:
     """Return the id of the paper's experiment, created on first use.
 
     The experiment is tagged as one of model development: without the tag the interface asks what kind it is, and may
     open on the page for traces instead of the table of runs.
     """
-    found = client.get_experiment_by_name(paper)
-    if found is None:
-        place = (
-            (Path(artifacts).resolve() / paper).as_uri()
-            if is_database(client.tracking_uri)
-            else None
-        )
-        found = client.get_experiment(client.create_experiment(paper, artifact_location=place))
-    if found.tags.get("mlflow.experimentKind") != KIND:
-        client.set_experiment_tag(found.experiment_id, "mlflow.experimentKind", KIND)
-    return found.experiment_id
+    experiment = client.get_experiment_by_name(paper)
+    if experiment is None:
+        folder = None
+        if is_database(client.tracking_uri):
+            folder = (Path(artifacts).resolve() / paper).as_uri()
+        number = client.create_experiment(paper, artifact_location=folder)
+        experiment = client.get_experiment(number)
+    if experiment.tags.get("mlflow.experimentKind") != KIND:
+        client.set_experiment_tag(experiment.experiment_id, "mlflow.experimentKind", KIND)
+    return experiment.experiment_id
 
 
-def prepare_view(client, experiment: str, metrics: Collection[str] = ()) -> None:
+def prepare_view(client: "MlflowClient", experiment: str, metrics: Collection[str] = ()) -> None:
     """Save the prepared view in an experiment, with the columns that the paper's metrics call for.
 
     The interface shows no parameter and no metric until somebody picks columns, and folds children under their parents
@@ -260,7 +257,7 @@ def is_database(uri: str) -> bool:
     return not uri.startswith(("http://", "https://"))
 
 
-def identity_of(*parts) -> str:
+def identity_of(*parts: object) -> str:
     """Return 32 hexadecimal digits that are a function of some JSON-ready values."""
     return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:32]
 
@@ -289,49 +286,74 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
 
     Only what a person compares runs by becomes a parameter or a metric, the rest are tags: the interface's table shows
     a column for every parameter and metric.
+
+    Parameters
+    ----------
+    cell : Cell
+    rows : DataFrame
+        Its rows, one per seed.
+    parent, parent_id : str
+        Identity of the sweep's run, and its id in MLflow.
     """
-    first = rows.iloc[0]
-    params = {"method": cell.method, "dataset": cell.dataset_name, "k": str(cell.k)}
-    params["epsilon"] = "none" if cell.epsilon is None else f"{cell.epsilon:g}"
-    params |= {name: json.dumps(to_json(value)).strip('"') for name, value in cell.params}
-    setting = cell.federation or cell.unlearning or ()
-    params |= {
-        name: f"{value:g}" if name == "latency_ms" else str(value) for name, value in setting
+    start, end = span([rows])
+    return RunRecord(
+        identity_of(parent, cell.key),
+        cell.label,
+        start,
+        end,
+        {"mlflow.parentRunId": parent_id} | child_tags(cell, rows.iloc[0]),
+        child_params(cell),
+        child_metrics(cell, rows),
+    )
+
+
+def child_params(cell: Cell) -> dict[str, str]:
+    """Return what a person selects cells by."""
+    params = {
+        "method": cell.method,
+        "dataset": cell.dataset_name,
+        "k": str(cell.k),
+        "epsilon": "none" if cell.epsilon is None else f"{cell.epsilon:g}",
     }
-    tags = {
-        "mlflow.parentRunId": parent_id,
+    for name, value in cell.params:
+        params[name] = json.dumps(to_json(value)).strip('"')
+    for name, value in cell.federation or cell.unlearning or ():
+        params[name] = f"{value:g}" if name == "latency_ms" else str(value)
+    return params
+
+
+def child_tags(cell: Cell, first: pd.Series) -> dict[str, str]:
+    """Return what is known of a cell beside its parameters; `first` is the first of its rows."""
+    copied = ("code", "data", "git", "notion", "adjacency", "trust", "view", "flaws", "references")
+    return {
         "kind": "cell",
         "cell": cell.key,
         "cell_identity": identity_of(cell.identity()),
-        "code": first["code"],
-        "data": first["data"],
-        "git": first["git"],
         "preprocessing": cell.preprocessing,
         "private_bounds": str(bool(first["private_bounds"])).lower(),
         "variant": cell.variant,
-        "notion": first["notion"],
-        "adjacency": first["adjacency"],
-        "trust": first["trust"],
-        "view": first["view"],
-        "flaws": first["flaws"],
         "seeds": f"{len(cell.seeds)}: {', '.join(map(str, cell.seeds))}"[:5000],
         "n": str(first["n"]),
         "d": str(first["d"]),
         "half_width": f"{first['half_width']:g}",
         "timing": str(cell.timing).lower(),
-        "references": first["references"],
         "host": first["host"],
+        **{name: first[name] for name in copied},
     }
-    metrics = {}
+
+
+def child_metrics(cell: Cell, rows: pd.DataFrame) -> dict[str, float]:
+    """Return means over the seeds with their intervals, and what is the same for all seeds."""
     # The number of centers is worth a column only where the method finds its own.
-    found = () if (rows["n_centers"] == cell.k).all() else ("n_centers",)
-    for name in dict.fromkeys((*cell.metrics, *found, *TIMES, *measured_in(cell))):
+    n_centers = () if (rows["n_centers"] == cell.k).all() else ("n_centers",)
+    metrics = {}
+    for name in dict.fromkeys((*cell.metrics, *n_centers, *TIMES, *measured_in(cell))):
         metrics |= summary(name, rows[name])
+    first = rows.iloc[0]
     for name in ("epsilon_spent", "delta", "iterations", "peak_memory_mb"):
         if math.isfinite(first[name]):
             metrics[name] = float(first[name])
-    start, end = span([rows])
-    return RunRecord(identity_of(parent, cell.key), cell.label, start, end, tags, params, metrics)
+    return metrics
 
 
 def summary(name: str, values: pd.Series) -> dict[str, float]:
@@ -352,6 +374,8 @@ def summary(name: str, values: pd.Series) -> dict[str, float]:
     if count == 1:
         return {f"{name}_mean": mean}
     deviation = float(finite.std(ddof=1))
+    from scipy import stats
+
     half = stats.t.ppf(0.975, count - 1) * deviation / math.sqrt(count)
     return {
         f"{name}_mean": mean,
@@ -363,186 +387,86 @@ def summary(name: str, values: pd.Series) -> dict[str, float]:
 
 def span(groups: Iterable[pd.DataFrame]) -> tuple[int, int]:
     """Return when the first of some cells began and the last one ended, in milliseconds since 1970."""
-    starts, ends = [], []
+    starts = []
+    ends = []
     for rows in groups:
         end = round(1000 * float(rows["finished"].iloc[0]))
+        seconds = float(rows["fit_seconds"].sum() + rows["metric_seconds"].sum())
+        starts.append(end - math.ceil(1000 * seconds))
         ends.append(end)
-        starts.append(
-            end - math.ceil(1000 * float(rows["fit_seconds"].sum() + rows["metric_seconds"].sum()))
-        )
     return min(starts), max(ends)
 
 
-class DatabaseWriter:
-    """Writes runs in bulk into MLflow's database, in its own tables; a run's id is its identity."""
+class RunWriter:
+    """Writes the runs of an experiment through MLflow's client.
 
-    def __init__(self, client, experiment: str):
-        # The client has opened and, where new, created the database; its engine is used, not a second one.
-        self.store = client._tracking_client.store
-        self.client, self.experiment = client, experiment
-        self.place = client.get_experiment(experiment).artifact_location
+    Parameters
+    ----------
+    client : mlflow.MlflowClient
+    experiment : str
+        Its id.
+    """
 
-    def children(self, parent: str) -> dict[str, str]:
-        """Return run id to cell identity of the active children of a parent."""
-        from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
-        from sqlalchemy import and_, select
-
-        of_parent, of_cell = SqlTag.__table__.alias(), SqlTag.__table__.alias()
-        runs = SqlRun.__table__
-        query = (
-            select(runs.c.run_uuid, of_cell.c.value)
-            .join(
-                of_parent,
-                and_(
-                    of_parent.c.run_uuid == runs.c.run_uuid, of_parent.c.key == "mlflow.parentRunId"
-                ),
-            )
-            .join(
-                of_cell,
-                and_(of_cell.c.run_uuid == runs.c.run_uuid, of_cell.c.key == "cell_identity"),
-            )
-            .where(of_parent.c.value == parent, runs.c.lifecycle_stage == "active")
-        )
-        with self.store.ManagedSessionMaker() as session:
-            return dict(session.execute(query).all())
-
-    def parent(self, record: RunRecord) -> str:
-        """Write a parent run unless it is there; return its id."""
-        from mlflow.store.tracking.dbmodels.models import SqlRun
-
-        with self.store.ManagedSessionMaker() as session:
-            there = session.get(SqlRun, record.identity) is not None
-        if not there:
-            self.write([record])
-        return record.identity
-
-    def write(self, records: Sequence[RunRecord]) -> None:
-        """Insert runs with their parameters, metrics and tags, all or nothing per batch."""
-        from mlflow.store.tracking.dbmodels.models import (
-            SqlLatestMetric,
-            SqlMetric,
-            SqlParam,
-            SqlRun,
-            SqlTag,
-        )
-        from sqlalchemy import insert
-
-        for begin in range(0, len(records), BATCH):
-            batch = records[begin : begin + BATCH]
-            with self.store.ManagedSessionMaker() as session:
-                session.execute(insert(SqlRun.__table__), [self._run(record) for record in batch])
-                for table, entries in (
-                    (
-                        SqlTag,
-                        [entry for record in batch for entry in pairs(record, self._tags(record))],
-                    ),
-                    (
-                        SqlParam,
-                        [entry for record in batch for entry in pairs(record, record.params)],
-                    ),
-                    (SqlMetric, [entry for record in batch for entry in measured(record)]),
-                    (SqlLatestMetric, [entry for record in batch for entry in measured(record)]),
-                ):
-                    if entries:
-                        session.execute(insert(table.__table__), entries)
-
-    def remove(self, identities: Sequence[str]) -> None:
-        """Mark runs as deleted, as the interface's own button does."""
-        for identity in identities:
-            self.client.delete_run(identity)
-
-    def _run(self, record: RunRecord) -> dict:
-        return {
-            "run_uuid": record.identity,
-            "name": record.name,
-            "source_type": "LOCAL",
-            "source_name": "",
-            "entry_point_name": "",
-            "user_id": "",
-            "source_version": "",
-            "status": record.status,
-            "start_time": record.start,
-            "end_time": record.end,
-            "lifecycle_stage": "active",
-            "artifact_uri": f"{self.place}/{record.identity}/artifacts",
-            "experiment_id": int(self.experiment),
-        }
-
-    @staticmethod
-    def _tags(record: RunRecord) -> dict[str, str]:
-        return record.tags | {"mlflow.runName": record.name}
-
-
-def pairs(record: RunRecord, values: dict[str, str]) -> list[dict]:
-    """Return the table rows of parameters or tags."""
-    return [
-        {"run_uuid": record.identity, "key": key, "value": value} for key, value in values.items()
-    ]
-
-
-def measured(record: RunRecord) -> list[dict]:
-    """Return the table rows of metrics."""
-    fixed = {"run_uuid": record.identity, "timestamp": record.end, "step": 0, "is_nan": False}
-    return [fixed | {"key": key, "value": value} for key, value in record.metrics.items()]
-
-
-class ClientWriter:
-    """Writes runs through MLflow's client, for a tracking server; runs are found again by the tag ``identity``."""
-
-    def __init__(self, client, experiment: str):
-        self.client, self.experiment = client, experiment
+    def __init__(self, client: "MlflowClient", experiment: str):
+        self.client = client
+        self.experiment = experiment
         self.ids: dict[str, str] = {}
 
-    def children(self, parent: str) -> dict[str, str]:
-        """Return identity to cell identity of the active children of a parent."""
-        found = self._search(f"tags.parent_identity = '{parent}'")
-        self.ids |= {run.data.tags["identity"]: run.info.run_id for run in found}
-        return {run.data.tags["identity"]: run.data.tags["cell_identity"] for run in found}
-
     def parent(self, record: RunRecord) -> str:
         """Write a parent run unless it is there; return its id."""
-        self.parent_identity = record.identity
-        found = self._search(f"tags.identity = '{record.identity}'")
-        return found[0].info.run_id if found else self._write(record, {})
+        runs = self._search(f"tags.identity = '{record.identity}'")
+        return runs[0].info.run_id if runs else self.write(record)
 
-    def write(self, records: Sequence[RunRecord]) -> None:
-        """Create runs one by one."""
-        for record in records:
-            self._write(record, {"parent_identity": self.parent_identity})
+    def children(self, parent_id: str) -> dict[str, str]:
+        """Return identity to cell identity of the children of a parent.
 
-    def remove(self, identities: Sequence[str]) -> None:
-        """Mark runs as deleted."""
-        for identity in identities:
-            self.client.delete_run(self.ids[identity])
+        What an interrupted sync has left half written is removed.
+        """
+        known = {}
+        for run in self._search(f"tags.`mlflow.parentRunId` = '{parent_id}'"):
+            if run.info.status == "RUNNING":
+                self.client.delete_run(run.info.run_id)
+                continue
+            identity = run.data.tags["identity"]
+            self.ids[identity] = run.info.run_id
+            known[identity] = run.data.tags["cell_identity"]
+        return known
 
-    def _write(self, record: RunRecord, more: dict[str, str]) -> str:
+    def write(self, record: RunRecord) -> str:
+        """Create a run with all it holds; return its id."""
         from mlflow.entities import Metric, Param
 
-        tags = record.tags | more | {"identity": record.identity}
+        tags = record.tags | {"identity": record.identity}
         run = self.client.create_run(
             self.experiment, start_time=record.start, tags=tags, run_name=record.name
         )
-        self.client.log_batch(
-            run.info.run_id,
-            metrics=[Metric(key, value, record.end, 0) for key, value in record.metrics.items()],
-            params=[Param(key, value) for key, value in record.params.items()],
-        )
-        self.client.set_terminated(run.info.run_id, record.status, record.end)
-        return run.info.run_id
+        run_id = run.info.run_id
+        metrics = [Metric(name, value, record.end, 0) for name, value in record.metrics.items()]
+        params = [Param(name, value) for name, value in record.params.items()]
+        self.client.log_batch(run_id, metrics=metrics, params=params)
+        self.client.set_terminated(run_id, "FINISHED", record.end)
+        return run_id
+
+    def remove(self, identity: str) -> None:
+        """Mark a run as deleted, as the interface's own button does."""
+        self.client.delete_run(self.ids[identity])
 
     def _search(self, condition: str) -> list:
-        found, token = [], None
+        runs = []
+        token = None
         while True:
             page = self.client.search_runs(
-                [self.experiment], condition, max_results=1000, page_token=token
+                [self.experiment], condition, max_results=PAGE, page_token=token
             )
-            found += page
+            runs += page
             token = page.token
             if not token:
-                return found
+                return runs
 
 
-def attach(client, parent_id: str, sweep: str, rows: pd.DataFrame, report: Path | None) -> None:
+def attach(
+    client: "MlflowClient", parent_id: str, sweep: str, rows: pd.DataFrame, report: Path | None
+) -> None:
     """Make the per-seed table, and the report where there is one, artifacts of a parent run."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / f"{sweep}.parquet"
@@ -585,13 +509,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
         if arguments.verb == "dashboard":
             return dashboard(config, arguments.port, console)
-        plan, store = (
-            make_plan(config.paper, config.profile, mirror=config.data),
-            Store(config.results),
-        )
+        plan = make_plan(config.paper, config.profile, mirror=config.data)
+        store = Store(config.results)
         store.check_writable()
         folder = store.report_folder(plan.paper, config.profile.name)
-        done = sync(
+        synced = sync(
             plan,
             store,
             uri=config.tracking.uri,
@@ -603,12 +525,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return 2
     console.print(
-        f"{done.added} runs added, {done.kept} were there, {done.removed} replaced", soft_wrap=True
+        f"{synced.added} runs added, {synced.kept} were there, {synced.removed} replaced",
+        soft_wrap=True,
     )
     return 0
 
 
-def dashboard(config, port: int, console) -> int:
+def dashboard(config: "DictConfig", port: int, console: "Console") -> int:
     """Serve MLflow's interface on this machine until it is stopped, and say where the prepared views are.
 
     Parameters
@@ -625,36 +548,25 @@ def dashboard(config, port: int, console) -> int:
     int
         Exit code of the server, 0 if it was stopped from the keyboard.
     """
-    uri, server = config.tracking.uri, f"http://127.0.0.1:{port}"
+    uri = config.tracking.uri
+    server = f"http://127.0.0.1:{port}"
     client = open_client(uri)
-    experiments = [found for found in client.search_experiments() if VIEW_TAG in found.tags]
+    experiments = [
+        experiment for experiment in client.search_experiments() if VIEW_TAG in experiment.tags
+    ]
     if not experiments:
         console.print(f"nothing is projected to {uri} yet: run `pkm sync` first")
-    for found in experiments:
-        console.print(
-            f"{found.name}: {view_address(found.experiment_id, server)}",
-            soft_wrap=True,
-            highlight=False,
-        )
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
+    for experiment in experiments:
+        address = view_address(experiment.experiment_id, server)
+        console.print(f"{experiment.name}: {address}", soft_wrap=True, highlight=False)
     artifacts = Path(config.tracking.artifacts).resolve().as_uri()
+    command = [sys.executable, "-m", "mlflow", "server"]
+    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", uri, "--default-artifact-root", artifacts]
     # MLflow's background jobs (scoring, roll-ups of traces) have nothing to do here.
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     try:
-        return subprocess.call(
-            [*command, "--backend-store-uri", uri, "--default-artifact-root", artifacts]
-        )
+        return subprocess.call(command)
     except KeyboardInterrupt:
         return 0
 

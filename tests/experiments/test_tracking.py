@@ -6,16 +6,15 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from mlflow import MlflowClient
 
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.plan import make_plan
 from pkm.experiments.store import Store
 from pkm.experiments.tracking import (
     VIEW_TAG,
-    ClientWriter,
     child_record,
     open_client,
-    open_experiment,
     summary,
     sync,
 )
@@ -174,41 +173,44 @@ def test_cell_of_changed_code_replaces_its_older_run(world, tmp_path):
 
 
 @pytest.mark.slow
-def test_client_and_bulk_write_the_same_runs(world, tmp_path):
+def test_runs_hold_all_of_their_records(world):
     plan, store, where, _, _ = world
-    client = open_client(f"sqlite:///{tmp_path}/mlflow.db")
-    writer = ClientWriter(client, open_experiment(client, "mini", str(tmp_path)))
     rows = plan.rows(store)
-    cells = [cell for sweep, cell in plan.entries if sweep == "one"]
-    writer.parent_identity = "f" * 32
-    writer.write(
-        [child_record(cell, rows[rows["cell"] == cell.key], "f" * 32, "f" * 32) for cell in cells]
-    )
-    for run in client.search_runs([writer.experiment]):
-        (twin,) = runs(where, f"tags.cell = '{run.data.tags['cell']}'")
-        assert (run.data.metrics, run.data.params) == (twin.data.metrics, twin.data.params)
-        assert (run.info.run_name, run.info.status) == (twin.info.run_name, twin.info.status)
-        assert (run.info.start_time, run.info.end_time) == (
-            twin.info.start_time,
-            twin.info.end_time,
-        )
-        own = {
-            "mlflow.parentRunId",
-            "identity",
-            "parent_identity",
-            "mlflow.user",
-            "mlflow.source.name",
-        }
-        shared = set(run.data.tags) & set(twin.data.tags) - own
-        assert {name: run.data.tags[name] for name in shared} == {
-            name: twin.data.tags[name] for name in shared
-        }
-    twins = [
-        run for run in runs(where, "tags.kind = 'cell'") if run.data.params["dataset"] == "iris"
-    ]
-    assert set(writer.children("f" * 32).values()) == {
-        run.data.tags["cell_identity"] for run in twins
-    }
+    (parent,) = runs(where, "tags.sweep = 'one'")
+    parent_identity = parent.data.tags["identity"]
+    for sweep, cell in plan.entries:
+        if sweep != "one":
+            continue
+        subset = rows[rows["cell"] == cell.key]
+        record = child_record(cell, subset, parent_identity, parent.info.run_id)
+        (run,) = runs(where, f"tags.cell = '{cell.key}'")
+        assert (run.data.metrics, run.data.params) == (record.metrics, record.params)
+        assert (run.info.run_name, run.info.status) == (record.name, "FINISHED")
+        assert (run.info.start_time, run.info.end_time) == (record.start, record.end)
+        # MLflow keeps no empty tags.
+        expected = record.tags | {"identity": record.identity, "mlflow.runName": record.name}
+        tags = {name: value for name, value in run.data.tags.items() if value}
+        assert tags == {name: value for name, value in expected.items() if value}
+
+
+@pytest.mark.slow
+def test_run_of_an_interrupted_sync_is_written_anew(world, tmp_path, monkeypatch):
+    plan, store, _, _, _ = world
+    where = {"uri": f"sqlite:///{tmp_path}/mlflow.db", "artifacts": str(tmp_path / "artifacts")}
+    log_batch = MlflowClient.log_batch
+
+    def interrupted(client, run_id, *args, **kwargs):
+        if kwargs["params"]:
+            raise KeyboardInterrupt
+        log_batch(client, run_id, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sync(plan, store, **where)
+    assert sync(plan, store, **where).added == 4
+    cells = runs(where, "tags.kind = 'cell'")
+    assert len(cells) == 4 and all(run.data.params for run in cells)
 
 
 @pytest.mark.statistical
