@@ -28,10 +28,10 @@ from numba import njit
 from pkm.federation.masks import derive_key, keystream
 
 PRIME = (1 << 61) - 1
-CHECKS = 2  # power sums beyond those that decoding needs
+N_CHECK_SUMS = 2  # power sums beyond those that decoding needs
 PACKED_BITS = 60  # of coordinates that share a field element
 SALT_BYTES = 16
-ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 
 
 class DecodeFailure(RuntimeError):
@@ -39,31 +39,42 @@ class DecodeFailure(RuntimeError):
 
 
 @njit(cache=True)
-def _times(a, b):
+def _multiply(a: np.uint64, b: np.uint64) -> np.uint64:
     """Product modulo 2^61 - 1 of two reduced numbers."""
-    prime, half, low29 = np.uint64(PRIME), np.uint64(0xFFFFFFFF), np.uint64((1 << 29) - 1)
-    a1, a0, b1, b0 = a >> np.uint64(32), a & half, b >> np.uint64(32), b & half
-    middle, low = a1 * b0 + a0 * b1, a0 * b0
-    # 2^64 is 8 and 2^61 is 1.
-    r = (
-        ((a1 * b1) << np.uint64(3))
+    prime = np.uint64(PRIME)
+    half = np.uint64(0xFFFFFFFF)
+    low29 = np.uint64((1 << 29) - 1)
+
+    # The product in halves of 32 bits: 2^64 high + 2^32 middle + low.
+    a_high = a >> np.uint64(32)
+    a_low = a & half
+    b_high = b >> np.uint64(32)
+    b_low = b & half
+    middle = a_high * b_low + a_low * b_high
+    low = a_low * b_low
+
+    # Modulo the prime 2^64 is 8 and 2^61 is 1.
+    product = (
+        ((a_high * b_high) << np.uint64(3))
         + (middle >> np.uint64(29))
         + ((middle & low29) << np.uint64(32))
     )
-    r += (low & prime) + (low >> np.uint64(61))
-    r = (r & prime) + (r >> np.uint64(61))
-    return r - prime if r >= prime else r
+    product += (low & prime) + (low >> np.uint64(61))
+    product = (product & prime) + (product >> np.uint64(61))
+    return product - prime if product >= prime else product
 
 
 @njit(cache=True)
-def _power_sums(values, locators, sums):
+def _power_sums(values: np.ndarray, locators: np.ndarray, sums: np.ndarray) -> None:
+    """Add every value's geometric series to ``sums``, modulo 2^61 - 1."""
     prime = np.uint64(PRIME)
     for j in range(len(locators)):
-        current = values[j]
+        # Invariant: the term is values[j] * locators[j]**i.
+        term = values[j]
         for i in range(len(sums)):
-            total = sums[i] + current
+            total = sums[i] + term
             sums[i] = total - prime if total >= prime else total
-            current = _times(current, locators[j])
+            term = _multiply(term, locators[j])
 
 
 def power_sums(
@@ -76,22 +87,21 @@ def power_sums(
     >>> power_sums([2, 3], [5, 7], 3).tolist()
     [5, 31, 197]
     """
+    terms = [value % prime for value in values]
     if prime == PRIME:
         sums = np.zeros(length, np.uint64)
-        _power_sums(
-            np.array([v % prime for v in values], np.uint64), np.array(locators, np.uint64), sums
-        )
+        _power_sums(np.array(terms, np.uint64), np.array(locators, np.uint64), sums)
         return sums
-    sums, current = np.zeros(length, object), [value % prime for value in values]
+    sums = np.zeros(length, object)
     for i in range(length):
-        sums[i] = sum(current) % prime
-        current = [c * x % prime for c, x in zip(current, locators, strict=True)]
+        sums[i] = sum(terms) % prime
+        terms = [term * locator % prime for term, locator in zip(terms, locators, strict=True)]
     return sums
 
 
 @dataclass(frozen=True)
 class SparseCode:
-    """What all parties know of the vectors.
+    """Public parameters of the vectors and of their encoding.
 
     Parameters
     ----------
@@ -99,7 +109,7 @@ class SparseCode:
         Coordinates of a bin.
     n_bins : int
         Bins per coordinate, numbered from 0.
-    most : int
+    max_bins : int
         Bound on the distinct non-empty bins of all clients together.
     locators : {"salted", "literal"}, default="salted"
         ``literal`` is the paper's: the number of the bin, counted from 1, in a field of a prime
@@ -113,11 +123,11 @@ class SparseCode:
 
     n_features: int
     n_bins: int
-    most: int
+    max_bins: int
     locators: str = "salted"
 
     def __post_init__(self):
-        for name in ("n_features", "n_bins", "most"):
+        for name in ("n_features", "n_bins", "max_bins"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         if self.locators not in ("salted", "literal"):
@@ -148,23 +158,26 @@ class SparseCode:
         return max((self.n_bins - 1).bit_length(), 1)
 
     @property
-    def groups(self) -> int:
-        """Field elements that hold the coordinates of a bin; none where the locator tells them."""
-        return (
-            0
-            if self.locators == "literal"
-            else math.ceil(self.n_features / (PACKED_BITS // self.bits))
-        )
+    def elements_per_bin(self) -> int:
+        """Field elements that hold a bin's coordinates; none where the locator implies them."""
+        if self.locators == "literal":
+            return 0
+        return math.ceil(self.n_features / self._per_element)
+
+    @property
+    def _per_element(self) -> int:
+        """Coordinates that share a field element."""
+        return PACKED_BITS // self.bits
 
     @property
     def n_sums(self) -> int:
         """Power sums of the counts."""
-        return 2 * self.most + CHECKS
+        return 2 * self.max_bins + N_CHECK_SUMS
 
     @property
     def n_elements(self) -> int:
         """Field elements of a message."""
-        return self.n_sums + self.most * self.groups
+        return self.n_sums + self.max_bins * self.elements_per_bin
 
     @property
     def n_bytes(self) -> int:
@@ -174,50 +187,52 @@ class SparseCode:
     def locate(self, bins: np.ndarray, salt: bytes) -> list[int]:
         """Non-zero field elements that stand for bins, shape (r, d)."""
         if self.locators == "salted":
-            rows = np.ascontiguousarray(bins, "<i8")
-            return [
-                1
-                + int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=16, key=salt).digest())
-                % (PRIME - 1)
-                for row in rows
-            ]
-        numbers = []
-        for row in bins.tolist():
-            number = 0
-            for coordinate in row:
-                number = number * self.n_bins + coordinate
-            numbers.append(number + 1)
-        return numbers
+            return [_salted_hash(row, salt) for row in np.ascontiguousarray(bins, "<i8")]
+        return [self._number(row) + 1 for row in bins.tolist()]
+
+    def _number(self, coordinates: Sequence[int]) -> int:
+        """Number of a bin, its coordinates read as digits."""
+        number = 0
+        for coordinate in coordinates:
+            number = number * self.n_bins + coordinate
+        return number
 
     def pack(self, bins: np.ndarray) -> list[list[int]]:
-        """Coordinates as ``groups`` numbers per bin."""
-        together = PACKED_BITS // self.bits
+        """Coordinates as :attr:`elements_per_bin` numbers per bin."""
+        starts = range(0, self.n_features, self._per_element)
         return [
-            [
-                sum(
-                    c << (self.bits * place)
-                    for place, c in enumerate(row[first : first + together])
-                )
-                for first in range(0, self.n_features, together)
-            ]
+            [self._packed(row[start : start + self._per_element]) for start in starts]
             for row in bins.tolist()
         ]
 
-    def unpack(self, groups: Sequence[int]) -> list[int]:
+    def _packed(self, coordinates: Sequence[int]) -> int:
+        """One number from a few coordinates, the first in the lowest bits."""
+        return sum(
+            coordinate << (self.bits * position) for position, coordinate in enumerate(coordinates)
+        )
+
+    def unpack(self, numbers: Sequence[int]) -> list[int]:
         """Coordinates of a bin from its numbers."""
-        together, mask = PACKED_BITS // self.bits, (1 << self.bits) - 1
-        return [
-            (group >> (self.bits * place)) & mask
-            for first, group in zip(range(0, self.n_features, together), groups, strict=True)
-            for place in range(min(together, self.n_features - first))
+        mask = (1 << self.bits) - 1
+        coordinates = [
+            (number >> (self.bits * position)) & mask
+            for number in numbers
+            for position in range(self._per_element)
         ]
+        return coordinates[: self.n_features]
+
+
+def _salted_hash(row: np.ndarray, salt: bytes) -> int:
+    """Non-zero field element from a salted hash of a bin's coordinates."""
+    hashed = hashlib.blake2b(row.tobytes(), digest_size=16, key=salt).digest()
+    return 1 + int.from_bytes(hashed) % (PRIME - 1)
 
 
 def sum_by_bin(bins: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct bins in order, with their counts added; bins whose counts cancel are left out."""
-    distinct, place = np.unique(np.asarray(bins, np.int64), axis=0, return_inverse=True)
+    distinct, index = np.unique(np.asarray(bins, np.int64), axis=0, return_inverse=True)
     totals = np.zeros(len(distinct), np.int64)
-    np.add.at(totals, place.ravel(), np.asarray(counts, np.int64))
+    np.add.at(totals, index.ravel(), np.asarray(counts, np.int64))
     return distinct[totals != 0], totals[totals != 0]
 
 
@@ -250,17 +265,24 @@ def encode(code: SparseCode, salt: bytes, bins: np.ndarray, counts: np.ndarray) 
             f"bins must be in 0 .. {code.n_bins - 1}, got {bins.min()} .. {bins.max()}"
         )
     bins, counts = sum_by_bin(bins, counts)
-    locators, values = code.locate(bins, salt), counts.tolist()
-    words = [power_sums(values, locators, code.n_sums, code.prime)]
+    locators = code.locate(bins, salt)
+    values = counts.tolist()
+
+    # Power sums of the counts.
+    parts = [power_sums(values, locators, code.n_sums, code.prime)]
+
+    # Power sums of the counts times each packed number of the coordinates.
     packed = code.pack(bins)
-    for group in range(code.elements_per_bin):
-        weighted = [value * numbers[group] for value, numbers in zip(values, packed, strict=True)]
-        words.append(power_sums(weighted, locators, code.max_bins, code.prime))
-    return np.concatenate(words)
+    for position in range(code.elements_per_bin):
+        weighted = [
+            value * numbers[position] for value, numbers in zip(values, packed, strict=True)
+        ]
+        parts.append(power_sums(weighted, locators, code.max_bins, code.prime))
+    return np.concatenate(parts)
 
 
 def decode(
-    code: SparseCode, salt: bytes, words: np.ndarray, total: int, *, signed: bool = False
+    code: SparseCode, salt: bytes, message: np.ndarray, total: int, *, signed: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bins and counts of the sum of all clients' vectors.
 
@@ -268,7 +290,7 @@ def decode(
     ----------
     code : SparseCode
     salt : bytes
-    words : ndarray of shape (code.n_elements,)
+    message : ndarray of shape (code.n_elements,)
         Sum of the messages, modulo the prime.
     total : int
         Announced sum of all counts.
@@ -287,62 +309,97 @@ def decode(
         If the sums do not belong to at most ``code.max_bins`` bins of the grid with counts that add
         up to ``total``: too many bins, a collision of hashes, or a damaged message.
     """
-    prime = code.prime
-    ring = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(prime))
-    words = words.tolist()
-    sums = words[: code.n_sums]
-    connection = ring.minpoly(sums)
-    t = connection.degree()
-    if t > code.max_bins:
-        raise DecodeFailure(f"more than max_bins={code.max_bins} bins are not empty")
-    if connection[0] == 0 and t > 0:
-        raise DecodeFailure("a locator is zero, which stands for no bin")
-    locators = sorted(int(root) for root in connection.roots(multiplicities=False))
-    if len(locators) < t:
-        raise DecodeFailure(
-            f"only {len(locators)} of {t} locators are in the field: too many bins or a damaged message"
-        )
-    slopes = connection.derivative().multipoint_evaluate(locators)
+    elements = message.tolist()
+    sums = elements[: code.n_sums]
 
-    def solved(values: Sequence[int]) -> list[int]:
-        """Weights w of ``values[i] = sum of w_j x_j**i``."""
-        numerator = (connection * ring(list(reversed(values[:t])))).right_shift(t)
-        return [
-            int(n / s) for n, s in zip(numerator.multipoint_evaluate(locators), slopes, strict=True)
-        ]
+    # The locators are the roots of the shortest recurrence of the sums (Berlekamp and Massey).
+    system = _VandermondeSystem(code, sums)
+    locators = system.locators
 
-    counts = solved(sums)
-    if power_sums(counts, locators, code.n_sums, prime).tolist() != sums:
+    # The counts solve a Vandermonde system, which the check sums must satisfy as well.
+    counts = system.solve(sums)
+    if power_sums(counts, locators, code.n_sums, code.prime).tolist() != sums:
         raise DecodeFailure("the check sums do not fit: too many bins or a damaged message")
+
+    # The coordinates follow from the further sums, or from the locators themselves.
     if code.elements_per_bin:
-        rows = _rows_of(code, words, counts, solved)
+        rows = _rows_from_sums(code, elements, counts, system)
     else:
         rows = [_digits(locator - 1, code) for locator in locators]
     bins = np.array(rows, np.int64).reshape(-1, code.n_features)
-    if t and (bins.min() < 0 or bins.max() >= code.n_bins or code.locate(bins, salt) != locators):
+
+    # The bins must hash to the locators that they were found by.
+    if len(bins) and (
+        bins.min() < 0 or bins.max() >= code.n_bins or code.locate(bins, salt) != locators
+    ):
         raise DecodeFailure(
             "the bins do not have the hashes they came under: a collision or a damaged message"
         )
+
+    # The counts must be possible, and add up to the announced total.
     if signed:
-        counts = [count - prime if count > prime // 2 else count for count in counts]
+        counts = [count - code.prime if count > code.prime // 2 else count for count in counts]
     if sum(counts) != total or not (signed or all(count <= total for count in counts)):
         raise DecodeFailure(f"counts must add up to total={total}, each of them possible")
+
     order = np.lexsort(bins.T[::-1])
     return bins[order], np.array(counts, np.int64)[order]
 
 
-def _rows_of(code: SparseCode, words, counts: Sequence[int], solved) -> list[list[int]]:
-    """Coordinates from the weighted sums."""
+class _VandermondeSystem:
+    """Systems ``values[i] = sum over j of w_j x_j**i`` whose locators x follow from power sums.
+
+    Attributes
+    ----------
+    locators : list of int
+        In increasing order.
+
+    Raises
+    ------
+    DecodeFailure
+        If there are more than ``code.max_bins`` locators, or not all lie in the field.
+    """
+
+    def __init__(self, code: SparseCode, sums: Sequence[int]):
+        self._ring = flint.fmpz_mod_poly_ctx(flint.fmpz_mod_ctx(code.prime))
+        self._connection = self._ring.minpoly(sums)
+        self._degree = self._connection.degree()
+        if self._degree > code.max_bins:
+            raise DecodeFailure(f"more than max_bins={code.max_bins} bins are not empty")
+        if self._connection[0] == 0 and self._degree > 0:
+            raise DecodeFailure("a locator is zero, which stands for no bin")
+        roots = self._connection.roots(multiplicities=False)
+        self.locators = sorted(int(root) for root in roots)
+        if len(self.locators) < self._degree:
+            raise DecodeFailure(
+                f"only {len(self.locators)} of {self._degree} locators are in the field: too many "
+                "bins or a damaged message"
+            )
+        self._slopes = self._connection.derivative().multipoint_evaluate(self.locators)
+
+    def solve(self, values: Sequence[int]) -> list[int]:
+        """Weights w, one per locator, by Forney's formula."""
+        reverse = self._ring(list(reversed(values[: self._degree])))
+        numerator = (self._connection * reverse).right_shift(self._degree)
+        numerators = numerator.multipoint_evaluate(self.locators)
+        return [int(n / slope) for n, slope in zip(numerators, self._slopes, strict=True)]
+
+
+def _rows_from_sums(
+    code: SparseCode, elements: Sequence[int], counts: Sequence[int], system: _VandermondeSystem
+) -> list[list[int]]:
+    """Coordinates of the bins: weights of the further sums, divided by the counts."""
     starts = range(code.n_sums, code.n_elements, code.max_bins)
-    weighted = [solved(words[start : start + code.max_bins]) for start in starts]
-    inverses = [pow(count, -1, code.prime) for count in counts]
-    return [
-        code.unpack([column[j] * inverse % code.prime for column in weighted])
-        for j, inverse in enumerate(inverses)
-    ]
+    weighted = [system.solve(elements[start : start + code.max_bins]) for start in starts]
+    rows = []
+    for j, count in enumerate(counts):
+        inverse = pow(count, -1, code.prime)
+        rows.append(code.unpack([weights[j] * inverse % code.prime for weights in weighted]))
+    return rows
 
 
 def _digits(number: int, code: SparseCode) -> list[int]:
+    """Coordinates of the bin of that number; -1 in all of them if there is no such bin."""
     digits = []
     for _ in range(code.n_features):
         number, digit = divmod(number, code.n_bins)
@@ -357,19 +414,18 @@ def zero_sum_masks(
     round_name: str,
     code: SparseCode,
 ) -> np.ndarray:
-    """Mask of one client, made of secrets that it has with each of the others; all masks of a round
-    add up to zero.
+    """Mask of one client, from its secrets with the others; the masks of a round add up to zero.
 
     Parameters
     ----------
     private : X25519PrivateKey
         Of the client.
     client : int
-        Its place in ``public``, from 0.
+        Its index in ``public``, from 0.
     public : sequence of X25519PublicKey
         Of all clients.
     round_name : str
-        Different for every message: two under one mask would tell their difference.
+        Different for every message: two under one mask would reveal their difference.
     code : SparseCode
 
     Returns
@@ -378,35 +434,46 @@ def zero_sum_masks(
         Field elements, uniform as long as one other client is honest.
     """
     mask = np.zeros(code.n_elements, code.dtype)
-    for other, key in enumerate(public):
-        if other != client:
-            stream = _uniform_elements(
-                derive_key(private.exchange(key), f"sparse {round_name}"), code
-            )
-            mask = (mask + (stream if other > client else (code.prime - stream))) % code.prime
+    for peer, key in enumerate(public):
+        if peer == client:
+            continue
+        # Of each pair of clients the first adds the stream, the second subtracts it.
+        secret = derive_key(private.exchange(key), f"sparse {round_name}")
+        stream = _uniform_elements(secret, code)
+        mask = (mask + (stream if peer > client else (code.prime - stream))) % code.prime
     return mask
 
 
 def _uniform_elements(key: bytes, code: SparseCode) -> np.ndarray:
     """Uniform field elements by rejection, from AES-256 in counter mode."""
     cipher = keystream(key)
-    size, cut = (code.prime.bit_length() + 7) // 8, (1 << code.prime.bit_length()) - 1
-    found = np.empty(0, code.dtype)
-    while len(found) < code.n_elements:
-        block = cipher.update(bytes(size * (code.n_elements - len(found))))
+    n_bits = code.prime.bit_length()
+    n_bytes = (n_bits + 7) // 8
+    bit_mask = (1 << n_bits) - 1
+    elements = np.empty(0, code.dtype)
+    while len(elements) < code.n_elements:
+        block = cipher.update(bytes(n_bytes * (code.n_elements - len(elements))))
         if code.dtype is np.uint64:
-            drawn = np.frombuffer(block, "<u8") & np.uint64(cut)
+            numbers = np.frombuffer(block, "<u8") & np.uint64(bit_mask)
         else:
-            pieces = (block[i : i + size] for i in range(0, len(block), size))
-            drawn = np.array([int.from_bytes(piece) & cut for piece in pieces], object)
-        found = np.concatenate([found, drawn[drawn < code.prime]])
-    return found
+            pieces = [block[i : i + n_bytes] for i in range(0, len(block), n_bytes)]
+            numbers = np.array([int.from_bytes(piece) & bit_mask for piece in pieces], object)
+        elements = np.concatenate([elements, numbers[numbers < code.prime]])
+    return elements
 
 
 @dataclass(frozen=True)
 class SparseReport:
-    """Cost of one aggregation: bytes and mean seconds of a client (masks apart), seconds of the
-    server, attempts.
+    """Cost of one aggregation: bytes and seconds.
+
+    Attributes
+    ----------
+    bytes_per_client : int
+    encode_seconds, mask_seconds : float
+        Means over the clients.
+    decode_seconds : float
+        Of the server.
+    attempts : int
     """
 
     bytes_per_client: int
@@ -423,8 +490,7 @@ def aggregate_sparse(
     masked: bool = True,
     signed: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, SparseReport]:
-    """Play a round with all clients in this process: encode, mask, add, decode; again with a fresh
-    salt on failure.
+    """Aggregate the vectors of all clients in this process; repeat with a fresh salt on failure.
 
     Parameters
     ----------
@@ -432,7 +498,7 @@ def aggregate_sparse(
     vectors : sequence of (bins, counts)
         One per client.
     masked : bool, default=True
-        Without masks the same numbers come out, and the cost of the masks is left out.
+        Without masks the result is the same, and the cost of the masks is left out.
     signed : bool, default=False
 
     Returns
@@ -447,34 +513,45 @@ def aggregate_sparse(
         If no salt helps: there are more bins than ``code.max_bins``.
     """
     total = int(sum(np.sum(counts) for _, counts in vectors))
+    n_clients = max(len(vectors), 1)
     private = [X25519PrivateKey.generate() for _ in vectors] if masked else []
     public = [key.public_key() for key in private]
-    encoding = masking = decoding = 0.0
+    encode_seconds = 0.0
+    mask_seconds = 0.0
+    decode_seconds = 0.0
     attempt = 0
     while True:
         attempt += 1
-        salt, sums = os.urandom(SALT_BYTES), np.zeros(code.n_elements, code.dtype)
+        salt = os.urandom(SALT_BYTES)
+
+        # Every client encodes and masks its vector; the messages are added.
+        sums = np.zeros(code.n_elements, code.dtype)
         for client, (bins, counts) in enumerate(vectors):
-            began = time.perf_counter()
+            started = time.perf_counter()
             message = encode(code, salt, bins, counts)
             encoded = time.perf_counter()
             if masked:
                 mask = zero_sum_masks(private[client], client, public, f"attempt {attempt}", code)
                 message = (message + mask) % code.prime
-            encoding, masking = encoding + encoded - began, masking + time.perf_counter() - encoded
+            encode_seconds += encoded - started
+            mask_seconds += time.perf_counter() - encoded
             sums = (sums + message) % code.prime
-        began = time.perf_counter()
+
+        # The server decodes the sum.
+        started = time.perf_counter()
         try:
             bins, counts = decode(code, salt, sums, total, signed=signed)
         except DecodeFailure:
-            if attempt == ATTEMPTS:
+            decode_seconds += time.perf_counter() - started
+            if attempt == MAX_ATTEMPTS:
                 raise
-        else:
-            n = max(len(vectors), 1)
-            decoding += time.perf_counter() - began
-            return (
-                bins,
-                counts,
-                SparseReport(code.n_bytes, encoding / n, masking / n, decoding, attempt),
-            )
-        decoding += time.perf_counter() - began
+            continue
+        decode_seconds += time.perf_counter() - started
+        report = SparseReport(
+            code.n_bytes,
+            encode_seconds / n_clients,
+            mask_seconds / n_clients,
+            decode_seconds,
+            attempt,
+        )
+        return bins, counts, report

@@ -104,7 +104,7 @@ def test_decoding_gives_the_sum_back(seed, clients, k, shape):
 def test_the_literal_construction_decodes_alike(seed):
     vectors = some_vectors(seed, d=10, n_bins=111)
     literal, salted = SparseCode(10, 111, 6, "literal"), SparseCode(10, 111, 6)
-    assert literal.prime > 111**10 and literal.groups == 0
+    assert literal.prime > 111**10 and literal.elements_per_bin == 0
     a, b = aggregate_sparse(literal, vectors), aggregate_sparse(salted, vectors)
     assert (a[0] == b[0]).all() and (a[1] == b[1]).all()
 

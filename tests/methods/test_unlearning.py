@@ -65,11 +65,11 @@ def state(model):
     )
 
 
-def run_race(points, clocks, ids=None):
-    n, k = clocks.shape
+def run_race(points, arrival_times, ids=None):
+    n, k = arrival_times.shape
     seeds, sizes = np.zeros(k, np.int64), np.zeros(k, np.int64)
     ids = np.arange(n) if ids is None else ids
-    found = exponential_race(points.astype(np.float32), clocks, ids, seeds, 0, sizes)
+    found = exponential_race(points.astype(np.float32), arrival_times, ids, seeds, 0, sizes)
     return seeds[:found], sizes
 
 
@@ -119,14 +119,14 @@ def test_keeping_the_prefix_of_seeds_is_exact_by_enumeration(gone):
 
 
 @pytest.mark.statistical
-def test_fresh_clocks_give_the_law_of_a_fit_without_the_point():
+def test_fresh_arrival_times_give_the_law_of_a_fit_without_the_point():
     """The paper's algorithm as it stands: seeds after a removal, over many models, against the enumerated law."""
     points, gone, draws = 1000 * np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 4000
     left = [i for i in range(5) if i != gone]
     law, seen = seeding_law(points[left], 3), {}
     parts = [Points.prepare(points)]
     for seed in range(draws):
-        model = mufc(3, clocks="fresh").fit(parts, seed)
+        model = mufc(3, arrival_times="fresh").fit(parts, seed)
         model.remove([gone])
         client = model._clients[0]
         found = tuple(client.ids[client.seeds].tolist())
@@ -134,7 +134,7 @@ def test_fresh_clocks_give_the_law_of_a_fit_without_the_point():
     expected = np.array([float(p) * draws for p in law.values()])
     observed = np.array([seen.get(tuple(left[i] for i in s), 0) for s in law])
     assert observed.sum() == draws and stats.chisquare(observed, expected).pvalue > 1e-6
-    kept = [mufc(3, clocks="fresh").fit(parts, seed).seeds.tolist() for seed in range(20)]
+    kept = [mufc(3, arrival_times="fresh").fit(parts, seed).seeds.tolist() for seed in range(20)]
     assert kept == [
         mufc(3).fit(parts, seed).seeds.tolist() for seed in range(20)
     ]  # no difference until a removal
@@ -156,10 +156,10 @@ def test_restarting_all_seeds_is_not_exact():
 @settings(max_examples=50, deadline=None)
 def test_the_race_does_not_depend_on_the_order_of_points(seed, step):
     rng, points = np.random.default_rng(seed), grid(seed, step=step)
-    clocks, order = rng.standard_exponential((40, 4)), rng.permutation(40)
-    seeds, sizes = run_race(points, clocks)
-    again, sizes_again = run_race(points[order], clocks[order], order)
-    # Points that coincide are one place; which of them is the seed is settled by the clocks.
+    arrival_times, order = rng.standard_exponential((40, 4)), rng.permutation(40)
+    seeds, sizes = run_race(points, arrival_times)
+    again, sizes_again = run_race(points[order], arrival_times[order], order)
+    # Points that coincide are one place; which of them is the seed is settled by the arrival times.
     assert order[again].tolist() == seeds.tolist() and sizes.tolist() == sizes_again.tolist()
     squares = ((points[:, None] - points[seeds]) ** 2).sum(axis=2)
     assert (
@@ -290,10 +290,10 @@ def test_the_lazy_server_is_not_exact():
 def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     parts, _ = dealt(grid(5), [15, 5, 20])
     model = kind.fit(parts, 0)
-    clocks = {
+    arrival_times = {
         int(i): c.tobytes()
         for client in model._clients
-        for i, c in zip(client.ids, client.clocks, strict=True)
+        for i, c in zip(client.ids, client.arrival_times, strict=True)
     }
     rows = {
         int(i): r.tobytes()
@@ -301,13 +301,13 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
         for i, r in zip(client.ids, client.rows, strict=True)
     }
     bins = {} if model.gamma is None else {
-        i: model._places(np.frombuffer(r, np.float32).astype(float)[None]).tobytes() for i, r in rows.items()
+        i: model._positions(np.frombuffer(r, np.float32).astype(float)[None]).tobytes() for i, r in rows.items()
     }  # fmt: skip
     gone = [int(model.seeds[0]), 17, 39, 0]
     gone = list(dict.fromkeys(gone))
     dump = pickle.dumps(model)
     assert all(
-        rows[i] in dump and clocks[i] in dump for i in gone
+        rows[i] in dump and arrival_times[i] in dump for i in gone
     )  # the search finds what is there
     model.remove(gone[:2])
     model.remove(gone[2:])
@@ -315,11 +315,11 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     gone += range(15, 20)
     dump = pickle.dumps(model)
     assert model._clients[1].centers.base is None and not model._clients[1].seeds.any()
-    # Nor does what draws fresh clocks lead back to the seed, from which the old ones could be drawn again.
-    sequence, secret = model._fresh.bit_generator.seed_seq, child(0, INITIALIZATION)
+    # Nor does what draws fresh arrival times lead back to the seed, from which the old ones could be drawn again.
+    sequence, secret = model._generator.bit_generator.seed_seq, child(0, INITIALIZATION)
     assert (sequence.entropy, sequence.spawn_key[:1]) != (secret.entropy, secret.spawn_key)
     for i in gone:
-        assert rows[i] not in dump and clocks[i] not in dump
+        assert rows[i] not in dump and arrival_times[i] not in dump
         assert bins.get(i, b"?" * 40) not in dump
     assert all(rows[i] in dump for i in model.ids.tolist())
 
