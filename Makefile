@@ -12,10 +12,10 @@ RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report test golden lint format bench dashboard data embeddings protocol lock clean
+.PHONY: help setup reproduce plan status retry report test test-slow golden lint format bench dashboard data embeddings protocol lock clean
 
 help:            ## list the targets
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
 	@echo
 	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) RESULTS=$(RESULTS)"
 
@@ -24,6 +24,11 @@ $(VENV)/ready: requirements.txt pyproject.toml
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	touch $@
+
+# Open MPI, for parties that are processes.
+$(VENV)/protocol: requirements-protocol.txt $(VENV)/ready
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-protocol.txt
 	touch $@
 
 setup: $(VENV)/ready   ## create .venv from the lock
@@ -43,8 +48,14 @@ retry: setup     ## run failed cells again
 report: setup    ## build the report from what is stored
 	$(PKM) reproduce report $(SETTINGS)
 
-test: setup      ## run the tests (with the original data too, if DATA is at hand)
-	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist worksteal
+# The tests of one file share a process and what it has made.
+PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist loadgroup
+
+test: setup      ## run all tests but the slow ones, with coverage (with the original data too, if DATA is at hand)
+	$(PYTEST) -m "not slow" --cov
+
+test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLflow's database, whole reports, wheels
+	$(PYTEST) -m slow
 
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py
@@ -83,8 +94,7 @@ embeddings: setup ## train the image embeddings once (installs torch, takes some
 
 # The protocol's sweeps alone; the report that follows is on all that is stored.
 protocol: PAPER = fastlloyd
-protocol: setup  ## run FastLloyd between processes (installs Open MPI) and build the report: PROFILE= RESULTS=
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-protocol.txt
+protocol: $(VENV)/protocol ## run FastLloyd between processes (installs Open MPI) and build the report: PROFILE= RESULTS=
 	$(PKM) reproduce $(SETTINGS) 'sweeps=[protocol,parties,wide_area,narrow,baselines]'
 
 lock: setup      ## make requirements.txt and requirements-protocol.txt anew from what the .in files name
