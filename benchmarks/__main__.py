@@ -20,7 +20,7 @@ from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
 from pkm.benchmarks.local_dp import local_model
 from pkm.benchmarks.measurement import Measurement, least_seconds
 from pkm.benchmarks.reference import cluster, nicv, separate
-from pkm.compute import Points, forget, labels
+from pkm.compute import Points, clear_caches, labels
 from pkm.federation import FederatedCurator, Masks, Ring
 from pkm.federation.curator import ClientSession
 from pkm.federation.masks import SECRET_BYTES, KeyStream
@@ -262,7 +262,7 @@ def unlearning() -> list[Measurement]:
 
 def peak_bytes(call: Callable) -> int:
     """Most memory that a call holds at once, its encodings of the points included."""
-    forget()
+    clear_caches()
     tracemalloc.start()
     call()
     peak = tracemalloc.get_traced_memory()[1]

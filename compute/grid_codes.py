@@ -1,7 +1,8 @@
-"""Points sorted into cells: codes on a grid, a stable partition of their indices, counts and sums of cells.
+"""Points sorted into cells: codes on a grid, stable partitions, counts and sums of cells.
 
-A tree of cells is grown over an array of indices. A cell is a stretch of it, a split a stable partition of the stretch
-by one column of the codes, so that the points of a cell always lie together and in their original order.
+A tree of cells is grown over an array of indices. A cell is a slice of it, a split a stable
+partition of the slice by one column of the codes, so that the points of a cell always lie together
+and in their original order.
 """
 
 from functools import lru_cache
@@ -9,30 +10,15 @@ from functools import lru_cache
 import numpy as np
 from numba import njit
 
-from pkm.compute.nearest import SCALE, Points
+from pkm.compute.points import SCALE, Points
 
-SIGN_BLOCK = 2048
-GAP_BLOCK = 8192
-
-
-@njit(cache=True)
-def _encode(rows, thresholds, codes):
-    last = len(thresholds)
-    inverse = (last - 1) / max(thresholds[-1] - thresholds[0], 1)
-    for i in range(rows.shape[0]):
-        for h in range(rows.shape[1]):
-            x = np.int64(rows[i, h])
-            # Thresholds are about equally far apart: the first guess is hardly ever off by more than one.
-            code = min(max(np.int64((x - thresholds[0]) * inverse) + 1, 0), last)
-            while code > 0 and thresholds[code - 1] >= x:
-                code -= 1
-            while code < last and thresholds[code] < x:
-                code += 1
-            codes[i, h] = code
+SIGN_BLOCK = 2048  # points per matrix product
+GAP_BLOCK = 8192  # gaps per step
+MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 
 
 @lru_cache(maxsize=2)
-def encode(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
+def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     """Number of thresholds below each coordinate.
 
     Parameters
@@ -48,16 +34,34 @@ def encode(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
 
     Examples
     --------
-    >>> encode(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
+    >>> digitize(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
     [0, 1, 2]
     """
     codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
-    _encode(points.rows, np.array(thresholds, np.int64), codes)
+    _digitize(points.rows, np.array(thresholds, np.int64), codes)
     codes.flags.writeable = False
     return codes
 
 
-def signs(points: Points, normals: np.ndarray, about: np.ndarray) -> np.ndarray:
+@njit(cache=True)
+def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> None:
+    n_thresholds = len(thresholds)
+    lowest = thresholds[0]
+    thresholds_per_step = (n_thresholds - 1) / max(thresholds[-1] - lowest, 1)
+    for i in range(rows.shape[0]):
+        for h in range(rows.shape[1]):
+            x = np.int64(rows[i, h])
+            # Thresholds are about equally far apart: the guess is hardly ever off by more than one.
+            guess = np.int64((x - lowest) * thresholds_per_step) + 1
+            code = min(max(guess, 0), n_thresholds)
+            while code > 0 and thresholds[code - 1] >= x:
+                code -= 1
+            while code < n_thresholds and thresholds[code] < x:
+                code += 1
+            codes[i, h] = code
+
+
+def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) -> np.ndarray:
     """On which side of hyperplanes the points lie.
 
     Parameters
@@ -65,7 +69,7 @@ def signs(points: Points, normals: np.ndarray, about: np.ndarray) -> np.ndarray:
     points : Points
     normals : ndarray of shape (m, d), int64
         Normal vectors with entries of at most 2**20: every product is then exact.
-    about : ndarray of shape (d,), int64
+    origin : ndarray of shape (d,), int64
         A point of the domain, through which all hyperplanes pass.
 
     Returns
@@ -73,22 +77,23 @@ def signs(points: Points, normals: np.ndarray, about: np.ndarray) -> np.ndarray:
     ndarray of shape (n, m), uint8
         1 where the inner product is not negative.
     """
-    if np.abs(normals).max(initial=0) > 1 << 20 or np.abs(about).max(initial=0) > SCALE:
+    largest_entry = np.abs(normals).max(initial=0)
+    if largest_entry > MAX_NORMAL or np.abs(origin).max(initial=0) > SCALE:
         raise ValueError(
-            "normals must have entries of at most 2**20 and about must lie in the domain"
+            "normals must have entries of at most 2**20 and origin must lie in the domain"
         )
-    flat = normals.T.astype(np.float64)
-    offset = about.astype(np.float64) @ flat
+    transposed = normals.T.astype(np.float64)
+    offsets = origin.astype(np.float64) @ transposed
     codes = np.empty((points.shape[0], len(normals)), np.uint8)
     for start in range(0, len(codes), SIGN_BLOCK):
-        some = slice(start, start + SIGN_BLOCK)
-        codes[some] = points.rows[some].astype(np.float64) @ flat >= offset
+        block = slice(start, start + SIGN_BLOCK)
+        codes[block] = points.rows[block].astype(np.float64) @ transposed >= offsets
     return codes
 
 
 @njit(cache=True)
-def histogram(codes, order, counts):
-    """Count the codes of the points ``order`` per column, into zeroed counts of shape (d, n_codes)."""
+def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
+    """Count the codes of the points ``order`` per column, into zeroed counts (d, n_codes)."""
     for p in range(order.shape[0]):
         i = order[p]
         for h in range(codes.shape[1]):
@@ -96,22 +101,42 @@ def histogram(codes, order, counts):
 
 
 @njit(cache=True)
-def divide(codes, order, feature, boundary, spare):
-    """Move indices of points with ``codes[:, feature] < boundary`` to the front, keeping order; return their number."""
-    left, right = 0, 0
+def stable_partition(
+    codes: np.ndarray, order: np.ndarray, feature: int, boundary: int, buffer: np.ndarray
+) -> int:
+    """Move points with a code below a boundary to the front, in place; both parts keep their order.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, d), unsigned
+    order : ndarray of shape (m,), integer
+        Indices of points; changed in place.
+    feature, boundary : int
+        Points with ``codes[:, feature] < boundary`` come first.
+    buffer : ndarray of shape (m,) or longer, like order
+        Overwritten.
+
+    Returns
+    -------
+    int
+        How many come first.
+    """
+    n_below = 0
+    n_above = 0
+    # order[:n_below] and buffer[:n_above] hold the two parts of order[:p].
     for p in range(order.shape[0]):
         i = order[p]
-        # To both, and one of them moves on: there is no branch that the processor could guess wrong.
-        order[left] = spare[right] = i
+        # Written to both, of which one grows: there is no branch for the processor to guess.
+        order[n_below] = buffer[n_above] = i
         below = codes[i, feature] < boundary
-        left += below
-        right += not below
-    order[left:] = spare[:right]
-    return left
+        n_below += below
+        n_above += not below
+    order[n_below:] = buffer[:n_above]
+    return n_below
 
 
 @njit(cache=True)
-def column_sums(rows, order):
+def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Sum of the rows ``order`` of integer-valued float32, exact, int64."""
     d = rows.shape[1]
     sums = np.zeros(d)
@@ -126,8 +151,8 @@ def column_sums(rows, order):
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     """Distances between neighboring values of a column, averaged over the columns rank by rank.
 
-    The one statistic for which the grid is too coarse: gaps of many points in a small part of the range are smaller
-    than a step, so that what rounding took away is put back where it is known.
+    The one statistic for which the grid is too coarse: gaps of many points in a small part of the
+    range are smaller than a step, so that what rounding took away is put back where it is known.
 
     Parameters
     ----------
@@ -144,28 +169,37 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     >>> averaged_gaps((Points.prepare(np.array([[0, 5], [3, 5], [1, 9]])),)).tolist()
     [0.5, 3.0]
     """
-    n, d = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
-    gaps, column = np.zeros(n - 1, np.float32), np.empty(n, np.int64)
+    n = sum(shard.shape[0] for shard in shards)
+    d = shards[0].shape[1]
+    gaps = np.zeros(n - 1, np.float32)
+    column = np.empty(n, np.int64)
+    steps_per_unit = 1 / (SCALE * d)
     for h in range(d):
-        first = 0
-        for shard in shards:
-            part = column[first : first + shard.shape[0]]
-            np.multiply(shard.rows[:, h], SCALE, out=part, casting="unsafe")
-            if shard.remainders is not None:
-                part += shard.remainders[:, h]
-            first += len(part)
+        _fill_column(shards, h, column)
         column.sort()
+        # Block by block: a whole column of differences would take as much memory again.
         for start in range(0, n - 1, GAP_BLOCK):
-            some = slice(start, min(start + GAP_BLOCK, n - 1))
-            gaps[some] += (column[some.start + 1 : some.stop + 1] - column[some]) * (
-                1 / (SCALE * d)
-            )
+            stop = min(start + GAP_BLOCK, n - 1)
+            differences = column[start + 1 : stop + 1] - column[start:stop]
+            gaps[start:stop] += differences * steps_per_unit
     gaps.sort()
     gaps.flags.writeable = False
     return gaps
 
 
-def forget() -> None:
-    """Drop what is kept of the points between fits, so that a fit that is timed does all of its work."""
-    encode.cache_clear()
+def _fill_column(shards: tuple[Points, ...], feature: int, column: np.ndarray) -> None:
+    """Write a feature of all shards to ``column``, in units of 2**-16 grid steps."""
+    start = 0
+    for shard in shards:
+        stop = start + shard.shape[0]
+        values = column[start:stop]
+        np.multiply(shard.rows[:, feature], SCALE, out=values, casting="unsafe")
+        if shard.remainders is not None:
+            values += shard.remainders[:, feature]
+        start = stop
+
+
+def clear_caches() -> None:
+    """Drop what is kept of the points between fits, so that a timed fit does all of its work."""
+    digitize.cache_clear()
     averaged_gaps.cache_clear()

@@ -1,8 +1,9 @@
-"""Hashing for Euclidean space, clipped sums over buckets, the farthest points, and costs of swaps: all in integers.
+"""Euclidean hashing, clipped sums of buckets, farthest points, costs of swaps: all in integers.
 
-A bucket is a cell of a shifted grid on a few projections. Directions are rounded to integers, shifts and widths are
-integers, so that every product and every division below is exact and no bucket depends on blocks, order or machine.
-Source of the hash: Datar, Immorlica, Indyk, Mirrokni 2004.
+A bucket is a cell of a shifted grid on a few projections. Directions are rounded to integers,
+shifts and widths are integers, so that every product and every division below is exact and no
+bucket depends on blocks, order or machine. Source of the hash: Datar, Immorlica, Indyk, Mirrokni
+2004.
 """
 
 import math
@@ -11,22 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from pkm.compute.nearest import EXACT_BITS, SCALE, Points, _assigned, _check
+from pkm.compute.nearest import squared_distances
+from pkm.compute.points import DIRECTION_SCALE, EXACT_BITS, SCALE, Points
 
-ENTRY = 1 << 16  # directions are rounded to multiples of its inverse
-SWAP_BLOCK = 256
+SWAP_BLOCK = 256  # points per step of a swap's costs
 MAX_CODES = 1 << 62
-SHORTER = 1 - 2.0**-48  # more than what rounding of a root and a quotient can add to a length
+SHRINKAGE = 1 - 2.0**-48  # more than what rounding of a root and a quotient can add to a length
 
 
 @dataclass(frozen=True, eq=False)
 class Hash:
-    """Cells of a shifted grid on projections: one value for each point.
+    """Cells of a shifted grid on projections: a number for each point.
 
     Parameters
     ----------
     directions : ndarray of shape (m, d), int64
-        Entries of at most 2**16 in size, :data:`ENTRY` for 1.
+        Entries of at most 2**16 in size, :data:`DIRECTION_SCALE` for 1.
     shifts : ndarray of shape (m,), int64
         In steps of 2**-32 half-widths, from 0 to below the width.
     width : int
@@ -39,7 +40,7 @@ class Hash:
 
     Examples
     --------
-    >>> hashing = Hash(np.array([[ENTRY, 0]]), np.array([0]), ENTRY * SCALE)
+    >>> hashing = Hash(np.array([[DIRECTION_SCALE, 0]]), np.array([0]), DIRECTION_SCALE * SCALE)
     >>> hashing.codes(Points.prepare(np.array([[-1, 7], [0, -9], [SCALE, 0]]))).tolist()
     [0, 1, 2]
     """
@@ -48,64 +49,83 @@ class Hash:
     shifts: np.ndarray
     width: int
 
-    def __post_init__(self):
-        if (
-            np.abs(self.directions).max() > ENTRY
-            or self.directions.shape[1] * 2.0**32 > 2.0**EXACT_BITS
-        ):
+    def __post_init__(self) -> None:
+        too_long = self.directions.shape[1] * 2.0**32 > 2.0**EXACT_BITS
+        if too_long or np.abs(self.directions).max() > DIRECTION_SCALE:
             raise ValueError(
-                f"directions must have entries of at most {ENTRY}, and be no longer than exact products allow"
+                f"directions must have entries of at most {DIRECTION_SCALE}, "
+                "and be no longer than exact products allow"
             )
-        if not (self.width >= 1 and (self.shifts >= 0).all() and (self.shifts < self.width).all()):
+        in_range = (self.shifts >= 0) & (self.shifts < self.width)
+        if self.width < 1 or not in_range.all():
             raise ValueError(f"width={self.width} must be positive and shifts between 0 and it")
         if math.prod(self.sizes) > MAX_CODES:
+            width = self.width / (DIRECTION_SCALE * SCALE)
             raise ValueError(
-                f"width={self.width / (ENTRY * SCALE):.3g} is too small: take wider cells or fewer projections"
+                f"width={width:.3g} is too small: take wider cells or fewer projections"
             )
-
-    @property
-    def _lowest(self) -> list[int]:
-        """Least cell of each projection that a point of the domain can be in."""
-        return [
-            (int(shift) - reach) // self.width
-            for shift, reach in zip(self.shifts, self._reaches(), strict=True)
-        ]
 
     @property
     def sizes(self) -> list[int]:
         """Number of cells of the domain along each projection."""
-        highest = [
-            (int(shift) + reach) // self.width
-            for shift, reach in zip(self.shifts, self._reaches(), strict=True)
-        ]
-        return [high - low + 1 for high, low in zip(highest, self._lowest, strict=True)]
+        return [highest - lowest + 1 for lowest, highest in self._cell_ranges()]
 
-    def _reaches(self) -> list[int]:
-        return [int(total) * SCALE for total in np.abs(self.directions).sum(axis=1)]
+    def _cell_ranges(self) -> list[tuple[int, int]]:
+        """Lowest and highest cell of each projection that a point of the domain can be in."""
+        largest_products = np.abs(self.directions).sum(axis=1)
+        ranges = []
+        for shift, product in zip(self.shifts, largest_products, strict=True):
+            largest = int(product) * SCALE
+            lowest_cell = (int(shift) - largest) // self.width
+            highest_cell = (int(shift) + largest) // self.width
+            ranges.append((lowest_cell, highest_cell))
+        return ranges
 
     def codes(self, points: Points) -> np.ndarray:
-        """Number of the cell of each point: shape (n,), int64. Numbers follow the cells' lexicographic order."""
+        """Number of each point's cell, in the cells' lexicographic order: shape (n,), int64."""
+        lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
+        offsets = self.shifts - lowest_cells * self.width
+        sizes = np.array(self.sizes, np.int64)
         codes = np.empty(points.shape[0], np.int64)
-        offsets = self.shifts - np.array(self._lowest, np.int64) * self.width
-        _codes(
-            points.rows, self.directions, offsets, self.width, np.array(self.sizes, np.int64), codes
-        )
+        _codes(points.rows, self.directions, offsets, self.width, sizes, codes)
         return codes
 
-    def middles(self, codes: np.ndarray) -> np.ndarray:
-        """Point of the directions' span in the middle of each cell: shape (b, d), float64, in grid steps.
+    def cell_centers(self, codes: np.ndarray) -> np.ndarray:
+        """Point of the directions' span in the center of each cell: shape (b, d), float64.
 
-        The directions are taken for orthonormal.
+        In grid steps. The directions are taken for orthonormal.
         """
-        middles = np.zeros((len(codes), self.directions.shape[1]))
-        rest = np.asarray(codes, np.int64)
-        for low, size, shift, direction in reversed(
-            list(zip(self._lowest, self.sizes, self.shifts, self.directions, strict=True))
-        ):
-            rest, cell = np.divmod(rest, size)
-            place = (cell + low + 0.5) * self.width - shift
-            middles += np.outer(place / ENTRY, direction / ENTRY)
-        return middles
+        centers = np.zeros((len(codes), self.directions.shape[1]))
+        remaining = np.asarray(codes, np.int64)
+        cell_ranges = self._cell_ranges()
+        # The last projection is the lowest digit of a code.
+        for m in reversed(range(len(self.directions))):
+            lowest, highest = cell_ranges[m]
+            remaining, cell = np.divmod(remaining, highest - lowest + 1)
+            product = (cell + lowest + 0.5) * self.width - self.shifts[m]
+            direction = self.directions[m] / DIRECTION_SCALE
+            centers += np.outer(product / DIRECTION_SCALE, direction)
+        return centers
+
+
+@njit(cache=True, nogil=True)
+def _codes(
+    rows: np.ndarray,
+    directions: np.ndarray,
+    offsets: np.ndarray,
+    width: int,
+    sizes: np.ndarray,
+    codes: np.ndarray,
+) -> None:
+    for i in range(rows.shape[0]):
+        code = 0
+        for m in range(directions.shape[0]):
+            # Of integers, below 2**53, in steps of 2**-32 half-widths.
+            product = 0
+            for h in range(rows.shape[1]):
+                product += np.int64(rows[i, h]) * directions[m, h]
+            code = code * sizes[m] + (product + offsets[m]) // width
+        codes[i] = code
 
 
 def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float) -> Hash:
@@ -126,74 +146,45 @@ def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float)
 
     Notes
     -----
-    Two points whose projections on one direction are g apart fall into one cell there with probability
-    ``max(0, 1 - g / width)``.
+    Two points whose projections on one direction are g apart fall into one cell there with
+    probability ``max(0, 1 - g / width)``.
     """
     directions = orthonormal(generator, m, d)
-    steps = max(1, round(width * SCALE * ENTRY))
-    return Hash(directions, generator.integers(0, steps, m), steps)
+    steps = max(1, round(width * SCALE * DIRECTION_SCALE))
+    shifts = generator.integers(0, steps, m)
+    return Hash(directions, shifts, steps)
 
 
 def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
-    """Draw m random orthonormal directions of d columns, rounded to integers with :data:`ENTRY` for 1.
+    """Draw m random orthonormal directions of d columns, int64.
 
-    Sums are correctly rounded, so that the outcome does not depend on a linear algebra library.
+    Entries are rounded to integers, with :data:`DIRECTION_SCALE` for 1. Sums are correctly rounded,
+    so that the outcome does not depend on a linear algebra library.
     """
     if not 1 <= m <= d:
         raise ValueError(f"projections={m} must be from 1 to the number of columns, {d}")
-    found: list[np.ndarray] = []
+    directions: list[np.ndarray] = []
     for row in generator.standard_normal((m, d)):
-        for _ in range(2):  # twice is enough
-            for other in found:
-                row = row - math.fsum(row * other) * other
-        found.append(row / math.sqrt(math.fsum(row * row)))
-    return np.rint(np.array(found) * ENTRY).astype(np.int64)
-
-
-@njit(cache=True, nogil=True)
-def _codes(rows, directions, offsets, width, sizes, codes):
-    for i in range(rows.shape[0]):
-        code = 0
-        for j in range(directions.shape[0]):
-            product = 0  # of integers, below 2**53
-            for h in range(rows.shape[1]):
-                product += np.int64(rows[i, h]) * directions[j, h]
-            code = code * sizes[j] + (product + offsets[j]) // width
-        codes[i] = code
-
-
-@njit(cache=True, nogil=True)
-def _clipped_sums(rows, labels, about, radius, sums):
-    square = radius * radius
-    for i in range(rows.shape[0]):
-        b = labels[i]
-        if b < 0:
-            continue
-        norm = 0.0
-        for h in range(rows.shape[1]):
-            step = np.float64(rows[i, h]) - about[b, h]
-            norm += step * step
-        if norm <= square:
-            for h in range(rows.shape[1]):
-                sums[b, h] += np.int64(rows[i, h]) - about[b, h]
-        else:
-            factor = radius / math.sqrt(norm) * SHORTER
-            for h in range(rows.shape[1]):
-                # Toward zero: no longer than the radius.
-                sums[b, h] += np.int64((np.float64(rows[i, h]) - about[b, h]) * factor)
+        # Gram-Schmidt: a second pass removes what rounding left in the first.
+        for _ in range(2):
+            for direction in directions:
+                row = row - math.fsum(row * direction) * direction
+        directions.append(row / math.sqrt(math.fsum(row * row)))
+    return np.rint(np.array(directions) * DIRECTION_SCALE).astype(np.int64)
 
 
 def clipped_sums(
-    points: Points, labels: np.ndarray, about: np.ndarray, radius: float
+    points: Points, labels: np.ndarray, origins: np.ndarray, radius: float
 ) -> np.ndarray:
-    """Sum of the points of each bucket about its reference, each difference shortened to a radius.
+    """Sum of the differences of each bucket's points from its origin, each clipped in norm.
 
     Parameters
     ----------
     points : Points
     labels : ndarray of shape (n,), int64
         Bucket of each point; points with -1 are left out.
-    about : ndarray of shape (b, d), int64
+    origins : ndarray of shape (b, d), int64
+        In grid steps.
     radius : float
         In grid steps.
 
@@ -202,72 +193,105 @@ def clipped_sums(
     ndarray of shape (b, d), int64
         No point adds more than the radius in length.
     """
-    sums = np.zeros(about.shape, np.int64)
-    _clipped_sums(points.rows, labels, about, float(radius), sums)
+    sums = np.zeros(origins.shape, np.int64)
+    _clipped_sums(points.rows, labels, origins, float(radius), sums)
     return sums
 
 
 @njit(cache=True, nogil=True)
-def _pull(rows, norms, radius, pulled):
-    square = radius * radius
+def _clipped_sums(
+    rows: np.ndarray, labels: np.ndarray, origins: np.ndarray, radius: float, sums: np.ndarray
+) -> None:
+    d = rows.shape[1]
+    squared_radius = radius * radius
     for i in range(rows.shape[0]):
-        factor = 1.0 if norms[i] <= square else radius / math.sqrt(norms[i]) * SHORTER
-        for h in range(rows.shape[1]):
-            pulled[i, h] = np.int64(rows[i, h] * factor)
+        label = labels[i]
+        if label < 0:
+            continue
+        square = 0.0
+        for h in range(d):
+            step = np.float64(rows[i, h]) - origins[label, h]
+            square += step * step
+        if square <= squared_radius:
+            for h in range(d):
+                sums[label, h] += np.int64(rows[i, h]) - origins[label, h]
+        else:
+            factor = radius / math.sqrt(square) * SHRINKAGE
+            for h in range(d):
+                # Toward zero: no longer than the radius.
+                step = np.float64(rows[i, h]) - origins[label, h]
+                sums[label, h] += np.int64(step * factor)
 
 
-def pulled(rows: np.ndarray, radius: float) -> np.ndarray:
-    """Grid vectors (n, d), those longer than a radius shortened to it, rounded toward zero; int64."""
+def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
+    """Grid vectors (n, d), int64: those longer than a radius shortened to it, toward zero."""
     rows = np.asarray(rows, np.float64)
-    found = np.empty(rows.shape, np.int64)
-    _pull(rows, (rows * rows).sum(axis=1), float(radius), found)
-    return found
+    squared_norms = (rows * rows).sum(axis=1)
+    clipped = np.empty(rows.shape, np.int64)
+    _clip_norms(rows, squared_norms, float(radius), clipped)
+    return clipped
 
 
-def farthest(parts: list[Points], centers: np.ndarray, many: int) -> list[np.ndarray]:
+@njit(cache=True, nogil=True)
+def _clip_norms(
+    rows: np.ndarray, squared_norms: np.ndarray, radius: float, clipped: np.ndarray
+) -> None:
+    squared_radius = radius * radius
+    for i in range(rows.shape[0]):
+        factor = 1.0
+        if squared_norms[i] > squared_radius:
+            factor = radius / math.sqrt(squared_norms[i]) * SHRINKAGE
+        for h in range(rows.shape[1]):
+            clipped[i, h] = np.int64(rows[i, h] * factor)
+
+
+def farthest_points(shards: list[Points], centers: np.ndarray, n_farthest: int) -> list[np.ndarray]:
     """Mark the points that are farthest from their nearest center.
 
     Parameters
     ----------
-    parts : list of Points
-        Shards of one set.
+    shards : list of Points
+        Shards of a data set.
     centers : ndarray of shape (k, d), int64
-    many : int
+    n_farthest : int
         How many to mark; all if there are fewer.
 
     Returns
     -------
     list of ndarray of bool
-        For each part. Which points are marked, as a multiset, is a function of the multiset of points: among equally
-        far ones, those first in lexicographic order are.
+        For each shard. Which points are marked, as a multiset, is a function of the multiset of
+        points: among equally far ones, those first in lexicographic order are.
     """
-    squares = [_squared_distances(part, centers) for part in parts]
-    together = np.concatenate(squares)
-    if many >= len(together):
-        return [np.ones(len(each), bool) for each in squares]
-    if many < 1:
-        return [np.zeros(len(each), bool) for each in squares]
-    limit = np.partition(together, len(together) - many)[len(together) - many]
-    marked = together > limit
-    tied = np.flatnonzero(together == limit)
-    short = many - np.count_nonzero(marked)
-    if short < len(tied):
-        starts = np.cumsum([0, *(len(each) for each in squares)])
-        rows = [
-            part.rows[tied[(tied >= a) & (tied < a + part.shape[0])] - a]
-            for part, a in zip(parts, starts, strict=False)
-        ]
-        tied = tied[np.lexsort(np.concatenate(rows).T[::-1])[:short]]
-    marked[tied] = True
-    return np.split(marked, np.cumsum([len(each) for each in squares])[:-1])
+    squares = np.concatenate([squared_distances(shard, centers) for shard in shards])
+    ends = np.cumsum([shard.shape[0] for shard in shards])
+    if n_farthest >= len(squares):
+        mask = np.ones(len(squares), bool)
+    elif n_farthest < 1:
+        mask = np.zeros(len(squares), bool)
+    else:
+        # Mark what is beyond the distance of the last point to mark, then as many as are missing at
+        # that distance.
+        rank = len(squares) - n_farthest
+        threshold = np.partition(squares, rank)[rank]
+        mask = squares > threshold
+        tied = np.flatnonzero(squares == threshold)
+        n_missing = n_farthest - np.count_nonzero(mask)
+        if n_missing < len(tied):
+            tied = _lexicographic(shards, ends, tied)[:n_missing]
+        mask[tied] = True
+    return np.split(mask, ends[:-1])
 
 
-def _squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
-    """Squared distance of each point to its nearest center, exact, shape (n,), float64."""
-    found = np.empty(points.shape[0])
-    for where, _, best, _ in _assigned(points, _check(points, centers[None])):
-        found[where] = best[0] + points.norms[where]
-    return found
+def _lexicographic(shards: list[Points], ends: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """Increasing indices into all shards together, sorted by the coordinates of their points."""
+    rows = []
+    for shard, end in zip(shards, ends, strict=True):
+        start = end - shard.shape[0]
+        inside = indices[(indices >= start) & (indices < end)]
+        rows.append(shard.rows[inside - start])
+    # lexsort's last key is its first one.
+    order = np.lexsort(np.concatenate(rows).T[::-1])
+    return indices[order]
 
 
 def swap_costs(
@@ -281,70 +305,91 @@ def swap_costs(
     candidates : ndarray of shape (m, d), int64
         In the domain.
     current : ndarray of shape (k,), int64
-        Indices of the candidates that are chosen now.
+        Indices of the candidates that are the present centers.
     slots : ndarray of int64
         Positions in ``current`` that may be given up.
 
     Returns
     -------
     ndarray of shape (len(slots), m), object
-        Exact sums of squared distances to the nearest center, as Python integers.
+        Exact sums of squared distances to the nearest center, as Python integers, in squared grid
+        steps.
 
     Notes
     -----
-    With the nearest chosen center of a point and the distance to the second nearest, giving up a center changes only
-    the points that are nearest to it: all swaps together take one pass over the n m distances.
+    With the nearest present center of a point and the distance to the second nearest, giving up a
+    center changes only the points that are nearest to it: all swaps together take one pass over the
+    n m distances.
     """
-    squares = (candidates * candidates).sum(axis=1).astype(np.float64)
+    squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
     doubled = np.ascontiguousarray(-2.0 * candidates.T)
     # Partial sums of a block stay below 2**53: sums of integers are then exact in any order.
-    block = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // (points.shape[1] * 4.0 * SCALE**2)))
-    total = np.zeros((len(slots), len(candidates)), object)
-    for start in range(0, points.shape[0], block):
-        rows, norms = points.rows[start : start + block], points.norms[start : start + block]
-        distances = np.zeros((len(rows), len(candidates)))
-        _products(rows, doubled, distances)
-        distances += squares
-        distances += norms[:, None]
-        total += _swaps(distances, current, slots).astype(np.int64)
-    return total
+    max_square = points.shape[1] * 4.0 * SCALE**2
+    block_size = int(min(SWAP_BLOCK, 2.0**EXACT_BITS // max_square))
+    costs = np.zeros((len(slots), len(candidates)), object)
+    for start in range(0, points.shape[0], block_size):
+        block = slice(start, start + block_size)
+        rows = points.rows[block]
+        squares = np.zeros((len(rows), len(candidates)))
+        _add_products(rows, doubled, squares)
+        squares += squared_norms
+        squares += points.squared_norms[block, None]
+        costs += _swap_costs(squares, current, slots).astype(np.int64)
+    return costs
 
 
 @njit(cache=True, nogil=True)
-def _products(rows, others, products):
+def _add_products(rows: np.ndarray, columns: np.ndarray, products: np.ndarray) -> None:
+    """Add the matrix product of rows (n, d) and columns (d, m) to products (n, m)."""
     for i in range(rows.shape[0]):
-        row = products[i]
+        products_of_row = products[i]
         for h in range(rows.shape[1]):
             x = np.float64(rows[i, h])
-            for j in range(others.shape[1]):
-                row[j] += x * others[h, j]
+            for j in range(columns.shape[1]):
+                products_of_row[j] += x * columns[h, j]
 
 
 @njit(cache=True, nogil=True)
-def _swaps(distances, current, slots):
-    m = distances.shape[1]
-    slot_of = np.full(len(current), -1)
+def _swap_costs(squares: np.ndarray, current: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Cost of a block of points after each swap, from their squares (n, m) to all candidates."""
+    n, m = squares.shape
+    slot_of_center = np.full(len(current), -1)
     for s in range(len(slots)):
-        slot_of[slots[s]] = s
-    kept, gained = np.zeros(m), np.zeros((len(slots), m))
-    for i in range(distances.shape[0]):
-        row = distances[i]
-        first, second, own = np.inf, np.inf, 0
-        for c in range(len(current)):
-            square = row[current[c]]
-            if square < first:
-                first, second, own = square, first, c
-            elif square < second:
-                second = square
-        s = slot_of[own]
-        if s < 0:
+        slot_of_center[slots[s]] = s
+
+    # Cost of adding a candidate without giving up a center, and what giving up the center of a slot
+    # adds to it.
+    added_costs = np.zeros(m)
+    removal_costs = np.zeros((len(slots), m))
+    for i in range(n):
+        row = squares[i]
+        center, first, second = _two_nearest(row, current)
+        slot = slot_of_center[center]
+        if slot < 0:
             for j in range(m):
-                kept[j] += row[j] if row[j] < first else first
-            continue
-        mine = gained[s]
-        for j in range(m):
-            square = row[j]
-            near = square if square < first else first
-            kept[j] += near
-            mine[j] += (square if square < second else second) - near
-    return gained + kept
+                added_costs[j] += row[j] if row[j] < first else first
+        else:
+            removal_cost = removal_costs[slot]
+            for j in range(m):
+                with_center = row[j] if row[j] < first else first
+                without_center = row[j] if row[j] < second else second
+                added_costs[j] += with_center
+                removal_cost[j] += without_center - with_center
+    return removal_costs + added_costs
+
+
+@njit(cache=True, nogil=True)
+def _two_nearest(squares: np.ndarray, current: np.ndarray) -> tuple[int, float, float]:
+    """Position of the nearest present center, and the squares to it and to the second nearest."""
+    nearest = 0
+    first = np.inf
+    second = np.inf
+    for c in range(len(current)):
+        square = float(squares[current[c]])
+        if square < first:
+            second = first
+            first = square
+            nearest = c
+        elif square < second:
+            second = square
+    return nearest, first, second

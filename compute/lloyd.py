@@ -5,47 +5,76 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def weighted_lloyd(points, weights, centers, tolerance, iterations):
-    """Move centers to weighted means until they stand still; a center without points goes where the cost is largest.
+def weighted_lloyd(
+    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray, tol: float, max_iter: int
+) -> None:
+    """Move centers to weighted means until they no longer move.
 
-    Sums run over the points in order, so that results do not depend on a library's blocking.
+    The center of an empty cluster goes to the point with the largest weighted squared distance to
+    its nearest center. Sums run over the points in order, so that results do not depend on a
+    library's blocking.
 
     Parameters
     ----------
     points : ndarray of shape (m, d), float64
-    weights : ndarray of shape (m,), float64
+    sample_weight : ndarray of shape (m,), float64
     centers : ndarray of shape (k, d), float64
         Changed in place.
-    tolerance : float
-        Sum of squared moves at which to stop.
-    iterations : int
-        At most.
+    tol : float
+        Sum of squared center shifts at which to stop.
+    max_iter : int
+        At most so many iterations.
     """
-    (m, d), k = points.shape, len(centers)
-    sizes, moved = np.empty(k), np.empty((k, d))
-    for _ in range(iterations):
-        sizes[:], moved[:] = 0.0, 0.0
-        costliest, largest = 0, -1.0
-        for i in range(m):
-            member, nearest = 0, np.inf
-            for j in range(k):
-                square = 0.0
-                for h in range(d):
-                    step = points[i, h] - centers[j, h]
-                    square += step * step
-                if square < nearest:
-                    member, nearest = j, square
-            sizes[member] += weights[i]
-            for h in range(d):
-                moved[member, h] += weights[i] * points[i, h]
-            if nearest * weights[i] > largest:
-                costliest, largest = i, nearest * weights[i]
-        shift = 0.0
+    k, d = centers.shape
+    cluster_weights = np.empty(k)
+    means = np.empty((k, d))
+    for _ in range(max_iter):
+        farthest = _assign(points, sample_weight, centers, cluster_weights, means)
+
+        # Turn sums into means and move the centers there.
+        center_shift = 0.0
         for j in range(k):
             for h in range(d):
-                moved[j, h] = moved[j, h] / sizes[j] if sizes[j] > 0 else points[costliest, h]
-                step = moved[j, h] - centers[j, h]
-                shift += step * step
-                centers[j, h] = moved[j, h]
-        if shift <= tolerance:
+                if cluster_weights[j] > 0:
+                    means[j, h] /= cluster_weights[j]
+                else:
+                    means[j, h] = points[farthest, h]
+                step = means[j, h] - centers[j, h]
+                center_shift += step * step
+                centers[j, h] = means[j, h]
+        if center_shift <= tol:
             break
+
+
+@njit(cache=True, nogil=True)
+def _assign(
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    centers: np.ndarray,
+    cluster_weights: np.ndarray,
+    sums: np.ndarray,
+) -> int:
+    """Sum weights and weighted points by nearest center; return the costliest point's index."""
+    m, d = points.shape
+    cluster_weights[:] = 0.0
+    sums[:] = 0.0
+    farthest = 0
+    largest = -1.0
+    for i in range(m):
+        label = 0
+        least = np.inf
+        for j in range(centers.shape[0]):
+            square = 0.0
+            for h in range(d):
+                step = points[i, h] - centers[j, h]
+                square += step * step
+            if square < least:
+                label = j
+                least = square
+        cluster_weights[label] += sample_weight[i]
+        for h in range(d):
+            sums[label, h] += sample_weight[i] * points[i, h]
+        if least * sample_weight[i] > largest:
+            farthest = i
+            largest = least * sample_weight[i]
+    return farthest

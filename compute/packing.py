@@ -1,63 +1,110 @@
-"""Sphere packing: k starting centers that keep their distance from each other and from the border of the box.
+"""Sphere packing: k starting centers, apart from each other and from the border of the box.
 
-Data independent, hence free of privacy cost (FastLloyd, Sec. 5.3.1; Su et al.). A candidate radius a is tried by
-rejection: points uniform in [-1 + a, 1 - a]^d are kept if they are at least 2a from all kept ones.
+Data independent, hence free of privacy cost (FastLloyd, Sec. 5.3.1; Su et al.). A candidate radius
+a is tried by rejection: points uniform in [-1 + a, 1 - a]^d are accepted if they are at least 2a
+from all accepted ones.
 """
+
+from typing import Protocol
 
 import numpy as np
 from numba import njit
 
-REJECTIONS = 100  # consecutive ones, after which a radius counts as too large
-PROBES = 20  # bisection steps: the radius is found to one part in a million
+MAX_REJECTIONS = 100  # consecutive ones, after which a radius counts as too large
+BISECTION_STEPS = 20  # the radius is found to one part in a million
+MIN_DRAWS = 1024  # uniforms drawn at a time
 
-_PLACED, _FAILED, _STARVED = 0, 1, 2
+_PLACED = 0
+_REJECTED = 1
+_EXHAUSTED = 2
 
 
-@njit(cache=True)
-def _place(uniforms, start, k, d, radius, centers):
-    kept, rejected, used = 0, 0, start
-    apart = 4.0 * radius * radius
-    while kept < k:
-        if rejected == REJECTIONS:
-            return _FAILED, used
-        if used + d > uniforms.shape[0]:
-            return _STARVED, used
-        for h in range(d):
-            centers[kept, h] = (radius - 1.0) + (2.0 - 2.0 * radius) * uniforms[used + h]
-        used += d
-        clear = True
-        for other in range(kept):
-            distance = 0.0
-            for h in range(d):
-                step = centers[kept, h] - centers[other, h]
-                distance += step * step
-            if distance < apart:
-                clear = False
-                break
-        if clear:
-            kept += 1
-            rejected = 0
-        else:
-            rejected += 1
-    return _PLACED, used
+class UniformGenerator(Protocol):
+    """What draws uniforms in [0, 1): ``numpy.random.RandomState`` does."""
+
+    def random_sample(self, size: int) -> np.ndarray:
+        """Draw ``size`` uniforms."""
+        ...
 
 
 class _Uniforms:
     """A stream of uniforms that grows on demand, so that compiled code can read it as an array."""
 
-    def __init__(self, generator):
+    def __init__(self, generator: UniformGenerator):
         self._generator = generator
         self.values = np.empty(0)
 
-    def grow(self, least):
-        more = max(least, len(self.values), 1024)
-        self.values = np.concatenate([self.values, self._generator.random_sample(more)])
+    def grow(self, n: int) -> None:
+        """Append at least ``n`` uniforms."""
+        n_draws = max(n, len(self.values), MIN_DRAWS)
+        draws = self._generator.random_sample(n_draws)
+        self.values = np.concatenate([self.values, draws])
+
+
+def largest_packing(generator: UniformGenerator, k: int, d: int, search: str) -> np.ndarray:
+    """Find starting centers in [-1, 1]^d that are as far apart as the search finds possible.
+
+    Parameters
+    ----------
+    generator : object with ``random_sample(size)``
+        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the paper's
+        own starting centers.
+    k, d : int
+        Number of centers and of features.
+    search : {"halving", "bisection"}
+        ``halving`` takes the first of 1, 1/2, 1/4, ... that works (the published code);
+        ``bisection`` looks for the largest that works (the published text).
+
+    Returns
+    -------
+    ndarray of shape (k, d), float64
+
+    Examples
+    --------
+    >>> largest_packing(np.random.RandomState(0), 3, 2, "halving").round(6).tolist()
+    [[0.554233, -0.068756], [-0.259949, -0.400884], [0.171697, -0.700388]]
+    """
+    uniforms = _Uniforms(generator)
+    if search == "halving":
+        return _search_by_halving(uniforms, k, d)
+    if search == "bisection":
+        return _search_by_bisection(uniforms, k, d)
+    raise ValueError(f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'")
+
+
+def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
+    radius = 1.0
+    position = 0
+    while True:
+        centers, position = place_spheres(uniforms, position, k, d, radius)
+        if centers is not None:
+            return centers
+        radius /= 2
+
+
+def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
+    # Radius 0 accepts every candidate, so there is always an answer.
+    low = 0.0
+    high = 1.0
+    best, position = place_spheres(uniforms, 0, k, d, low)
+    assert best is not None
+
+    # Spheres were placed at radius low, with centers best, and could not be placed at radius high.
+    for _ in range(BISECTION_STEPS):
+        radius = (low + high) / 2
+        centers, position = place_spheres(uniforms, position, k, d, radius)
+        if centers is None:
+            high = radius
+        else:
+            low = radius
+            best = centers
+    return best
 
 
 def place_spheres(
     uniforms: _Uniforms, start: int, k: int, d: int, radius: float
 ) -> tuple[np.ndarray | None, int]:
-    """Try to place k centers for one radius.
+    """Try to place k centers for a radius.
 
     Parameters
     ----------
@@ -70,58 +117,51 @@ def place_spheres(
     Returns
     -------
     centers : ndarray of shape (k, d) or None
-        None where a center was refused :data:`REJECTIONS` times in a row.
+        None where a center was rejected :data:`MAX_REJECTIONS` times in a row.
     end : int
         Where reading stopped.
     """
     centers = np.empty((k, d))
-    while True:
-        outcome, end = _place(uniforms.values, start, k, d, radius, centers)
-        if outcome == _STARVED:
-            uniforms.grow(d)
-            continue
-        return (centers, end) if outcome == _PLACED else (None, end)
+    status, end = _place(uniforms.values, start, radius, centers)
+    while status == _EXHAUSTED:
+        uniforms.grow(d)
+        status, end = _place(uniforms.values, start, radius, centers)
+    return (centers if status == _PLACED else None), end
 
 
-def largest_packing(generator, k: int, d: int, search: str) -> np.ndarray:
-    """Find starting centers in [-1, 1]^d that are as far apart as the search finds possible.
-
-    Parameters
-    ----------
-    generator : object with ``random_sample(size)``
-        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the paper's own starting centers.
-    k, d : int
-        Number of centers and of features.
-    search : {"halving", "bisection"}
-        ``halving`` takes the first of 1, 1/2, 1/4, ... that works (the published code); ``bisection`` looks for the
-        largest that works (the published text).
-
-    Returns
-    -------
-    ndarray of shape (k, d), float64
-
-    Examples
-    --------
-    >>> largest_packing(np.random.RandomState(0), 3, 2, "halving").round(6).tolist()
-    [[0.554233, -0.068756], [-0.259949, -0.400884], [0.171697, -0.700388]]
-    """
-    uniforms, position = _Uniforms(generator), 0
-    if search == "halving":
-        radius = 1.0
-        while True:
-            centers, position = place_spheres(uniforms, position, k, d, radius)
-            if centers is not None:
-                return centers
-            radius /= 2
-    if search != "bisection":
-        raise ValueError(f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'")
-    low, high = 0.0, 1.0  # radius 0 keeps every candidate, so there is always an answer
-    found, position = place_spheres(uniforms, position, k, d, low)
-    for _ in range(PROBES):
-        middle = (low + high) / 2
-        centers, position = place_spheres(uniforms, position, k, d, middle)
-        if centers is None:
-            high = middle
+@njit(cache=True)
+def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray) -> tuple[int, int]:
+    """Fill centers (k, d) by rejection; return a status and where reading stopped."""
+    k, d = centers.shape
+    min_square = 4.0 * radius * radius
+    n_placed = 0
+    n_rejected = 0
+    position = start
+    # Centers 0 .. n_placed - 1 are far enough apart; n_rejected counts rejections since the last.
+    while n_placed < k:
+        if n_rejected == MAX_REJECTIONS:
+            return _REJECTED, position
+        if position + d > uniforms.shape[0]:
+            return _EXHAUSTED, position
+        for h in range(d):
+            centers[n_placed, h] = (radius - 1.0) + (2.0 - 2.0 * radius) * uniforms[position + h]
+        position += d
+        if _is_clear(centers, n_placed, min_square):
+            n_placed += 1
+            n_rejected = 0
         else:
-            low, found = middle, centers
-    return found
+            n_rejected += 1
+    return _PLACED, position
+
+
+@njit(cache=True)
+def _is_clear(centers: np.ndarray, candidate: int, min_square: float) -> bool:
+    """Whether the candidate is far enough from all centers before it."""
+    for j in range(candidate):
+        square = 0.0
+        for h in range(centers.shape[1]):
+            step = centers[candidate, h] - centers[j, h]
+            square += step * step
+        if square < min_square:
+            return False
+    return True

@@ -1,25 +1,28 @@
-"""Occupied cells of randomly shifted quadtrees, soft counts on a grid, and the nearest of many centers.
+"""Occupied cells of shifted quadtrees, soft counts on a grid, the nearest of many centers.
 
-Cells are numbered by their integer position, and rows of numbers are packed into keys that are equal exactly where the
-rows are: nothing is hashed. Memory is linear in the number of points.
+Cells are numbered by their integer position, and rows of numbers are packed into keys that are
+equal exactly where the rows are: nothing is hashed. Memory is linear in the number of points.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
 from numba import njit
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
-from pkm.compute.nearest import SCALE
+from pkm.compute.points import SCALE
 
-TOP = 19  # the top cell's side is 2**19 steps: eight half-widths
-LOWEST = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
+ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
+ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
 KEY_BITS = 63
 TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a matrix product does
-PRODUCTS = 1 << 22  # inner products at a time
+LEAF_SIZE = (
+    16  # centers per leaf of that tree: which of several equally near ones is found depends on it
+)
+MAX_PRODUCTS = 1 << 22  # inner products at a time
 
 
-def occupied(
+def occupied_cells(
     points: np.ndarray, shift: np.ndarray, levels: range
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Cells of a shifted quadtree that hold a point, level by level.
@@ -27,7 +30,7 @@ def occupied(
     Parameters
     ----------
     points : ndarray of shape (n, d), int64
-        In grid steps, within two half-widths of the middle.
+        In grid steps, within two half-widths of the origin.
     shift : ndarray of shape (d,), int64
         Added to the points; from 0 to four half-widths.
     levels : range
@@ -44,7 +47,8 @@ def occupied(
     Examples
     --------
     >>> points = np.array([[0], [1], [70_000]])
-    >>> [(cells.tolist(), counts.tolist()) for _, cells, counts in occupied(points, np.array([0]), range(2, 4))]
+    >>> tree = occupied_cells(points, np.array([0]), range(2, 4))
+    >>> [(cells.tolist(), counts.tolist()) for _, cells, counts in tree]
     [([[2], [3]], [2, 1]), ([[1]], [3])]
     """
     if not levels:
@@ -53,37 +57,37 @@ def occupied(
         raise ValueError(
             f"levels={levels} must be consecutive: cells are merged from one level to the next"
         )
-    side = TOP - levels[-1]
-    # The one point that lies on the top cell's upper end belongs to the last cell.
-    cells = np.minimum((points + (shift - LOWEST)) >> side, (1 << levels[-1]) - 1)
+    finest = levels[-1]
+    cells = (points + (shift - ROOT_LOWER)) >> (ROOT_BITS - finest)
+    # The one point that lies on the root cell's upper end belongs to the last cell.
+    cells = np.minimum(cells, (1 << finest) - 1)
     counts = np.ones(len(cells), np.int64)
     for level in reversed(levels):
-        cells, counts = _merged(cells, counts, max(level, 1))
+        cells, counts = _merge_equal(cells, counts, max(level, 1))
         yield level, cells, counts
         cells = cells >> 1
 
 
-def middles(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray:
-    """Middles of cells in grid steps, with the shift taken back: int64."""
-    side = 1 << (TOP - level)
-    return cells * side + (side // 2 + LOWEST) - shift
+def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray:
+    """Centers of cells in grid steps, with the shift taken back: int64."""
+    side = 1 << (ROOT_BITS - level)
+    return cells * side + (side // 2 + ROOT_LOWER) - shift
 
 
-def _merged(cells, counts, bits) -> tuple[np.ndarray, np.ndarray]:
+def _merge_equal(cells: np.ndarray, counts: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
     """Distinct rows in lexicographic order, and the sums of their counts."""
+    if not len(cells):
+        return cells, counts
     keys = row_keys(cells, bits)
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    first = (
-        np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]]) if len(keys) else np.empty(0, np.int64)
-    )
-    if not len(first):
-        return cells, counts
+    is_first = np.r_[True, keys[1:] != keys[:-1]]
+    first = np.flatnonzero(is_first)
     return cells[order[first]], np.add.reduceat(counts[order], first)
 
 
 def row_keys(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Integers that stand for rows: in the rows' lexicographic order, and equal only where the rows are.
+    """Integer keys of rows: in the rows' lexicographic order, and equal only where the rows are.
 
     Parameters
     ----------
@@ -103,18 +107,21 @@ def row_keys(rows: np.ndarray, bits: int) -> np.ndarray:
     """
     m, d = rows.shape
     width = KEY_BITS // bits
-    keys, column = _packed(rows[:, :width], bits), width
-    while column < d:
+    keys = _pack_columns(rows[:, :width], bits)
+    n_packed = width
+    while n_packed < d:
         # What is packed so far is replaced by its rank, which leaves room for more columns.
-        _, keys = np.unique(keys, return_inverse=True)
+        _, ranks = np.unique(keys, return_inverse=True)
         width = (KEY_BITS - m.bit_length()) // bits
-        some = rows[:, column : column + width]
-        keys = (keys.astype(np.int64) << (bits * some.shape[1])) | _packed(some, bits)
-        column += width
+        columns = rows[:, n_packed : n_packed + width]
+        shifted_ranks = ranks.astype(np.int64) << (bits * columns.shape[1])
+        keys = shifted_ranks | _pack_columns(columns, bits)
+        n_packed += width
     return keys
 
 
-def _packed(rows, bits) -> np.ndarray:
+def _pack_columns(rows: np.ndarray, bits: int) -> np.ndarray:
+    """Columns of so many bits side by side in one integer a row, the first column highest."""
     keys = np.zeros(len(rows), np.int64)
     for column in rows.T:
         keys = (keys << bits) | column
@@ -142,23 +149,25 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
     (array([1, 0]), array([1., 5.]))
     """
     if points.shape[1] <= TREE_DIMENSIONS:
-        distance, index = cKDTree(centers).query(points)
-        return index.astype(np.int64, copy=False), distance
-    flat, squares = centers.T.astype(np.float64), (centers.astype(np.float64) ** 2).sum(axis=1)
-    index, distance = np.empty(len(points), np.int64), np.empty(len(points))
-    rows = max(1, PRODUCTS // len(centers))
-    for start in range(0, len(points), rows):
-        some = slice(start, start + rows)
-        block = points[some].astype(np.float64)
-        scores = squares - 2.0 * (block @ flat)
-        index[some] = scores.argmin(axis=1)
-        distance[some] = np.sqrt(scores.min(axis=1) + (block * block).sum(axis=1))
+        distance, index = KDTree(centers, LEAF_SIZE).query(points)
+        return np.asarray(index).astype(np.int64, copy=False), np.asarray(distance)
+    transposed = centers.T.astype(np.float64)
+    squared_norms = (centers.astype(np.float64) ** 2).sum(axis=1)
+    index = np.empty(len(points), np.int64)
+    distance = np.empty(len(points))
+    block_size = max(1, MAX_PRODUCTS // len(centers))
+    for start in range(0, len(points), block_size):
+        block = slice(start, start + block_size)
+        rows = points[block].astype(np.float64)
+        scores = squared_norms - 2.0 * (rows @ transposed)
+        index[block] = scores.argmin(axis=1)
+        distance[block] = np.sqrt(scores.min(axis=1) + (rows * rows).sum(axis=1))
     return index, distance
 
 
 @njit(cache=True)
-def add_soft_counts(points, intervals, counts):
-    """Spread each point over the nodes around it, by how near it is to each, column by column.
+def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> None:
+    """Spread each point over the grid nodes around it, by how near it is to each, column by column.
 
     Parameters
     ----------
@@ -167,19 +176,26 @@ def add_soft_counts(points, intervals, counts):
     intervals : int
         Between the ends of the domain, per column.
     counts : ndarray of shape ((intervals + 1)**d,), int64
-        Added to, in units of 2**-16 points: each weight is rounded to a whole number, so that sums are exact.
+        Added to, in units of 2**-16 points: each weight is rounded to a whole number, so that sums
+        are exact.
     """
     n, d = points.shape
-    below, part = np.empty(d, np.int64), np.empty(d)
+    intervals_per_step = intervals / (2.0 * SCALE)
+    lower_node = np.empty(d, np.int64)
+    upper_weight = np.empty(d)
     for i in range(n):
+        # The node below the point in each column, and the weight of the node above.
         for h in range(d):
-            place = (points[i, h] + SCALE) * (intervals / (2.0 * SCALE))
-            below[h] = min(np.int64(place), intervals - 1)
-            part[h] = place - below[h]
+            position = (points[i, h] + SCALE) * intervals_per_step
+            lower_node[h] = min(np.int64(position), intervals - 1)
+            upper_weight[h] = position - lower_node[h]
+
+        # A corner of the cell is a bit per column: whether it is the node above.
         for corner in range(1 << d):
-            node, weight = 0, 1.0
+            node = 0
+            weight = 1.0
             for h in range(d):
-                above = (corner >> h) & 1
-                node = node * (intervals + 1) + below[h] + above
-                weight *= part[h] if above else 1.0 - part[h]
+                upper = (corner >> h) & 1
+                node = node * (intervals + 1) + lower_node[h] + upper
+                weight *= upper_weight[h] if upper else 1.0 - upper_weight[h]
             counts[node] += np.int64(np.rint(weight * SCALE))

@@ -1,8 +1,10 @@
-"""k-means++ seeding as a race: every point has an exponential clock for every step, the first to ring is the seed.
+"""k-means++ seeding as an exponential race.
 
-A clock that runs at a rate of the squared distance to the nearest seed rings first with a probability in proportion to
-it, so the law is that of k-means++. Clocks belong to points: who takes a point away that is no seed changes no winner,
-and who takes a seed away leaves the steps before it as they are.
+Every point has an arrival time for every step; the first to arrive is the seed. A standard
+exponential time divided by a rate is exponential with that rate, and the first of several arrives
+with a probability in proportion to its rate. With the squared distance to the nearest seed as the
+rate, seeds have the distribution of k-means++. Arrival times belong to points: to remove a point
+that is no seed changes no winner, and to remove a seed leaves the steps before it as they are.
 """
 
 import numpy as np
@@ -10,14 +12,21 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def race(rows, clocks, ids, seeds, first, sizes):
-    """Choose seeds from step ``first`` on, the earlier ones given; count the points nearest to each.
+def exponential_race(
+    rows: np.ndarray,
+    arrival_times: np.ndarray,
+    ids: np.ndarray,
+    seeds: np.ndarray,
+    first: int,
+    sizes: np.ndarray,
+) -> int:
+    """Choose seeds from step ``first`` on, given the earlier ones; count the points of each.
 
     Parameters
     ----------
     rows : ndarray of shape (n, d), float32
         Integer-valued coordinates: squared distances are exact.
-    clocks : ndarray of shape (n, k), float64
+    arrival_times : ndarray of shape (n, k), float64
         Standard exponential variates.
     ids : ndarray of shape (n,), int64
         They settle ties, so that the order of rows does not matter.
@@ -32,43 +41,61 @@ def race(rows, clocks, ids, seeds, first, sizes):
     int
         Number of seeds: fewer than k where there are fewer distinct points.
     """
-    n, d = rows.shape
-    nearest, label = np.full(n, np.inf), np.zeros(n, np.int64)
-    sizes[:] = 0
-    found = 0
+    n = rows.shape[0]
+    squares = np.full(n, np.inf)
+    labels = np.zeros(n, np.int64)
+    n_seeds = 0
+    # Before step t, squares and labels hold the nearest of seeds 0 .. t - 1 to each point.
     for t in range(len(seeds)):
         if t >= first:
-            winner, least = -1, np.inf
-            for i in range(n):
-                if nearest[i] > 0:
-                    rings = clocks[i, t] if t == 0 else clocks[i, t] / nearest[i]
-                    if rings < least or (rings == least and winner >= 0 and ids[i] < ids[winner]):
-                        winner, least = i, rings
+            winner = _first_arrival(arrival_times[:, t], squares, ids, t == 0)
             if winner < 0:
                 break
             seeds[t] = winner
-        found = t + 1
+        n_seeds = t + 1
         for i in range(n):
             square = 0.0
-            for h in range(d):
+            for h in range(rows.shape[1]):
                 step = np.float64(rows[i, h]) - np.float64(rows[seeds[t], h])
                 square += step * step
-            if square < nearest[i]:
-                nearest[i], label[i] = square, t
+            if square < squares[i]:
+                squares[i] = square
+                labels[i] = t
+
+    sizes[:] = 0
     for i in range(n):
-        sizes[label[i]] += 1
-    return found
+        sizes[labels[i]] += 1
+    return n_seeds
 
 
 @njit(cache=True, nogil=True)
-def nearest_row(row, rows, chosen, n_chosen):
-    """Which of the rows ``chosen[:n_chosen]`` is nearest to a row, ties to the earlier one."""
-    best, least = 0, np.inf
-    for t in range(n_chosen):
+def nearest_row(row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: int) -> int:
+    """Which of the rows ``seeds[:n_seeds]`` is nearest to a row, ties to the earlier one."""
+    nearest = 0
+    least = np.inf
+    for t in range(n_seeds):
         square = 0.0
         for h in range(len(row)):
-            step = np.float64(row[h]) - np.float64(rows[chosen[t], h])
+            step = np.float64(row[h]) - np.float64(rows[seeds[t], h])
             square += step * step
         if square < least:
-            best, least = t, square
-    return best
+            nearest = t
+            least = square
+    return nearest
+
+
+@njit(cache=True, nogil=True)
+def _first_arrival(
+    arrival_times: np.ndarray, rates: np.ndarray, ids: np.ndarray, equal_rates: bool
+) -> int:
+    """Index of the first arrival among the points of positive rate, -1 if there are none."""
+    winner = -1
+    earliest = np.inf
+    for i in range(len(rates)):
+        if rates[i] > 0:
+            time = arrival_times[i] if equal_rates else arrival_times[i] / rates[i]
+            tied = time == earliest and winner >= 0
+            if time < earliest or (tied and ids[i] < ids[winner]):
+                winner = i
+                earliest = time
+    return winner

@@ -13,10 +13,11 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import clone
 
-from pkm.compute.quadtree import middles, nearest_of_many, occupied
+from pkm.compute import DIRECTION_SCALE
+from pkm.compute.quadtree import cell_centers, nearest_of_many, occupied_cells
 from pkm.methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
 from pkm.methods.kmedian import weighted_kmedian
-from pkm.methods.lsh_splits import BRANCH, COUNTS_TO_SUM, ENTRY
+from pkm.methods.lsh_splits import BRANCH, COUNTS_TO_SUM
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -349,7 +350,7 @@ class DistDP(_Moving):
         found = [
             (i, *each)
             for i, shift in enumerate(shifts)
-            for each in occupied(noised, shift, range(last + 1))
+            for each in occupied_cells(noised, shift, range(last + 1))
         ]
         if part is not None:
             found += self._fine_cells(curator, shifts, part)
@@ -375,7 +376,7 @@ class DistDP(_Moving):
         some = [np.empty((0, shifts.shape[1]), np.int64)]
         for tree, level, cells, counts in found:
             fullest = np.argsort(-counts, kind="stable")[: self._fullest()]
-            some.append(middles(cells[fullest], shifts[tree], level))
+            some.append(cell_centers(cells[fullest], shifts[tree], level))
         return np.concatenate(some)
 
     def _summaries(
@@ -646,7 +647,7 @@ def grow(
     )
     region, cells, sizes = cells.copy(), cells.copy(), sizes.copy()
     leaves, unions = [], []  # (region, size) per leaf, and the cells that it is made of
-    for normal in np.rint(generator.standard_normal((depth, d)) * ENTRY).astype(np.int64):
+    for normal in np.rint(generator.standard_normal((depth, d)) * DIRECTION_SCALE).astype(np.int64):
         large = sizes >= BRANCH * least
         leaves += zip(region[~large], sizes[~large], strict=True)
         unions += cells[~large, None].tolist()

@@ -18,7 +18,7 @@ import numpy as np
 from pkm.compute import largest_packing
 from pkm.compute.hashing import euclidean_hash
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
-from pkm.methods.coreset import ReleasesCoreset, consistent
+from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
@@ -76,7 +76,7 @@ class Plan:
 
 
 @dataclass(eq=False, repr=False)
-class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
+class KaplanStemmer(CoresetMethod):
     """Candidates by hashing and private averages, twice over, then k of them.
 
     Parameters
@@ -300,7 +300,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         return centers[None], plan.rounds
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their noisy numbers of points; see :meth:`ReleasesCoreset.weighted_candidates`."""
+        """Candidates and their noisy numbers of points; see :meth:`CoresetMethod.weighted_candidates`."""
         plan = self.plan(curator.n_points, curator.n_features, only="coreset")
         buckets = curator.hashed_points(self._radius(curator.n_features))
         candidates = self._candidates(
@@ -346,7 +346,7 @@ class KaplanStemmer(ReleasesCoreset, PrivateKMeans):
         codes, counts = buckets.histogram(
             hashing, mu=plan.histogram_mu, delta=plan.delta, min_count=least
         )
-        centers = buckets.into_ball(hashing.middles(codes))
+        centers = buckets.into_ball(hashing.cell_centers(codes))
         # The coarse average only has to come within the reach of the fine one: what it shortens hardly matters.
         reaches = (COARSE * buckets.radius, min(width, COARSE * buckets.radius))
         if (

@@ -19,16 +19,18 @@ Users are dealt out into disjoint groups, one per round; each user reports once 
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import is_integer, is_number
-from pkm.methods.coreset import ReleasesCoreset, consistent
+from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_dp import LocalModel, check_enough, least_users, snapped, steps_of
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, snap_centers
-from pkm.privacy.local_aggregator import ENTRY, Boxes, Cohort, LocalAggregator, NearestCenter
+from pkm.privacy.local_aggregator import Boxes, Cohort, LocalAggregator, NearestCenter
 from pkm.privacy.noise import INITIALIZATION, child
 
 HEAVY_SHARE, SUM_SHARE, WEIGHT_SHARE, STEP_SHARE = 0.25, 0.2, 0.15, 0.4  # of the users
@@ -53,7 +55,7 @@ N_INIT = 10  # starts of the k-means on the candidates: free
 
 
 @dataclass(eq=False, repr=False)
-class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
+class KaplanStemmerLocal(CoresetMethod, LocalModel):
     """Heavy boxes, their means, the candidates' weights, and k-means on those, from randomized reports.
 
     Parameters
@@ -194,7 +196,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         return centers[None], len(groups)
 
     def weighted_candidates(self, crowd: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their weights; see :meth:`ReleasesCoreset.weighted_candidates`. No user is kept for steps."""
+        """Candidates and their weights; see :meth:`CoresetMethod.weighted_candidates`. No user is kept for steps."""
         groups = crowd.cohorts(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
         generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
         candidates, shares = self._candidates_with_shares(groups, generator)
@@ -230,7 +232,7 @@ class KaplanStemmerLocal(ReleasesCoreset, LocalModel):
         half = group.radius * min(1.0, REACH / math.sqrt(d))
         width = 2 * half / (intervals - 1)
         lower = -half - width * generator.random(m)
-        return Boxes(np.rint(basis * ENTRY).astype(np.int64), lower, width, intervals)
+        return Boxes(np.rint(basis * DIRECTION_SCALE).astype(np.int64), lower, width, intervals)
 
     def _heavy(self, group: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import pkm.compute as compute
-from pkm.compute import SCALE, Points, cluster_means, mean_spreads
+from pkm.compute import SCALE, Points, cluster_means, mean_within_distances
 from pkm.metrics.candidates import best_of
 from pkm.metrics.matching import matched_distance, nearest_distances, reference_centers
 from pkm.metrics.references import reference_set
@@ -95,7 +95,7 @@ def silhouette(clustering: _Clustering) -> np.ndarray:
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:
     """Davies-Bouldin index of the labels (lower is better); infinite for a single cluster."""
     means, counts = cluster_means(clustering.points, clustering.labels, clustering.centers.shape[1])
-    spreads = mean_spreads(clustering.points, clustering.labels, means, counts)
+    spreads = mean_within_distances(clustering.points, clustering.labels, means, counts)
     scores = []
     for replicate in range(len(counts)):
         nonempty = counts[replicate] > 0

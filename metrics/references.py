@@ -159,7 +159,7 @@ def run_k_means(points: Points, starts: Sequence[tuple[int, int]]) -> list[KMean
     # Starts in double and iterations in single precision: each is the quicker one for scikit-learn.
     double = points.rows.astype(np.float64) / SCALE
     single = points.rows / np.float32(SCALE)
-    squared_norms = points.norms / SCALE**2
+    squared_norms = points.squared_norms / SCALE**2
     found = []
     for k, seed in starts:
         centers, _ = kmeans_plusplus(

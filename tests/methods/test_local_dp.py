@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pkm.compute import Points, inertia
+from pkm.compute import DIRECTION_SCALE, Points, inertia
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.conformance import CHECKS, conformance
 from pkm.methods.initialization import starting_centers
@@ -29,7 +29,6 @@ from pkm.methods.local_dp import (
 from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
 from pkm.privacy.local_aggregator import (
     CHUNK,
-    DIRECTION_SCALE,
     Boxes,
     LocalAggregator,
     NearestCenter,

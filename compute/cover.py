@@ -1,0 +1,486 @@
+"""Maximum cover by a lattice: how many points lie within reach of each grid point of the unit ball.
+
+The grid is cut into blocks of 4^m grid points. For every block that a point can reach there is a
+bound on the number of points within reach of any of its grid points; exact counts are held only for
+the blocks whose bounds say that they matter, so memory follows the data and not the grid. Counts
+are integers and a distance is computed from a point and a grid point alone, always in the same
+order, so nothing depends on the order of the points.
+
+Units: points, grid points and the reach are in grid steps, distances in squared grid steps, blocks
+in sides of a block.
+"""
+
+import itertools
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.lattice import MAX_GRID_POINTS, cached_lattice
+
+BLOCK_BITS = 2
+BLOCK_SIDE = 1 << BLOCK_BITS
+MAX_KEYS = 1 << 22  # keys sorted at once
+ROUNDING = 1e-9  # of a squared reach: a block is rather taken than left out
+
+_OUTSIDE = -(1 << 30)  # count of a grid point that is not in the ball: negative whatever is added
+_UNKNOWN = -2  # a block that was not searched for
+_ABSENT = -1  # a block without counts
+
+
+class BlockGrid(NamedTuple):
+    """What kernels must know of a grid and its blocks.
+
+    A block's key has its coordinates as digits, the first one highest.
+
+    Attributes
+    ----------
+    reach : float
+        Distance up to which a grid point covers, in grid steps.
+    max_coordinate : int
+        Largest coordinate of a grid point, in grid steps.
+    span : int
+        Blocks in a row that a point can reach.
+    shift : int
+        Added to a block's coordinates to make digits of them.
+    base : int
+        Number of different digits.
+    """
+
+    reach: float
+    max_coordinate: int
+    span: int
+    shift: int
+    base: int
+
+
+class Terms(NamedTuple):
+    """Partial grid points near a point: buffers of which the first entries are in use.
+
+    Attributes
+    ----------
+    codes : ndarray, int64
+        Where the first grid point with these coordinates lies: the number of its block in the
+        window, then, in the lowest 2 m bits, its rank inside the block.
+    squares : ndarray, float64
+        Squared distance to the point along these coordinates.
+    """
+
+    codes: np.ndarray
+    squares: np.ndarray
+
+
+class Cover:
+    """The points that each grid point of a lattice covers, while points are removed.
+
+    Every grid point belongs to one of three kinds, each of which can be reached by count or bound
+    and rank: those that cover nothing for certain, those of counted blocks, and those of bounded
+    blocks.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, m), float64
+        In the unit ball; none is removed yet.
+    side, radius : float
+        Side of the grid, and the distance up to which a grid point covers.
+    weight : float
+        Weight of a covered point in the exponent: decides which blocks are counted and which are
+        only bounded, so that the bounded ones, at ``exp(weight * bound) - 1`` per grid point, weigh
+        no more than the whole grid at one.
+
+    Attributes
+    ----------
+    lattice : Lattice
+    bounds, n_bounded : ndarray
+        The different bounds of bounded blocks, and the numbers of such blocks.
+    """
+
+    def __init__(self, points: np.ndarray, side: float, radius: float, weight: float):
+        d = points.shape[1]
+        self.lattice = cached_lattice(d, side)
+        self._points = points
+        self._scaled = points / side
+        self._is_left = np.ones(len(points), bool)
+        self._grid = _block_grid(radius / side, self.lattice.max_coordinate)
+        if float(self._grid.base) ** d >= MAX_GRID_POINTS:
+            raise ValueError(
+                f"side={side} is too small in {d} dimensions: blocks cannot be numbered"
+            )
+
+        # From the lowest bound on, blocks stay bounded while they weigh no more than the grid.
+        keys, bounds = self._bounded_blocks()
+        order = np.argsort(bounds, kind="stable")
+        log_weights = d * math.log(BLOCK_SIDE) + log_expm1(weight * bounds[order])
+        relative_weights = np.exp(np.minimum(log_weights - math.log(self.lattice.size), 1.0))
+        is_counted = np.ones(len(keys), bool)
+        is_counted[order[np.cumsum(relative_weights) <= 1.0]] = False
+        self._bounded_keys = keys[~is_counted]
+        self._block_bounds = bounds[~is_counted]
+        self.bounds, self.n_bounded = np.unique(self._block_bounds, return_counts=True)
+
+        # Count the points of all other blocks' grid points.
+        self._keys = keys[is_counted]
+        self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
+        _mark_outside(self._corners(self._keys), self.lattice.max_squared_norm, self._counts)
+        self._add(np.arange(len(points)), 1)
+
+    def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """The different positive counts in counted blocks, and the numbers of their grid points."""
+        return self._distinct_counts, self._multiplicities
+
+    def counted_point(self, count: int, rank: int) -> np.ndarray:
+        """Grid point by count and rank, in lexicographic order of blocks, then inside the block."""
+        index = _index_of_count(self._counts, count, rank)
+        block, position = divmod(index, self._counts.shape[1])
+        return self._grid_point(int(self._keys[block]), position)
+
+    def bounded_point(self, bound: int, block: int, position: int) -> np.ndarray:
+        """Grid point by bound, rank of its block and rank inside it; maybe outside the ball."""
+        blocks = np.flatnonzero(self._block_bounds == bound)
+        return self._grid_point(int(self._bounded_keys[blocks[block]]), position)
+
+    def covered(self, grid_point: np.ndarray) -> np.ndarray:
+        """Indices of the remaining points that a grid point covers: outside the ball none."""
+        if int(grid_point @ grid_point) > self.lattice.max_squared_norm:
+            return np.empty(0, np.int64)
+        is_within = np.empty(len(self._scaled), bool)
+        _mark_within(self._scaled, grid_point, self._grid.reach, is_within)
+        return np.flatnonzero(is_within & self._is_left)
+
+    def remaining(self) -> np.ndarray:
+        """The points that are left, in the unit ball's coordinates."""
+        return self._points[self._is_left]
+
+    def remove(self, indices: np.ndarray) -> None:
+        """Take points out of all counts; bounds stay as they are, which bounds may."""
+        self._is_left[indices] = False
+        if len(indices):
+            self._add(indices, -1)
+
+    def _bounded_blocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sorted keys of all blocks within reach of a point, and bounds on their points' counts."""
+        # Count the points of each block.
+        blocks = np.floor(np.floor(self._scaled) / BLOCK_SIDE).astype(np.int64)
+        keys, counts = _sum_by_key(self._block_keys(blocks), np.ones(len(blocks), np.int64))
+
+        # Add each count to all blocks around: a grid point cannot cover more than the points of the
+        # blocks in reach.
+        offsets = _block_offsets(self._scaled.shape[1], self._grid.reach) @ self._place_values()
+        merged_keys = np.empty(0, np.int64)
+        bounds = np.empty(0, np.int64)
+        chunk = max(1, MAX_KEYS // len(offsets))
+        for start in range(0, len(keys), chunk):
+            stop = start + chunk
+            reached = (keys[start:stop, None] + offsets).ravel()
+            added = np.repeat(counts[start:stop], len(offsets))
+            merged_keys, bounds = _sum_by_key(
+                np.concatenate([merged_keys, reached]), np.concatenate([bounds, added])
+            )
+        return merged_keys, bounds
+
+    def _place_values(self) -> np.ndarray:
+        """What a step along each axis adds to a block's key."""
+        return self._grid.base ** np.arange(self._scaled.shape[1] - 1, -1, -1)
+
+    def _block_keys(self, blocks: np.ndarray) -> np.ndarray:
+        keys = np.zeros(len(blocks), np.int64)
+        for column in blocks.T:
+            keys = keys * self._grid.base + (column + self._grid.shift)
+        return keys
+
+    def _corners(self, keys: np.ndarray) -> np.ndarray:
+        """Lowest grid points of blocks."""
+        digits = keys[:, None] // self._place_values() % self._grid.base
+        return (digits - self._grid.shift) * BLOCK_SIDE
+
+    def _grid_point(self, key: int, position: int) -> np.ndarray:
+        """Grid point by its block's key and its rank inside the block."""
+        place_values = BLOCK_SIDE ** np.arange(self._scaled.shape[1] - 1, -1, -1)
+        (corner,) = self._corners(np.array([key]))
+        return corner + position // place_values % BLOCK_SIDE
+
+    def _add(self, indices: np.ndarray, sign: int) -> None:
+        """Add points to all counts (1) or take them out (-1)."""
+        if len(self._keys) and len(indices):
+            # Neighbors in space are consecutive: the blocks around need not be searched for again.
+            blocks = np.floor(self._scaled[indices] / BLOCK_SIDE)
+            indices = indices[np.lexsort(blocks.T)]
+            _add_points(self._scaled, indices, sign, self._grid, self._keys, self._counts)
+        tally = np.zeros(len(self._scaled) + 1, np.int64)
+        _tally(self._counts, tally)
+        self._distinct_counts = np.flatnonzero(tally)
+        self._multiplicities = tally[self._distinct_counts]
+
+
+def _block_grid(reach: float, max_coordinate: int) -> BlockGrid:
+    span = (int(2 * reach) + BLOCK_SIDE - 1) // BLOCK_SIDE + 1
+    # Room for the blocks around a point of the ball, with some to spare.
+    shift = (max_coordinate + int(reach) + 3) // BLOCK_SIDE + int(reach) // BLOCK_SIDE + 4
+    return BlockGrid(reach, max_coordinate, span, shift, base=2 * shift + 1)
+
+
+@lru_cache(maxsize=64)
+def _block_offsets(dimensions: int, reach: float) -> np.ndarray:
+    """Blocks with a grid point within reach of a point, relative to the block of the point."""
+    largest = int(reach) // BLOCK_SIDE + 2
+    steps = np.arange(-largest, largest + 1)
+    # A point is below the block's end, grid points go up to one less: gaps are larger by one on the
+    # lower side.
+    upper_gaps = (steps - 1) * BLOCK_SIDE
+    lower_gaps = (-steps - 1) * BLOCK_SIDE + 1
+    gaps = np.where(steps > 0, upper_gaps, np.where(steps < 0, lower_gaps, 0))
+    squares = dict(zip(steps.tolist(), (gaps * gaps).tolist(), strict=True))
+    max_square = reach**2 * (1 + ROUNDING)
+    offsets = [
+        offset
+        for offset in itertools.product(squares, repeat=dimensions)
+        if sum(squares[step] for step in offset) <= max_square
+    ]
+    return np.array(offsets, np.int64)
+
+
+def _sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted different keys and the sums of their values."""
+    if not len(keys):
+        return keys, values
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    is_first = np.concatenate([[True], keys[1:] != keys[:-1]])
+    starts = np.flatnonzero(is_first)
+    return keys[starts], np.add.reduceat(values[order], starts)
+
+
+def log_expm1(exponents: np.ndarray) -> np.ndarray:
+    """Logarithm of ``exp(x) - 1`` for positive x of any size."""
+    return exponents + np.log(-np.expm1(-exponents))
+
+
+@njit(cache=True)
+def _add_points(
+    scaled: np.ndarray,
+    indices: np.ndarray,
+    sign: int,
+    grid: BlockGrid,
+    keys: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add ``sign`` for each point to the counts of all grid points within reach of it.
+
+    The window of a point is the cube of ``span`` blocks a side that holds all grid points within
+    reach. All but the last of their coordinates are listed as prefixes, a coordinate at a time; the
+    last one runs over whole blocks, four grid points at a time without a branch.
+
+    Parameters
+    ----------
+    scaled : ndarray of shape (n, m), float64
+        Points in grid steps.
+    indices : ndarray, int64
+        Points to add. Nothing is searched for again while they have the same window.
+    sign : int
+        1 or -1.
+    grid : BlockGrid
+    keys : ndarray of shape (n_blocks,), int64
+        Counted blocks, increasing.
+    counts : ndarray of shape (n_blocks, 4**m), int32
+        Added to, in points; those of grid points outside the ball stay negative.
+    """
+    m = scaled.shape[1]
+    bits = BLOCK_BITS * m
+    position_mask = (1 << bits) - 1
+    max_square = grid.reach * grid.reach
+    increment = np.int32(sign)
+    zero = np.int32(0)
+    width = int(2 * grid.reach) + 1  # grid points in a row that a point can reach
+    axis = Terms(np.empty(width, np.int64), np.empty(width))
+    buffer = Terms(np.empty(width ** (m - 1), np.int64), np.empty(width ** (m - 1)))
+    prefixes = Terms(np.empty(width ** (m - 1), np.int64), np.empty(width ** (m - 1)))
+    last_squares = np.empty((grid.span, BLOCK_SIDE))
+    least_squares = np.empty(grid.span)
+    window = np.full(m, np.iinfo(np.int64).max)
+    rows_of_window = np.full(grid.span**m, _UNKNOWN)
+    for i in indices:
+        point = scaled[i]
+        # Per block of the window: its row in counts, once that was searched for.
+        if _move_window(point, grid.reach, window):
+            rows_of_window[:] = _UNKNOWN
+        n_prefixes, prefixes, buffer = _list_prefixes(point, window, grid, axis, prefixes, buffer)
+        _last_squares(point, window, grid, last_squares, least_squares)
+
+        for p in range(n_prefixes):
+            first_block = prefixes.codes[p] >> bits
+            position = prefixes.codes[p] & position_mask
+            square = prefixes.squares[p]
+            for s in range(grid.span):
+                if square + least_squares[s] > max_square:
+                    continue
+                block = first_block + s
+                if rows_of_window[block] == _UNKNOWN:
+                    rows_of_window[block] = _find(keys, _window_key(block, window, grid))
+                row = rows_of_window[block]
+                if row >= 0:
+                    for q in range(BLOCK_SIDE):
+                        is_within = square + last_squares[s, q] <= max_square
+                        counts[row, position + q] += increment if is_within else zero
+
+
+# Inlined: with few dimensions, a call costs as much as what these do for a point.
+
+
+@njit(cache=True, inline="always")
+def _move_window(point: np.ndarray, reach: float, window: np.ndarray) -> bool:
+    """Set the window's lowest block by the lowest grid point within reach; return if it changed."""
+    moved = False
+    for h in range(len(point)):
+        lowest_block = np.int64(np.ceil(point[h] - reach)) >> BLOCK_BITS
+        moved |= lowest_block != window[h]
+        window[h] = lowest_block
+    return moved
+
+
+@njit(cache=True, inline="always")
+def _list_prefixes(
+    point: np.ndarray,
+    window: np.ndarray,
+    grid: BlockGrid,
+    axis: Terms,
+    prefixes: Terms,
+    longer: Terms,
+) -> tuple[int, Terms, Terms]:
+    """List all but the last coordinate of the grid points within reach of a point.
+
+    Returns
+    -------
+    n_prefixes : int
+    prefixes, longer : Terms
+        The two buffers, the one with the prefixes first.
+    """
+    m = len(point)
+    bits = BLOCK_BITS * m
+    max_square = grid.reach * grid.reach
+    prefixes.codes[0] = 0
+    prefixes.squares[0] = 0.0
+    n_prefixes = 1
+    # Before step h, prefixes holds those of h coordinates, in lexicographic order.
+    for h in range(m - 1):
+        # The values of this coordinate, and what each adds to a prefix.
+        lowest = np.int64(np.ceil(point[h] - grid.reach))
+        start = max(lowest, -grid.max_coordinate)
+        stop = min(lowest + len(axis.codes), grid.max_coordinate + 1)
+        block_place = grid.span ** (m - 1 - h)
+        position_shift = BLOCK_BITS * (m - 1 - h)
+        n_values = 0
+        for value in range(start, stop):
+            block = ((value >> BLOCK_BITS) - window[h]) * block_place
+            position = (value & (BLOCK_SIDE - 1)) << position_shift
+            step = np.float64(value) - point[h]
+            axis.codes[n_values] = (block << bits) + position
+            axis.squares[n_values] = step * step
+            n_values += 1
+
+        # Continue every prefix with every value, and leave out what is out of reach.
+        n_longer = 0
+        for p in range(n_prefixes):
+            code = prefixes.codes[p]
+            partial = prefixes.squares[p]
+            for v in range(n_values):
+                square = partial + axis.squares[v]
+                if square <= max_square:
+                    longer.codes[n_longer] = code + axis.codes[v]
+                    longer.squares[n_longer] = square
+                    n_longer += 1
+        prefixes, longer = longer, prefixes
+        n_prefixes = n_longer
+    return n_prefixes, prefixes, longer
+
+
+@njit(cache=True, inline="always")
+def _last_squares(
+    point: np.ndarray, window: np.ndarray, grid: BlockGrid, squares: np.ndarray, least: np.ndarray
+) -> None:
+    """Fill squared distances along the last axis (span, 4), and the least of each block (span,)."""
+    coordinate = point[-1]
+    lowest_block = window[-1]
+    for s in range(grid.span):
+        least[s] = np.inf
+        for q in range(BLOCK_SIDE):
+            value = (lowest_block + s) * BLOCK_SIDE + q
+            step = np.float64(value) - coordinate
+            squares[s, q] = step * step if abs(value) <= grid.max_coordinate else np.inf
+            least[s] = min(least[s], squares[s, q])
+
+
+@njit(cache=True)
+def _window_key(block: int, window: np.ndarray, grid: BlockGrid) -> int:
+    """Key of a block by its number in the window."""
+    m = len(window)
+    key = 0
+    remaining = block
+    for h in range(m):
+        place = grid.span ** (m - 1 - h)
+        key = key * grid.base + (window[h] + remaining // place + grid.shift)
+        remaining %= place
+    return key
+
+
+@njit(cache=True)
+def _find(keys: np.ndarray, key: int) -> int:
+    """Index of a key among increasing ones, by bisection."""
+    low = 0
+    high = keys.shape[0]
+    # keys[:low] are below the key, keys[high:] are not.
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < keys.shape[0] and keys[low] == key else _ABSENT
+
+
+@njit(cache=True)
+def _mark_within(
+    scaled: np.ndarray, grid_point: np.ndarray, reach: float, is_within: np.ndarray
+) -> None:
+    """Mark the points within reach of a grid point; distances are summed as in _add_points."""
+    for i in range(scaled.shape[0]):
+        square = 0.0
+        for h in range(scaled.shape[1]):
+            step = np.float64(grid_point[h]) - scaled[i, h]
+            square += step * step
+        is_within[i] = square <= reach * reach
+
+
+@njit(cache=True)
+def _mark_outside(corners: np.ndarray, max_squared_norm: int, counts: np.ndarray) -> None:
+    """Mark the grid points outside the ball; blocks are given by their lowest grid points."""
+    for block in range(corners.shape[0]):
+        for position in range(counts.shape[1]):
+            squared_norm = 0
+            remaining = position
+            for h in range(corners.shape[1] - 1, -1, -1):
+                value = corners[block, h] + remaining % BLOCK_SIDE
+                remaining //= BLOCK_SIDE
+                squared_norm += value * value
+            if squared_norm > max_squared_norm:
+                counts[block, position] = _OUTSIDE
+
+
+@njit(cache=True)
+def _tally(counts: np.ndarray, tally: np.ndarray) -> None:
+    """Count the grid points of each positive count."""
+    for count in counts.flat:
+        if count > 0:
+            tally[count] += 1
+
+
+@njit(cache=True)
+def _index_of_count(counts: np.ndarray, count: int, rank: int) -> int:
+    """Flat index of the grid point of a rank among those with a count."""
+    for index, value in enumerate(counts.flat):
+        if value == count:
+            if rank == 0:
+                return index
+            rank -= 1
+    return _ABSENT
