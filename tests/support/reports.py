@@ -34,7 +34,7 @@ def by_claim(found):
 def check_finding(paper, check, rows, missing=NO_GAPS):
     """Finding of one check, with the sets, printed numbers and evaluators of a paper."""
     content = claims.load(paper)
-    context = verdicts.Context(content["sets"], missing, content.get("printed", {}))
+    context = verdicts.Context(content["sets"], missing, content.get("reported", {}))
     return verdicts._check(
         Study(rows), check, context, verdicts.EVALUATORS | claims.own_evaluators(paper)
     )

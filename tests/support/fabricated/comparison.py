@@ -1,11 +1,11 @@
 """Fabricated rows of the comparison of all papers, whose ratios, ranks and winners are known."""
 
 import json
-import math
 
 import numpy as np
 import pandas as pd
-from styles import style_of
+
+from fabricated.rows import make_rows
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
 
@@ -27,39 +27,23 @@ SEEDS = 7
 
 
 def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, n_centers=None):
-    n, d, k = SIZES[dataset]
-    known = epsilon is not None
-    facts = {
-        "sweep": sweep,
-        "cell": json.dumps([method, dataset, epsilon, timing]),
-        "method": method,
-        **style_of(method),
-        "target": f"pkm.methods.{method}",
-        "variant": "sound",
-        "params": "{}",
-        "dataset": dataset,
-        "preprocessing": "public",
-        "private_bounds": False,
-        "n": n,
-        "d": d,
-        "k": k,
-        "epsilon": epsilon if known else math.nan,
-        "delta": (0.0 if method == "eugkm" else 1e-6) if known else math.nan,
-        "notion": ("pure" if method == "eugkm" else "approximate") if known else "none",
-        "adjacency": "zero_out",
-        "trust": "central" if known else "none",
-        "view": "transcript",
-        "flaws": "",
-        "epsilon_spent": epsilon if known else math.nan,
-        "epsilon_unspent": 0.0 if known else math.nan,
-        "iterations": 1,
-        "charges": "[]",
-        "timing": timing,
-        "fit_seconds": seconds,
-        "nicv": values,
-        "n_centers": float(k if n_centers is None else n_centers),
-    }
-    return pd.DataFrame(facts | {"seed": np.arange(len(values))}, index=range(len(values)))
+    key = json.dumps([method, dataset, epsilon, timing])
+    size = SIZES[dataset]
+    return make_rows(
+        sweep,
+        key,
+        method,
+        dataset,
+        size=size,
+        seeds=len(values),
+        epsilon=epsilon,
+        delta=0.0 if method == "eugkm" else 1e-6,
+        variant="sound",
+        timing=timing,
+        fit_seconds=seconds,
+        nicv=values,
+        n_centers=float(size[2] if n_centers is None else n_centers),
+    )
 
 
 def spread(middle):

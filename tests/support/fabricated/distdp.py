@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from styles import style_of
 
 from fabricated.fastlloyd import SIZES as OTHER_SIZES
 from fabricated.fastlloyd import cell_rows
+from fabricated.rows import make_rows
 
 SIZES = {
     "shuttle": (58000, 9),
@@ -149,39 +149,30 @@ def row_of(
     text = json.dumps(params, sort_keys=True)
     key = f"{sweep}|{method}|{dataset}|{k}|{epsilon if private else None}|{text}"
     rng = np.random.default_rng(list(key.encode()))
+    variant = "published" if method in ("dist_dp", "dist_dp_printed") else "sound"
     row = {
-        "sweep": sweep,
-        "cell": key,
-        "method": method,
-        **style_of(method),
-        "target": f"pkm.methods.{method}",
-        "variant": ""
-        if not private
-        else "published"
-        if method in ("dist_dp", "dist_dp_printed")
-        else "sound",
-        "params": text,
-        "dataset": dataset,
+        "variant": variant if private else "",
         "preprocessing": "minmax",
         "private_bounds": True,
-        "n": n,
-        "d": d,
-        "k": k,
-        "epsilon": epsilon if private else math.nan,
-        "delta": 1e-6 if private else math.nan,
-        "notion": "approximate" if private else "none",
         "adjacency": "rho_bounded" if method in (*MOVED, ANY) else "zero_out",
-        "trust": "central" if private else "none",
-        "view": "transcript",
-        "flaws": "",
         "epsilon_spent": 0.9 * epsilon if private else math.nan,
         "epsilon_unspent": 0.1 * epsilon if private else math.nan,
-        "iterations": 1,
-        "charges": json.dumps(charges_of(method, epsilon, 1e-6)),
         "nicv": level * rng.normal(1, spread, seeds),
         "fit_cpu_seconds": n * 1e-5,
     }
-    return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
+    return make_rows(
+        sweep,
+        key,
+        method,
+        dataset,
+        size=(n, d, k),
+        seeds=seeds,
+        epsilon=epsilon if private else None,
+        delta=1e-6,
+        params=params,
+        charges=charges_of(method, epsilon, 1e-6),
+        **row | facts,
+    )
 
 
 @cache

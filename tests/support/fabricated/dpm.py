@@ -11,8 +11,8 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from styles import style_of
 
+from fabricated.rows import make_rows
 from pkm.analysis import claims
 from pkm.analysis.reported import parse
 from pkm.analysis.tables import HIGHER_IS_BETTER
@@ -54,13 +54,14 @@ QUALITY = (
     "nonempty_centers",
 )
 SECONDS = {"kmeans": 0.4, "dp_lloyd": 0.02, "em_mc": 90.0, "lsh_splits": 0.03, "dpm": 0.04}
+FLAWS = {"dpm": "F-13 F-14 F-15 F-16", "dp_lloyd": "F-09 F-26", "lsh_splits": "F-09"}
 OWN_SPLIT = (0.04, 0.18, 0.18, 0.6)
 
 
 @cache
 def printed_means():
     """Printed means by data set, method and metric, in raw units."""
-    cells = claims.load("dpm")["printed"]["quality"]["cells"]
+    cells = claims.load("dpm")["reported"]["quality"]["cells"]
     return {
         (cell["dataset"], cell["method"], name): parse(text).mean
         for cell in cells
@@ -127,35 +128,16 @@ def dpm_rows(
         charges[0]["epsilon"] = 0.36 * epsilon
         charges.append(interval)
     row = {
-        "sweep": sweep,
-        "cell": hashlib.sha256(text.encode()).hexdigest(),
-        "method": method,
-        **style_of(method),
         "target": CLASSES[base],
         "variant": "sound" if sound else "published" if private else "",
-        "params": json.dumps(params, sort_keys=True),
-        "dataset": dataset,
         "preprocessing": "range",
         "private_bounds": dataset == "gas",
-        "n": n,
-        "d": d,
-        "k": k,
-        "epsilon": epsilon if private else math.nan,
-        "delta": math.nan if not private else 0.0 if pure else 3e-8 if sound else n**-1.5,
-        "notion": "none" if not private else "pure" if pure else "approximate",
-        "adjacency": "zero_out",
-        "trust": "central" if private else "none",
-        "view": "transcript",
-        "flaws": {"dpm": "F-13 F-14 F-15 F-16", "dp_lloyd": "F-09 F-26", "lsh_splits": "F-09"}.get(
-            method, ""
-        ),
+        "flaws": FLAWS.get(method, ""),
         "epsilon_spent": spent if private else math.nan,
-        "epsilon_unspent": 0.0 if private else math.nan,
         "iterations": 7,
-        "charges": json.dumps(charges if private else []),
         "half_width": HALF_RANGE[dataset.split("-")[0]],
         "timing": sweep.startswith(("timing", "scaling")),
-    } | facts
+    }
     values = {}
     for metric in metrics:
         level = _level(dataset, method, metric) * factors.get(metric, 1.0)
@@ -166,7 +148,19 @@ def dpm_rows(
     seconds = SECONDS[base] * (n / 20000) ** 1.05 * (d / 16) * factors.get("fit_cpu_seconds", 1.0)
     values["fit_cpu_seconds"] = seconds * rng.lognormal(0, 0.08, seeds)
     values["fit_seconds"] = 1.25 * values["fit_cpu_seconds"]
-    return pd.DataFrame(row | values | {"seed": np.arange(seeds)}, index=range(seeds))
+    return make_rows(
+        sweep,
+        hashlib.sha256(text.encode()).hexdigest(),
+        method,
+        dataset,
+        size=(n, d, k),
+        seeds=seeds,
+        epsilon=epsilon if private else None,
+        delta=0.0 if pure else 3e-8 if sound else n**-1.5,
+        params=params,
+        charges=charges if private else (),
+        **row | facts | values,
+    )
 
 
 def splits(step=5):

@@ -12,8 +12,8 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from styles import style_of
 
+from fabricated.rows import make_rows
 from pkm.analysis.claims.fastlloyd import iteration_bound, noise_multiplier
 
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -101,16 +101,11 @@ def cell_rows(
     n, d, k = size
     base, _, suffix = method.partition("_")
     private = base in NOISE
-    notion = "none" if not private else "pure" if base == "sulloyd" else "approximate"
-    delta = (
-        math.nan
-        if not private
-        else 0.0
-        if notion == "pure"
-        else 1 / (n * math.log(n))
-        if variant == "published"
-        else 1e-6
-    )
+    delta = 1e-6
+    if base == "sulloyd":
+        delta = 0.0
+    elif variant == "published":
+        delta = 1 / (n * math.log(n))
     charges = _charges(base, n, d, k, epsilon, delta, params) if private else []
     rng = np.random.default_rng([_number(dataset), *([int(1000 * epsilon)] if private else [])])
     start = np.random.default_rng(_number(dataset, "start")).lognormal(0, 0.03, seeds)
@@ -151,35 +146,24 @@ def cell_rows(
         json.dumps([method, dataset, epsilon, params, variant], sort_keys=True).encode()
     ).hexdigest()
     rounds = len(charges) if base == "fastlloyd" else 7 if not private else 2
-    facts = {
-        "sweep": sweep,
-        "cell": key,
-        "method": method,
-        **style_of(method),
-        "target": CLASSES[base],
-        "variant": variant,
-        "params": json.dumps(params, sort_keys=True),
-        "dataset": dataset,
-        "preprocessing": "minmax" if variant == "published" else "public",
-        "private_bounds": variant == "published",
-        "n": n,
-        "d": d,
-        "k": k,
-        "epsilon": epsilon if private else math.nan,
-        "delta": delta,
-        "notion": notion,
-        "adjacency": "zero_out",
-        "trust": "central" if private else "none",
-        "view": "transcript",
-        "flaws": "F-09" if private and variant == "published" else "",
-        "epsilon_spent": epsilon if private else math.nan,
-        "epsilon_unspent": 0.0 if private else math.nan,
-        "iterations": rounds,
-        "charges": json.dumps(charges),
-    }
-    return pd.DataFrame(
-        facts | {name: values[name] for name in metrics} | {"seed": np.arange(seeds)},
-        index=range(seeds),
+    return make_rows(
+        sweep,
+        key,
+        method,
+        dataset,
+        size=size,
+        seeds=seeds,
+        epsilon=epsilon if private else None,
+        delta=delta,
+        params=params,
+        charges=charges,
+        target=CLASSES[base],
+        variant=variant,
+        preprocessing="minmax" if variant == "published" else "public",
+        private_bounds=variant == "published",
+        flaws="F-09" if private and variant == "published" else "",
+        iterations=rounds,
+        **{name: values[name] for name in metrics},
     )
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from fabricated.fastlloyd import SIZES, cell_rows
 from pkm.analysis import claims
 
-PRINTED = claims.load("fastlloyd")["printed"]["table3"]
+PRINTED = claims.load("fastlloyd")["reported"]["table3"]
 
 
 TABLE3 = tuple(cell["dataset"] for cell in PRINTED["cells"])

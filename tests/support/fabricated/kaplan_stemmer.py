@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from styles import style_of
 
 from fabricated.fastlloyd import SIZES as OTHER_SIZES
 from fabricated.fastlloyd import cell_rows
+from fabricated.rows import make_rows
 from pkm.privacy import gaussian_mu
 from pkm.privacy.selection import selection_epsilon
 
@@ -50,44 +50,35 @@ def row_of(
     sweep, method, dataset, *, size, level, epsilon=1.0, seeds=12, spread=0.01, params=None, **facts
 ):
     """Rows of one cell, one per seed: NICV about `level`."""
-    n, d, k = size
+    n, _, k = size
     private = method not in ("kmeans", *YARDSTICKS)
     local = method in LOCAL
     text = json.dumps(params or {}, sort_keys=True)
     key = f"{sweep}|{method}|{dataset}|{epsilon if private else None}|{text}"
     rng = np.random.default_rng(list(key.encode()))
     row = {
-        "sweep": sweep,
-        "cell": key,
-        "method": method,
-        **style_of(method),
-        "target": f"pkm.methods.{method}",
         "variant": "sound" if private else "",
-        "params": text,
-        "dataset": dataset,
-        "preprocessing": "public",
-        "private_bounds": False,
-        "n": n,
-        "d": d,
-        "k": k,
-        "epsilon": epsilon if private else math.nan,
-        "delta": (0.0 if local or method == "sulloyd_sound" else 1e-6) if private else math.nan,
-        "notion": ("pure" if local or method == "sulloyd_sound" else "approximate")
-        if private
-        else "none",
         "adjacency": "local" if local else "zero_out",
-        "trust": ("local" if local else "central") if private else "none",
-        "view": "transcript",
-        "flaws": "",
-        "epsilon_spent": epsilon if private else math.nan,
-        "epsilon_unspent": 0.0 if private else math.nan,
         "iterations": 5 if local else 2,
-        "charges": json.dumps(charges_of(method, epsilon)),
         "nicv": level * rng.normal(1, spread, seeds),
         "n_centers": float(k),
         "fit_cpu_seconds": n * 1e-5 * rng.normal(1, 0.01, seeds),
     }
-    return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
+    if local:
+        row["trust"] = "local"
+    return make_rows(
+        sweep,
+        key,
+        method,
+        dataset,
+        size=size,
+        seeds=seeds,
+        epsilon=epsilon if private else None,
+        delta=0.0 if local or method == "sulloyd_sound" else 1e-6,
+        params=params,
+        charges=charges_of(method, epsilon),
+        **row | facts,
+    )
 
 
 def charges_of(method, epsilon):

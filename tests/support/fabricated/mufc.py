@@ -7,8 +7,8 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from styles import style_of
 
+from fabricated.rows import make_rows
 from pkm.analysis import claims, reported
 
 CONTENT = claims.load("mufc")
@@ -27,7 +27,7 @@ PARAMS = {
 MEANS = {
     (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
     for name in ("table1", "table2")
-    for cell in CONTENT["printed"][name]["cells"]
+    for cell in CONTENT["reported"][name]["cells"]
 }
 
 
@@ -60,7 +60,8 @@ def mufc_rows(
     n, d, k = SIZES[dataset]
     base = {} if method == "k_fed" else {"client": "seeding", "gamma": "auto", "weights": "sizes"}
     base |= {} if method == "k_fed" else {"server_data": "centers", "server": "refit"}
-    text = json.dumps(base | PARAMS.get(method, {}) | (params or {}), sort_keys=True)
+    params = base | PARAMS.get(method, {}) | (params or {})
+    text = json.dumps(params, sort_keys=True)
     place = [sweep, method, dataset, text, removals, batch, requests, sorted(facts.items())]
     key = hashlib.sha256(json.dumps(place, default=str).encode()).hexdigest()
     rng = np.random.default_rng(int(key[:12], 16))
@@ -74,33 +75,10 @@ def mufc_rows(
     fit = {"dc_kmeans": 5.0}.get(method, FIT)
     noise = rng.lognormal(0, 0.03, seeds)
     request = noise * (NOTHING + fit * (touched if lazy else 1) + 0.1 * touched)
+    room = "k_fed.KFed" if method == "k_fed" else "unlearning.Unlearning"
     row = {
-        "sweep": place_of(sweep, dataset),
-        "cell": key,
-        "method": method,
-        **style_of(method),
-        "target": "pkm.methods.k_fed.KFed"
-        if method == "k_fed"
-        else "pkm.methods.unlearning.Unlearning",
-        "variant": "",
-        "params": text,
-        "dataset": dataset,
-        "preprocessing": "public",
-        "private_bounds": False,
-        "n": n,
-        "d": d,
-        "k": k,
-        "epsilon": math.nan,
-        "delta": math.nan,
-        "notion": "none",
-        "adjacency": "zero_out",
-        "trust": "none",
-        "view": "transcript",
-        "flaws": "",
-        "epsilon_spent": math.nan,
-        "epsilon_unspent": math.nan,
+        "target": f"pkm.methods.{room}",
         "iterations": 0,
-        "charges": "[]",
         "half_width": 1.0,
         "timing": removals > 0,
         "clients": 100,
@@ -156,7 +134,16 @@ def mufc_rows(
             "sparse_decode_ms": 80 * noise,
             "sparse_attempts": 1.0,
         }
-    return pd.DataFrame(row | facts, index=range(seeds)).assign(seed=range(seeds))
+    return make_rows(
+        place_of(sweep, dataset),
+        key,
+        method,
+        dataset,
+        size=(n, d, k),
+        seeds=seeds,
+        params=params,
+        **row | facts,
+    )
 
 
 @cache
