@@ -74,8 +74,20 @@ def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+class _OptionalParameters:
+    """Parameters that a method may declare, with their values where it does not.
+
+    No dataclass: fields of a base would come first in the constructors of all methods.
+    """
+
+    epsilon: float = math.inf
+    delta: float | Literal["auto"] = "auto"
+    variant: str = "sound"
+    secure: bool = False
+
+
 @dataclass(eq=False, repr=False)
-class PrivateKMeans(ClusterMixin, BaseEstimator):
+class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     """Contract of a clustering method.
 
     A subclass declares ``claims`` and its parameters (as dataclass fields, or with an ``__init__``
@@ -107,12 +119,6 @@ class PrivateKMeans(ClusterMixin, BaseEstimator):
     curator: ClassVar[type] = Curator
     # Whether ``cluster`` serves all replicates at once; otherwise it is called for each.
     batched: ClassVar[bool] = True
-
-    # Parameters that a subclass may declare, with their values where it does not.
-    epsilon: ClassVar[float] = math.inf
-    delta: ClassVar[float | Literal["auto"]] = "auto"
-    variant: ClassVar[str] = "sound"
-    secure: ClassVar[bool] = False
 
     n_clusters: int = 8
     _: KW_ONLY

@@ -1,4 +1,4 @@
-"""Two yardsticks that no useful private method may lose to: one center for all, and centers that ignore the data."""
+"""Baselines that a useful private method improves on: one center, and centers without data."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -7,27 +7,30 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.initialization import starting_centers
-from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centers
+from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
 
 
 @dataclass(eq=False, repr=False)
 class DataMean(PrivateKMeans):
-    """The exact mean of the points as the only center; ``n_clusters`` is accepted and has no effect."""
+    """The exact mean of the points as the only center; ``n_clusters`` has no effect."""
 
+    label: ClassVar[str] = "data mean as only center"
+    color: ClassVar[str] = "#8c8c8c"
+    marker: ClassVar[str] = "x"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
 
     n_clusters: int = 1
 
-    def cluster(self, curator):
-        """Ask for the sum and the count of one cell that holds everything."""
-        middle = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
-        sums, counts = curator.sums_and_counts(middle, sum_noise=None, count_noise=None)
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Sum and count all points; see :meth:`PrivateKMeans.cluster`."""
+        center = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
+        sums, counts = curator.sums_and_counts(center, sum_noise=None, count_noise=None)
         return snap_centers(sums / (counts[:, :, None] / SCALE)), 1
 
 
 @dataclass(eq=False, repr=False)
 class PackingCenters(PrivateKMeans):
-    """The sphere-packing starting centers themselves, untouched by data.
+    """The sphere-packing starting centers, without a query to the data.
 
     Parameters
     ----------
@@ -37,6 +40,9 @@ class PackingCenters(PrivateKMeans):
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
+    label: ClassVar[str] = "packing centers, no data"
+    color: ClassVar[str] = "#8c8c8c"
+    marker: ClassVar[str] = "+"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
@@ -46,10 +52,9 @@ class PackingCenters(PrivateKMeans):
     _: KW_ONLY
     radius_search: str = "bisection"
 
-    def cluster(self, curator):
-        """Place the spheres; the curator is asked for nothing but its shape."""
-        seeds = curator.seeds
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Pack the spheres; see :meth:`PrivateKMeans.cluster`."""
         centers = starting_centers(
-            seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
+            curator.seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
         )
         return centers, 0

@@ -1,40 +1,45 @@
-"""Private coresets: weighted points that stand for the data, and counts made consistent with a public total."""
+"""Private coresets: weighted points that represent the data, and counts that sum to a total."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from pkm.privacy import SCALE, Ledger, NoiseStreams, shards_of
+from pkm.compute import Points
+from pkm.methods.base import PrivateKMeans
+from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, shards_of
 
 
 @dataclass(frozen=True, eq=False)
 class Coreset:
-    """Private weighted points that stand for the data: what is done with them costs no further privacy.
+    """Private weighted points that represent the data: post-processing them costs no privacy.
 
     Attributes
     ----------
     points : ndarray of shape (m, d), float64
     weights : ndarray of shape (m,), float64
-        Noisy numbers of the records nearest to each point; not negative, they add up to the public n.
+        Noisy numbers of the records nearest to each point, not negative; their sum is the public n.
     ledger : Ledger or None
-        What was paid.
+        The charges of the release.
 
     Notes
     -----
-    A weak coreset with an additive error. Without noise, moving every record to its nearest candidate changes the root
-    of any cost by at most the root of the candidates' own cost, ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))``
-    (triangle inequality). The estimate leaves out how records spread about their candidates, so that it tends to be too
-    low by about that cost, for all sets of centers alike. Noise adds an error of the order of ``sqrt(m)`` records, each
-    with up to the squared diameter of the ball.
+    A weak coreset with an additive error. Without noise, moving every record to its nearest
+    candidate changes the root of any cost by at most the root of the candidates' own cost,
+    ``|sqrt(estimate) - sqrt(cost)| <= sqrt(cost(points))`` (triangle inequality). The estimate
+    leaves out the variance of records about their candidates, so that it tends to be too low by
+    about that cost, for all sets of centers alike. Noise adds an error of the order of ``sqrt(m)``
+    records, each with up to the squared diameter of the ball.
     """
 
     points: np.ndarray
     weights: np.ndarray
     ledger: Ledger | None = None
 
-    def cost_estimate(self, centers) -> float:
-        """Estimate the sum of squared distances of all records to the nearest of some centers.
+    def cost_estimate(self, centers: ArrayLike) -> float:
+        """Estimate the sum of squared distances of all records to their nearest centers.
 
         Parameters
         ----------
@@ -51,21 +56,34 @@ class Coreset:
         55.0
         """
         centers = np.asarray(centers, np.float64)
-        if centers.ndim != 2 or centers.shape[1] != self.points.shape[1] or not len(centers):
-            raise ValueError(
-                f"centers must have shape (k, {self.points.shape[1]}) with k >= 1, got {centers.shape}"
-            )
-        return float((cdist(self.points, centers, "sqeuclidean").min(axis=1) * self.weights).sum())
+        d = self.points.shape[1]
+        if centers.ndim != 2 or centers.shape[1] != d or not len(centers):
+            raise ValueError(f"centers must have shape (k, {d}) with k >= 1, got {centers.shape}")
+        nearest = cdist(self.points, centers, "sqeuclidean").min(axis=1)
+        return float((nearest * self.weights).sum())
 
 
-class ReleasesCoreset:
-    """What methods share that can release a private coreset instead of centers: ``weighted_candidates`` is theirs."""
+class CoresetMethod(PrivateKMeans):
+    """Method that can release a private coreset instead of centers.
 
-    def weighted_candidates(self, curator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates (m, d) on the grid and their weights (m,), which add up to the public n; all that is asked."""
+    A subclass defines ``weighted_candidates``.
+    """
+
+    def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
+        """Query the curator for candidates and their weights.
+
+        Returns
+        -------
+        candidates : ndarray of shape (m, d), int64
+            On the grid.
+        weights : ndarray of shape (m,), float64
+            Their sum is the public n.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define weighted_candidates(curator)")
 
-    def coreset_of(self, points, seed: int) -> Coreset:
+    def coreset_of(
+        self, points: np.ndarray | Points | Sequence[np.ndarray | Points], seed: int
+    ) -> Coreset:
         """Release a private coreset of points on the grid, in half-widths of the domain.
 
         Parameters
@@ -79,14 +97,17 @@ class ReleasesCoreset:
         Coreset
         """
         shards = shards_of(points)
-        n_points, n_features = sum(shard.shape[0] for shard in shards), shards[0].shape[1]
+        n_points = sum(shard.shape[0] for shard in shards)
         self.check_parameters(n_points)
-        ledger = Ledger(self.budget(n_points, n_features))
-        curator = self.curator(shards, ledger, NoiseStreams([seed], secure=self.secure))
+        budget = self.budget(n_points, shards[0].shape[1])
+        assert budget is not None, "a coreset is released under a privacy claim"
+        ledger = Ledger(budget)
+        streams = NoiseStreams([seed], secure=self.secure)
+        curator = self.curator(shards, ledger, streams)
         candidates, weights = self.weighted_candidates(curator)
         return Coreset(candidates / SCALE, weights, ledger)
 
-    def coreset(self, X) -> Coreset:
+    def coreset(self, X: ArrayLike) -> Coreset:
         """Release a private coreset of points given in their own units.
 
         Parameters
@@ -97,7 +118,7 @@ class ReleasesCoreset:
         Returns
         -------
         Coreset
-            In the units of X; what Lloyd steps would cost is not spent, or spent on the coreset.
+            In the units of X; the budget of Lloyd steps is not spent, or spent on the coreset.
 
         Examples
         --------
@@ -108,13 +129,14 @@ class ReleasesCoreset:
         (10000, 2660.0)
         """
         points, (lower, upper), seed = self._prepared(X)
-        found = self.coreset_of(points, seed)
-        half = upper / 2 - lower / 2
-        return Coreset(found.points * half + (upper / 2 + lower / 2), found.weights, found.ledger)
+        coreset = self.coreset_of(points, seed)
+        half_width = upper / 2 - lower / 2
+        candidates = coreset.points * half_width + (upper / 2 + lower / 2)
+        return Coreset(candidates, coreset.weights, coreset.ledger)
 
 
 def consistent(counts: np.ndarray, total: float) -> np.ndarray:
-    """Move noisy counts to the nearest ones that are not negative and add up to a public total.
+    """Project noisy counts to the nearest that are not negative and sum to a public total.
 
     Parameters
     ----------

@@ -1,5 +1,6 @@
-"""Starting centers that do not depend on the data, hence cost no privacy; shared by all methods of a seed."""
+"""Starting centers that do not depend on the data, so that they cost no privacy."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,11 +12,12 @@ from pkm.privacy.noise import INITIALIZATION, child
 
 @lru_cache(maxsize=20_000)
 def _starting_centers(seed: int, k: int, d: int, search: str) -> np.ndarray:
+    """Starting centers of one replicate: the same for all methods."""
     generator = np.random.RandomState(np.random.MT19937(child(seed, INITIALIZATION)))
     if search == "uniform":
         centers = generator.uniform(-1, 1, (k, d))
     else:
-        # The paper's runs seed a Mersenne Twister with the run's number; with the same, their centers are met exactly.
+        # The paper seeds a Mersenne Twister with the run's number: the same gives its centers.
         source = np.random.RandomState(seed % 2**32) if search == "halving" else generator
         centers = largest_packing(source, k, d, search)
     centers = snap(centers)
@@ -23,7 +25,9 @@ def _starting_centers(seed: int, k: int, d: int, search: str) -> np.ndarray:
     return centers
 
 
-def starting_centers(seeds, k: int, d: int, initialization: str, radius_search: str) -> np.ndarray:
+def starting_centers(
+    seeds: Sequence[int], k: int, d: int, initialization: str, radius_search: str
+) -> np.ndarray:
     """Starting centers of a batch of replicates.
 
     Parameters
@@ -32,7 +36,7 @@ def starting_centers(seeds, k: int, d: int, initialization: str, radius_search: 
     k, d : int
     initialization : {"packing", "uniform"}
     radius_search : {"halving", "bisection"}
-        How ``packing`` looks for the largest radius.
+        Search of ``packing`` for the largest radius.
 
     Returns
     -------

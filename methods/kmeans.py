@@ -1,4 +1,4 @@
-"""k-means++ as scikit-learn does it: the non-private standard that private methods are measured against."""
+"""k-means++ of scikit-learn: the non-private reference of the private methods."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from pkm.methods.base import PrivateKMeans
-from pkm.privacy import NO_CLAIM, SCALE, PrivacyClaim, snap_centers
+from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
 
 
 @dataclass(eq=False, repr=False)
@@ -23,17 +23,20 @@ class KMeansPlusPlus(PrivateKMeans):
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
+    label: ClassVar[str] = "k-means++, non-private"
+    color: ClassVar[str] = "#000000"
+    marker: ClassVar[str] = ""
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
 
     _: KW_ONLY
     n_init: int = 1
 
-    def cluster(self, curator):
-        """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations any seed took."""
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations."""
         points = curator.disclose().astype(np.float64) / SCALE
-        fits = [
-            KMeans(self.n_clusters, n_init=self.n_init, random_state=seed % 2**32).fit(points)
-            for seed in curator.seeds
-        ]
+        fits = []
+        for seed in curator.seeds:
+            model = KMeans(self.n_clusters, random_state=seed % 2**32)
+            fits.append(model.set_params(n_init=self.n_init).fit(points))
         centers = np.stack([fit.cluster_centers_ for fit in fits])
         return snap_centers(centers * SCALE), max(fit.n_iter_ for fit in fits)

@@ -1,4 +1,4 @@
-"""k-median: centers for the sum of distances, on weighted points, and without privacy as what others are held to."""
+"""k-median: centers for the sum of distances, on weighted points; non-private as a reference."""
 
 import math
 from dataclasses import KW_ONLY, dataclass
@@ -9,16 +9,16 @@ from scipy.spatial.distance import cdist
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import best_of_starts
-from pkm.privacy import NO_CLAIM, PrivacyClaim, snap_centers
+from pkm.privacy import NO_CLAIM, Curator, PrivacyClaim, snap_centers
 
-TOLERANCE = 1e-6  # relative fall of the k-median cost at which to stop
-ITERATIONS = 300
-ROWS = 1 << 14
+TOLERANCE = 1e-6  # relative decrease of the k-median cost at which to stop
+MAX_ITERATIONS = 300
+BLOCK_ROWS = 1 << 14
 
 
 @dataclass(eq=False, repr=False)
 class KMedian(PrivateKMeans):
-    """k-median without privacy: what the methods with ``p=1`` are held to.
+    """k-median without privacy: the reference of the methods with ``p=1``.
 
     Parameters
     ----------
@@ -29,29 +29,32 @@ class KMedian(PrivateKMeans):
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """
 
+    label: ClassVar[str] = "k-median, non-private"
+    color: ClassVar[str] = "#0072b2"
+    marker: ClassVar[str] = ""
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
 
     _: KW_ONLY
     n_init: int = 1
 
-    def cluster(self, curator):
+    def cluster(self, curator: Curator) -> tuple[list[np.ndarray], int]:
         """Run once per seed; see :meth:`PrivateKMeans.cluster`."""
         points = curator.disclose().astype(np.float64)
         weights = np.ones(len(points))
-        found = [
-            weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32)
-            for seed in curator.seeds
-        ]
-        return [snap_centers(centers) for centers in found], 1
+        released = []
+        for seed in curator.seeds:
+            centers = weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32)
+            released.append(snap_centers(centers))
+        return released, 1
 
 
 def weighted_kmedian(
     points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int
 ) -> np.ndarray:
-    """Cluster weighted points for the sum of distances, and keep the best of a few starts.
+    """Cluster weighted points for the sum of distances, and keep the best of several starts.
 
-    Starts are drawn by distance; then every center moves by one step of Weiszfeld's algorithm over the points that are
-    nearest to it, and points are assigned anew: the cost falls at each of both.
+    Starts are drawn by distance; then every center moves by one step of Weiszfeld's algorithm over
+    the points that are nearest to it, and points are reassigned: neither step raises the cost.
 
     Parameters
     ----------
@@ -74,29 +77,47 @@ def weighted_kmedian(
     return best_of_starts(points, weights, k, n_init, seed, "euclidean", _medians)
 
 
-def _medians(points, weights, centers) -> tuple[np.ndarray, float]:
-    k, last = len(centers), math.inf
-    for _ in range(ITERATIONS):
-        pulls, moved, cost = np.zeros(k), np.zeros(centers.shape), 0.0
-        costliest = points[0], -1.0
-        for start in range(0, len(points), ROWS):
-            some, own = points[start : start + ROWS], weights[start : start + ROWS]
-            distance = cdist(some, centers)
-            label = distance.argmin(axis=1)
-            nearest = distance[np.arange(len(some)), label]
-            cost += float(own @ nearest)
-            farthest = int((own * nearest).argmax())
-            if own[farthest] * nearest[farthest] > costliest[1]:
-                costliest = some[farthest], own[farthest] * nearest[farthest]
-            # Distances are smoothed by one grid step: a center on a point would stay there for ever.
-            pull = own / np.sqrt(nearest * nearest + 1.0)
-            pulls += np.bincount(label, pull, k)
+def _medians(
+    points: np.ndarray, weights: np.ndarray, centers: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Alternate assignment and Weiszfeld steps; return the centers and their cost."""
+    k = len(centers)
+    previous_cost = math.inf
+    cost = math.inf
+    for _ in range(MAX_ITERATIONS):
+        total_pulls = np.zeros(k)
+        pulled_sums = np.zeros(centers.shape)
+        cost = 0.0
+        costliest = points[0]
+        largest_cost = -1.0
+        for start in range(0, len(points), BLOCK_ROWS):
+            # Assign points to their nearest centers.
+            block = points[start : start + BLOCK_ROWS]
+            block_weights = weights[start : start + BLOCK_ROWS]
+            distances = cdist(block, centers)
+            labels = distances.argmin(axis=1)
+            nearest = distances[np.arange(len(block)), labels]
+            cost += float(block_weights @ nearest)
+
+            # Remember the point of largest cost, for clusters that are empty.
+            point_costs = block_weights * nearest
+            farthest = int(point_costs.argmax())
+            if point_costs[farthest] > largest_cost:
+                costliest = block[farthest]
+                largest_cost = point_costs[farthest]
+
+            # Weigh points by their inverse distance (Weiszfeld), smoothed by one grid step: a
+            # center on a point would otherwise never move.
+            pulls = block_weights / np.sqrt(nearest * nearest + 1.0)
+            total_pulls += np.bincount(labels, pulls, k)
             for column in range(points.shape[1]):
-                moved[:, column] += np.bincount(label, pull * some[:, column], k)
-        if last - cost <= TOLERANCE * cost:
+                pulled_sums[:, column] += np.bincount(labels, pulls * block[:, column], k)
+
+        if previous_cost - cost <= TOLERANCE * cost:
             break
-        last = cost
-        centers = np.where(
-            pulls[:, None] > 0, moved / np.where(pulls > 0, pulls, 1.0)[:, None], costliest[0]
-        )
+        previous_cost = cost
+
+        # Move every center to the weighted mean, that of an empty cluster to the costliest point.
+        divisors = np.where(total_pulls > 0, total_pulls, 1.0)[:, None]
+        centers = np.where(total_pulls[:, None] > 0, pulled_sums / divisors, costliest)
     return centers, cost

@@ -1,12 +1,15 @@
-"""Weighted k-means on small public sets: what coresets and released centers are reduced by. Post-processing."""
+"""Weighted k-means on small public sets, such as coresets and released centers: post-processing."""
+
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.compute import weighted_lloyd
 
-ITERATIONS = 300
-TOLERANCE = 1e-4  # of the mean variance: as scikit-learn's default
+MAX_ITERATIONS = 300
+TOLERANCE = 1e-4  # of the mean variance: scikit-learn's default
 
 
 def weighted_kmeans(
@@ -14,7 +17,8 @@ def weighted_kmeans(
 ) -> np.ndarray:
     """Cluster weighted points by Lloyd's algorithm from greedy k-means++ starts, and keep the best.
 
-    scikit-learn's algorithm; a call of its estimator takes longer than the work on a few hundred points.
+    scikit-learn's algorithm; on a few hundred points the overhead of its estimator is longer than
+    the run.
 
     Parameters
     ----------
@@ -32,59 +36,86 @@ def weighted_kmeans(
 
     Examples
     --------
-    >>> weighted_kmeans(np.array([[0.0], [1.0], [9.0]]), np.array([3.0, 1.0, 2.0]), 2, 1, 0).tolist()
+    >>> points = np.array([[0.0], [1.0], [9.0]])
+    >>> weighted_kmeans(points, np.array([3.0, 1.0, 2.0]), 2, 1, 0).tolist()
     [[0.25], [9.0]]
     """
     return best_of_starts(points, weights, k, n_init, seed, "sqeuclidean", _lloyd)
 
 
-def best_of_starts(points, weights, k, n_init, seed, distance, refine) -> np.ndarray:
-    """Draw greedy starts by a cost, refine each, and keep the best; the other parameters as for `weighted_kmeans`.
+def best_of_starts(
+    points: np.ndarray,
+    weights: np.ndarray,
+    k: int,
+    n_init: int,
+    seed: int,
+    distance: Literal["sqeuclidean", "euclidean"],
+    refine: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, float]],
+) -> np.ndarray:
+    """Draw greedy starts by a cost, refine each, and keep the best.
 
     Parameters
     ----------
+    points, weights, k, n_init, seed
+        As for :func:`weighted_kmeans`.
     distance : {"sqeuclidean", "euclidean"}
-        What the cost of a point is.
+        Of a point to its nearest center: the point's cost.
     refine : callable
         From points, weights and starting centers to centers and their cost.
 
     Returns
     -------
     ndarray of shape (min(k, number of distinct points), d), float64
+        In lexicographic order.
     """
-    points, weights = (
-        np.ascontiguousarray(points, np.float64),
-        np.ascontiguousarray(weights, np.float64),
-    )
+    points = np.ascontiguousarray(points, np.float64)
+    weights = np.ascontiguousarray(weights, np.float64)
     distinct = np.unique(points, axis=0)
     if len(distinct) <= k:
         return distinct
+
     generator = np.random.default_rng(seed)
-    found = [
-        refine(points, weights, _seeding(points, weights, k, generator, distance))
-        for _ in range(n_init)
-    ]
-    centers = min(found, key=lambda fit: fit[1])[0]
+    fits = []
+    for _ in range(n_init):
+        start = _greedy_start(points, weights, k, generator, distance)
+        fits.append(refine(points, weights, start))
+    centers, _ = min(fits, key=lambda fit: fit[1])
     return centers[np.lexsort(centers.T[::-1])]
 
 
-def _seeding(points, weights, k, generator, distance) -> np.ndarray:
-    """Greedy k-means++: of 2 + log k candidates drawn by their cost, the one that lowers the total cost most."""
-    trials = 2 + int(np.log(k))
+def _greedy_start(
+    points: np.ndarray,
+    weights: np.ndarray,
+    k: int,
+    generator: np.random.Generator,
+    distance: Literal["sqeuclidean", "euclidean"],
+) -> np.ndarray:
+    """Greedy k-means++: k of the points, shape (k, d)."""
+    n_trials = 2 + int(np.log(k))
     centers = np.empty((k, points.shape[1]))
+
+    # Pick the first center by weight.
     centers[0] = points[generator.choice(len(points), p=weights / weights.sum())]
     nearest = cdist(points, centers[:1], distance)[:, 0]
     for j in range(1, k):
-        cost = np.cumsum(nearest * weights)
-        drawn = np.minimum(
-            np.searchsorted(cost, generator.random(trials) * cost[-1]), len(points) - 1
-        )
-        closer = np.minimum(nearest, cdist(points[drawn], points, distance))
+        # Draw candidates with probability proportional to their cost.
+        cumulated = np.cumsum(nearest * weights)
+        drawn = np.searchsorted(cumulated, generator.random(n_trials) * cumulated[-1])
+        candidates = points[np.minimum(drawn, len(points) - 1)]
+
+        # Take the one that lowers the total cost most.
+        closer = np.minimum(nearest, cdist(candidates, points, distance))
         best = np.argmin((closer * weights).sum(axis=1))
-        centers[j], nearest = points[drawn[best]], closer[best]
+        centers[j] = candidates[best]
+        nearest = closer[best]
     return centers
 
 
-def _lloyd(points, weights, centers) -> tuple[np.ndarray, float]:
-    weighted_lloyd(points, weights, centers, TOLERANCE * points.var(axis=0).mean(), ITERATIONS)
-    return centers, float((cdist(points, centers, "sqeuclidean").min(axis=1) * weights).sum())
+def _lloyd(
+    points: np.ndarray, weights: np.ndarray, centers: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Move the centers in place by Lloyd's algorithm; return them and their cost."""
+    tolerance = TOLERANCE * points.var(axis=0).mean()
+    weighted_lloyd(points, weights, centers, tolerance, MAX_ITERATIONS)
+    nearest = cdist(points, centers, "sqeuclidean").min(axis=1)
+    return centers, float((nearest * weights).sum())
