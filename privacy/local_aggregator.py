@@ -1,49 +1,49 @@
-"""The crowd: the door to users who trust nobody; what leaves a user is one randomized report.
+"""The aggregator of the local model: it collects one randomized report per user.
 
-Users are dealt out into disjoint groups by public randomness, every group is asked one question, and each of its users
-answers it with a report that spends the whole epsilon. A question is a public rule that sends a point to a cell; it may
-use what earlier groups have answered. Exact answers are never formed anywhere: what is summed here are reports.
+Users are partitioned into disjoint cohorts by public randomness. Each cohort answers one query, and
+each of its users answers it with a report that spends the whole epsilon. A query is a public rule
+that maps a point to a cell; it may depend on what earlier cohorts have answered. Exact answers are
+never computed: the sums here are sums of reports.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pkm.compute import DIRECTION_SCALE, Points, labels
+from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.base import shards_of
-from pkm.privacy.grid import SCALE
-from pkm.privacy.ledger import Charge, Ledger
+from pkm.privacy.grid import MAX_CELLS, SCALE
+from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.noise import SPLIT, NoiseStreams, child
 from pkm.privacy.randomizers import SignedSums, VectorRandomizer, check_epsilon, frequency_oracle
 
-CHUNK = (
-    1 << 15
-)  # users whose reports are drawn together: a public constant, so that streams do not depend on shards
-MAX_CELLS = 1 << 22
+# Users whose reports are drawn together: a public constant, so that streams do not depend on
+# shards.
+CHUNK = 1 << 15
 
 
 class ReportReuseError(PermissionError):
-    """A group was asked again, or users were dealt out again: each user reports once."""
+    """A cohort was queried twice, or users were partitioned twice: each user reports once."""
 
 
 @dataclass(frozen=True)
 class SingleCell:
-    """One cell that holds everything."""
+    """One cell that holds all points."""
 
     size = 1
 
-    def cells(self, points):
+    def cells(self, points: np.ndarray) -> np.ndarray:
         """Zero for each point."""
         return np.zeros(len(points), np.int64)
 
 
 @dataclass(frozen=True)
 class NearestCenter:
-    """The nearest of some centers, the first of equals.
+    """The nearest of some centers; ties go to the lower index.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class NearestCenter:
         """Number of centers."""
         return len(self.centers)
 
-    def cells(self, points):
+    def cells(self, points: np.ndarray) -> np.ndarray:
         """Index of each point's center."""
         return labels(Points.prepare(points), self.centers[None])[0].astype(np.int64)
 
@@ -72,7 +72,7 @@ class Boxes:
     directions : ndarray of shape (m, d), int64
         Orthonormal, in multiples of 2**-16.
     lower : ndarray of shape (m,), float64
-        Where the first interval of each direction begins, in half-widths about the domain's middle.
+        Start of the first interval of each direction, in half-widths about the domain's center.
     width : float
         Of an interval, in half-widths.
     intervals : int
@@ -90,10 +90,11 @@ class Boxes:
     width: float
     intervals: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.width > 0 or self.intervals < 1 or self.size > MAX_CELLS:
             raise ValueError(
-                f"width={self.width} must be positive and intervals={self.intervals} at least 1, and "
+                f"width={self.width} must be positive and intervals={self.intervals} at least 1, "
+                "and "
                 f"{len(self.directions)} directions may make at most {MAX_CELLS} cells"
             )
 
@@ -102,45 +103,64 @@ class Boxes:
         """Number of cells."""
         return self.intervals ** len(self.directions)
 
-    def cells(self, points):
-        """Number of each point's cell: that of the first direction's interval counts most."""
-        along = (
-            points.astype(np.float64)
-            @ self.directions.T.astype(np.float64)
-            / (float(SCALE) * DIRECTION_SCALE)
-        )
-        places = np.clip(np.floor((along - self.lower) / self.width), 0, self.intervals - 1).astype(
-            np.int64
-        )
-        return np.ravel_multi_index(tuple(places.T), (self.intervals,) * len(self.directions))
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (self.intervals,) * len(self.directions)
+
+    def cells(self, points: np.ndarray) -> np.ndarray:
+        """Number of each point's cell; the first direction's interval is the most significant."""
+        directions = self.directions.T.astype(np.float64)
+        coordinates = points.astype(np.float64) @ directions / (float(SCALE) * DIRECTION_SCALE)
+        intervals = np.floor((coordinates - self.lower) / self.width)
+        bins = np.clip(intervals, 0, self.intervals - 1).astype(np.int64)
+        return np.asarray(np.ravel_multi_index(tuple(bins.T), self._shape))
 
     def midpoints(self, cells: np.ndarray) -> np.ndarray:
-        """Middle of each box, in the span of the directions, shape (len(cells), d), float64, in half-widths."""
+        """Midpoint of each box, in the span of the directions.
+
+        Returns
+        -------
+        ndarray of shape (len(cells), d), float64
+            In half-widths.
+        """
         return (self._corners(cells) + self.width / 2) @ (self.directions / DIRECTION_SCALE)
 
     def clip(self, cells: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Move points (len(cells), d), float64, in half-widths, along the directions into their box, if outside."""
-        basis, lower = self.directions / DIRECTION_SCALE, self._corners(cells)
-        along = points @ basis.T
-        return points + (np.clip(along, lower, lower + self.width) - along) @ basis
+        """Move points along the directions into their box.
+
+        Parameters
+        ----------
+        cells : ndarray of shape (m,), int64
+            The box of each point.
+        points : ndarray of shape (m, d), float64
+            In half-widths.
+
+        Returns
+        -------
+        ndarray of shape (m, d), float64
+            In half-widths.
+        """
+        basis = self.directions / DIRECTION_SCALE
+        lower = self._corners(cells)
+        coordinates = points @ basis.T
+        return points + (np.clip(coordinates, lower, lower + self.width) - coordinates) @ basis
 
     def _corners(self, cells: np.ndarray) -> np.ndarray:
-        places = np.stack(
-            np.unravel_index(cells, (self.intervals,) * len(self.directions)), axis=-1
-        )
-        return self.lower + places * self.width
+        bins = np.stack(np.unravel_index(cells, self._shape), axis=-1)
+        return self.lower + bins * self.width
 
 
-RULES = SingleCell, NearestCenter, Boxes  # what may be asked: code of methods never runs on a point
+Rule = SingleCell | NearestCenter | Boxes
+RULES = (SingleCell, NearestCenter, Boxes)  # the only rules: code of methods never runs on a point
 
 
-class LocalAggregator:
+class LocalAggregator(BaseCurator):
     """Users of the local model, one replicate.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), int64, or Points, or a sequence of either
-        One point per user, on the grid. A user is known by the place in the whole; shards make no difference.
+        One point per user, on the grid. A user's number is the row in all shards together.
     ledger : Ledger
         Under local adjacency.
     streams : NoiseStreams
@@ -153,7 +173,7 @@ class LocalAggregator:
     n_points, n_features, n_replicates : int
         Public.
     epsilon : float
-        That every report spends.
+        Spent by every report.
     seeds : tuple of int
     domain : ndarray of shape (2, d), float64
 
@@ -165,41 +185,43 @@ class LocalAggregator:
         If the ledger has reports of users already.
     """
 
-    def __init__(self, points, ledger: Ledger | None, streams: NoiseStreams, domain=None):
+    def __init__(
+        self,
+        points: PointsLike,
+        ledger: Ledger | None,
+        streams: NoiseStreams,
+        domain: ArrayLike | None = None,
+    ) -> None:
         if ledger is None or ledger.budget.adjacency is not Adjacency.LOCAL:
-            kind = None if ledger is None else str(ledger.budget.adjacency)
+            adjacency = None if ledger is None else str(ledger.budget.adjacency)
             raise ValueError(
-                f"adjacency={kind} is not supported by this aggregator: its users report under local adjacency"
+                f"adjacency={adjacency} is not supported by this aggregator: its users report "
+                "under local adjacency"
             )
         if len(streams.seeds) != 1:
             raise ValueError(
-                f"an aggregator serves one replicate at a time, not {len(streams.seeds)}: set batched = False"
+                f"an aggregator serves one replicate at a time, not {len(streams.seeds)}: set "
+                "batched = False"
             )
-        if any(charge.group is not None for charge in ledger.charges):
+        if _n_reports(ledger):
             raise ReportReuseError(
-                "the ledger has reports of users; users who have reported are not asked again"
+                "the ledger has reports of users; users who have reported do not report again"
             )
         check_epsilon(ledger.budget.epsilon)
-        self._shards = shards_of(points)
-        self._ledger, self._streams = ledger, streams
-        self._rounds, self._dealt = Counter(), False
+        super().__init__(points, ledger, streams, domain)
         self.epsilon = ledger.budget.epsilon
-        self.n_points = sum(shard.shape[0] for shard in self._shards)
-        self.n_features = self._shards[0].shape[1]
-        self.n_replicates, self.seeds = 1, streams.seeds
-        self.domain = np.empty((2, self.n_features))
-        self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
+        self._is_partitioned = False
 
     def cohorts(self, shares: Sequence[float], radius: float | None = None) -> list["Cohort"]:
-        """Deal the users out into disjoint groups, once.
+        """Partition the users into disjoint cohorts, once.
 
         Parameters
         ----------
         shares : sequence of float
-            Positive; of the users that each group gets.
+            Positive; each cohort's share of the users.
         radius : float, optional
-            Of a public ball about the middle of the domain, in half-widths: users pull their own point into it.
-            Default: half of the domain's diagonal, which holds all points.
+            Of a public ball around the center of the domain, in half-widths: users pull their own
+            point into it. Default: half of the domain's diagonal, which holds all points.
 
         Returns
         -------
@@ -208,161 +230,192 @@ class LocalAggregator:
         Raises
         ------
         ReportReuseError
-            If users have been dealt out before.
+            If users have been partitioned before.
         ValueError
-            If a group would have no user; the message says how many users are needed.
+            If a cohort would have no user; the message says how many users are needed.
 
         Notes
         -----
-        Who belongs to which group is a permutation of the users' numbers by the replicate's public seed.
+        Users are assigned by a permutation of their numbers that the replicate's public seed
+        determines.
         """
-        if self._dealt:
+        if self._is_partitioned:
             raise ReportReuseError(
-                "the users were dealt out into groups before; each of them reports once"
+                "the users were partitioned into cohorts before; each of them reports once"
             )
         sizes = cohort_sizes(self.n_points, shares)
-        diagonal = math.sqrt(self.n_features)
-        radius = diagonal if radius is None else min(radius, diagonal)
+        half_diagonal = math.sqrt(self.n_features)
+        radius = half_diagonal if radius is None else min(radius, half_diagonal)
         if not radius > 0:
             raise ValueError(f"radius={radius} must be positive")
-        self._dealt = True
+        self._is_partitioned = True
         order = np.random.default_rng(child(self.seeds[0], SPLIT)).permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
-        return [Cohort(self, number, np.sort(each), radius) for number, each in enumerate(members)]
+        return [
+            Cohort(self, number, np.sort(users), radius) for number, users in enumerate(members)
+        ]
 
     def _rows(self, users: np.ndarray) -> np.ndarray:
         """Points of users in increasing order, shape (m, d), int64."""
-        rows, first = np.empty((len(users), self.n_features), np.int64), 0
+        rows = np.empty((len(users), self.n_features), np.int64)
+        start = 0
         for shard in self._shards:
-            here = slice(*np.searchsorted(users, [first, first + shard.shape[0]]))
-            rows[here] = shard.rows[users[here] - first]
-            first += shard.shape[0]
+            stop = start + shard.shape[0]
+            part = slice(*np.searchsorted(users, [start, stop]))
+            rows[part] = shard.rows[users[part] - start]
+            start = stop
         return rows
+
+    def _charge_cohort(
+        self, label: str, mechanism: str, details: dict[str, float | None], cohort: int
+    ) -> StreamKey:
+        """Charge the reports of a cohort and return their stream key."""
+        assert self._ledger is not None  # checked when the aggregator was made
+        # Another aggregator on the same ledger would partition the same users differently.
+        if _n_reports(self._ledger) != self._rounds.total():
+            raise ReportReuseError(
+                "the ledger has reports of another aggregator; users who have reported do not "
+                "report again"
+            )
+        return self._charge(label, mechanism, epsilon=self.epsilon, details=details, group=cohort)
 
 
 class Cohort:
-    """Users who report together, once; made by :meth:`LocalAggregator.groups`.
+    """Users who report together, once; made by :meth:`LocalAggregator.cohorts`.
+
+    Parameters
+    ----------
+    aggregator : LocalAggregator
+    number : int
+        Of the cohort.
+    users : ndarray of shape (size,), int64
+        Numbers of the users, increasing.
+    radius : float
 
     Attributes
     ----------
     size, n_features : int
         Number of users, and of columns of their points.
     radius : float
-        Of the public ball that they pull their points into, in half-widths.
+        Of the public ball that users pull their points into, in half-widths.
     """
 
-    def __init__(self, crowd: LocalAggregator, number: int, users: np.ndarray, radius: float):
-        self._crowd, self._number, self._users = crowd, number, users
-        self._asked = False
-        # Public, and apart from what deals the users out: a sequence of its own per group.
-        words = np.random.SeedSequence(
-            crowd.seeds[0], spawn_key=(SPLIT, 1 + number)
-        ).generate_state(1, np.uint64)
-        self._public_key = int(words[0])
-        self.size, self.n_features, self.radius = len(users), crowd.n_features, radius
+    def __init__(
+        self, aggregator: LocalAggregator, number: int, users: np.ndarray, radius: float
+    ) -> None:
+        self._aggregator = aggregator
+        self._number = number
+        self._users = users
+        self._has_reported = False
+        # Public, and independent of the partition of the users: one sequence per cohort.
+        sequence = np.random.SeedSequence(aggregator.seeds[0], spawn_key=(SPLIT, 1 + number))
+        self._public_key = int(sequence.generate_state(1, np.uint64)[0])
+        self.size = len(users)
+        self.n_features = aggregator.n_features
+        self.radius = radius
 
-    def counts(self, rule: SingleCell | NearestCenter | Boxes, domain_size: int | None = None) -> np.ndarray:
-        """Count users by the cell of a public rule.
+    def counts(self, rule: Rule, domain_size: int | None = None) -> np.ndarray:
+        """Estimate the number of users in each cell of a public rule.
 
         Parameters
         ----------
         rule : SingleCell, NearestCenter or Boxes
         domain_size : int, optional
-            Size of the oracle's domain, at least that of the rule: fixed beforehand where the rule's is not known
-            before other groups have answered, so that the schedule is. Default: the rule's.
+            Of the frequency oracle, at least the number of cells: fixed beforehand where the number
+            of cells is not known before earlier cohorts have answered, so that the schedule is.
+            Default: the number of cells.
 
         Returns
         -------
         ndarray of shape (rule.size,), float64
-            Unbiased numbers of this group's users; may be negative.
+            Unbiased numbers of this cohort's users; may be negative.
 
         Raises
         ------
         ReportReuseError
-            If this group has reported.
+            If this cohort has reported.
         """
         self._check_rule(rule)
         size = rule.size if domain_size is None else domain_size
         if size < rule.size:
-            raise ValueError(f"domain_size={domain_size} must be at least the number of cells, {rule.size}")
-        oracle = frequency_oracle(self._crowd.epsilon, size, self._public_key)
-        details = {
+            raise ValueError(
+                f"domain_size={domain_size} must be at least the number of cells, {rule.size}"
+            )
+        oracle = frequency_oracle(self._aggregator.epsilon, size, self._public_key)
+        details: dict[str, float | None] = {
             "keep": oracle.p_true,
             "other": oracle.p_false,
             "symbols": oracle.symbols,
             "size": size,
         }
-        key = self._ask("local_counts", oracle.name, details)
+        key = self._charge("local_counts", oracle.name, details)
         tally = oracle.tally()
-        for number, users, points in self._chunks():
-            tally.add(
-                users,
-                oracle.report(users, rule.cells(points), self._crowd._streams, (*key, number)),
-            )
+        streams = self._aggregator._streams
+        for chunk, users, points in self._chunks():
+            reports = oracle.report(users, rule.cells(points), streams, (*key, chunk))
+            tally.add(users, reports)
         return tally.estimate()[: rule.size]
 
     def count_stddev(self, size: int) -> float:
         """Standard deviation of a small count among ``size`` cells, in users: public."""
-        return frequency_oracle(self._crowd.epsilon, size).stddev(self.size)
+        return frequency_oracle(self._aggregator.epsilon, size).stddev(self.size)
 
     def sums(
-        self,
-        rule: SingleCell | NearestCenter | Boxes,
-        asked: np.ndarray,
-        about: np.ndarray,
-        radii: np.ndarray,
+        self, rule: Rule, cells: ArrayLike, origins: np.ndarray, radii: ArrayLike
     ) -> np.ndarray:
-        """Sum the points of some cells about references.
+        """Estimate the sums of the points of some cells about origins.
 
         Parameters
         ----------
         rule : SingleCell, NearestCenter or Boxes
-        asked : ndarray of shape (m,), int64
+        cells : ndarray of shape (m,), int64
             Cells to sum over.
-        about : ndarray of shape (m, d), int64
-            What is subtracted from the points of each cell, in grid steps.
+        origins : ndarray of shape (m, d), int64
+            Subtracted from the points of each cell, in grid steps.
         radii : ndarray of shape (m,), float64
-            Positive; in half-widths. A user whose difference is longer shortens it to that.
+            Positive; in half-widths. A user whose difference is longer shortens it to the radius.
 
         Returns
         -------
         ndarray of shape (m, d), float64
-            Unbiased sums of those differences over this group's users, in grid steps.
+            Unbiased sums of those differences over this cohort's users, in grid steps.
 
         Notes
         -----
-        A user of a cell that is not asked for reports the vector 0.
+        A user of a cell that is not summed over reports the vector 0.
         """
         self._check_rule(rule)
-        asked, radii = np.asarray(asked, np.int64), np.asarray(radii, np.float64)
-        if not len(asked) or len(np.unique(asked)) < len(asked):
-            raise ValueError(f"asked={asked.tolist()} must name one or more cells, once each")
-        if (
-            about.shape != (len(asked), self._crowd.n_features)
-            or radii.shape != asked.shape
-            or not (radii > 0).all()
-        ):
+        cells = np.asarray(cells, np.int64)
+        radii = np.asarray(radii, np.float64)
+        if not len(cells) or len(np.unique(cells)) < len(cells):
+            raise ValueError(f"cells={cells.tolist()} must name one or more cells, once each")
+        shape = (len(cells), self.n_features)
+        if origins.shape != shape or radii.shape != cells.shape or not (radii > 0).all():
             raise ValueError(
-                f"about, of shape {about.shape}, and positive radii must be given for {len(asked)} cells"
+                f"origins, of shape {origins.shape}, and positive radii must be given for "
+                f"{len(cells)} cells"
             )
         randomizer = self._randomizer()
         signed = SignedSums(randomizer, self._public_key)
-        key = self._ask("local_sums", randomizer.name, self._details(randomizer))
-        places = np.full(rule.size, -1)
-        places[asked] = np.arange(len(asked))
-        totals = np.zeros((len(asked), self._crowd.n_features), np.int64)
-        for number, users, points in self._chunks():
-            cells = rule.cells(points)
-            place = places[cells]
-            vectors = np.where(
-                place[:, None] >= 0, (points - about[place]) / (radii[place] * SCALE)[:, None], 0.0
-            )
-            reports = signed.report(users, cells, vectors, self._crowd._streams, (*key, number))
-            signed.add(totals, users, reports, asked)
+        key = self._charge("local_sums", randomizer.name, self._details(randomizer))
+
+        # Position of each cell of the rule among those that are summed over, -1 for the others.
+        positions = np.full(rule.size, -1)
+        positions[cells] = np.arange(len(cells))
+        totals = np.zeros(shape, np.int64)
+        streams = self._aggregator._streams
+        for chunk, users, points in self._chunks():
+            user_cells = rule.cells(points)
+            position = positions[user_cells][:, None]
+            differences = points - origins[position[:, 0]]
+            vectors = differences / (radii[position] * SCALE)
+            vectors = np.where(position >= 0, vectors, 0.0)
+            reports = signed.report(users, user_cells, vectors, streams, (*key, chunk))
+            signed.add(totals, users, reports, cells)
         return signed.estimate(totals) * (radii * SCALE)[:, None]
 
     def sum_stddev(self, radius: float = 1.0) -> float:
-        """Largest standard deviation of a sum's coordinate, in units of ``radius``'s: public."""
+        """Largest standard deviation of a sum's coordinate, in the unit of ``radius``: public."""
         return radius * math.sqrt(self.size) * self._randomizer().stddev
 
     def reports(self) -> tuple[np.ndarray, float]:
@@ -373,75 +426,64 @@ class Cohort:
         directions : ndarray of shape (size, d), int32
             In multiples of 2**-20.
         length : float
-            What directions are to be multiplied by, in half-widths.
+            Factor of the directions, in half-widths.
         """
         randomizer = self._randomizer()
-        key = self._ask("local_points", randomizer.name, self._details(randomizer))
-        directions = np.empty((self.size, self._crowd.n_features), np.int32)
-        first = 0
-        for number, users, points in self._chunks():
+        key = self._charge("local_points", randomizer.name, self._details(randomizer))
+        directions = np.empty((self.size, self.n_features), np.int32)
+        streams = self._aggregator._streams
+        start = 0
+        for chunk, users, points in self._chunks():
             vectors = points / (self.radius * SCALE)
-            directions[first : first + len(users)] = randomizer.report(
-                vectors, self._crowd._streams, (*key, number)
-            )
-            first += len(users)
+            stop = start + len(users)
+            directions[start:stop] = randomizer.report(vectors, streams, (*key, chunk))
+            start = stop
         return directions, randomizer.length * self.radius
 
     def _randomizer(self) -> VectorRandomizer:
-        return VectorRandomizer(self._crowd.epsilon, self._crowd.n_features)
+        return VectorRandomizer(self._aggregator.epsilon, self.n_features)
 
-    def _details(self, randomizer: VectorRandomizer) -> dict:
+    def _details(self, randomizer: VectorRandomizer) -> dict[str, float | None]:
         return {
             "length": randomizer.length,
             "dimensions": randomizer.dimensions,
             "radius": self.radius,
         }
 
-    def _check_rule(self, rule) -> None:
+    def _check_rule(self, rule: Rule) -> None:
         if type(rule) not in RULES:
-            raise TypeError(
-                f"rule={rule!r} must be one of {', '.join(each.__name__ for each in RULES)}"
-            )
+            names = ", ".join(known.__name__ for known in RULES)
+            raise TypeError(f"rule={rule!r} must be one of {names}")
 
-    def _ask(self, label: str, mechanism: str, details: dict) -> tuple[str, int]:
-        """Charge this group's only question and return its stream key."""
-        if self._asked:
+    def _charge(self, label: str, mechanism: str, details: dict[str, float | None]) -> StreamKey:
+        """Charge this cohort's only query and return its stream key."""
+        if self._has_reported:
             raise ReportReuseError(
-                f"group {self._number} has reported; a user reports once, ask another group"
+                f"cohort {self._number} has reported; a user reports once, query another cohort"
             )
-        crowd = self._crowd
-        # Another crowd on the same ledger would deal the same users out another way.
-        if (
-            sum(charge.group is not None for charge in crowd._ledger.charges)
-            != crowd._rounds.total()
-        ):
-            raise ReportReuseError(
-                "the ledger has reports of another aggregator; users who have reported are not asked again"
-            )
-        key = label, crowd._rounds[label]
-        charge = Charge(*key, mechanism, epsilon=crowd.epsilon, details=details, group=self._number)
-        crowd._ledger.charge(charge)
-        crowd._rounds[label] += 1
-        self._asked = True
+        key = self._aggregator._charge_cohort(label, mechanism, details, self._number)
+        self._has_reported = True
         return key
 
     def _chunks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Number, users and points of each chunk; users have pulled their points into the ball."""
         limit = self.radius * SCALE
-        for number, first in enumerate(range(0, self.size, CHUNK)):
-            users = self._users[first : first + CHUNK]
-            points = self._crowd._rows(users)
+        for number, start in enumerate(range(0, self.size, CHUNK)):
+            users = self._users[start : start + CHUNK]
+            points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
-            factor = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
-            yield (
-                number,
-                users,
-                np.where(factor < 1, np.rint(points * factor), points).astype(np.int64),
-            )
+            factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
+            pulled = np.where(factors < 1, np.rint(points * factors), points).astype(np.int64)
+            yield number, users, pulled
+
+
+def _n_reports(ledger: Ledger) -> int:
+    """Number of charges of cohorts."""
+    return sum(charge.group is not None for charge in ledger.charges)
 
 
 def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
-    """Numbers of users that groups get, all of them together.
+    """Numbers of users in each cohort; they add up to all users.
 
     Parameters
     ----------
@@ -452,7 +494,7 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     Raises
     ------
     ValueError
-        If a group would have no user; the message says how many users are needed.
+        If a cohort would have no user; the message says how many users are needed.
 
     Examples
     --------
@@ -466,7 +508,8 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     if min(sizes) < 1:
         needed = math.floor(math.fsum(shares) / min(shares)) + 1
         raise ValueError(
-            f"n={n_users} users are too few for {len(sizes)} disjoint groups of shares {list(shares)}: a group would "
+            f"n={n_users} users are too few for {len(sizes)} disjoint cohorts of shares "
+            f"{list(shares)}: a cohort would "
             f"be empty; {needed} users are needed for certain"
         )
     return sizes
