@@ -1,13 +1,15 @@
 """Conformance suite for methods: ``pkm check package.Class``.
 
-The suite that this repository's own methods pass. It runs a method on small generated data and looks at what any user
-relies on: the scikit-learn face, refusal of bad input, the ledger, determinism, and that a batch is a loop.
+This repository's methods pass it. It runs a method on small generated data and checks what users
+rely on: the estimator's methods and attributes, refusal of bad input, the ledger, determinism, and
+that a batch gives the results of a loop.
 """
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from sklearn.base import clone
@@ -16,7 +18,9 @@ from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
 
-N_POINTS, N_FEATURES, N_CLUSTERS = 600, 3, 3
+N_POINTS = 600
+N_FEATURES = 3
+N_CLUSTERS = 3
 SEEDS = (3, 1, 4)
 
 
@@ -33,26 +37,38 @@ def _points() -> np.ndarray:
     """Three blobs inside [-1, 1]^3."""
     rng = np.random.default_rng(0)
     centers = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
-    return np.clip(
-        centers[np.arange(N_POINTS) % 3] + 0.1 * rng.standard_normal((N_POINTS, N_FEATURES)), -1, 1
-    )
+    labels = np.arange(N_POINTS) % 3
+    noise = 0.1 * rng.standard_normal((N_POINTS, N_FEATURES))
+    return np.clip(centers[labels] + noise, -1, 1)
 
 
-def _run(method: PrivateKMeans, seeds=SEEDS, points=None) -> Run:
+def _run(
+    method: PrivateKMeans,
+    seeds: Sequence[int] = SEEDS,
+    points: np.ndarray | Sequence[np.ndarray] | None = None,
+) -> Run:
+    """Run a method, by default on three blobs."""
     return method.fit_batch(snap(_points()) if points is None else points, seeds)
 
 
-def _same(one: np.ndarray, other: np.ndarray, what: str) -> None:
-    assert one.shape == other.shape, f"{what}: shapes {one.shape} and {other.shape} differ"
-    assert (one == other).all(), (
-        f"{what}: centers differ in {(one != other).sum()} of {one.size} coordinates"
+def _clone(method: PrivateKMeans, **parameters: object) -> PrivateKMeans:
+    """Copy a method without its fitted attributes, with parameters changed."""
+    return cast(PrivateKMeans, clone(method)).set_params(**parameters)
+
+
+def _assert_equal(actual: np.ndarray, expected: np.ndarray, case: str) -> None:
+    assert actual.shape == expected.shape, (
+        f"{case}: shapes {actual.shape} and {expected.shape} differ"
+    )
+    assert (actual == expected).all(), (
+        f"{case}: centers differ in {(actual != expected).sum()} of {actual.size} coordinates"
     )
 
 
 def check_estimator(method: PrivateKMeans) -> None:
-    """It is a scikit-learn estimator: clone, fit, predict, and the promised attributes, no exact labels."""
+    """Clone, fit and predict work, with the documented attributes and without exact labels."""
     points = _points()
-    fitted = clone(method).set_params(random_state=5).fit(points)
+    fitted = _clone(method, random_state=5).fit(points)
     centers = fitted.cluster_centers_
     assert centers.ndim == 2 and centers.shape[1] == N_FEATURES, (
         f"cluster_centers_ has shape {centers.shape}"
@@ -60,11 +76,11 @@ def check_estimator(method: PrivateKMeans) -> None:
     assert np.isfinite(centers).all(), "cluster_centers_ are not finite"
     assert fitted.predict(points).shape == (N_POINTS,), "predict must give one label per row"
     assert not hasattr(fitted, "labels_"), "labels_ are exact and must not be kept"
-    assert clone(fitted).get_params() == fitted.get_params(), "clone must keep all parameters"
+    assert _clone(fitted).get_params() == fitted.get_params(), "clone must keep all parameters"
 
 
 def check_shapes(method: PrivateKMeans) -> None:
-    """A batch gives one set of grid centers per seed, filled up with copies of the first where one has fewer."""
+    """A batch gives k grid centers per seed, copies of the first where a run has fewer."""
     run = _run(method)
     assert run.centers.dtype == np.int64, (
         f"centers must be int64 on the grid, got {run.centers.dtype}"
@@ -81,44 +97,45 @@ def check_shapes(method: PrivateKMeans) -> None:
 
 def check_determinism(method: PrivateKMeans) -> None:
     """The same seed gives the same bits."""
-    _same(_run(method).centers, _run(method).centers, "same seeds twice")
+    _assert_equal(_run(method).centers, _run(method).centers, "same seeds twice")
 
 
 def check_batch_is_loop(method: PrivateKMeans) -> None:
-    """A replicate's result does not depend on its neighbors or their order."""
+    """A replicate's result does not depend on the other replicates or their order."""
     batch = _run(method)
     for i, seed in enumerate(SEEDS):
-        own = batch.centers[i, : batch.n_centers[i]]
-        _same(own, _run(method, (seed,)).centers[0], f"seed {seed} alone and in a batch")
-    _same(batch.centers[::-1], _run(method, SEEDS[::-1]).centers, "seeds in reverse")
+        released = batch.centers[i, : batch.n_centers[i]]
+        single = _run(method, (seed,)).centers[0]
+        _assert_equal(released, single, f"seed {seed} alone and in a batch")
+    _assert_equal(batch.centers[::-1], _run(method, SEEDS[::-1]).centers, "seeds in reverse")
 
 
 def check_order_and_shards(method: PrivateKMeans) -> None:
-    """Private results do not depend on how the points are split, nor, where a curator holds them, on their order.
+    """Private results depend neither on how points are split nor on their order.
 
-    In the local model a point is a user's, who has randomness of the user's own: order is who is who.
+    In the local model every user has a source of randomness: results may depend on the order.
     """
     if not method.claim.private:
         return
-    points, whole = snap(_points()), _run(method).centers
+    points = snap(_points())
+    whole = _run(method).centers
     if method.claim.trust != "local":
         shuffled = np.random.default_rng(1).permutation(points)
-        _same(whole, _run(method, points=shuffled).centers, "shuffled points")
-    _same(
-        whole,
-        _run(method, points=[points[:100], points[100:101], points[101:]]).centers,
-        "three shards",
-    )
+        _assert_equal(whole, _run(method, points=shuffled).centers, "shuffled points")
+    shards = [points[:100], points[100:101], points[101:]]
+    _assert_equal(whole, _run(method, points=shards).centers, "three shards")
 
 
 def check_ledger(method: PrivateKMeans) -> None:
-    """A private method charges its releases and spends no more than declared; another one has no ledger."""
-    run = _run(method)
+    """A private method charges its releases, within its budget; other methods have no ledger."""
+    ledger = _run(method).ledger
     if not method.claim.private:
-        assert run.ledger is None, "a method without a claim must not carry a ledger"
+        assert ledger is None, "a method without a claim must not carry a ledger"
         return
-    ledger = run.ledger
+    assert ledger is not None, "a private method must carry a ledger"
     assert ledger.charges, "a private method must charge what it releases"
+
+    # What is spent is within the budget, and the budget within epsilon.
     assert ledger.spent() <= ledger.budget.epsilon * (1 + 1e-9), (
         f"spent {ledger.spent()} of {ledger.budget.epsilon}"
     )
@@ -126,6 +143,8 @@ def check_ledger(method: PrivateKMeans) -> None:
     assert ledger.budget.epsilon <= declared or method.claim.flaws, (
         "a budget above epsilon must be a declared flaw"
     )
+
+    # The Gaussian charges alone, composed independently, are a lower bound of what is spent.
     mu = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
     assert gdp_epsilon(mu, ledger.budget.delta) <= ledger.spent() * (1 + 1e-9), (
         "spent is less than its Gaussian part"
@@ -136,18 +155,22 @@ def check_ledger(method: PrivateKMeans) -> None:
 
 
 def check_overspend_is_refused(method: PrivateKMeans) -> None:
-    """What a run charges does not fit twice into its budget, where it is more than half of it."""
+    """A run that spends more than half of its budget cannot be charged twice."""
     if not method.claim.private:
         return
     ledger = _run(method).ledger
+    assert ledger is not None, "a private method must carry a ledger"
     if ledger.spent() <= method.epsilon / 2:
         return
-    later = [
-        type(c)(c.label, c.round + len(ledger.charges), c.mechanism, c.mu, c.epsilon)
-        for c in ledger.charges
+    n_charges = len(ledger.charges)
+    repeated = [
+        type(charge)(
+            charge.label, charge.round + n_charges, charge.mechanism, charge.mu, charge.epsilon
+        )
+        for charge in ledger.charges
     ]
     try:
-        for charge in later:
+        for charge in repeated:
             ledger.charge(charge)
     except BudgetExceeded:
         return
@@ -156,40 +179,48 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
 
 def check_bad_input(method: PrivateKMeans) -> None:
     """Bad parameters and bad points are refused with a ValueError before any work."""
+    # Parameters out of their ranges.
+    bad: list[dict[str, float]]
     bad = [{"n_clusters": 0}, {"n_clusters": N_POINTS + 1}, {"n_clusters": 2.5}]
     if method.claim.private:
         bad += [{"epsilon": 0}, {"epsilon": -1.0}, {"epsilon": math.inf}]
     if "delta" in method.get_params():
         bad += [{"delta": 0.0}, {"delta": 1.0}]
     for parameters in bad:
-        _refused(lambda p=parameters: _run(clone(method).set_params(**p)), parameters)
+        invalid = _clone(method, **parameters)
+        _assert_refused(lambda invalid=invalid: _run(invalid), str(parameters))
+
+    # Points that are not numbers, or lie outside the bounds.
     for value in (math.nan, math.inf):
         points = _points()
         points[7, 1] = value
-        _refused(lambda p=points: clone(method).fit(p), f"a point with {value}")
-    _refused(
-        lambda: clone(method).set_params(clip=False).fit(2 * _points() + 1),
+        _assert_refused(lambda points=points: _clone(method).fit(points), f"a point with {value}")
+    _assert_refused(
+        lambda: _clone(method, clip=False).fit(2 * _points() + 1),
         "points outside the bounds, clip=False",
     )
-    _refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
-    _refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
+    _assert_refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
+
+    # Seeds that would count one run twice.
+    _assert_refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
 
 
-def _refused(call: Callable, what) -> None:
+def _assert_refused(call: Callable[[], object], case: str) -> None:
     try:
         call()
     except ValueError as error:
-        assert str(error), f"{what}: refused without a word"
+        assert str(error), f"{case}: refused without a message"
         return
-    raise AssertionError(f"{what} was accepted")
+    raise AssertionError(f"{case} was accepted")
 
 
 def check_degenerate_data(method: PrivateKMeans) -> None:
-    """All points identical, as many clusters as points, one feature: defined, finite results.
+    """Identical points, as many clusters as points and one feature give finite results.
 
-    A handful of users is no crowd: in the local model there are a hundred of each.
+    In the local model, which needs more users than a few, there are a hundred of each.
     """
-    k, copies = method.n_clusters, 100 if method.claim.trust == "local" else 1
+    k = method.n_clusters
+    copies = 100 if method.claim.trust == "local" else 1
     corner = np.full((5 * copies, 2), SCALE, np.int64)
     for points in (corner, corner[: k * copies], np.zeros((4 * copies, 1), np.int64), -corner):
         centers = _run(method, points=points).centers
@@ -222,19 +253,20 @@ def conformance(method_class: type[PrivateKMeans]) -> list[Outcome]:
     return outcomes
 
 
-def _error(check: Callable, method: PrivateKMeans) -> str | None:
+def _error(check: Callable[[PrivateKMeans], None], method: PrivateKMeans) -> str | None:
     try:
-        check(clone(method))
-    except Exception as error:  # whatever a foreign method raises is the finding
+        check(_clone(method))
+    except Exception as error:  # any exception of the method is the result of the check
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def main(arguments=None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line per check; the exit status is 1 if one failed, 2 if the method is not found."""
-    parser = argparse.ArgumentParser(prog="pkm check", description=__doc__.split("\n\n")[0])
+    description = "Run the conformance suite on a method."
+    parser = argparse.ArgumentParser(prog="pkm check", description=description)
     parser.add_argument(
-        "method", help="class name, import path or entry point, such as methods.lloyd.FastLloyd"
+        "method", help="class name, import path or entry point, such as pkm.methods.lloyd.FastLloyd"
     )
     try:
         method_class = load_method(parser.parse_args(arguments).method)
