@@ -319,7 +319,7 @@ class HashedPoints:
         return int(slots[slot]), candidate
 
     def choose_set(self, candidates: np.ndarray, sets: np.ndarray, *, mu: float) -> int:
-        """Choose a set of candidates by the exponential mechanism: low cost of all points is likely.
+        """Choose a set of candidates by the exponential mechanism: low cost is likely.
 
         Parameters
         ----------

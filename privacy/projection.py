@@ -1,24 +1,27 @@
-"""Private points seen through a public projection into the unit ball of few dimensions, and what may be asked of them.
+"""Private points under a public projection into the unit ball, with noisy queries on them.
 
-Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by Nguyen, Chaturvedi, Xu, AAAI
-2021): grid points are picked one after the other, each with probability proportional to ``exp(weight * c)`` where c is
-the number of points within reach that no earlier pick has covered.
+Maximum cover (Gupta, Ligett, McSherry, Roth, Talwar, SODA 2010; used for clustering by Nguyen,
+Chaturvedi, Xu, AAAI 2021): grid points are picked one after the other, each with probability
+proportional to ``exp(weight * c)`` where c is the number of points within its radius that no
+earlier pick has covered.
 
-Cost of a cover, zero-out or add-remove adjacency, whatever the number of picks and grids. Let a record be in A and not
-in B, and let p_i be the probability, on B and given the earlier picks, that pick i covers it. Until it is covered, the
-sum of weights on A is ``1 + (exp(weight) - 1) p_i`` times that on B; afterwards all is equal. So any outcome is at most
-``exp(weight)`` times as likely on A. The other way round the ratio is at most ``exp((exp(weight) - 1) S)``, where S
-sums p_i over the picks before the record is covered (the covering pick itself has a ratio of at most one); S exceeds
-ln(1 / delta) with probability at most delta, because so much has to be missed. Hence
-``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of what the papers' constant stands for.
+Cost of a cover, zero-out or add-remove adjacency, whatever the number of picks and grids. Let a
+record be in A and not in B, and let p_i be the probability, on B and given the earlier picks, that
+pick i covers it. Until it is covered, the sum of weights on A is ``1 + (exp(weight) - 1) p_i``
+times that on B; afterwards all is equal. So any outcome is at most ``exp(weight)`` times as likely
+on A. Conversely the ratio is at most ``exp((exp(weight) - 1) S)``, where S sums p_i over the picks
+before the record is covered (the covering pick itself has a ratio of at most 1); S exceeds ln(1 /
+delta) with probability at most delta, because so much has to be missed. Hence ``epsilon =
+max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of the papers' constant.
 
-Most grid points cover nothing and are never listed. A pick is drawn from a mixture of the same law: every grid point
-weighs 1, and a grid point that covers c points weighs ``exp(weight c) - 1`` on top. Where only a bound on c is known,
-the bound is drawn and thinned out. All in log space.
+Most grid points cover nothing and are never listed. A pick is drawn from a mixture with the same
+distribution: every grid point weighs 1, and a grid point that covers c points weighs ``exp(weight
+c) - 1`` in addition. Where only a bound on c is known, a draw by the bound is accepted with the
+ratio of the two weights. All computations are in log space.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,6 +29,7 @@ from pkm.compute import SCALE, Points
 from pkm.compute.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.lattice import uniform_index
 from pkm.compute.unit_ball import label_sums, nearest_labels, project
+from pkm.privacy.ledger import ChargeRelease
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 
@@ -36,7 +40,7 @@ def cover_epsilon(weight: float, delta: float) -> float:
     Parameters
     ----------
     weight : float
-        Positive: what a covered point adds to the exponent.
+        Positive: the contribution of a covered point to the exponent.
     delta : float
         In (0, 1).
 
@@ -67,14 +71,14 @@ def cover_weight(epsilon: float, delta: float) -> float:
 
 
 class ProjectedPoints:
-    """One replicate's points under a public projection; what leaves is charged first.
+    """One replicate's points under a public projection; releases are charged first.
 
     Made by :meth:`pkm.privacy.Curator.projection`.
 
     Parameters
     ----------
     shards : sequence of Points
-        Private; answers do not depend on the split.
+        Private; answers do not depend on the shards.
     matrix : ndarray of shape (m, d), int64
         Public: the projection, small enough that products are exact.
     length : float
@@ -82,7 +86,7 @@ class ProjectedPoints:
     streams : NoiseStreams
         Of one replicate.
     charge : callable
-        ``charge(label, mechanism, **cost)`` charges a release and returns its stream key.
+        Charges a release and returns its stream key.
 
     Raises
     ------
@@ -96,9 +100,11 @@ class ProjectedPoints:
         matrix: np.ndarray,
         length: float,
         streams: NoiseStreams,
-        charge: Callable[..., tuple],
-    ):
-        self._shards, self._streams, self._charge = shards, streams, charge
+        charge: ChargeRelease,
+    ) -> None:
+        self._shards = shards
+        self._streams = streams
+        self._charge = charge
         self._projected = [project(shard, matrix, length) for shard in shards]
         self.n_dimensions, self.n_features = matrix.shape
 
@@ -110,14 +116,14 @@ class ProjectedPoints:
         Parameters
         ----------
         scales : sequence of (side, radius)
-            Public grids, each with the distance up to which its grid points cover; a record that is covered on one
-            grid is out of the game on all later ones.
+            Public grids, each with the distance up to which its grid points cover; a record that is
+            covered on one grid is left out on all later ones.
         picks : int
-            Number of grid points per grid; one can be picked twice.
+            Number of grid points per grid; a grid point can be picked twice.
         weight : float
-            What a covered point adds to the exponent.
+            The contribution of a covered point to the exponent.
         delta : float
-            Probability with which the promise may fail.
+            Probability with which the guarantee may fail.
 
         Returns
         -------
@@ -133,15 +139,18 @@ class ProjectedPoints:
         key = self._charge(
             "maximum_cover", "exponential", epsilon=epsilon, delta=delta, details=details
         )
-        points, chosen = np.concatenate(self._projected), []
-        for number, (side, radius) in enumerate(scales):
+
+        # On each grid, draw the picks one after the other; each takes the points it covers out.
+        points = np.concatenate(self._projected)
+        centers = []
+        for scale, (side, radius) in enumerate(scales):
             cover = Cover(points, side, radius, weight)
-            for which in range(picks):
-                grid_point = draw_cover(cover, weight, self._streams, (*key, number, which))
-                chosen.append(grid_point * side)
+            for i in range(picks):
+                grid_point = draw_cover(cover, weight, self._streams, (*key, scale, i))
+                centers.append(grid_point * side)
                 cover.remove(cover.covered(grid_point))
             points = cover.remaining()
-        return np.array(chosen)
+        return np.array(centers)
 
     def counts(self, centers: np.ndarray, noise: Laplace | Gaussian) -> np.ndarray:
         """Noisy numbers of points nearest to each center in the projection.
@@ -159,20 +168,21 @@ class ProjectedPoints:
 
         Notes
         -----
-        One record lies in one cell: all counts together have sensitivity 1 under zero-out adjacency.
+        One record lies in one cell: all counts together have sensitivity 1 under zero-out
+        adjacency.
         """
         self._check_centers(centers)
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         key = self._charge("projected_counts", noise.name, details=details, **noise.cost(SCALE))
-        exact = sum(
-            np.bincount(nearest_labels(each, centers), minlength=len(centers)) for each in self._projected
-        )
+        exact = np.zeros(len(centers), np.int64)
+        for projected in self._projected:
+            exact += np.bincount(nearest_labels(projected, centers), minlength=len(centers))
         return noise.add(exact[None] * SCALE, self._streams, key)[0]
 
     def sums_and_counts(
         self, centers: np.ndarray, *, sum_noise: Gaussian, count_noise: Gaussian
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums, in all features and about the domain's middle, and counts of the points nearest to each center.
+        """Noisy sums, in all features, and counts of the points nearest to each center.
 
         Parameters
         ----------
@@ -183,13 +193,14 @@ class ProjectedPoints:
         Returns
         -------
         sums : ndarray of shape (k, d), int64
-            In grid steps.
+            About the domain's center, in grid steps.
         counts : ndarray of shape (k,), int64
             In units of 2**-16 records.
 
         Notes
         -----
-        A record changes one cell: its count by 1 and its sum by at most the domain's half-diagonal, sqrt(d).
+        A record changes one cell: its count by 1 and its sum by at most the domain's half-diagonal,
+        sqrt(d).
         """
         self._check_centers(centers)
         sum_sensitivity = math.sqrt(self.n_features)
@@ -201,18 +212,20 @@ class ProjectedPoints:
             "count_sensitivity": 1.0,
         }
         key = self._charge("projected_sums_and_counts", sum_noise.name, mu=mu, details=details)
-        sums, counts = self._exact_sums_and_counts(centers)
-        return (
-            sum_noise.add(sums[None], self._streams, (*key, "sums"))[0],
-            count_noise.add(counts[None] * SCALE, self._streams, (*key, "counts"))[0],
-        )
+        exact_sums, exact_counts = self._exact_sums_and_counts(centers)
+        sums = sum_noise.add(exact_sums[None], self._streams, (*key, "sums"))[0]
+        counts = count_noise.add(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
+        return sums, counts
 
     def _exact_sums_and_counts(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        answers = [
-            label_sums(shard, nearest_labels(projected, centers), len(centers))
-            for shard, projected in zip(self._shards, self._projected, strict=True)
-        ]
-        return sum(answer[0] for answer in answers), sum(answer[1] for answer in answers)
+        sums = np.zeros((len(centers), self.n_features), np.int64)
+        counts = np.zeros(len(centers), np.int64)
+        for shard, projected in zip(self._shards, self._projected, strict=True):
+            nearest = nearest_labels(projected, centers)
+            shard_sums, shard_counts = label_sums(shard, nearest, len(centers))
+            sums += shard_sums
+            counts += shard_counts
+        return sums, counts
 
     def _check_centers(self, centers: np.ndarray) -> None:
         if centers.ndim != 2 or centers.shape[1] != self.n_dimensions or not len(centers):
@@ -223,7 +236,9 @@ class ProjectedPoints:
             raise ValueError("centers must be finite")
 
 
-def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -> np.ndarray:
+def draw_cover(
+    cover: Cover, weight: float, streams: NoiseStreams, key: tuple[object, ...]
+) -> np.ndarray:
     """Draw one grid point with probability proportional to ``exp(weight * points covered)``.
 
     Parameters
@@ -239,39 +254,44 @@ def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: tuple) -
     -------
     ndarray of shape (m,), int64
     """
+    # Log weights of the mixture's components: all grid points at 1; the counted ones, by count; the
+    # blocks of grid points with only a bound on their counts, by bound.
     lattice = cover.lattice
     block_size = BLOCK_SIDE**lattice.dimensions
     counts, multiplicities = cover.positive_counts()
-    logs = np.concatenate(
-        [
-            [math.log(lattice.size)],
-            np.log(multiplicities) + log_expm1(weight * counts),
-            np.log(cover.n_bounded) + math.log(block_size) + log_expm1(weight * cover.bounds),
-        ]
-    )
+    log_counted = np.log(multiplicities) + log_expm1(weight * counts)
+    log_bounded = np.log(cover.n_bounded) + math.log(block_size) + log_expm1(weight * cover.bounds)
+    log_weights = np.concatenate([[math.log(lattice.size)], log_counted, log_bounded])
+
     attempt = 0
     while True:
-        here = (*key, attempt)
-        kind = int(np.argmax(logs + streams.gumbel((*here, "kind"), logs.shape)[0]))
-        uniforms = _uniforms(streams, (*here, "place"), max(3, lattice.dimensions))
-        if kind == 0:
+        # Draw a component by the Gumbel-max trick.
+        attempt_key = (*key, attempt)
+        noisy = log_weights + streams.gumbel((*attempt_key, "kind"), log_weights.shape)[0]
+        component = int(np.argmax(noisy))
+
+        # Draw a grid point of the component.
+        uniforms = _uniforms(streams, (*attempt_key, "place"), max(3, lattice.dimensions))
+        if component == 0:
             return lattice.draw(uniforms[: lattice.dimensions])
-        if kind <= len(counts):
-            which = kind - 1
-            return cover.counted_point(
-                int(counts[which]), uniform_index(uniforms[0], int(multiplicities[which]))
-            )
-        which = kind - 1 - len(counts)
-        block, at = uniform_index(uniforms[0], int(cover.n_bounded[which])), uniform_index(uniforms[1], block_size)
-        grid_point = cover.bounded_point(int(cover.bounds[which]), block, at)
-        covered = len(cover.covered(grid_point))
-        if covered:
-            kept = log_expm1(np.array([covered, cover.bounds[which]]) * weight)
-            if uniforms[2] <= math.exp(kept[0] - kept[1]):
+        if component <= len(counts):
+            i = component - 1
+            rank = uniform_index(uniforms[0], int(multiplicities[i]))
+            return cover.counted_point(int(counts[i]), rank)
+        i = component - 1 - len(counts)
+        block = uniform_index(uniforms[0], int(cover.n_bounded[i]))
+        position = uniform_index(uniforms[1], block_size)
+        grid_point = cover.bounded_point(int(cover.bounds[i]), block, position)
+
+        # Accept it with the ratio of its weight to that of the bound.
+        n_covered = len(cover.covered(grid_point))
+        if n_covered:
+            log_weight, log_bound = log_expm1(np.array([n_covered, cover.bounds[i]]) * weight)
+            if uniforms[2] <= math.exp(log_weight - log_bound):
                 return grid_point
         attempt += 1
 
 
-def _uniforms(streams: NoiseStreams, key: tuple, n: int) -> np.ndarray:
-    """Uniforms in [0, 1] of one replicate, by the distribution function of the Gumbel law."""
+def _uniforms(streams: NoiseStreams, key: tuple[object, ...], n: int) -> np.ndarray:
+    """Uniforms in [0, 1] of one replicate, by the distribution function of Gumbel variates."""
     return np.exp(-np.exp(-streams.gumbel(key, (n,))[0]))
