@@ -23,8 +23,10 @@ from pkm.compute.quadtree import (
     occupied_cells,
     row_keys,
 )
+from pkm.methods import dist_dp_published
 from pkm.methods.conformance import CHECKS, conformance
-from pkm.methods.dist_dp import DistDP, NoisedPoints, grow
+from pkm.methods.dist_dp import DistDP, NoisedPoints
+from pkm.methods.dist_dp_tree import RegionTrees
 from pkm.methods.kmedian import KMedian, weighted_kmedian
 from pkm.privacy import (
     SCALE,
@@ -659,18 +661,18 @@ def test_published_scales_are_the_papers():
 
 def test_noisy_sizes_have_no_threshold_and_drop_what_is_not_above_zero(monkeypatch):
     rows, seen = snap(blobs(3000, d=2)), []
-    sizes, summaries = ClippedRegions.sizes, DistDP._summaries
+    sizes, summaries = ClippedRegions.sizes, dist_dp_published._summarize
 
     def told(self, noise):
         seen.append((noise, sizes(self, noise)))
         return seen[-1][1]
 
-    def summarize(self, regions, cells, *others):
-        seen.append(cells)
-        return summaries(self, regions, cells, *others)
+    def summarize(method, assigned, *others):
+        seen.append(assigned.roots)
+        return summaries(method, assigned, *others)
 
     monkeypatch.setattr(ClippedRegions, "sizes", told)
-    monkeypatch.setattr(DistDP, "_summaries", summarize)
+    monkeypatch.setattr(dist_dp_published, "_summarize", summarize)
     run = DistDP(4, variant="published", sizes="noisy", size_share=0.25).fit_batch(rows, [0])
     (noise, (cells, noisy)), kept = seen
     # Noise for the whole delta of the share, on two sizes that change by one.
@@ -681,16 +683,17 @@ def test_noisy_sizes_have_no_threshold_and_drop_what_is_not_above_zero(monkeypat
     assert kept.tolist() == np.flatnonzero(noisy > 0).tolist()
 
 
-@pytest.mark.parametrize(("told", "k"), [("auto", 4), (1, 1), (7, 7)])
-def test_trees_are_told_a_number_of_clusters(told, k, monkeypatch):
+@pytest.mark.parametrize(("given", "k"), [("auto", 4), (1, 1), (7, 7)])
+def test_trees_are_given_a_number_of_clusters(given, k, monkeypatch):
     seen = []
 
-    def noting(*given):
-        seen.append(given[8])
-        return grow(*given)
+    def noting(self, *args, **options):
+        seen.append(options["n_clusters"])
+        original(self, *args, **options)
 
-    monkeypatch.setattr("pkm.methods.dist_dp.grow", noting)
-    run = DistDP(4, variant="published", coreset_clusters=told).fit_batch(
+    original = RegionTrees.__init__
+    monkeypatch.setattr(RegionTrees, "__init__", noting)
+    run = DistDP(4, variant="published", coreset_clusters=given).fit_batch(
         snap(blobs(3000, d=2)), [0]
     )
     assert seen == [k] and run.centers.shape == (1, 4, 2)
@@ -816,7 +819,7 @@ def test_sound_chooses_its_way_by_public_values(d, rho, way):
         "cells": {"cell_counts", "region_counts"},
         "tree": {"total", "region_counts", "region_sums"},
     }
-    assert method.plan(20_000, d, rho).way == way
+    assert method.plan(20_000, d, rho).strategy == way
     assert {charge.label for charge in method.fit_batch(points, [0]).ledger.charges} == labels[way]
 
 
@@ -827,7 +830,7 @@ def test_sound_cells_find_clusters_of_different_sizes():
     )
     plain = KMeans(4, n_init=5, random_state=0).fit(points).inertia_
     method = DistDP(4, rho=1.0, n_init=5)
-    assert method.plan(*points.shape, 1.0).way == "cells"
+    assert method.plan(*points.shape, 1.0).strategy == "cells"
     run = method.fit_batch(snap(points), range(3))
     assert np.median([cost(points, to_unit(centers)) for centers in run.centers]) < 1.3 * plain
 
@@ -844,7 +847,7 @@ def test_sound_tree_finds_separated_clusters():
     points = np.tile(blobs(50_000, d=2, k=4, spread=0.05, seed=1), 6)
     plain = KMeans(4, n_init=5, random_state=0).fit(points).inertia_
     method = DistDP(4, rho=1.0, n_init=5)
-    assert method.plan(*points.shape, 1.0).way == "tree"
+    assert method.plan(*points.shape, 1.0).strategy == "tree"
     run = method.fit_batch(snap(points), range(3))
     assert np.median([cost(points, to_unit(centers)) for centers in run.centers]) < 1.5 * plain
 

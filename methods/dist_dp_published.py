@@ -1,0 +1,309 @@
+"""DistDP as published: Algorithms 1 and 2 of Epasto et al. (2023) with the constants of Appendix E.
+
+The budget has three equal parts: the noised points, the fine cells of quadtrees, and the regions
+with their summaries. Units: radii and the noise on points are in half-widths, released points in
+grid steps.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pkm.compute.quadtree import nearest_of_many
+from pkm.methods.dist_dp_tree import (
+    Histogram,
+    RegionTrees,
+    draw_shifts,
+    fullest_cells,
+    noised_histograms,
+)
+from pkm.methods.lsh_splits import COUNTS_TO_SUM
+from pkm.methods.rho_bounded import (
+    MAX_NOISED,
+    hides_mean,
+    insufficient_data,
+    noise_multiplier,
+    sufficient_points,
+)
+from pkm.privacy import (
+    SCALE,
+    Budget,
+    Gaussian,
+    Laplace,
+    StabilityHistogram,
+    gaussian_mu,
+    largest_multiple,
+)
+from pkm.privacy.rho_bounded import ClippedRegions, RhoBoundedCurator
+
+if TYPE_CHECKING:
+    from pkm.methods.dist_dp import DistDP
+
+
+@dataclass(frozen=True)
+class PublishedSchedule:
+    """Public constants of a run of the published variant.
+
+    Attributes
+    ----------
+    part : Budget
+        Each of the three parts.
+    stddev : float
+        Of the noise on points, in half-widths.
+    far_distance : float
+        From all crude centers, beyond which a noised point is far, in half-widths.
+    radius : float
+        Of a region's ball, in half-widths.
+    min_size : float
+        Size that a region needs to be seen: a threshold, or the noise on sizes that are released
+        without one.
+    """
+
+    part: Budget
+    stddev: float
+    far_distance: float
+    radius: float
+    min_size: float
+
+    def insufficient_data(self, n_points: int) -> bool:
+        """Whether noise hides both the mean of the noised points and the size of any region."""
+        return self.min_size > n_points and hides_mean(self.stddev, n_points)
+
+
+def published_part(method: "DistDP", n_points: int) -> Budget:
+    """Budget of each of the three parts."""
+    # Of one column, whatever the number of columns: epsilon and delta are all that is read.
+    return method.budget(n_points, 1).split([1, 1, 1])[0]
+
+
+def published_schedule(
+    method: "DistDP", n_points: int, n_features: int, max_shift: float
+) -> PublishedSchedule:
+    """Work out the constants from public values."""
+    part = published_part(method, n_points)
+    stddev = noise_multiplier(method.calibration, part.epsilon, part.delta) * max_shift
+    far_distance = method.far_factor(n_points, n_features) * max_shift
+    if method.ball == "capped":
+        radius = min(far_distance, math.sqrt(n_features))
+    elif method.ball == "printed":
+        radius = min(far_distance, math.sqrt(n_features) * max_shift)
+    else:
+        radius = float(method.ball)
+
+    if method.regions == "noised":
+        min_size = _min_region(method, n_points, n_features)
+    else:
+        noise = _sizes_noise(method, part)
+        thresholded = isinstance(noise, StabilityHistogram)
+        min_size = noise.threshold if thresholded else noise.scale / SCALE
+    return PublishedSchedule(part, stddev, far_distance, radius, min_size)
+
+
+def published_coreset(
+    method: "DistDP", curator: RhoBoundedCurator, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted points (m, d) of Algorithm 1, in grid steps, and their weights (m,)."""
+    schedule = _sufficient_schedule(method, curator)
+
+    # Release all points with noise (Algorithm 1, step 1).
+    noise = Gaussian(schedule.stddev * SCALE)
+    noised = np.clip(curator.noised_points(noise), -MAX_NOISED, MAX_NOISED)
+
+    # Crude centers from the fullest cells of shifted quadtrees (Algorithm 2).
+    centers = _crude_centers(method, curator, noised, generator, schedule.part)
+
+    # Points far from all centers stay as they were released.
+    nearest, distance = nearest_of_many(noised, centers)
+    far = distance > schedule.far_distance * SCALE
+
+    # The others belong to regions, each of which is summarized.
+    if method.regions == "true":
+        assigned = _assign_true_points(method, curator, schedule, centers, far)
+    else:
+        assigned = _assign_noised_points(method, curator, schedule, centers, nearest, far)
+    points, weights = _summarize(method, assigned, centers, schedule.radius, generator)
+
+    points = np.concatenate([points, noised[assigned.single]])
+    weights = np.concatenate([weights, np.ones(assigned.single.sum())])
+    # Without any region or far point: the noised points, which are released in any case.
+    if not len(points):
+        return noised.astype(np.float64), np.ones(curator.n_points)
+    return points, weights
+
+
+def _sufficient_schedule(method: "DistDP", curator: RhoBoundedCurator) -> PublishedSchedule:
+    """The schedule of a run, or ValueError where no release would say where points are."""
+    n_points = curator.n_points
+    n_features = curator.n_features
+    max_shift = curator.max_shift
+    schedule = published_schedule(method, n_points, n_features, max_shift)
+    if not schedule.insufficient_data(n_points):
+        return schedule
+
+    def is_sufficient(epsilon: float) -> bool:
+        changed = replace(method, epsilon=epsilon)
+        changed_schedule = published_schedule(changed, n_points, n_features, max_shift)
+        return not changed_schedule.insufficient_data(n_points)
+
+    n_sufficient = min(math.ceil(schedule.min_size), sufficient_points(schedule.stddev))
+    raise insufficient_data(method, n_points, n_sufficient, is_sufficient)
+
+
+# Crude centers
+
+
+def _crude_centers(
+    method: "DistDP",
+    curator: RhoBoundedCurator,
+    noised: np.ndarray,
+    generator: np.random.Generator,
+    part: Budget,
+) -> np.ndarray:
+    """Crude centers (m, d), int64: coarse cells are counted on noised points, fine ones on true."""
+    shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
+    histograms = noised_histograms(noised, shifts, method.coarse)
+    histograms += _fine_histograms(method, curator, shifts, part)
+    return np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
+
+
+def _fine_histograms(
+    method: "DistDP", curator: RhoBoundedCurator, shifts: np.ndarray, part: Budget
+) -> list[Histogram]:
+    """Noisy counts of the fine cells of all trees: one release, or one for each histogram."""
+    levels = range(method.coarse + 1, method.finest + 1)
+    n_histograms = method.quadtrees * len(levels)
+    if method.fine_counts == "joint":
+        noise = _cells_noise(part.epsilon, part.delta, n_histograms)
+        return curator.cell_counts(shifts, levels, noise)
+
+    noise = _cells_noise(part.epsilon / n_histograms, part.delta / n_histograms, 1)
+    histograms = []
+    for tree in range(method.quadtrees):
+        for level in levels:
+            one_level = range(level, level + 1)
+            released = curator.cell_counts(shifts[tree : tree + 1], one_level, noise)
+            histograms += [(tree, *histogram[1:]) for histogram in released]
+    return histograms
+
+
+def _cells_noise(epsilon: float, delta: float, n_histograms: int) -> StabilityHistogram:
+    """Noise and threshold of histograms that are released together.
+
+    A move changes two counts of each, by 1; half of delta is for the threshold.
+    """
+    n_changes = 2 * n_histograms
+    stddev = math.sqrt(n_changes) / gaussian_mu(epsilon, delta / 2)
+    return StabilityHistogram(stddev, delta / 2, n_changes)
+
+
+# Regions
+
+
+@dataclass(frozen=True)
+class _Assignment:
+    """Points assigned to regions."""
+
+    regions: ClippedRegions
+    roots: np.ndarray  # regions to summarize
+    single: np.ndarray  # mask of the points that stay as they were released
+    epsilon: float  # of the summaries
+    delta: float
+
+
+def _assign_true_points(
+    method: "DistDP",
+    curator: RhoBoundedCurator,
+    schedule: PublishedSchedule,
+    centers: np.ndarray,
+    far: np.ndarray,
+) -> _Assignment:
+    """Regions by the center nearest to the true point (Appendix E), whose sizes are private."""
+    part = schedule.part
+    charged = method.replacement == "charged"
+    regions = curator.regions(centers, schedule.radius, members=~far, charged=charged)
+    released, sizes = regions.sizes(_sizes_noise(method, part))
+    remaining = 1 - method.size_share
+    return _Assignment(
+        regions, released[sizes > 0], far, part.epsilon * remaining, part.delta * remaining
+    )
+
+
+def _assign_noised_points(
+    method: "DistDP",
+    curator: RhoBoundedCurator,
+    schedule: PublishedSchedule,
+    centers: np.ndarray,
+    nearest: np.ndarray,
+    far: np.ndarray,
+) -> _Assignment:
+    """Regions by the center nearest to the noised point (Algorithm 1), whose sizes are public.
+
+    The noised points of small regions stay as they were released.
+    """
+    part = schedule.part
+    sizes = np.bincount(nearest[~far], minlength=len(centers))
+    single = far | (sizes < schedule.min_size)[nearest]
+    groups = np.where(single, -1, nearest)
+    charged = method.replacement == "charged"
+    regions = curator.regions(centers, schedule.radius, groups=groups, charged=charged)
+    return _Assignment(regions, np.unique(groups[groups >= 0]), single, part.epsilon, part.delta)
+
+
+def _sizes_noise(method: "DistDP", part: Budget) -> StabilityHistogram | Gaussian:
+    """Noise of the sizes of regions, of which two change, by 1 each.
+
+    Half of the delta of a threshold is for the threshold itself.
+    """
+    epsilon = part.epsilon * method.size_share
+    delta = part.delta * method.size_share
+    if method.sizes == "noisy":
+        return Gaussian(math.sqrt(2) / gaussian_mu(epsilon, delta) * SCALE)
+    return StabilityHistogram(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
+
+
+def _min_region(method: "DistDP", n_points: int, n_features: int) -> float:
+    """Smallest region of noised points: the parameter, or the paper's T with constant 1."""
+    if method.least_region != "auto":
+        return float(method.least_region)
+    k = method.n_clusters
+    log = math.log(1 / method.resolved_delta(n_points))
+    return (k * math.log(n_points) ** 2 * log + k * math.sqrt(n_features * log)) / method.epsilon
+
+
+def _summarize(
+    method: "DistDP",
+    assigned: _Assignment,
+    centers: np.ndarray,
+    radius: float,
+    generator: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted points (m, d) and weights (m,) of regions, by the library's tree and shares."""
+    # Every record is in depth + 1 counts; both records of a move, unless only one is charged.
+    n_counts = (method.depth + 1) * (2 if method.replacement == "charged" else 1)
+
+    # The largest multiple of the library's shares that the budget allows.
+    regions = assigned.regions
+    sensitivity = regions.sum_sensitivity / radius
+    multiple = largest_multiple(
+        [sensitivity], [1 / COUNTS_TO_SUM] * n_counts, assigned.epsilon, assigned.delta
+    )
+    alpha = 1 / multiple
+
+    # Grow a tree in every region.
+    n_clusters = method.n_clusters
+    if method.coreset_clusters != "auto":
+        n_clusters = method.coreset_clusters
+    count_noise = Laplace(SCALE * COUNTS_TO_SUM * alpha)
+    trees = RegionTrees(
+        regions,
+        centers,
+        radius,
+        n_clusters=n_clusters,
+        depth=method.depth,
+        count_noise=count_noise,
+        sum_multiplier=alpha / sensitivity,
+    )
+    sizes = np.maximum(regions.counts(assigned.roots, count_noise), 1.0)
+    return trees.grow(assigned.roots, sizes, generator)

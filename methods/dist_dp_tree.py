@@ -1,0 +1,187 @@
+"""Building blocks of distance-based clustering: centers from quadtrees, trees of hyperplanes.
+
+Units: coordinates are grid steps; sizes and counts are records; radii are half-widths.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pkm.compute import DIRECTION_SCALE
+from pkm.compute.quadtree import cell_centers, occupied_cells
+from pkm.methods.lsh_splits import BRANCH
+from pkm.privacy import SCALE, Gaussian, Laplace
+from pkm.privacy.rho_bounded import ClippedRegions
+
+MAX_QUADTREE_SHIFT = 4 * SCALE
+
+#: Tree, level, cells (m, d) and counts (m,) of one level of a shifted quadtree.
+Histogram = tuple[int, int, np.ndarray, np.ndarray]
+
+
+def draw_shifts(generator: np.random.Generator, n_quadtrees: int, n_features: int) -> np.ndarray:
+    """Random shifts (n_quadtrees, d) of quadtrees: public."""
+    return generator.integers(0, MAX_QUADTREE_SHIFT + 1, (n_quadtrees, n_features))
+
+
+def fullest_cells(
+    histograms: Iterable[Histogram], shifts: np.ndarray, n_fullest: int
+) -> np.ndarray:
+    """Centers (m, d), int64, of the cells with the highest counts of each level of each tree."""
+    centers = [np.empty((0, shifts.shape[1]), np.int64)]
+    for tree, level, cells, counts in histograms:
+        fullest = np.argsort(-counts, kind="stable")[:n_fullest]
+        centers.append(cell_centers(cells[fullest], shifts[tree], level))
+    return np.concatenate(centers)
+
+
+def noised_histograms(noised: np.ndarray, shifts: np.ndarray, last_level: int) -> list[Histogram]:
+    """Counts of noised points in the cells of all trees, down to a level."""
+    return [
+        (tree, *histogram)
+        for tree, shift in enumerate(shifts)
+        for histogram in occupied_cells(noised, shift, range(last_level + 1))
+    ]
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Cells of one level of the trees, as parallel arrays."""
+
+    index: np.ndarray  # number of the cell among those of the regions
+    region: np.ndarray
+    size: np.ndarray  # released, in records
+    min_size: np.ndarray  # of the parts of a split
+
+    def select(self, rows: np.ndarray) -> "_Cells":
+        """The cells that a mask or an index array selects."""
+        return _Cells(self.index[rows], self.region[rows], self.size[rows], self.min_size[rows])
+
+
+@dataclass
+class _Leaves:
+    """Leaves of the trees, in the order in which they are found."""
+
+    regions: list[int] = field(default_factory=list)
+    sizes: list[float] = field(default_factory=list)
+    members: list[list[int]] = field(default_factory=list)  # cells that the leaf consists of
+
+    def add(self, cells: _Cells, members: np.ndarray) -> None:
+        """Add cells as leaves; ``members`` has a row for each."""
+        self.regions += cells.region.tolist()
+        self.sizes += cells.size.tolist()
+        self.members += members.tolist()
+
+
+class RegionTrees:
+    """Trees of random hyperplanes, one per region, and weighted summaries of their leaves.
+
+    The tree of LSH-Splits (:mod:`pkm.methods.lsh_splits`), grown for all regions at once.
+
+    Parameters
+    ----------
+    regions : ClippedRegions
+    centers : ndarray of shape (m, d), int64
+        Of the regions.
+    radius : float
+        Of the regions, in half-widths.
+    n_clusters : int
+        From which the smallest size of a cell follows.
+    depth : int
+        Levels; the counts of all are paid for.
+    count_noise : Gaussian or Laplace
+    sum_multiplier : float
+        Noise of the sums per unit of their sensitivity.
+    """
+
+    def __init__(
+        self,
+        regions: ClippedRegions,
+        centers: np.ndarray,
+        radius: float,
+        *,
+        n_clusters: int,
+        depth: int,
+        count_noise: Gaussian | Laplace,
+        sum_multiplier: float,
+    ):
+        self._regions = regions
+        self._centers = centers
+        self._radius = radius
+        self._n_clusters = n_clusters
+        self._depth = depth
+        self._count_noise = count_noise
+        self._sum_multiplier = sum_multiplier
+
+    def grow(
+        self, roots: np.ndarray, sizes: np.ndarray, generator: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Split regions by hyperplanes through their centers while cells are large.
+
+        Parameters
+        ----------
+        roots : ndarray of shape (r,), int64
+            Regions to split.
+        sizes : ndarray of shape (r,), float64
+            Their released sizes.
+        generator : numpy.random.Generator
+            Of the hyperplanes: public randomness.
+
+        Returns
+        -------
+        points : ndarray of shape (leaves, d), float64
+            Noisy means of the leaves.
+        weights : ndarray of shape (leaves,), float64
+            Released sizes of the leaves.
+        """
+        n_features = self._centers.shape[1]
+        directions = generator.standard_normal((self._depth, n_features)) * DIRECTION_SCALE
+        cells = _Cells(roots.copy(), roots.copy(), sizes.copy(), self._min_sizes(sizes))
+        leaves = _Leaves()
+        for normal in np.rint(directions).astype(np.int64):
+            # A cell that is too small to be split is a leaf.
+            large = cells.size >= BRANCH * cells.min_size
+            small = cells.select(~large)
+            leaves.add(small, small.index[:, None])
+            cells = cells.select(large)
+
+            # Split the others by the hyperplane, and count the records of both parts.
+            parts = self._regions.split(cells.index, normal)
+            counts = self._regions.counts(parts.ravel(), self._count_noise).reshape(parts.shape)
+
+            # A cell of which neither part is large enough is a leaf of both parts.
+            accepted = counts >= cells.min_size[:, None]
+            whole = np.flatnonzero(~accepted.any(axis=1))
+            leaves.add(cells.select(whole), parts[whole])
+
+            # The parts that are large enough are the cells of the next level.
+            parent, _ = np.nonzero(accepted)
+            cells = _Cells(
+                parts[accepted], cells.region[parent], counts[accepted], cells.min_size[parent]
+            )
+        leaves.add(cells, cells.index[:, None])
+        return self._summarize(leaves)
+
+    def _min_sizes(self, sizes: np.ndarray) -> np.ndarray:
+        """Smallest size of a cell in each region: ten times the noise of a mean, at most n / 2k."""
+        n_features = self._centers.shape[1]
+        noise = self._sum_multiplier * self._regions.sum_sensitivity / self._radius
+        min_size = int(10 * math.sqrt(n_features) * noise)
+        return np.maximum(1.0, np.minimum(min_size, np.floor(sizes / (2 * self._n_clusters))))
+
+    def _summarize(self, leaves: _Leaves) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy means (leaves, d) and sizes (leaves,) of the leaves."""
+        # Sum the records of each leaf, relative to the center of its region.
+        owner = np.full(self._regions.n_cells, -1, np.int64)
+        for leaf, members in enumerate(leaves.members):
+            owner[members] = leaf
+        sums = self._regions.sums(owner, len(leaves.members), self._sum_multiplier)
+
+        # Clip the means to the ball of the region.
+        weights = np.array(leaves.sizes, np.float64)
+        means = sums / weights[:, None]
+        length = np.sqrt((means * means).sum(axis=1, keepdims=True))
+        means *= np.minimum(1.0, self._radius * SCALE / np.maximum(length, 1.0))
+        return self._centers[np.array(leaves.regions, np.int64)] + means, weights
