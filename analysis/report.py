@@ -6,7 +6,6 @@ The report knows no paper: figures come from ``analysis/figures/<paper>.py``, cl
 
 import base64
 import io
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pkm.analysis import claims, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.style import styled
 from pkm.analysis.tables import Study, summarize, write
+from pkm.files import atomic_write
 
 _FOLDER = Path(__file__).parent
 _DPI = 170
@@ -73,7 +73,7 @@ def build(rows, *, paper, missing, out, environment):
             overview,
             folders["tables"],
             "claims",
-            printed=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
+            formatted=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
             caption=f"Claims of {content['title']}",
         )
     _write_summary(study, folders["tables"])
@@ -103,7 +103,7 @@ def build(rows, *, paper, missing, out, environment):
         environment=_environment(environment),
     )
     page = out / "index.html"
-    _replace(page, html)
+    atomic_write(page, html.encode())
     return page
 
 
@@ -112,16 +112,6 @@ def _clear(folder):
     for path in folder.iterdir():
         if path.is_file() and path.suffix in _OURS:
             path.unlink()
-
-
-def _replace(page, text):
-    """Write a file beside its place and move it there, so that a reader finds the old page or the new one."""
-    partial = page.with_name(f"{page.name}.partial-{os.getpid()}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, page)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _template():
@@ -151,7 +141,7 @@ def _figure(spec, study, folders):
             drawn.figure.savefig(
                 folders["figures"] / f"{spec.name}.pdf", metadata={"CreationDate": None}
             )
-    write(drawn.table, folders["tables"], spec.name, printed=drawn.printed, caption=drawn.caption)
+    write(drawn.table, folders["tables"], spec.name, formatted=drawn.formatted, caption=drawn.caption)
     return {
         "name": spec.name,
         "title": spec.title,
@@ -160,7 +150,7 @@ def _figure(spec, study, folders):
         "gaps": drawn.gaps,
         "stand_ins": drawn.stand_ins,
         "image": base64.b64encode(image).decode() if image else None,
-        "table": None if image else drawn.printed.to_dict("split"),
+        "table": None if image else drawn.formatted.to_dict("split"),
     }
 
 
@@ -198,7 +188,7 @@ def _claim(verdict, folder):
         "verdict": finding.verdict,
         "partial": verdict.partial,
         "numbers": finding.numbers,
-        "lacking": finding.lacking,
+        "missing": finding.missing,
         "comparisons": finding.comparisons,
         "seeds": finding.seeds,
         "evidence": shown,

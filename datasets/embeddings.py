@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from pkm.datasets import parsers, sources
+from pkm.files import atomic_write, cache_folder
+from pkm.source import code_of
 
 TRAINER = Path(__file__).with_name("embedding_training.py")
 EXTRA = "requirements-embeddings.txt"
@@ -23,7 +25,7 @@ CACHE_NAME = "embeddings"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Training:
     """What the network is and how it is trained; its fields and the trainer's source determine the embeddings.
 
     Attributes
@@ -64,19 +66,19 @@ class Recipe:
 
 
 def key(entry):
-    """SHA-256 of all that decides what is trained: the images, their parser, the recipe, the trainer's source."""
+    """SHA-256 of all that decides what is trained: the images, their parser, the recipe, the trainer's code."""
     declared = {
         "images": [file.sha256 for file in entry.files],
         "parser": parsers.source(entry.parse),
         "recipe": asdict(entry.trained),
-        "trainer": TRAINER.read_text(encoding="utf-8"),
+        "trainer": code_of(TRAINER),
     }
     return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
 
 
 def places(entry):
     """Paths of the arrays and of the note in the cache."""
-    stem = sources.cache_folder() / CACHE_NAME / f"{entry.name}-{key(entry)[:16]}"
+    stem = cache_folder() / CACHE_NAME / f"{entry.name}-{key(entry)[:16]}"
     return stem.with_suffix(".npz"), stem.with_suffix(".json")
 
 
@@ -195,9 +197,9 @@ def store(entry, points, labels):
     )
     arrays, note = places(entry)
     note.unlink(missing_ok=True)
-    sources.write_atomically(arrays, content.getvalue())
+    atomic_write(arrays, content.getvalue())
     noted = {"name": entry.name, "recipe": key(entry), "sha256": sources.sha256(content.getvalue())}
-    sources.write_atomically(note, json.dumps(noted, indent=2).encode() + b"\n")
+    atomic_write(note, json.dumps(noted, indent=2).encode() + b"\n")
 
 
 def quality(points, labels, n_clusters):

@@ -7,7 +7,6 @@ published seed.
 """
 
 import hashlib
-import inspect
 import json
 import re
 from collections.abc import Callable
@@ -16,11 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from scipy.spatial.distance import pdist
-from sklearn.datasets import make_blobs
 
 from pkm.datasets import clusters
 from pkm.datasets.scaling import largest_one
+from pkm.source import code_of
 
 POWERS = tuple(2**i for i in range(1, 11))
 SYNTH_POINTS = 10_000
@@ -109,7 +107,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class FigureResult:
+class GeneratedPoints:
     """A drawn data set: points, labels, public domain, and the range of all columns where it is another.
 
     `prescaled` says that the points were scaled by bounds read off them.
@@ -136,7 +134,7 @@ class Family:
     recipe : callable
         From the groups of the pattern to a `Recipe`.
     draw : callable
-        From a `Recipe` to `FigureResult`.
+        From a `Recipe` to `GeneratedPoints`.
     members : tuple of str
         The names that the papers use.
     citation : str
@@ -146,7 +144,7 @@ class Family:
     form: str
     pattern: str
     recipe: Callable[..., Recipe]
-    draw: Callable[[Recipe], FigureResult]
+    draw: Callable[[Recipe], GeneratedPoints]
     members: tuple[str, ...]
     citation: str
 
@@ -217,7 +215,7 @@ def draw_gaussians(recipe):
     points = centers[labels] + np.sqrt(recipe.number("variance")) * noise.standard_normal(
         (recipe.n, recipe.d)
     )
-    return FigureResult(
+    return GeneratedPoints(
         largest_one(points), labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1), prescaled=True
     )
 
@@ -244,7 +242,9 @@ def draw_ablation(recipe):
 def _draw_clusters(recipe, sizes, separation, n_outliers):
     _, shape, points, _ = _streams(recipe)
     law = clusters.random_clusters(shape, recipe.n_clusters, recipe.d, separation)
-    return FigureResult(*clusters.draw(points, law, sizes, n_outliers), clusters.domain(law, sizes))
+    return GeneratedPoints(
+        *clusters.draw(points, law, sizes, n_outliers), clusters.domain(law, sizes)
+    )
 
 
 def draw_g2(recipe):
@@ -257,7 +257,7 @@ def draw_g2(recipe):
         [recipe.number("first center"), recipe.number("second center")], recipe.n // 2
     )[:, None]
     points = center + recipe.number("sd") * generator.standard_normal((recipe.n, recipe.d))
-    return FigureResult(
+    return GeneratedPoints(
         np.floor(points), np.repeat([0, 1], recipe.n // 2), g2_domain(recipe.number("sd"), recipe.d)
     )
 
@@ -274,6 +274,8 @@ def draw_blobs(recipe):
     domain reaches five standard deviations further.
     """
     box, sd = (recipe.number("least center"), recipe.number("most center")), recipe.number("sd")
+    from sklearn.datasets import make_blobs  # a second of imports
+
     points, labels = make_blobs(
         n_samples=recipe.n,
         n_features=recipe.d,
@@ -283,7 +285,7 @@ def draw_blobs(recipe):
         random_state=recipe.seed[0],
     )
     domain = np.repeat([[box[0] - 5 * sd], [box[1] + 5 * sd]], recipe.d, axis=1)
-    return FigureResult(points, labels.astype(np.int64), domain, box)
+    return GeneratedPoints(points, labels.astype(np.int64), domain, box)
 
 
 def draw_cities(recipe):
@@ -304,7 +306,7 @@ def draw_cities(recipe):
     )
     points = cities[labels] + widths[labels, None] * people.standard_normal((recipe.n, 2))
     domain = np.array([[-90.0, -180.0], [90.0, 180.0]])
-    return FigureResult(np.clip(points, *domain), labels.astype(np.int64), domain)
+    return GeneratedPoints(np.clip(points, *domain), labels.astype(np.int64), domain)
 
 
 @lru_cache(maxsize=16)
@@ -363,7 +365,7 @@ def draw_planted(recipe):
     n, k = recipe.n - small, k - bool(small)
     labels = np.concatenate([np.arange(n) * k // n, np.full(small, k)])
     away = recipe.number("radius") * _in_ball(points, recipe.n, recipe.d)
-    return FigureResult(
+    return GeneratedPoints(
         centers[labels] + away, labels, np.repeat([[-1.0], [1.0]], recipe.d, axis=1)
     )
 
@@ -376,7 +378,7 @@ def draw_half(recipe):
     k, radius = recipe.n_clusters, recipe.number("radius")
     chosen = np.sort(_streams(recipe)[2].choice(2 * k, k, replace=False))
     points = radius * planted_centers(recipe.d, 2 * k)[chosen]
-    return FigureResult(points, np.arange(k), np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
+    return GeneratedPoints(points, np.arange(k), np.repeat([[-1.0], [1.0]], recipe.d, axis=1))
 
 
 SYNTH_NUMBERS = (
@@ -573,6 +575,8 @@ def find(name):
 
 
 def _check(name, recipe):
+    from scipy.spatial.distance import pdist
+
     least = 1 if recipe.family in ("g2", "blobs", "gaussians", "planted", "half") else 2
     for field, most in LIMITS.items():
         value = getattr(recipe, field)
@@ -613,7 +617,7 @@ def _check(name, recipe):
 
 
 def fingerprint(family, recipe):
-    """SHA-256 of a recipe and of the source text of everything that turns it into points."""
+    """SHA-256 of a recipe and of the code of everything that turns it into points."""
     digest = hashlib.sha256(json.dumps(_plain(recipe), sort_keys=True).encode())
     for text in _sources(family):
         digest.update(hashlib.sha256(text.encode()).digest())
@@ -625,19 +629,21 @@ def _plain(recipe):
 
 
 def _sources(family):
-    """Source texts: the whole generator of clusters for those that use it, and this module."""
+    """Code (see `pkm.source`): the whole generator of clusters for those that use it, and this module."""
     folder = Path(__file__).parent
-    yield inspect.getsource(family.draw)
+    yield code_of(family.draw)
     if family.name == "blobs":
         # The points are scikit-learn's: another release may draw others.
-        yield inspect.getsource(make_blobs)
+        from sklearn.datasets import make_blobs
+
+        yield code_of(make_blobs)
         return
-    yield inspect.getsource(_streams)
+    yield code_of(_streams)
     if family.name == "gaussians":
-        yield inspect.getsource(largest_one)
+        yield code_of(largest_one)
         return
     if family.name == "g2":
-        yield inspect.getsource(g2_domain)
+        yield code_of(g2_domain)
         return
     if family.name == "cities":
         yield f"{CITIES_REGIONS=}{CITIES_EACH=}{CITIES_TAIL=}{CITIES_SPREADS=}{CITIES_WIDTHS=}"
@@ -646,10 +652,10 @@ def _sources(family):
     placed = {"half": (planted_centers, _in_ball), "planted": planted, "planted-small": planted}
     if family.name in placed:
         for function in placed[family.name]:
-            yield inspect.getsource(function)
+            yield code_of(function)
         yield f"{PLANTED_CANDIDATES=}"
         return
     for text in (_draw_clusters, synth_parameters, ratio_sizes):
-        yield inspect.getsource(text)
+        yield code_of(text)
     for module in ("clusters.py", "separation.py"):
-        yield (folder / module).read_text(encoding="utf-8")
+        yield code_of(folder / module)

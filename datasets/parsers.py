@@ -8,14 +8,13 @@ so.
 
 import csv
 import gzip
-import inspect
 import zipfile
 from io import BytesIO
 
 import numpy as np
-import pandas as pd
 
 from pkm.datasets.scaling import largest_one
+from pkm.source import code_of
 
 # Public constant in place of a missing score of `breast`: see `breast`.
 BREAST_MISSING = "1"
@@ -235,6 +234,9 @@ def checkins(data):
     ValueError
         If it is no such file.
     """
+
+    import pandas as pd
+
     try:
         table = pd.read_csv(
             BytesIO(gzip.decompress(data)),
@@ -262,6 +264,8 @@ def range_queries(data):
     ValueError
         If the table lacks one of these columns.
     """
+    import pandas as pd
+
     table = pd.read_csv(BytesIO(data))
     absent = [name for name in QUERY_COLUMNS if name not in table]
     if absent:
@@ -270,16 +274,16 @@ def range_queries(data):
 
 
 def source(parser):
-    """Text that decides what a parser returns: its own source and that of the shared steps."""
+    """Text that decides what a parser returns: its own code and that of the shared steps."""
     shared = (_rows, _points, _codes)
     text = (
-        "".join(inspect.getsource(function) for function in (*shared, parser))
+        "".join(code_of(function) for function in (*shared, parser))
         + f"BREAST_MISSING={BREAST_MISSING}"
     )
     if parser is letters_resampled:
-        text += f"{inspect.getsource(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
+        text += f"{code_of(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
     if parser in (arrays, covtype, postures):
-        text += f"{inspect.getsource(largest_one)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
+        text += f"{code_of(largest_one)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
     if parser in (checkins, range_queries):
         text += f"{CHECKIN_COLUMNS=}{QUERY_COLUMNS=}"
     return text

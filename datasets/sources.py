@@ -14,7 +14,8 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
-CACHE_VARIABLE = "PKM_CACHE"
+from pkm.files import atomic_write, cache_folder
+
 MIRROR_VARIABLE = "PKM_DATA"
 NOTES = "noted"
 DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
@@ -74,12 +75,6 @@ class Found:
     content: bytes
     place: Path
     origin: str
-
-
-def cache_folder():
-    """Folder for downloaded files: PKM_CACHE or ``~/.cache/private-kmeans-bench``."""
-    given = os.environ.get(CACHE_VARIABLE)
-    return Path(given) if given else Path.home() / ".cache" / "private-kmeans-bench"
 
 
 def mirror_folder(mirror=None):
@@ -164,7 +159,7 @@ def note_of(file):
 def _require_noted(file, content, place):
     note, got = note_of(file), sha256(content)
     if not note.is_file():
-        write_atomically(note, got.encode())
+        atomic_write(note, got.encode())
     elif (noted := note.read_text()) != got:
         raise ChecksumMismatch(
             f"{place} has SHA-256 {got}, noted in {note} is {noted}: the file is not the one that was read first; "
@@ -276,7 +271,7 @@ def fetch(file, name, progress=False):
         except (OSError, KeyError, zipfile.BadZipFile) as error:
             failures.append(f"{url}: {error}")
         else:
-            write_atomically(target, content)
+            atomic_write(target, content)
             return Found(content, target, "url")
     if mismatch:
         raise ChecksumMismatch(f"data set {name!r}: {'; '.join(failures)}")
@@ -306,18 +301,3 @@ def _download(url, progress):
                 url, known_hash=None, fname="download", path=folder, downloader=downloader
             )
         ).read_bytes()
-
-
-def write_atomically(target, content):
-    """Write bytes under a temporary name next to the target, then rename: a file is whole or absent."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, target)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise

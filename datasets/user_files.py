@@ -2,14 +2,13 @@
 
 import csv
 import hashlib
-import inspect
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from pkm.datasets.dataset import check_points
 from pkm.datasets.sources import DataUnavailable
+from pkm.source import code_of
 
 
 def read(path):
@@ -33,6 +32,9 @@ def read(path):
         If the format is unknown, the file cannot be read as that format, a column is not numeric, or a value is
         missing, NaN or infinite.
     """
+
+    import pandas as pd
+
     path = require_file(path)
     readers = {".csv": _csv, ".parquet": _parquet, ".npy": _npy}
     reader = readers.get(path.suffix.lower())
@@ -62,16 +64,18 @@ def require_file(path):
 
 
 def fingerprint(path):
-    """SHA-256 of the file's content and of the source text of its reader; the points are not parsed."""
+    """SHA-256 of the file's content and of the code of its reader; the points are not parsed."""
     with require_file(path).open("rb") as stream:
         content = hashlib.file_digest(stream, "sha256").digest()
     readers = "".join(
-        inspect.getsource(part) for part in (read, _csv, _check_lines, _parquet, _npy, _numeric)
+        code_of(part) for part in (read, _csv, _check_lines, _parquet, _npy, _numeric)
     )
     return hashlib.sha256(content + readers.encode()).hexdigest()
 
 
 def _csv(path):
+    import pandas as pd
+
     first = _check_lines(path)
     # What pandas writes for unnamed columns. Taken for a point, it would change every result without a word.
     if len(first) > 1 and first == [str(i) for i in range(len(first))]:
@@ -120,6 +124,8 @@ def _all_numbers(fields):
 
 
 def _parquet(path):
+    import pandas as pd
+
     return pd.read_parquet(path)
 
 
@@ -129,6 +135,9 @@ def _npy(path):
 
 def _numeric(table, path):
     """Values of a table, refusing the columns that are not numbers by name."""
+
+    import pandas as pd
+
     wrong = [
         str(name) for name, kind in table.dtypes.items() if not pd.api.types.is_numeric_dtype(kind)
     ]

@@ -104,8 +104,7 @@ class Cell:
 
     def __post_init__(self) -> None:
         for name in ("clip", "timing"):
-            value = getattr(self, name)
-            require(isinstance(value, bool), name, value, "true or false")
+            require_flag(name, getattr(self, name))
         require_time_limit(self.time_limit)
         holds = is_integer(self.k) and self.k >= 1
         require(holds, "k", self.k, "a whole number of at least 1")
@@ -205,6 +204,17 @@ def require(holds: bool, name: str, value: object, rule: str) -> None:
     """
     if not holds:
         raise ValueError(f"{name}={value!r} is not allowed: {name} must be {rule}")
+
+
+def require_flag(name: str, value: object) -> None:
+    """Refuse a value that is neither true nor false.
+
+    Raises
+    ------
+    ValueError
+        If it breaks that rule.
+    """
+    require(isinstance(value, bool), name, value, "true or false")
 
 
 def require_time_limit(seconds: object) -> None:

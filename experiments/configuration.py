@@ -1,21 +1,17 @@
 """From the command line and `conf/` to plain values, with the errors of both made readable."""
 
+# Imports that a help text does not need are inside functions: they take seconds.
 import difflib
+import itertools
 import logging
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hydra import compose, initialize_config_dir
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from pkm.experiments.backends import Backend
-from pkm.experiments.cell import require
-from pkm.methods.base import is_integer
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Databases that MLflow keeps its runs in.
@@ -55,14 +51,36 @@ def expand(overrides: Sequence[str]) -> list[list[str]]:
     >>> expand(["k=3", "epsilon=0.1,1.0"])
     [['k=3', 'epsilon=0.1'], ['k=3', 'epsilon=1.0']]
     """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
-        return [list(job) for batch in BasicSweeper.split_arguments(parsed, None) for job in batch]
+        # Of two overrides of one key the later one counts.
+        variants = {override.get_key_element(): variants_of(override) for override in parsed}
     except HydraException as error:
         raise ConfigurationError(tidy(error)) from error
+    return [list(job) for job in itertools.product(*variants.values())]
 
 
-def load(overrides: Sequence[str]) -> DictConfig:
+def variants_of(override: "Override") -> list[str]:
+    """Write an override once for each value of its sweep, or once if it is none.
+
+    Raises
+    ------
+    ConfigurationError
+        If it sweeps over an interval, which has no list of values.
+    """
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{key}={override.get_value_element_as_str()}"]
+    if not override.is_discrete_sweep():
+        rule = "a sweep must list its values: a,b,c, choice(...), range(...) or glob(...)"
+        raise ConfigurationError(f"{override.input_line} is not allowed: {rule}")
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def load(overrides: Sequence[str]) -> "DictConfig":
     """Compose the configuration of one job.
 
     Two comforts over plain Hydra: ``dataset=NAME`` takes any name of the registry, and
@@ -85,6 +103,11 @@ def load(overrides: Sequence[str]) -> DictConfig:
     ValueError
         If a setting of the backend or of the tracking breaks its rule.
     """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     overrides = list(overrides)
     for position, override in enumerate(overrides):
         name, _, value = override.partition("=")
@@ -107,7 +130,7 @@ def load(overrides: Sequence[str]) -> DictConfig:
     return config
 
 
-def check_settings(config: DictConfig) -> None:
+def check_settings(config: "DictConfig") -> None:
     """Refuse settings that would fail only after hours of work, or be passed over.
 
     Raises
@@ -115,28 +138,26 @@ def check_settings(config: DictConfig) -> None:
     ValueError
         If a setting of the backend or of the tracking breaks its rule.
     """
+    from pkm.experiments.backends import Backend
+    from pkm.experiments.cell import require
+    from pkm.methods.base import is_integer
+
     # The serial backend does not read it, which is no reason to let a wrong one pass.
-    require(
-        is_integer(config.jobs) and config.jobs >= 1,
-        "jobs",
-        config.jobs,
-        "a whole number of at least 1",
-    )
+    jobs = config.jobs
+    require(is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1")
     try:
         Backend(**config.backend)
     except TypeError as error:
         raise ConfigurationError(f"backend: {error}") from error
     tracking = config.tracking
     require(tracking.name in ("none", "mlflow"), "tracking.name", tracking.name, "none or mlflow")
+    uri = tracking.uri
     if tracking.name == "none":
-        require(
-            tracking.uri is None, "tracking.uri", tracking.uri, "left out unless tracking=mlflow"
-        )
+        require(uri is None, "tracking.uri", uri, "left out unless tracking=mlflow")
         return
-    check_uri(tracking.uri)
-    require(
-        isinstance(tracking.artifacts, str), "tracking.artifacts", tracking.artifacts, "a folder"
-    )
+    check_uri(uri)
+    artifacts = tracking.artifacts
+    require(isinstance(artifacts, str), "tracking.artifacts", artifacts, "a folder")
 
 
 def check_uri(uri: str) -> None:
@@ -147,6 +168,8 @@ def check_uri(uri: str) -> None:
     ValueError
         If it is malformed, its scheme is unknown, or the database's driver is not installed.
     """
+    from pkm.experiments.cell import require
+
     rule = "sqlite:///FILE, a database such as postgresql://..., or a tracking server http://..."
     require(isinstance(uri, str) and "://" in uri, "tracking.uri", uri, rule)
     scheme, _, rest = uri.partition("://")
@@ -154,7 +177,6 @@ def check_uri(uri: str) -> None:
         require(rest.strip("/") != "", "tracking.uri", uri, rule)
         return
     require(scheme.partition("+")[0] in DATABASES, "tracking.uri", uri, rule)
-    # Imported here: a quarter of a second that a request without tracking need not pay.
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -176,6 +198,8 @@ def method_entry(name: str) -> dict:
     ConfigurationError
         If there is no such file; the known ones are listed.
     """
+    from omegaconf import OmegaConf
+
     if name not in choices("method"):
         raise ConfigurationError(unknown("method", name, choices("method")))
     return OmegaConf.to_container(OmegaConf.load(CONF / "method" / f"{name}.yaml"))

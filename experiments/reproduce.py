@@ -27,18 +27,11 @@ from pkm.experiments.backends import Backend, duration, run_cells
 from pkm.experiments.cli import REFUSALS, consoles, known_choices
 from pkm.experiments.configuration import CONF, ConfigurationError, choices, load, unknown
 from pkm.experiments.environment import environment, origin_of
-from pkm.experiments.plan import (
-    Plan,
-    as_list,
-    estimator,
-    listed,
-    make_plan,
-    show,
-    show_lacking,
-    stand_in_lines,
-    wall_seconds,
-)
+from pkm.experiments.estimate import estimator, wall_seconds
+from pkm.experiments.overview import listed, show, show_missing, substitution_lines
+from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.store import Store
+from pkm.experiments.sweep import as_list
 
 VERBS = ("plan", "run", "status", "retry", "report")
 
@@ -186,8 +179,8 @@ def run_missing(
         names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
         told = f"not everything is at hand ({names}); `status` and the report say what is lacking and why"
         console.print(told, style="yellow", markup=False)
-    for line in stand_in_lines(plan.substitutions):
-        console.print(f"stand-in: {line}", markup=False, soft_wrap=True)
+    for line in substitution_lines(plan.substitutions):
+        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
     backend = Backend(**config.backend)
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
@@ -219,7 +212,7 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
     out = store.report_folder(plan.paper, config.profile.name)
     described = {"profile": config.profile.name, "seeds": str(config.profile.seeds)}
     if plan.substitutions:
-        described["stand-ins"] = "; ".join(stand_in_lines(plan.substitutions))
+        described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
     described |= origin_of(rows) | {"report made with": environment()}
     index = build(
         rows, paper=plan.paper, missing=plan.missing(store), out=out, environment=described
@@ -261,7 +254,7 @@ def show_status(plan: Plan, store: Store, console: Console) -> None:
             sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps)
         )
     console.print(table)
-    show_lacking(plan, console)
+    show_missing(plan, console)
     for cell in plan.cells:
         if status[cell.key] == "failed":
             record = store.failure_record(cell.key)

@@ -370,15 +370,15 @@ def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monk
         f"paper.profiles.smoke.{sweep}=null"
         for sweep in ("real", "sound", "synthk", "synth", "ablation", "iterations")
     ]
-    pattern = "{pattern:'g2-{d}-20',otherwise:'g2-{d}-20-generated',d:[2]}"
+    pattern = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[2]}"
     small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialization", "protocol")]
     small += [f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
     assert reproduce.main(small) == 0
     assert (
-        told["stand-ins"]
+        told["substitutes"]
         == "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20"
     )
-    assert "stand-in: g2-{d}-20 as" in capsys.readouterr().out
+    assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
     assert told["computed on"] == [platform.node()]
     assert f"python {platform.python_version()} numpy {np.__version__}" in told["computed with"]
     assert "git commit" in told["report made with"]

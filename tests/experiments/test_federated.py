@@ -10,19 +10,21 @@ import psutil
 import pytest
 
 from pkm import federation
-from pkm.experiments import plan as planning
 from pkm.experiments import reproduce, run
+from pkm.experiments import sweep as sweeping
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import SPLITS, Cell, to_hashable
 from pkm.experiments.central import timed_fits
 from pkm.experiments.code_hash import ALWAYS, HARNESSES, closure, code_hash
 from pkm.experiments.configuration import ConfigurationError, choices, load
+from pkm.experiments.estimate import estimator, fixed_seconds, rough_seconds
 from pkm.experiments.execute import execute
 from pkm.experiments.federated import fits_of
-from pkm.experiments.plan import FEDERATION, estimator, fixed_seconds, make_plan, rough_seconds
+from pkm.experiments.plan import make_plan
 from pkm.experiments.prepared import build, prepare
 from pkm.experiments.rows import CENTRAL, MEASURED
 from pkm.experiments.store import Store
+from pkm.experiments.sweep import FEDERATION
 from pkm.experiments.tracking import child_record
 
 pytestmark = pytest.mark.integration
@@ -246,7 +248,7 @@ def test_lists_are_crossed_and_the_rest_is_filled_in():
 
 @pytest.mark.parametrize("at_hand, transport", [(True, "mpi"), (False, "threads")])
 def test_transport_is_settled_when_planning(monkeypatch, at_hand, transport):
-    monkeypatch.setattr(planning, "mpi_available", lambda: at_hand)
+    monkeypatch.setattr(sweeping, "mpi_available", lambda: at_hand)
     assert [each["transport"] for each in settings_of(plan_of(federation={}))] == [transport]
     assert settings_of(plan_of(federation={"transport": "auto"})) == settings_of(
         plan_of(federation={})
@@ -254,7 +256,7 @@ def test_transport_is_settled_when_planning(monkeypatch, at_hand, transport):
 
 
 def test_processes_that_cannot_be_started_are_a_gap(monkeypatch):
-    monkeypatch.setattr(planning, "mpi_available", lambda: False)
+    monkeypatch.setattr(sweeping, "mpi_available", lambda: False)
     plan = plan_of(federation={"transport": ["threads", "mpi"]})
     assert [each["transport"] for each in settings_of(plan)] == ["threads"]
     assert [gap.reason for gap in plan.gaps] == [

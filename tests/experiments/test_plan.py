@@ -12,17 +12,10 @@ from pkm import datasets
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import to_hashable
 from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
+from pkm.experiments.estimate import estimator, most_centers, rough_seconds, wall_seconds
 from pkm.experiments.execute import execute
-from pkm.experiments.plan import (
-    estimator,
-    gap_lines,
-    make_plan,
-    most_centers,
-    rough_seconds,
-    show,
-    stand_in_lines,
-    wall_seconds,
-)
+from pkm.experiments.overview import gap_lines, show, substitution_lines
+from pkm.experiments.plan import make_plan
 from pkm.experiments.prepared import accepts, build, prepare
 from pkm.experiments.store import Store
 from pkm.methods import load_method
@@ -147,18 +140,18 @@ def test_substitute_takes_the_place_of_data_that_are_not_at_hand(tmp_path, monke
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
-    pattern = {"pattern": "g2-{d}-20", "otherwise": "g2-{d}-20-generated", "d": [2, 4]}
+    pattern = {"pattern": "g2-{d}-20", "fallback": "g2-{d}-20-generated", "d": [2, 4]}
     plan = make_plan(paper(datasets=[pattern]), PROFILE, mirror=str(tmp_path / "empty"))
     assert [cell.dataset for cell in plan.cells] == ["g2-2-20-generated", "g2-4-20-generated"]
     # Nothing is lacking, and the report is not told so.
     assert plan.gaps == ()
     assert set(plan.missing(Store(tmp_path / "results"))["reason"]) == {"not run"}
-    assert [(found.dataset, found.stand_in) for found in plan.substitutions] == [
+    assert [(found.dataset, found.substitute) for found in plan.substitutions] == [
         ("g2-2-20", "g2-2-20-generated"),
         ("g2-4-20", "g2-4-20-generated"),
     ]
     family = "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20, g2-4-20"
-    assert stand_in_lines(plan.substitutions) == [family]
+    assert substitution_lines(plan.substitutions) == [family]
 
 
 @pytest.fixture
@@ -171,7 +164,7 @@ def damaged(tmp_path, monkeypatch):
     return str(tmp_path / "mirror")
 
 
-@pytest.mark.parametrize("more", [{}, {"otherwise": "g2-{d}-20-generated"}])
+@pytest.mark.parametrize("more", [{}, {"fallback": "g2-{d}-20-generated"}])
 def test_damaged_file_stops_the_plan_and_is_never_replaced(damaged, more):
     with pytest.raises(
         ConfigurationError, match=r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"

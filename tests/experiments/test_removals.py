@@ -12,8 +12,9 @@ from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.code_hash import code_hash
 from pkm.experiments.configuration import ConfigurationError
 from pkm.experiments.execute import execute
-from pkm.experiments.plan import UNLEARNING, make_plan
+from pkm.experiments.plan import make_plan
 from pkm.experiments.removals import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
+from pkm.experiments.sweep import UNLEARNING
 from pkm.experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
 from pkm.methods.unlearning import mufc
 
