@@ -114,6 +114,7 @@ def test_every_method_file_runs_from_the_command_line(call, name):
     code, out, err = call(f"method={name}", *words)
     assert (code, err) == (0, "")
     assert name.removesuffix("_sound") in out
+    assert call.store.read(call.store.keys())["method"].unique() == [name]
 
 
 def test_running_time_can_be_measured(call):

@@ -429,16 +429,18 @@ def test_every_method_file_runs(name):
     assert rows["n_centers"].between(1, most_centers(cell)).all()
 
 
-@pytest.mark.parametrize("group", ["paper", "method", "dataset", "profile", "backend", "tracking"])
+# Those of the group of methods are run from the command line in test_cli.py.
+@pytest.mark.parametrize("group", ["paper", "dataset", "profile", "backend", "tracking"])
 def test_every_file_of_every_group_composes(group):
     assert choices(group)
     for name in choices(group):
-        given = [f"{group}={name}"]
-        if name == "external":
-            given.append("method._target_=package.Class")
-        assert load(given)[group]["name"] == (
-            None if name == "external" else "iris" if name == "registered" else name
-        )
+        composed = load([f"{group}={name}"])[group]["name"]
+        assert composed == ("iris" if name == "registered" else name)
+
+
+def test_external_method_composes():
+    given = ["method=external", "method._target_=package.Class"]
+    assert load(given)["method"]["name"] is None
 
 
 @pytest.mark.parametrize("name", choices("paper"))
