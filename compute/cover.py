@@ -23,7 +23,7 @@ from pkm.compute.lattice import MAX_GRID_POINTS, cached_lattice
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS
 MAX_KEYS = 1 << 22  # keys sorted at once
-ROUNDING = 1e-9  # of a squared reach: a block is rather taken than left out
+SLACK = 1e-9  # relative, of a squared reach: rounding must not leave a block out
 
 _OUTSIDE = -(1 << 30)  # count of a grid point that is not in the ball: negative whatever is added
 _UNKNOWN = -2  # a block that was not searched for
@@ -56,7 +56,7 @@ class BlockGrid(NamedTuple):
     base: int
 
 
-class Terms(NamedTuple):
+class PartialPoints(NamedTuple):
     """Partial grid points near a point: buffers of which the first entries are in use.
 
     Attributes
@@ -113,9 +113,10 @@ class Cover:
         keys, bounds = self._bounded_blocks()
         order = np.argsort(bounds, kind="stable")
         log_weights = d * math.log(BLOCK_SIDE) + log_expm1(weight * bounds[order])
-        relative_weights = np.exp(np.minimum(log_weights - math.log(self.lattice.size), 1.0))
+        log_ratios = log_weights - math.log(self.lattice.size)
+        total_ratios = np.cumsum(np.exp(np.minimum(log_ratios, 1.0)))
         is_counted = np.ones(len(keys), bool)
-        is_counted[order[np.cumsum(relative_weights) <= 1.0]] = False
+        is_counted[order[total_ratios <= 1.0]] = False
         self._bounded_keys = keys[~is_counted]
         self._block_bounds = bounds[~is_counted]
         self.bounds, self.n_bounded = np.unique(self._block_bounds, return_counts=True)
@@ -124,7 +125,7 @@ class Cover:
         self._keys = keys[is_counted]
         self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
         _mark_outside(self._corners(self._keys), self.lattice.max_squared_norm, self._counts)
-        self._add(np.arange(len(points)), 1)
+        self._update_counts(np.arange(len(points)), 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
         """The different positive counts in counted blocks, and the numbers of their grid points."""
@@ -157,24 +158,26 @@ class Cover:
         """Take points out of all counts; bounds stay as they are, which bounds may."""
         self._is_left[indices] = False
         if len(indices):
-            self._add(indices, -1)
+            self._update_counts(indices, -1)
 
     def _bounded_blocks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted keys of all blocks within reach of a point, and bounds on their points' counts."""
+        """Sorted keys of all blocks within reach of a point, and a bound on the counts in each."""
         # Count the points of each block.
         blocks = np.floor(np.floor(self._scaled) / BLOCK_SIDE).astype(np.int64)
-        keys, counts = _sum_by_key(self._block_keys(blocks), np.ones(len(blocks), np.int64))
+        ones = np.ones(len(blocks), np.int64)
+        keys, counts = _sum_by_key(self._block_keys(blocks), ones)
 
         # Add each count to all blocks around: a grid point cannot cover more than the points of the
         # blocks in reach.
-        offsets = _block_offsets(self._scaled.shape[1], self._grid.reach) @ self._place_values()
+        offsets = _block_offsets(self.lattice.dimensions, self._grid.reach)
+        key_offsets = offsets @ self._place_values()
         merged_keys = np.empty(0, np.int64)
         bounds = np.empty(0, np.int64)
-        chunk = max(1, MAX_KEYS // len(offsets))
+        chunk = max(1, MAX_KEYS // len(key_offsets))
         for start in range(0, len(keys), chunk):
             stop = start + chunk
-            reached = (keys[start:stop, None] + offsets).ravel()
-            added = np.repeat(counts[start:stop], len(offsets))
+            reached = (keys[start:stop, None] + key_offsets).ravel()
+            added = np.repeat(counts[start:stop], len(key_offsets))
             merged_keys, bounds = _sum_by_key(
                 np.concatenate([merged_keys, reached]), np.concatenate([bounds, added])
             )
@@ -182,7 +185,8 @@ class Cover:
 
     def _place_values(self) -> np.ndarray:
         """What a step along each axis adds to a block's key."""
-        return self._grid.base ** np.arange(self._scaled.shape[1] - 1, -1, -1)
+        exponents = np.arange(self.lattice.dimensions - 1, -1, -1)
+        return self._grid.base**exponents
 
     def _block_keys(self, blocks: np.ndarray) -> np.ndarray:
         keys = np.zeros(len(blocks), np.int64)
@@ -197,11 +201,12 @@ class Cover:
 
     def _grid_point(self, key: int, position: int) -> np.ndarray:
         """Grid point by its block's key and its rank inside the block."""
-        place_values = BLOCK_SIDE ** np.arange(self._scaled.shape[1] - 1, -1, -1)
+        exponents = np.arange(self.lattice.dimensions - 1, -1, -1)
+        steps = position // BLOCK_SIDE**exponents % BLOCK_SIDE
         (corner,) = self._corners(np.array([key]))
-        return corner + position // place_values % BLOCK_SIDE
+        return corner + steps
 
-    def _add(self, indices: np.ndarray, sign: int) -> None:
+    def _update_counts(self, indices: np.ndarray, sign: int) -> None:
         """Add points to all counts (1) or take them out (-1)."""
         if len(self._keys) and len(indices):
             # Neighbors in space are consecutive: the blocks around need not be searched for again.
@@ -230,9 +235,9 @@ def _block_offsets(dimensions: int, reach: float) -> np.ndarray:
     # lower side.
     upper_gaps = (steps - 1) * BLOCK_SIDE
     lower_gaps = (-steps - 1) * BLOCK_SIDE + 1
-    gaps = np.where(steps > 0, upper_gaps, np.where(steps < 0, lower_gaps, 0))
-    squares = dict(zip(steps.tolist(), (gaps * gaps).tolist(), strict=True))
-    max_square = reach**2 * (1 + ROUNDING)
+    gaps = np.select([steps > 0, steps < 0], [upper_gaps, lower_gaps])
+    squares = dict(zip(steps.tolist(), gaps**2, strict=True))
+    max_square = reach**2 * (1 + SLACK)
     offsets = [
         offset
         for offset in itertools.product(squares, repeat=dimensions)
@@ -293,9 +298,9 @@ def _add_points(
     increment = np.int32(sign)
     zero = np.int32(0)
     width = int(2 * grid.reach) + 1  # grid points in a row that a point can reach
-    axis = Terms(np.empty(width, np.int64), np.empty(width))
-    buffer = Terms(np.empty(width ** (m - 1), np.int64), np.empty(width ** (m - 1)))
-    prefixes = Terms(np.empty(width ** (m - 1), np.int64), np.empty(width ** (m - 1)))
+    axis = _empty_partial_points(width)
+    prefixes = _empty_partial_points(width ** (m - 1))
+    buffer = _empty_partial_points(width ** (m - 1))
     last_squares = np.empty((grid.span, BLOCK_SIDE))
     least_squares = np.empty(grid.span)
     window = np.full(m, np.iinfo(np.int64).max)
@@ -325,6 +330,11 @@ def _add_points(
                         counts[row, position + q] += increment if is_within else zero
 
 
+@njit(cache=True)
+def _empty_partial_points(n: int) -> PartialPoints:
+    return PartialPoints(np.empty(n, np.int64), np.empty(n))
+
+
 # Inlined: with few dimensions, a call costs as much as what these do for a point.
 
 
@@ -344,16 +354,16 @@ def _list_prefixes(
     point: np.ndarray,
     window: np.ndarray,
     grid: BlockGrid,
-    axis: Terms,
-    prefixes: Terms,
-    longer: Terms,
-) -> tuple[int, Terms, Terms]:
+    axis: PartialPoints,
+    prefixes: PartialPoints,
+    longer: PartialPoints,
+) -> tuple[int, PartialPoints, PartialPoints]:
     """List all but the last coordinate of the grid points within reach of a point.
 
     Returns
     -------
     n_prefixes : int
-    prefixes, longer : Terms
+    prefixes, longer : PartialPoints
         The two buffers, the one with the prefixes first.
     """
     m = len(point)
@@ -397,7 +407,11 @@ def _list_prefixes(
 
 @njit(cache=True, inline="always")
 def _last_squares(
-    point: np.ndarray, window: np.ndarray, grid: BlockGrid, squares: np.ndarray, least: np.ndarray
+    point: np.ndarray,
+    window: np.ndarray,
+    grid: BlockGrid,
+    squares: np.ndarray,
+    least: np.ndarray,
 ) -> None:
     """Fill squared distances along the last axis (span, 4), and the least of each block (span,)."""
     coordinate = point[-1]
@@ -441,7 +455,10 @@ def _find(keys: np.ndarray, key: int) -> int:
 
 @njit(cache=True)
 def _mark_within(
-    scaled: np.ndarray, grid_point: np.ndarray, reach: float, is_within: np.ndarray
+    scaled: np.ndarray,
+    grid_point: np.ndarray,
+    reach: float,
+    is_within: np.ndarray,
 ) -> None:
     """Mark the points within reach of a grid point; distances are summed as in _add_points."""
     for i in range(scaled.shape[0]):

@@ -102,7 +102,11 @@ def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
 
 @njit(cache=True)
 def stable_partition(
-    codes: np.ndarray, order: np.ndarray, feature: int, boundary: int, buffer: np.ndarray
+    codes: np.ndarray,
+    order: np.ndarray,
+    feature: int,
+    boundary: int,
+    buffer: np.ndarray,
 ) -> int:
     """Move points with a code below a boundary to the front, in place; both parts keep their order.
 
@@ -131,7 +135,9 @@ def stable_partition(
         below = codes[i, feature] < boundary
         n_below += below
         n_above += not below
-    order[n_below:] = buffer[:n_above]
+    # A loop: an assignment of slices takes two seconds to compile, for the message of its error.
+    for p in range(n_above):
+        order[n_below + p] = buffer[p]
     return n_below
 
 
@@ -180,8 +186,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
         # Block by block: a whole column of differences would take as much memory again.
         for start in range(0, n - 1, GAP_BLOCK):
             stop = min(start + GAP_BLOCK, n - 1)
-            differences = column[start + 1 : stop + 1] - column[start:stop]
-            gaps[start:stop] += differences * steps_per_unit
+            gaps[start:stop] += np.diff(column[start : stop + 1]) * steps_per_unit
     gaps.sort()
     gaps.flags.writeable = False
     return gaps

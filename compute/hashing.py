@@ -174,7 +174,10 @@ def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
 
 
 def clipped_sums(
-    points: Points, labels: np.ndarray, origins: np.ndarray, radius: float
+    points: Points,
+    labels: np.ndarray,
+    origins: np.ndarray,
+    radius: float,
 ) -> np.ndarray:
     """Sum of the differences of each bucket's points from its origin, each clipped in norm.
 
@@ -200,7 +203,11 @@ def clipped_sums(
 
 @njit(cache=True, nogil=True)
 def _clipped_sums(
-    rows: np.ndarray, labels: np.ndarray, origins: np.ndarray, radius: float, sums: np.ndarray
+    rows: np.ndarray,
+    labels: np.ndarray,
+    origins: np.ndarray,
+    radius: float,
+    sums: np.ndarray,
 ) -> None:
     d = rows.shape[1]
     squared_radius = radius * radius
@@ -234,7 +241,10 @@ def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _clip_norms(
-    rows: np.ndarray, squared_norms: np.ndarray, radius: float, clipped: np.ndarray
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    radius: float,
+    clipped: np.ndarray,
 ) -> None:
     squared_radius = radius * radius
     for i in range(rows.shape[0]):
@@ -295,7 +305,10 @@ def _lexicographic(shards: list[Points], ends: np.ndarray, indices: np.ndarray) 
 
 
 def swap_costs(
-    points: Points, candidates: np.ndarray, current: np.ndarray, slots: np.ndarray
+    points: Points,
+    candidates: np.ndarray,
+    current: np.ndarray,
+    slots: np.ndarray,
 ) -> np.ndarray:
     """Cost of a set of candidates after each possible swap.
 

@@ -108,7 +108,10 @@ def cached_lattice(dimensions: int, side: float) -> Lattice:
 
 
 def cover_scales(
-    n_points: int, dimensions: int, gamma: float, smallest_radius: float
+    n_points: int,
+    dimensions: int,
+    gamma: float,
+    smallest_radius: float,
 ) -> Sequence[tuple[float, float]]:
     """Sides of the grids and radii of the covers, from fine to coarse (Nguyen, Chaturvedi, Xu).
 

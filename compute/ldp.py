@@ -55,7 +55,11 @@ def hash_values(key: int, users: np.ndarray, values: np.ndarray, g: int) -> np.n
 
 
 def support_counts(
-    key: int, users: np.ndarray, reports: np.ndarray, g: int, size: int
+    key: int,
+    users: np.ndarray,
+    reports: np.ndarray,
+    g: int,
+    size: int,
 ) -> np.ndarray:
     """Number of users who reported the hash of each value 0 .. size - 1, shape (size,), int64."""
     counts = np.zeros(size, np.int64)
@@ -64,7 +68,11 @@ def support_counts(
 
 
 def parity_hashes(
-    key: int, users: np.ndarray, values: np.ndarray, bits: int, size: int
+    key: int,
+    users: np.ndarray,
+    values: np.ndarray,
+    bits: int,
+    size: int,
 ) -> np.ndarray:
     """Hash a value of each user to ``bits`` bits: entries of random rows of a Hadamard matrix.
 
@@ -82,12 +90,17 @@ def parity_hashes(
         Two values of one user agree with probability ``2**-bits`` exactly, over uniform rows.
     """
     out = np.zeros(len(users), np.int64)
-    _parity_hashes(np.uint64(key), users, values, bits, np.uint64(size - 1), out)
+    mask = np.uint64(size - 1)
+    _parity_hashes(np.uint64(key), users, values, bits, mask, out)
     return out
 
 
 def add_spectrum(
-    key: int, users: np.ndarray, reports: np.ndarray, bits: int, spectrum: np.ndarray
+    key: int,
+    users: np.ndarray,
+    reports: np.ndarray,
+    bits: int,
+    spectrum: np.ndarray,
 ) -> None:
     """Add reports to the Hadamard transform (size,), int64, of :func:`parity_support_counts`."""
     mask = np.uint64(len(spectrum) - 1)
@@ -124,7 +137,11 @@ def random_signs(key: int, users: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
 
 def add_signed_reports(
-    key: int, users: np.ndarray, reports: np.ndarray, cells: np.ndarray, totals: np.ndarray
+    key: int,
+    users: np.ndarray,
+    reports: np.ndarray,
+    cells: np.ndarray,
+    totals: np.ndarray,
 ) -> None:
     """Add each report times its user's sign of each cell to the cell's total.
 
@@ -174,7 +191,11 @@ def _parity(word: np.uint64) -> np.int64:
 
 @njit(cache=True)
 def _hash_values(
-    key: np.uint64, users: np.ndarray, values: np.ndarray, g: int, out: np.ndarray
+    key: np.uint64,
+    users: np.ndarray,
+    values: np.ndarray,
+    g: int,
+    out: np.ndarray,
 ) -> None:
     for i in range(len(users)):
         word = _value_word(_user_word(key, users[i]), values[i])
@@ -183,7 +204,11 @@ def _hash_values(
 
 @njit(cache=True)
 def _add_support(
-    key: np.uint64, users: np.ndarray, reports: np.ndarray, g: int, counts: np.ndarray
+    key: np.uint64,
+    users: np.ndarray,
+    reports: np.ndarray,
+    g: int,
+    counts: np.ndarray,
 ) -> None:
     for i in range(len(users)):
         user_word = _user_word(key, users[i])
@@ -247,7 +272,11 @@ def _random_signs(key: np.uint64, users: np.ndarray, cells: np.ndarray, out: np.
 
 @njit(cache=True)
 def _add_signed_reports(
-    key: np.uint64, users: np.ndarray, reports: np.ndarray, cells: np.ndarray, totals: np.ndarray
+    key: np.uint64,
+    users: np.ndarray,
+    reports: np.ndarray,
+    cells: np.ndarray,
+    totals: np.ndarray,
 ) -> None:
     d = reports.shape[1]
     for i in range(len(users)):

@@ -6,7 +6,11 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def weighted_lloyd(
-    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray, tol: float, max_iter: int
+    points: np.ndarray,
+    sample_weight: np.ndarray,
+    centers: np.ndarray,
+    tol: float,
+    max_iter: int,
 ) -> None:
     """Move centers to weighted means until they no longer move.
 

@@ -187,13 +187,13 @@ def _assign_by_scan(blocks: np.ndarray, n: int, centers: np.ndarray) -> Iterator
     center_norms = _center_norms(centers)
     scores = np.empty((n_replicates, SCAN_BLOCK))
     labels = np.empty((n_replicates, SCAN_BLOCK), np.int64)
+    replicates = slice(0, n_replicates)
     for number, block in enumerate(blocks):
         _scan_replicates(block, centers, center_norms, scores, labels, (0,) * d)
         start = number * SCAN_BLOCK
-        size = min(SCAN_BLOCK, n - start)
-        yield Assignment(
-            slice(start, start + size), slice(0, n_replicates), scores[:, :size], labels[:, :size]
-        )
+        stop = min(start + SCAN_BLOCK, n)
+        size = stop - start
+        yield Assignment(slice(start, stop), replicates, scores[:, :size], labels[:, :size])
 
 
 def _assign_by_product(rows: np.ndarray, centers: np.ndarray) -> Iterator[Assignment]:
@@ -317,7 +317,8 @@ def _sum_by_masks(
     for j in range(counts.shape[0]):
         count = 0.0
         for b in range(size):
-            mask[b] = 1.0 if (labels[b] == j) & (scores[b] + norms[b] <= limit) else 0.0
+            is_within = scores[b] + norms[b] <= limit
+            mask[b] = 1.0 if (labels[b] == j) & is_within else 0.0
             count += mask[b]
         counts[j] += np.int64(count)
         for h in range(len(features)):
@@ -348,7 +349,10 @@ def _sum_by_points(
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _least_scores(
-    products: np.ndarray, center_norms: np.ndarray, scores: np.ndarray, labels: np.ndarray
+    products: np.ndarray,
+    center_norms: np.ndarray,
+    scores: np.ndarray,
+    labels: np.ndarray,
 ) -> None:
     """Turn inner products (R, k, size) into the least score of each point and its label."""
     n_replicates, k, size = products.shape
@@ -440,7 +444,10 @@ def _add_assigned(
 
 @njit(cache=True, nogil=True)
 def _add_inertia(
-    squared_norms: np.ndarray, scores: np.ndarray, high_sums: np.ndarray, low_sums: np.ndarray
+    squared_norms: np.ndarray,
+    scores: np.ndarray,
+    high_sums: np.ndarray,
+    low_sums: np.ndarray,
 ) -> None:
     """Add squared distances, high and low bits apart: neither sum (R,) can overflow."""
     mask = (1 << LOW_BITS) - 1

@@ -102,7 +102,11 @@ def _search_by_bisection(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
 
 
 def place_spheres(
-    uniforms: _Uniforms, start: int, k: int, d: int, radius: float
+    uniforms: _Uniforms,
+    start: int,
+    k: int,
+    d: int,
+    radius: float,
 ) -> tuple[np.ndarray | None, int]:
     """Try to place k centers for a radius.
 
@@ -133,6 +137,8 @@ def place_spheres(
 def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray) -> tuple[int, int]:
     """Fill centers (k, d) by rejection; return a status and where reading stopped."""
     k, d = centers.shape
+    lowest = radius - 1.0
+    width = 2.0 - 2.0 * radius
     min_square = 4.0 * radius * radius
     n_placed = 0
     n_rejected = 0
@@ -144,7 +150,7 @@ def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray)
         if position + d > uniforms.shape[0]:
             return _EXHAUSTED, position
         for h in range(d):
-            centers[n_placed, h] = (radius - 1.0) + (2.0 - 2.0 * radius) * uniforms[position + h]
+            centers[n_placed, h] = lowest + width * uniforms[position + h]
         position += d
         if _is_clear(centers, n_placed, min_square):
             n_placed += 1

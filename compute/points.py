@@ -6,7 +6,7 @@ position in a block, ``h`` a feature, ``j`` a center or cluster, ``r`` a replica
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numba import njit
@@ -30,6 +30,7 @@ MAX_REMAINDER = (
 REORDERED = {"reassoc", "contract", "nsz"}
 
 
+@cache
 def exact_limit(n_features: int) -> int:
     """Largest center coordinate for which squared distances to points are exact in float64.
 
@@ -102,7 +103,10 @@ class Points:
 
     @classmethod
     def from_box(
-        cls, points: np.ndarray, lower: np.ndarray, upper: np.ndarray
+        cls,
+        points: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass over the points.
 
@@ -135,7 +139,10 @@ class Points:
 
     @classmethod
     def _from_rows(
-        cls, rows: np.ndarray, squared_norms: np.ndarray, remainders: np.ndarray | None = None
+        cls,
+        rows: np.ndarray,
+        squared_norms: np.ndarray,
+        remainders: np.ndarray | None = None,
     ) -> "Points":
         n, d = rows.shape
         if d > SCAN_DIMENSIONS:
@@ -190,7 +197,9 @@ def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.nda
     """Do the same for rows too short for vector registers: whole-array passes are faster then."""
     np.copyto(rows, points, casting="unsafe")
     _squared_norms(rows, squared_norms)
-    return rows.size == 0 or bool(rows.min() >= -SCALE and rows.max() <= SCALE)
+    lowest = rows.min(initial=0)
+    highest = rows.max(initial=0)
+    return bool(lowest >= -SCALE and highest <= SCALE)
 
 
 @njit(cache=True, fastmath=REORDERED)

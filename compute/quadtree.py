@@ -23,7 +23,9 @@ MAX_PRODUCTS = 1 << 22  # inner products at a time
 
 
 def occupied_cells(
-    points: np.ndarray, shift: np.ndarray, levels: range
+    points: np.ndarray,
+    shift: np.ndarray,
+    levels: range,
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Cells of a shifted quadtree that hold a point, level by level.
 
@@ -150,7 +152,7 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
     """
     if points.shape[1] <= TREE_DIMENSIONS:
         distance, index = KDTree(centers, LEAF_SIZE).query(points)
-        return np.asarray(index).astype(np.int64, copy=False), np.asarray(distance)
+        return np.asarray(index, np.int64), np.asarray(distance)
     transposed = centers.T.astype(np.float64)
     squared_norms = (centers.astype(np.float64) ** 2).sum(axis=1)
     index = np.empty(len(points), np.int64)
@@ -161,7 +163,8 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
         rows = points[block].astype(np.float64)
         scores = squared_norms - 2.0 * (rows @ transposed)
         index[block] = scores.argmin(axis=1)
-        distance[block] = np.sqrt(scores.min(axis=1) + (rows * rows).sum(axis=1))
+        squares = scores.min(axis=1) + (rows * rows).sum(axis=1)
+        distance[block] = np.sqrt(squares)
     return index, distance
 
 

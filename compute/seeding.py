@@ -86,7 +86,10 @@ def nearest_row(row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: i
 
 @njit(cache=True, nogil=True)
 def _first_arrival(
-    arrival_times: np.ndarray, rates: np.ndarray, ids: np.ndarray, equal_rates: bool
+    arrival_times: np.ndarray,
+    rates: np.ndarray,
+    ids: np.ndarray,
+    equal_rates: bool,
 ) -> int:
     """Index of the first arrival among the points of positive rate, -1 if there are none."""
     winner = -1

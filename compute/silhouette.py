@@ -90,7 +90,11 @@ def _add_distances(distances: np.ndarray, labels: np.ndarray, totals: np.ndarray
 
 @njit(cache=True)
 def _add_silhouettes(
-    totals: np.ndarray, counts: np.ndarray, labels: np.ndarray, start: int, scores: np.ndarray
+    totals: np.ndarray,
+    counts: np.ndarray,
+    labels: np.ndarray,
+    start: int,
+    scores: np.ndarray,
 ) -> None:
     """Add the silhouettes of the points of a tile, from ``start`` on, to scores (R,)."""
     k = totals.shape[1]
@@ -136,15 +140,19 @@ def cluster_means(points: Points, labels: np.ndarray, k: int) -> tuple[np.ndarra
         occupied = np.flatnonzero(counts[r])
         # Sorted by label, the points of a cluster are consecutive.
         order = np.argsort(row, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(counts[r][occupied])[:-1]])
-        sums = np.add.reduceat(points.rows[order], starts, axis=0, dtype=np.float64)
-        means[r, occupied] = sums
+        ends = np.cumsum(counts[r, occupied])
+        starts = ends - counts[r, occupied]
+        rows = points.rows[order]
+        means[r, occupied] = np.add.reduceat(rows, starts, axis=0, dtype=np.float64)
         means[r] /= np.maximum(counts[r], 1)[:, None]
     return means, counts
 
 
 def mean_within_distances(
-    points: Points, labels: np.ndarray, means: np.ndarray, counts: np.ndarray
+    points: Points,
+    labels: np.ndarray,
+    means: np.ndarray,
+    counts: np.ndarray,
 ) -> np.ndarray:
     """Mean distance of each cluster's points to its mean, in grid steps; 0 for empty clusters."""
     totals = np.zeros(counts.shape)
@@ -154,7 +162,10 @@ def mean_within_distances(
 
 @njit(cache=True)
 def _add_within_distances(
-    rows: np.ndarray, labels: np.ndarray, means: np.ndarray, totals: np.ndarray
+    rows: np.ndarray,
+    labels: np.ndarray,
+    means: np.ndarray,
+    totals: np.ndarray,
 ) -> None:
     n, d = rows.shape
     for r in range(labels.shape[0]):

@@ -76,7 +76,7 @@ def test_scan_and_products_give_the_same_bits(monkeypatch, d):
         fast_sums(Points.prepare(points), centers, 5),
         inertia(Points.prepare(points), centers),
     )
-    monkeypatch.setattr(nearest, "SCAN_DIMENSIONS", 0)
+    monkeypatch.setattr("pkm.compute.points.SCAN_DIMENSIONS", 0)
     for few in (0, 1000):
         monkeypatch.setattr(nearest, "FEW_ROWS", few)
         prepared = Points.prepare(points)
