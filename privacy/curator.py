@@ -253,9 +253,11 @@ class Curator(BaseCurator):
         self, centers: np.ndarray, radius: float | None, relative: bool
     ) -> tuple[np.ndarray, np.ndarray]:
         limit = None if radius is None else math.floor((radius * SCALE) ** 2)
-        answers = [sums_and_counts(shard, centers, limit) for shard in self._shards]
-        sums = np.sum([answer[0] for answer in answers], axis=0)
-        counts = np.sum([answer[1] for answer in answers], axis=0)
+        sums, counts = sums_and_counts(self._shards[0], centers, limit)
+        for shard in self._shards[1:]:
+            shard_sums, shard_counts = sums_and_counts(shard, centers, limit)
+            sums += shard_sums
+            counts += shard_counts
         if relative:
             sums = sums - counts[:, :, None] * centers
         return sums, counts

@@ -82,12 +82,13 @@ class Charge:
                 raise ValueError(f"{name}={cost} of a charge must be finite and not negative")
 
     def to_dict(self) -> dict[str, str | float | None]:
-        """Return a flat, JSON-ready record; ``loss`` is mu or epsilon."""
+        """Return a flat, JSON-ready record; mu, epsilon and delta are always present."""
         record: dict[str, str | float | None] = {
             "mechanism": self.mechanism,
             "label": self.label,
             "round": self.round,
-            "loss": self.mu or self.epsilon,
+            "mu": self.mu,
+            "epsilon": self.epsilon,
             "delta": self.delta,
             **self.details,
         }
@@ -307,7 +308,9 @@ def _composed_epsilon(
 
 def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
     """Costs that concern one record, for each disjoint group."""
-    groups = {charge.group for charge in charges if charge.group is not None} or {None}
+    groups = {charge.group for charge in charges if charge.group is not None}
+    if not groups:
+        return [_tally(charges)]
     return [
         _tally([charge for charge in charges if charge.group in (None, group)]) for group in groups
     ]

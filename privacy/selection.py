@@ -1,6 +1,7 @@
-"""Choosing one of many public candidates by a private score: the exponential mechanism, and the score of a split.
+"""The exponential mechanism, and the score of a candidate split of a cell.
 
-Only the index of the winner leaves. Weights are relative to the largest, so that none can overflow.
+Only the index of the chosen candidate is released. Weights are relative to the largest, so that
+none can overflow.
 """
 
 import math
@@ -14,25 +15,53 @@ NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a uniform variate
 
 
 @vectorize(cache=True)
-def _split_score(left, inside, total, size, t, q, emptiness_weight, from_both_ends):
+def _split_score(
+    left: float,
+    inside: float,
+    total: float,
+    size: float,
+    t: float,
+    q: float,
+    emptiness_weight: float,
+    from_both_ends: bool,
+) -> float:
+    """Score of a candidate; ``left``, ``inside``, ``total`` and ``size`` are in records."""
     if size < 1:
         return 0.0
-    half, outer = size / 2, size * q
+
+    # Rank of the candidate, in records: 0 at either end, half the size at the median.
+    half = size / 2
     rank = min(left, total - left) if from_both_ends else half - abs(left - half)
     rank = min(rank, half)
-    # Two lines that meet at the border; the outer one is the steeper, so the smaller of them is the centreness.
+
+    # Centreness: two lines that meet at the border of the outer ranks. The outer one is steeper, so
+    # the smaller of the two is the centreness.
+    outer = size * q
     inner_line = rank * ((1 - t) / (half - outer)) + (t - 2 * q) / (1 - 2 * q)
     centreness = min(rank * (t / outer), inner_line)
-    return centreness + max(inside * (-emptiness_weight / size) + emptiness_weight, 0.0)
+
+    emptiness = max(inside * (-emptiness_weight / size) + emptiness_weight, 0.0)
+    return centreness + emptiness
 
 
 @njit(cache=True)
-def _score_cell(counts, size, score, scale, first, last, exponents):
+def _score_cell(
+    counts: np.ndarray,
+    size: float,
+    score: tuple[float, float, float, bool],
+    scale: float,
+    first: np.ndarray,
+    last: np.ndarray,
+    exponents: np.ndarray,
+) -> None:
+    """Fill the exponents (columns, candidates) of a cell from its counts (columns, bins)."""
     t, q, emptiness_weight, from_both_ends = score
     total = counts[0].sum()
     for h in range(exponents.shape[0]):
+        # Before each candidate, ``below`` is the number of points in the bins below its interval.
         below = 0
         for candidate in range(exponents.shape[1]):
+            # A candidate's interval is the two bins on either side of its boundary.
             boundary = 2 * candidate + 1
             left = below + counts[h, boundary - 1]
             inside = np.int64(counts[h, boundary - 1]) + counts[h, boundary]
@@ -46,41 +75,55 @@ def _score_cell(counts, size, score, scale, first, last, exponents):
 
 
 @njit(cache=True)
-def _draw(exponents, uniform):
-    """Index drawn with probability proportional to ``exp(exponents)``, by the inverse of the distribution function."""
-    top = exponents.max()
+def _draw(exponents: np.ndarray, uniform: float) -> int:
+    """Draw an index with probability proportional to ``exp(exponents)``, by inversion."""
+    # Loops throughout: numpy's max and searchsorted take a second to compile each.
+    top = -np.inf
+    for i in range(len(exponents)):
+        top = max(top, exponents[i])
     if top == -np.inf:
         return 0
-    below = np.empty(len(exponents))
+
+    # After step i, ``total`` is the weight of candidates 0 .. i, relative to the largest.
+    cumulative = np.empty(len(exponents))
     total = 0.0
     for i in range(len(exponents)):
         if exponents[i] > top - NEGLIGIBLE:
             total += math.exp(exponents[i] - top)
-        below[i] = total
-    # Rounding may lift the product to the total itself, past the last candidate that has weight.
-    return min(np.searchsorted(below, uniform * total, side="right"), np.searchsorted(below, total))
+        cumulative[i] = total
+
+    # Find the first candidate beyond the target. Rounding may lift the target to the total itself:
+    # the last candidate that has weight ends the search.
+    target = uniform * total
+    i = 0
+    while cumulative[i] <= target and cumulative[i] < total:
+        i += 1
+    return i
 
 
 @dataclass(frozen=True)
 class SplitScore:
-    """How well a candidate splits a cell: near the median, through a sparse interval (DPM, Definitions 5 to 7).
+    """Score of a candidate split: high near the median and in sparse intervals.
+
+    Source: DPM, Definitions 5 to 7.
 
     Parameters
     ----------
     t : float
         Centreness at the border between the outer and the inner ranks, in (0, 1].
     q : float
-        Share of the points in each outer part; ``2 q <= t``.
+        Fraction of the points in each outer part; ``2 q <= t``.
     emptiness_weight : float
         Positive weight of the emptiness against the centreness.
     from_both_ends : bool
-        Whether the rank is the smaller of the exact counts on the two sides (True), or is measured from half the noisy
-        size (False, as published).
+        Whether the rank is the smaller of the exact counts on the two sides (True), or is measured
+        from half the noisy size (False, as published).
 
     Attributes
     ----------
     sensitivity : float
-        Bound on how far a record can move two candidates' scores apart, times the noisy size: zero-out or add-remove.
+        Bound on the change that a record makes to the difference of two scores, times the noisy
+        size: zero-out or add-remove.
 
     Raises
     ------
@@ -89,16 +132,19 @@ class SplitScore:
 
     Notes
     -----
-    A record more adds at most one to each side's count and to the count inside an interval. The centreness has slope
-    at most t / q per noisy size. Counted from both ends, no centreness falls and no emptiness rises when a record is
-    added, so scores move within [-emptiness_weight, t / q] / size, and any two of them apart by no more than the sum.
-    Measured from half the size, centreness moves either way; twice the published sensitivity covers that.
+    An added record adds at most 1 to each side's count and to the count inside an interval. The
+    centreness has slope at most t / q per noisy size. Counted from both ends, no centreness falls
+    and no emptiness rises when a record is added, so scores change within [-emptiness_weight, t /
+    q] / size, and the difference of any two by at most the sum. Measured from half the size,
+    centreness moves either way; twice the published sensitivity covers that.
 
     Examples
     --------
     >>> score = SplitScore(t=0.3, q=1 / 12, emptiness_weight=5.0, from_both_ends=True)
-    >>> score(np.array([50.0]), np.array([0.0]), 100.0, 100.0).round(6).tolist(), round(score.sensitivity, 6)
-    ([6.0], 8.6)
+    >>> score(np.array([50.0]), np.array([0.0]), 100.0, 100.0).round(6).tolist()
+    [6.0]
+    >>> round(score.sensitivity, 6)
+    8.6
     """
 
     t: float
@@ -106,7 +152,7 @@ class SplitScore:
     emptiness_weight: float
     from_both_ends: bool
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not (0 < self.q and 2 * self.q <= self.t <= 1 and 2 * self.q < 1):
             raise ValueError(
                 f"t={self.t} and q={self.q} must satisfy 0 < 2 q <= t <= 1 and q < 0.5"
@@ -118,11 +164,17 @@ class SplitScore:
 
     @property
     def sensitivity(self) -> float:
-        """Bound on how far a record can move two scores apart, times the noisy size."""
+        """Bound on the change of the difference of two scores, times the noisy size."""
         bound = self.t / self.q + self.emptiness_weight
         return bound if self.from_both_ends else 2 * bound
 
-    def __call__(self, left: np.ndarray, inside: np.ndarray, total, size) -> np.ndarray:
+    def __call__(
+        self,
+        left: np.ndarray,
+        inside: np.ndarray,
+        total: float | np.ndarray,
+        size: float | np.ndarray,
+    ) -> np.ndarray:
         """Score candidates.
 
         Parameters
@@ -132,40 +184,42 @@ class SplitScore:
         total : float or ndarray
             Exact number of points in the cell.
         size : float or ndarray
-            The cell's released count; below one record nothing can be told apart and all scores are 0.
+            The cell's released count; below one record all scores are 0.
 
         Returns
         -------
         ndarray
             Shaped like ``left``, against which cells may broadcast.
         """
-        return _split_score(left, inside, total, size, *self._numbers)
+        # numba's stubs do not say that vectorize makes a ufunc.
+        scores = _split_score(left, inside, total, size, *self._numbers)  # type: ignore[reportArgumentType]
+        return np.asarray(scores)
 
     def of_cell(
         self,
-        counts,
+        counts: np.ndarray,
         size: float,
         scale: float,
         first: np.ndarray,
         last: np.ndarray,
-        into: np.ndarray,
+        out: np.ndarray,
     ) -> None:
-        """Score the candidates of a cell: the middles of intervals of two bins each.
+        """Score the candidates of a cell: the midpoints of intervals of two bins each.
 
         Parameters
         ----------
         counts : ndarray of shape (d, 2 m + 1), unsigned
             Exact number of the cell's points per column and bin.
         size : float
-            Its released count.
+            Its released count, in records.
         scale : float
-            What scores are multiplied by.
+            Factor of the scores.
         first, last : ndarray of shape (d,), int64
             Candidate c is allowed in column h if ``first[h] < 2 c + 1 < last[h]``.
-        into : ndarray of shape (d, m), float64
+        out : ndarray of shape (d, m), float64
             Receives the scaled scores, ``-inf`` where a candidate is not allowed.
         """
-        _score_cell(counts, float(size), self._numbers, float(scale), first, last, into)
+        _score_cell(counts, float(size), self._numbers, float(scale), first, last, out)
 
     @property
     def _numbers(self) -> tuple[float, float, float, bool]:
@@ -179,12 +233,12 @@ class Exponential:
     Parameters
     ----------
     epsilon : float
-        Its cost, if no record moves two exponents apart by more than that.
+        Its cost, if no record changes the difference of two exponents by more than that.
     """
 
     epsilon: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < self.epsilon < np.inf:
             raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
 
@@ -196,23 +250,25 @@ class Exponential:
         exponents : ndarray of shape (m,), float64
             ``-inf`` for candidates that must not be chosen, unless there are no others.
         uniform : float
-            Secret uniform variate in (0, 1). What is less likely than its resolution, 2**-53, is never chosen.
+            Secret uniform variate in (0, 1). A candidate less likely than its resolution, 2**-53,
+            is never chosen.
 
         Returns
         -------
         int
             Index of the candidate.
         """
-        return _draw(exponents, uniform)
+        return int(_draw(exponents, uniform))
 
 
 def selection_mu(epsilon: float) -> float:
-    """Gaussian cost of an exponential mechanism whose exponents all move one way, by at most ``epsilon``.
+    """Gaussian cost of an exponential mechanism of range ``epsilon``: exponents move one way only.
 
     Parameters
     ----------
     epsilon : float
-        Bound on the range of the privacy loss: what one record can add to an exponent, where it takes from none.
+        Bound on the range of the privacy loss: on what one record adds to an exponent, where it
+        lowers none.
 
     Returns
     -------
@@ -221,10 +277,11 @@ def selection_mu(epsilon: float) -> float:
 
     Notes
     -----
-    Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let no event of probability q be
-    likelier than p for the neighbor with ``logit(p) = logit(q) + epsilon``. Gaussians ``mu`` apart allow
-    ``probit(p) = probit(q) + mu``. The slope of probit against logit is largest at one half, so the interval of length
-    epsilon that needs the largest mu is the one about it: ``mu = 2 probit(expit(epsilon / 2))``.
+    Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let no event of
+    probability q be more likely than p for the neighbor with ``logit(p) = logit(q) + epsilon``.
+    Gaussians ``mu`` apart allow ``probit(p) = probit(q) + mu``. The slope of probit against logit
+    is largest at one half, so the interval of length epsilon that needs the largest mu is the one
+    about it: ``mu = 2 probit(expit(epsilon / 2))``.
 
     Examples
     --------
