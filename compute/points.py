@@ -211,7 +211,9 @@ def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
         squared_norms[i] = squared_norm
 
 
-@njit(cache=True, fastmath=REORDERED)
+# With Python's error model every division is checked for zero, which keeps the loop out of vector
+# registers.
+@njit(cache=True, fastmath=REORDERED, error_model="numpy")
 def _snap_rows(
     points: np.ndarray,
     center: np.ndarray,
