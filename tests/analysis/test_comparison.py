@@ -53,7 +53,8 @@ def test_ratios_are_medians_over_the_best_non_private_run(table):
             assert mine.index.tolist() == [0.5, 1.0]
             assert mine["median"].to_numpy() == pytest.approx([1.5 * factor, factor])
             assert mine["reference"].to_numpy() == pytest.approx(0.1 * (place + 1))
-            # Of seven values the interval is from the first to the last: inside of them is less than 95 %.
+            # Of seven values the interval is from the first to the last: inside of them is less
+            # than 95 %.
             assert (mine["low"] / mine["median"]).to_numpy() == pytest.approx(0.9)
             assert (mine["high"] / mine["median"]).to_numpy() == pytest.approx(30.0)
     assert (table["n_centers"] == table["k"].where(table["method"] != "dpm_sound", 3)).all()
@@ -184,7 +185,8 @@ def test_ranks_of_a_clear_order(table):
     ]
     assert found.table["mean_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert (found.table[["low", "high"]].to_numpy() == found.table[["mean_rank"]].to_numpy()).all()
-    # Friedman's statistic of three unanimous judges is its maximum, n (k - 1) = 9, with k - 1 degrees of freedom.
+    # Friedman's statistic of three unanimous judges is its maximum, n (k - 1) = 9, with k - 1
+    # degrees of freedom.
     assert found.p_value == pytest.approx(stats.chi2.sf(9, 3))
     assert found.critical == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 3)), rel=1e-3)
     # CD = 2.708: the best and the worst differ, everything nearer does not.

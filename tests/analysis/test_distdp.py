@@ -1,4 +1,6 @@
-"""The report on distance-based privacy on fabricated rows: curves, claims that can hold and fail, figures."""
+"""The report on distance-based privacy on fabricated rows: curves, claims that can hold and fail,
+figures.
+"""
 
 import json
 import math
@@ -26,9 +28,9 @@ from reports import NO_GAPS
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import composed_delta, gaussian_delta
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.distdp import way_of
+from pkm.analysis.figures.distdp import strategy_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
-from pkm.analysis.planted import curve, described, joined
+from pkm.analysis.planted import curve, parse_planted_names, planted_panel
 from pkm.analysis.tables import DESCRIPTION, Study
 from pkm.methods.dist_dp import DistDP
 from pkm.privacy import SCALE
@@ -58,7 +60,7 @@ def changed(column, change, **where):
     return reports.changed(all_rows(), column, lambda rows: change(rows[column]), **where)
 
 
-# --- curves ----------------------------------------------------------------------------------------------------------
+# --- curves ---------------------------------------------------------------------------------------
 
 
 def test_rows_have_the_schema(study):
@@ -66,7 +68,7 @@ def test_rows_have_the_schema(study):
 
 
 def test_names_of_planted_sets_are_read():
-    cells = described(
+    cells = parse_planted_names(
         pd.DataFrame({"dataset": ["planted-small-100-2-3-0-7", "planted-10-2-3-0.05", "shuttle"]})
     )
     assert cells["ball"].tolist()[:2] == [0.0, 0.05] and cells["small"].tolist()[0] == 7
@@ -125,10 +127,10 @@ def test_slopes_are_those_of_the_logarithms():
     line = curve(Study(rows), check, verdicts.Context({}, NO_GAPS))
     assert line.slopes() == pytest.approx(0.4) and line.residuals() == pytest.approx(0, abs=1e-12)
     assert line.residuals(logarithmic=False).min() > 0.01
-    assert joined(Study(rows), "none", "nicv").values.shape[1] == 0
+    assert planted_panel(Study(rows), "none", "nicv").values.shape[1] == 0
 
 
-# --- claims ----------------------------------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 def test_every_claim_has_a_verdict(findings):
@@ -139,7 +141,8 @@ def test_every_claim_has_a_verdict(findings):
     assert others == dict.fromkeys(others, HOLDS), {
         name: found.numbers for name, found in findings.items()
     }
-    # The readings beside the main one hold as well, and every claim on the method has the literal radius among them.
+    # The readings beside the main one hold as well, and every claim on the method has the literal
+    # radius among them.
     assert not [name for name, found in findings.items() if "instead" in found.numbers]
     checks = {claim["id"].split("/")[1]: claim["check"] for claim in CONTENT["claims"]}
     judged_on = {
@@ -155,8 +158,8 @@ def test_every_claim_has_a_verdict(findings):
 
 
 def test_absent_data_sets_make_a_verdict_partial(findings):
-    assert "20 of 55 comparisons" in findings["order-dist-below-dp"].lacking
-    assert "brightkite" in findings["dataset-shapes"].lacking
+    assert "20 of 55 comparisons" in findings["order-dist-below-dp"].missing
+    assert "brightkite" in findings["dataset-shapes"].missing
 
 
 @pytest.mark.parametrize(
@@ -316,7 +319,7 @@ def test_a_method_that_refuses_the_lower_bound_is_named():
         "reason": reason,
     }
     found = finding("lower-bound-k-rho2", rows, pd.DataFrame([gap]))
-    assert found.verdict == HOLDS and found.lacking == f"dist_dp on half-8-32-0.05: {reason}"
+    assert found.verdict == HOLDS and found.missing == f"dist_dp on half-8-32-0.05: {reason}"
     found = finding(
         "lower-bound-k-rho2", reports.without(all_rows(), sweep="lower_bound"), pd.DataFrame([gap])
     )
@@ -324,7 +327,7 @@ def test_a_method_that_refuses_the_lower_bound_is_named():
 
 
 def test_a_shorter_sweep_says_how_far_it_reaches(findings):
-    lacking = findings["constant-multiplicative"].lacking
+    lacking = findings["constant-multiplicative"].missing
     assert "5 of 11 comparisons" in lacking and "n up to 300,000 instead of 1,000,000" in lacking
     assert "k up to 8 instead of 32" in lacking and "d up to" not in lacking
 
@@ -339,7 +342,7 @@ def test_a_budget_part_may_not_exceed_its_third():
     found = finding(
         "budget-three-parts", changed("charges", larger, method="dist_dp", sweep="figure1")
     )
-    assert found.verdict == FAILS and "cell_counts" not in found.lacking
+    assert found.verdict == FAILS and "cell_counts" not in found.missing
     whole = finding(
         "budget-three-parts",
         changed("epsilon_spent", lambda x: 2 * x, method="dist_dp", sweep="grid"),
@@ -383,7 +386,7 @@ def test_claims_without_rows_give_the_recorded_reason():
     assert "no such file" in found["order-dist-below-dp"].numbers
 
 
-# --- figures and report ----------------------------------------------------------------------------------------------
+# --- figures and report ---------------------------------------------------------------------------
 
 
 def test_figure1_has_the_papers_curves_and_names_the_other_notion(study):
@@ -483,7 +486,7 @@ def test_ways_are_read_off_the_charges(d, rho, way, any_move):
     """Against what the curator says of the same release where any move is protected."""
     points = np.tile(np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2)), d // 2)
     charges = DistDP(4, rho=rho).fit_batch(points, [0]).ledger.charges
-    found, ratio, protected = way_of([charge.to_dict() for charge in charges], d)
+    found, ratio, protected = strategy_of([charge.to_dict() for charge in charges], d)
     assert (found, protected) == (way, any_move)
     diagonal, rounding = 2 * math.sqrt(d), math.sqrt(d) / SCALE
     if way == "groups":

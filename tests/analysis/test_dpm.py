@@ -1,4 +1,6 @@
-"""The DPM paper's report on synthetic rows: printed numbers, grids of settings, formulas, figures, configuration."""
+"""The DPM paper's report on synthetic rows: printed numbers, grids of settings, formulas, figures,
+configuration.
+"""
 
 import json
 import math
@@ -47,7 +49,7 @@ def changed(rows, where, **factors):
     return rows
 
 
-# --- printed numbers -------------------------------------------------------------------------------------------------
+# --- printed numbers ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_deviations_have_n_minus_one_and_ignore_missing_values():
 
 
 def quality(rows):
-    table = reported.compare(Study(rows), CONTENT["printed"]["quality"])
+    table = reported.compare(Study(rows), CONTENT["reported"]["quality"])
     return table.set_index(["dataset", "method", "metric"])
 
 
@@ -102,8 +104,8 @@ def test_verdicts_of_printed_cells_follow_the_margin_and_the_direction_of_the_me
     place = ("letters-18720", "dpm", "silhouette")
     line = quality(rows).loc[place]
     assert line["verdict"] == reported.WITHIN and not line["reason"]
-    # Two standard errors of both runs (20 printed, 12 here), with half a digit more of the printed deviation and the
-    # error of a sample of 10,000 points, and half a printed digit.
+    # Two standard errors of both runs (20 printed, 12 here), with half a digit more of the printed
+    # deviation and the error of a sample of 10,000 points, and half a printed digit.
     error = math.sqrt(0.015**2 / 20 + line["deviation"] ** 2 / 12 + 0.002**2)
     assert line["margin"] == pytest.approx(2 * error + 0.005)
     zero = quality(rows).loc[("gas", "dpm", "norm_kmeans_distance")]
@@ -157,17 +159,18 @@ def test_few_seeds_and_absent_rows_are_not_judged():
 
 
 def test_near_a_printed_zero_is_what_rounds_to_it():
-    line = {"printed": "0.00 ± 0.03", "printed_mean": 0.0}
+    line = {"reported": "0.00 ± 0.03", "reported_mean": 0.0}
     assert reported.near(line | {"mean": 0.004}) and not reported.near(line | {"mean": 0.006})
-    line = {"printed": "0.50 ± 0.03", "printed_mean": 0.5}
+    line = {"reported": "0.50 ± 0.03", "reported_mean": 0.5}
     assert reported.near(line | {"mean": 0.54}) and not reported.near(line | {"mean": 0.56})
 
 
 def test_the_claim_on_printed_values_allows_for_chance_only(findings):
-    # Rows near the printed numbers: what lies outside is no more than two standard errors let by chance.
+    # Rows near the printed numbers: what lies outside is no more than two standard errors let by
+    # chance.
     assert (
         findings["table-values"].verdict in (HOLDS, INCONCLUSIVE)
-        and "not comparable" in findings["table-values"].lacking
+        and "not comparable" in findings["table-values"].missing
     )
     off = changed(
         all_rows(),
@@ -182,7 +185,7 @@ def test_the_claim_on_printed_values_allows_for_chance_only(findings):
     assert claim_finding("table-values", nothing).verdict == NOT_RUN
 
 
-# --- predicates on runs ----------------------------------------------------------------------------------------------
+# --- predicates on runs ---------------------------------------------------------------------------
 
 
 def test_orderings_and_bounds_follow_the_rows():
@@ -226,7 +229,7 @@ def test_data_sets_can_be_compared_with_each_other():
     assert claim_finding("time-dpm-points", rows).verdict == HOLDS
     assert claim_finding("time-dp-lloyd-gas", rows).verdict == FAILS
     few = claim_finding("time-dpm-points", rows[rows["dataset"].isin(["letters-18720", "gas"])])
-    assert few.verdict == HOLDS and "1 of 5" in few.lacking
+    assert few.verdict == HOLDS and "1 of 5" in few.missing
 
 
 def test_a_selector_of_two_data_sets_is_refused_across():
@@ -263,7 +266,7 @@ def test_dispersion_is_the_coefficient_of_variation():
 def test_slopes_of_running_time():
     rows = all_rows()
     found = claim_finding("time-complexity", rows)
-    assert found.verdict == HOLDS and not found.lacking
+    assert found.verdict == HOLDS and not found.missing
     assert found.evidence["slope"].tolist() == pytest.approx([1.05, 1.0], abs=0.06)
     squared = rows.copy()
     mine = (squared["sweep"] == "scaling") & (squared["method"] == "dpm")
@@ -274,7 +277,7 @@ def test_slopes_of_running_time():
         small = claim_finding("time-complexity", few[(few["n"] < 200000) & (few["d"] < 80)])
         assert (
             small.verdict == INCONCLUSIVE
-            and "4 of 5" in small.lacking
+            and "4 of 5" in small.missing
             and "n = 200000" in small.numbers
         )
 
@@ -305,12 +308,12 @@ def test_claims_on_time_read_cpu_seconds():
 def test_more_clusters_step_by_step():
     rows = all_rows()
     found = claim_finding("inertia-accuracy-profit-from-k", rows)
-    assert found.verdict == HOLDS and found.comparisons == 30 and not found.lacking
+    assert found.verdict == HOLDS and found.comparisons == 30 and not found.missing
     assert "13 to 26" in set(found.evidence["k"])
     up = changed(rows, {"sweep": "clusters_letters", "k": 52}, inertia=2.0)
     assert claim_finding("inertia-accuracy-profit-from-k", up).verdict == FAILS
     less = rows[~rows["sweep"].str.startswith("clusters_embeddings")]
-    assert "9 of 15 steps" in claim_finding("inertia-accuracy-profit-from-k", less).lacking
+    assert "9 of 15 steps" in claim_finding("inertia-accuracy-profit-from-k", less).missing
 
 
 def test_the_best_number_of_clusters_on_gas():
@@ -321,7 +324,7 @@ def test_the_best_number_of_clusters_on_gas():
     )
     assert found.verdict == FAILS and "k = 7" in found.numbers
     without = rows[(rows["sweep"] != "clusters_gas") | (rows["k"] != 7)]
-    assert "18 of 19" in claim_finding("gas-two-clusters", without).lacking
+    assert "18 of 19" in claim_finding("gas-two-clusters", without).missing
 
 
 def test_a_time_limit_is_a_lower_bound_only():
@@ -350,13 +353,15 @@ def test_a_time_limit_is_a_lower_bound_only():
     )
 
 
-# --- grids of settings -----------------------------------------------------------------------------------------------
+# --- grids of settings ----------------------------------------------------------------------------
 
 
 def grid_rows(
     sweep, quality_of, settings_of, *, datasets=("letters-18720",), noise=0.002, seeds=12
 ):
-    """Rows whose inertia is `quality_of(dataset, setting)` with little noise; other metrics follow it."""
+    """Rows whose inertia is `quality_of(dataset, setting)` with little noise; other metrics follow
+    it.
+    """
     rng = np.random.default_rng(3)
     parts = []
     for dataset in datasets:
@@ -389,7 +394,7 @@ def test_the_best_part_of_a_grid_is_found_by_the_metric():
     rows = grid_rows("budget", lambda _, p: 1 + p["shares"][0], SHARES)
     check = BUDGET | {"type": "best_part", "form": {"interval": 1}}
     found = check_finding(check | {"below_worst": True}, rows)
-    assert found.verdict == HOLDS and not found.lacking
+    assert found.verdict == HOLDS and not found.missing
     assert found.evidence[["best", "worst"]].iloc[0].tolist() == pytest.approx([0.05, 0.2])
     falling = grid_rows("budget", lambda _, p: 2 - p["shares"][0], SHARES)
     assert check_finding(check | {"below_worst": True}, falling).verdict == FAILS
@@ -441,7 +446,7 @@ def test_an_inner_best_and_one_at_the_edge():
     shares = planned_shares()
     inner = check_finding(INNER, grid_rows("budget", of_the_rest(1), shares))
     assert inner.verdict == HOLDS and inner.evidence["best"][0] == pytest.approx(1 / 3, abs=1e-4)
-    assert inner.evidence["levels"][0] == "0.167, 0.333, 0.5, 0.667" and not inner.lacking
+    assert inner.evidence["levels"][0] == "0.167, 0.333, 0.5, 0.667" and not inner.missing
     edge = grid_rows("budget", lambda _, p: 1 + p["shares"][1] / (1 - p["shares"][0]), shares)
     assert check_finding(INNER, edge).verdict == FAILS
 
@@ -466,11 +471,11 @@ def test_too_few_levels_decide_nothing():
     found = check_finding(INNER, rows)
     assert (
         found.verdict == INCONCLUSIVE
-        and "3 of 4 levels" in found.lacking
+        and "3 of 4 levels" in found.missing
         and "Too few" in found.numbers
     )
     found = check_finding(INNER, grid_rows("budget", lambda _, p: 1 + p["shares"][1], SHARES))
-    assert found.verdict == INCONCLUSIVE and "0 of 4 levels" in found.lacking
+    assert found.verdict == INCONCLUSIVE and "0 of 4 levels" in found.missing
 
 
 def test_best_settings_that_differ_between_metrics():
@@ -478,7 +483,8 @@ def test_best_settings_that_differ_between_metrics():
         "budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] + p["shares"][2], SHARES
     )
     check = BUDGET | {"type": "best_differs", "metrics": ["inertia", "silhouette"]}
-    # Silhouette is better high: the same order of settings makes the best one the same, the reverse makes it differ.
+    # Silhouette is better high: the same order of settings makes the best one the same, the reverse
+    # makes it differ.
     assert check_finding(check, rows.assign(silhouette=-rows["inertia"])).verdict == FAILS
     assert check_finding(check, rows.assign(silhouette=rows["inertia"])).verdict == HOLDS
 
@@ -523,7 +529,7 @@ def test_flat_but_for_a_corner():
 def test_part_of_a_grid_is_marked_and_none_is_not_run():
     rows = grid_rows("centreness", cornered, PAIRS[:6])
     found = check_finding(CORNER | {"type": "flat", "at_most": 0.05}, rows)
-    assert "6 of 12 settings" in found.lacking and "synth-10d" in found.lacking
+    assert "6 of 12 settings" in found.missing and "synth-10d" in found.missing
     other = check_finding(BUDGET | {"type": "best_part", "form": {"interval": 1}, "above": 0}, rows)
     assert other.verdict == NOT_RUN
 
@@ -543,7 +549,7 @@ def test_settings_that_are_no_lists_are_left_out():
     assert hyperparameters.table_of_settings(cells, ["u"]) is None
 
 
-# --- formulas --------------------------------------------------------------------------------------------------------
+# --- formulas -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("change", ["shares", "charges", "spent", "delta", "failures", "gaussian"])
@@ -570,7 +576,7 @@ def test_total_budget_fails_on_a_share_a_charge_or_a_ledger_too_large(change):
     assert check_finding({"type": "total_budget"}, rows).verdict == FAILS
 
 
-# --- all claims, figures, configuration ------------------------------------------------------------------------------
+# --- all claims, figures, configuration -----------------------------------------------------------
 
 
 def test_every_claim_is_there_and_judged(findings):

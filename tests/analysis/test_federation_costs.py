@@ -1,4 +1,6 @@
-"""FastLloyd's protocol in the report: costs, Table 3 beside the printed numbers, claims, figures; on synthetic rows."""
+"""FastLloyd's protocol in the report: costs, Table 3 beside the printed numbers, claims, figures;
+on synthetic rows.
+"""
 
 from functools import partial
 
@@ -29,7 +31,7 @@ from pkm.analysis.tables import OPTIONAL, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 CONTENT = claims.load("fastlloyd")
-QUOTED = [cell for cell in PRINTED["cells"] if "quoted_ms" in cell]
+QUOTED = [cell for cell in PRINTED["cells"] if "cited_ms" in cell]
 SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
 OURS = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
 JUDGED = {
@@ -58,7 +60,7 @@ def changed(rows, column, change, **where):
     return reports.changed(rows, column, lambda rows: change(rows[column]), **where)
 
 
-# --- costs -----------------------------------------------------------------------------------------------------------
+# --- costs ----------------------------------------------------------------------------------------
 
 
 def test_costs_are_means_over_runs_with_parts_that_add_up():
@@ -85,24 +87,26 @@ def test_costs_are_means_over_runs_with_parts_that_add_up():
 def test_rows_from_before_the_protocol_are_central():
     old = small_rows()
     assert not set(OPTIONAL) & set(old.columns) and not len(costs(Study(old)))
-    # Both kinds together, as a store that has grown gives them: absent columns are NaN in the old rows.
+    # Both kinds together, as a store that has grown gives them: absent columns are NaN in the old
+    # rows.
     both = Study(pd.concat([old, protocol_rows().query("sweep != 'real'")], ignore_index=True))
     central = both.cells[both.cells["sweep"] == "g2"]
     assert (central["clients"] == 0).all() and (central["transport"] == "").all()
     assert len(costs(both)) == len(costs(study_of("fastlloyd/protocol")))
 
 
-# --- Table 3 ---------------------------------------------------------------------------------------------------------
+# --- Table 3 --------------------------------------------------------------------------------------
 
 
 def test_printed_numbers_of_table3_are_consistent():
-    # Speed-ups and reductions are the printed ratios, and the bytes those of two clients with words of eight bytes.
+    # Speed-ups and reductions are the printed ratios, and the bytes those of two clients with words
+    # of eight bytes.
     for cell in PRINTED["cells"]:
         n, d, k = size_of(cell["dataset"])
         assert int(cell["bytes_per_iteration"]) == 32 * k * (d + 1), n
         for ratio, quoted, ours in (
-            ("speedup", "quoted_ms", "iteration_ms"),
-            ("reduction", "quoted_bytes", "bytes_per_iteration"),
+            ("speedup", "cited_ms", "iteration_ms"),
+            ("reduction", "cited_bytes", "bytes_per_iteration"),
         ):
             assert (ratio in cell) == (quoted in cell)
             if ratio in cell:
@@ -119,7 +123,7 @@ def test_times_are_faster_or_slower_and_never_within():
     # Without two sends of 0.25 ms here, and without the 0.25 ms that the authors' code sleeps.
     assert line["ratio_without_latency"] == pytest.approx((ours - 0.5) / (5.81 - 0.25))
     speedup = table.loc["s1", "speedup"]
-    assert speedup["mean"] == pytest.approx(49087 / ours) and speedup["printed_mean"] == 8449
+    assert speedup["mean"] == pytest.approx(49087 / ours) and speedup["reported_mean"] == 8449
     assert line["verdict"] == speedup["verdict"] == FASTER
     slow = changed(protocol_rows(), "iteration_ms", lambda ms: 10 * ms, sweep="protocol")
     assert compare(Study(slow), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == SLOWER
@@ -213,7 +217,7 @@ def test_means_are_written_to_two_digits_of_their_half_width(mean, half_width, t
     assert _with_interval(mean, half_width) == text
 
 
-# --- claims ----------------------------------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 def test_every_claim_of_the_protocol_is_judged():
@@ -254,7 +258,7 @@ def test_without_protocol_rows_the_claims_say_so():
 def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
     found = finding("runtime-five-orders", protocol_rows())
     ours = protocol_rows().query("sweep == 'protocol'").groupby("dataset")["iteration_ms"].mean()
-    factors = {cell["dataset"]: float(cell["quoted_ms"]) / ours[cell["dataset"]] for cell in QUOTED}
+    factors = {cell["dataset"]: float(cell["cited_ms"]) / ours[cell["dataset"]] for cell in QUOTED}
     best = max(factors, key=factors.get)
     assert found.evidence["dataset"][0] == best and found.evidence["ratio"][0] == pytest.approx(
         factors[best]
@@ -264,7 +268,7 @@ def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
     assert finding("runtime-five-orders", fast).verdict == HOLDS
     # What is absent could hold a larger factor.
     part = finding("runtime-five-orders", reports.without(protocol_rows(), dataset=best))
-    assert part.verdict == INCONCLUSIVE and best in part.lacking
+    assert part.verdict == INCONCLUSIVE and best in part.missing
     assert finding("runtime-five-orders", protocol_rows().query("seed < 3")).verdict == INCONCLUSIVE
 
 
@@ -313,11 +317,11 @@ def test_below_a_kilobyte_holds_without_s1():
 def test_parts_of_the_data_are_marked():
     two = protocol_rows().query("clients in (0, 2) or clients.isna()")
     found = finding("comm-linear-mkt", two)
-    assert found.verdict == HOLDS and found.lacking == "no stored rows of 4, 8 clients"
+    assert found.verdict == HOLDS and found.missing == "no stored rows of 4, 8 clients"
     small = reports.without(protocol_rows(), dataset="timesynth-100000-2-2")
-    assert "3 of 4" in finding("bytes-independent-of-n", small).lacking
+    assert "3 of 4" in finding("bytes-independent-of-n", small).missing
     twins = finding("federated-equals-central", protocol_rows())
-    assert "timesynth-10000-2-2" in twins.lacking and set(twins.evidence["dataset"]) == {
+    assert "timesynth-10000-2-2" in twins.missing and set(twins.evidence["dataset"]) == {
         "lsun",
         "s1",
     }
@@ -325,7 +329,7 @@ def test_parts_of_the_data_are_marked():
     assert finding("federated-equals-central", alone).verdict == NOT_RUN
 
 
-# --- figures and report ----------------------------------------------------------------------------------------------
+# --- figures and report ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -1,4 +1,6 @@
-"""The report on constant multiplicative error on fabricated rows: bounds, captures, claims that can fail, figures."""
+"""The report on constant multiplicative error on fabricated rows: bounds, captures, claims that can
+fail, figures.
+"""
 
 import math
 from functools import partial
@@ -21,7 +23,7 @@ from pkm.analysis.claims.kaplan_stemmer import (
     weight,
 )
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.kaplan_stemmer import _apart
+from pkm.analysis.figures.kaplan_stemmer import _separated
 from pkm.analysis.figures.style import look
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.analysis.tables import DESCRIPTION, Study
@@ -55,7 +57,7 @@ def changed(column, change, **where):
     return reports.changed(all_rows(), column, change, **where)
 
 
-# --- formulas --------------------------------------------------------------------------------------------------------
+# --- formulas -------------------------------------------------------------------------------------
 
 
 def test_rows_have_the_schema(study):
@@ -78,7 +80,7 @@ def test_bounds_are_those_of_the_printed_table():
     assert values["balcan2017"] == pytest.approx((8, 25))
     assert values["nissim_stemmer2018"] == pytest.approx((4, 9**0.51 * 4**1.51))
     assert values["this_work"] == pytest.approx((1, 4**1.01 * 9**0.51 + 8))
-    assert set(BOUNDS) == {row["key"] for row in CONTENT["printed"]["table1"]}
+    assert set(BOUNDS) == {row["key"] for row in CONTENT["reported"]["table1"]}
 
 
 def test_the_papers_weight_grows_with_dimension_and_budget_shrinks_it():
@@ -88,7 +90,7 @@ def test_the_papers_weight_grows_with_dimension_and_budget_shrinks_it():
     assert weight(cell | {"epsilon": 2.0}, 1.0, 0.1) == pytest.approx(weight(cell, 1.0, 0.1) / 2)
 
 
-# --- small balls -----------------------------------------------------------------------------------------------------
+# --- small balls ----------------------------------------------------------------------------------
 
 
 def test_a_ball_is_captured_within_the_reach_of_its_radius(study):
@@ -141,7 +143,7 @@ def test_one_pass_that_captures_smaller_balls_fails_the_claim():
     assert finding("iterating-captures-smaller", rows).verdict == FAILS
 
 
-# --- claims ----------------------------------------------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 def test_every_claim_has_a_verdict(findings):
@@ -328,7 +330,7 @@ def test_the_bound_on_missed_points_is_that_of_the_pass(findings):
     assert second == pytest.approx(first * 0.5**0.1)  # half of the points are left
 
 
-# --- neighbors by replacement ---------------------------------------------------------------------------------------
+# --- neighbors by replacement ---------------------------------------------------------------------
 
 
 def test_epsilon_of_a_gaussian_is_that_of_the_ledger():
@@ -406,7 +408,8 @@ def test_both_notions_of_neighbors_are_told(findings):
         .evidence.query("epsilon == 1.0")
         .set_index("method")["epsilon_replaced"]
     )
-    # Of four equal parts of mu squared, those of the first histogram, the sums and the counts or the choice grow.
+    # Of four equal parts of mu squared, those of the first histogram, the sums and the counts or
+    # the choice grow.
     each, left = gaussian_mu(1.0, 5e-7) / 2, 1e-6 - (1 - (1 - 2.5e-7) ** 2) - 2.5e-7
     square = {
         "kaplan_stemmer": 2 * each**2,
@@ -415,7 +418,7 @@ def test_both_notions_of_neighbors_are_told(findings):
     for method, last in square.items():
         expected = gdp_epsilon(math.sqrt(2 * each**2 + each**2 + 4 * each**2 + last), left)
         assert table[method].to_numpy() == pytest.approx(expected, rel=1e-6)
-    assert "no audit" in findings["privacy-central"].lacking
+    assert "no audit" in findings["privacy-central"].missing
 
 
 def test_runs_whose_charges_cannot_be_read_are_counted():
@@ -435,16 +438,16 @@ def test_a_cost_that_falls_with_n_is_below_every_bound(findings):
 def test_passes_are_those_of_the_formula_and_ours_are_told(findings):
     assert "Stored runs made 2 passes." in findings["iterations-loglog"].numbers
     evaluators = claims.own_evaluators("kaplan-stemmer")
-    wrong = {"asked": {1000000: 4}, "methods": ["kaplan_stemmer"]}
+    wrong = {"expected": {1000000: 4}, "methods": ["kaplan_stemmer"]}
     assert evaluators["passes"](Study(foreign_rows()), wrong, None).verdict == FAILS
 
 
 def test_smaller_sizes_make_a_verdict_partial():
     rows = all_rows().query("n <= 100000")
     found = finding("constant-factor-in-n", rows)
-    assert found.verdict == HOLDS and "n up to 100000 instead of 1e+06" in found.lacking
+    assert found.verdict == HOLDS and "n up to 100000 instead of 1e+06" in found.missing
     linear = finding("additive-beats-linear-baseline", rows)
-    assert linear.verdict == HOLDS and "1 of 2 comparisons" in linear.lacking
+    assert linear.verdict == HOLDS and "1 of 2 comparisons" in linear.missing
 
 
 def test_few_seeds_decide_nothing_about_means():
@@ -475,7 +478,7 @@ def test_claims_without_rows_give_the_recorded_reason():
     assert "no such file" in found["constant-factor-in-n"].numbers
 
 
-# --- figures and report ----------------------------------------------------------------------------------------------
+# --- figures and report ---------------------------------------------------------------------------
 
 
 def test_table1_has_bounds_and_measured_slopes(study):
@@ -517,7 +520,10 @@ def test_planted_figure_has_all_methods_and_exponents(study):
     ours = first[(first["method"] == "kaplan_stemmer") & (first["x"] == 10000)]["value"].item()
     assert ours == pytest.approx(1.05, rel=0.02)
     titles = [f"({letter}) {kind}, over {along}" for (letter, kind, along) in zip(
-        "abcdef", ["cost over the optimum"] * 3 + ["cost where the optimum is 0"] * 3, "nkdnkd", strict=True
+        "abcdef",
+        ["cost over the optimum"] * 3 + ["cost where the optimum is 0"] * 3,
+        "nkdnkd",
+        strict=True,
     )]  # fmt: skip
     assert [axes.get_title() for axes in shown.figure.axes] == titles
     for axes, exponent in zip(shown.figure.axes[3:], ("0.13", "1.20", "0.40"), strict=True):
@@ -528,10 +534,10 @@ def test_planted_figure_has_all_methods_and_exponents(study):
 
 
 def test_labels_are_moved_apart_within_the_panel():
-    assert _apart([0.2, 0.6]) == [0.2, 0.6]
-    crowded = _apart([0.9] * 8)
+    assert _separated([0.2, 0.6]) == [0.2, 0.6]
+    crowded = _separated([0.9] * 8)
     assert crowded[-1] == 0.97 and np.diff(crowded) == pytest.approx([0.055] * 7)
-    low = _apart([0.0] * 3)
+    low = _separated([0.0] * 3)
     assert low == pytest.approx([0.0, 0.055, 0.11])
 
 

@@ -1,4 +1,6 @@
-"""The MUFC report on synthetic rows: printed numbers, speed-ups in both ways, views, claims, figures."""
+"""The MUFC report on synthetic rows: printed numbers, speed-ups in both ways, views, claims,
+figures.
+"""
 
 import json
 import math
@@ -16,7 +18,7 @@ from reports import NO_GAPS
 from pkm.analysis import claims, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.style import look
-from pkm.analysis.removals import READINGS, View, curves, series, speedups
+from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
 from pkm.analysis.tables import DESCRIPTION, OPTIONAL, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
@@ -44,7 +46,7 @@ def changed(column, change, **where):
     return reports.changed(all_rows(), column, lambda rows: change(rows[column]), **where)
 
 
-# --- rows in the view of unlearning ----------------------------------------------------------------------------------
+# --- rows in the view of unlearning ---------------------------------------------------------------
 
 
 def test_rows_have_the_schema(study):
@@ -66,7 +68,7 @@ def test_older_rows_hold_no_removals():
     assert not len(View(old).panel("removals", "request_ms").cells)
     # Both kinds together, as a store that has grown gives them.
     both = Study(pd.concat([small_rows(), all_rows()], ignore_index=True))
-    assert len(speedups(both)) == len(speedups(study_of("mufc"))) == 3 * len(READINGS)
+    assert len(speedups(both)) == len(speedups(study_of("mufc"))) == 3 * len(SPEEDUP_DEFINITIONS)
 
 
 def test_a_sweep_is_joined_from_its_parts_and_split_by_the_kind_of_requests(study):
@@ -140,7 +142,8 @@ def test_checkpoints_are_read_one_line_each(study):
     lines = series(study)
     assert len(lines) == 12 * (3 * 4 * 2 * 25 + 2 * 3 * 2 * 25)
     mine = lines.query(
-        "dataset == 'celltype' and method == 'mufc' and requests == 'random' and batch == 1 and seed == 0"
+        "dataset == 'celltype' and method == 'mufc' and requests == 'random'"
+        " and batch == 1 and seed == 0"
     )
     row = all_rows().query(
         "method == 'mufc' and dataset == 'celltype' and requests == 'random' and removals == 100"
@@ -160,7 +163,7 @@ def test_speedups_are_ratios_of_means_in_every_reading():
     rows = all_rows().copy()
     rng = np.random.default_rng(0)
     rows["removal_mean_ms"] *= rng.lognormal(0, 0.5, len(rows))
-    found = speedups(Study(rows)).set_index(["dataset", "reading"])
+    found = speedups(Study(rows)).set_index(["dataset", "definition"])
     random = rows.query(
         "requests == 'random' and removals == 100 and dataset == 'celltype'"
     ).groupby("method")
@@ -181,19 +184,21 @@ def test_speedups_are_ratios_of_means_in_every_reading():
     assert expected["best"] > expected["average"] > expected["refit"] > expected["honest"]
 
 
-# --- printed numbers and claims --------------------------------------------------------------------------------------
+# --- printed numbers and claims -------------------------------------------------------------------
 
 
 def test_printed_numbers_are_complete():
-    assert len(MEANS) == 28 and set(CONTENT["printed"]["speedups"]) == set(CONTENT["sets"]["seven"])
-    speeds = CONTENT["printed"]["speedups"].values()
+    assert len(MEANS) == 28 and set(CONTENT["reported"]["speedups"]) == set(
+        CONTENT["sets"]["seven"]
+    )
+    speeds = CONTENT["reported"]["speedups"].values()
     assert (
         min(speeds) == 53
         and max(speeds) == 2074
         and np.mean(list(speeds)) == pytest.approx(739, abs=1)
     )
     sizes = {
-        line["dataset"]: int(line["n"].replace(",", "")) for line in CONTENT["printed"]["sizes"]
+        line["dataset"]: int(line["n"].replace(",", "")) for line in CONTENT["reported"]["sizes"]
     }
     asked = next(claim for claim in CONTENT["claims"] if claim["id"] == "mufc/dataset-sizes")[
         "check"
@@ -275,7 +280,7 @@ def test_speedup_claims_are_read_in_both_ways(findings):
         and "its own retraining, at least 50: fails as well" in best.numbers
     )
     assert average.verdict == HOLDS and "its own retraining: fails instead" in average.numbers
-    assert "only 3 of 7" in average.lacking
+    assert "only 3 of 7" in average.missing
     near = changed("mean_untouched_ms", lambda x: 5 * x, method="mufc_lazy", dataset="covtype-52")
     found = finding("speedup-no-retraining", near)
     assert found.verdict == HOLDS and "printed 267" in found.numbers
@@ -356,7 +361,7 @@ def test_claims_without_rows_give_the_recorded_reason():
     assert "no such file" in found["random-fastest"].numbers
 
 
-# --- figures and report ----------------------------------------------------------------------------------------------
+# --- figures and report ---------------------------------------------------------------------------
 
 
 def test_table1_has_ours_printed_and_both_servers(study):

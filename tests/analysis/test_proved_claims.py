@@ -192,13 +192,13 @@ def test_standard_metrics_ignore_centers_without_points(cache):
 
 def test_the_quoted_protocol_needs_gigabytes_and_minutes():
     """In its largest cases, by the numbers that Table 3 quotes."""
-    cells = claims.load("fastlloyd")["printed"]["table3"]["cells"]
+    cells = claims.load("fastlloyd")["reported"]["table3"]["cells"]
     largest = {
         name: max(number(cell[name])[0] for cell in cells if name in cell)
-        for name in ("quoted_bytes", "quoted_ms")
+        for name in ("cited_bytes", "cited_ms")
     }
-    assert largest["quoted_bytes"] >= 1e9
-    assert largest["quoted_ms"] >= 60_000
+    assert largest["cited_bytes"] >= 1e9
+    assert largest["cited_ms"] >= 60_000
 
 
 # Kaplan-Stemmer

@@ -1,4 +1,6 @@
-"""Figures and the report: every declared figure draws, says what is missing, and the page stands alone."""
+"""Figures and the report: every declared figure draws, says what is missing, and the page stands
+alone.
+"""
 
 import json
 import re
@@ -287,7 +289,8 @@ def test_a_report_replaces_an_older_one_and_leaves_foreign_files(tmp_path, monke
         ("figure2", "table2"),
     )
     with monkeypatch.context() as broken:
-        # The page is written last and in one step, so a report that breaks off leaves the old one readable.
+        # The page is written last and in one step, so a report that breaks off leaves the old one
+        # readable.
         broken.setattr(report.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk")))
         with pytest.raises(OSError, match="disk"):
             reports.built("fastlloyd", rows, tmp_path, broken, some, MISSING)

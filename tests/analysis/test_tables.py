@@ -84,7 +84,8 @@ def test_area_is_the_trapezoid_of_the_means_and_repeats_non_private_values(study
 
 
 def test_a_curve_with_a_hole_has_no_area():
-    # Areas over different grids cannot be compared; a failed cell must not turn into a smaller area.
+    # Areas over different grids cannot be compared; a failed cell must not turn into a smaller
+    # area.
     rows = small_rows()
     gone = (
         (rows["sweep"] == "real")
@@ -104,7 +105,8 @@ def test_area_needs_two_epsilons():
 
 
 def test_resampling_is_paired_and_repeatable():
-    # One matrix of counts serves all columns: a column that is twice another stays twice in every resample.
+    # One matrix of counts serves all columns: a column that is twice another stays twice in every
+    # resample.
     weights = resampling_weights(12, 200)
     assert np.array_equal(weights, resampling_weights(12, 200))
     assert (weights.sum(axis=1) == 12).all() and (weights[0] == 1).all()
@@ -122,7 +124,8 @@ def test_resampling_is_paired_and_repeatable():
 
 
 def test_bootstrap_interval_agrees_with_theory():
-    # For a mean of many normal values the percentile interval is close to mean ± 1.96 standard errors.
+    # For a mean of many normal values the percentile interval is close to mean ± 1.96 standard
+    # errors.
     values = np.random.default_rng(1).normal(5, 2, size=(400, 1))
     panel = Panel("nicv", pd.DataFrame({"method": ["a"]}), np.arange(400), values, np.zeros(1))
     low, high = np.quantile(resampled_means(panel, resampling_weights(400))[1:, 0], [0.025, 0.975])

@@ -153,7 +153,9 @@ ABLATION = {
 
 
 def ablation_study(levels, *, seeds=20):
-    """NICV by data set of naive GLloyd, folding and no post-processing, in this order, with little noise."""
+    """NICV by data set of naive GLloyd, folding and no post-processing, in this order, with little
+    noise.
+    """
     rng = np.random.default_rng(5)
     parts = []
     for name, (naive, fold, none) in levels.items():
@@ -221,7 +223,7 @@ def test_values_of_the_best_that_are_not_stored_make_a_claim_partial():
         claims.load("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}, NO_GAPS
     )
     partial = verdicts._check(Study(rows), claim["check"], context, verdicts.EVALUATORS)
-    assert "n_iterations 4, 6 not stored" in partial.lacking
+    assert "n_iterations 4, 6 not stored" in partial.missing
     three = rows["sweep"].eq("iterations") & rows["params"].eq('{"n_iterations": 3}')
     more = [
         rows[three].assign(
@@ -235,7 +237,7 @@ def test_values_of_the_best_that_are_not_stored_make_a_claim_partial():
         context,
         verdicts.EVALUATORS,
     )
-    assert not whole.lacking
+    assert not whole.missing
 
 
 def outlier_rows(
@@ -319,7 +321,7 @@ def test_outliers_without_their_sweep_or_with_a_part_of_it():
     part = outlier_finding(rows, gap)
     assert part.verdict == HOLDS
     for text in ("2 of 5 epsilons", "2 of 27 data sets", "1 planned cells"):
-        assert text in part.lacking, text
+        assert text in part.missing, text
     one_sided = rows[~rows["dataset"].str.endswith("-o100")]
     assert outlier_finding(one_sided).verdict == NOT_RUN
 
@@ -365,7 +367,7 @@ def test_partial_data_are_judged_and_marked():
         FIGURE2 | {"over": {"dataset": ["iris", "s1", "wine"], "epsilon": [0.1, 1.0]}},
         study_of(lambda name, epsilon: -1.0),
     )
-    assert result.verdict == HOLDS and "4 of 6" in result.lacking and "wine" in result.lacking
+    assert result.verdict == HOLDS and "4 of 6" in result.missing and "wine" in result.missing
 
 
 def test_violations_within_tolerance_are_forgiven():
@@ -377,7 +379,8 @@ def test_violations_within_tolerance_are_forgiven():
 
 
 def test_false_alarms_stay_below_the_level():
-    # Under the null of no difference a non-strict claim must fail in at most 5 % of many data sets (Holm over cells).
+    # Under the null of no difference a non-strict claim must fail in at most 5 % of many data sets
+    # (Holm over cells).
     rng = np.random.default_rng(11)
     alarms = sum(
         (holm(paired_tests(rng.normal(size=(20, 50)))["p_greater"]) <= 0.05).any()

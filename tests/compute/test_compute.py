@@ -1,4 +1,6 @@
-"""The kernels against brute force, and the equalities that make results independent of how they were computed."""
+"""The kernels against brute force, and the equalities that make results independent of how they
+were computed.
+"""
 
 from fractions import Fraction
 
@@ -42,7 +44,7 @@ def draw(n, d, k, replicates=3, seed=0, spread=SCALE):
 
 
 def brute_force(points, centers, limit=None):
-    """One point, one center, one coordinate at a time, in Python integers; ties to the lower index."""
+    """Points, centers and coordinates one by one, in Python integers; ties to the lower index."""
     sums, counts, total, found = [[0] * points.shape[1] for _ in centers], [0] * len(centers), 0, []
     for x in points.tolist():
         squares = [sum((a - b) ** 2 for a, b in zip(x, c, strict=True)) for c in centers.tolist()]
@@ -70,7 +72,9 @@ def test_kernels_equal_brute_force(shape, limit):
 
 @pytest.mark.parametrize("d", [1, 4, 5])
 def test_scan_and_products_give_the_same_bits(monkeypatch, d):
-    """Three ways to the nearest center, chosen by shape, must agree exactly, on ties too (small integers tie often)."""
+    """Three ways to the nearest center, chosen by shape, must agree exactly, on ties too (small
+    integers tie often).
+    """
     points, centers = draw(2500, d, 9, spread=3)
     scanned = (
         fast_sums(Points.prepare(points), centers, 5),
@@ -87,7 +91,9 @@ def test_scan_and_products_give_the_same_bits(monkeypatch, d):
 
 @pytest.mark.parametrize("d", [2, 64, 784])
 def test_extreme_coordinates_stay_exact(d):
-    """At the corners of the domain and the largest allowed centers, distances still equal Python's integers."""
+    """At the corners of the domain and the largest allowed centers, distances still equal Python's
+    integers.
+    """
     limit = exact_limit(d)
     points = np.array([[SCALE] * d, [-SCALE] * d, [SCALE - 1] * d])
     centers = np.array([[[limit] * d, [limit - 1] * d], [[-limit] * d, [limit] * d]])
@@ -151,7 +157,9 @@ def test_halving_equals_a_straightforward_loop(k, d):
 
 
 def packing_radius(centers):
-    """Largest a that these centers respect: half the least pair distance, and the distance to the border."""
+    """Largest a that these centers respect: half the least pair distance, and the distance to the
+    border.
+    """
     apart = (
         np.linalg.norm(centers[:, None] - centers, axis=2)[np.triu_indices(len(centers), 1)].min()
         / 2
@@ -232,7 +240,9 @@ def test_points_off_the_grid_are_refused():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**40])
 @pytest.mark.parametrize("d", [2, 20])
 def test_centers_without_exact_distances_are_refused(bad, d):
-    """NaN above all: no point would find a nearest center, and labels would be whatever memory holds."""
+    """NaN above all: no point would find a nearest center, and labels would be whatever memory
+    holds.
+    """
     with pytest.raises(ValueError, match="centers must be finite, at most"):
         fast_sums(Points.prepare(np.zeros((3, d), np.int64)), np.full((1, 2, d), bad))
 

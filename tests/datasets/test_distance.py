@@ -98,7 +98,8 @@ def test_a_file_that_only_users_can_get_is_asked_for_by_name_and_place(name):
 
 def test_of_check_ins_the_last_of_each_user_counts():
     points, labels = parsers.checkins(gzip.compress(CHECKINS.encode()))
-    # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 never was anywhere.
+    # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 never was
+    # anywhere.
     assert (
         points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]]
         and labels is None
@@ -175,7 +176,8 @@ def test_cities_are_generated_heavy_tailed_and_always_the_same():
     )
     np.testing.assert_array_equal(dataset.points, datasets.load("generated-cities").points)
     sizes = np.sort(np.bincount(dataset.labels))[::-1]
-    # The largest tenth of the cities holds several times its share, yet no city holds nearly everybody.
+    # The largest tenth of the cities holds several times its share, yet no city holds nearly
+    # everybody.
     assert sizes[: len(sizes) // 10].sum() > 0.35 * sizes.sum() and sizes[0] < 0.5 * sizes.sum()
     assert sizes[0] > 20 * np.median(sizes)
     # People live near their city: most of the variance is between cities.
@@ -190,7 +192,8 @@ def test_cities_are_generated_heavy_tailed_and_always_the_same():
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_values_of_the_generated_sets(name):
-    # Pin the seeds: whoever changes them must know that every stored result of these sets goes stale.
+    # Pin the seeds: whoever changes them must know that every stored result of these sets goes
+    # stale.
     row, expected = RECORDED[name]
     np.testing.assert_allclose(datasets.load(name).points[row, :2], expected, rtol=0, atol=1e-12)
 
@@ -273,7 +276,8 @@ def test_each_point_is_in_a_half_as_often_as_not():
     for radius in range(1, 401):
         points = datasets.load(f"half-2-6-{radius / 1e4:.4f}").points
         counts[cdist(points, radius / 1e4 * whole).argmin(axis=1)] += 1
-    # Binomial with 400 draws of 1/2: standard deviation 10; 12 places within 5.5 of them but for odds of 5e-7.
+    # Binomial with 400 draws of 1/2: standard deviation 10; 12 places within 5.5 of them but for
+    # odds of 5e-7.
     assert np.abs(counts - 200).max() < 55
 
 

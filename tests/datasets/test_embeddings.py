@@ -1,4 +1,6 @@
-"""Embeddings: kept and checked without torch; trained on small generated images where torch is installed."""
+"""Embeddings: kept and checked without torch; trained on small generated images where torch is
+installed.
+"""
 
 import gzip
 import importlib
@@ -27,7 +29,9 @@ USERS_CACHE = os.environ.get("PKM_CACHE")
 
 
 def images(n=120):
-    """Noisy images of two classes, bright on the left and on the right, packed as they are published."""
+    """Noisy images of two classes, bright on the left and on the right, packed as they are
+    published.
+    """
     generator = np.random.default_rng(5)
     labels = generator.integers(0, 2, n).astype(np.uint8)
     pixels = generator.integers(0, 60, (n, 28, 28)).astype(np.uint8)
@@ -119,8 +123,9 @@ def torch():
 @pytest.mark.parametrize("name", REAL)
 def test_untrained_embeddings_say_how_to_get_them(name, cache, no_torch):
     expected = (
-        rf"data set '{name}' is trained once from images \(.*train-images-idx3-ubyte\.gz, .*\) and is not in "
-        rf".*embeddings yet: run 'make embeddings DATA=.*or 'pip install -r requirements-embeddings\.txt' and "
+        rf"data set '{name}' is trained once from images \(.*train-images-idx3-ubyte\.gz, .*\) "
+        rf"and is not in .*embeddings yet: run 'make embeddings DATA=.*"
+        rf"or 'pip install -r requirements-embeddings\.txt' and "
         rf"'pkm data embeddings {name}'.* torch is needed for the training only"
     )
     for door in (datasets.load, datasets.fingerprint):
@@ -338,7 +343,8 @@ def test_recipe_decides_seed_size_and_reach(torch):
     pixels, labels = parsers.mnist(*PACKED)
     plain = train_and_embed(pixels, labels, RECIPE)
     assert not np.array_equal(plain, train_and_embed(pixels, labels, replace(RECIPE, seed=1)))
-    # The penalty pulls embeddings towards zero, the clipping layer bounds them; the network reaches the bound.
+    # The penalty pulls embeddings towards zero, the clipping layer bounds them; the network reaches
+    # the bound.
     assert np.mean(
         train_and_embed(pixels, labels, replace(RECIPE, penalty=1.0)) ** 2
     ) < 0.5 * np.mean(plain**2)
@@ -365,8 +371,8 @@ def test_trained_sets_cluster_as_in_the_paper(name, accuracy, inertia, monkeypat
     dataset = datasets.load(name)
     assert dataset.points.shape == (60000, 40) and np.bincount(dataset.labels).min() > 5000
     assert dataset.points.min() == 0 and dataset.points.max() <= 13
-    # One start each, as the paper's baseline. Its standard deviations over runs are 0.02 and 0.04; another network is
-    # another draw, so the average of six runs is allowed two of the larger one.
+    # One start each, as the paper's baseline. Its standard deviations over runs are 0.02 and 0.04;
+    # another network is another draw, so the average of six runs is allowed two of the larger one.
     runs = [KMeans(10, n_init=1, random_state=seed).fit(dataset.points) for seed in range(6)]
     accuracies = [
         sum(np.bincount(dataset.labels[run.labels_ == i]).max() for i in range(10)) / 60000

@@ -1,4 +1,6 @@
-"""Generated data sets: prescribed separation, sizes, seeds, names; the G2 generator against the published files."""
+"""Generated data sets: prescribed separation, sizes, seeds, names; the G2 generator against the
+published files.
+"""
 
 import re
 
@@ -30,7 +32,8 @@ def test_every_cluster_has_the_prescribed_separation_from_its_nearest_neighbor(k
 
 @pytest.mark.parametrize(("k", "d"), [(3, 2), (7, 2), (4, 3), (3, 40)])
 def test_prescribed_separation_measured_independently(k, d):
-    # Every pair by a general optimizer (few dimensions) or by dense solves (many), straight from means and covariances.
+    # Every pair by a general optimizer (few dimensions) or by dense solves (many), straight from
+    # means and covariances.
     found = law(k, d, 0.21)
     covariances, measure = found.covariances(), best_by_search if d < 10 else best_by_shares
     index = np.full((k, k), np.inf)
@@ -56,7 +59,8 @@ def test_prescribed_separation_measured_on_points():
         )
         for i in range(4)
     ]
-    # A standard deviation from 20,000 points has a relative error of 0.5 %, the index moves by about half of that.
+    # A standard deviation from 20,000 points has a relative error of 0.5 %, the index moves by
+    # about half of that.
     np.testing.assert_allclose(index, 0.25, atol=0.01)
 
 
@@ -95,7 +99,8 @@ def test_rotations_are_orthogonal(d):
 
 @pytest.mark.statistical
 def test_rotations_favor_no_direction():
-    # Without the sign correction the first entries of a QR factor are never positive; Haar's are symmetric around 0.
+    # Without the sign correction the first entries of a QR factor are never positive; Haar's are
+    # symmetric around 0.
     entries = [
         clusters.random_rotation(np.random.default_rng(seed), 3)[0, 0] for seed in range(400)
     ]
@@ -201,7 +206,8 @@ def test_a_name_always_means_the_same_points(name):
 
 
 def test_recorded_values():
-    # Pins generator and seeds: whoever changes either must know that every stored result of these sets goes stale.
+    # Pins generator and seeds: whoever changes either must know that every stored result of these
+    # sets goes stale.
     dataset = datasets.load("synth-4-2-0")
     np.testing.assert_allclose(
         dataset.points[:2], [[-11.1873, 0.4946], [-19.8189, -11.1064]], atol=2e-4
@@ -227,7 +233,8 @@ def test_synth_of_the_dpm_paper(name, d):
 
 
 def test_recorded_values_of_synth_10d():
-    # Pins scikit-learn's generator, on which the points depend; equal counts of points per cluster, up to one.
+    # Pins scikit-learn's generator, on which the points depend; equal counts of points per cluster,
+    # up to one.
     dataset = datasets.load("synth-10d")
     np.testing.assert_allclose(dataset.points[0, :3], [25.535641, 40.248134, -10.273501], atol=1e-6)
     sizes = np.bincount(dataset.labels)
@@ -286,7 +293,8 @@ def test_different_names_mean_different_points_and_fingerprints():
 def test_the_public_domain_of_generated_sets_holds_the_points(name):
     dataset = datasets.load(name)
     outside = (dataset.points < dataset.domain[0]) | (dataset.points > dataset.domain[1])
-    # The domain reaches five standard deviations around each center: 6e-7 of the coordinates lie further out.
+    # The domain reaches five standard deviations around each center: 6e-7 of the coordinates lie
+    # further out.
     assert outside.sum() <= 10
     # And it is public: no bound is a coordinate of a point.
     assert np.all(dataset.domain == np.round(dataset.domain))
@@ -370,14 +378,16 @@ def test_g2_generator_has_the_law_of_the_published_files(name, mirror):
         assert abs(a.mean() - b.mean()) < 4 * int(sd) * np.sqrt(2 / count)
         assert abs(a.std() / b.std() - 1) < 4 / np.sqrt(count)
         assert ks_2samp(a.ravel(), b.ravel()).pvalue > 1e-3
-        # Independent coordinates with the same spread: the correlations are those of chance in both.
+        # Independent coordinates with the same spread: the correlations are those of chance in
+        # both.
         for points in (a, b):
             off = np.corrcoef(points.T)[~np.eye(int(d), dtype=bool)]
             assert abs(np.sqrt(np.mean(off**2)) * np.sqrt(1024) - 1) < (1 if int(d) == 2 else 0.1)
 
 
 def test_published_g2_files_are_cut_down_to_integers(mirror):
-    # Rounding would leave the mean at the center, cutting lowers it by one half: why the generator uses floor.
+    # Rounding would leave the mean at the center, cutting lowers it by one half: why the generator
+    # uses floor.
     offsets, weights = [], []
     for name in G2_HASHES:
         _, d, sd = name.split("-")

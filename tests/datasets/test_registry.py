@@ -1,4 +1,6 @@
-"""Published data sets: shapes of the papers, agreement of independent copies, domains, fingerprints."""
+"""Published data sets: shapes of the papers, agreement of independent copies, domains,
+fingerprints.
+"""
 
 import csv
 import re
@@ -78,7 +80,8 @@ def test_the_public_domain_holds_every_published_point(name, mirror):
 
 @pytest.mark.parametrize("name", [*SHAPES, "g2-2-10"])
 def test_the_public_domain_is_not_the_range_of_the_points(name, mirror):
-    # Columns whose scale is used to its ends (scores, bytes, digits) may coincide, a whole set of measurements not.
+    # Columns whose scale is used to its ends (scores, bytes, digits) may coincide, a whole set of
+    # measurements not.
     dataset = datasets.load(name, mirror=mirror)
     tight = (dataset.domain[0] == dataset.points.min(axis=0)) & (
         dataset.domain[1] == dataset.points.max(axis=0)
@@ -137,7 +140,8 @@ def test_s1_equals_the_published_file(mirror):
 
 
 def test_s1_labels_belong_to_its_rows(mirror):
-    # Labels come from another collection than the points: in the right order they explain nearly all the variance.
+    # Labels come from another collection than the points: in the right order they explain nearly
+    # all the variance.
     dataset = datasets.load("s1", mirror=mirror)
     assert np.bincount(dataset.labels).min() >= 300
     means = np.stack([dataset.points[dataset.labels == i].mean(axis=0) for i in range(15)])
@@ -146,7 +150,8 @@ def test_s1_labels_belong_to_its_rows(mirror):
 
 
 def test_birch2_is_a_subset_of_the_published_points(mirror):
-    # Some points occur more than once in the 100,000, so the copies are counted: none is drawn twice.
+    # Some points occur more than once in the 100,000, so the copies are counted: none is drawn
+    # twice.
     whole = Counter(map(tuple, np.loadtxt(mirror / "birch2" / "birch2.txt.gz")))
     ours = Counter(map(tuple, datasets.load("birch2", mirror=mirror).points))
     assert ours.total() == 25000 and whole.total() == 100000
@@ -173,7 +178,7 @@ def test_house_colors_have_five_bits(mirror):
 
 
 def test_mnist_pixels_are_in_reading_order(mirror):
-    # Digits are centerd in a frame of four pixels' width that is always empty in the corners.
+    # Digits are centered in a frame of four pixels' width that is always empty in the corners.
     dataset = datasets.load("mnist", mirror=mirror)
     images = dataset.points.reshape(-1, 28, 28)
     assert images[:, 0, 0].max() == images[:, -1, -1].max() == 0

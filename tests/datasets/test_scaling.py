@@ -124,7 +124,10 @@ def test_a_given_range_comes_before_the_domains():
 
 
 def test_range_without_a_common_one_is_refused():
-    message = r"preprocessing='range' needs one range .* and 'made' has none: give bounds=.* or use preprocessing='public'"
+    message = (
+        r"preprocessing='range' needs one range .* and 'made' has none: "
+        r"give bounds=.* or use preprocessing='public'"
+    )
     with pytest.raises(ValueError, match=message):
         datasets.scale(made(POINTS, [[0, 0, 0], [5, 20, 6]]), "range")
     with pytest.raises(ValueError, match="'wine' has none"):

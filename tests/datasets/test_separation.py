@@ -58,7 +58,8 @@ def test_equals_a_direct_search_over_directions(d, seed):
 
 @pytest.mark.parametrize("d", [33, 64, 128])
 def test_few_nodes_are_enough_in_many_dimensions(d):
-    # More dimensions than Lanczos steps, and the second covariance grown as far as a generator ever does.
+    # More dimensions than Lanczos steps, and the second covariance grown as far as a generator ever
+    # does.
     generator = np.random.default_rng(d)
     first, second = random_covariance(generator, d), 4 * random_covariance(generator, d)
     difference = generator.standard_normal(d)
@@ -88,7 +89,8 @@ def test_symmetric_with_empty_diagonal():
 
 @pytest.mark.parametrize("separation", [-0.3, 0.01, 0.16, 0.75])
 def test_scaling_reaches_the_prescribed_separation_from_unequal_clusters(separation):
-    # Centers far from a simplex: some clusters are nearly lonely, and their covariances must grow a lot.
+    # Centers far from a simplex: some clusters are nearly lonely, and their covariances must grow a
+    # lot.
     generator = np.random.default_rng(7)
     centers = generator.standard_normal((12, 3)) * np.array([1, 5, 20])
     covariances = np.stack([random_covariance(generator, 3) for _ in range(12)])

@@ -130,7 +130,8 @@ def test_missing_file_names_file_urls_and_place(known, cache):
     known("http://example.org/tiny.zip", member="a/tiny.txt")
     expected = (
         r"data set 'tiny' needs the file tiny/tiny\.txt \(or tiny/tiny\.txt\.gz\), published at "
-        r"http://example\.org/tiny\.zip, file a/tiny\.txt in the archive\. Put it into .*cache or into a mirror folder "
+        r"http://example\.org/tiny\.zip, file a/tiny\.txt in the archive\. "
+        r"Put it into .*cache or into a mirror folder "
         r"named by PKM_DATA .* or run 'pkm data fetch tiny'"
     )
     with pytest.raises(DataUnavailable, match=expected):

@@ -1,4 +1,6 @@
-"""Data sets of the unlearning paper: facts of its appendix, files of the users' own, splits over clients."""
+"""Data sets of the unlearning paper: facts of its appendix, files of the users' own, splits over
+clients.
+"""
 
 import hashlib
 import json
@@ -32,8 +34,9 @@ OWN = ("postures-full", "femnist", "tcga", "tmi")
 
 
 RECORDED = [0.05868843307930661, 0.05091869038109278, -0.03367865730466463]
-# Rows from which Lloyd's algorithm finds the clusters whose sizes the paper prints, and the best that we know: one run
-# in a hundred does. The paper's optimum is therefore 3.5 per cent too large, and its loss ratios that much too small.
+# Rows from which Lloyd's algorithm finds the clusters whose sizes the paper prints, and the best
+# that we know: one run in a hundred does. The paper's optimum is therefore 3.5 per cent too large,
+# and its loss ratios that much too small.
 COVTYPE = [
     (
         [114, 15060, 4980, 7610, 12407, 1701, 2827],
@@ -85,7 +88,8 @@ def test_gaussian_follows_the_papers_recipe():
         dataset.points.shape == (30000, 10) and dataset.points.max() == 1.0 and in_the_cube(dataset)
     )
     assert np.bincount(dataset.labels).tolist() == [3000] * 10 and dataset.clients is None
-    # Before the division the variance was 0.5 along every axis (standard error 0.0013), around centers in the cube.
+    # Before the division the variance was 0.5 along every axis (standard error 0.0013), around
+    # centers in the cube.
     means = np.stack([dataset.points[dataset.labels == label].mean(axis=0) for label in range(10)])
     away = dataset.points - means[dataset.labels]
     largest = np.sqrt(0.5 / away.var())
@@ -99,7 +103,8 @@ def test_gaussian_follows_the_papers_recipe():
 
 
 def test_gaussian_is_as_wide_as_in_the_paper():
-    # The reference's draw has 7095; five of ours have 7286 to 8530, because everything is divided by one largest value.
+    # The reference's draw has 7095; five of ours have 7286 to 8530, because everything is divided
+    # by one largest value.
     found = KMeans(10, n_init=1, random_state=0).fit(datasets.load("gaussian-10").points)
     assert 6500 < found.inertia_ < 9000 and np.bincount(found.labels_).min() > 2500
 
@@ -151,8 +156,8 @@ def test_celltype_has_the_papers_clusters(mirror):
     np.testing.assert_allclose(
         sorted(np.bincount(found.labels_))[::-1], [6506, 2328, 2201, 974], atol=6
     )
-    # Split with at most two clusters a client, as the paper says (the root of K), and sizes that only this gives: 59 is
-    # the least that a cluster gives where two share 120.
+    # Split with at most two clusters a client, as the paper says (the root of K), and sizes that
+    # only this gives: 59 is the least that a cluster gives where two share 120.
     spans = [len(np.unique(found.labels_[dataset.clients == client])) for client in range(100)]
     assert np.bincount(spans).tolist() == [0, 33, 67]
     ours = np.bincount(splits.noniid(found.labels_, 100, 2, seed=0))
@@ -210,7 +215,10 @@ def test_postures_drop_rows_without_class_or_with_missing_markers():
 @pytest.mark.parametrize("name", OWN)
 def test_files_of_the_users_own_are_asked_for(name):
     file = registry.find(name).files[0]
-    expected = rf"data set '{name}' needs the file {file.path}, published at http.* Put it into .*cache or into a "
+    expected = (
+        rf"data set '{name}' needs the file {file.path}, published at http.* "
+        rf"Put it into .*cache or into a "
+    )
     for door in (datasets.load, datasets.fingerprint):
         with pytest.raises(datasets.DataUnavailable, match=expected) as caught:
             door(name)
@@ -398,7 +406,8 @@ def test_a_split_is_drawn_again_until_the_last_client_may_have_it(monkeypatch):
 
 
 def test_the_papers_heterogeneity_can_be_drawn():
-    # What k-means finds in the Gaussian set. With ten clusters of equal size one cluster a client never comes out.
+    # What k-means finds in the Gaussian set. With ten clusters of equal size one cluster a client
+    # never comes out.
     sizes = [3211, 3193, 3100, 3064, 3026, 2984, 2940, 2884, 2809, 2789]
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), sizes))
     for per_client in range(1, 11):

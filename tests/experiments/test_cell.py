@@ -30,8 +30,9 @@ BASE = Cell(
 @pytest.mark.parametrize(
     "change",
     [
-        {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"}, {"params": to_hashable({"alpha": 0.9})},
-        {"dataset": "wine"}, {"preprocessing": "public"}, {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
+        {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"},
+        {"params": to_hashable({"alpha": 0.9})}, {"dataset": "wine"}, {"preprocessing": "public"},
+        {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
         {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")}, {"timing": True},
     ],
 )  # fmt: skip
@@ -129,7 +130,8 @@ def outside(tmp_path, monkeypatch):
     (package / "tools.py").write_text("SHIFT = 0\n")
     (package / "unused.py").write_text("")
     (package / "mean.py").write_text(
-        "from pkm.methods.baselines import DataMean\nfrom .tools import SHIFT\n\n\nclass Shifted(DataMean):\n    pass\n"
+        "from pkm.methods.baselines import DataMean\nfrom .tools import SHIFT\n\n\n"
+        "class Shifted(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield package

@@ -26,7 +26,9 @@ def no_mirror(monkeypatch, tmp_path):
 
 @pytest.fixture
 def call(tmp_path, capsys):
-    """Return a function that runs the command line with its own results folder: exit code, output, errors."""
+    """Return a function that runs the command line with its own results folder: exit code, output,
+    errors.
+    """
 
     def go(*words):
         code = run.main([*words, f"results={tmp_path / 'results'}"])

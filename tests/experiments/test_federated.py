@@ -1,4 +1,6 @@
-"""Cells that are run as a protocol: what they are, how they are planned, and that they find what central cells find."""
+"""Cells that are run as a protocol: what they are, how they are planned, and that they find what
+central cells find.
+"""
 
 import dataclasses
 import json
@@ -70,7 +72,8 @@ from pkm.methods.lloyd import FastLloyd
 
 class Broken(FastLloyd):
     def cluster(self, curator):
-        if "client 2" == threading.current_thread().name or os.environ.get("OMPI_COMM_WORLD_RANK") == "2":
+        rank = os.environ.get("OMPI_COMM_WORLD_RANK")
+        if rank == "2" or threading.current_thread().name == "client 2":
             raise ValueError("the second client broke")
         return super().cluster(curator)
 
@@ -109,8 +112,8 @@ def trouble(tmp_path, monkeypatch):
 
 def test_central_cell_has_no_trace_of_the_field_in_its_identity():
     assert sorted(CENTER.identity()) == [
-        "bounds", "clip", "dataset", "delta", "epsilon", "k", "method", "metrics", "params", "preprocessing", "seeds",
-        "target", "timing",
+        "bounds", "clip", "dataset", "delta", "epsilon", "k", "method", "metrics", "params",
+        "preprocessing", "seeds", "target", "timing",
     ]  # fmt: skip
     assert protocol().identity() == CENTER.identity() | {"federation": SETTING}
 
@@ -301,7 +304,8 @@ def test_rows_say_who_took_part_and_what_it_took(transport):
     }
     assert {name: first[name] for name in told} == told
     assert rows["latency_ms"].dtype == rows["bytes_per_iteration"].dtype == float
-    # Two clients, both ways, five words for each of three centers; one exchange a round, which waits twice.
+    # Two clients, both ways, five words for each of three centers; one exchange a round, which
+    # waits twice.
     assert set(rows["bytes_per_iteration"]) == {2 * 2 * 3 * 5 * 8}
     assert (rows["rounds_per_iteration"] == 1).all() and (rows["iteration_ms"] >= 4).all()
     parts = rows[["client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms"]].sum(axis=1)
@@ -431,8 +435,12 @@ def test_protocols_of_the_paper(profile, mirror):
     sizes = {sweep: (len(found), len(found[0].seeds)) for sweep, found in cells.items()}
     assert sizes == {
         "smoke": {"protocol": (1, 2)},
-        "quick": {"protocol": (10, 10), "parties": (2, 5), "wide_area": (1, 3), "narrow": (3, 3), "baselines": (4, 3)},
+        "quick": {
+            "protocol": (10, 10), "parties": (2, 5), "wide_area": (1, 3), "narrow": (3, 3),
+            "baselines": (4, 3),
+        },
         "paper": {
-            "protocol": (10, 100), "parties": (20, 100), "wide_area": (30, 20), "narrow": (3, 20), "baselines": (4, 20),
+            "protocol": (10, 100), "parties": (20, 100), "wide_area": (30, 20), "narrow": (3, 20),
+            "baselines": (4, 20),
         },
     }[profile]  # fmt: skip

@@ -1,4 +1,4 @@
-"""From configuration to cells: sweeps, profiles, gaps, and bad input refused before anything runs."""
+"""From configuration to cells: sweeps, profiles, gaps; bad input is refused beforehand."""
 
 import io
 import json
@@ -233,11 +233,13 @@ def test_one_range_for_all_columns(own):
     assert prepared.domain.tolist() == [[-100.0] * 3, [100.0] * 3]
     rows = execute(cell)
     assert (rows["half_width"] == 100).all() and not rows["private_bounds"].any()
-    # In raw units the points have variance 1 in each of three columns around their clusters' centers.
+    # In raw units the points have variance 1 in each of three columns around their clusters'
+    # centers.
     raw = rows["inertia"] * rows["half_width"] ** 2
     assert raw.between(0.5 * 200 * 3, 2 * 200 * 3).all()
     assert (rows["accuracy"] == 1).all()
-    # A file whose bounds are the same in all columns has a range; columns with bounds of their own have none.
+    # A file whose bounds are the same in all columns has a range; columns with bounds of their own
+    # have none.
     (file,) = cells(datasets=[own], methods=["mean"], k=1, preprocessing="range")
     assert execute(file)["half_width"].tolist() == [0.5] * 2
     for one in ("wine", own | {"bounds": [[0, 0], [1, 7]]}, "synth-2-2-0"):
@@ -373,7 +375,8 @@ def test_rough_model_knows_how_many_centers_are_released():
         16,
         3,
     ]
-    # What more centers add is in proportion to their number beyond the k = 3 that the merged ones are.
+    # What more centers add is in proportion to their number beyond the k = 3 that the merged ones
+    # are.
     merged, many, most = (
         rough_seconds(one(**grid)) for grid in ({"merge": True}, {"depth": 4}, {})
     )
@@ -508,7 +511,8 @@ def test_method_is_told_the_bounds_in_raw_units_and_may_release_fewer_centers(
     tmp_path, monkeypatch
 ):
     (tmp_path / "curious.py").write_text(
-        "import numpy as np\nfrom pkm.methods.base import PrivateKMeans, Run\nfrom pkm.privacy import NO_CLAIM\n\n\n"
+        "import numpy as np\nfrom pkm.methods.base import PrivateKMeans, Run\n"
+        "from pkm.privacy import NO_CLAIM\n\n\n"
         "class Curious(PrivateKMeans):\n"
         "    claims = {'sound': NO_CLAIM}\n"
         "    asked = []\n\n"

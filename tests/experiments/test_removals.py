@@ -228,7 +228,8 @@ def test_the_optimum_is_the_cost_of_its_labels():
     best, rows = best_k_means(points, 4, 5), points.rows / 2**16
     centers = np.array([rows[best.labels_ == j].mean(axis=0) for j in range(4)])
     assert best.inertia_ == pytest.approx(((rows - centers[best.labels_]) ** 2).sum(), rel=1e-6)
-    # Going on from there without some of the points costs less, and no more than starting anew does.
+    # Going on from there without some of the points costs less, and no more than starting anew
+    # does.
     left = rows[20:]
     again = optimum_of(left, best.cluster_centers_)
     assert (

@@ -1,7 +1,9 @@
-"""Masked secure aggregation: rings, masks, keys, equality with the central run, obliviousness, failures.
+"""Masked secure aggregation: rings, masks, keys, equality with the central run, obliviousness,
+failures.
 
-Statistical tests use fixed seeds where they can; keys and secure noise are fresh entropy, where p-values of 1e-8 and
-seven standard errors leave all checks together less than one failure by luck in a million runs.
+Statistical tests use fixed seeds where they can; keys and secure noise are fresh entropy, where
+p-values of 1e-8 and seven standard errors leave all checks together less than one failure by
+luck in a million runs.
 """
 
 import os
@@ -64,7 +66,9 @@ def cut(points, sizes):
 
 
 def in_threads(n_clients, client, server, network=None):
-    """Let functions of links play the parties; return what the clients returned (or raised) and what the server did."""
+    """Let functions of links play the parties; return what the clients returned (or raised) and
+    what the server did.
+    """
     network = network or Network(n_clients, time_limit=20)
     link, outcomes = ThreadServerLink(n_clients, network.latency, network.time_limit), {}
 
@@ -135,7 +139,8 @@ def test_no_noise_is_larger_than_the_bound_the_ring_is_checked_with(secure):
     streams = NoiseStreams([3], secure=secure)
     for noise in (Gaussian(50.0), Laplace(50.0)):
         drawn = noise.add(np.zeros((1, 10**6), np.int64), streams, ("x", 0))
-        # The bound covers the rarest draw there is; a million draws pass a fifth of it but for once in 10^50.
+        # The bound covers the rarest draw there is; a million draws pass a fifth of it but for once
+        # in 10^50.
         assert 0.2 * noise.max_noise < np.abs(drawn).max() <= noise.max_noise
 
 
@@ -389,7 +394,9 @@ def seen_by_the_server(points, runs=60):
 
 @pytest.mark.statistical
 def test_what_the_server_sees_is_uniform():
-    """For two inputs as far apart as they can be: uniform words, unrelated to one another, the same law for both."""
+    """For two inputs as far apart as they can be: uniform words, unrelated to one another, the same
+    law for both.
+    """
     ends = [Points.prepare(np.full((300, 2), sign * SCALE)) for sign in (-1, 1)]
     views = [seen_by_the_server(points) for points in ends]
     for received, sent in views:
@@ -411,7 +418,9 @@ def test_what_the_server_sees_is_uniform():
 
 
 def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
-    """Everything that hangs on the server's objects, searched for the secret, the keys, and a client's words."""
+    """Everything that hangs on the server's objects, searched for the secret, the keys, and a
+    client's words.
+    """
     from pkm.federation import parties
 
     secrets = []
@@ -471,7 +480,9 @@ def bytes_held_by(roots):
 
 @pytest.mark.statistical
 def test_noise_of_sums_counts_rounds_and_runs_is_independent():
-    """What clients get minus the exact answer, with secure noise: standardized, uncorrelated wherever one looks."""
+    """What clients get minus the exact answer, with secure noise: standardized, uncorrelated
+    wherever one looks.
+    """
     points, method = some_points(n=60), FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
     noises = []
     for run in range(150):
@@ -595,7 +606,9 @@ def test_bad_settings_are_refused(given, message):
 
 
 def failing_run(monkeypatch, misbehave, n_clients=3, time_limit=1.0):
-    """Run with a second client that does something else in its third round; return what the run raised."""
+    """Run with a second client that does something else in its third round; return what the run
+    raised.
+    """
     release = FederatedCurator._release
 
     def odd(self, *args):
@@ -638,7 +651,9 @@ def test_a_client_that_sends_a_malformed_message_is_named(monkeypatch, n_bytes):
 
 @pytest.mark.parametrize("late", [1, 2])
 def test_a_message_too_many_is_never_taken_for_the_next_rounds(late):
-    """Whether it comes before or after the other client's message; its sender goes on as if nothing had happened."""
+    """Whether it comes before or after the other client's message; its sender goes on as if nothing
+    had happened.
+    """
 
     def client(link):
         for number in range(3):
@@ -724,11 +739,13 @@ def test_processes_equal_the_central_run(tmp_path):
         """
 for word_bytes in (4, 8):
     for each in (method, SuLloyd(4, epsilon=2.0)):
-        run, measured = run_rank(each, points, [0, 3], network=Network(3, word_bytes=word_bytes), split="unbalanced")
+        network = Network(3, word_bytes=word_bytes)
+        run, measured = run_rank(each, points, [0, 3], network=network, split="unbalanced")
         assert (run is None) == (rank != 1)
         if run is not None:
             central = each.fit_batch(points, [0, 3])
-            assert (run.centers == central.centers).all() and run.ledger.charges == central.ledger.charges
+            assert (run.centers == central.centers).all()
+            assert run.ledger.charges == central.ledger.charges
             assert measured.bytes_per_iteration == 2 * 3 * 2 * each.n_clusters * 3 * word_bytes
             (out / f"{type(each).__name__}-{word_bytes}").touch()
 """,
@@ -781,7 +798,9 @@ run, measured = run_rank(method, points, [0], network=Network(2, time_limit=2))
 @pytest.mark.slow
 @needs_mpi
 def test_the_memory_of_the_server_process_does_not_hold_the_secret(tmp_path):
-    """After a run a client, who knows the secret, searches the server's whole writable memory for it and its keys."""
+    """After a run a client, who knows the secret, searches the server's whole writable memory for
+    it and its keys.
+    """
     job(
         tmp_path,
         """
@@ -798,7 +817,8 @@ if rank == 0:
     MPI.COMM_WORLD.Send([mark, MPI.BYTE], dest=1)
 if rank == 1:
     MPI.COMM_WORLD.Recv([mark, MPI.BYTE], source=0)
-    needles = [secrets[0], *(derive_key(secrets[0], f"mask stream {number}") for number in range(3)), mark.tobytes()]
+    streams = [derive_key(secrets[0], f"mask stream {number}") for number in range(3)]
+    needles = [secrets[0], *streams, mark.tobytes()]
     found = set()
     with open(f"/proc/{facts[0]}/maps") as maps, open(f"/proc/{facts[0]}/mem", "rb", 0) as memory:
         for line in maps:

@@ -220,7 +220,8 @@ def test_bins_outside_the_grid_are_refused():
         with pytest.raises(ValueError, match=r"bins must be in 0 \.\. 9"):
             encode(SparseCode(1, 10, 4), SALT, np.array([[bad]]), np.array([1]))
     for given_, message in (
-        ((0, 2, 1), "n_features=0"), ((1, 0, 1), "n_bins=0"), ((1, 2, 0), "max_bins=0"), ((1, 2**61, 1), "n_bins=")
+        ((0, 2, 1), "n_features=0"), ((1, 0, 1), "n_bins=0"), ((1, 2, 0), "max_bins=0"),
+        ((1, 2**61, 1), "n_bins="),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             SparseCode(*given_)
@@ -296,7 +297,9 @@ def test_masked_messages_are_uniform_whatever_is_in_them():
 
 @pytest.mark.statistical
 def test_uniform_elements_are_drawn_by_rejection():
-    """In a field just above a power of two nearly half of the draws are refused, and no element is favored."""
+    """In a field just above a power of two nearly half of the draws are refused, and no element is
+    favored.
+    """
     code = SparseCode(1, 10, 20_000, "literal")
     object.__setattr__(code, "__dict__", {**code.__dict__, "prime": 5})
     found = sparse._uniform_elements(bytes(32), code)

@@ -1,7 +1,8 @@
 """Golden records: what must not change unless a commit says so. ``make golden`` writes them anew.
 
-Centers are hashed, charges and spent epsilon are written out, figures are reduced to the numbers that they show, and
-claims to their verdicts. Names of columns and captions are left out: they may be reworded.
+Centers are hashed, charges and spent epsilon are written out, figures are reduced to the numbers
+that they show, and claims to their verdicts. Names of columns and captions are left out: they
+may be reworded.
 """
 
 import hashlib
@@ -31,8 +32,16 @@ EPSILONS = (0.5, 4.0)
 DATASETS = {"iris": "minmax", "planted-3000-2-4-0.05": "public"}
 N_CLUSTERS = 3
 FEDERATED = ("lloyd", "sulloyd", "glloyd", "fastlloyd", "fastlloyd_sound")
-REMOVALS = {"clients": 5, "split": "noniid", "clusters_per_client": 2, "split_seed": 0, "removals": 4, "batch": 1,
-            "requests": "random", "sparse": False}  # fmt: skip
+REMOVALS = {
+    "clients": 5,
+    "split": "noniid",
+    "clusters_per_client": 2,
+    "split_seed": 0,
+    "removals": 4,
+    "batch": 1,
+    "requests": "random",
+    "sparse": False,
+}
 #: Federated clustering with removals runs on a configuration of its own.
 UNLEARNING = ("dc_kmeans", "k_fed", "mufc", "mufc_full", "mufc_lazy", "mufc_points")
 
@@ -147,7 +156,8 @@ def unlearning_records() -> dict:
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})
             cell = Cell(
-                entry.pop("name"), target, to_hashable(entry), dataset, preprocessing, N_CLUSTERS, None, None, SEEDS,
+                entry.pop("name"), target, to_hashable(entry), dataset, preprocessing,
+                N_CLUSTERS, None, None, SEEDS,
                 ("nicv",), timing=True, unlearning=to_hashable(settings),
             )  # fmt: skip
             build(cell)

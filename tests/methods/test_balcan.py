@@ -1,4 +1,5 @@
-"""Balcan et al.: lifted candidates, nested cubes, accounting, quality; questions are tested with those of the door.
+"""Balcan et al.: lifted candidates, nested cubes, accounting, quality; questions are tested with
+those of the door.
 
 Statistical tests use fixed seeds and thresholds that are far from what is typical.
 """
@@ -36,7 +37,9 @@ def test_balcan_conforms():
 
 
 def test_lifted_places_name_the_same_nearest_and_rank_sets_alike():
-    """Distances to places in the span differ from those in the projection by what is the same for all places."""
+    """Distances to places in the span differ from those in the projection by what is the same for
+    all places.
+    """
     rng = np.random.default_rng(0)
     directions = orthonormal(rng, 3, 12)
     rows = rng.integers(-SCALE, SCALE + 1, (400, 12))
@@ -55,7 +58,9 @@ def test_lifted_places_name_the_same_nearest_and_rank_sets_alike():
 
 
 def test_candidates_are_middles_of_large_nested_cubes():
-    """Without noise: every cube with enough points, at every level of every shift, against plain counting."""
+    """Without noise: every cube with enough points, at every level of every shift, against plain
+    counting.
+    """
     points = clusters(3000, 2)
     ledger = Ledger(Budget(1e15, 1e-6))
     asked = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
@@ -124,7 +129,9 @@ def test_finds_separated_clusters(d, limit):
 
 @pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
 def test_falls_back_to_packed_places_where_no_cube_can_pass(n, epsilon):
-    """Nothing is refused: the candidates are then places that ignore the data, and the budget is kept."""
+    """Nothing is refused: the candidates are then places that ignore the data, and the budget is
+    kept.
+    """
     data = [Points.prepare(snap(np.full((n, 3), place))) for place in (-0.4, 0.5)]
     method = Balcan(4, epsilon=epsilon, radius=1.0)
     candidates = []

@@ -1,6 +1,8 @@
-"""Distance-based privacy: cells and soft counts against plain code, sensitivities on random moves, accounting, limits.
+"""Distance-based privacy: cells and soft counts against plain code, sensitivities on random moves,
+accounting, limits.
 
-Statistical tests use fixed seeds; their p-values or standard errors leave odds below one in a million.
+Statistical tests use fixed seeds; their p-values or standard errors leave odds below one in a
+million.
 """
 
 import itertools
@@ -67,7 +69,9 @@ def exact(points, rho=0.05):
 
 
 def moves(rng, d, rho, n=12):
-    """Grid points, one of them, and where it can move: points of the domain within rho before both were rounded."""
+    """Grid points, one of them, and where it can move: points of the domain within rho before both
+    were rounded.
+    """
     rows = rng.uniform(-1, 1, (n, d))
     i = rng.integers(n)
     step = rng.standard_normal(d)
@@ -77,7 +81,9 @@ def moves(rng, d, rho, n=12):
 
 
 def after_a_move(one, row, i, moved):
-    """The neighbor's curator where all that was released so far is the same: record i lies elsewhere."""
+    """The neighbor's curator where all that was released so far is the same: record i lies
+    elsewhere.
+    """
     other = exact(one._rows, rho=one._ledger.budget.rho)
     other._rows, other._released = one._rows.copy(), one._released
     (place,) = np.flatnonzero((one._rows == row).all(axis=1))[:1]
@@ -190,7 +196,7 @@ def test_a_move_changes_points_and_sums_by_no_more_than_its_reach(d, rho):
 
 
 def test_rounding_to_the_grid_can_lengthen_a_move():
-    """Half a step before rounding is a whole step after it: the reach has to cover more than rho."""
+    """Half a step before rounding is a whole one after it: the reach has to cover more than rho."""
     rho = 1e-6
     row, moved = np.array([0.4999, 0.4999]) / SCALE, np.array([0.5001, 0.5001]) / SCALE
     assert np.linalg.norm(row - moved) < rho
@@ -258,7 +264,7 @@ def test_a_move_changes_soft_counts_by_no_more_than_declared(d, side, rho):
 
 
 def tree_of(regions, rng, depth=5):
-    """Exact counts of all levels and exact sums of what is left, for splits drawn from a generator."""
+    """Exact counts of all levels and exact sums of what is left, for random splits."""
     cells, counts = np.arange(regions.n_cells), []
     counts.append(regions.counts(cells, Gaussian(SILENT)))
     for _ in range(depth):
@@ -294,7 +300,8 @@ def test_a_move_is_a_record_less_and_another_more_in_regions(radius, rho, by_noi
             assert np.linalg.norm(each._points, axis=1).max(initial=0) <= radius * SCALE
         sizes = [np.bincount(*each.sizes(Open(1e-9, 1e-6, 2)), minlength=6) for each in both]
         assert sorted(filter(None, sizes[0] - sizes[1])) in ([], [-1, 1])
-        # Without a threshold the sizes of all regions leave, in public order and empty ones too, and change as much.
+        # Without a threshold the sizes of all regions leave, in public order and empty ones too,
+        # and change as much.
         plain = [each.sizes(Gaussian(SILENT)) for each in both]
         assert all(cells.tolist() == list(range(6)) for cells, _ in plain)
         assert (plain[0][1] - plain[1][1] == sizes[0] - sizes[1]).all() and plain[0][
@@ -524,7 +531,8 @@ CASES = [
 def delta_of(charges, epsilon):
     """Delta of logged releases from their logged scales and sensitivities alone.
 
-    A Laplace release is at worst a coin that is right with odds exp(1 / scale) : 1, and the rest one Gaussian.
+    A Laplace release is at worst a coin that is right with odds exp(1 / scale) : 1, and the rest
+    one Gaussian.
     """
     mu, coins, delta = 0.0, Counter(), 0.0
     for charge in charges:
@@ -609,7 +617,9 @@ def test_logged_scales_stay_within_the_budget(case):
     ids=str,
 )
 def test_published_spends_three_equal_parts(reading):
-    """Points, fine cells, and regions with their summaries stay within a third of both parameters each."""
+    """Points, fine cells, and regions with their summaries stay within a third of both parameters
+    each.
+    """
     method = DistDP(4, variant="published", **reading)
     charges = method.fit_batch(snap(blobs(3000, d=2)), [0]).ledger.charges
     parts = {"points": [], "cells": [], "regions": []}
@@ -702,7 +712,9 @@ def test_trees_are_given_a_number_of_clusters(given, k, monkeypatch):
 @pytest.mark.parametrize("method", [DistDP(4, rho="diagonal"), NoisedPoints(4, rho="diagonal")])
 @pytest.mark.parametrize("d", [2, 12])
 def test_the_diagonal_protects_any_move(method, d):
-    """No point moves farther, and every release has the noise that the largest possible change needs."""
+    """No point moves farther, and every release has the noise that the largest possible change
+    needs.
+    """
     points = snap(np.tile(blobs(20_000, d=2), d // 2))
     charges = method.fit_batch(points, [0]).ledger.charges
     most = {
@@ -730,7 +742,8 @@ def test_projected_points_lie_in_their_box():
     )
     assert np.abs(narrow.centers).max() <= 0.25 * SCALE
     assert (wide.centers == none.centers).all()
-    # Noise of sixteen times the half-width: without a projection centers lie far out, and are moved into the domain.
+    # Noise of sixteen times the half-width: without a projection centers lie far out, and are moved
+    # into the domain.
     assert (
         np.abs(none.centers).max() == SCALE
         and np.abs(NoisedPoints(4, rho=1.0).fit_batch(rows, [0]).centers).max() <= SCALE
@@ -788,7 +801,9 @@ def cost(points, centers, p=2):
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
 def test_without_distance_to_protect_it_is_plain_clustering(variant):
-    """As rho goes to 0 nearly all points stay as they are, and the cost is scikit-learn's, or that of k-median."""
+    """As rho goes to 0 nearly all points stay as they are, and the cost is scikit-learn's, or that
+    of k-median.
+    """
     points = to_unit(snap(blobs(2000, d=2, k=6, spread=0.05, seed=3)))
     plain = KMeans(6, n_init=5, random_state=0).fit(points)
     fitted = DistDP(6, variant=variant, rho=1e-6, n_init=5).fit_batch(snap(points), [0])
@@ -891,7 +906,8 @@ def test_conformance(method):
         ({"rho": math.inf}, "rho=inf must be"),
         (
             {"rho": "0.1"},
-            "rho='0.1' must be a positive finite number, in half-widths of the domain, or 'diagonal'",
+            "rho='0.1' must be a positive finite number, "
+            "in half-widths of the domain, or 'diagonal'",
         ),
         ({"rho": 2.9}, "rho=2.9 must be at most the diagonal 2.82843"),
         ({"p": 3}, "p=3 is unknown, choose one of 1, 2"),

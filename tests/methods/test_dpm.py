@@ -1,4 +1,6 @@
-"""DPM, LSH-Splits and DP-Lloyd: schedules and charges, the papers' constants, behaviour on easy and on absurd data."""
+"""DPM, LSH-Splits and DP-Lloyd: schedules and charges, the papers' constants, behaviour on easy and
+on absurd data.
+"""
 
 import itertools
 import math
@@ -120,7 +122,9 @@ def test_sound_variants_spend_the_budget_and_no_more(method, epsilon):
 
 
 def test_published_lsh_splits_meets_the_librarys_calibration():
-    """Letters: n = 18,720. The library's noise multiplier is 5.02, its counts' epsilon 0.0100; at n = 100,000 5.57."""
+    """Letters: n = 18,720. The library's noise multiplier is 5.02, its counts' epsilon 0.0100; at n
+    = 100,000 5.57.
+    """
     for n, multiplier, count_epsilon in ((18_720, 5.02, 0.0100), (100_000, 5.57, 0.0090)):
         points = np.zeros((n, 1), int)
         ledger = LSHSplits(variant="published").fit_batch(points, [0]).ledger
@@ -186,7 +190,8 @@ def test_dpm_finds_separated_blobs_when_noise_is_no_matter(variant):
     )
     for i in range(3):
         released = run.centers[i, : run.n_centers[i]] / SCALE
-        # Every blob has a center nearby: at most its own spread away, for a leaf may hold only a part of it.
+        # Every blob has a center nearby: at most its own spread away, for a leaf may hold only a
+        # part of it.
         assert np.abs(released[:, None] - centers).max(axis=2).min(axis=0).max() < 0.06
 
 
@@ -239,7 +244,9 @@ def test_sound_centers_stay_in_the_domain_and_published_ones_need_not():
 
 
 def test_published_averages_are_about_the_units_origin():
-    """With noise of no matter the domain's position changes nothing but the origin; noise scales with its distance."""
+    """With noise of no matter the domain's position changes nothing but the origin; noise scales
+    with its distance.
+    """
     points = np.random.default_rng(1).integers(-SCALE, SCALE, (2000, 2))
     far, near = (
         DPM(variant="published", epsilon=0.5, depth=1).fit_batch(
@@ -378,11 +385,14 @@ def test_the_domain_reaches_the_method_in_fit():
     assert isinstance(model.ledger_, Ledger) and gdp_epsilon(0.0, 0.5) == 0
 
 
-# The schedules themselves, worked out again by another accountant from what the charges say was drawn
+# The schedules themselves, worked out again by another accountant from what the charges say was
+# drawn
 
 
 def spent_again(ledger, d):
-    """Epsilon of the releases by dp-accounting, from scales and sensitivities, not from the ledger's own costs."""
+    """Epsilon of the releases by dp-accounting, from scales and sensitivities, not from the
+    ledger's own costs.
+    """
     delta = ledger.budget.delta - math.fsum(charge.delta for charge in ledger.charges)
     nothing = common.DifferentialPrivacyParameters(0.0, 0.0)
     composed = pld.from_privacy_parameters(nothing, value_discretization_interval=1e-4)
@@ -461,7 +471,9 @@ def test_interval_width_goes_to_the_nearest_half():
 
 
 def test_lsh_splits_branches_from_three_times_the_least_size():
-    """One column, noise of no matter: with a least size of 100 cells split from 300 on, and parts below 100 drop."""
+    """One column, noise of no matter: with a least size of 100 cells split from 300 on, and parts
+    below 100 drop.
+    """
     for sizes, leaves in (((100, 199), [299]), ((101, 201), [101, 201]), ((90, 300), [300])):
         points = np.repeat([[-SCALE // 2], [SCALE // 2]], sizes, axis=0)
         method = LSHSplits(n_clusters=1, epsilon=1e9, depth=1)

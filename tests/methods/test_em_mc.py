@@ -1,7 +1,8 @@
-"""EM-MC: the lattice, the cover's counts and draws against enumeration, its privacy outcome by outcome, accounting.
+"""EM-MC: the lattice, the cover's counts and draws against enumeration, its privacy outcome by
+outcome, accounting.
 
-Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic (fewer than one false
-alarm in a million) or a p-value of 1e-6.
+Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic
+(fewer than one false alarm in a million) or a p-value of 1e-6.
 """
 
 import itertools
@@ -92,7 +93,9 @@ def test_scales_have_a_grid_point_within_reach_of_everything():
 @pytest.mark.parametrize("weight", [1e-6, 0.05, 5.0])
 @pytest.mark.parametrize(("m", "side"), [(1, 0.02), (2, 0.07), (3, 0.22), (4, 0.4), (5, 0.6)])
 def test_cover_agrees_with_enumeration(m, side, weight):
-    """Every grid point is where the cover says, with its count or a bound on it, also after points were taken out."""
+    """Every grid point is where the cover says, with its count or a bound on it, also after points
+    were taken out.
+    """
     points = ball_points(80, m, seed=m)
     radius = 1.99 / 0.99 * side * math.sqrt(m)
     cover = Cover(points, side, radius, weight)
@@ -214,7 +217,7 @@ def outcomes(points, grids, picks, weight):
 @pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3])
 @pytest.mark.parametrize("weight", [0.1, 0.5, 1.5])
 def test_cover_costs_what_is_charged(weight, delta):
-    """Outcome by outcome, in both directions: delta at the charged epsilon is no more than charged."""
+    """Outcome by outcome, both directions: delta at the charged epsilon is no more than charged."""
     grids = [(np.linspace(-1, 1, 5), 0.3), (np.linspace(-1, 1, 3), 0.6)]
     epsilon = cover_epsilon(weight, delta)
     rng, closest = np.random.default_rng(0), 0.0
@@ -434,7 +437,7 @@ def test_accounting_from_the_charges(variant, epsilon):
 
 
 def test_finds_separated_clusters():
-    """With an ample budget, close to k-means; a cover whose draws ignore the data ends up far off."""
+    """An ample budget comes close to k-means; a cover whose draws ignore the data does not."""
     rng = np.random.default_rng(0)
     centers = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
     points = Points.prepare(

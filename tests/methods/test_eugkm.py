@@ -1,4 +1,6 @@
-"""EUGkM: its grid and rules, the sensitivity, noise and accounting of its one release, and how good it is."""
+"""EUGkM: its grid and rules, the sensitivity, noise and accounting of its one release, and how good
+it is.
+"""
 
 import math
 from fractions import Fraction
@@ -140,7 +142,8 @@ def test_grids_are_neither_too_coarse_nor_too_large(n, d, k, epsilon, rule):
 
 
 def test_a_rule_that_wants_more_gets_the_largest_grid():
-    # 1000 ^ 2 cells are allowed exactly, though the float root of a million may come out below 1000.
+    # 1000 ^ 2 cells are allowed exactly, though the float root of a million may come out below
+    # 1000.
     assert grid_intervals(10**9, 2, 8, 10.0, "published", 10**6) == 1000
     assert grid_intervals(10**9, 3, 8, 10.0, "published", 10**6 - 1) == 99
 
@@ -153,7 +156,8 @@ def test_balanced_rule_minimizes_the_sum_of_both_errors(n, d, k, epsilon):
         return n * d / (3 * m**2) + 2 * k ** (1 - 2 / d) * m**d * d / (3 * epsilon**2 * n)
 
     found = grid_intervals(n, d, k, epsilon, "balanced", 10**9)
-    # The best real number rounds to it: the error is convex in log m, so half a step to either side is worse or equal.
+    # The best real number rounds to it: the error is convex in log m, so half a step to either side
+    # is worse or equal.
     steps = np.linspace(found - 3, found + 3, 6001)
     assert abs(steps[np.argmin(error(steps))] - found) <= 0.501
 

@@ -1,7 +1,8 @@
-"""Kaplan and Stemmer's method: hashing, the narrowed set, every private question on neighbors, accounting, quality.
+"""Kaplan and Stemmer's method: hashing, the narrowed set, every private question on neighbors,
+accounting, quality.
 
-Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic (fewer than one false
-alarm in a million) or a p-value of 1e-6.
+Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic
+(fewer than one false alarm in a million) or a p-value of 1e-6.
 """
 
 import itertools
@@ -72,7 +73,9 @@ def charged(log):
 
 
 def opened(rows, n_points=None, radius=1.0, seed=0, log=None):
-    """HashedPoints of some rows; the public number of records may be larger, the others contribute nothing."""
+    """HashedPoints of some rows; the public number of records may be larger, the others contribute
+    nothing.
+    """
     shards = (
         [Points.prepare(rows)]
         if isinstance(rows, np.ndarray)
@@ -111,11 +114,13 @@ def test_directions_are_orthonormal_and_exactly_reproducible():
 def test_codes_are_the_cells_in_exact_arithmetic(m, d, width):
     rows = np.concatenate([grid_points(200, d, 1), grid_points(50, d, 2, "extreme")])
     hashing = euclidean_hash(np.random.default_rng(3), m, d, width)
-    cells = [
-        [(sum(int(a) * int(x) for a, x in zip(direction, row, strict=True)) + int(shift)) // hashing.width
-         for direction, shift in zip(hashing.directions, hashing.shifts, strict=True)]
-        for row in rows
-    ]  # fmt: skip
+
+    def cell(row, direction, shift):
+        product = sum(int(a) * int(x) for a, x in zip(direction, row, strict=True))
+        return (product + int(shift)) // hashing.width
+
+    lines = list(zip(hashing.directions, hashing.shifts, strict=True))
+    cells = [[cell(row, *line) for line in lines] for row in rows]
     codes = hashing.codes(Points.prepare(rows))
     assert codes.min() >= 0 and codes.max() < math.prod(hashing.sizes)
     order = sorted(range(len(rows)), key=lambda i: cells[i])
@@ -233,7 +238,9 @@ def test_narrowing_keeps_the_farthest_half():
         sorted(kept_rows(buckets)) == [(i * 1000,) for i in range(5, 10)]
         and buckets.n_restricted == 5
     )
-    with pytest.raises(ValueError, match=r"share=1.0 of the records to keep must be in \(0, 1\)"):
+    with pytest.raises(
+        ValueError, match=r"fraction=1.0 of the records to keep must be in \(0, 1\)"
+    ):
         buckets.filter_farthest(np.array([[0]]), 1.0)
 
 
@@ -308,7 +315,9 @@ def test_sensitivities_of_questions_to_all_points():
 
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_sensitivities_where_a_record_is_replaced(narrowed):
-    """What the report's claims recompute for the paper's neighbors: n stays, one record becomes another one."""
+    """What the report's claims recompute for the paper's neighbors: n stays, one record becomes
+    another one.
+    """
     largest = dict.fromkeys(
         ("buckets", "one side's buckets", "sums", "nearest", "both", "costs"), 0.0
     )
@@ -434,7 +443,9 @@ def test_noise_has_the_declared_scale(narrowed):
 
 
 def test_cost_of_a_choice_covers_the_worst_pair():
-    """No event of a bounded-range pair is likelier than Gaussians mu apart allow; the bound is attained at one half."""
+    """No event of a bounded-range pair is likelier than Gaussians mu apart allow; the bound is
+    attained at one half.
+    """
     for epsilon in (1e-3, 0.1, 1.0, 4.0, 20.0):
         mu = selection_mu(epsilon)
         assert selection_epsilon(mu) == pytest.approx(epsilon, rel=1e-9)
@@ -566,7 +577,7 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         ),
         (
             lambda asked: asked.counts(np.full((1, 3), SCALE + 1), mu=0.01),
-            r"places must lie in the domain",
+            r"positions must lie in the domain",
         ),
         (
             lambda asked: asked.sums_and_counts(
@@ -629,7 +640,9 @@ def test_answers_depend_neither_on_order_nor_on_shards():
 
 @cache
 def mixture(n=20_000, d=10, k=16, seed=0, sd=0.05):
-    """Separated Gaussian clusters in the unit ball, sizes in proportion to the roots of 1 .. k; points and centers."""
+    """Separated Gaussian clusters in the unit ball, sizes in proportion to the roots of 1 .. k;
+    points and centers.
+    """
     rng, centers, apart = np.random.default_rng(seed), [], 1.0
     while len(centers) < k:
         direction = rng.standard_normal(d)
@@ -810,7 +823,9 @@ def test_candidates_capture_planted_clusters():
 
 
 def test_a_second_look_finds_what_the_first_missed():
-    """A small cluster far off is less than 1 / (8 k) of all points, and more of the farthest half of them."""
+    """A small cluster far off is less than 1 / (8 k) of all points, and more of the farthest half
+    of them.
+    """
     rng = np.random.default_rng(0)
     near = 0.1 * rng.standard_normal((19_700, 3))
     far = [0.8, 0.0, 0.0] + 0.01 * rng.standard_normal((300, 3))
@@ -882,7 +897,10 @@ def test_too_little_budget_says_what_would_do(release, parameters):
             np.zeros((n, 2), np.int64), [0] if release == "fit_batch" else 0
         )
 
-    told = r"epsilon=0.5 is too little for one release from n=50 records: .* about n=(\d+) or epsilon=([\d.]+) would do"
+    told = (
+        r"epsilon=0.5 is too little for one release from n=50 records: "
+        r".* about n=(\d+) or epsilon=([\d.]+) would do"
+    )
     with pytest.raises(ValueError, match=told) as refusal:
         run(50, 0.5)
     n, epsilon = re.search(told, str(refusal.value)).groups()
@@ -993,7 +1011,8 @@ def test_coreset_estimates_costs():
         centers = snap(rng.uniform(-0.5, 0.5, (k, 10)))
         truth = inertia(points, centers[None])[0] / SCALE**2
         estimate = coreset.cost_estimate(centers / SCALE)
-        # The stated bound, and for the noise 1 / mu records at the squared diameter, by the root of their number.
+        # The stated bound, and for the noise 1 / mu records at the squared diameter, by the root of
+        # their number.
         noise = (
             5
             * math.sqrt(len(coreset.points))
@@ -1007,7 +1026,9 @@ def test_coreset_estimates_costs():
 
 @pytest.mark.parametrize("ball", ["0.05", "0"])
 def test_coreset_keeps_the_costs_of_many_sets_of_centers(ball):
-    """Within a factor of 10, up to (ln n)^2: random sets, sets that Lloyd steps improved, sets that miss a ball."""
+    """Within a factor of 10, up to (ln n)^2: random sets, sets that Lloyd steps improved, sets that
+    miss a ball.
+    """
     n, d, k = 20_000, 8, 8
     drawn = datasets.load(f"planted-{n}-{d}-{k}-{ball}")
     points, rng = Points.prepare(snap(drawn.points)), np.random.default_rng(0)

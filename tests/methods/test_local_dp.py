@@ -1,7 +1,8 @@
-"""The crowd and the methods of the local model: who reports what and how often, accounting, what is found.
+"""The crowd and the methods of the local model: who reports what and how often, accounting, what is
+found.
 
-Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic or more (fewer than one
-false alarm in a million).
+Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic or
+more (fewer than one false alarm in a million).
 """
 
 import math
@@ -21,10 +22,10 @@ from pkm.methods.local_dp import (
     LocalLloyd,
     LocalMean,
     NoisedReports,
-    check_enough,
-    least_users,
-    snapped,
-    steps_of,
+    check_sufficient_users,
+    min_users,
+    shrunken_means,
+    snap_to_ball,
 )
 from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
 from pkm.privacy.local_aggregator import (
@@ -36,7 +37,7 @@ from pkm.privacy.local_aggregator import (
     SingleCell,
     cohort_sizes,
 )
-from pkm.privacy.randomizers import DIRECTION, VectorRandomizer, frequency_oracle
+from pkm.privacy.randomizers import REPORT_SCALE, VectorRandomizer, frequency_oracle
 
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
 
@@ -109,16 +110,18 @@ def test_each_user_reports_once():
         lambda: first.reports(),
         lambda: first.sums(SingleCell(), np.zeros(1, int), np.zeros((1, 3), int), np.ones(1)),
     ):
-        with pytest.raises(ReportReuseError, match="group 0 has reported; a user reports once"):
+        with pytest.raises(ReportReuseError, match="cohort 0 has reported; a user reports once"):
             again()
-    with pytest.raises(ReportReuseError, match="dealt out into groups before"):
+    with pytest.raises(ReportReuseError, match="partitioned into cohorts before"):
         asked.cohorts([1.0])
     second.reports()
     assert [charge.group for charge in asked._ledger.charges] == [0, 1]
 
 
 def test_a_ledger_pays_for_one_report_of_each_user():
-    """Dealt out again by another crowd, users would report twice; groups of one crowd have a budget each."""
+    """Dealt out again by another crowd, users would report twice; groups of one crowd have a budget
+    each.
+    """
     book = ledger()
     crowd(cloud(), book=book).cohorts([1.0])[0].reports()
     with pytest.raises(ReportReuseError, match="the ledger has reports of users"):
@@ -171,7 +174,7 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
     with pytest.raises(ValueError, match="radius=0 must be positive"):
         asked.cohorts([1], radius=0)
     with pytest.raises(
-        ValueError, match=r"n=1000 users are too few for 2 disjoint groups .* 100002 users"
+        ValueError, match=r"n=1000 users are too few for 2 disjoint cohorts .* 100002 users"
     ):
         asked.cohorts([1, 1e-5])
     (group,) = asked.cohorts([1])
@@ -197,7 +200,7 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
             lambda: group.sums(centers, np.array([1, 1]), np.zeros((2, 3), int), np.ones(2)),
             "once each",
         ),
-        (lambda: group.sums(centers, zero, np.zeros((1, 2), int), np.ones(1)), "about, of shape"),
+        (lambda: group.sums(centers, zero, np.zeros((1, 2), int), np.ones(1)), "origins, of shape"),
         (lambda: group.sums(centers, zero, np.zeros((1, 3), int), np.zeros(1)), "positive radii"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
@@ -264,7 +267,9 @@ def test_users_pull_their_point_into_the_ball():
 
 @pytest.mark.statistical
 def test_counts_and_sums_are_unbiased_through_the_door():
-    """Against exact answers about the same users, in units of the declared deviations; steps are shortened as told."""
+    """Against exact answers about the same users, in units of the declared deviations; steps are
+    shortened as told.
+    """
     points, centers = cloud(100_000, 2), cloud(12, 2, seed=5)
     rule, asked = NearestCenter(centers), np.array([4, 0, 9])
     counted, summed = crowd(points).cohorts([1, 1])
@@ -289,7 +294,7 @@ def test_counts_and_sums_are_unbiased_through_the_door():
 
 
 def test_counts_are_exact_where_epsilon_is_ample():
-    """Metamorphic: with epsilon 30 nobody lies, and the oracle of a few values hands out the truth."""
+    """Metamorphic: at epsilon 30 nobody lies, and the oracle of a few values returns the truth."""
     points, rule = cloud(5000, 2), NearestCenter(cloud(7, 2, seed=5))
     group = crowd(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
     exact = np.bincount(rule.cells(points[group._users]), minlength=7)
@@ -353,7 +358,9 @@ def test_methods_conform(method):
     ],
 )
 def test_accounting_from_the_charges(method, labels, epsilon):
-    """Epsilon of each release from its own probabilities; a group is charged once; the worst group is the total."""
+    """Epsilon of each release from its own probabilities; a group is charged once; the worst group
+    is the total.
+    """
     points = cloud(3000, 5)
     method = method.set_params(epsilon=epsilon)
     run = method.fit_batch(points, [0, 1])
@@ -458,7 +465,7 @@ def test_steps_are_shrunk_by_their_noise():
     (group,) = crowd(cloud(10_000, 4), epsilon=2.0).cohorts([1])
     sizes, radii = np.array([5000.0, 1.0]), np.array([0.5, 0.5])
     sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]]) * SCALE
-    steps = steps_of(sums, sizes, radii, group)
+    steps = shrunken_means(sums, sizes, radii, group)
     noise = 4 * (group.sum_stddev(0.5) / 5000) ** 2
     np.testing.assert_allclose(steps[0], [1 - noise, 0, 0, 0])
     assert (steps[1] == 0).all()  # all noise
@@ -466,10 +473,10 @@ def test_steps_are_shrunk_by_their_noise():
 
 def test_snapped_points_stay_in_ball_and_domain():
     points = np.random.default_rng(0).uniform(-3, 3, (200, 3))
-    inside = snapped(points, 0.9)
+    inside = snap_to_ball(points, 0.9)
     assert np.linalg.norm(inside, axis=1).max() <= 0.9 * SCALE + 1
-    assert np.abs(snapped(points, 5.0)).max() == SCALE
-    assert snapped(np.zeros((1, 3)), 1.0).tolist() == [[0, 0, 0]]
+    assert np.abs(snap_to_ball(points, 5.0)).max() == SCALE
+    assert snap_to_ball(np.zeros((1, 3)), 1.0).tolist() == [[0, 0, 0]]
 
 
 # Too few users, too little budget, bad parameters
@@ -494,9 +501,11 @@ def test_too_little_says_what_would_do(method):
 
 
 def test_fewer_users_than_groups():
-    with pytest.raises(ValueError, match=r"n=4 users are too few for 5 disjoint groups .* 7 users"):
+    with pytest.raises(
+        ValueError, match=r"n=4 users are too few for 5 disjoint cohorts .* 7 users"
+    ):
         KaplanStemmerLocal(2, epsilon=10.0).fit_batch(cloud(4), [0])
-    check_enough(1.0, math.ceil(least_users(1.0)), [1.0])
+    check_sufficient_users(1.0, math.ceil(min_users(1.0)), [1.0])
 
 
 @pytest.mark.parametrize(
@@ -554,5 +563,5 @@ def test_degenerate_data_have_defined_results(method, d, k):
 
 def test_points_are_reported_as_whole_steps():
     directions, length = crowd(cloud(500, 4)).cohorts([1], radius=0.5)[0].reports()
-    assert directions.dtype == np.int32 and np.abs(directions).max() <= DIRECTION
+    assert directions.dtype == np.int32 and np.abs(directions).max() <= REPORT_SCALE
     assert length == 0.5 * VectorRandomizer(1.0, 4).length

@@ -1,4 +1,6 @@
-"""The methods: conformance, the paper's formulas, accounting from the charges, and a straightforward second version."""
+"""The methods: conformance, the paper's formulas, accounting from the charges, and a
+straightforward second version.
+"""
 
 import gc
 import math
@@ -195,7 +197,9 @@ def test_points_that_are_no_matrix_are_refused(points):
 
 
 def test_bounds_are_the_units_of_the_data():
-    """Shifting and stretching data and bounds together moves the centers along with them and nothing else."""
+    """Shifting and stretching data and bounds together moves the centers along with them and
+    nothing else.
+    """
     points = blobs()
     unit = FastLloyd(4, random_state=2).fit(points)
     moved = FastLloyd(4, random_state=2, bounds=([3.0, -5.0], [11.0, 3.0])).fit(
@@ -358,7 +362,9 @@ def test_shorten_keeps_direction_and_bounds_length(step, longest):
 
 
 def loop_version(method, points, seed):
-    """One replicate, one cluster, one point at a time, from the definitions; noise from the same streams."""
+    """One replicate, one cluster, one point at a time, from the definitions; noise from the same
+    streams.
+    """
     n, d, k = *points.shape, method.n_clusters
     search = "halving" if method.variant == "published" else "bisection"
     centers = starting_centers([seed], k, d, "packing", search)[0].astype(float)
@@ -410,7 +416,9 @@ def test_batched_methods_equal_a_straightforward_loop(method, variant, d):
 
 @pytest.mark.parametrize("method", [GLloyd, SuLloyd])
 def test_without_noise_the_private_kin_is_lloyd(method):
-    """At a huge budget the noise rounds to nothing, and the same rounds give the same centers bit for bit."""
+    """At a huge budget the noise rounds to nothing, and the same rounds give the same centers bit
+    for bit.
+    """
     points = snap(blobs())
     huge = {"epsilon": 1e12} if method is SuLloyd else {"epsilon": 1e12, "delta": 0.5}
     private = method(4, n_iterations=5, postprocessing="none", **huge).fit_batch(points, [1, 2])
@@ -466,7 +474,9 @@ def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
 @pytest.mark.parametrize("method", [m for m in CLASSES if "secure" in m.choices])
 @pytest.mark.parametrize("n", [30, 3000])
 def test_secure_noise_serves_every_schedule(method, n):
-    """Whatever leaves, also nothing: few points at a small budget leave the questions after a threshold empty."""
+    """Whatever leaves, also nothing: few points at a small budget leave the questions after a
+    threshold empty.
+    """
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (n, 3))
     for variant in method.claims:
         chosen = {"variant": variant} if "variant" in signature(method).parameters else {}

@@ -1,7 +1,8 @@
 """Federated clustering that forgets: seeding by a race, exact removals, refusals, traces.
 
-Exactness is equality: a model from which points were removed is compared with a fit that never saw them. Laws are
-compared with enumerations; statistical tests have fixed seeds and thresholds at a p-value of 1e-6.
+Exactness is equality: a model from which points were removed is compared with a fit that never
+saw them. Laws are compared with enumerations; statistical tests have fixed seeds and thresholds
+at a p-value of 1e-6.
 """
 
 import itertools
@@ -105,7 +106,9 @@ def test_the_race_has_the_law_of_k_means_plus_plus():
 
 @pytest.mark.parametrize("gone", [0, 3, 4])
 def test_keeping_the_prefix_of_seeds_is_exact_by_enumeration(gone):
-    """The paper's algorithm 3: law after a removal, over all draws, is the law without the point; to the last digit."""
+    """The paper's algorithm 3: law after a removal, over all draws, is the law without the point;
+    to the last digit.
+    """
     points, k = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3
     left = [i for i in range(5) if i != gone]
     target = {tuple(left[i] for i in s): p for s, p in seeding_law(points[left], k).items()}
@@ -120,7 +123,9 @@ def test_keeping_the_prefix_of_seeds_is_exact_by_enumeration(gone):
 
 @pytest.mark.statistical
 def test_fresh_arrival_times_give_the_law_of_a_fit_without_the_point():
-    """The paper's algorithm as it stands: seeds after a removal, over many models, against the enumerated law."""
+    """The paper's algorithm as it stands: seeds after a removal, over many models, against the
+    enumerated law.
+    """
     points, gone, draws = 1000 * np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 4000
     left = [i for i in range(5) if i != gone]
     law, seen = seeding_law(points[left], 3), {}
@@ -216,7 +221,9 @@ def lloyd_losses(points, centers, steps):
 
 
 def test_full_clients_train_until_the_loss_stands_still():
-    """From the seeds on as plain Lloyd's algorithm goes, until a step changes the loss by less than a thousandth."""
+    """From the seeds on as plain Lloyd's algorithm goes, until a step changes the loss by less than
+    a thousandth.
+    """
     points = grid(9, n=400)
     seeded, full = (
         kind.fit([Points.prepare(points)], 0) for kind in (mufc(6), mufc(6, client="full"))
@@ -270,7 +277,9 @@ def test_a_client_is_removed_without_work_for_the_others():
 
 
 def test_the_lazy_server_is_not_exact():
-    """The published shortcut: without a hit on a seed the released centers still depend on the removed point."""
+    """The published shortcut: without a hit on a seed the released centers still depend on the
+    removed point.
+    """
     parts, ids = dealt(grid(3), [15, 5, 20])
     lazy, exact = mufc(3, server="lazy"), mufc(3)
     assert exact.exact and not lazy.exact
@@ -300,9 +309,11 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
         for client in model._clients
         for i, r in zip(client.ids, client.rows, strict=True)
     }
-    bins = {} if model.gamma is None else {
-        i: model._positions(np.frombuffer(r, np.float32).astype(float)[None]).tobytes() for i, r in rows.items()
-    }  # fmt: skip
+    bins = {}
+    if model.gamma is not None:
+        for i, row in rows.items():
+            point = np.frombuffer(row, np.float32).astype(float)
+            bins[i] = model._positions(point[None]).tobytes()
     gone = [int(model.seeds[0]), 17, 39, 0]
     gone = list(dict.fromkeys(gone))
     dump = pickle.dumps(model)
@@ -315,7 +326,8 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     gone += range(15, 20)
     dump = pickle.dumps(model)
     assert model._clients[1].centers.base is None and not model._clients[1].seeds.any()
-    # Nor does what draws fresh arrival times lead back to the seed, from which the old ones could be drawn again.
+    # Nor does what draws fresh arrival times lead back to the seed, from which the old ones could
+    # be drawn again.
     sequence, secret = model._generator.bit_generator.seed_seq, child(0, INITIALIZATION)
     assert (sequence.entropy, sequence.spawn_key[:1]) != (secret.entropy, secret.spawn_key)
     for i in gone:
@@ -427,7 +439,9 @@ def test_bad_parts_are_refused():
 
 
 def test_k_fed_by_hand():
-    """Two far groups at one client: cores are the groups, means their middles; one server step averages clients."""
+    """Two far groups at one client: cores are the groups, means their middles; one server step
+    averages clients.
+    """
     groups = np.array([[-40000, 0], [-40000, 4000], [40000, 0], [40000, -4000]])
     centers, labels = client_centers(groups / SCALE, 2, np.random.default_rng(0))
     order = np.argsort(centers[:, 0])

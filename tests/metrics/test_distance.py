@@ -1,4 +1,6 @@
-"""Mean distance, farthest class, points without a center and the best k of the centers, against brute force."""
+"""Mean distance, farthest class, points without a center and the best k of the centers, against
+brute force.
+"""
 
 import itertools
 import math
@@ -161,7 +163,9 @@ def test_no_swap_helps_the_chosen_candidates(seed):
 
 
 def test_best_k_of_well_placed_candidates_are_those_in_the_groups():
-    """The most popular candidates lie in one large group: local search leaves them for the smaller groups."""
+    """The most popular candidates lie in one large group: local search leaves them for the smaller
+    groups.
+    """
     rng = np.random.default_rng(0)
     middles = np.array([[-40_000, 0], [40_000, 0], [0, 50_000]])
     points = np.repeat(middles, [1000, 50, 50], axis=0) + rng.integers(-500, 501, (1100, 2))

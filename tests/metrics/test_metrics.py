@@ -164,7 +164,8 @@ def test_filled_up_centers_are_judged_as_if_alone():
 def test_accuracy_counts_the_majority_of_each_cluster():
     points = np.array([[0], [1], [2], [100], [101], [200]])
     centers = np.array([[[1], [100], [5000]], [[50], [60], [70]]])
-    # Clusters {0, 1, 2}, {3, 4, 5} of the first replicate; {0, 1, 2}, {3, 4, 5} split at 55 and 65 of the second.
+    # Clusters {0, 1, 2}, {3, 4, 5} of the first replicate; {0, 1, 2}, {3, 4, 5} split at 55 and 65
+    # of the second.
     assert evaluate(points, centers, ["accuracy"], labels=[7, 7, 2, 2, 5, 5])[
         "accuracy"
     ].tolist() == [4 / 6, 4 / 6]
@@ -317,7 +318,9 @@ def test_cache_knows_points_and_search_apart(tmp_path, monkeypatch):
 
 
 def test_references_share_no_start_with_a_baseline():
-    """Seeds of replicates are small numbers; a baseline with the seed of a reference would be its own yardstick."""
+    """Seeds of replicates are small numbers; a baseline with the seed of a reference would be its
+    own yardstick.
+    """
     assert references.FIRST_SEED > 100_000
 
 

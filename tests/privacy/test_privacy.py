@@ -1,7 +1,7 @@
 """The privacy core: calibration, noise, mechanisms, ledger, curator.
 
-Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic (fewer than one false
-alarm in a million) or a p-value of 1e-6.
+Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic
+(fewer than one false alarm in a million) or a p-value of 1e-6.
 """
 
 import math
@@ -162,8 +162,8 @@ def test_noise_follows_its_law(secure, law, reference):
     draws = getattr(NoiseStreams(range(4), secure=secure), law)(("a", 0), (50_000,))
     assert stats.kstest(draws.ravel(), reference.cdf).pvalue > 1e-6
     for power in (2, 4):
-        # Even moments: (2m - 1)!! for the normal, (2m)! for the Laplace law; the variance of a mean of powers is below
-        # the moment of twice the power, over the number of draws.
+        # Even moments: (2m - 1)!! for the normal, (2m)! for the Laplace law; the variance of a mean
+        # of powers is below the moment of twice the power, over the number of draws.
         moment = MOMENTS[law]
         assert abs(draws.mean()) < 5 * math.sqrt(moment[2] / draws.size)
         assert abs((draws**power).mean() - moment[power]) < 5 * math.sqrt(
@@ -191,7 +191,9 @@ def test_stream_of_a_replicate_ignores_its_neighbors_and_earlier_draws():
 
 
 def test_secure_tails_are_fine_and_bounded():
-    """Uniforms in (0, 1/2] with a geometric exponent: the share below 2^-j is 2^(1-j), also far out."""
+    """Uniforms in (0, 1/2] with a geometric exponent: the share below 2^-j is 2^(1-j), also far
+    out.
+    """
     signs, tails = noise._secure_tails(1_000_000)
     assert 0 < tails.min() and tails.max() <= 0.5
     assert set(np.unique(signs)) == {-1.0, 1.0}
@@ -229,7 +231,8 @@ def test_mechanism_has_the_asked_scale(mechanism, deviation):
     zeros = np.zeros((2, 100_000), np.int64)
     noise = mechanism(1000.0).add(zeros, NoiseStreams([3, 4]), ("scale",))
     assert noise.dtype == np.int64
-    # The sampling error of a standard deviation is at most sd * sqrt(5 / (4 n)) for these laws (kurtosis up to 6).
+    # The sampling error of a standard deviation is at most sd * sqrt(5 / (4 n)) for these laws
+    # (kurtosis up to 6).
     assert noise.std() == pytest.approx(1000 * deviation, rel=5 * math.sqrt(1.25 / zeros.size))
     assert abs(noise.mean()) < 5 * 1000 * deviation / math.sqrt(zeros.size)
 
@@ -237,7 +240,9 @@ def test_mechanism_has_the_asked_scale(mechanism, deviation):
 @settings(max_examples=30, deadline=None)
 @given(st.integers(-(2**40), 2**40), st.integers(0, 1000))
 def test_rounding_commutes_with_the_data(value, seed):
-    """Noise is rounded to nearest before it meets the data, so the data shift the release and do nothing else."""
+    """Noise is rounded to nearest before it meets the data, so the data shift the release and do
+    nothing else.
+    """
     zeros = np.zeros((1, 8), np.int64)
     for mechanism in (Gaussian(2.5), Laplace(2.5)):
         at_zero = mechanism.add(zeros, NoiseStreams([seed]), ("x",))
@@ -246,7 +251,9 @@ def test_rounding_commutes_with_the_data(value, seed):
 
 @pytest.mark.statistical
 def test_rounded_noise_has_no_atom_at_zero():
-    """Truncation toward zero would double the mass at zero; rounding to nearest gives each integer its own interval."""
+    """Truncation toward zero would double the mass at zero; rounding to nearest gives each integer
+    its own interval.
+    """
     noise = (
         Gaussian(2.0).add(np.zeros((1, 400_000), np.int64), NoiseStreams([0]), ("atoms",)).ravel()
     )
@@ -334,7 +341,9 @@ def test_charges_that_are_no_costs_are_refused(cost):
 
 
 def test_many_small_pure_charges_fit_where_their_sum_does_not():
-    """200 charges of 0.01 add up to 2, but at delta 1e-6 they cost less than 1: charge and spent must agree."""
+    """200 charges of 0.01 add up to 2, but at delta 1e-6 they cost less than 1: charge and spent
+    must agree.
+    """
     ledger = Ledger(Budget(1.0, 1e-6))
     for i in range(200):
         ledger.charge(Charge("q", i, "laplace", epsilon=0.01))
@@ -342,7 +351,9 @@ def test_many_small_pure_charges_fit_where_their_sum_does_not():
 
 
 def test_mixed_charges_compose_exactly():
-    """A mixture costs more than its parts and less than their sum; delta charged beside it is added."""
+    """A mixture costs more than its parts and less than their sum; delta charged beside it is
+    added.
+    """
     ledger = Ledger(Budget(5.0, 1e-5))
     ledger.charge(Charge("g", 0, "gaussian", mu=0.2))
     gaussian_only = ledger.spent()
@@ -410,7 +421,9 @@ def test_laplace_release_is_charged_by_l1():
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 5), st.floats(0.05, 3.0))
 def test_one_record_moves_a_release_by_at_most_its_sensitivity(seed, d, k, radius):
-    """Random neighbors (one record zeroed out) and random centers: exact answers differ by at most what is charged."""
+    """Random neighbors (one record zeroed out) and random centers: exact answers differ by at most
+    what is charged.
+    """
     rng = np.random.default_rng(seed)
     points = rng.integers(-SCALE, SCALE + 1, (30, d))
     if seed % 3 == 0:
@@ -535,7 +548,9 @@ def test_curator_refuses_points(points, message):
 
 @pytest.mark.statistical
 def test_sum_and_count_noise_are_independent():
-    """The published code seeds both from one number; here their correlation is within five standard errors of zero."""
+    """The published code seeds both from one number; here their correlation is within five standard
+    errors of zero.
+    """
     replicates = 4000
     zeros = np.zeros((replicates, 1, 1), np.int64)
     asked = Curator(

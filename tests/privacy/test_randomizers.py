@@ -1,7 +1,8 @@
-"""Local randomizers: their exact laws by enumeration, densities, unbiasedness, deviations, and what reports depend on.
+"""Local randomizers: their exact laws by enumeration, densities, unbiasedness, deviations, and what
+reports depend on.
 
-Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic (fewer than one false
-alarm in a million) or a p-value of 1e-6.
+Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic
+(fewer than one false alarm in a million) or a p-value of 1e-6.
 """
 
 import math
@@ -15,7 +16,7 @@ from scipy import integrate, stats
 from pkm.compute.ldp import add_signed_reports, hash_values, random_signs
 from pkm.privacy import NoiseStreams
 from pkm.privacy.randomizers import (
-    DIRECTION,
+    REPORT_SCALE,
     DirectResponse,
     HadamardResponse,
     LocalHashing,
@@ -44,7 +45,9 @@ def estimates(oracle, users, values, seed=0, key=("test",)):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("kind", ORACLES)
 def test_reports_are_locally_private_by_enumeration(kind, epsilon):
-    """All outputs for all pairs of inputs: the ratio never exceeds exp(epsilon), and some pair attains it."""
+    """All outputs for all pairs of inputs: the ratio never exceeds exp(epsilon), and some pair
+    attains it.
+    """
     largest = 0.0
     for key in range(5):
         oracle = kind(epsilon, 23, key)
@@ -74,7 +77,9 @@ def test_reports_follow_the_law_that_is_enumerated(kind, secure):
 
 @pytest.mark.parametrize("kind", ORACLES)
 def test_probabilities_that_estimates_rest_on(kind):
-    """Support of the own value with probability keep, of another with probability agree, on average over the hash."""
+    """Support of the own value with probability keep, of another with probability agree, on average
+    over the hash.
+    """
     oracle, users = kind(1.0, 12, 11), np.arange(60_000)
     own, foreign = np.full(len(users), 4), np.full(len(users), 9)
     reports = oracle.report(users, own, streams(), ("support",))
@@ -119,7 +124,9 @@ def test_estimates_are_unbiased(kind, epsilon):
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", ORACLES)
 def test_deviation_is_that_of_the_estimates(kind):
-    """Rare and frequent values, fresh hashes in every repetition: the sample variance against its chi-square law."""
+    """Rare and frequent values, fresh hashes in every repetition: the sample variance against its
+    chi-square law.
+    """
     n, size, repetitions = 400, 30, 600
     values = np.repeat([0, 1, 2], [300, 99, 1])
     found = np.array(
@@ -136,7 +143,7 @@ def test_deviation_is_that_of_the_estimates(kind):
 
 
 def test_the_known_deviations():
-    """sd of optimized local hashing over sqrt(n): 3.98, 1.92, 0.85, 0.28 at epsilon 0.5, 1, 2, 4."""
+    """Of optimized local hashing, over sqrt(n): 3.98, 1.92, 0.85, 0.28 at epsilon 0.5, 1, 2, 4."""
     for epsilon, expected in ((0.5, 3.98), (1.0, 1.92), (2.0, 0.85), (4.0, 0.28)):
         assert LocalHashing(epsilon, 100).stddev(1) == pytest.approx(expected, abs=0.006)
         ratio = HadamardResponse(epsilon, 100).stddev(1) / LocalHashing(epsilon, 100).stddev(1)
@@ -189,7 +196,9 @@ def test_a_report_depends_on_its_own_user_alone(kind):
 
 
 def test_vectors_choose_a_side_and_nothing_else():
-    """The axis of a report is drawn without the vector, to the last bit: all that a vector can change is the sign."""
+    """The axis of a report is drawn without the vector, to the last bit: all that a vector can
+    change is the sign.
+    """
     generator = np.random.default_rng(3)
     for d in (1, 2, 8):
         randomizer = VectorRandomizer(1.0, d)
@@ -209,7 +218,9 @@ def test_vectors_choose_a_side_and_nothing_else():
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 100])
 def test_density_ratio(d, epsilon):
-    """At most exp(epsilon) between any two vectors of the ball, attained by opposite ones on its surface."""
+    """At most exp(epsilon) between any two vectors of the ball, attained by opposite ones on its
+    surface.
+    """
     randomizer, generator = VectorRandomizer(epsilon, d), np.random.default_rng(d)
     directions = generator.standard_normal((2000, d))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -225,7 +236,8 @@ def test_density_ratio(d, epsilon):
     assert poles.max() == pytest.approx(math.exp(epsilon)) and poles.min() == pytest.approx(
         math.exp(-epsilon)
     )
-    # A direction and its opposite make up for each other: the density integrates to 1 over uniform directions.
+    # A direction and its opposite make up for each other: the density integrates to 1 over uniform
+    # directions.
     opposite = np.array([randomizer.density(vector, -directions) for vector in vectors[1:]])
     np.testing.assert_allclose((densities[1:] + opposite) / 2, 1, rtol=1e-12)
     np.testing.assert_allclose(densities[0], 1)
@@ -239,9 +251,9 @@ def test_reports_have_the_density(d, length):
     n, randomizer = 50_000, VectorRandomizer(1.0, d)
     axis = np.ones(d) / math.sqrt(d)
     reports = (
-        randomizer.report(np.tile(length * axis, (n, 1)), streams(d), ("density",)) / DIRECTION
+        randomizer.report(np.tile(length * axis, (n, 1)), streams(d), ("density",)) / REPORT_SCALE
     )
-    assert np.abs(np.linalg.norm(reports, axis=1) - 1).max() < d / DIRECTION
+    assert np.abs(np.linalg.norm(reports, axis=1) - 1).max() < d / REPORT_SCALE
     along = reports @ axis
     towards = 0.5 * (1 + min(length, 1.0) * math.tanh(0.5))
     assert stats.binomtest(int((along > 0).sum()), n, towards).pvalue > 1e-6
@@ -273,7 +285,7 @@ def test_vectors_are_unbiased_with_the_declared_deviation(d, epsilon):
     n, randomizer = 100_000, VectorRandomizer(epsilon, d)
     for number, vector in enumerate((np.zeros(d), np.full(d, 0.6 / math.sqrt(d)), np.eye(d)[0])):
         reports = randomizer.report(np.tile(vector, (n, 1)), streams(), ("mean", number))
-        vectors = reports * (randomizer.length / DIRECTION)
+        vectors = reports * (randomizer.length / REPORT_SCALE)
         assert np.abs(vectors.mean(axis=0) - vector).max() < 5 * randomizer.stddev / math.sqrt(n)
         second = (vectors**2).mean(axis=0)  # of every coordinate the same, whatever the vector
         spread = randomizer.length**2 * stats.beta(0.5, (d - 1) / 2).std() if d > 1 else 0.0
@@ -325,7 +337,8 @@ def test_sums_of_any_cell_are_decoded_from_the_same_reports():
     exact = np.array([vectors[cell == each].sum(axis=0) for each in asked])
     scores = (signed.estimate(totals) - exact) / signed.stddev(n)
     assert np.abs(scores).max() < 5
-    # A decoding that forgets the signs would still be within the noise of small cells; it is far off here.
+    # A decoding that forgets the signs would still be within the noise of small cells; it is far
+    # off here.
     assert np.abs(exact[2]).min() > 5 * signed.stddev(n)
 
 
@@ -363,7 +376,9 @@ def test_empty_domains_are_refused():
 
 
 def test_the_rarest_lie_is_resolved_where_randomness_is_secure():
-    """At the largest epsilon: reports are true, and the uniforms reach below the probability of a lie."""
+    """At the largest epsilon: reports are true, and the uniforms reach below the probability of a
+    lie.
+    """
     oracle = DirectResponse(40.0, 3)
     assert 2.0**-65 < oracle.probabilities(0)[0, 1] < 2.0**-53
     values = np.arange(3000) % 3

@@ -1,7 +1,7 @@
 """Cells over private points: kernels, sensitivities, selections, accounting, refusals.
 
-Statistical tests use fixed seeds and fail by luck less than once in a million runs: thresholds are five standard errors
-or a p-value of 1e-6.
+Statistical tests use fixed seeds and fail by luck less than once in a million runs: thresholds
+are five standard errors or a p-value of 1e-6.
 """
 
 import math
@@ -131,7 +131,9 @@ def test_gaps_are_averaged_rank_by_rank_for_any_shards(seed, d, step):
 
 
 def test_gaps_are_finer_than_the_grid_where_points_were():
-    """Points crowded in a thousandth of the range: their gaps are far below a grid step, and known to 2**-16 of one."""
+    """Points crowded in a thousandth of the range: their gaps are far below a grid step, and known
+    to 2**-16 of one.
+    """
     raw = np.random.default_rng(0).uniform(0, 0.002, (5000, 3))
     points, _ = Points.from_box(raw, np.full(3, -1.0), np.ones(3))
     gaps = np.sort(np.diff(np.sort(raw, axis=0), axis=0).mean(axis=1)) * SCALE
@@ -256,7 +258,9 @@ def test_a_record_moves_no_two_scores_apart_by_more_than_the_spread(
 
 
 def test_the_spread_is_attained():
-    """A record inside the emptiest interval and outside the outer ranks of another candidate: no slack is left."""
+    """A record inside the emptiest interval and outside the outer ranks of another candidate: no
+    slack is left.
+    """
     score, size = SplitScore(0.3, 1 / 12, 5.0, True), 120.0
     counts = np.array(
         [2, 2, 0, 116]
@@ -290,10 +294,12 @@ def test_scores_without_a_bound_are_refused(t, q, weight):
 
 
 def test_rank_averaged_gaps_have_no_bounded_sensitivity():
-    """The paper's Lemma 1 holds for one column only: here one record moves the rank of a value by thousands.
+    """The paper's Lemma 1 holds for one column only: here one record moves the rank of a value by
+    thousands.
 
-    In the first column every second gap is 2, in the second the others are, so that the averages are all 1. A record
-    below all others in one column shifts that column's gaps by one rank, and the averages become 0 and 2.
+    In the first column every second gap is 2, in the second the others are, so that the averages
+    are all 1. A record below all others in one column shifts that column's gaps by one rank, and
+    the averages become 0 and 2.
     """
     n = 2000
     first = np.repeat(np.arange(n // 2) * 2, 2)
@@ -362,7 +368,9 @@ def test_gumbel_and_uniform_streams_have_their_laws(secure):
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 3.0])
 @pytest.mark.parametrize("width", [1.0, 2.5, 40.0, 1000.0])
 def test_bounded_laplace_is_private_by_its_density(epsilon, width):
-    """Exact: the log ratio of the densities of neighboring values is largest at the ends, and at most epsilon."""
+    """Exact: the log ratio of the densities of neighboring values is largest at the ends, and at
+    most epsilon.
+    """
     mechanism = BoundedLaplace(epsilon, 1.0)
     b = float(mechanism.scale(np.array(width)))
 
@@ -451,7 +459,8 @@ def test_noise_on_counts_and_sums_has_the_scale_that_is_charged(kind):
         counts.append(partition.counts([0], kind(3.0 * SCALE))[0])
         sums.append(partition.sums([0], 2.0, np.zeros((1, 2), int))[0] - points.sum(axis=0))
     law = math.sqrt(2) if kind is Laplace else 1.0
-    # Relative standard error of a standard deviation over N values: sqrt((kurtosis - 1) / 4 N), kurtosis 6 or 3.
+    # Relative standard error of a standard deviation over N values: sqrt((kurtosis - 1) / 4 N),
+    # kurtosis 6 or 3.
     kurtosis = 6 if kind is Laplace else 3
     assert np.std(counts) == pytest.approx(3 * law, rel=5 * math.sqrt((kurtosis - 1) / (4 * reps)))
     assert np.mean(counts) == pytest.approx(40, abs=5 * 3 * law / math.sqrt(reps))
@@ -470,7 +479,8 @@ def test_gap_percentile_carries_its_flaw_and_has_the_laws_distribution():
     door = curator(points[:, :1])
     door.gap_percentile(65.0, 0.04)
     assert door._ledger.charges[0].flaw == ""
-    # Gaps: 3/8 twice, in half-widths. Intervals (0, 3/8), (3/8, 3/8), (3/8, 2); ranks 0, 1, 2; target 0.65 * 2.
+    # Gaps: 3/8 twice, in half-widths. Intervals (0, 3/8), (3/8, 3/8), (3/8, 2); ranks 0, 1, 2;
+    # target 0.65 * 2.
     drawn = np.array([curator(points, seed=s).gap_percentile(65.0, 4.0) for s in range(4000)])
     weights = np.exp([-1.3, -0.7]) * [3 / 8, 2 - 3 / 8]
     below = weights[0] / weights.sum()
@@ -577,7 +587,9 @@ def test_the_plain_sum_lets_nothing_through_that_the_composition_would_refuse():
 def test_mixtures_of_many_pure_releases_agree_with_brute_force_and_err_on_the_safe_side(
     monkeypatch,
 ):
-    """Every outcome of 12 coins is listed; with a short list of sums, losses are rounded up, never down."""
+    """Every outcome of 12 coins is listed; with a short list of sums, losses are rounded up, never
+    down.
+    """
     from pkm.privacy import ledger as room
 
     epsilons = tuple(np.random.default_rng(0).uniform(0.01, 0.3, 12).tolist())
@@ -621,7 +633,9 @@ class Recorded(Exponential):
 def test_a_record_moves_the_exponents_of_all_cells_by_no_more_than_is_charged(
     seed, both, margin, step
 ):
-    """Same released sizes, same tree, one record less: summed over the cells, the exponents move apart by epsilon."""
+    """Same released sizes, same tree, one record less: summed over the cells, the exponents move
+    apart by epsilon.
+    """
     points, epsilon = grid_points(seed, step=step), 0.7
     score = SplitScore(0.3, 1 / 12, 5.0, both)
     grid = BoxGrid.of_intervals(2 / 9, inside_cell=both)
@@ -640,7 +654,9 @@ def test_a_record_moves_the_exponents_of_all_cells_by_no_more_than_is_charged(
 
 
 def test_the_charge_of_a_selection_is_attained():
-    """Without a margin nothing of epsilon is wasted: a record in one candidate's interval and left of the next ones."""
+    """Without a margin nothing of epsilon is wasted: a record in one candidate's interval and left
+    of the next ones.
+    """
     points = np.array([[-60000]] * 3 + [[60000]] * 57)
     seen = []
     for given_points in (points, np.vstack([points, [[-22000]]])):
@@ -694,7 +710,8 @@ def test_the_exponents_of_a_cell_are_its_candidates_scores(seed, both):
         inside, (lower, upper) = members(partition, cell), partition.box(cell)
         for h, row in enumerate(seen.reshape(points.shape[1], -1)):
             for c, exponent in enumerate(row):
-                # An interval's ends: the boundaries half an interval to either side of the candidate's.
+                # An interval's ends: the boundaries half an interval to either side of the
+                # candidate's.
                 ends = [(grid.thresholds[b - 1] if b else -SCALE - 1) for b in (2 * c, 2 * c + 2)]
                 if both and not (ends[0] + 1 >= lower[h] and ends[1] <= upper[h]):
                     assert exponent == -np.inf
@@ -720,7 +737,8 @@ def test_each_cell_gets_noise_for_its_own_reach():
         ]
         noise.append(partition.sums([small, large], 3.0, about) - exact)
     sd = np.std(noise, axis=(0, 2))
-    # Half-diagonals: an eighth of a half-width by an eighth, and seven eighths (and a bit) by a whole one.
+    # Half-diagonals: an eighth of a half-width by an eighth, and seven eighths (and a bit) by a
+    # whole one.
     expected = 3.0 * SCALE * np.array([math.hypot(1 / 16, 1 / 16), math.hypot(15 / 16, 1)])
     assert sd == pytest.approx(expected, rel=5 / math.sqrt(4 * reps) + 1e-3)
 

@@ -62,7 +62,9 @@ def figure_of(study, name):
 
 
 def built(paper, rows, out, monkeypatch, some, missing=NO_GAPS):
-    """Build a report with some of its figures; those of fabricated rows as they are were drawn before."""
+    """Build a report with some of its figures; those of fabricated rows as they are were drawn
+    before.
+    """
     (shared,) = [study for study in ROWS if ROWS[study]() is rows] or [None]
     chosen = [spec for spec in figures_of(paper) if spec.name in some]
     assert len(chosen) == len(some), f"unknown figures among {some}"

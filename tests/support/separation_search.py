@@ -10,14 +10,16 @@ Z = norm.ppf(0.975)
 
 
 def index_along(direction, difference, first, second):
-    """The definition: gap between the 95 % intervals of the two projections over the length they span together."""
+    """The definition: gap between the 95 % intervals of the two projections over the length they
+    span together.
+    """
     sds = np.sqrt([direction @ first @ direction, direction @ second @ direction])
     lower, upper = 0 - Z * sds[0], direction @ difference + Z * sds[1]
     return (direction @ difference - Z * sds[1] - Z * sds[0]) / (upper - lower)
 
 
 def best_by_search(difference, first, second):
-    """Largest index over directions by a general optimizer from several starts: no share, no nodes."""
+    """Largest index over directions, by a general optimizer from several starts."""
     starts = [difference, np.linalg.solve(first, difference), np.linalg.solve(second, difference)]
     found = [
         minimize(

@@ -9,7 +9,7 @@ from pkm.experiments.rows import style_columns
 
 @cache
 def style_of(method: str) -> dict[str, str]:
-    """Label, color and marker of a method of ``conf/method``; nothing for a method of another name."""
+    """Label, color and marker of a method of ``conf/method``; nothing for other names."""
     if method not in choices("method"):
         return {}
     entry = method_entry(method)

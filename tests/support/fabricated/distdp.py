@@ -89,7 +89,8 @@ def charges_of(method, epsilon, delta):
             }
         ]
     if method in ("dist_dp_sound", ANY):
-        # A grid of 8 intervals in two columns, with half of what a replacement needs unless any move is protected.
+        # A grid of 8 intervals in two columns, with half of what a replacement needs unless any
+        # move is protected.
         share = 1.0 if method == ANY else 0.5
         soft = {
             "mechanism": "gaussian",

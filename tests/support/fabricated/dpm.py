@@ -1,6 +1,8 @@
-"""Synthetic rows in the schema of the cell store for every sweep of the DPM paper, and proof that they have it.
+"""Synthetic rows in the schema of the cell store for every sweep of the DPM paper, and proof that
+they have it.
 
-Values scatter around numbers made up by simple rules, near those the paper prints; no method is run.
+Values scatter around numbers made up by simple rules, near those the paper prints; no method is
+run.
 """
 
 import hashlib
@@ -75,7 +77,9 @@ def _base(method):
 
 
 def _level(dataset, method, metric):
-    """Mean of a metric in half-widths: the printed one where there is one, a sound variant a little better."""
+    """Mean of a metric in half-widths: the printed one where there is one, a sound variant a little
+    better.
+    """
     base, known = _base(method), printed_means()
     key = dataset if dataset in SIZES and dataset != "letters" else "letters-18720"
     half = HALF_RANGE[dataset.split("-")[0]]
@@ -108,7 +112,9 @@ def dpm_rows(
     factors=None,
     **facts,
 ):
-    """Rows of one cell, one per seed; `factors` multiply the level of a metric, other facts replace columns."""
+    """Rows of one cell, one per seed; `factors` multiply the level of a metric, other facts replace
+    columns.
+    """
     n, d, k = size or SIZES[dataset]
     params, factors, base = params or {}, factors or {}, _base(method)
     private, sound = base != "kmeans", method != base
@@ -177,7 +183,9 @@ def splits(step=5):
 
 
 def split_factors(split):
-    """Quality by a rule: much for the interval harms, more for splits than for counts and enough for averages helps."""
+    """Quality by a rule: much for the interval harms, more for splits than for counts and enough
+    for averages helps.
+    """
     interval, counts, choice, averages = split
     harm = (
         1

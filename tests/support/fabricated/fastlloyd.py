@@ -1,7 +1,8 @@
 """Synthetic per-seed rows in the schema of the cell store, and proof that they have it.
 
-The other tests of the analysis room import `synthetic_rows` from here. Values imitate the real picture (noise grows as
-epsilon shrinks, SuLloyd is heavy-tailed) without running any method; charges obey the formulas of the paper.
+The other tests of the analysis room import `synthetic_rows` from here. Values imitate the real
+picture (noise grows as epsilon shrinks, SuLloyd is heavy-tailed) without running any method;
+charges obey the formulas of the paper.
 """
 
 import hashlib
@@ -54,7 +55,9 @@ def _number(*parts):
 
 
 def _charges(base, n, d, k, epsilon, delta, params):
-    """Charges of a FastLloyd cell as the ledger would write them; other methods carry one plain charge."""
+    """Charges of a FastLloyd cell as the ledger would write them; other methods carry one plain
+    charge.
+    """
     if base != "fastlloyd":
         return [
             {"mechanism": "laplace", "label": "sums_and_counts", "round": 0, "epsilon": epsilon}
@@ -294,5 +297,7 @@ def synthetic_rows(
 
 @cache
 def small_rows():
-    """Rows that most tests share: three data sets, twelve seeds, thinned families. Copy before changing."""
+    """Rows that most tests share: three data sets, twelve seeds, thinned families. Copy before
+    changing.
+    """
     return synthetic_rows(12, datasets=("iris", "s1", "wine"), alphas=(0.4, 0.8))

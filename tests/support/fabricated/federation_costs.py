@@ -68,7 +68,7 @@ def federated_rows(
 
 @cache
 def protocol_rows():
-    """Rows of every federated sweep, with the central cells of two data sets; copy before changing."""
+    """Rows of every federated sweep, and central ones of two data sets; copy before changing."""
     parts = [
         cell_rows("real", "fastlloyd", name, 0.1, 12, size=SIZES[name]) for name in ("lsun", "s1")
     ]

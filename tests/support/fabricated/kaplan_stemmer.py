@@ -82,7 +82,9 @@ def row_of(
 
 
 def charges_of(method, epsilon):
-    """Charges of a method with histograms of two passes and a choice, as its ledger writes them; none for others."""
+    """Charges of a method with histograms of two passes and a choice, as its ledger writes them;
+    none for others.
+    """
     if not method.startswith("kaplan_stemmer") or method in LOCAL:
         return []
     each, delta = gaussian_mu(epsilon, 5e-7) / 2, 2.5e-7
@@ -131,7 +133,9 @@ SLOW = ("kaplan_stemmer_search", "balcan")
 
 
 def additive(method, n, d=8.0, k=8.0):
-    """Cost per point on k places: like any centers' for the yardsticks, else a power of log n, of k and of d."""
+    """Cost per point on k places: like any centers' for the yardsticks, else a power of log n, of k
+    and of d.
+    """
     if method in YARDSTICKS:
         return 0.5
     return FACTORS[method] * math.log(n) ** 1.5 * (k / 8) ** 1.2 * (d / 8) ** 0.4 / n

@@ -31,7 +31,8 @@ MEANS = {
 }
 
 
-# Milliseconds: a request with the server's fit, one that does next to nothing, a retraining, one with full clients.
+# Milliseconds: a request with the server's fit, one that does next to nothing, a retraining, one
+# with full clients.
 FIT, NOTHING, RETRAIN, FULL = 3.0, 0.02, 4.0, 30.0
 
 
