@@ -1,17 +1,18 @@
 """Kaplan and Stemmer's private k-means in the central model (NeurIPS 2018): a reconstruction.
 
-The paper's extended abstract fixes the outline: locality sensitive hashing isolates groups of points, private averages
-recover their centers; this is repeated on the points that are farthest from all centers so far, so that smaller groups
-are found; then k of the candidates are chosen by private local search, or the candidates with the numbers of points
-nearest to them stand for the data as a private coreset. The hash, the averages, the coreset and all constants are in a
-full version that we could not obtain; they are ours here, from the tools that the authors name. See
-docs/kaplan-stemmer.md for what is whose.
+The paper's extended abstract fixes the outline: locality sensitive hashing isolates groups of
+points, private averages recover their centers; this is repeated on the points that are farthest
+from all centers so far, so that smaller groups are found; then k of the candidates are chosen by
+private local search, or the candidates with the numbers of points nearest to them are a private
+coreset. The hash, the averages, the coreset and all constants are in a full version that we could
+not obtain; the ones here are reconstructed from the tools that the authors name. See
+docs/kaplan-stemmer.md for the origin of each part.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -25,24 +26,37 @@ from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 from pkm.privacy.hashed_points import HashedPoints, histogram_noise
 from pkm.privacy.noise import INITIALIZATION, child
 
-# What is set here was chosen on generated mixtures of the kind that the planted sets are made of, not on real data.
-CANDIDATE_SHARE, SELECTION_SHARE, LLOYD_SHARE = 0.5, 0.25, 0.25  # of mu squared
+# These constants were chosen on generated mixtures like those of the planted sets, not on real
+# data.
+
+# Shares of mu squared.
+CANDIDATE_SHARE = 0.5
+SELECTION_SHARE = 0.25
+LLOYD_SHARE = 0.25
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
-THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
-COARSE = 0.5  # reach of a coarse average, in radii of the ball
-LLOYD_REACH = 2  # of a Lloyd step, in the smallest widths
-WIDTHS = (1 / 2, 1 / 4)  # of buckets, in radii of the ball
-MANY_CLUSTERS, WIDTHS_FOR_MANY = 50, (1 / 2, 1 / 4, 1 / 8)
-FEW_FEATURES, WIDTHS_IN_FEW, WIDTH_IN_FEW = 3, (1 / 4, 1 / 8), 1 / 6
+THRESHOLD_DELTA = 0.5  # share of delta, the rest is for the noise
+COARSE_RADIUS = 0.5  # of a coarse average, in radii of the ball
+LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths
+# Widths of buckets, in radii of the ball: by default, for many clusters, and in few columns.
+WIDTHS = (1 / 2, 1 / 4)
+MANY_CLUSTERS = 50
+WIDTHS_FOR_MANY = (1 / 2, 1 / 4, 1 / 8)
+FEW_FEATURES = 3
+WIDTHS_IN_FEW = (1 / 4, 1 / 8)
+WIDTH_IN_FEW = 1 / 6
 REPETITIONS = 2
 PROJECTIONS = 4
 SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
 N_INIT = 10  # starts of the k-means on candidates: free
 
 
+#: Rounds, widths and repetitions.
+_HashSchedule = tuple[int, tuple[float, ...], int]
+
+
 @dataclass(frozen=True)
-class Plan:
-    """What is asked of the curator, from public quantities only.
+class Schedule:
+    """The releases of a run and their costs, from public quantities only.
 
     Attributes
     ----------
@@ -71,13 +85,13 @@ class Plan:
 
     @property
     def threshold(self) -> float:
-        """Least noisy count that leaves the first round, in records."""
+        """Smallest noisy count that the first round releases, in records."""
         return histogram_noise(self.histogram_mu, self.delta, restricted=False).threshold
 
 
 @dataclass(eq=False, repr=False)
 class KaplanStemmer(CoresetMethod):
-    """Candidates by hashing and private averages, twice over, then k of them.
+    """Candidates by hashing and private averages, in two rounds, then k of them.
 
     Parameters
     ----------
@@ -87,23 +101,27 @@ class KaplanStemmer(CoresetMethod):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the middle of the domain that points are pulled into, in half-widths. ``auto`` is
-        sqrt(d): the whole domain. A tight ball is worth a lot: buckets and noise are in proportion to it.
+        Of the public ball about the center of the domain that points are moved into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain. Buckets and noise are in proportion to
+        it, so that a tight ball pays.
     rounds : int, default=2
-        Most passes; each but the first looks at the points farthest from the candidates so far.
+        Maximum number of passes; each but the first is on the points farthest from the candidates
+        so far.
     keep : float, default=0.5
-        Part of the points that the next pass looks at.
+        Fraction of the points that the next pass is on.
     select : {"counts", "local_search"}, default="counts"
-        ``counts`` clusters the candidates weighted by the noisy numbers of points nearest to them; ``local_search`` is
-        the paper's choice by the exponential mechanism.
+        ``counts`` clusters the candidates weighted by the noisy numbers of points nearest to them;
+        ``local_search`` is the paper's choice by the exponential mechanism.
     search_rounds : int, default=20
         Swaps of the local search.
     moves : {"all", "round_robin"}, default="all"
         Swaps that the local search draws from.
     lloyd_steps : int, default=1
-        Noisy Lloyd steps at the end; their part of the budget goes to the rest if there are none.
+        Noisy Lloyd steps at the end; without any, their part of the budget goes to the other
+        releases.
     release : {"centers", "candidates"}, default="centers"
-        ``candidates`` stops after the last pass and returns all candidates as centers; the whole budget is theirs.
+        ``candidates`` stops after the last pass and returns all candidates as centers; the whole
+        budget is theirs.
     widths : sequence of float or "auto", default="auto"
         Of buckets, in radii of the ball.
     repetitions : int or "auto", default="auto"
@@ -122,10 +140,11 @@ class KaplanStemmer(CoresetMethod):
 
     Notes
     -----
-    ``auto`` takes the first schedule of a public list, from many hashes to one, whose threshold is at most n / (3 k):
-    each hash costs budget, and below that no cluster would be seen. Where the threshold is above n even for a
-    single hash, no bucket can pass. Centers then come from a packing that ignores the data and from the Lloyd steps;
-    candidates, a coreset, or a schedule that the parameters fix are refused.
+    ``auto`` takes the first schedule of a public list, from many hashes to one, whose threshold is
+    at most n / (3 k): each hash costs budget, and below that no cluster would be seen. Where the
+    threshold is above n even for a single hash, no bucket can pass. Centers then come from a
+    packing that ignores the data and from the Lloyd steps; candidates, a coreset, or a schedule
+    that the parameters fix are refused.
 
     Examples
     --------
@@ -150,8 +169,8 @@ class KaplanStemmer(CoresetMethod):
 
     _: KW_ONLY
     epsilon: float = 1.0
-    delta: float | str = "auto"
-    radius: float | str = "auto"
+    delta: float | Literal["auto"] = "auto"
+    radius: float | Literal["auto"] = "auto"
     rounds: int = 2
     keep: float = 0.5
     select: str = "counts"
@@ -159,12 +178,12 @@ class KaplanStemmer(CoresetMethod):
     moves: str = "all"
     lloyd_steps: int = 1
     release: str = "centers"
-    widths: Sequence[float] | str = "auto"
-    repetitions: int | str = "auto"
+    widths: Sequence[float] | Literal["auto"] = "auto"
+    repetitions: int | Literal["auto"] = "auto"
     projections: int = PROJECTIONS
     secure: bool = False
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if self.radius != "auto" and not (is_number(self.radius) and 0 < self.radius < math.inf):
@@ -185,213 +204,261 @@ class KaplanStemmer(CoresetMethod):
             )
         if self.widths != "auto":
             numbers = not isinstance(self.widths, str) and all(
-                is_number(w) and 0 < w < math.inf for w in self.widths
+                is_number(width) and 0 < width < math.inf for width in self.widths
             )
             if not (numbers and len(self.widths)):
                 raise ValueError(
                     f"widths={self.widths!r} must be 'auto' or one or more positive finite numbers"
                 )
 
-    def plan(self, n_points: int, n_features: int, *, only: str = "centers") -> Plan:
-        """Everything that is asked, before the first question.
+    # The schedule
+
+    def plan(self, n_points: int, n_features: int, *, only: str = "centers") -> Schedule:
+        """All releases, before the first query.
 
         Parameters
         ----------
         n_points, n_features : int
         only : {"centers", "coreset", "candidates"}, default="centers"
-            What is to be released: what is not asked for needs no budget.
+            What is to be released: what is not requested needs no budget.
 
         Returns
         -------
-        Plan
+        Schedule
 
         Raises
         ------
         ValueError
             If no bucket can pass and there is nothing to fall back to.
         """
+        for hashes in self._hash_schedules(n_features):
+            schedule = self._priced(hashes, n_points, only)
+            if schedule.threshold <= n_points / (3 * self.n_clusters):
+                break
+        fixed = "auto" not in (self.widths, self.repetitions)
+        if schedule.threshold > n_points and (only != "centers" or fixed):
+            raise ValueError(self._insufficient_budget(schedule, n_points))
+        return schedule
+
+    def _hash_schedules(self, n_features: int) -> list[_HashSchedule]:
+        """Rounds, widths and repetitions, from the most hashes to the fewest."""
+        if self.widths != "auto":
+            several = tuple(float(width) for width in self.widths)
+            single = several
+        elif n_features <= FEW_FEATURES:
+            several = WIDTHS_IN_FEW
+            single = (WIDTH_IN_FEW,)
+        else:
+            several = WIDTHS_FOR_MANY if self.n_clusters > MANY_CLUSTERS else WIDTHS
+            single = (WIDTHS[-1],)
+        repeated = REPETITIONS if self.repetitions == "auto" else self.repetitions
+        once = 1 if self.repetitions == "auto" else self.repetitions
+        return [
+            (self.rounds, several, repeated),
+            (self.rounds, several, once),
+            (self.rounds, single, once),
+            (1, single, once),
+        ]
+
+    def _priced(self, hashes: _HashSchedule, n_points: int, only: str) -> Schedule:
+        """Divide the budget among the releases: mu squared in shares, delta evenly."""
+        rounds, widths, repetitions = hashes
+        n_hashes = rounds * len(widths) * repetitions
         lloyd = LLOYD_SHARE if only == "centers" and self.lloyd_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
-        for rounds, widths, repetitions in self._schedules(n_features):
-            hashes = rounds * len(widths) * repetitions
-            each = mu * math.sqrt(CANDIDATE_SHARE / total / hashes)
-            plan = Plan(
-                rounds,
-                widths,
-                repetitions,
-                each * math.sqrt(HISTOGRAM_SHARE),
-                each * math.sqrt(1 - HISTOGRAM_SHARE),
-                THRESHOLD_DELTA * delta / hashes,
-                mu * math.sqrt(selection / total),
-                mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
-            )
-            if plan.threshold <= n_points / (3 * self.n_clusters):
-                break
-        if plan.threshold > n_points and (
-            only != "centers" or "auto" not in (self.widths, self.repetitions)
-        ):
-            raise ValueError(self._too_little(plan, n_points))
-        return plan
-
-    def _schedules(self, n_features: int) -> list[tuple[int, tuple[float, ...], int]]:
-        """Rounds, widths and repetitions, from the most hashes to the fewest."""
-        if self.widths != "auto":
-            several = one = tuple(float(width) for width in self.widths)
-        else:
-            several = WIDTHS_FOR_MANY if self.n_clusters > MANY_CLUSTERS else WIDTHS
-            several = WIDTHS_IN_FEW if n_features <= FEW_FEATURES else several
-            one = (WIDTH_IN_FEW if n_features <= FEW_FEATURES else WIDTHS[-1],)
-        twice, once = (
-            (REPETITIONS, 1) if self.repetitions == "auto" else (self.repetitions, self.repetitions)
+        hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
+        return Schedule(
+            rounds=rounds,
+            widths=widths,
+            repetitions=repetitions,
+            histogram_mu=hash_mu * math.sqrt(HISTOGRAM_SHARE),
+            average_mu=hash_mu * math.sqrt(1 - HISTOGRAM_SHARE),
+            delta=THRESHOLD_DELTA * delta / n_hashes,
+            selection_mu=mu * math.sqrt(selection / total),
+            lloyd_mu=mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
         )
-        return [
-            (self.rounds, several, twice),
-            (self.rounds, several, once),
-            (self.rounds, one, once),
-            (1, one, once),
-        ]
 
-    def _too_little(self, plan: Plan, n_points: int) -> str:
-        least = math.ceil(plan.threshold)
-        epsilon, histogram = self.epsilon, plan.histogram_mu / gaussian_mu(self.epsilon, plan.delta)
-        while (
-            histogram_noise(
-                histogram * gaussian_mu(epsilon, plan.delta), plan.delta, restricted=False
-            ).threshold
-            > n_points
-        ):
+    def _insufficient_budget(self, schedule: Schedule, n_points: int) -> str:
+        """Message with the numbers of records and the epsilon that would do."""
+        delta = schedule.delta
+        n_sufficient = math.ceil(schedule.threshold)
+        epsilon = self.epsilon
+        histogram_share = schedule.histogram_mu / gaussian_mu(self.epsilon, delta)
+        while True:
+            mu = histogram_share * gaussian_mu(epsilon, delta)
+            if histogram_noise(mu, delta, restricted=False).threshold <= n_points:
+                break
             epsilon *= 1.1
             if epsilon > 1e6:
-                return f"n={n_points} records are too few for one release: n={least} would do at epsilon={self.epsilon:g}"
+                return (
+                    f"n={n_points} records are too few for one release: n={n_sufficient} would do "
+                    f"at epsilon={self.epsilon:g}"
+                )
         return (
-            f"epsilon={self.epsilon:g} is too little for one release from n={n_points} records: buckets need a noisy "
-            f"count of {plan.threshold:.1f}; about n={least} or epsilon={epsilon:.3g} would do"
+            f"epsilon={self.epsilon:g} is too little for one release from n={n_points} records: "
+            f"buckets need a noisy count of {schedule.threshold:.1f}; about n={n_sufficient} or "
+            f"epsilon={epsilon:.3g} would do"
         )
+
+    # The releases
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        plan = self.plan(curator.n_points, curator.n_features, only=self.release)
-        buckets = curator.hashed_points(self._radius(curator.n_features))
+        schedule = self.plan(curator.n_points, curator.n_features, only=self.release)
+        buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
-        candidates = self._candidates(plan, buckets, generator)
+
+        # Find candidates by hashing and private averages.
+        candidates = self._candidates(schedule, buckets, generator)
         if self.release == "candidates":
-            return candidates[None], plan.rounds
-        candidates = self._padded(candidates, buckets, generator)
+            return candidates[None], schedule.rounds
+        candidates = self._fill_up(candidates, buckets, generator)
+
+        # Choose k of them.
         if self.select == "counts":
-            centers = self._weighted(
-                candidates, buckets.counts(candidates, mu=plan.selection_mu), plan, generator
-            )
+            counts = buckets.counts(candidates, mu=schedule.selection_mu)
+            centers = self._cluster_candidates(candidates, counts, schedule, generator)
         else:
             centers = private_local_search(
                 buckets,
                 candidates,
                 self.n_clusters,
                 rounds=self.search_rounds,
-                mu=plan.selection_mu,
+                mu=schedule.selection_mu,
                 generator=generator,
                 moves=self.moves,
             )
+
+        # Refine the centers by noisy Lloyd steps.
         centers = buckets.into_ball(centers)
         for _ in range(self.lloyd_steps):
-            centers = self._lloyd_step(centers, plan, buckets)
-        return centers[None], plan.rounds
+            centers = self._lloyd_step(centers, schedule, buckets)
+        return centers[None], schedule.rounds
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their noisy numbers of points; see :meth:`CoresetMethod.weighted_candidates`."""
-        plan = self.plan(curator.n_points, curator.n_features, only="coreset")
-        buckets = curator.hashed_points(self._radius(curator.n_features))
-        candidates = self._candidates(
-            plan, buckets, np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
-        )
-        counts = buckets.counts(candidates, mu=plan.selection_mu)
+        """Candidates and their noisy numbers of points.
+
+        See :meth:`CoresetMethod.weighted_candidates`.
+        """
+        schedule = self.plan(curator.n_points, curator.n_features, only="coreset")
+        buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
+        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        candidates = self._candidates(schedule, buckets, generator)
+        counts = buckets.counts(candidates, mu=schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))
 
-    def _radius(self, n_features: int) -> float:
+    def _resolved_radius(self, n_features: int) -> float:
         return math.sqrt(n_features) if self.radius == "auto" else self.radius
 
     def _candidates(
-        self, plan: Plan, buckets: HashedPoints, generator: np.random.Generator
+        self, schedule: Schedule, buckets: HashedPoints, generator: np.random.Generator
     ) -> np.ndarray:
         """All passes: candidates on the grid, distinct, in lexicographic order; at least one."""
-        found = np.empty((0, buckets.n_features), np.int64)
-        for number in range(plan.rounds):
+        candidates = np.empty((0, buckets.n_features), np.int64)
+        for number in range(schedule.rounds):
+            # Every pass but the first is on the points farthest from all candidates so far.
             if number:
-                buckets.filter_farthest(found, self.keep)
-            for width in plan.widths:
-                for _ in range(plan.repetitions):
-                    found = np.concatenate(
-                        [found, self._private_centers(width, plan, buckets, generator)]
-                    )
-            # The middle of the domain, if there is nothing.
-            found = (
-                np.unique(found, axis=0)
-                if len(found)
-                else np.zeros((1, buckets.n_features), np.int64)
-            )
-        return found
+                buckets.filter_farthest(candidates, self.keep)
 
-    def _private_centers(
-        self, width: float, plan: Plan, buckets: HashedPoints, generator
+            # Find centers of large buckets, in several random hashes of several widths.
+            for width in np.repeat(schedule.widths, schedule.repetitions).tolist():
+                centers = self._bucket_centers(width, schedule, buckets, generator)
+                candidates = np.concatenate([candidates, centers])
+
+            # Without any candidate: the center of the domain.
+            if not len(candidates):
+                candidates = np.zeros((1, buckets.n_features), np.int64)
+            candidates = np.unique(candidates, axis=0)
+        return candidates
+
+    def _bucket_centers(
+        self,
+        width: float,
+        schedule: Schedule,
+        buckets: HashedPoints,
+        generator: np.random.Generator,
     ) -> np.ndarray:
-        """Centers of the large buckets of one hash: a coarse average, then one of what lies around it."""
-        projections = min(self.projections, buckets.n_features)
-        if buckets.n_features <= FEW_FEATURES:
-            projections = buckets.n_features
+        # matters which points it clips. Buckets in all columns are cubes: half their diagonal
+        # suffices.
+        d = buckets.n_features
+        projections = d if d <= FEW_FEATURES else min(self.projections, d)
         width *= buckets.radius
-        hashing = euclidean_hash(generator, projections, buckets.n_features, width)
-        least = buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters)
+        hashing = euclidean_hash(generator, projections, d, width)
+
+        # Release the codes and counts of the large buckets.
         codes, counts = buckets.histogram(
-            hashing, mu=plan.histogram_mu, delta=plan.delta, min_count=least
+            hashing,
+            mu=schedule.histogram_mu,
+            delta=schedule.delta,
+            min_count=buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters),
         )
         centers = buckets.into_ball(hashing.cell_centers(codes))
-        # The coarse average only has to come within the reach of the fine one: what it shortens hardly matters.
-        reaches = (COARSE * buckets.radius, min(width, COARSE * buckets.radius))
-        if (
-            projections == buckets.n_features
-        ):  # buckets are cubes, whose corners are this far from their middles
-            reaches = (width * math.sqrt(projections) / 2,)
-        for reach in reaches:
-            sums = buckets.sums(
-                hashing, codes, centers, reach, mu=plan.average_mu / math.sqrt(len(reaches))
-            )
+
+        # The coarse average only has to come within the radius of the fine one, so that it hardly
+        # matters which points it clips. Buckets in all columns are cubes: their half diagonal will
+        # do.
+        coarse = COARSE_RADIUS * buckets.radius
+        radii = [coarse, min(width, coarse)]
+        if projections == d:
+            radii = [width * math.sqrt(projections) / 2]
+
+        # Average the points of each bucket about its center.
+        sum_mu = schedule.average_mu / math.sqrt(len(radii))
+        for radius in radii:
+            sums = buckets.sums(hashing, codes, centers, radius, mu=sum_mu)
             centers = buckets.into_ball(centers + sums / np.maximum(counts, 1.0)[:, None])
         return centers
 
-    def _padded(
+    def _fill_up(
         self, candidates: np.ndarray, buckets: HashedPoints, generator: np.random.Generator
     ) -> np.ndarray:
-        """At least k distinct candidates: what is missing is packed into the ball, whatever the data are."""
-        k, d = self.n_clusters, buckets.n_features
+        """At least k distinct candidates: the missing ones are a packing of the ball."""
+        k = self.n_clusters
+        d = buckets.n_features
         if len(candidates) >= k:
             return candidates
         source = np.random.RandomState(int(generator.integers(2**32)))
-        packed = largest_packing(source, k, d, "bisection") * (
-            buckets.radius / math.sqrt(d) * SCALE
-        )
-        return np.concatenate([candidates, buckets.into_ball(packed)[: k - len(candidates)]])
+        inscribed = buckets.radius / math.sqrt(d) * SCALE  # half a side of the cube in the ball
+        packed = buckets.into_ball(largest_packing(source, k, d, "bisection") * inscribed)
+        return np.concatenate([candidates, packed[: k - len(candidates)]])
 
-    def _weighted(self, candidates, counts, plan: Plan, generator) -> np.ndarray:
-        """Weighted k-means on candidates whose counts stand out of the noise; the k heaviest if these are too few."""
-        weights = np.where(counts < 1 / plan.selection_mu, 0.0, counts)
-        state = int(generator.integers(2**32))
+    def _cluster_candidates(
+        self,
+        candidates: np.ndarray,
+        counts: np.ndarray,
+        schedule: Schedule,
+        generator: np.random.Generator,
+    ) -> np.ndarray:
+        """Weighted k-means on the candidates whose counts exceed the noise.
+
+        The k heaviest if these are too few.
+        """
+        seed = int(generator.integers(2**32))
+        weights = np.where(counts < 1 / schedule.selection_mu, 0.0, counts)
+        positive = weights > 0
         if np.count_nonzero(weights) <= self.n_clusters:
-            return candidates[
-                np.sort(np.argsort(-counts, kind="stable")[: self.n_clusters])
-            ].astype(np.float64)
-        some = weights > 0
-        return weighted_kmeans(
-            candidates[some].astype(np.float64), weights[some], self.n_clusters, N_INIT, state
-        )
+            heaviest = np.argsort(-counts, kind="stable")[: self.n_clusters]
+            return candidates[np.sort(heaviest)].astype(np.float64)
+        points = candidates[positive].astype(np.float64)
+        return weighted_kmeans(points, weights[positive], self.n_clusters, N_INIT, seed)
 
-    def _lloyd_step(self, centers: np.ndarray, plan: Plan, buckets: HashedPoints) -> np.ndarray:
+    def _lloyd_step(
+        self, centers: np.ndarray, schedule: Schedule, buckets: HashedPoints
+    ) -> np.ndarray:
         """Move each center by the noisy mean difference of the points nearest to it."""
-        radius = min(plan.widths) * buckets.radius * LLOYD_REACH
-        # Of the error of a mean, the sum's part is sqrt(d) radius, the count's the distance moved, say half the radius.
-        parts = math.sqrt(buckets.n_features), 0.5
-        sum_mu, count_mu = (plan.lloyd_mu * math.sqrt(part / sum(parts)) for part in parts)
+        radius = min(schedule.widths) * buckets.radius * LLOYD_RADIUS
+
+        # Of the error of a mean, the sum's part is sqrt(d) radius, the count's is the distance
+        # moved, say half the radius.
+        sum_part = math.sqrt(buckets.n_features)
+        count_part = 0.5
+        sum_mu = schedule.lloyd_mu * math.sqrt(sum_part / (sum_part + count_part))
+        count_mu = schedule.lloyd_mu * math.sqrt(count_part / (sum_part + count_part))
         sums, counts = buckets.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
+
+        # Centers of empty clusters stay.
         moved = centers + sums / np.maximum(counts, 1.0)[:, None]
         return buckets.into_ball(np.where(counts[:, None] < 1, centers, moved))

@@ -1,25 +1,28 @@
-"""Kaplan-Stemmer in the local model: a few rounds of randomized reports (Kaplan, Stemmer, NeurIPS 2018, Section 1).
+"""Kaplan-Stemmer in the local model: a few rounds of randomized reports (NeurIPS 2018, Section 1).
 
-The extended abstract fixes the outline: find candidate centers, estimate how many points are nearest to each of them,
-cluster the weighted candidates; all in a constant number of rounds. How candidates are found, how weights are estimated
-and how users are shared out is in a full version that we could not obtain; what stands here is a reconstruction, see
-docs/local-model.md for what is whose.
+The extended abstract fixes the outline: find candidate centers, estimate how many points are
+nearest to each of them, cluster the weighted candidates; all in a constant number of rounds. How
+candidates are found, how weights are estimated and how users are partitioned is in a full version
+that we could not obtain; this is a reconstruction, see docs/local-model.md for the origin of each
+part.
 
-Users are dealt out into disjoint groups, one per round; each user reports once and spends the whole epsilon on it.
+Users are partitioned into disjoint cohorts, one per round; each user reports once and spends the
+whole epsilon on it.
 
-1. Heavy boxes: users say, through a frequency oracle, in which box of a public grid along a few random directions their
-   point lies.
-2. Candidates: users send their point about the middle of their box, turned by a public random sign, so that the server
-   can sum over any box; the means of the heavy boxes are moved into their own box.
-3. Weights: users say which candidate is nearest, through an oracle. The weighted candidates are a coreset; k-means on
-   them costs nothing.
-4. Lloyd steps: users send their point about its nearest center.
+1. Heavy boxes: users report, through a frequency oracle, in which box of a public grid along a few
+   random directions their point lies.
+2. Candidates: users report their point about the midpoint of their box, turned by a public random
+   sign, so that the server can sum over any box; the means of the heavy boxes are clipped to their
+   box.
+3. Weights: users report which candidate is nearest, through an oracle. The weighted candidates are
+   a coreset; k-means on them costs nothing.
+4. Lloyd steps: users report their point about its nearest center.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -27,36 +30,47 @@ from scipy.spatial.distance import cdist
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import is_integer, is_number
 from pkm.methods.coreset import CoresetMethod, consistent
-from pkm.methods.local_dp import LocalModel, check_enough, least_users, snapped, steps_of
+from pkm.methods.local_dp import (
+    LocalModel,
+    check_sufficient_users,
+    min_users,
+    shrunken_means,
+    snap_to_ball,
+)
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, snap_centers
 from pkm.privacy.local_aggregator import Boxes, Cohort, LocalAggregator, NearestCenter
 from pkm.privacy.noise import INITIALIZATION, child
 
-HEAVY_SHARE, SUM_SHARE, WEIGHT_SHARE, STEP_SHARE = 0.25, 0.2, 0.15, 0.4  # of the users
+# Shares of the users.
+HEAVY_SHARE = 0.25
+SUM_SHARE = 0.2
+WEIGHT_SHARE = 0.15
+STEP_SHARE = 0.4
+
+# Boxes.
 MAX_PROJECTIONS = 4
-INTERVALS = {
-    1: (8, 64),
-    2: (6, 12),
-    3: (5, 7),
-    4: (5, 5),
-}  # fewest and most per direction, by number of directions
+#: Smallest and largest number of intervals per direction, by number of directions.
+INTERVALS = {1: (8, 64), 2: (6, 12), 3: (5, 7), 4: (5, 5)}
 MANY_INTERVALS = (4, 4)  # along more directions
-REACH = (
-    2.0  # intervals cover that many typical lengths of a projection of the ball's longest vectors
-)
-CERTAIN = 2.5  # standard deviations that a heavy box stands above zero
+PROJECTED_LENGTHS = 2.0  # half the intervals' range, in typical lengths of a projected radius
+HEAVY_STDDEVS = 2.5  # standard deviations of a heavy box above zero
 SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
+
+# Candidates.
 MAX_CANDIDATES = 4  # per cluster
 FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
-FIRST_REACH, LATER_REACH = 0.5, 0.3  # of a Lloyd step, in distances to the nearest other center
-MIN_WEIGHT = 1e-9  # of a candidate that the k-means is given
+MIN_WEIGHT = 1e-9  # of a candidate in the k-means
 N_INIT = 10  # starts of the k-means on the candidates: free
+
+# Radii of Lloyd steps, in distances to the nearest other center.
+FIRST_RADIUS = 0.5
+LATER_RADIUS = 0.3
 
 
 @dataclass(eq=False, repr=False)
 class KaplanStemmerLocal(CoresetMethod, LocalModel):
-    """Heavy boxes, their means, the candidates' weights, and k-means on those, from randomized reports.
+    """Heavy boxes, their means and weights, and k-means on those, from randomized reports.
 
     Parameters
     ----------
@@ -64,19 +78,21 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the middle of the domain that users pull their point into, in half-widths. ``auto`` is
-        sqrt(d): the whole domain. Boxes and noise are in proportion to it.
+        Of the public ball about the center of the domain that users move their point into, in
+        half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise are in proportion to it.
     projections : int or "auto", default="auto"
         Number of random directions that boxes are cut along; ``auto`` is min(4, d).
     intervals : int or "auto", default="auto"
-        Per direction; ``auto`` is as many as still let a box stand out, see :meth:`resolved_intervals`.
+        Per direction; ``auto`` is as many as keep a box above the noise, see
+        :meth:`resolved_intervals`.
     passes : int, default=1
-        Rounds that locate candidates; each but the first about the candidates so far, within the size of a box.
+        Rounds that locate candidates; each but the first about the candidates so far, within the
+        size of a box.
     lloyd_steps : int, default=2
         Rounds that move the chosen centers.
     shares : sequence of float or "auto", default="auto"
-        Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto`` is 0.25, 0.2 over all passes,
-        0.15, and 0.4 over all steps.
+        Of the users, one per round: heavy boxes, passes, weights, Lloyd steps. ``auto`` is 0.25,
+        0.2 over all passes, 0.15, and 0.4 over all steps.
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the seed.
     bounds, clip, random_state
@@ -85,8 +101,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     Raises
     ------
     ValueError
-        For fewer users than groups, and where not even a box that all users of a group share would stand out of the
-        noise; the messages say what would do.
+        For fewer users than cohorts, and where noise would hide even a box that all users of a
+        cohort share; the messages name what would do.
 
     Examples
     --------
@@ -100,51 +116,51 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     color: ClassVar[str] = "#7a3e9d"
     marker: ClassVar[str] = "o"
     _: KW_ONLY
-    projections: int | str = "auto"
-    intervals: int | str = "auto"
+    projections: int | Literal["auto"] = "auto"
+    intervals: int | Literal["auto"] = "auto"
     passes: int = 1
     lloyd_steps: int = 2
-    shares: Sequence[float] | str = "auto"
+    shares: Sequence[float] | Literal["auto"] = "auto"
 
-    def check_parameters(self, n_points=None):
+    def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        for name, least in (("projections", 1), ("intervals", 2)):
+        for name, lowest in (("projections", 1), ("intervals", 2)):
             value = getattr(self, name)
-            if value != "auto" and not (is_integer(value) and value >= least):
+            if value != "auto" and not (is_integer(value) and value >= lowest):
                 raise ValueError(
-                    f"{name}={value!r} must be 'auto' or an integer of at least {least}"
+                    f"{name}={value!r} must be 'auto' or an integer of at least {lowest}"
                 )
-        for name, least in (("passes", 1), ("lloyd_steps", 0)):
+        for name, lowest in (("passes", 1), ("lloyd_steps", 0)):
             value = getattr(self, name)
-            if not (is_integer(value) and value >= least):
-                raise ValueError(f"{name}={value!r} must be an integer of at least {least}")
-        rounds = 2 + self.passes + self.lloyd_steps
-        if self.shares != "auto":
-            several = not isinstance(self.shares, str) and all(
-                is_number(share) for share in self.shares
-            )
-            if not (
-                several
-                and len(self.shares) == rounds
-                and all(0 < share < math.inf for share in self.shares)
-            ):
-                raise ValueError(
-                    f"shares={self.shares!r} must be 'auto' or {rounds} positive numbers, one per round"
-                )
+            if not (is_integer(value) and value >= lowest):
+                raise ValueError(f"{name}={value!r} must be an integer of at least {lowest}")
+        self._check_shares()
         if n_points is not None:
-            check_enough(self.epsilon, n_points, self.resolved_shares(self.lloyd_steps))
+            shares = self.resolved_shares(self.lloyd_steps)
+            check_sufficient_users(self.epsilon, n_points, shares)
+
+    def _check_shares(self) -> None:
+        if self.shares == "auto":
+            return
+        n_rounds = 2 + self.passes + self.lloyd_steps
+        numbers = not isinstance(self.shares, str) and all(
+            is_number(share) and 0 < share < math.inf for share in self.shares
+        )
+        if not numbers or len(self.shares) != n_rounds:
+            raise ValueError(
+                f"shares={self.shares!r} must be 'auto' or {n_rounds} positive numbers, one per "
+                "round"
+            )
 
     def resolved_shares(self, lloyd_steps: int) -> tuple[float, ...]:
-        """Shares of the users, one per round, with that many Lloyd steps; they need not add up to 1."""
-        rounds = 2 + self.passes + lloyd_steps
+        """Shares of the users, one per round, with that many Lloyd steps; of any sum."""
+        n_rounds = 2 + self.passes + lloyd_steps
         if self.shares != "auto":
-            return tuple(self.shares)[:rounds]
-        passes, steps = (
-            (SUM_SHARE / self.passes,) * self.passes,
-            (STEP_SHARE / max(lloyd_steps, 1),) * lloyd_steps,
-        )
-        return HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps
+            return tuple(self.shares)[:n_rounds]
+        passes = [SUM_SHARE / self.passes] * self.passes
+        steps = [STEP_SHARE / max(lloyd_steps, 1)] * lloyd_steps
+        return (HEAVY_SHARE, *passes, WEIGHT_SHARE, *steps)
 
     def resolved_projections(self, n_features: int) -> int:
         """Number of directions: the parameter, at most d."""
@@ -156,114 +172,151 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         Parameters
         ----------
         n_users : int
-            Who report their box.
+            That report their box.
         n_projections : int
 
         Returns
         -------
         int
-            The parameter, or what makes as many boxes as could each stand out of the noise if half of them were empty
-            and the others alike, within a public range: never so few that k clusters could not be told apart.
+            The parameter, or as many as make boxes that would each exceed the noise if half of them
+            were empty and the others had equally many users, within a public range: never so few
+            that k clusters could not be separated.
         """
         if self.intervals != "auto":
             return self.intervals
-        boxes = 2 * math.sqrt(n_users) / (CERTAIN * math.sqrt(least_users(self.epsilon)))
+        n_boxes = 2 * math.sqrt(n_users) / (HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon)))
         fewest, most = INTERVALS.get(n_projections, MANY_INTERVALS)
+        intervals = min(max(round(n_boxes ** (1 / n_projections)), fewest), most)
         needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
-        return max(
-            min(max(round(boxes ** (1 / n_projections)), fewest), most), math.ceil(needed - 1e-9)
-        )
+        return max(intervals, math.ceil(needed - 1e-9))
 
-    def cluster(self, crowd: LocalAggregator) -> tuple[np.ndarray, int]:
+    def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Run all rounds; see :meth:`PrivateKMeans.cluster`."""
-        groups = crowd.cohorts(
-            self.resolved_shares(self.lloyd_steps), self.resolved_radius(crowd.n_features)
+        cohorts = aggregator.cohorts(
+            self.resolved_shares(self.lloyd_steps), self.resolved_radius(aggregator.n_features)
         )
-        generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
-        last = len(groups) - self.lloyd_steps
-        candidates, weights = self._candidates_with_shares(groups[:last], generator)
-        # Candidates without weight serve only where there are too few others.
-        kept = (
-            weights > 0 if (weights > 0).sum() >= self.n_clusters else np.full(len(weights), True)
-        )
-        state = int(generator.integers(2**32))
-        points, masses = candidates[kept].astype(np.float64), np.maximum(weights[kept], MIN_WEIGHT)
-        centers = snap_centers(weighted_kmeans(points, masses, self.n_clusters, N_INIT, state))
-        for i, group in enumerate(groups[last:]):
-            centers = self._lloyd_step(
-                group, centers, candidates, weights, LATER_REACH if i else FIRST_REACH
-            )
-        return centers[None], len(groups)
+        generator = np.random.default_rng(child(aggregator.seeds[0], INITIALIZATION))
+        n_locating = len(cohorts) - self.lloyd_steps
+        candidates, weights = self._locate(cohorts[:n_locating], generator)
 
-    def weighted_candidates(self, crowd: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates and their weights; see :meth:`CoresetMethod.weighted_candidates`. No user is kept for steps."""
-        groups = crowd.cohorts(self.resolved_shares(0), self.resolved_radius(crowd.n_features))
-        generator = np.random.default_rng(child(crowd.seeds[0], INITIALIZATION))
-        candidates, shares = self._candidates_with_shares(groups, generator)
-        return candidates, shares * crowd.n_points
+        # Cluster the weighted candidates; those without weight only where the others are too few.
+        positive = weights > 0
+        if positive.sum() < self.n_clusters:
+            positive = np.full(len(weights), True)
+        points = candidates[positive].astype(np.float64)
+        masses = np.maximum(weights[positive], MIN_WEIGHT)
+        seed = int(generator.integers(2**32))
+        centers = snap_centers(weighted_kmeans(points, masses, self.n_clusters, N_INIT, seed))
 
-    def _candidates_with_shares(
-        self, groups: list[Cohort], generator
+        # Refine the centers, with fresh users in every step.
+        for step, cohort in enumerate(cohorts[n_locating:]):
+            radius = LATER_RADIUS if step else FIRST_RADIUS
+            centers = self._lloyd_step(cohort, centers, candidates, weights, radius)
+        return centers[None], len(cohorts)
+
+    def weighted_candidates(self, aggregator: LocalAggregator) -> tuple[np.ndarray, np.ndarray]:
+        """Candidates and their weights, without users for Lloyd steps.
+
+        See :meth:`CoresetMethod.weighted_candidates`.
+        """
+        radius = self.resolved_radius(aggregator.n_features)
+        cohorts = aggregator.cohorts(self.resolved_shares(0), radius)
+        generator = np.random.default_rng(child(aggregator.seeds[0], INITIALIZATION))
+        candidates, shares = self._locate(cohorts, generator)
+        return candidates, shares * aggregator.n_points
+
+    def _locate(
+        self, cohorts: Sequence[Cohort], generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Candidates (m, d), int64, on the grid, and their shares of the users (m,), which add up to 1."""
-        first, *passes, last = groups
-        boxes = self._boxes(first, generator)
-        cells, sizes = self._heavy(first, boxes)
-        candidates, radii = self._middles(boxes, cells, first.radius)
-        for i, group in enumerate(passes):
-            if i:
+        """Candidates (m, d), int64, on the grid, and their shares of the users (m,), of sum 1."""
+        first, *passes, last = cohorts
+
+        # 1. Heavy boxes; their midpoints are the first candidates.
+        boxes = self._draw_boxes(first, generator)
+        cells, sizes = self._heavy_boxes(first, boxes)
+        candidates, radii = self._midpoints(boxes, cells, first.radius)
+
+        # 2. Means of the users in each heavy box.
+        for number, cohort in enumerate(passes):
+            if number:
                 # As wide in all directions as a box is in those that it is cut along.
                 radii = np.full(len(cells), boxes.width * math.sqrt(first.n_features) / 2)
-            steps = steps_of(
-                group.sums(boxes, cells, candidates, radii), sizes * group.size, radii, group
-            )
-            candidates = snapped(boxes.clip(cells, candidates / SCALE + steps), first.radius)
-        # The number of candidates is an outcome; the oracle is made for as many as there can be.
-        counts = last.counts(NearestCenter(candidates), MAX_CANDIDATES * self.n_clusters)
+            sums = cohort.sums(boxes, cells, candidates, radii)
+            steps = shrunken_means(sums, sizes * cohort.size, radii, cohort)
+            clipped = boxes.clip(cells, candidates / SCALE + steps)
+            candidates = snap_to_ball(clipped, first.radius)
+
+        # 3. Weights. The number of candidates is an outcome: the oracle is made for their maximum.
+        rule = NearestCenter(candidates)
+        counts = last.counts(rule, MAX_CANDIDATES * self.n_clusters)
         return candidates, consistent(counts, float(last.size)) / last.size
 
-    def _boxes(self, group: Cohort, generator) -> Boxes:
+    def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
         """Boxes along an orthonormal basis of a uniformly random subspace, shifted at random."""
-        d = group.n_features
-        m = self.resolved_projections(d)
-        intervals = self.resolved_intervals(group.size, m)
-        basis = np.linalg.qr(generator.standard_normal((d, m)))[0].T
-        # A projection of a vector of length R is about R / sqrt(d) long; one interval more is room for the shift.
-        half = group.radius * min(1.0, REACH / math.sqrt(d))
-        width = 2 * half / (intervals - 1)
-        lower = -half - width * generator.random(m)
-        return Boxes(np.rint(basis * DIRECTION_SCALE).astype(np.int64), lower, width, intervals)
+        d = cohort.n_features
+        n_projections = self.resolved_projections(d)
+        intervals = self.resolved_intervals(cohort.size, n_projections)
+        basis = np.linalg.qr(generator.standard_normal((d, n_projections)))[0].T
 
-    def _heavy(self, group: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
+        # A vector of length R has projections of about R / sqrt(d). One more interval makes room
+        # for the shift.
+        half_range = cohort.radius * min(1.0, PROJECTED_LENGTHS / math.sqrt(d))
+        width = 2 * half_range / (intervals - 1)
+        lower = -half_range - width * generator.random(n_projections)
+        directions = np.rint(basis * DIRECTION_SCALE).astype(np.int64)
+        return Boxes(directions, lower, width, intervals)
+
+    def _heavy_boxes(self, cohort: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""
-        counts, noise = group.counts(boxes), group.count_stddev(boxes.size)
-        order = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
-        least = max(CERTAIN * noise, group.size / (SMALLEST_CLUSTER * self.n_clusters))
-        cells = order[counts[order] > least]
-        if len(cells) < self.n_clusters:
-            cells = order[: FALLBACK * self.n_clusters]
-        return cells, np.maximum(counts[cells], noise) / group.size
+        counts = cohort.counts(boxes)
+        stddev = cohort.count_stddev(boxes.size)
+        fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
+        bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters))
+        heavy = fullest[counts[fullest] > bound]
+        if len(heavy) < self.n_clusters:
+            heavy = fullest[: FALLBACK * self.n_clusters]
+        return heavy, np.maximum(counts[heavy], stddev) / cohort.size
 
-    def _middles(
+    def _midpoints(
         self, boxes: Boxes, cells: np.ndarray, radius: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Middles of boxes on the grid, and about how far points of the box can be from them, in half-widths."""
-        middles = snapped(boxes.midpoints(cells), radius)
-        along = boxes.width * math.sqrt(len(boxes.lower)) / 2
-        square = (middles.astype(np.float64) ** 2).sum(axis=1) / SCALE**2
-        across = radius**2 - square if len(boxes.lower) < middles.shape[1] else 0.0
-        return middles, np.sqrt(along**2 + np.maximum(across, 0.0)) + np.zeros(len(cells))
+        """Midpoints of boxes on the grid, and about how far the points of a box can be from them.
 
-    def _lloyd_step(self, group: Cohort, centers, candidates, weights, reach: float) -> np.ndarray:
-        """Move centers by the mean of what users send about their nearest center."""
-        rule, k = NearestCenter(centers), len(centers)
+        The distances are in half-widths.
+        """
+        midpoints = snap_to_ball(boxes.midpoints(cells), radius)
+        n_projections = len(boxes.lower)
+
+        # Half a diagonal along the directions of the cuts, the ball's extent across them.
+        along = boxes.width * math.sqrt(n_projections) / 2
+        across = np.zeros(len(cells))
+        if n_projections < midpoints.shape[1]:
+            squared_norms = (midpoints.astype(np.float64) ** 2).sum(axis=1) / SCALE**2
+            across = np.maximum(radius**2 - squared_norms, 0.0)
+        return midpoints, np.sqrt(along**2 + across)
+
+    def _lloyd_step(
+        self,
+        cohort: Cohort,
+        centers: np.ndarray,
+        candidates: np.ndarray,
+        weights: np.ndarray,
+        relative_radius: float,
+    ) -> np.ndarray:
+        """Move centers by the mean of the users' reports about their nearest center."""
+        rule = NearestCenter(centers)
+        k = len(centers)
+
+        # Share of the users of each cluster; one without weight counts as barely detectable.
         shares = np.bincount(rule.cells(candidates), weights, k)
-        # A cluster of which the weights know nothing counts as one that they would hardly have seen.
         shares = np.maximum(shares, 1 / (SMALLEST_CLUSTER * self.n_clusters))
-        apart = cdist(centers, centers) / SCALE
-        np.fill_diagonal(apart, np.inf)
-        radii = np.clip(reach * apart.min(axis=1), 1 / SCALE, 2 * group.radius)
-        steps = steps_of(
-            group.sums(rule, np.arange(k), centers, radii), shares * group.size, radii, group
-        )
-        return snapped(centers / SCALE + steps, group.radius)
+
+        # Radius of each cluster, from the distance to the nearest other center.
+        distances = cdist(centers, centers) / SCALE
+        np.fill_diagonal(distances, np.inf)
+        nearest = distances.min(axis=1)
+        radii = np.clip(relative_radius * nearest, 1 / SCALE, 2 * cohort.radius)
+
+        sums = cohort.sums(rule, np.arange(k), centers, radii)
+        steps = shrunken_means(sums, shares * cohort.size, radii, cohort)
+        return snap_to_ball(centers / SCALE + steps, cohort.radius)

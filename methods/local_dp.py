@@ -226,7 +226,7 @@ class LocalLloyd(LocalModel):
 
 
 def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
-    """Move points (m, d), in half-widths, into a ball and the domain, and round them to the grid."""
+    """Move points (m, d), in half-widths, into a ball and the domain; round them to the grid."""
     lengths = np.sqrt((points * points).sum(axis=1, keepdims=True))
     inside = points * np.minimum(1.0, radius / np.maximum(lengths, np.finfo(float).tiny))
     return np.rint(np.clip(inside, -1.0, 1.0) * SCALE).astype(np.int64)
