@@ -1,8 +1,8 @@
 """DPM: clusters found by splitting the data through sparse regions (Liebenow et al., "DPM").
 
 The domain is split recursively at candidates chosen by a score that favors empty intervals near the
-median; a split stands if both sides keep enough points; the noisy means of the remaining cells are
-the centers. The number of centers follows from the data.
+median; a split is accepted if both parts have enough points; the noisy means of the remaining cells
+are the centers. The number of centers follows from the data.
 """
 
 import math
