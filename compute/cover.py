@@ -121,7 +121,7 @@ class Cover:
         self._block_bounds = bounds[~is_counted]
         self.bounds, self.n_bounded = np.unique(self._block_bounds, return_counts=True)
 
-        # Count the points of all other blocks' grid points.
+        # Count the points of the grid points of all other blocks.
         self._keys = keys[is_counted]
         self._counts = np.zeros((len(self._keys), BLOCK_SIDE**d), np.int32)
         _mark_outside(self._corners(self._keys), self.lattice.max_squared_norm, self._counts)
@@ -297,28 +297,32 @@ def _add_points(
     max_square = grid.reach * grid.reach
     increment = np.int32(sign)
     zero = np.int32(0)
+
+    # Buffers: the values of a coordinate, prefixes, their continuations, and the last axis.
     width = int(2 * grid.reach) + 1  # grid points in a row that a point can reach
     axis = _empty_partial_points(width)
     prefixes = _empty_partial_points(width ** (m - 1))
     buffer = _empty_partial_points(width ** (m - 1))
     last_squares = np.empty((grid.span, BLOCK_SIDE))
-    least_squares = np.empty(grid.span)
+    min_squares = np.empty(grid.span)
+
+    # The window's lowest block, and for each of its blocks the row in counts, once searched for.
     window = np.full(m, np.iinfo(np.int64).max)
     rows_of_window = np.full(grid.span**m, _UNKNOWN)
     for i in indices:
         point = scaled[i]
-        # Per block of the window: its row in counts, once that was searched for.
         if _move_window(point, grid.reach, window):
             rows_of_window[:] = _UNKNOWN
         n_prefixes, prefixes, buffer = _list_prefixes(point, window, grid, axis, prefixes, buffer)
-        _last_squares(point, window, grid, last_squares, least_squares)
+        _last_squares(point, window, grid, last_squares, min_squares)
 
+        # Continue every prefix along the last axis, a block at a time.
         for p in range(n_prefixes):
             first_block = prefixes.codes[p] >> bits
             position = prefixes.codes[p] & position_mask
             square = prefixes.squares[p]
             for s in range(grid.span):
-                if square + least_squares[s] > max_square:
+                if square + min_squares[s] > max_square:
                     continue
                 block = first_block + s
                 if rows_of_window[block] == _UNKNOWN:
@@ -378,11 +382,11 @@ def _list_prefixes(
         lowest = np.int64(np.ceil(point[h] - grid.reach))
         start = max(lowest, -grid.max_coordinate)
         stop = min(lowest + len(axis.codes), grid.max_coordinate + 1)
-        block_place = grid.span ** (m - 1 - h)
+        block_stride = grid.span ** (m - 1 - h)
         position_shift = BLOCK_BITS * (m - 1 - h)
         n_values = 0
         for value in range(start, stop):
-            block = ((value >> BLOCK_BITS) - window[h]) * block_place
+            block = ((value >> BLOCK_BITS) - window[h]) * block_stride
             position = (value & (BLOCK_SIDE - 1)) << position_shift
             step = np.float64(value) - point[h]
             axis.codes[n_values] = (block << bits) + position
@@ -411,18 +415,18 @@ def _last_squares(
     window: np.ndarray,
     grid: BlockGrid,
     squares: np.ndarray,
-    least: np.ndarray,
+    min_squares: np.ndarray,
 ) -> None:
-    """Fill squared distances along the last axis (span, 4), and the least of each block (span,)."""
+    """Fill squared distances along the last axis (span, 4), and the least of a block (span,)."""
     coordinate = point[-1]
     lowest_block = window[-1]
     for s in range(grid.span):
-        least[s] = np.inf
+        min_squares[s] = np.inf
         for q in range(BLOCK_SIDE):
             value = (lowest_block + s) * BLOCK_SIDE + q
             step = np.float64(value) - coordinate
             squares[s, q] = step * step if abs(value) <= grid.max_coordinate else np.inf
-            least[s] = min(least[s], squares[s, q])
+            min_squares[s] = min(min_squares[s], squares[s, q])
 
 
 @njit(cache=True)
@@ -432,9 +436,9 @@ def _window_key(block: int, window: np.ndarray, grid: BlockGrid) -> int:
     key = 0
     remaining = block
     for h in range(m):
-        place = grid.span ** (m - 1 - h)
-        key = key * grid.base + (window[h] + remaining // place + grid.shift)
-        remaining %= place
+        stride = grid.span ** (m - 1 - h)
+        key = key * grid.base + (window[h] + remaining // stride + grid.shift)
+        remaining %= stride
     return key
 
 

@@ -66,19 +66,19 @@ def _assign(
     largest = -1.0
     for i in range(m):
         label = 0
-        least = np.inf
+        min_square = np.inf
         for j in range(centers.shape[0]):
             square = 0.0
             for h in range(d):
                 step = points[i, h] - centers[j, h]
                 square += step * step
-            if square < least:
+            if square < min_square:
                 label = j
-                least = square
+                min_square = square
         cluster_weights[label] += sample_weight[i]
         for h in range(d):
             sums[label, h] += sample_weight[i] * points[i, h]
-        if least * sample_weight[i] > largest:
+        if min_square * sample_weight[i] > largest:
             farthest = i
-            largest = least * sample_weight[i]
+            largest = min_square * sample_weight[i]
     return farthest

@@ -216,7 +216,7 @@ def _assign_by_product(rows: np.ndarray, centers: np.ndarray) -> Iterator[Assign
                 products = flat_centers @ block.T
             scores = np.empty((replicates.stop - first, size))
             labels = np.empty((replicates.stop - first, size), np.int64)
-            _least_scores(products.reshape(-1, k, size), center_norms[replicates], scores, labels)
+            _min_scores(products.reshape(-1, k, size), center_norms[replicates], scores, labels)
             yield Assignment(slice(start, start + size), replicates, scores, labels)
 
 
@@ -250,9 +250,9 @@ def _scan_block(
             score = center_norm
             for h in range(len(features)):
                 score -= np.float64(block[h, b]) * (2.0 * centers[j, h])
-            least = scores[b]
-            closer = score < least
-            scores[b] = score if closer else least
+            min_score = scores[b]
+            closer = score < min_score
+            scores[b] = score if closer else min_score
             labels[b] = j if closer else labels[b]
 
 
@@ -348,7 +348,7 @@ def _sum_by_points(
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _least_scores(
+def _min_scores(
     products: np.ndarray,
     center_norms: np.ndarray,
     scores: np.ndarray,
@@ -367,9 +367,9 @@ def _least_scores(
             row = products[r, j]
             for b in range(size):
                 score = center_norm - 2.0 * row[b]
-                least = replicate_scores[b]
-                closer = score < least
-                replicate_scores[b] = score if closer else least
+                min_score = replicate_scores[b]
+                closer = score < min_score
+                replicate_scores[b] = score if closer else min_score
                 replicate_labels[b] = j if closer else replicate_labels[b]
 
 

@@ -16,9 +16,8 @@ ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
 ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
 KEY_BITS = 63
 TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a matrix product does
-LEAF_SIZE = (
-    16  # centers per leaf of that tree: which of several equally near ones is found depends on it
-)
+#: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
+LEAF_SIZE = 16
 MAX_PRODUCTS = 1 << 22  # inner products at a time
 
 

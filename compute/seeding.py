@@ -72,15 +72,15 @@ def exponential_race(
 def nearest_row(row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: int) -> int:
     """Which of the rows ``seeds[:n_seeds]`` is nearest to a row, ties to the earlier one."""
     nearest = 0
-    least = np.inf
+    min_square = np.inf
     for t in range(n_seeds):
         square = 0.0
         for h in range(len(row)):
             step = np.float64(row[h]) - np.float64(rows[seeds[t], h])
             square += step * step
-        if square < least:
+        if square < min_square:
             nearest = t
-            least = square
+            min_square = square
     return nearest
 
 

@@ -83,14 +83,14 @@ def nearest_labels(projected: np.ndarray, centers: np.ndarray) -> np.ndarray:
 @njit(cache=True)
 def _nearest_labels(projected: np.ndarray, centers: np.ndarray, labels: np.ndarray) -> None:
     for i in range(projected.shape[0]):
-        least = np.inf
+        min_square = np.inf
         for j in range(centers.shape[0]):
             square = 0.0
             for h in range(projected.shape[1]):
                 step = projected[i, h] - centers[j, h]
                 square += step * step
-            if square < least:
-                least = square
+            if square < min_square:
+                min_square = square
                 labels[i] = j
 
 
