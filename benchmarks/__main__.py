@@ -20,7 +20,7 @@ from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
 from pkm.benchmarks.local_dp import local_model
 from pkm.benchmarks.measurement import Measurement, least_seconds
 from pkm.benchmarks.reference import cluster, nicv, separate
-from pkm.compute import Points, clear_caches, labels
+from pkm.compute import SCALE, Points, clear_caches, labels
 from pkm.federation import FederatedCurator, Masks, Ring
 from pkm.federation.curator import ClientSession
 from pkm.federation.masks import SECRET_BYTES, KeyStream
@@ -240,7 +240,7 @@ def unlearning() -> list[Measurement]:
         ),
     ]
     many = Points.prepare(
-        np.random.default_rng(0).integers(-(1 << 16), (1 << 16) + 1, (10_000, 10))
+        np.random.default_rng(0).integers(-SCALE, SCALE + 1, (10_000, 10))
     )
     model = mufc(k).fit([many] * 100, 0)
     for batch, target in ((1, 50), (100, 2000)):

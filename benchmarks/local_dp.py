@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 
 from pkm.benchmarks.measurement import Measurement, least_seconds
-from pkm.compute import Points
+from pkm.compute import SCALE, Points
 from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
 from pkm.methods.local_dp import LocalLloyd, NoisedReports
 from pkm.privacy import NoiseStreams
@@ -23,7 +23,7 @@ def local_model() -> list[Measurement]:
     points = middles[np.arange(USERS) % CLUSTERS] + 0.05 * generator.standard_normal(
         (USERS, COLUMNS)
     )
-    points = Points.prepare(np.rint(np.clip(points, -1, 1) * (1 << 16)).astype(np.int64))
+    points = Points.prepare(np.rint(np.clip(points, -1, 1) * SCALE).astype(np.int64))
     name, rows = "1,000,000 users x 8, k = 10", []
     for method in (KaplanStemmerLocal, LocalLloyd, NoisedReports):
         seconds = least_seconds(
