@@ -1,20 +1,23 @@
-"""What clients of federated clustering do with their own points."""
+"""Lloyd's algorithm of one client of federated clustering, on its own points."""
 
 import math
 
 import numpy as np
 
-ROUNDS, CHANGE = 300, 1e-3
+MAX_ITER = 300
+TOLERANCE = 1e-3  # of the loss
 
 
 def local_lloyd(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lloyd's algorithm until a round lowers the loss by less than a thousandth; an empty cluster keeps its center.
+    """Lloyd's algorithm until an iteration lowers the loss by less than a thousandth.
+
+    An empty cluster keeps its center.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), float64
     centers : ndarray of shape (k, d), float64
-        Where to start.
+        Starting centers.
 
     Returns
     -------
@@ -28,17 +31,29 @@ def local_lloyd(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np
     >>> centers.ravel().tolist(), labels.tolist()
     ([1.0, 9.0], [0, 0, 1])
     """
-    before = math.inf
-    for _ in range(ROUNDS):
-        squares = ((points[:, None] - centers) ** 2).sum(axis=2)
-        labels, loss = squares.argmin(axis=1), squares.min(axis=1).sum()
-        centers = np.array(
-            [
-                points[labels == j].mean(axis=0) if (labels == j).any() else c
-                for j, c in enumerate(centers)
-            ]
-        )
-        if loss >= (1 - CHANGE) * before:
+    labels = np.zeros(len(points), np.int64)
+    previous_loss = math.inf
+    for _ in range(MAX_ITER):
+        # Assign the points to their nearest centers, and move these to the means.
+        squares = squared_distances(points, centers)
+        labels = squares.argmin(axis=1)
+        loss = squares.min(axis=1).sum()
+        centers = cluster_means(points, labels, centers)
+        if loss >= (1 - TOLERANCE) * previous_loss:
             break
-        before = loss
+        previous_loss = loss
     return centers, labels
+
+
+def cluster_means(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Mean (k, d) of the points with each label; an empty cluster keeps its center."""
+    means = [
+        points[labels == j].mean(axis=0) if (labels == j).any() else center
+        for j, center in enumerate(centers)
+    ]
+    return np.array(means)
+
+
+def squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Squared distances (n, k) of all points to all centers."""
+    return ((points[:, None] - centers) ** 2).sum(axis=2)

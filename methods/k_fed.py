@@ -1,8 +1,8 @@
-"""K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021), for comparison.
+"""K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021).
 
-Clients cluster in a projection to few dimensions, then in all of them; the server takes the first client's centers,
-goes on with the farthest ones, and makes one step of Lloyd's algorithm over the clients' centers. It claims no privacy
-and cannot forget.
+For comparison. Clients cluster in a projection to few dimensions, then in all of them; the server
+takes the first client's centers, adds the farthest ones of the others, and makes one step of
+Lloyd's algorithm over the clients' centers. It claims no privacy and cannot remove points.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ import numpy as np
 
 from pkm.compute import SCALE, Points
 from pkm.methods.base import is_integer
-from pkm.methods.client_lloyd import local_lloyd
+from pkm.methods.client_lloyd import cluster_means, local_lloyd, squared_distances
 from pkm.privacy import NO_CLAIM, PrivacyClaim
 from pkm.privacy.noise import INITIALIZATION, child
 
-NEAR = 3.0  # a point belongs to the core of a seed that is this many times nearer than any other
+CORE_RATIO = 3.0  # a point is in the core of a seed that is this many times nearer than any other
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class KFed:
     n_clusters : int
         Of the server.
     client_clusters : int, optional
-        Of each client; default the same, as the unlearning paper runs it. With as many the server's start is the first
-        client's centers, whatever the others have.
+        Of each client; default the same, as the unlearning paper runs it. With as many the server
+        starts from the first client's centers alone.
 
     Raises
     ------
@@ -38,16 +38,26 @@ class KFed:
         If a number is not a positive integer.
     """
 
+    label: ClassVar[str] = "K-FED"
+    color: ClassVar[str] = "#d55e00"
+    marker: ClassVar[str] = "s"
     claim: ClassVar[PrivacyClaim] = NO_CLAIM
 
     n_clusters: int
     client_clusters: int | None = None
 
     def __post_init__(self):
-        own = self.n_clusters if self.client_clusters is None else self.client_clusters
-        for name, value in (("n_clusters", self.n_clusters), ("client_clusters", own)):
+        for name, value in (
+            ("n_clusters", self.n_clusters),
+            ("client_clusters", self.resolved_client_clusters),
+        ):
             if not (is_integer(value) and value >= 1):
                 raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+
+    @property
+    def resolved_client_clusters(self) -> int:
+        """Number of clusters of each client."""
+        return self.n_clusters if self.client_clusters is None else self.client_clusters
 
     def fit(self, parts: Sequence[Points], seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Cluster the clients' points.
@@ -63,35 +73,41 @@ class KFed:
         centers : ndarray of shape (at most k, d), float64
             In half-widths.
         labels : ndarray of shape (n,), int64
-            Of every point, client by client, by way of its client's center.
+            Global cluster of every point, client by client: that of its client's center.
         """
-        generators = [
-            np.random.default_rng(each) for each in child(seed, INITIALIZATION).spawn(len(parts))
-        ]
-        local = [
+        # Every client clusters its own points.
+        sequences = child(seed, INITIALIZATION).spawn(len(parts))
+        client_results = [
             client_centers(
                 part.rows.astype(np.float64) / SCALE,
-                self.client_clusters or self.n_clusters,
-                generator,
+                self.resolved_client_clusters,
+                np.random.default_rng(sequence),
             )
-            for part, generator in zip(parts, generators, strict=True)
+            for part, sequence in zip(parts, sequences, strict=True)
             if part.shape[0]
         ]
-        sent = np.concatenate([centers for centers, _ in local])
-        start = list(local[0][0][: self.n_clusters])
-        while len(start) < min(self.n_clusters, len(np.unique(sent, axis=0))):
-            start.append(sent[_squares(sent, np.array(start)).min(axis=1).argmax()])
-        labels = _squares(sent, np.array(start)).argmin(axis=1)
-        centers = np.array(
-            [
-                sent[labels == j].mean(axis=0) if (labels == j).any() else c
-                for j, c in enumerate(start)
-            ]
-        )
-        places = np.split(labels, np.cumsum([len(each) for each, _ in local])[:-1])
-        return centers, np.concatenate(
-            [place[own] for place, (_, own) in zip(places, local, strict=True)]
-        )
+
+        # The server starts from the first client's centers and adds the farthest of the others.
+        sent = np.concatenate([centers for centers, _ in client_results])
+        n_distinct = len(np.unique(sent, axis=0))
+        start = list(client_results[0][0][: self.n_clusters])
+        while len(start) < min(self.n_clusters, n_distinct):
+            nearest = squared_distances(sent, np.array(start)).min(axis=1)
+            start.append(sent[nearest.argmax()])
+
+        # One step of Lloyd's algorithm over the clients' centers.
+        global_labels = squared_distances(sent, np.array(start)).argmin(axis=1)
+        centers = cluster_means(sent, global_labels, np.array(start))
+
+        # Every point has the label of its client's center.
+        ends = np.cumsum([len(client) for client, _ in client_results])[:-1]
+        point_labels = [
+            labels_of_centers[labels]
+            for labels_of_centers, (_, labels) in zip(
+                np.split(global_labels, ends), client_results, strict=True
+            )
+        ]
+        return centers, np.concatenate(point_labels)
 
 
 def client_centers(
@@ -99,31 +115,30 @@ def client_centers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centers of one client and the label of each of its points.
 
-    A seed whose core is empty stands for itself.
+    A seed whose core is empty is its own center.
     """
+    # Project the points to their first principal directions.
     k = min(k, len(np.unique(points, axis=0)))
     rank = min(k, *points.shape)
     _, _, axes = np.linalg.svd(points, full_matrices=False)
     projected = points @ axes[:rank].T
+
+    # Choose seeds by k-means++.
     seeds = [int(generator.integers(len(points)))]
     while len(seeds) < k:
-        squares = _squares(projected, projected[seeds]).min(axis=1)
+        squares = squared_distances(projected, projected[seeds]).min(axis=1)
         if not squares.any():
             break
         seeds.append(int(generator.choice(len(points), p=squares / squares.sum())))
-    distances = np.sqrt(_squares(projected, projected[seeds]))
-    others = np.where(np.eye(len(seeds), dtype=bool)[None], np.inf, distances[:, None, :]).min(
-        axis=2
-    )
-    cores = NEAR * distances <= others
-    centers = np.array(
-        [
-            points[core].mean(axis=0) if core.any() else points[s]
-            for core, s in zip(cores.T, seeds, strict=True)
-        ]
-    )
-    return local_lloyd(points, centers)
 
-
-def _squares(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    return ((points[:, None] - centers) ** 2).sum(axis=2)
+    # Start Lloyd's algorithm from the means of the cores: points much nearer to one seed than to
+    # all others.
+    distances = np.sqrt(squared_distances(projected, projected[seeds]))
+    is_own = np.eye(len(seeds), dtype=bool)[None]
+    nearest_other = np.where(is_own, np.inf, distances[:, None, :]).min(axis=2)
+    cores = CORE_RATIO * distances <= nearest_other
+    means = [
+        points[core].mean(axis=0) if core.any() else points[seed]
+        for core, seed in zip(cores.T, seeds, strict=True)
+    ]
+    return local_lloyd(points, np.array(means))

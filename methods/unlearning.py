@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from pkm.compute import SCALE, Points
 from pkm.methods.base import is_integer, is_number
+from pkm.methods.client_lloyd import squared_distances
 from pkm.methods.unlearning_clients import Client, LloydClient, SeedingClient
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, PrivacyClaim
@@ -448,7 +449,7 @@ class FederatedModel:
         )
 
         # The global cluster of each position.
-        labels = _squared_distances(coordinates, centers).argmin(axis=1)
+        labels = squared_distances(coordinates, centers).argmin(axis=1)
         keys = map(bytes, np.ascontiguousarray(positions))
         label_of = dict(zip(keys, labels.tolist(), strict=True))
         self._server = _ServerState(positions, weights, centers, label_of)
@@ -483,7 +484,7 @@ class FederatedModel:
 
         # Each point by way of its nearest client center.
         rows = client.rows[: client.n].astype(np.float64)
-        local_labels = _squared_distances(rows, client.centers).argmin(axis=1)
+        local_labels = squared_distances(rows, client.centers).argmin(axis=1)
         assigned = self.centers[np.array(global_labels)[local_labels]]
         return ((rows / SCALE - assigned) ** 2).sum(axis=1)
 
@@ -491,8 +492,3 @@ class FederatedModel:
 def _central_bin(gamma: float) -> int:
     """Number of the bin about the center of the domain."""
     return math.floor(1 / gamma + 0.5)
-
-
-def _squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Squared distances (n, k) of all points to all centers."""
-    return ((points[:, None] - centers) ** 2).sum(axis=2)
