@@ -1,7 +1,6 @@
-"""Ad hoc runs: the cells of one or more configurations as one batch, and the table of their results."""
+"""Ad hoc runs: the cells of some configurations as one batch, and a table of their results."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
@@ -37,30 +36,38 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
     Raises
     ------
     ConfigurationError
-        If anything asked for is unknown, not allowed or not at hand; nothing has been run or written then.
+        If anything requested is unknown, not allowed or not available; nothing has been run or
+        written then.
     """
-    plans = [plan_of(config) for config in configs]
-    plan = Plan("run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries)))
+    entries = [entry for config in configs for entry in plan_of(config).entries]
+    plan = Plan("run", tuple(dict.fromkeys(entries)))
     settings = configs[0]
-    store, backend = Store(settings.results), Backend(**settings.backend)
+    store = Store(settings.results)
+    backend = Backend(**settings.backend)
     store.check_writable()
+
+    # Run the cells that are not stored yet.
     stored = store.readable([cell.key for cell in plan.cells])
     waiting = [cell for cell in plan.cells if cell.key not in stored]
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     run_cells(waiting, store, backend, mirror=settings.data, costs=costs, console=console)
-    rows, missing = plan.rows(store), plan.missing(store)
+
+    # Print the results of all.
+    rows = plan.rows(store)
+    missing = plan.missing(store)
     if not rows.empty:
-        asked = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(result_table(rows, [metric for metric in asked if metric in rows]))
+        metrics = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
+        console.print(result_table(rows, [metric for metric in metrics if metric in rows]))
         for line in clipping_lines(rows):
             console.print(line, style="yellow", markup=False)
-    for line in missing.itertuples():
-        console.print(f"{line.method} · {line.dataset}: {line.reason}", style="red", markup=False)
+    for gap in missing.itertuples():
+        console.print(f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False)
     console.print(
-        f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {Path(store.root)}"
+        f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {store.root}"
     )
     if settings.tracking.name == "mlflow":
+        # Imported here: MLflow takes seconds, and is rarely wanted.
         from pkm.experiments.tracking import sync
 
         sync(plan, store, uri=settings.tracking.uri, artifacts=settings.tracking.artifacts)
@@ -68,29 +75,24 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
 
 
 def plan_of(config: DictConfig) -> Plan:
-    """Make the plan of one job: a paper of one sweep, in which nothing may be lacking.
+    """Make the plan of one job: a paper of one sweep, in which nothing may be missing.
 
     Raises
     ------
     ConfigurationError
-        If something is unknown, not allowed or not at hand.
+        If something is unknown, not allowed or not available.
     """
     values = OmegaConf.to_container(config, resolve=True)
     for name in ("path", "bounds"):
         if values["dataset"]["name"] != "file":
             require(values[name] is None, name, values[name], "left out unless dataset=file")
-    sweep = {
-        name: values[name]
-        for name in ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")
-    }
+    keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")
+    sweep = {key: values[key] for key in keys}
     for key in ("federation", "unlearning"):
-        sweep[key] = {
-            name: value for name, value in values[key].items() if value is not None
-        } or None
-    paper = {
-        "name": "run",
-        "sweeps": {"run": sweep | {"datasets": [values["dataset"]], "methods": [values["method"]]}},
-    }
+        given = {name: value for name, value in values[key].items() if value is not None}
+        sweep[key] = given or None
+    sweep |= {"datasets": [values["dataset"]], "methods": [values["method"]]}
+    paper = {"name": "run", "sweeps": {"run": sweep}}
     plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
@@ -110,44 +112,47 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     Returns
     -------
     rich.table.Table
-        Mean ± standard deviation of each metric; time per seed; where there are protocols, their parties and time.
+        Mean ± standard deviation of each metric; time per seed; where there are protocols, their
+        parties and time.
     """
-    protocol = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
-    headings = ("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", *protocol)
+    federated = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
+    headings = ("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", *federated)
     table = Table(*headings, box=None, header_style="bold")
     for _, cell in rows.groupby(["cell", "dataset"], sort=False):
         first = cell.iloc[0]
+        label = first["method"]
+        if first["variant"] not in ("", "published"):
+            label += f" ({first['variant']})"
         budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
-        shown = [
-            "-"
-            if cell[metric].isna().all()
-            else f"{cell[metric].mean():.4g} ± {cell[metric].std(ddof=1):.2g}"
-            for metric in metrics
-        ]
-        seconds = 1000 * cell["fit_seconds"].mean()
-        label = (
-            first["method"]
-            if first["variant"] in ("", "published")
-            else f"{first['method']} ({first['variant']})"
-        )
-        shown.append(f"{seconds:.3g}")
-        if protocol and first["clients"]:
-            shown += [
-                str(first["clients"]),
-                f"{first['latency_ms']:g}",
-                f"{cell['iteration_ms'].mean():.3g}",
-            ]
-        table.add_row(label, first["dataset"], str(first["k"]), budget, str(len(cell)), *shown)
+        line = [label, first["dataset"], str(first["k"]), budget, str(len(cell))]
+        line += [mean_and_deviation(cell[metric]) for metric in metrics]
+        line.append(f"{1000 * cell['fit_seconds'].mean():.3g}")
+        if federated and first["clients"]:
+            line += [str(first["clients"]), f"{first['latency_ms']:g}"]
+            line.append(f"{cell['iteration_ms'].mean():.3g}")
+        table.add_row(*line)
     return table
+
+
+def mean_and_deviation(values: pd.Series) -> str:
+    """Write the mean and standard deviation of the values that are known.
+
+    Examples
+    --------
+    >>> mean_and_deviation(pd.Series([1.0, 2.0]))
+    '1.5 ± 0.71'
+    """
+    if values.isna().all():
+        return "-"
+    return f"{values.mean():.4g} ± {values.std(ddof=1):.2g}"
 
 
 def clipping_lines(rows: pd.DataFrame) -> list[str]:
     """Say of which data sets points outside the domain were moved to its border, and how many."""
-    moved = rows.loc[
-        rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]
-    ].drop_duplicates()
+    facts = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]]
     return [
-        f"{each.dataset}: {each.clipped} of {each.n} points lie outside the {DOMAINS[each.preprocessing]} "
+        f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the "
+        f"{DOMAINS[fact.preprocessing]} "
         "and were moved to its border (clip=false refuses them)"
-        for each in moved.itertuples()
+        for fact in facts.drop_duplicates().itertuples()
     ]

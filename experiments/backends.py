@@ -1,18 +1,20 @@
 """Run many cells, in this process or in several, with one outcome: the store filled."""
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from typing import Self
 
 import joblib
 from rich.console import Console
@@ -25,7 +27,8 @@ from pkm.experiments.store import Store
 from pkm.experiments.timing import pinned
 from pkm.methods.base import is_integer
 
-#: A chunk of work handed to a worker is at most this long by the estimate, so that the bar keeps moving.
+#: A chunk of work handed to a worker is at most this long by the estimate, so that the bar keeps
+#: moving.
 CHUNK_SECONDS = 20.0
 #: Where the output is no terminal, a line of progress is printed this often.
 LINE_SECONDS = 20.0
@@ -52,8 +55,9 @@ class Backend:
     threads : int, default=1
         Threads of BLAS, OpenMP and numba inside each process.
     time_limit : float, optional
-        Seconds a cell may take that has no limit of its own. Loading its data and searching for reference clusterings
-        are not counted. A cell with a limit is run in a process of its own, which is killed when the time is over.
+        Seconds a cell may take that has no limit of its own. Loading its data and searching for
+        reference clusterings are not counted. A cell with a limit is run in a process of its own,
+        which is killed when the time is over.
     retries : int, default=1
         How often a failed cell is tried again within one run. A cell over its time limit is not.
     """
@@ -64,7 +68,7 @@ class Backend:
     time_limit: float | None = None
     retries: int = 1
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         require(self.name in ("serial", "joblib"), "backend", self.name, "one of serial, joblib")
         for name, least in (("jobs", 1), ("threads", 1), ("retries", 0)):
             value = getattr(self, name)
@@ -79,7 +83,7 @@ class Backend:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: ``done`` or ``failed``, the seconds it took, and the error in one line."""
+    """What became of a cell: ``done`` or ``failed``, its seconds, and the error in one line."""
 
     key: str
     status: str
@@ -98,9 +102,10 @@ def run_cells(
 ) -> list[Outcome]:
     """Run cells and store their results; workers write, the caller only keeps count.
 
-    Cells of one data set are run next to each other, so that it is loaded once per worker; the most expensive data sets
-    come first, so that no long one is left for the end. Neither the order nor the number of workers changes a result.
-    Cells that measure running time come last, one at a time with nothing beside them, whatever the backend.
+    Cells of one data set are run next to each other, so that it is loaded once per worker; the most
+    expensive data sets come first, so that no long one is left for the end. Neither the order nor
+    the number of workers changes a result. Cells that measure running time come last, one at a time
+    with nothing else running, whatever the backend.
 
     Parameters
     ----------
@@ -135,18 +140,16 @@ def run_cells(
     stream = in_workers if parallel else in_this_process
     outcomes = []
     with progress_of(costs, console) as advance:
-        for some in (
-            stream(chunks, store, backend, mirror),
-            in_this_process(timed, store, backend, mirror),
+        for outcome in itertools.chain(
+            stream(chunks, store, backend, mirror), in_this_process(timed, store, backend, mirror)
         ):
-            for outcome in some:
-                outcomes.append(outcome)
-                advance(outcome)
+            outcomes.append(outcome)
+            advance(outcome)
     return outcomes
 
 
 def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[Cell]]:
-    """Group cells into chunks of one data set each, the dearest data set first and its dearest cells first.
+    """Group cells into chunks of one data set each, data sets and cells of highest cost first.
 
     Parameters
     ----------
@@ -164,62 +167,69 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
     """
     groups: dict[tuple, list[Cell]] = {}
     for cell in cells:
-        groups.setdefault(
-            (cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip), []
-        ).append(cell)
+        data = (cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip)
+        groups.setdefault(data, []).append(cell)
+
+    # Every worker gets some four chunks, none of them too short or too long.
     limit = min(max(sum(costs.values()) / (4 * jobs), 0.5), CHUNK_SECONDS)
     chunks = []
     for group in sorted(groups.values(), key=lambda group: -sum(costs[cell.key] for cell in group)):
-        chunk, filled = [], 0.0
+        chunk: list[Cell] = []
+        seconds = 0.0
         for cell in sorted(group, key=lambda cell: -costs[cell.key]):
-            if chunk and filled + costs[cell.key] > limit:
+            if chunk and seconds + costs[cell.key] > limit:
                 chunks.append(chunk)
-                chunk, filled = [], 0.0
+                chunk = []
+                seconds = 0.0
             chunk.append(cell)
-            filled += costs[cell.key]
+            seconds += costs[cell.key]
         chunks.append(chunk)
     return chunks
 
 
 def in_this_process(
-    chunks, store: Store, backend: Backend, mirror: str | None
+    chunks: Sequence[list[Cell]], store: Store, backend: Backend, mirror: str | None
 ) -> Iterator[Outcome]:
-    """Run chunks one after another here."""
+    """Run chunks one after another in this process."""
     with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
         for chunk in chunks:
             for cell in chunk:
                 yield run_one(cell, store, backend, mirror, stoppable)
 
 
-def in_workers(chunks, store: Store, backend: Backend, mirror: str | None) -> Iterator[Outcome]:
+def in_workers(
+    chunks: Sequence[list[Cell]], store: Store, backend: Backend, mirror: str | None
+) -> Iterator[Outcome]:
     """Run chunks in worker processes.
 
-    When a worker dies, joblib gives up the whole pool. Cells already stored are safe; the chunks that were under way
-    are then run one cell at a time in a fresh worker, which tells the guilty cell from its neighbors.
+    When a worker dies, joblib gives up the whole pool. Cells already stored are safe; the chunks
+    that were under way are then run one cell at a time in a fresh worker, which tells the guilty
+    cell from its neighbors.
     """
     waiting = list(chunks)
     while waiting:
-        handed: list[list[Cell]] = []
-        answered: set[int] = set()
+        started: list[list[Cell]] = []
+        finished: set[int] = set()
 
-        def tasks(batch=waiting, handed=handed):
+        def tasks(batch=waiting, started=started):
             for number, chunk in enumerate(batch):
-                handed.append(chunk)
+                started.append(chunk)
                 yield joblib.delayed(run_chunk)(number, chunk, store, backend, mirror)
 
         try:
             for number, outcomes in pool(backend, backend.jobs, tasks()):
-                answered.add(number)
+                finished.add(number)
                 yield from outcomes
             return
         except BrokenProcessPool:
-            suspects = [chunk for number, chunk in enumerate(handed) if number not in answered]
-            waiting = waiting[len(handed) :]
-        for cell in (cell for chunk in suspects for cell in chunk):
-            yield alone(cell, store, backend, mirror)
+            suspects = [chunk for number, chunk in enumerate(started) if number not in finished]
+            waiting = waiting[len(started) :]
+        for chunk in suspects:
+            for cell in chunk:
+                yield run_alone(cell, store, backend, mirror)
 
 
-def alone(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> Outcome:
+def run_alone(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> Outcome:
     """Run one cell in a worker of its own, so that its death is known to be its own."""
     if store.status(cell.key) == "done":
         return Outcome(cell.key, "done", 0.0)
@@ -236,16 +246,19 @@ def alone(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> Out
     return outcome
 
 
-def pool(backend: Backend, jobs: int, tasks) -> Iterator:
+def pool(backend: Backend, jobs: int, tasks: Iterable) -> Iterator:
     """Feed tasks to a pool of pinned workers and yield the answers as they come."""
-    # The variables that size the thread pools must be set before a worker imports numpy: joblib hands them over.
+    # The variables that size the thread pools must be set before a worker imports numpy: joblib
+    # hands them over.
     with joblib.parallel_config(backend="loky", inner_max_num_threads=backend.threads):
         yield from joblib.Parallel(
             n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=2 * jobs
         )(tasks)
 
 
-def run_chunk(number: int, chunk: list[Cell], store: Store, backend: Backend, mirror: str | None):
+def run_chunk(
+    number: int, chunk: list[Cell], store: Store, backend: Backend, mirror: str | None
+) -> tuple[int, list[Outcome]]:
     """Run the cells of a chunk inside a worker; return the chunk's number and the outcomes."""
     with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
         return number, [run_one(cell, store, backend, mirror, stoppable) for cell in chunk]
@@ -271,7 +284,10 @@ def attempt(
     mirror: str | None,
     begin: Callable[[], object] = lambda: None,
 ) -> Outcome:
-    """Run one cell, again if it fails, and store what comes of it; `begin` is called when its own work starts."""
+    """Run one cell, again if it fails, and store what comes of it.
+
+    `begin` is called when the cell's own work starts.
+    """
     started = time.perf_counter()
     before = store.failure_record(cell.key).get("attempts", 0)
     for trial in range(1, backend.retries + 2):
@@ -279,7 +295,8 @@ def attempt(
             make_ready(cell, mirror)
             begin()
             rows = execute(cell, mirror)
-        # Whatever a method raises is this cell's failure, recorded below, and no reason to stop the others.
+        # Whatever a method raises is this cell's failure, recorded below, and no reason to stop the
+        # others.
         except Exception as error:
             store.write_failure(cell, error, before + trial)
             failure = f"{type(error).__name__}: {error}"
@@ -292,9 +309,10 @@ def attempt(
 class Stoppable:
     """A worker process for cells with a time limit, started when the first one comes.
 
-    A compiled loop cannot be interrupted, but a process can be killed at any moment: the worker sets an alarm that it
-    does not catch. It stores its results itself, atomically, and says how each cell went. It lives until an alarm ends
-    it or the block is left, so that data and compiled code are loaded once.
+    A compiled loop cannot be interrupted, but a process can be killed at any moment: the worker
+    sets an alarm that it does not catch. It stores its results itself, atomically, and says how
+    each cell went. It lives until an alarm ends it or the block is left, so that data and compiled
+    code are loaded once.
 
     Parameters
     ----------
@@ -303,17 +321,20 @@ class Stoppable:
     """
 
     def __init__(self, store: Store, backend: Backend, mirror: str | None):
-        self.store, self.backend, self.mirror = store, backend, mirror
-        self.process = self.line = None
+        self.store = store
+        self.backend = backend
+        self.mirror = mirror
+        self.process: subprocess.Popen | None = None
+        self.connection: Connection | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.end()
 
     def run(self, cell: Cell, limit: float) -> Outcome:
-        """Run a cell in the worker, which dies of it if the cell's own work takes longer than `limit` seconds.
+        """Run a cell in the worker, which ends if the cell's own work takes over `limit` seconds.
 
         Returns
         -------
@@ -323,9 +344,10 @@ class Stoppable:
         started = time.perf_counter()
         if self.process is None:
             self.begin()
+        assert self.process is not None and self.connection is not None
         try:
-            self.line.send((cell, limit))
-            return self.line.recv()
+            self.connection.send((cell, limit))
+            return self.connection.recv()
         except (EOFError, ConnectionError) as cause:
             if self.process.wait() == -signal.SIGALRM:
                 error = TimeLimitExceeded(f"time limit of {limit:g} s reached")
@@ -339,72 +361,75 @@ class Stoppable:
         # The last thing it did may have been to store the result.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
-        self.store.write_failure(
-            cell, error, self.store.failure_record(cell.key).get("attempts", 0) + 1
-        )
+        attempts = self.store.failure_record(cell.key).get("attempts", 0)
+        self.store.write_failure(cell, error, attempts + 1)
         return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
 
     def begin(self) -> None:
         """Start the worker: a fresh interpreter, because a fork of one with threads may hang."""
-        self.line, other = Pipe()
+        self.connection, remote = Pipe()
         # The path as it is now: methods may lie outside the project, in a folder added on the way.
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-        command = f"from pkm.experiments.backends import serve; serve({other.fileno()})"
-        with other:
-            # The leader of a group of its own, to which the processes belong that a cell starts; an interrupt at the
-            # keyboard does not reach it.
+        command = f"from pkm.experiments.backends import serve; serve({remote.fileno()})"
+        with remote:
+            # The leader of a group of its own, to which the processes belong that a cell starts; an
+            # interrupt at the keyboard does not reach it.
             self.process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 env=os.environ | {"PYTHONPATH": path},
-                pass_fds=[other.fileno()],
+                pass_fds=[remote.fileno()],
                 process_group=0,
             )
-        self.line.send((self.store, self.backend, self.mirror))
+        self.connection.send((self.store, self.backend, self.mirror))
 
     def end(self) -> None:
         """Kill the worker, if there is one, and end what it has started."""
-        if self.process is None:
+        if self.process is None or self.connection is None:
             return
         # Not killed: mpirun, told to end, ends the parties; killed, it would leave them.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGTERM)
         self.process.kill()
         self.process.wait()
-        self.line.close()
-        self.process = self.line = None
+        self.connection.close()
+        self.process = None
+        self.connection = None
 
 
 def serve(descriptor: int) -> None:
-    """Run the cells that come down a line, until it is closed: the life of a `Stoppable`'s worker."""
-    line = Connection(descriptor)
-    store, backend, mirror = line.recv()
+    """Run the cells that a `Stoppable` sends to this process, until the connection is closed."""
+    connection = Connection(descriptor)
+    store, backend, mirror = connection.recv()
     # Not caught: the kernel ends the process, whatever it is at.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with pinned(backend.threads):
         while True:
             try:
-                cell, limit = line.recv()
+                cell, limit = connection.recv()
             except EOFError:
                 return
-            outcome = attempt(
-                cell, store, backend, mirror, partial(signal.setitimer, signal.ITIMER_REAL, limit)
-            )
+            set_alarm = partial(signal.setitimer, signal.ITIMER_REAL, limit)
+            outcome = attempt(cell, store, backend, mirror, set_alarm)
             signal.setitimer(signal.ITIMER_REAL, 0)
-            line.send(outcome)
+            connection.send(outcome)
 
 
 @contextmanager
-def progress_of(costs: dict[str, float], console: Console | None):
+def progress_of(
+    costs: dict[str, float], console: Console | None
+) -> Iterator[Callable[[Outcome], None]]:
     """Show how far a run has come; yields the function to call with each outcome.
 
-    On a terminal a live bar whose length is estimated time, not cells, so that the remaining time is right although
-    the big cells come first; elsewhere a line now and then.
+    On a terminal a live bar whose length is estimated time, not cells, so that the remaining time
+    is right although the big cells come first; elsewhere a line now and then.
     """
     if console is None or not costs:
         yield lambda outcome: None
         return
-    total, state = len(costs), {"cells": 0, "failed": 0, "work": 0.0, "line": time.monotonic()}
-    started, whole = time.monotonic(), sum(costs.values())
+    total = len(costs)
+    total_work = sum(costs.values())
+    started = time.monotonic()
+    state = {"cells": 0, "failed": 0, "work": 0.0, "line": started}
 
     def count(outcome: Outcome) -> None:
         state["cells"] += 1
@@ -418,7 +443,7 @@ def progress_of(costs: dict[str, float], console: Console | None):
             now = time.monotonic()
             if state["cells"] == total or now - state["line"] >= LINE_SECONDS:
                 state["line"] = now
-                left = (now - started) * (whole / state["work"] - 1)
+                left = (now - started) * (total_work / state["work"] - 1)
                 failed = f", {state['failed']} failed" if state["failed"] else ""
                 console.print(
                     f"{state['cells']}/{total} cells{failed}, about {duration(left)} left"
@@ -436,7 +461,7 @@ def progress_of(costs: dict[str, float], console: Console | None):
         TimeRemainingColumn(elapsed_when_finished=False),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("", total=whole, cells=0, of=total, note="")
+        task = bar.add_task("", total=total_work, cells=0, of=total, note="")
 
         def advance(outcome: Outcome) -> None:
             count(outcome)

@@ -13,13 +13,16 @@ from pkm import datasets
 from pkm.experiments.code_hash import Harness, code_hash
 from pkm.methods.base import is_integer, is_number
 
-#: The names of `pkm.federation.SPLITS`, which no central cell shall depend on, and how parties can be run.
+#: The names of `pkm.federation.SPLITS`, which no central cell shall depend on, and how parties can
+#: be run.
 SPLITS = ("balanced", "unbalanced", "sorted")
 TRANSPORTS = ("threads", "mpi")
-#: How points are dealt out to the clients of federated clustering, and which are requested to be removed.
+#: How points are dealt out to the clients of federated clustering, and which are requested to be
+#: removed.
 CLIENT_SPLITS = ("published", "noniid", "iid")
 REQUESTS = ("random", "adversarial")
-#: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns of its rows.
+#: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns
+#: of its rows.
 STYLE = ("label", "color", "marker")
 
 
@@ -27,8 +30,9 @@ STYLE = ("label", "color", "marker")
 class Cell:
     """One method on one data set at one budget, over a tuple of seeds.
 
-    A cell is a plain value: two cells with equal fields are the same experiment. Its `key` names the stored
-    result and changes with the fields, with the code behind the result and with the data.
+    A cell is a plain value: two cells with equal fields are the same experiment. Its `key` names
+    the stored result and changes with the fields, with the code behind the result and with the
+    data.
 
     Parameters
     ----------
@@ -37,7 +41,8 @@ class Cell:
     target : str
         Import path of the method's class, e.g. ``"pkm.methods.lloyd.FastLloyd"``.
     params : tuple of (str, value) pairs
-        Constructor parameters apart from the number of clusters and the budget, sorted by name. Use `to_hashable`.
+        Constructor parameters apart from the number of clusters and the budget, sorted by name. Use
+        `to_hashable`.
     dataset : str
         Name of the data set in the registry, or ``"file"``.
     preprocessing : {"minmax", "public", "range"}
@@ -53,21 +58,27 @@ class Cell:
     metrics : tuple of str
         Names from `pkm.metrics.METRICS`.
     path : str or None
-        Where a data set called ``"file"`` lies. Not part of the identity: the content is (see `data_fingerprint`).
+        Where a data set called ``"file"`` lies. Not part of the identity: the content is (see
+        `data_fingerprint`).
     bounds : tuple or None
-        Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per column.
+        Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per
+        column.
     clip : bool, default=True
         Whether points outside the public domain are moved to its border or refused.
     timing : bool, default=False
-        Whether the cell measures running time: every seed is a fit of its own, on one thread, with nothing beside it.
+        Whether the cell measures running time: every seed is a fit of its own, on one thread, with
+        nothing beside it.
     federation : tuple of (str, value) pairs, optional
-        How the cell is run as a protocol between clients and a server: clients, latency_ms, word_bytes, split and
-        transport, sorted by name. None: centrally. Part of the identity only where it is given.
+        How the cell is run as a protocol between clients and a server: clients, latency_ms,
+        word_bytes, split and transport, sorted by name. None: centrally. Part of the identity only
+        where it is given.
     unlearning : tuple of (str, value) pairs, optional
-        How points are dealt out to clients and removed again: clients, split, clusters_per_client, split_seed,
-        removals, batch, requests and sparse, sorted by name. Part of the identity only where it is given.
+        How points are dealt out to clients and removed again: clients, split, clusters_per_client,
+        split_seed, removals, batch, requests and sparse, sorted by name. Part of the identity only
+        where it is given.
     time_limit : float, optional
-        Seconds that the cell may take; the backend's limit where there is none. Not part of the identity.
+        Seconds that the cell may take; the backend's limit where there is none. Not part of the
+        identity.
     style : tuple of (str, str) pairs, optional
         Those of `STYLE` that the configuration gives, and not the class. Not part of the identity.
 
@@ -78,7 +89,9 @@ class Cell:
 
     Examples
     --------
-    >>> cell = Cell("lloyd", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0, 1), ("nicv",))
+    >>> data = ("iris", "minmax", 3)
+    >>> budget = (None, None)
+    >>> cell = Cell("lloyd", "pkm.methods.lloyd.Lloyd", (), *data, *budget, (0, 1), ("nicv",))
     >>> cell.label
     'lloyd · iris'
     """
@@ -133,7 +146,7 @@ class Cell:
 
     @property
     def dataset_name(self) -> str:
-        """Name of the data set in tables: the registry's, or the file's own without folder and suffix."""
+        """Name of the data set in tables: the registry's, or that of the file without suffix."""
         return self.dataset if self.path is None else Path(self.path).stem
 
     @property
@@ -147,7 +160,8 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path`, `time_limit`, `style` and, where they are None, `federation` and `unlearning`.
+            All fields but `path`, `time_limit`, `style` and, where they are None, `federation` and
+            `unlearning`.
         """
         fields = {
             "method": self.method,
@@ -173,7 +187,7 @@ class Cell:
 
     @property
     def harness(self) -> Harness:
-        """What fits this kind of cell: parties, parties that forget, or one that holds all points."""
+        """What fits this kind of cell: all points in one place, parties, or parties that forget."""
         if self.federation is not None:
             return "federated"
         return "central" if self.unlearning is None else "removals"
@@ -235,7 +249,8 @@ def require_budget(epsilon: object, delta: object) -> None:
     Raises
     ------
     ValueError
-        If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0 and 1.
+        If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0
+        and 1.
     """
     holds = epsilon is None or (is_number(epsilon) and 0 < epsilon < math.inf)
     require(holds, "epsilon", epsilon, "a finite number above 0")

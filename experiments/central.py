@@ -1,4 +1,4 @@
-"""A cell in which one party holds all points: seeds fitted as one batch or, to be timed, one by one."""
+"""A cell without parties: seeds fitted as one batch or, to be timed, one by one."""
 
 from collections.abc import Sequence
 
@@ -38,8 +38,9 @@ def timed_fits(
 ) -> list[tuple[Run, "Timing"]]:
     """Fit all seeds, as one batch or each alone.
 
-    Before the first fit on its own another one is made and thrown away, so that compiling and first touches of memory
-    are not in the measured times; what is kept of the points from one fit to the next is dropped before each.
+    Before the first fit on its own another one is made and thrown away, so that compiling and first
+    touches of memory are not in the measured times; what is kept of the points from one fit to the
+    next is dropped before each.
 
     Returns
     -------

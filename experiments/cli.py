@@ -1,4 +1,4 @@
-"""What the commands share: consoles, the choices in their help texts, and which errors are refusals."""
+"""What the commands share: consoles, choices for help texts, and which errors are refusals."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ REFUSALS = (ValueError, PermissionError, datasets.DataUnavailable)
 
 
 def consoles() -> tuple["Console", "Console"]:
-    """Make the consoles for output and errors; wide enough for a table where no terminal sets the width."""
+    """Make the consoles for output and errors, wide enough for a table outside a terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else 160

@@ -1,6 +1,7 @@
-"""Which source files a result depends on, and their hash: the part of a cell's key that changes with the code.
+"""The code that a result depends on, as a hash: the part of a cell's key that changes with code.
 
-Comments, docstrings and layout do not count (`pkm.source`), so that explaining the code makes no stored result stale.
+Comments, docstrings and layout do not count (`pkm.source`), so that explaining the code makes no
+stored result stale.
 """
 
 import ast
@@ -31,8 +32,8 @@ ALWAYS = (
     "pkm.datasets.scaling",
     "pkm.experiments.execute",
 )
-#: Imports that are not followed from `pkm.experiments`: for data sets their fingerprint stands, and of the methods and
-#: harnesses only the cell's own count. Adding one makes no stored result stale.
+#: Imports that are not followed from `pkm.experiments`: for data sets their fingerprint stands, and
+#: of the methods and harnesses only the cell's own count. Adding one makes no stored result stale.
 DECLARED = ("pkm.datasets", "pkm.methods", *HARNESSES.values())
 
 
@@ -62,16 +63,17 @@ def code_hash(target: str, harness: Harness = "central") -> str:
 def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Path]:
     """Follow the import statements from some modules through the project's files.
 
-    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py`` counts where it is
-    imported by name (``from pkm.privacy import Budget``), not as the parent of another module. What `DECLARED` names is
-    not followed from `pkm.experiments`.
+    Imports anywhere in a file count, those inside functions as well. A package's ``__init__.py``
+    counts where it is imported by name (``from pkm.privacy import Budget``), not as the parent of
+    another module. What `DECLARED` names is not followed from `pkm.experiments`.
 
     Parameters
     ----------
     modules : iterable of str
         Dotted names to start from.
     outside : str, optional
-        A top-level package outside the project whose files are followed as well (that of an outside method).
+        A top-level package outside the project whose files are followed as well (that of an outside
+        method).
 
     Returns
     -------
@@ -105,7 +107,7 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
 
 
 def source_file(module: str, outside: str | None = None) -> Path | None:
-    """Return the file of a module of the project or of the package `outside`; None for any other name."""
+    """Return the file of a module of the project or of the package `outside`, else None."""
     package, *rest = module.split(".")
     if package not in ("pkm", outside):
         return None
@@ -131,8 +133,8 @@ def source_file(module: str, outside: str | None = None) -> Path | None:
 def imported_names(path: Path, module: str) -> tuple[str, ...]:
     """List the dotted names a file imports, relative ones resolved.
 
-    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none are dropped later
-    because they have no file.
+    ``from a import b`` yields both ``a`` and ``a.b``, for `b` may be a module; names that are none
+    are dropped later because they have no file.
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []

@@ -20,7 +20,7 @@ GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 
 
 class ConfigurationError(ValueError):
-    """The command line or a file of `conf/` asks for something that does not exist or is not allowed."""
+    """The command line or a file of `conf/` requests what does not exist or is not allowed."""
 
 
 def choices(group: str) -> list[str]:
@@ -161,7 +161,7 @@ def check_settings(config: "DictConfig") -> None:
 
 
 def check_uri(uri: str) -> None:
-    """Refuse the address of a tracking store that is neither a server nor a database that can be spoken to here.
+    """Refuse the address of a tracking store that is neither a server nor a known database.
 
     Raises
     ------

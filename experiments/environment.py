@@ -13,7 +13,8 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
-    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "joblib", "hydra-core", "mlflow",
+    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "joblib",
+    "hydra-core", "mlflow",
     "dp-accounting",
 )  # fmt: skip
 
@@ -24,8 +25,8 @@ def environment() -> dict:
     Returns
     -------
     dict
-        Strings and numbers: python, platform, processor cores, memory in GiB, git commit, and package versions as
-        ``version of <package>``.
+        Strings and numbers: python, platform, processor cores, memory in GiB, git commit, and
+        package versions as ``version of <package>``.
     """
     described = {
         "python": platform.python_version(),
@@ -38,7 +39,7 @@ def environment() -> dict:
 
 
 def origin_of(rows: pd.DataFrame) -> dict:
-    """Say where stored rows come from, which may be other machines and versions than those at work now.
+    """Say where stored rows come from, which may be other machines and versions than today's.
 
     Parameters
     ----------
@@ -62,7 +63,10 @@ def origin_of(rows: pd.DataFrame) -> dict:
 
 @lru_cache(maxsize=1)
 def git_commit() -> str:
-    """Return the project's commit, with ``+changes`` if files differ from it, or ``unknown`` outside a checkout."""
+    """Return the project's commit, with ``+changes`` if files differ from it.
+
+    ``unknown`` outside a checkout.
+    """
     try:
         commit = git("rev-parse", "HEAD")
         changed = git("status", "--porcelain", "--untracked-files=no")

@@ -25,7 +25,7 @@ FITTERS: dict[Harness, Fitter] = {
 
 
 def make_ready(cell: Cell, mirror: str | None) -> None:
-    """Do what is no part of a cell's own work: load its data, search for reference clusterings. Both are kept."""
+    """Load a cell's data and search for reference clusterings, which are no work of its own."""
     prepare_metrics(prepare(cell, mirror).points, cell.metrics)
 
 
@@ -42,12 +42,13 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall clock) and
-        ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of the batch, so that sums over
-        rows are the cell's own cost; in a timing cell the first and the third are the replicate's own. In a cell that
-        is run as a protocol ``fit_seconds`` is the run's, from the first message to the last center, and
-        ``fit_cpu_seconds`` is NaN, for the parties may be processes of their own.
-        ``peak_memory_mb`` is the process's peak while the cell ran.
+        One row per seed, in the order of ``cell.seeds``. ``fit_seconds``, ``metric_seconds`` (wall
+        clock) and ``fit_cpu_seconds``, ``metric_cpu_seconds`` are each replicate's equal share of
+        the batch, so that sums over rows are the cell's own cost; in a timing cell the first and
+        the third are the replicate's own. In a cell that is run as a protocol ``fit_seconds`` is
+        the run's, from the first message to the last center, and ``fit_cpu_seconds`` is NaN, for
+        the parties may be processes of their own. ``peak_memory_mb`` is the process's peak while
+        the cell ran.
 
     Raises
     ------

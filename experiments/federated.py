@@ -1,4 +1,7 @@
-"""A cell as a protocol: every seed is a run between clients and a server, as threads or as processes under mpirun."""
+"""A cell as a protocol: every seed is a run between clients and a server.
+
+Parties are threads of this process, or processes under mpirun.
+"""
 
 import math
 import pickle
@@ -25,16 +28,16 @@ from pkm.methods import Run
 
 #: Seconds that a party which cannot go on gives the others to say why.
 GRACE = 1.0
-#: How many times longer than a party waits for a message a job of processes may take to start and to end.
+#: How many times longer than a party waits for a message a job of processes may take to start and
+#: to end.
 START_AND_END = 10
 
 
 def network_of(cell: Cell) -> Network:
     """Return what all parties of a cell's runs know."""
-    given = dict(cell.federation)
-    return Network(
-        given["clients"], word_bytes=given["word_bytes"], latency=given["latency_ms"] / 1000
-    )
+    setting = dict(cell.federation or ())
+    latency = setting["latency_ms"] / 1000
+    return Network(setting["clients"], word_bytes=setting["word_bytes"], latency=latency)
 
 
 def fits_of(
@@ -65,20 +68,23 @@ def fits_of(
     ValueError
         If the method cannot be run as a protocol.
     """
-    processes = dict(cell.federation)["transport"] == "mpi"
-    outcomes = in_processes(cell, mirror) if processes else in_threads(cell, prepared)
+    if dict(cell.federation or ())["transport"] == "mpi":
+        outcomes = in_processes(cell, mirror)
+    else:
+        outcomes = in_threads(cell, prepared)
     fits = []
-    for run, measured in outcomes:
-        milliseconds = measured.setup_ms + measured.iterations * measured.iteration_ms
+    for run, costs in outcomes:
+        milliseconds = costs.setup_ms + costs.iterations * costs.iteration_ms
         fits.append((run, Timing(milliseconds / 1000, math.nan)))
-    return fits, {
-        name: np.array([getattr(measured, name) for _, measured in outcomes]) for name in MEASURED
-    }
+    columns = {name: np.array([getattr(costs, name) for _, costs in outcomes]) for name in MEASURED}
+    return fits, columns
 
 
 def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds with the parties as threads of this process."""
-    method, network, split = build(cell), network_of(cell), dict(cell.federation)["split"]
+    method = build(cell)
+    network = network_of(cell)
+    split = dict(cell.federation or ())["split"]
     outcomes = []
     for seed in (cell.seeds[0], *cell.seeds):
         parts = split_points(prepared.points, network.n_clients, seed, split)
@@ -87,57 +93,57 @@ def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCost
 
 
 def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, FederationCosts]]:
-    """Run a cell's seeds as one job of processes on this machine, in which every party loads the data itself."""
+    """Run a cell's seeds as one job of processes, in which every party loads the data itself."""
     network = network_of(cell)
     # The path as it is now: methods may lie outside the project, in a folder added on the way.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from pkm.experiments.federated import party; party(sys.argv[1])"
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; "
+        "from pkm.experiments.federated import party; party(sys.argv[1])"
+    )
+    seconds = network.time_limit * (len(cell.seeds) + START_AND_END)
     with TemporaryDirectory(prefix="protocol-") as name:
         folder = Path(name)
         (folder / "job").write_bytes(pickle.dumps((cell, mirror)))
         try:
-            # Under mpi4py's own runner a process that fails ends the job; without it all would wait for one another.
+            # Under mpi4py's own runner a process that fails ends the job; without it all would wait
+            # for one another.
             arguments = ["-m", "mpi4py", "-c", code, name]
-            mpirun(
-                network.n_clients + 1,
-                arguments,
-                network.time_limit * (len(cell.seeds) + START_AND_END),
-            )
+            mpirun(network.n_clients + 1, arguments, seconds)
         except ProtocolError as error:
-            told = sorted(folder.glob("error-*"))
-            # The server's word comes first: it names the client.
-            raise (ProtocolError(told[0].read_text()) if told else error) from error
+            reports = sorted(folder.glob("error-*"))
+            # The server's comes first: it names the client.
+            raise (ProtocolError(reports[0].read_text()) if reports else error) from error
         return pickle.loads((folder / "outcomes").read_bytes())
 
 
 def party(folder: str) -> None:
-    """Take part in a job as one of its processes: rank 0 is the server, rank 1 the client that writes the outcomes."""
+    """Take part in a job as one of its processes: rank 0 is the server.
+
+    Rank 1 is the client that writes the outcomes.
+    """
     from mpi4py import MPI
 
     from pkm.federation.mpi import run_rank
 
-    place, rank, outcomes = Path(folder), MPI.COMM_WORLD.Get_rank(), []
+    files = Path(folder)
+    rank = MPI.COMM_WORLD.Get_rank()
+    outcomes = []
     try:
-        cell, mirror = pickle.loads((place / "job").read_bytes())
-        prepared, method, network = prepare(cell, mirror), build(cell), network_of(cell)
+        cell, mirror = pickle.loads((files / "job").read_bytes())
+        prepared = prepare(cell, mirror)
+        method = build(cell)
+        network = network_of(cell)
         split = dict(cell.federation)["split"]
         with pinned(1):
             for seed in (cell.seeds[0], *cell.seeds):
-                outcomes.append(
-                    run_rank(
-                        method,
-                        prepared.points,
-                        [seed],
-                        prepared.domain,
-                        network=network,
-                        split=split,
-                    )
+                outcome = run_rank(
+                    method, prepared.points, [seed], prepared.domain, network=network, split=split
                 )
+                outcomes.append(outcome)
         if rank == 1:
-            (place / "outcomes").write_bytes(pickle.dumps(outcomes[1:]))
+            (files / "outcomes").write_bytes(pickle.dumps(outcomes[1:]))
     except Exception as error:
-        told = (
-            str(error) if isinstance(error, ProtocolError) else f"{type(error).__name__}: {error}"
-        )
-        (place / f"error-{rank}").write_text(told)
+        kind = "" if isinstance(error, ProtocolError) else f"{type(error).__name__}: "
+        (files / f"error-{rank}").write_text(f"{kind}{error}")
         time.sleep(GRACE)
         raise

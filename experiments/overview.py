@@ -17,7 +17,7 @@ NAMES_SHOWN = 10
 
 
 def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
-    """Print a dry run: cells per sweep, what is stored already, what is lacking, and an estimate of the time.
+    """Print a dry run: cells per sweep, what is stored, what is missing, and an estimated time.
 
     Parameters
     ----------
@@ -30,22 +30,14 @@ def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
     console : rich.console.Console
         Where to print.
     """
-    estimate, jobs = estimator(store, backend), backend.jobs
+    estimate = estimator(store, backend)
     status = {cell.key: store.status(cell.key) for cell in plan.cells}
-    table = Table(
-        "sweep",
-        "data sets",
-        "methods",
-        "cells",
-        "stored",
-        "failed",
-        "gaps",
-        "estimate",
-        title=plan.paper,
-    )
+    headings = ("sweep", "data sets", "methods", "cells", "stored", "failed", "gaps", "estimate")
+    table = Table(*headings, title=plan.paper)
     for column in table.columns[1:]:
         column.justify = "right"
-    guessed, waiting = 0, {}
+    waiting: dict[str, float] = {}
+    n_rough = 0
     for sweep in plan.sweeps:
         cells = [cell for name, cell in plan.entries if name == sweep]
         gaps = sum(gap.sweep == sweep for gap in plan.gaps)
@@ -57,7 +49,7 @@ def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
             # A cell that two sweeps share is run, and counted in the total, once.
             if cell.key not in waiting:
                 waiting[cell.key] = cost
-                guessed += not known
+                n_rough += not known
         counts = Counter(status[cell.key] for cell in cells)
         table.add_row(
             sweep,
@@ -71,15 +63,41 @@ def show(plan: Plan, store: Store, backend: Backend, console: Console) -> None:
         )
     console.print(table)
     show_missing(plan, console)
-    basis = f"{len(waiting) - guessed} cells from stored timings, {guessed} by the rough model"
-    total = wall_seconds(waiting, [cell for cell in plan.cells if cell.key in waiting], jobs)
+    cells = [cell for cell in plan.cells if cell.key in waiting]
+    seconds = wall_seconds(waiting, cells, backend.jobs)
+    basis = f"{len(waiting) - n_rough} cells from stored timings, {n_rough} by the rough model"
     console.print(
-        f"{len(waiting)} of {len(status)} cells to run, about {duration(total)} with jobs={jobs} ({basis})"
+        f"{len(waiting)} of {len(status)} cells to run, "
+        f"about {duration(seconds)} with jobs={backend.jobs} ({basis})"
     )
 
 
+def show_status(plan: Plan, store: Store, console: Console) -> None:
+    """Print done, failed and absent cells per sweep, then gaps and why cells failed."""
+    table = Table("sweep", "done", "failed", "absent", "gaps", title=plan.paper)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    status = {cell.key: store.status(cell.key) for cell in plan.cells}
+    for sweep in plan.sweeps:
+        counts = Counter(status[cell.key] for name, cell in plan.entries if name == sweep)
+        gaps = sum(gap.sweep == sweep for gap in plan.gaps)
+        table.add_row(
+            sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps)
+        )
+    console.print(table)
+    show_missing(plan, console)
+    for cell in plan.cells:
+        if status[cell.key] == "failed":
+            record = store.failure_record(cell.key)
+            text = (
+                f"{cell.label}: {record.get('error')} "
+                f"(attempts: {record.get('attempts')}; {store.failure_path(cell.key)})"
+            )
+            console.print(text, style="red", markup=False, soft_wrap=True)
+
+
 def show_missing(plan: Plan, console: Console) -> None:
-    """Print what a plan lacks, one line per reason, and what stands in for something else, one line per family."""
+    """Print a plan's gaps, one line per reason, and its substitutions, one line per family."""
     for line in gap_lines(plan.gaps):
         console.print(f"gap: {line}", style="yellow", markup=False, soft_wrap=True)
     for line in substitution_lines(plan.substitutions):
@@ -91,7 +109,8 @@ def gap_lines(gaps: Iterable[Gap]) -> list[str]:
 
     Examples
     --------
-    >>> gap_lines([Gap("one", "lloyd", name, None, f"no file {name}.txt") for name in ("g2-2-10", "g2-2-20")])
+    >>> names = ("g2-2-10", "g2-2-20")
+    >>> gap_lines([Gap("one", "lloyd", name, None, f"no file {name}.txt") for name in names])
     ['g2-2-10, g2-2-20 (2 cells): no file NAME.txt']
     """
     groups: dict[str, list[Gap]] = {}
@@ -110,14 +129,15 @@ def substitution_lines(substitutions: Iterable[Substitution]) -> list[str]:
 
     Examples
     --------
-    >>> substitution_lines([Substitution("g2", "g2-2-10", "g2-2-10-generated", "g2-{d}-{sd} as g2-{d}-{sd}-generated")])
-    ['g2-{d}-{sd} as g2-{d}-{sd}-generated, because the file is not at hand: g2-2-10']
+    >>> family = "g2-{d}-{sd} as g2-{d}-{sd}-generated"
+    >>> substitution_lines([Substitution("g2", "g2-2-10", "g2-2-10-generated", family)])
+    ['g2-{d}-{sd} as g2-{d}-{sd}-generated, because the file is not available: g2-2-10']
     """
     families: dict[str, dict[str, None]] = {}
-    for found in substitutions:
-        families.setdefault(found.family, {})[found.dataset] = None
+    for substitution in substitutions:
+        families.setdefault(substitution.family, {})[substitution.dataset] = None
     return [
-        f"{family}, because the file is not at hand: {listed(list(names))}"
+        f"{family}, because the file is not available: {listed(list(names))}"
         for family, names in families.items()
     ]
 

@@ -55,8 +55,9 @@ class Plan:
         Returns
         -------
         DataFrame
-            Rows of every finished cell, once per sweep that requests it, with the column ``sweep``. Data sets have the
-            names of this plan: files of equal content share a cell, stored under the name of the first one run.
+            Rows of every finished cell, once per sweep that requests it, with the column ``sweep``.
+            Data sets have the names of this plan: files of equal content share a cell, stored under
+            the name of the first one run.
         """
         rows = store.read([cell.key for cell in self.cells])
         if rows.empty:
@@ -72,8 +73,8 @@ class Plan:
         Returns
         -------
         DataFrame
-            Columns sweep, method, dataset, epsilon (NaN where there is none), reason: the plan's gaps, failed cells
-            with their error, cells not run.
+            Columns sweep, method, dataset, epsilon (NaN where there is none), reason: the plan's
+            gaps, failed cells with their error, cells not run.
         """
         gaps = list(self.gaps)
         for sweep, cell in self.entries:
@@ -109,8 +110,8 @@ def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) ->
     Raises
     ------
     ConfigurationError
-        If the configuration itself is wrong: an unknown name, a parameter the method does not have, a value that breaks
-        its rule. Also if an available data file is damaged.
+        If the configuration itself is wrong: an unknown name, a parameter the method does not have,
+        a value that breaks its rule. Also if an available data file is damaged.
     """
     entries: list[tuple[str, Cell]] = []
     gaps: list[Gap] = []

@@ -1,4 +1,4 @@
-"""What a cell needs before its work begins: its data on the integer grid, and its method, configured."""
+"""What a cell needs before its work begins: data on the integer grid, a configured method."""
 
 import inspect
 import math
@@ -12,7 +12,8 @@ from pkm.compute import Points
 from pkm.experiments.cell import Cell, to_json
 from pkm.methods import load_method
 
-#: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`, which cells do not use.
+#: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`,
+#: which cells do not use.
 OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
 
 
@@ -120,7 +121,7 @@ def parameters(target: str) -> tuple[str, ...]:
 
 @cache
 def presets(target: str) -> dict:
-    """Return the parameters of a method's constructor that have a default value, with that value."""
+    """Return the parameters of a method's constructor that have a default, with that value."""
     signature = inspect.signature(method_class(target)).parameters
     return {
         name: given.default

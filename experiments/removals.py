@@ -1,8 +1,10 @@
-"""A cell as federated clustering from which points are removed: fits, requests, and what both cost."""
+"""A cell as federated clustering with removals: fits, requests, and what both cost."""
 
 import json
 import math
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -12,59 +14,99 @@ from sklearn.cluster import KMeans
 from pkm.compute import SCALE, Points
 from pkm.experiments.cell import Cell, require
 from pkm.experiments.prepared import Prepared, build
-from pkm.experiments.timing import Timing
+from pkm.experiments.timing import Timing, timer
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import iid, noniid
 from pkm.methods import Run
 from pkm.methods.k_fed import KFed
-from pkm.methods.unlearning import FederatedModel, Unlearning
+from pkm.methods.unlearning import FederatedModel, Removal, Unlearning
 from pkm.privacy import snap_centers
 
+#: Starts of the k-means whose cost stands for the optimum.
 OPTIMUM_STARTS = 20
-CHECKPOINTS, RETRAININGS = 25, 5
+#: After how many of the requests losses are measured, and after how many retraining is timed.
+N_CHECKPOINTS = 25
+N_RETRAININGS = 5
+#: Percentiles of the latencies.
 QUANTILES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
 
 
 def check_unlearning(cell: Cell, n: int | None) -> None:
-    """Refuse a cell whose method cannot do what is asked of it.
+    """Refuse a cell whose method cannot do what is requested.
 
     Raises
     ------
     ValueError
         Naming what is wrong.
     """
-    asked, method = dict(cell.unlearning), build(cell)
-    require(
-        isinstance(method, Unlearning | KFed),
-        "method",
-        cell.method,
-        "one of methods.unlearning or methods.k_fed",
-    )
+    setting = dict(cell.unlearning or ())
+    method = build(cell)
+    known = isinstance(method, Unlearning | KFed)
+    require(known, "method", cell.method, "one of methods.unlearning or methods.k_fed")
+
+    removals = setting["removals"]
     forgets = isinstance(method, Unlearning)
-    require(
-        forgets or not asked["removals"],
-        "removals",
-        asked["removals"],
-        f"0, for {cell.method} cannot forget",
-    )
-    wanted = asked["removals"] * asked["batch"]
-    require(
-        n is None or wanted < n, "removals", asked["removals"], f"fewer points in all than n={n}"
-    )
-    split = asked["split"] != "noniid" or n is None or 2 * asked["clients"] <= n
-    require(split, "clients", asked["clients"], f"at most half of n={n} for split=noniid")
-    rounds = forgets and method.gamma is not None
-    require(
-        rounds or not asked["sparse"],
-        "sparse",
-        asked["sparse"],
-        f"false, for {cell.method} has no bins",
+    require(forgets or not removals, "removals", removals, f"0, for {cell.method} cannot forget")
+    remain = n is None or removals * setting["batch"] < n
+    require(remain, "removals", removals, f"fewer points in all than n={n}")
+
+    divisible = setting["split"] != "noniid" or n is None or 2 * setting["clients"] <= n
+    rule = f"at most half of n={n} for split=noniid"
+    require(divisible, "clients", setting["clients"], rule)
+
+    binned = isinstance(method, Unlearning) and method.gamma is not None
+    rule = f"false, for {cell.method} has no bins"
+    require(binned or not setting["sparse"], "sparse", setting["sparse"], rule)
+
+
+@dataclass(frozen=True, eq=False)
+class ClientData:
+    """Points as clients hold them, with the best known clustering of all.
+
+    Parameters
+    ----------
+    grid : ndarray of shape (n, d), int64
+        All points, in their published order.
+    ids : list of ndarray
+        Positions of each client's points in `grid`.
+    parts : list of Points
+        Those points.
+    points : ndarray of shape (n, d), float64
+        All points client by client, in half-widths.
+    best : KMeans
+        Fitted to all points in half-widths.
+    """
+
+    grid: np.ndarray
+    ids: list[np.ndarray]
+    parts: list[Points]
+    points: np.ndarray
+    best: KMeans
+
+    @property
+    def optimum(self) -> float:
+        """Cost of the best known clustering, in squared half-widths."""
+        return float(self.best.inertia_)
+
+
+def client_data(cell: Cell, prepared: Prepared) -> ClientData:
+    """Split a cell's points over its clients, and cluster them as well as possible."""
+    clients = split_of(cell, prepared)
+    ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
+    grid = prepared.points.rows.astype(np.int64)
+    parts = [Points.prepare(grid[positions]) for positions in ids]
+    return ClientData(
+        grid,
+        ids,
+        parts,
+        points=np.concatenate([part.rows for part in parts]) / SCALE,
+        best=best_k_means(prepared.points, cell.k, OPTIMUM_STARTS),
     )
 
 
 def fits_of(
     cell: Cell, prepared: Prepared, mirror: str | None
-) -> tuple[list[tuple[Run, Timing]], dict[str, np.ndarray | list]]:
+) -> tuple[list[tuple[Run, Timing]], dict[str, list]]:
     """Fit and serve removals for a cell's seeds one by one, after a fit that is thrown away.
 
     Parameters
@@ -74,7 +116,7 @@ def fits_of(
     prepared : Prepared
         Its data.
     mirror : str or None
-        Not used: the data are at hand.
+        Not used: the data are loaded.
 
     Returns
     -------
@@ -86,68 +128,87 @@ def fits_of(
     Raises
     ------
     ValueError
-        If the data set has no published split, or the split that is asked for cannot be made.
+        If the data set has no published split, or the requested split cannot be made.
     """
-    asked, method = dict(cell.unlearning), build(cell)
-    clients = split_of(cell, prepared)
-    ids = [np.flatnonzero(clients == client) for client in range(clients.max() + 1)]
-    grid = prepared.points.rows.astype(np.int64)
-    parts = [Points.prepare(grid[each]) for each in ids]
-    best = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS)
-    optimum = float(best.inertia_)
+    method = build(cell)
+    data = client_data(cell, prepared)
     shared = {
-        "largest_client": max(len(each) for each in ids),
-        "optimum": optimum,
+        "largest_client": max(len(positions) for positions in data.ids),
+        "optimum": data.optimum,
         "exact": isinstance(method, Unlearning) and method.exact,
     }
-    points = np.concatenate([part.rows for part in parts]) / SCALE
-    named = {} if isinstance(method, KFed) else {"ids": ids}
-    method.fit(parts, cell.seeds[0], **named)
-    fits, found = [], []
+    # The first fit compiles and touches memory for the first time.
+    fit(method, data, cell.seeds[0])
+    fits = []
+    records = []
     for seed in cell.seeds:
-        began, cpu = time.perf_counter(), time.process_time()
-        model = method.fit(parts, seed, **named)
-        elapsed = Timing(time.perf_counter() - began, time.process_time() - cpu)
-        if isinstance(method, KFed):
-            centers, labels = model
-            own = {"loss_ratio": float(((points - centers[labels]) ** 2).sum()) / optimum}
+        with timer() as elapsed:
+            model = fit(method, data, seed)
+        if isinstance(model, FederatedModel):
+            columns = model_columns(model, data)
         else:
-            centers = model.centers
-            own = {"loss_ratio": float(model.induced()[1].sum()) / optimum}
-            own |= {
-                "fit_client_ms": 1e3 * model.fit_seconds[0],
-                "fit_server_ms": 1e3 * model.fit_seconds[1],
-            }
-        own |= {
-            "fit_all_ms": 1e3 * elapsed.wall,
-            "loss_ratio_nearest": nearest_cost(points, centers) / optimum,
-        }
-        if asked["sparse"]:
-            own |= sparse_columns(model, cell.k)
-        if asked["removals"]:
-            own |= removal_columns(model, grid, seed, asked, best.cluster_centers_)
-            centers = model.centers
+            columns = k_fed_columns(*model, data)
+        columns["fit_all_ms"] = 1e3 * elapsed.wall
+        if isinstance(model, FederatedModel):
+            columns |= request_columns(cell, model, data, seed)
+        centers = model.centers if isinstance(model, FederatedModel) else model[0]
         released = snap_centers(centers * SCALE)[None]
         fits.append((Run(released, 1, None, (seed,), np.array([len(centers)])), elapsed))
-        found.append(shared | own)
-    return fits, {name: [each[name] for each in found] for name in found[0]}
+        records.append(shared | columns)
+    return fits, {name: [record[name] for record in records] for name in records[0]}
+
+
+def fit(
+    method: Unlearning | KFed, data: ClientData, seed: int
+) -> FederatedModel | tuple[np.ndarray, np.ndarray]:
+    """Fit a method to the clients' points: a model that forgets, or `KFed`'s centers and labels."""
+    if isinstance(method, KFed):
+        return method.fit(data.parts, seed)
+    return method.fit(data.parts, seed, ids=data.ids)
+
+
+def k_fed_columns(centers: np.ndarray, labels: np.ndarray, data: ClientData) -> dict[str, float]:
+    """Return the losses of centers and labels, over the optimum."""
+    return {
+        "loss_ratio": float(((data.points - centers[labels]) ** 2).sum()) / data.optimum,
+        "loss_ratio_nearest": nearest_cost(data.points, centers) / data.optimum,
+    }
+
+
+def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
+    """Return a model's losses over the optimum, and what its fit took at clients and server."""
+    return {
+        "loss_ratio": float(model.induced()[1].sum()) / data.optimum,
+        "loss_ratio_nearest": nearest_cost(data.points, model.centers) / data.optimum,
+        "fit_client_ms": 1e3 * model.fit_seconds[0],
+        "fit_server_ms": 1e3 * model.fit_seconds[1],
+    }
+
+
+def request_columns(
+    cell: Cell, model: FederatedModel, data: ClientData, seed: int
+) -> dict[str, float | str]:
+    """Return what sparse aggregation and removals cost, where the cell requests them."""
+    setting = dict(cell.unlearning or ())
+    columns: dict[str, float | str] = {}
+    if setting["sparse"]:
+        columns |= sparse_columns(model, cell.k)
+    if setting["removals"]:
+        columns |= removal_columns(model, data.grid, seed, setting, data.best.cluster_centers_)
+    return columns
 
 
 def split_of(cell: Cell, prepared: Prepared) -> np.ndarray:
     """Client of each point."""
-    asked = dict(cell.unlearning)
-    if asked["split"] == "published":
-        require(
-            prepared.clients is not None,
-            "split",
-            "published",
-            f"another: {cell.dataset_name} came without one",
-        )
+    setting = dict(cell.unlearning or ())
+    if setting["split"] == "published":
+        if prepared.clients is None:
+            require(False, "split", "published", f"another: {cell.dataset_name} came without one")
         return prepared.clients
     labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS).labels_
-    if asked["split"] == "iid":
-        return iid(labels, asked["clients"])
-    return noniid(labels, asked["clients"], asked["clusters_per_client"], asked["split_seed"])
+    if setting["split"] == "iid":
+        return iid(labels, setting["clients"])
+    return noniid(labels, setting["clients"], setting["clusters_per_client"], setting["split_seed"])
 
 
 @lru_cache(maxsize=4)
@@ -157,7 +218,7 @@ def best_k_means(points: Points, k: int, starts: int) -> KMeans:
 
 
 def optimum_of(points: np.ndarray, centers: np.ndarray) -> float:
-    """Cost of k-means that goes on from good centers: what is left of the points has its optimum near."""
+    """Cost of k-means started from good centers, near which the remaining points have theirs."""
     return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
 
 
@@ -167,21 +228,20 @@ def nearest_cost(points: np.ndarray, centers: np.ndarray) -> float:
 
 
 def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
-    """Cost of telling the server by sparse aggregation, which must tell it what it was told.
+    """Cost of sending the clients' messages by sparse aggregation.
 
     Raises
     ------
     RuntimeError
-        If the decoded sum is another.
+        If the decoded sum differs from what the server received.
     """
     messages = model.messages()
     d = messages[0][0].shape[1]
-    bins, counts, report = aggregate_sparse(
-        SparseCode(d, model.n_bins, k * len(messages)), messages
-    )
+    code = SparseCode(d, model.n_bins, k * len(messages))
+    bins, counts, report = aggregate_sparse(code, messages)
     received_bins, received_counts = model.received
     if not (np.array_equal(bins, received_bins) and np.array_equal(counts, received_counts)):
-        raise RuntimeError("sparse aggregation decoded another sum than the server was told")
+        raise RuntimeError("sparse aggregation decoded another sum than the server received")
     return {
         "sparse_bytes": report.bytes_per_client,
         "sparse_encode_ms": 1e3 * report.encode_seconds,
@@ -192,92 +252,121 @@ def sparse_columns(model: FederatedModel, k: int) -> dict[str, float]:
     }
 
 
-def removal_columns(
-    model: FederatedModel, grid: np.ndarray, seed: int, asked: dict, best: np.ndarray
-) -> dict[str, float | str]:
-    """Serve requests one after the other; latencies, rates, losses, and what retraining would have cost.
+def checkpoints(requests: int, count: int) -> list[int]:
+    """Choose at most `count` of the requests 1, 2, ..., evenly, with the first and the last."""
+    positions = np.linspace(1, requests, min(requests, count)).round().astype(int)
+    return sorted(set(positions.tolist()))
 
-    ``best`` are the best known centers of all points, from which those of what is left are found.
+
+def removal_columns(
+    model: FederatedModel, grid: np.ndarray, seed: int, setting: dict, best: np.ndarray
+) -> dict[str, float | str]:
+    """Serve requests one after the other and measure them.
+
+    Parameters
+    ----------
+    model : FederatedModel
+        Changed by the removals.
+    grid : ndarray of shape (n, d), int64
+        All points.
+    seed : int
+    setting : dict
+        The cell's `unlearning`.
+    best : ndarray of shape (k, d)
+        The best known centers of all points, from which those of what is left are found.
+
+    Returns
+    -------
+    dict
+        Latencies, rates, losses, and what retraining would have cost.
     """
-    requests, batch = asked["removals"], asked["batch"]
+    requests = setting["removals"]
+    batch = setting["batch"]
     generator = np.random.default_rng([seed, requests, batch])
-    seen = sorted(
-        set(np.linspace(1, requests, min(requests, CHECKPOINTS)).round().astype(int).tolist())
-    )
-    retrained = set(
-        np.linspace(1, requests, min(requests, RETRAININGS)).round().astype(int).tolist()
-    )
-    removals, latencies, predicted, wall = [], [], [], 0.0
-    honest, full, series = (
-        [],
-        [],
-        {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []},
-    )
+    measured = checkpoints(requests, N_CHECKPOINTS)
+    retrained = checkpoints(requests, N_RETRAININGS)
+    removals = []
+    latencies = []
+    probabilities = []
+    retrain_seconds = []
+    retrain_full_seconds = []
+    series = {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []}
+    wall = 0.0
     for request in range(1, requests + 1):
-        victims = (
-            adversarial(model, batch)
-            if asked["requests"] == "adversarial"
-            else random(model, batch, generator)
-        )
-        predicted.append(chance_of_a_seed(model, victims))
+        # Choose what is to be removed.
+        if setting["requests"] == "adversarial":
+            victims = adversarial(model, batch)
+        else:
+            victims = random(model, batch, generator)
+        probabilities.append(chance_of_a_seed(model, victims))
+
+        # Remove it; only this is timed.
         began = time.perf_counter()
         removal = model.remove(victims)
         wall += time.perf_counter() - began
         removals.append(removal)
         latencies.append(removal.client_seconds + removal.server_seconds)
+
+        # Compare with retraining, by the method's own clients and by full ones.
         if request in retrained:
-            honest.append(retraining(model, grid, seed, model.method.client))
-            full.append(retraining(model, grid, seed, "full"))
-        if request in seen:
+            retrain_seconds.append(retraining(model, grid, seed, model.method.client))
+            retrain_full_seconds.append(retraining(model, grid, seed, "full"))
+
+        if request in measured:
+            optimum = optimum_of(grid[model.ids] / SCALE, best)
             series["request"].append(request)
             series["accumulated_s"].append(sum(latencies))
-            series["retrain_s"].append(request * float(np.mean(honest)))
-            series["loss_ratio"].append(
-                float(model.induced()[1].sum()) / optimum_of(grid[model.ids] / SCALE, best)
-            )
+            series["retrain_s"].append(request * float(np.mean(retrain_seconds)))
+            series["loss_ratio"].append(float(model.induced()[1].sum()) / optimum)
+
     points = grid[model.ids] / SCALE
-    after = optimum_of(points, best)
-    untouched = [
-        seconds
-        for seconds, removal in zip(latencies, removals, strict=True)
-        if not removal.n_reseeded
-    ]
+    optimum = optimum_of(points, best)
     return {
-        "retrain_ms": 1e3 * float(np.mean(honest)),
-        "retrain_full_ms": 1e3 * float(np.mean(full)),
-        "removal_mean_ms": 1e3 * float(np.mean(latencies)),
-        **{
-            f"removal_{name}_ms": 1e3 * float(np.percentile(latencies, q))
-            for name, q in QUANTILES.items()
-        },
-        "removal_client_ms": 1e3 * float(np.mean([removal.client_seconds for removal in removals])),
-        "removal_server_ms": 1e3 * float(np.mean([removal.server_seconds for removal in removals])),
+        "retrain_ms": 1e3 * float(np.mean(retrain_seconds)),
+        "retrain_full_ms": 1e3 * float(np.mean(retrain_full_seconds)),
+        **latency_columns(removals, latencies),
         "deletions_per_second": sum(removal.n_points for removal in removals) / wall,
         "reseeded": float(np.mean([removal.n_reseeded > 0 for removal in removals])),
-        "reseeded_predicted": float(np.mean(predicted)),
-        "mean_untouched_ms": 1e3 * float(np.mean(untouched)) if untouched else math.nan,
-        "optimum_after": after,
-        "loss_ratio_after": float(model.induced()[1].sum()) / after,
-        "loss_ratio_after_nearest": nearest_cost(points, model.centers) / after,
+        "reseeded_predicted": float(np.mean(probabilities)),
+        "optimum_after": optimum,
+        "loss_ratio_after": float(model.induced()[1].sum()) / optimum,
+        "loss_ratio_after_nearest": nearest_cost(points, model.centers) / optimum,
         "series": json.dumps(series),
     }
 
 
+def latency_columns(removals: Sequence[Removal], latencies: Sequence[float]) -> dict[str, float]:
+    """Return mean and percentiles of latencies (seconds), in milliseconds."""
+    columns = {"removal_mean_ms": 1e3 * float(np.mean(latencies))}
+    for name, percentile in QUANTILES.items():
+        columns[f"removal_{name}_ms"] = 1e3 * float(np.percentile(latencies, percentile))
+    for party in ("client", "server"):
+        seconds = [getattr(removal, f"{party}_seconds") for removal in removals]
+        columns[f"removal_{party}_ms"] = 1e3 * float(np.mean(seconds))
+    unseeded = [
+        seconds
+        for seconds, removal in zip(latencies, removals, strict=True)
+        if not removal.n_reseeded
+    ]
+    columns["mean_untouched_ms"] = 1e3 * float(np.mean(unseeded)) if unseeded else math.nan
+    return columns
+
+
 def random(model: FederatedModel, batch: int, generator: np.random.Generator) -> np.ndarray:
-    """A client at random among those with more points than asked for, then its points at random."""
-    able = [client for client, size in enumerate(model.sizes) if size > batch]
-    require(bool(able), "batch", batch, "fewer than the points that a client has left")
-    return generator.choice(
-        model.members(able[generator.integers(len(able))]), batch, replace=False
-    )
+    """Choose a client at random among those with more points, then its points at random."""
+    clients = [client for client, size in enumerate(model.sizes) if size > batch]
+    require(bool(clients), "batch", batch, "fewer than the points that a client has left")
+    client = clients[generator.integers(len(clients))]
+    return generator.choice(model.members(client), batch, replace=False)
 
 
 def adversarial(model: FederatedModel, batch: int) -> np.ndarray:
-    """The point that costs most by way of its client's center, or the costliest ones of its client."""
+    """Choose the point of highest induced cost, or the points of highest cost of its client."""
     ids, squares = model.induced()
     clients = model.clients_of(ids)
-    own = np.flatnonzero(clients == clients[squares.argmax()])
-    return ids[own[np.argsort(-squares[own], kind="stable")[:batch]]]
+    members = np.flatnonzero(clients == clients[squares.argmax()])
+    costliest = np.argsort(-squares[members], kind="stable")[:batch]
+    return ids[members[costliest]]
 
 
 def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
@@ -285,12 +374,15 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
     if model.method.client == "full":
         return 1.0
     client = int(model.clients_of(victims[:1])[0])
-    n, seeds, r = model.sizes[client], model.n_seeds(client), len(victims)
-    return 1 - math.comb(n - seeds, r) / math.comb(n, r)
+    n = model.sizes[client]
+    n_removed = len(victims)
+    n_others = n - model.n_seeds(client)
+    return 1 - math.comb(n_others, n_removed) / math.comb(n, n_removed)
 
 
 def retraining(model: FederatedModel, grid: np.ndarray, seed: int, client: str) -> float:
     """Seconds of a fit of what is left from scratch: slowest client and server."""
-    left = [model.members(number) for number in range(len(model.sizes))]
-    kind = Unlearning(**(vars(model.method) | {"client": client, "gamma": model.gamma}))
-    return sum(kind.fit([Points.prepare(grid[each]) for each in left], seed, ids=left).fit_seconds)
+    ids = [model.members(number) for number in range(len(model.sizes))]
+    method = Unlearning(**(vars(model.method) | {"client": client, "gamma": model.gamma}))
+    parts = [Points.prepare(grid[positions]) for positions in ids]
+    return sum(method.fit(parts, seed, ids=ids).fit_seconds)

@@ -2,14 +2,14 @@
 
     pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
     pkm reproduce paper=all         every paper of conf/paper, one after the other
-    pkm reproduce plan     a dry run: cells, what is stored, what is lacking, the time it would take
+    pkm reproduce plan     a dry run: cells, what is stored, what is missing, the time it would take
     pkm reproduce run      run the cells that are absent
     pkm reproduce status   done, failed and absent cells per sweep, and why cells failed
     pkm reproduce retry    run the failed cells again
     pkm reproduce report   write the report from what is stored
 
-Without a verb: run, then report. With sweeps=[NAME,...] only these are run; the report is on all that is stored. Stop
-it at any time and start it again: finished cells are kept and never run twice.
+Without a verb: run, then report. With sweeps=[NAME,...] only these are run; the report is on all
+that is stored. Stop it at any time and start it again: finished cells are kept and never run twice.
 """
 
 import argparse
@@ -21,14 +21,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
-from rich.table import Table
 
 from pkm.experiments.backends import Backend, duration, run_cells
 from pkm.experiments.cli import REFUSALS, consoles, known_choices
 from pkm.experiments.configuration import CONF, ConfigurationError, choices, load, unknown
 from pkm.experiments.environment import environment, origin_of
 from pkm.experiments.estimate import estimator, wall_seconds
-from pkm.experiments.overview import listed, show, show_missing, substitution_lines
+from pkm.experiments.overview import listed, show, show_status, substitution_lines
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.store import Store
 from pkm.experiments.sweep import as_list
@@ -74,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def every_paper(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand ``paper=all`` to one list of overrides per file of ``conf/paper``; other lists stay as they are.
+    """Expand ``paper=all`` to one list of overrides per file of ``conf/paper``.
+
+    Lists without it stay as they are.
 
     Files that say ``last: true`` come after the others.
     """
@@ -113,24 +114,24 @@ def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
         If the results folder cannot be written.
     """
     plan = make_plan(config.paper, config.profile, mirror=config.data)
-    asked = asked_of(plan, config)
+    requested = requested_part(plan, config)
     store = Store(config.results)
     if verb == "plan":
-        show(asked, store, Backend(**config.backend), console)
+        show(requested, store, Backend(**config.backend), console)
         return 0
     if verb == "status":
-        show_status(asked, store, console)
+        show_status(requested, store, console)
         return 0
     if verb in (None, "run", "retry"):
-        run_missing(asked, store, config, console, again=verb == "retry")
+        run_missing(requested, store, config, console, again=verb == "retry")
     folder = report(plan, store, config, console) if verb in (None, "report") else None
     if config.tracking.name == "mlflow":
         project(plan, store, config, folder, console)
-    return 1 if any(store.status(cell.key) == "failed" for cell in asked.cells) else 0
+    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
 
 
-def asked_of(plan: Plan, config: DictConfig) -> Plan:
-    """Return the part of a plan that belongs to the sweeps asked for: all of it where ``sweeps`` is null.
+def requested_part(plan: Plan, config: DictConfig) -> Plan:
+    """Return the part of a plan that ``sweeps`` names: all of it where that is null.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def asked_of(plan: Plan, config: DictConfig) -> Plan:
         plan.paper,
         tuple(entry for entry in plan.entries if entry[0] in names),
         tuple(gap for gap in plan.gaps if gap.sweep in names),
-        tuple(found for found in plan.substitutions if found.sweep in names),
+        tuple(entry for entry in plan.substitutions if entry.sweep in names),
     )
 
 
@@ -177,23 +178,27 @@ def run_missing(
             )
     if plan.gaps:
         names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
-        told = f"not everything is at hand ({names}); `status` and the report say what is lacking and why"
-        console.print(told, style="yellow", markup=False)
+        console.print(
+            f"not everything is available ({names}); `status` and the report say what is missing "
+            "and why",
+            style="yellow",
+            markup=False,
+        )
     for line in substitution_lines(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
     backend = Backend(**config.backend)
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
+    estimated = duration(wall_seconds(costs, waiting, backend.jobs))
     console.print(
         f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
-        f"{len(waiting)} to run, about {duration(wall_seconds(costs, waiting, backend.jobs))} with jobs={backend.jobs}"
+        f"{len(waiting)} to run, about {estimated} with jobs={backend.jobs}"
     )
     started = time.perf_counter()
     outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
     counts = Counter(outcome.status for outcome in outcomes)
-    console.print(
-        f"{counts['done']} done, {counts['failed']} failed in {duration(time.perf_counter() - started)}"
-    )
+    elapsed = duration(time.perf_counter() - started)
+    console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
     labels = {cell.key: cell.label for cell in waiting}
     for outcome in outcomes:
         if outcome.status == "failed":
@@ -201,7 +206,7 @@ def run_missing(
 
 
 def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
-    """Write the report from the stored rows and say where it lies; without any row there is none."""
+    """Write the report from the stored rows and say where it lies; without rows there is none."""
     from pkm.analysis.report import build
 
     rows = plan.rows(store)
@@ -227,41 +232,18 @@ def project(
     """Bring MLflow up to date with the store."""
     from pkm.experiments.tracking import sync
 
-    where = config.tracking
-    done = sync(
+    uri = config.tracking.uri
+    synced = sync(
         plan,
         store,
-        uri=where.uri,
-        artifacts=where.artifacts,
+        uri=uri,
+        artifacts=config.tracking.artifacts,
         profile=config.profile.name,
         report=folder,
     )
     console.print(
-        f"MLflow: {done.added} runs added, {done.kept} were there ({where.uri})", soft_wrap=True
+        f"MLflow: {synced.added} runs added, {synced.kept} were there ({uri})", soft_wrap=True
     )
-
-
-def show_status(plan: Plan, store: Store, console: Console) -> None:
-    """Print done, failed and absent cells per sweep, then what is lacking and why cells failed."""
-    table = Table("sweep", "done", "failed", "absent", "gaps", title=plan.paper)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    status = {cell.key: store.status(cell.key) for cell in plan.cells}
-    for sweep in plan.sweeps:
-        counts = Counter(status[cell.key] for name, cell in plan.entries if name == sweep)
-        gaps = sum(gap.sweep == sweep for gap in plan.gaps)
-        table.add_row(
-            sweep, str(counts["done"]), str(counts["failed"]), str(counts["absent"]), str(gaps)
-        )
-    console.print(table)
-    show_missing(plan, console)
-    for cell in plan.cells:
-        if status[cell.key] == "failed":
-            record = store.failure_record(cell.key)
-            text = f"{cell.label}: {record.get('error')} (attempts: {record.get('attempts')}; "
-            console.print(
-                text + f"{store.failure_path(cell.key)})", style="red", markup=False, soft_wrap=True
-            )
 
 
 if __name__ == "__main__":

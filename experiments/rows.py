@@ -17,9 +17,11 @@ from pkm.experiments.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
 
-#: What is measured of every run of a protocol; the fields of `pkm.federation.Measured`, but for the iterations.
+#: What is measured of every run of a protocol; the fields of `pkm.federation.Measured`, but for the
+#: iterations.
 MEASURED = (
-    "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms", "masking_ms", "server_ms",
+    "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms",
+    "masking_ms", "server_ms",
     "wire_ms", "waiting_ms", "noise_ms",
 )  # fmt: skip
 #: The columns of a protocol, with what they hold where there is none.
@@ -122,14 +124,14 @@ def claim_columns(cell: Cell) -> dict[str, str]:
 
 
 def style_columns(target: str, style: Mapping[str, str]) -> dict[str, str]:
-    """Return label, color and marker of a method: its class's own, unless its configuration has others."""
+    """Return label, color and marker of a method: its class's, unless configured otherwise."""
     method = method_class(target)
     own = {name: getattr(method, name, "") for name in STYLE}
     return own | {name: str(value) for name, value in style.items()}
 
 
 def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, np.ndarray]:
-    """Return the columns that a fit decides, one value per replicate: what its ledger holds, and its time."""
+    """Return what a fit decides, one value per replicate: what its ledger holds, and its time."""
     tables = []
     for run, elapsed in fits:
         replicates = len(run.seeds)
@@ -163,14 +165,14 @@ def ledger_columns(run: Run) -> dict[str, float | str]:
 
 
 def reference_sizes(cell: Cell, points: Points) -> list[int]:
-    """Return the numbers of centers of the reference clusterings, where a metric of the cell needs them."""
+    """Return the sizes of the reference clusterings, where a metric of the cell needs them."""
     if not set(cell.metrics) & set(REFERENCE_METRICS):
         return []
     return [len(centers) for centers in reference_set(points).centers]
 
 
 def origin_columns(cell: Cell) -> dict[str, str]:
-    """Return the columns that say by which code, on which machine and with which versions a cell was run."""
+    """Return by which code, on which machine and with which versions a cell was run."""
     return {
         "code": cell.code,
         "data": data_fingerprint(cell.dataset, cell.path),

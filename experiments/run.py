@@ -5,7 +5,8 @@
     pkm run dataset=file path=points.csv bounds=[0,1] k=3
     pkm run method._target_=package.Class dataset=iris
 
-With -m, comma-separated values are expanded to every combination; all of them are checked before the first one runs.
+With -m, comma-separated values are expanded to every combination; all of them are checked before
+the first one runs.
 """
 
 import argparse

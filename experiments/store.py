@@ -1,4 +1,4 @@
-"""The cell store: one Parquet file per finished cell, one JSON file per failed one, nothing in between."""
+"""The cell store: one Parquet file per finished cell, one JSON file per failed one."""
 
 import contextlib
 import itertools
@@ -18,15 +18,17 @@ import pyarrow.parquet as pq
 from pkm.experiments.cell import Cell
 from pkm.files import atomic_write
 
-#: Threads for bulk reads. Opening many small files gains from a second one and loses again from more (measured).
+#: Threads for bulk reads. Opening many small files gains from a second one and loses again from
+#: more (measured).
 READERS = 2
 
 
 class Store:
     """Results on disk, addressed by cell key.
 
-    A cell is complete or absent: its file appears under its final name only after every byte is on disk, so a process
-    killed at any moment leaves at worst a stray ``*.tmp`` file, which nobody reads.
+    A cell is complete or absent: its file appears under its final name only after every byte is on
+    disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which nobody
+    reads.
 
     Parameters
     ----------
@@ -34,7 +36,7 @@ class Store:
         The results folder. Created on the first write, not before.
     """
 
-    def __init__(self, root):
+    def __init__(self, root: str | Path):
         self.root = Path(root)
 
     def path(self, key: str) -> Path:
@@ -94,8 +96,9 @@ class Store:
             )
         table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
         sink = pa.BufferOutputStream()
-        # The page checksums let a later read tell a flipped bit from a result. Snappy, because opening a decompressor
-        # of zstd for every column takes twice as long as all the rest of reading so small a file.
+        # The page checksums let a later read tell a flipped bit from a result. Snappy, because
+        # opening a decompressor of zstd for every column takes twice as long as all the rest of
+        # reading so small a file.
         pq.write_table(
             table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
         )
@@ -150,7 +153,7 @@ class Store:
         return self.failure_record(key).get("traceback", "")
 
     def failure_record(self, key: str) -> dict:
-        """Return the whole failure record of a cell; empty where there is none or it cannot be read."""
+        """Return the failure record of a cell; empty where there is none or it cannot be read."""
         try:
             return json.loads(self.failure_path(key).read_bytes())
         except FileNotFoundError:
@@ -166,8 +169,8 @@ class Store:
     def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
         """Read the rows of many cells.
 
-        Every page is checked against its checksum; a file that fails is set aside (renamed to ``*.corrupt``) and its
-        cell is absent from then on.
+        Every page is checked against its checksum; a file that fails is set aside (renamed to
+        ``*.corrupt``) and its cell is absent from then on.
 
         Parameters
         ----------
@@ -179,8 +182,8 @@ class Store:
         Returns
         -------
         DataFrame
-            The rows, cells in the order of `keys`, seeds in the order of the cell. Empty without columns where no
-            cell is done.
+            The rows, cells in the order of `keys`, seeds in the order of the cell. Empty without
+            columns where no cell is done.
         """
         keys = list(dict.fromkeys(keys))
         with ThreadPoolExecutor(READERS) as pool:
@@ -231,7 +234,7 @@ class Store:
 
 
 def quarantine(path: Path) -> None:
-    """Rename a damaged file to ``*.corrupt`` (numbered if need be), so that it is kept but never read again."""
+    """Rename a damaged file to ``*.corrupt``, numbered if need be: it is kept, and never read."""
     target = path.with_name(path.name + ".corrupt")
     for number in itertools.count(1):
         if not target.exists():

@@ -30,7 +30,8 @@ from pkm.federation.parties import check_schedule
 from pkm.metrics import METRICS
 
 SWEEP_KEYS = (
-    "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds", "timing", "time_limit",
+    "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds",
+    "timing", "time_limit",
     "federation", "unlearning",
 )  # fmt: skip
 #: What a sweep with `federation` has there unless it says otherwise; any of it may be a list.
@@ -43,7 +44,8 @@ FEDERATION = {
 }
 #: The same for `unlearning`.
 UNLEARNING = {
-    "clients": 100, "split": "noniid", "clusters_per_client": 3, "split_seed": 0, "removals": 0, "batch": 1,
+    "clients": 100, "split": "noniid", "clusters_per_client": 3, "split_seed": 0, "removals": 0,
+    "batch": 1,
     "requests": "random", "sparse": False,
 }  # fmt: skip
 
@@ -85,7 +87,8 @@ class Substitution:
 def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     """Return a paper's sweeps with the paper's defaults filled in and the profile's changes made.
 
-    A sweep that the profile does not name stays as the paper has it; one that the profile sets to null is left out.
+    A sweep that the profile does not name stays as the paper has it; one that the profile sets to
+    null is left out.
 
     Raises
     ------
@@ -181,7 +184,8 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
     )
     if not (sweep.sources and sweep.methods and sweep.epsilons and sweep.ks and sweep.kinds):
         raise ConfigurationError(
-            "a sweep needs at least one data set, one method, one epsilon, one k (or null) and one value of each key "
+            "a sweep needs at least one data set, one method, one epsilon, one k (or null) and one "
+            "value of each key "
             "of federation and unlearning (or none at all)"
         )
     # A cell checks its own values, but a method without epsilon would let a wrong one pass unseen.
@@ -334,7 +338,8 @@ def sweep_facts(source: Mapping, ks: Sequence) -> "Facts":
     facts = facts_of(source["name"], source["path"])
     if None in ks and facts.k is None:
         raise ValueError(
-            f"k=None is not allowed: data set {source['name']!r} has no number of its own, give k=..."
+            f"k=None is not allowed: data set {source['name']!r} has no number of its own, "
+            "give k=..."
         )
     if facts.n is None and list(ks) != [None]:
         facts = replace(facts, n=drawn_points(source["name"]))
@@ -342,7 +347,9 @@ def sweep_facts(source: Mapping, ks: Sequence) -> "Facts":
 
 
 def preprocessing_of(source: Mapping, requested: str | None) -> str:
-    """Return how a data set is scaled: as requested, else ``public`` where bounds are given with it, else ``minmax``.
+    """Return how a data set is scaled: as requested, else by whether bounds are given with it.
+
+    With bounds it is ``public``, without ``minmax``.
 
     Raises
     ------
@@ -354,7 +361,8 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
     given = source["bounds"] is not None
     if given and requested == "minmax":
         raise ConfigurationError(
-            f"bounds={source['bounds']!r} is not allowed with preprocessing='minmax', which scales by the data's own "
+            f"bounds={source['bounds']!r} is not allowed with preprocessing='minmax', "
+            "which scales by the data's own "
             "extremes: use preprocessing=public, or leave bounds out"
         )
     return requested or ("public" if given else "minmax")
@@ -371,7 +379,7 @@ class Facts:
 
 @lru_cache(maxsize=4096)
 def facts_of(dataset: str, path: str | None = None) -> Facts:
-    """Return shape and default number of clusters of a data set; those of a file are read from it."""
+    """Return shape and default number of clusters of a data set; a file's are read from it."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
@@ -388,7 +396,7 @@ def drawn_points(dataset: str) -> int:
 
 @lru_cache(maxsize=4096)
 def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None:
-    """Ask, once per process, whether a data set can be had without the network; see `datasets.obtainable`."""
+    """Tell, once per process, why a data set cannot be had; see `datasets.obtainable`."""
     return datasets.obtainable(dataset, mirror=mirror, path=path)
 
 
@@ -398,13 +406,15 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
     Raises
     ------
     ValueError
-        If k exceeds the number of points, the method refuses its parameters, a file's content does not fit, a data set
-        has no range that all columns share and is to be scaled by it, points lie outside a domain that may not clip
-        them, or the method cannot be run as a protocol with words of that size.
+        If k exceeds the number of points, the method refuses its parameters, a file's content does
+        not fit, a data set has no range that all columns share and is to be scaled by it, points
+        lie outside a domain that may not clip them, or the method cannot be run as a protocol with
+        words of that size.
     """
     if facts.n is not None and cell.k > facts.n:
         raise ValueError(
-            f"k={cell.k} is not allowed: k must be at most n={facts.n}, the points of {cell.dataset_name}"
+            f"k={cell.k} is not allowed: k must be at most n={facts.n}, "
+            f"the points of {cell.dataset_name}"
         )
     if cell.unlearning is not None:
         check_unlearning(cell, facts.n)
@@ -428,7 +438,7 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
 
 @lru_cache(maxsize=4096)
 def has_common_range(dataset: str) -> bool:
-    """Tell whether it is known without the points of a data set that all its columns share one range."""
+    """Tell whether all columns are known to share one range, without reading the points."""
     known = resolve(dataset)
     if known.family is not None:
         return known.family.name in RANGED_FAMILIES
@@ -460,7 +470,8 @@ def seed_list(seeds) -> tuple:
         return tuple(seeds)
     if not isinstance(seeds, int) or isinstance(seeds, bool) or seeds < 1:
         raise ValueError(
-            f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 or a list of seeds"
+            f"seeds={seeds!r} is not allowed: seeds must be a number of at least 1 "
+            "or a list of seeds"
         )
     return tuple(range(seeds))
 
@@ -483,7 +494,8 @@ def known_metrics(names) -> tuple[str, ...]:
 def dataset_entries(specs: Sequence) -> list[dict]:
     """Expand the data sets of a sweep: names, patterns, and mappings with name, path and bounds.
 
-    A pattern may name, under ``fallback``, the pattern of a data set that takes its place where it is not available.
+    A pattern may name, under ``fallback``, the pattern of a data set that takes its place where it
+    is not available.
 
     Raises
     ------
@@ -492,7 +504,8 @@ def dataset_entries(specs: Sequence) -> list[dict]:
 
     Examples
     --------
-    >>> [entry["name"] for entry in dataset_entries(["iris", {"pattern": "g2-{d}-{sd}", "d": [2, 4], "sd": [10]}])]
+    >>> specs = ["iris", {"pattern": "g2-{d}-{sd}", "d": [2, 4], "sd": [10]}]
+    >>> [entry["name"] for entry in dataset_entries(specs)]
     ['iris', 'g2-2-10', 'g2-4-10']
     """
     entries = []
@@ -525,7 +538,7 @@ def dataset_entries(specs: Sequence) -> list[dict]:
 
 
 def method_entries(specs: Sequence) -> list[dict]:
-    """Expand the methods of a sweep: files of ``conf/method``, grids over their parameters, or whole entries.
+    """Expand the methods of a sweep: files of ``conf/method``, grids over them, or whole entries.
 
     Raises
     ------
@@ -534,7 +547,8 @@ def method_entries(specs: Sequence) -> list[dict]:
 
     Examples
     --------
-    >>> [entry["alpha"] for entry in method_entries([{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8]}}])]
+    >>> specs = [{"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8]}}]
+    >>> [entry["alpha"] for entry in method_entries(specs)]
     [0.4, 0.8]
     """
     entries = []
@@ -551,7 +565,9 @@ def method_entries(specs: Sequence) -> list[dict]:
 
 
 def federation_entries(spec) -> list[tuple | None]:
-    """Expand the `federation` of a sweep: every combination of its lists, or None alone for a sweep without it.
+    """Expand the `federation` of a sweep: every combination of its lists.
+
+    None alone for a sweep without it.
 
     Raises
     ------
@@ -574,7 +590,9 @@ def federation_entries(spec) -> list[tuple | None]:
 
 
 def crossed(key: str, spec, presets: Mapping) -> list[tuple | None]:
-    """Expand a sweep's key that is a mapping of lists: every combination, or None alone for a sweep without it.
+    """Expand a sweep's key that is a mapping of lists: every combination.
+
+    None alone for a sweep without it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What work costs: seconds of wall clock and CPU, peak memory, and a hold on the threads that share the work."""
+"""What work costs: seconds of wall clock and CPU, peak memory; and a hold on its threads."""
 
 import resource
 import sys
@@ -51,7 +51,8 @@ class Peak:
 def peak_memory():
     """Measure the peak resident memory of the process during a block.
 
-    Linux lets a process reset its own high-water mark; elsewhere the peak since the process began is reported.
+    Linux lets a process reset its own high-water mark; elsewhere the peak since the process began
+    is reported.
     """
     peak = Peak()
     status = Path("/proc/self/status")

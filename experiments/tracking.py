@@ -3,13 +3,13 @@
     pkm sync paper=fastlloyd profile=quick
     pkm dashboard
 
-`sync` brings MLflow up to date with the store; `dashboard` serves MLflow's interface on this machine and prints the
-address of a view whose columns are chosen already.
+`sync` brings MLflow up to date with the store; `dashboard` serves MLflow's interface on this
+machine and prints the address of a view whose columns are chosen already.
 
-Truth stays in the store; the projection can be deleted and rebuilt at any time. The run of a cell is a child of the run
-of its sweep. A run's identity is computed from the cell's key, so a second sync adds nothing, and a cell that was run
-again by changed code replaces its older run. One writer only: the projection is made by one process after the cells are
-done, never by workers.
+Truth stays in the store; the projection can be deleted and rebuilt at any time. The run of a cell
+is a child of the run of its sweep. A run's identity is computed from the cell's key, so a second
+sync adds nothing, and a cell that was run again by changed code replaces its older run. One writer
+only: the projection is made by one process after the cells are done, never by workers.
 """
 
 import argparse
@@ -46,7 +46,8 @@ TIMES = ("fit_seconds", "metric_seconds")
 #: What runs of federated clusters that can forget are compared by: without removals, and with.
 LOSSES = ("loss_ratio", "loss_ratio_nearest")
 REMOVALS = (
-    "removal_mean_ms", "removal_p50_ms", "removal_p95_ms", "removal_p99_ms", "removal_max_ms", "removal_client_ms",
+    "removal_mean_ms", "removal_p50_ms", "removal_p95_ms", "removal_p99_ms", "removal_max_ms",
+    "removal_client_ms",
     "removal_server_ms", "retrain_ms", "deletions_per_second", "reseeded",
 )  # fmt: skip
 #: The kind of experiment in MLflow's words; the name of the prepared view and the columns it shows.
@@ -82,7 +83,8 @@ class RunRecord:
     Parameters
     ----------
     identity : str
-        32 hexadecimal digits, a function of what the run stands for; a tag, by which it is found again.
+        32 hexadecimal digits, a function of what the run stands for; a tag, by which it is found
+        again.
     name : str
         What people see.
     start, end : int
@@ -133,7 +135,8 @@ def sync(
     store : Store
         Where their rows are.
     uri : str
-        A database (``sqlite:///results/mlflow.db``, ``postgresql://...``) or a tracking server (``http://...``).
+        A database (``sqlite:///results/mlflow.db``, ``postgresql://...``) or a tracking server
+        (``http://...``).
     artifacts : str
         Folder for artifacts where `uri` is a database. A server keeps its own.
     profile : str, optional
@@ -176,7 +179,7 @@ def sync(
 
 
 def write_children(writer: "RunWriter", parent_id: str, children: Sequence[RunRecord]) -> Synced:
-    """Add the runs of a sweep's cells that are missing, and remove those of the same cells by older code."""
+    """Add the missing runs of a sweep's cells, and remove runs of the same cells by older code."""
     known = writer.children(parent_id)
     missing = [child for child in children if child.identity not in known]
     current = {child.tags["cell_identity"]: child.identity for child in children}
@@ -211,8 +214,8 @@ def open_client(uri: str) -> "MlflowClient":
 def open_experiment(client: "MlflowClient", paper: str, artifacts: str) -> str:
     """Return the id of the paper's experiment, created on first use.
 
-    The experiment is tagged as one of model development: without the tag the interface asks what kind it is, and may
-    open on the page for traces instead of the table of runs.
+    The experiment is tagged as one of model development: without the tag the interface asks what
+    kind it is, and may open on the page for traces instead of the table of runs.
     """
     experiment = client.get_experiment_by_name(paper)
     if experiment is None:
@@ -229,9 +232,10 @@ def open_experiment(client: "MlflowClient", paper: str, artifacts: str) -> str:
 def prepare_view(client: "MlflowClient", experiment: str, metrics: Collection[str] = ()) -> None:
     """Save the prepared view in an experiment, with the columns that the paper's metrics call for.
 
-    The interface shows no parameter and no metric until somebody picks columns, and folds children under their parents
-    as long as runs are sorted by date. A saved view is a tag of the experiment that holds such picks; this one lists
-    cells, those with the best silhouette first and those without one last.
+    The interface shows no parameter and no metric until somebody picks columns, and folds children
+    under their parents as long as runs are sorted by date. A saved view is a tag of the experiment
+    that holds such picks; this one lists cells, those with the best silhouette first and those
+    without one last.
     """
     columns = COLUMNS | {f"metrics.`{name}_mean`": 105 for name in MORE_METRICS if name in metrics}
     state = {
@@ -273,7 +277,7 @@ def parent_record(
 
 
 def measured_in(cell: Cell) -> tuple[str, ...]:
-    """Name what is measured of a cell's protocol or of its removals: nothing in an ordinary cell."""
+    """Name what is measured of a cell's protocol or removals: nothing in a central cell."""
     if cell.federation is not None:
         return MEASURED
     if cell.unlearning is None:
@@ -284,8 +288,8 @@ def measured_in(cell: Cell) -> tuple[str, ...]:
 def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) -> RunRecord:
     """Describe the child run of a cell.
 
-    Only what a person compares runs by becomes a parameter or a metric, the rest are tags: the interface's table shows
-    a column for every parameter and metric.
+    Only what a person compares runs by becomes a parameter or a metric, the rest are tags: the
+    interface's table shows a column for every parameter and metric.
 
     Parameters
     ----------
@@ -386,7 +390,7 @@ def summary(name: str, values: pd.Series) -> dict[str, float]:
 
 
 def span(groups: Iterable[pd.DataFrame]) -> tuple[int, int]:
-    """Return when the first of some cells began and the last one ended, in milliseconds since 1970."""
+    """Return when the first cell began and the last one ended, in milliseconds since 1970."""
     starts = []
     ends = []
     for rows in groups:
@@ -474,7 +478,8 @@ def attach(
         client.log_artifact(parent_id, str(table), "rows")
         if report is not None:
             copy = Path(folder) / "report"
-            # The page holds its figures and tables; of the files beside it the images alone can be looked at here.
+            # The page holds its figures and tables; of the files beside it the images alone can be
+            # looked at here.
             shutil.copytree(report, copy, ignore=shutil.ignore_patterns("*.pdf", "tables"))
             client.log_artifacts(parent_id, str(copy), "report")
 
@@ -532,7 +537,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def dashboard(config: "DictConfig", port: int, console: "Console") -> int:
-    """Serve MLflow's interface on this machine until it is stopped, and say where the prepared views are.
+    """Serve MLflow's interface on this machine until stopped, and say where the views are.
 
     Parameters
     ----------

@@ -379,7 +379,7 @@ def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monk
     assert reproduce.main(small) == 0
     assert (
         told["substitutes"]
-        == "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20"
+        == "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20"
     )
     assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
     assert told["computed on"] == [platform.node()]

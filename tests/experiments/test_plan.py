@@ -12,7 +12,7 @@ from pkm import datasets
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import to_hashable
 from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
-from pkm.experiments.estimate import estimator, most_centers, rough_seconds, wall_seconds
+from pkm.experiments.estimate import estimator, max_centers, rough_seconds, wall_seconds
 from pkm.experiments.execute import execute
 from pkm.experiments.overview import gap_lines, show, substitution_lines
 from pkm.experiments.plan import make_plan
@@ -150,7 +150,7 @@ def test_substitute_takes_the_place_of_data_that_are_not_at_hand(tmp_path, monke
         ("g2-2-20", "g2-2-20-generated"),
         ("g2-4-20", "g2-4-20-generated"),
     ]
-    family = "g2-{d}-20 as g2-{d}-20-generated, because the file is not at hand: g2-2-20, g2-4-20"
+    family = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20, g2-4-20"
     assert substitution_lines(plan.substitutions) == [family]
 
 
@@ -370,7 +370,7 @@ def test_rough_model_knows_how_many_centers_are_released():
         (cell,) = cells(methods=[{"method": "dpm", "grid": grid}], epsilon=1.0)
         return cell
 
-    assert [most_centers(one(**grid)) for grid in ({}, {"depth": 4}, {"merge": True})] == [
+    assert [max_centers(one(**grid)) for grid in ({}, {"depth": 4}, {"merge": True})] == [
         128,
         16,
         3,
@@ -383,7 +383,7 @@ def test_rough_model_knows_how_many_centers_are_released():
     assert (most - merged) / (many - merged) == pytest.approx((128 - 3) / (16 - 3))
     (plain,) = cells()
     assert (
-        most_centers(plain) == 3 and rough_seconds(plain) < merged / 5
+        max_centers(plain) == 3 and rough_seconds(plain) < merged / 5
     )  # batched: no fit of its own for every seed
 
 
@@ -429,7 +429,7 @@ def test_every_method_file_runs(name):
         declared = build(cell).budget(300, 2).epsilon
         assert rows["epsilon_spent"].max() <= declared * (1 + 1e-6)
         assert declared <= 1.0 or cell.variant == "published"
-    assert rows["n_centers"].between(1, most_centers(cell)).all()
+    assert rows["n_centers"].between(1, max_centers(cell)).all()
 
 
 # Those of the group of methods are run from the command line in test_cli.py.
