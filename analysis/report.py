@@ -1,48 +1,62 @@
-"""One self-contained HTML report per paper: verdicts, figures, claims, gaps, deviations, privacy, environment.
+"""One self-contained HTML report per paper, from stored rows.
 
-The report knows no paper: figures come from ``analysis/figures/<paper>.py``, claims and deviations from
+It has verdicts, figures, claims, gaps, deviations, privacy and environment, and knows no paper:
+figures come from ``analysis/figures/<paper>.py``, claims and deviations from
 ``analysis/claims/<paper>.yaml``.
 """
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from pkm.analysis import claims, verdicts
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figures import FigureResult, FigureSpec, figures_of
+from pkm.analysis.figures.layout import DASH
 from pkm.analysis.figures.style import styled
-from pkm.analysis.tables import Study, summarize, write
+from pkm.analysis.tables import BOOTSTRAP_REPEATS, Study, summarize, write
 from pkm.files import atomic_write
 
 _FOLDER = Path(__file__).parent
 _DPI = 170
-_EVIDENCE_LINES = 12
-_GAP_LINES = 200
-_LONG_TEXT = 300
-_OURS = (".csv", ".tex", ".png", ".pdf")
+_MAX_EVIDENCE_LINES = 12
+_MAX_MISSING_LINES = 200
+_MAX_TEXT = 300
+_WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
 
 
-def build(rows, *, paper, missing, out, environment):
+def build(
+    rows: pd.DataFrame,
+    *,
+    paper: str,
+    missing: pd.DataFrame,
+    out: str | Path,
+    environment: Mapping[str, Any],
+) -> Path:
     """Build figures, tables and the report of one paper from stored rows.
 
     Parameters
     ----------
     rows : DataFrame
-        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be empty of a sweep, not of columns.
+        Per-seed rows with a `sweep` column, as `experiments` hands them over. May be empty of a
+        sweep, not of columns.
     paper : str
         Name of a paper with figures and claims.
     missing : DataFrame
         Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that have no rows.
     out : path
-        Folder of the report; created. ``index.html``, ``figures/`` and ``tables/`` are written into it; figures and
-        tables of an earlier report there are removed first, the page is replaced in one step at the end.
+        Folder of the report; created. ``index.html``, ``figures/`` and ``tables/`` are written into
+        it; figures and tables of an earlier report there are removed first, the page is replaced in
+        one step at the end.
     environment : mapping
-        What to print under "environment", such as versions; nested mappings become groups, long texts and lists fold.
+        What to print under "environment", such as versions; nested mappings become groups, long
+        texts and lists fold.
 
     Returns
     -------
@@ -52,9 +66,11 @@ def build(rows, *, paper, missing, out, environment):
     Raises
     ------
     ValueError
-        If the paper is unknown, columns are missing, or there are no rows at all; nothing is written then.
+        If the paper is unknown, columns are missing, or there are no rows at all; nothing is
+        written then.
     """
-    specs, content = figures_of(paper), claims.load(paper)
+    specs = figures_of(paper)
+    content = claims.load(paper)
     if not len(rows):
         raise ValueError(
             f"rows is empty: run the sweeps of paper={paper!r} before asking for its report"
@@ -67,32 +83,11 @@ def build(rows, *, paper, missing, out, environment):
         _clear(folder)
     findings = verdicts.evaluate(study, paper, missing)
     figures = [_figure(spec, study, folders) for spec in specs]
-    overview = verdicts.overview(findings)
-    if findings:
-        write(
-            overview,
-            folders["tables"],
-            "claims",
-            formatted=overview[["id", "verdict", "comparisons", "seeds"]].astype(str),
-            caption=f"Claims of {content['title']}",
-        )
     _write_summary(study, folders["tables"])
     html = _template().render(
         title=content["title"],
         reference=content["reference"],
-        counts=[
-            (
-                verdict,
-                len(mine := overview[overview["verdict"] == verdict]),
-                int(mine["partial"].sum()),
-            )
-            for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN)
-        ],
-        partial=int(overview["partial"].sum()),
-        claims=[_claim(finding, folders["tables"]) for finding in findings],
-        level=verdicts.LEVEL,
-        min_seeds=verdicts.MIN_SEEDS,
-        rules=verdicts.__doc__.split("\n\n"),
+        **_claims_context(findings, content["title"], folders["tables"]),
         paper_figures=[figure for figure in figures if figure["in_paper"]],
         own_figures=[figure for figure in figures if not figure["in_paper"]],
         extent=_extent(rows, study),
@@ -107,14 +102,36 @@ def build(rows, *, paper, missing, out, environment):
     return page
 
 
-def _clear(folder):
-    """Remove what an earlier report wrote: a table of a claim that is no longer judged must not look current."""
+def _claims_context(
+    findings: Sequence[verdicts.Verdict], title: str, folder: Path
+) -> dict[str, Any]:
+    """Write the table of verdicts, and return what the template says of claims."""
+    overview = verdicts.overview(findings)
+    if findings:
+        formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
+        write(overview, folder, "claims", printed=formatted, caption=f"Claims of {title}")
+    counts = []
+    for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN):
+        judged = overview[overview["verdict"] == verdict]
+        counts.append((verdict, len(judged), int(judged["partial"].sum())))
+    return {
+        "claims": [_claim(finding, folder) for finding in findings],
+        "counts": counts,
+        "partial": int(overview["partial"].sum()),
+        "level": verdicts.LEVEL,
+        "min_seeds": verdicts.MIN_SEEDS,
+        "repeats": BOOTSTRAP_REPEATS,
+    }
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier report wrote: a table of a claim that is gone is not current."""
     for path in folder.iterdir():
-        if path.is_file() and path.suffix in _OURS:
+        if path.is_file() and path.suffix in _WRITTEN_SUFFIXES:
             path.unlink()
 
 
-def _template():
+def _template() -> Template:
     loader = FileSystemLoader(_FOLDER / "templates")
     return Environment(
         loader=loader,
@@ -125,103 +142,103 @@ def _template():
     ).get_template("report.html.jinja")
 
 
-def _figure(spec, study, folders):
+def _figure(spec: FigureSpec, study: Study, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Draw one figure, write its files, and return what the template needs."""
     with styled():
-        drawn = spec.draw(study)
-        image = None
-        if drawn.figure is not None:
-            buffer = io.BytesIO()
-            drawn.figure.savefig(buffer, format="png", dpi=_DPI)
-            image = buffer.getvalue()
-            (folders["figures"] / f"{spec.name}.png").write_bytes(image)
-            # The layout just found serves the second file too; finding it takes longer than drawing.
-            drawn.figure.set_layout_engine("none")
-            # Without a creation date the same rows give the same file.
-            drawn.figure.savefig(
-                folders["figures"] / f"{spec.name}.pdf", metadata={"CreationDate": None}
-            )
-    write(drawn.table, folders["tables"], spec.name, formatted=drawn.formatted, caption=drawn.caption)
+        result = spec.draw(study)
+        image = _write_images(result, folders["figures"] / spec.name)
+    write(
+        result.table,
+        folders["tables"],
+        spec.name,
+        printed=result.formatted,
+        caption=result.caption,
+    )
     return {
         "name": spec.name,
         "title": spec.title,
         "in_paper": spec.in_paper,
-        "caption": drawn.caption,
-        "gaps": drawn.gaps,
-        "stand_ins": drawn.stand_ins,
+        "caption": result.caption,
+        "gaps": result.gaps,
+        "substitutes": result.substitutes,
         "image": base64.b64encode(image).decode() if image else None,
-        "table": None if image else drawn.formatted.to_dict("split"),
+        "table": None if image else result.formatted.to_dict("split"),
     }
 
 
-def _write_summary(study, folder):
+def _write_images(result: FigureResult, path: Path) -> bytes:
+    """Write a figure as PNG and PDF; return the PNG, empty for a table."""
+    if result.figure is None:
+        return b""
+    buffer = io.BytesIO()
+    result.figure.savefig(buffer, format="png", dpi=_DPI)
+    path.with_suffix(".png").write_bytes(buffer.getvalue())
+    # The layout serves the second file too; finding it takes longer than drawing.
+    result.figure.set_layout_engine("none")
+    # Without a creation date the same rows give the same file.
+    result.figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None})
+    return buffer.getvalue()
+
+
+def _write_summary(study: Study, folder: Path) -> None:
     """Write every mean of every sweep and metric as one CSV."""
-    parts = [
-        summarize(panel)
-        for sweep in study.sweeps
-        for metric in study.metrics
-        if len((panel := study.panel(sweep, metric)).cells)
-    ]
+    panels = [study.panel(sweep, metric) for sweep in study.sweeps for metric in study.metrics]
+    parts = [summarize(panel) for panel in panels if len(panel.cells)]
     if parts:
-        pd.concat(parts, ignore_index=True).drop(columns=["charges"]).to_csv(
-            folder / "summary.csv", index=False
-        )
+        table = pd.concat(parts, ignore_index=True).drop(columns=["charges"])
+        table.to_csv(folder / "summary.csv", index=False)
 
 
-def _claim(verdict, folder):
-    finding, claim = verdict.finding, verdict.claim
-    name = "claim_" + claim["id"].split("/")[-1]
-    shown = []
-    if len(finding.evidence):
-        finding.evidence.to_csv(folder / f"{name}.csv", index=False)
-        shown = _telling(finding.evidence)
-    return {
-        "id": claim["id"],
-        "short": claim["id"].split("/")[-1],
-        "section": claim["section"],
-        "source": claim.get("source", ""),
-        "kind": claim["kind"],
-        "basis": claim["basis"],
-        "statement": claim["statement"],
-        "reported": claim.get("reported", ""),
-        "doubt": claim.get("doubt", ""),
+def _claim(verdict: verdicts.Verdict, folder: Path) -> dict[str, Any]:
+    """Write the evidence of a claim, and return what the template says of it."""
+    finding = verdict.finding
+    claim = verdict.claim
+    short = claim["id"].split("/")[-1]
+    context = {name: claim[name] for name in ("id", "section", "kind", "basis", "statement")}
+    context |= {name: claim.get(name, "") for name in ("source", "reported", "doubt")}
+    context |= {
+        "short": short,
         "verdict": finding.verdict,
         "partial": verdict.partial,
         "numbers": finding.numbers,
         "missing": finding.missing,
         "comparisons": finding.comparisons,
         "seeds": finding.seeds,
-        "evidence": shown,
+        "evidence": [],
         "evidence_lines": len(finding.evidence),
-        "evidence_file": f"tables/{name}.csv" if len(finding.evidence) else None,
+        "evidence_file": None,
     }
+    if len(finding.evidence):
+        finding.evidence.to_csv(folder / f"claim_{short}.csv", index=False)
+        context["evidence"] = _decisive(finding.evidence)
+        context["evidence_file"] = f"tables/claim_{short}.csv"
+    return context
 
 
-def _telling(evidence):
+def _decisive(evidence: pd.DataFrame) -> dict[str, list]:
     """Pick the lines of evidence that decide: what speaks against the claim first."""
     order = {"violated": 0, "open": 1, "tied": 2, "kept": 3}
     if "outcome" in evidence:
-        ranked = evidence.assign(_rank=evidence["outcome"].map(order)).sort_values(
-            "_rank", kind="stable"
-        )
-        evidence = ranked.drop(columns="_rank")
+        rank = evidence["outcome"].map(order).to_numpy()
+        evidence = evidence.iloc[np.argsort(rank, kind="stable")]
     elif "agrees" in evidence:
         evidence = evidence.sort_values("agrees", kind="stable")
-    top = evidence.head(_EVIDENCE_LINES)
+    top = evidence.head(_MAX_EVIDENCE_LINES)
+    lines = top.to_numpy(dtype=object)
     return {
         "columns": list(top.columns),
-        "data": [[_short(value) for value in line] for line in top.to_numpy(dtype=object)],
+        "data": [[_short(value) for value in line] for line in lines],
     }
 
 
-def _short(value):
+def _short(value: object) -> str:
     if isinstance(value, float):
-        return "–" if pd.isna(value) else f"{value:.4g}"
-    return "–" if value is None else str(value)
+        return DASH if pd.isna(value) else f"{value:.4g}"
+    return DASH if value is None else str(value)
 
 
-def _extent(rows, study):
-    """What the report rests on, sweep by sweep."""
+def _extent(rows: pd.DataFrame, study: Study) -> list[dict[str, Any]]:
+    """Return what the report rests on, sweep by sweep."""
     counted = rows.groupby("sweep").agg(
         rows=("seed", "size"), cells=("cell", "nunique"), seeds=("seed", "nunique")
     )
@@ -229,118 +246,111 @@ def _extent(rows, study):
     return counted.join(sets).reset_index().to_dict("records")
 
 
-def _missing(missing):
-    """Group the gaps: one line per sweep, data set and reason, methods and epsilons joined."""
+def _missing(missing: pd.DataFrame) -> dict[str, Any]:
+    """Group the gaps: one line per sweep, reason and methods, with their data sets."""
     if not len(missing):
         return {"total": 0, "lines": [], "hidden": 0}
-    grouped = (
-        missing.assign(reason=missing["reason"].astype(str).str.strip().str.split("\n").str[-1])
-        .groupby(["sweep", "reason", "dataset"], sort=True)
-        .agg(
-            cells=("method", "size"),
-            methods=("method", lambda names: ", ".join(sorted(set(names)))),
-        )
-        .reset_index()
-    )
-    lines = (
-        grouped.groupby(["sweep", "reason", "methods"], sort=True)
-        .agg(cells=("cells", "sum"), datasets=("dataset", lambda names: ", ".join(names)))
-        .reset_index()
-    )
+    # The last line of a traceback says what went wrong.
+    reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
+    by_dataset = missing.assign(reason=reasons).groupby(["sweep", "reason", "dataset"], sort=True)
+    grouped = by_dataset.agg(
+        cells=("method", "size"),
+        methods=("method", lambda names: ", ".join(sorted(set(names)))),
+    ).reset_index()
+    by_methods = grouped.groupby(["sweep", "reason", "methods"], sort=True)
+    lines = by_methods.agg(cells=("cells", "sum"), datasets=("dataset", ", ".join)).reset_index()
     return {
         "total": len(missing),
-        "lines": lines.head(_GAP_LINES).to_dict("records"),
-        "hidden": max(len(lines) - _GAP_LINES, 0),
+        "lines": lines.head(_MAX_MISSING_LINES).to_dict("records"),
+        "hidden": max(len(lines) - _MAX_MISSING_LINES, 0),
     }
 
 
-def privacy_table(study):
-    """What each method claims, to whom, and what it spent.
+def privacy_table(study: Study) -> pd.DataFrame:
+    """Return what each method claims, towards whom, and what it spent.
 
     Returns
     -------
     DataFrame
-        One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view, epsilons, delta, the
-        largest share of epsilon spent, the largest epsilon left unspent, and flaws. F-10 is added where the data were
-        scaled by their own bounds.
+        One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view,
+        epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent, and
+        flaws. F-10 is added where the data were scaled by their own bounds.
     """
     keys = ["method", "variant", "notion", "adjacency", "trust", "view", "private_bounds", "flaws"]
     lines = []
     for key, cells in study.cells.groupby(keys, sort=True):
         facts = dict(zip(keys, key, strict=True))
         private = facts["notion"] != "none"
+        flaws = set(facts["flaws"].split())
+        if private and facts["private_bounds"]:
+            flaws.add("F-10")
         epsilons = sorted(cells["epsilon"].dropna().unique())
-        flaws = facts["flaws"].split() + (["F-10"] if private and facts["private_bounds"] else [])
         share = (cells["epsilon_spent"] / cells["epsilon"]).max()
-        lines.append(
-            facts
-            | {
-                "adjacency": _with_rho(facts["adjacency"], cells),
-                "flaws": sorted(set(flaws)),
-                "private": private,
-                "declared": ", ".join(f"{value:g}" for value in epsilons) or "–",
-                "delta": _delta_range(cells["delta"]) if private else "–",
-                "spent": f"{share:.4%}" if private else "–",
-                "unspent": f"{max(cells['epsilon_unspent'].max(), 0):.2g}" if private else "–",
-                "cells": cells["cell"].nunique(),
-            }
-        )
-    return pd.DataFrame(lines).sort_values(
-        ["private", "method"], ascending=[False, True], ignore_index=True
-    )
+        unspent = max(cells["epsilon_unspent"].max(), 0)
+        facts |= {
+            "adjacency": _with_rho(facts["adjacency"], cells),
+            "flaws": sorted(flaws),
+            "private": private,
+            "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
+            "delta": _delta_range(cells["delta"]) if private else DASH,
+            "spent": f"{share:.4%}" if private else DASH,
+            "unspent": f"{unspent:.2g}" if private else DASH,
+            "cells": cells["cell"].nunique(),
+        }
+        lines.append(facts)
+    table = pd.DataFrame(lines)
+    return table.sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
 
 
-def _with_rho(adjacency, cells):
-    """An adjacency with the rho that it holds for: an epsilon under moves means nothing without it."""
+def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
+    """Return an adjacency with its rho: an epsilon under moves means nothing without it."""
     if adjacency != "rho_bounded" or "rho" not in cells:
         return adjacency
     rhos = set(cells["rho"].dropna())
-    named = sorted(rho for rho in rhos if isinstance(rho, str))
-    return (
-        f"{adjacency}, ρ {', '.join([*(f'{rho:g}' for rho in sorted(rhos - set(named))), *named])}"
-    )
+    named = {rho for rho in rhos if isinstance(rho, str)}
+    texts = [f"{rho:g}" for rho in sorted(rhos - named)] + sorted(named)
+    return f"{adjacency}, ρ {', '.join(texts)}"
 
 
-def _delta_range(delta):
-    low, high = delta.min(), delta.max()
-    return "0" if high == 0 else f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}"
+def _delta_range(delta: pd.Series) -> str:
+    low = delta.min()
+    high = delta.max()
+    if high == 0:
+        return "0"
+    return f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}"
 
 
-def _flaws_in(study):
-    """One-line meaning of every flaw id in the rows; an id without an entry says so."""
+def _flaws_in(study: Study) -> dict[str, str]:
+    """Return the meaning of every flaw id in the rows; an id without an entry says so."""
     register = yaml.safe_load((_FOLDER / "flaws.yaml").read_text(encoding="utf-8"))
-    found = sorted({flaw for line in privacy_table(study)["flaws"] for flaw in line})
-    return {flaw: register.get(flaw, "not in the register (analysis/flaws.yaml)") for flaw in found}
+    ids = sorted({flaw for flaws in privacy_table(study)["flaws"] for flaw in flaws})
+    return {flaw: register.get(flaw, "not in the register (analysis/flaws.yaml)") for flaw in ids}
 
 
-def _environment(environment):
+def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Lay an environment out for print, nested mappings flattened.
 
     Returns
     -------
     list of dict
-        `name`; `text`, the value in one line; `lines`, the items of a value too long for that, otherwise empty.
+        `name`; `text`, the value in one line; `lines`, the items of a value too long for that,
+        otherwise empty.
     """
     entries = []
     for name, value in environment.items():
         if isinstance(value, Mapping) and value:
-            inner = _environment(value)
-            entries += [entry | {"name": f"{name} · {entry['name']}"} for entry in inner]
+            for entry in _environment(value):
+                entries.append(entry | {"name": f"{name} · {entry['name']}"})
             continue
         several = isinstance(value, list | tuple | set | frozenset)
         items = [str(item) for item in value] if several else str(value).strip().splitlines()
-        text = (", " if several else " ").join(items) or "–"
-        entries.append(
-            {
-                "name": str(name),
-                "text": text,
-                "lines": _split(items) if len(text) > _LONG_TEXT else [],
-            }
-        )
+        text = (", " if several else " ").join(items) or DASH
+        lines = _split(items) if len(text) > _MAX_TEXT else []
+        entries.append({"name": str(name), "text": text, "lines": lines})
     return entries
 
 
-def _split(items):
+def _split(items: list[str]) -> list[str]:
     """Return one line per item; a single long text is cut at its semicolons or commas."""
     if len(items) > 1:
         return items

@@ -6,12 +6,17 @@ difference of two columns and a paired bootstrap is one matrix product.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+
+if TYPE_CHECKING:
+    from pkm.analysis.removals import View
 
 IDENTITY = (
     "sweep",
@@ -155,45 +160,43 @@ class Panel:
     values: np.ndarray
     left_out: np.ndarray
 
-    def take(self, chosen):
-        """Return the panel of the chosen columns (mask or positions)."""
-        chosen = (
-            np.flatnonzero(chosen)
-            if np.asarray(chosen).dtype == bool
-            else np.asarray(chosen, dtype=int)
-        )
+    def take(self, columns: np.ndarray | Sequence[int]) -> "Panel":
+        """Return the panel of some columns (mask or positions)."""
+        columns = np.asarray(columns)
+        positions = np.flatnonzero(columns) if columns.dtype == bool else columns.astype(int)
         return replace(
             self,
-            cells=self.cells.iloc[chosen].reset_index(drop=True),
-            values=self.values[:, chosen],
-            left_out=self.left_out[chosen],
+            cells=self.cells.iloc[positions].reset_index(drop=True),
+            values=self.values[:, positions],
+            left_out=self.left_out[positions],
         )
 
     @property
-    def epsilons(self):
+    def min_seeds(self) -> int:
+        """Fewest seeds with a finite value behind a cell."""
+        return int(np.isfinite(self.values).sum(axis=0).min())
+
+    @property
+    def epsilons(self) -> np.ndarray:
         """The epsilon grid: sorted declared epsilons of the private cells."""
         return np.unique(self.cells["epsilon"].dropna().to_numpy(dtype=float))
 
-    def spread(self):
-        """Return the panel with every cell that has no epsilon repeated at each epsilon of the
-        grid.
-        """
-        grid, constant = self.epsilons, self.cells["epsilon"].isna().to_numpy()
+    def broadcast(self) -> "Panel":
+        """Return the panel with every cell without epsilon repeated at each epsilon of the grid."""
+        grid = self.epsilons
+        constant = self.cells["epsilon"].isna().to_numpy()
         if not grid.size or not constant.any():
             return self
-        private, repeated = (
-            np.flatnonzero(~constant),
-            np.repeat(np.flatnonzero(constant), grid.size),
-        )
-        spread = self.take(np.concatenate([private, repeated]))
-        epsilon = spread.cells["epsilon"].to_numpy(dtype=float).copy()
+        private = np.flatnonzero(~constant)
+        repeated = np.repeat(np.flatnonzero(constant), grid.size)
+        panel = self.take(np.concatenate([private, repeated]))
+        epsilon = panel.cells["epsilon"].to_numpy(dtype=float).copy()
         epsilon[private.size :] = np.tile(grid, constant.sum())
-        return replace(spread, cells=spread.cells.assign(epsilon=epsilon))
+        return replace(panel, cells=panel.cells.assign(epsilon=epsilon))
 
 
 class Study:
-    """Per-seed rows of one paper, indexed once: which cells there are and which row belongs to
-    which.
+    """Per-seed rows of one paper, indexed once by cell and seed.
 
     Parameters
     ----------
@@ -212,11 +215,12 @@ class Study:
         double).
     """
 
-    def __init__(self, rows):
+    def __init__(self, rows: pd.DataFrame):
         absent = [name for name in (*DESCRIPTION, "seed") if name not in rows.columns]
         if absent:
             raise ValueError(
-                f"rows lack the columns {absent}; they must come from the cell store with a sweep column"
+                f"rows lack the columns {absent}; they must come from the cell store with a sweep "
+                "column"
             )
         self._rows = rows
         sweep, _ = pd.factorize(rows["sweep"])
@@ -230,7 +234,8 @@ class Study:
                 pd.Series(place, index=rows.index).duplicated(), ["sweep", "cell", "seed"]
             ].iloc[0]
             raise ValueError(
-                f"seed {twice['seed']} stands twice in cell {twice['cell']} of sweep {twice['sweep']!r}"
+                f"seed {twice['seed']} stands twice in cell {twice['cell']} of sweep "
+                f"{twice['sweep']!r}"
             )
         described = [*DESCRIPTION, *(name for name in OPTIONAL if name in rows.columns)]
         cells = rows.iloc[first][described].reset_index(drop=True)
@@ -243,37 +248,33 @@ class Study:
         # Rows from before and after a column came to be may stand together.
         cells = cells.fillna({name: value for name, value in OPTIONAL.values() if value == value})
         self.cells = _expand_parameters(cells)
-        self._panels = {}
+        self._panels: dict[tuple[str, str], Panel] = {}
 
     @property
-    def sweeps(self):
+    def sweeps(self) -> list[str]:
         """Names of the sweeps that have rows, sorted."""
         return sorted(self.cells["sweep"].unique())
 
     @property
-    def metrics(self):
+    def metrics(self) -> list[str]:
         """Names of the metrics that some row has."""
         return [name for name in METRIC_NAMES if name in self._rows.columns]
 
-    def panel(self, sweep, metric):
-        """Return the `Panel` of one metric in one sweep; it has no columns where nothing was
-        measured.
-        """
+    def panel(self, sweep: str, metric: str) -> Panel:
+        """Return the panel of one metric in one sweep; no columns if nothing was measured."""
         if (sweep, metric) not in self._panels:
             self._panels[sweep, metric] = self._build(sweep, metric)
         return self._panels[sweep, metric]
 
-    def rows_with(self, metrics):
-        """Rows that have all of the named metrics (infinite values included); empty if a metric was
-        never asked for.
-        """
+    def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
+        """Rows that have all of the named metrics (infinite values included); maybe none."""
         if any(name not in self._rows.columns for name in metrics):
             return self._rows.iloc[:0]
         return self._rows[self._rows[list(metrics)].notna().all(axis=1)].drop_duplicates(
             ["cell", "seed"]
         )
 
-    def _build(self, sweep, metric):
+    def _build(self, sweep: str, metric: str) -> Panel:
         entries = np.flatnonzero((self.cells["sweep"] == sweep).to_numpy())
         column = np.full(len(self.cells), -1)
         column[entries] = np.arange(entries.size)
@@ -298,7 +299,7 @@ class Study:
         return panel.take(np.isfinite(panel.values).any(axis=0) | (left_out > 0))
 
 
-def _expand_parameters(cells):
+def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
     """Add one column per constructor parameter named in the JSON of `params`."""
     parsed = {text: json.loads(text) if text else {} for text in cells["params"].unique()}
     names = sorted(
@@ -310,16 +311,33 @@ def _expand_parameters(cells):
     )
 
 
-def _plain(value):
-    """Make a parameter comparable: floats without binary dust, lists as text."""
+def _plain(value: object) -> object:
+    """Make a parameter comparable: floats are rounded, lists become text."""
     if isinstance(value, float):
         return round(value, 10)
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
-def raw_units(panel):
-    """Return the panel in the raw units of the data; NaN where the columns of the data share no
-    range.
+def matches(cells: pd.DataFrame, selector: str | Mapping) -> np.ndarray:
+    """Mask of the cells that a selector means; none if a column that it names does not exist.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells of a panel or of a study.
+    selector : str or mapping
+        A method's name, or columns with their value or a list of values.
+    """
+    columns = {"method": selector} if isinstance(selector, str) else selector
+    mask = np.ones(len(cells), dtype=bool)
+    for name, value in columns.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        mask &= cells[name].isin(values).to_numpy() if name in cells else False
+    return mask
+
+
+def raw_units(panel: Panel) -> Panel:
+    """Return the panel in the raw units of the data; NaN where its columns share no range.
 
     Metrics that have no unit, such as scores and counts, stay as they are.
     """
@@ -331,10 +349,16 @@ def raw_units(panel):
     )
 
 
-def concatenate(panels):
-    """Join panels of one metric side by side (several sweeps); seeds are matched, missing ones are
-    NaN.
-    """
+def panel_of_sweeps(study: "Study | View", sweeps: str | Sequence[str], metric: str) -> Panel:
+    """Panel of a metric over one or several sweeps; without columns where nothing is stored."""
+    names = [sweeps] if isinstance(sweeps, str) else list(sweeps)
+    panels = [study.panel(name, metric) for name in names]
+    stored = [panel for panel in panels if len(panel.cells)]
+    return concatenate(stored) if stored else panels[0]
+
+
+def concatenate(panels: Sequence[Panel]) -> Panel:
+    """Put panels of one metric side by side; seeds are matched, values of absent ones are NaN."""
     seeds = np.unique(np.concatenate([panel.seeds for panel in panels]))
     values = np.full((seeds.size, sum(panel.values.shape[1] for panel in panels)), np.nan)
     start = 0
@@ -343,13 +367,12 @@ def concatenate(panels):
         values[np.searchsorted(seeds, panel.seeds), start:stop] = panel.values
         start = stop
     cells = pd.concat([panel.cells for panel in panels], ignore_index=True)
-    return Panel(
-        panels[0].metric, cells, seeds, values, np.concatenate([panel.left_out for panel in panels])
-    )
+    left_out = np.concatenate([panel.left_out for panel in panels])
+    return Panel(panels[0].metric, cells, seeds, values, left_out)
 
 
-def summarize(panel):
-    """Summarise a panel over its seeds.
+def summarize(panel: Panel) -> pd.DataFrame:
+    """Summarize a panel over its seeds.
 
     Returns
     -------
@@ -376,7 +399,7 @@ def summarize(panel):
     )
 
 
-def standard_deviations(values):
+def standard_deviations(values: np.ndarray) -> np.ndarray:
     """Standard deviation of the finite values of each column, with n - 1; NaN below two of them."""
     finite = np.isfinite(values)
     count = finite.sum(axis=0)
@@ -385,26 +408,34 @@ def standard_deviations(values):
     return np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
 
 
-def column_statistics(values):
+def column_statistics(
+    values: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Mean, 95 % t half-width, median and number of the finite values of each column."""
     finite = np.isfinite(values)
     count = finite.sum(axis=0)
-    some, several = np.maximum(count, 1), np.maximum(count - 1, 1)
-    mean = np.where(count > 0, np.where(finite, values, 0).sum(axis=0) / some, np.nan)
-    spread = np.sqrt(np.where(finite, (values - mean) ** 2, 0).sum(axis=0) / several)
-    half_width = np.where(count > 1, stats.t.ppf(0.975, several) * spread / np.sqrt(some), np.nan)
+    n_values = np.maximum(count, 1)
+    freedom = np.maximum(count - 1, 1)
+
+    # Mean and Student's interval about it.
+    mean = np.where(count > 0, np.where(finite, values, 0).sum(axis=0) / n_values, np.nan)
+    deviation = np.sqrt(np.where(finite, (values - mean) ** 2, 0).sum(axis=0) / freedom)
+    quantile = stats.t.ppf(0.975, freedom)
+    half_width = np.where(count > 1, quantile * deviation / np.sqrt(n_values), np.nan)
     if values.shape[0] == 0:
         return mean, half_width, mean.copy(), count
+
+    # Median: what is not finite is sorted to the end.
     ordered = np.sort(np.where(finite, values, np.inf), axis=0)
-    columns = np.arange(values.shape[1])
     ordered[:, count == 0] = 0
-    median = np.where(
-        count > 0, (ordered[(some - 1) // 2, columns] + ordered[some // 2, columns]) / 2, np.nan
-    )
+    columns = np.arange(values.shape[1])
+    low = ordered[(n_values - 1) // 2, columns]
+    high = ordered[n_values // 2, columns]
+    median = np.where(count > 0, (low + high) / 2, np.nan)
     return mean, half_width, median, count
 
 
-def area(panel):
+def area(panel: Panel) -> Panel:
     """Area under a metric over epsilon, per seed (trapezoids; FastLloyd paper, section 6.2.1).
 
     The grid is that of the whole panel. A curve that lacks one of its epsilons has no area and is
@@ -418,35 +449,40 @@ def area(panel):
         One column per curve; no columns if the grid has fewer than two epsilons.
     """
     grid = panel.epsilons
-    identity = (
-        panel.cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1)
-        if len(panel.cells)
-        else pd.Series(dtype=str)
-    )
-    curve, _ = pd.factorize(identity)
+    curves = _curves(panel.cells) if grid.size > 1 else []
     epsilon = panel.cells["epsilon"].to_numpy(dtype=float)
-    keep, values, left_out = [], [], []
-    for positions in (
-        pd.Series(np.arange(len(curve))).groupby(curve).indices.values() if grid.size > 1 else ()
-    ):
-        at = epsilon[positions]
-        if positions.size == 1 and np.isnan(at[0]):
-            under = panel.values[:, positions[0]] * (grid[-1] - grid[0])
-        elif positions.size == grid.size and np.array_equal(np.sort(at), grid):
-            under = np.trapezoid(panel.values[:, positions[np.argsort(at)]], grid, axis=1)
+    first_cells = []
+    values = []
+    left_out = []
+    for columns in curves:
+        epsilons = epsilon[columns]
+        if columns.size == 1 and np.isnan(epsilons[0]):
+            under = panel.values[:, columns[0]] * (grid[-1] - grid[0])
+        elif columns.size == grid.size and np.array_equal(np.sort(epsilons), grid):
+            in_order = columns[np.argsort(epsilons)]
+            under = np.trapezoid(panel.values[:, in_order], grid, axis=1)
         else:
             continue
-        keep.append(positions[0])
+        first_cells.append(columns[0])
         values.append(under)
-        left_out.append(panel.left_out[positions].sum())
-    collapsed = panel.take(np.array(keep, dtype=int))
+        left_out.append(panel.left_out[columns].sum())
+    collapsed = panel.take(np.array(first_cells, dtype=int))
     has_epsilon = collapsed.cells["epsilon"].notna()
     cells = collapsed.cells.assign(private=has_epsilon, epsilon=np.nan)
     matrix = np.column_stack(values) if values else np.empty((len(panel.seeds), 0))
     return Panel(f"{panel.metric}_area", cells, panel.seeds, matrix, np.array(left_out, dtype=int))
 
 
-def resampling_weights(n_seeds, repeats=BOOTSTRAP_REPEATS):
+def _curves(cells: pd.DataFrame) -> list[np.ndarray]:
+    """Positions of the cells that differ in epsilon alone, in the order of their first one."""
+    if not len(cells):
+        return []
+    identity = cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1)
+    curve, _ = pd.factorize(identity)
+    return list(pd.Series(np.arange(len(curve))).groupby(curve).indices.values())
+
+
+def resampling_weights(n_seeds: int, repeats: int = BOOTSTRAP_REPEATS) -> np.ndarray:
     """Bootstrap counts of each seed, the first line being the sample itself.
 
     One draw of seeds serves every method, data set and epsilon, so whatever the replicates share
@@ -459,43 +495,48 @@ def resampling_weights(n_seeds, repeats=BOOTSTRAP_REPEATS):
         float64 counts; every line sums to `n_seeds`.
     """
     rng = np.random.default_rng([_BOOTSTRAP_SEED, n_seeds])
-    drawn = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=repeats)
-    return np.vstack([np.ones(n_seeds), drawn])
+    counts = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=repeats)
+    return np.vstack([np.ones(n_seeds), counts])
 
 
-def resampled_means(panel, weights):
-    """Mean of every column under every line of `weights`; NaN where a resample holds no finite
-    value.
+def resampled_means(panel: Panel, weights: np.ndarray | None = None) -> np.ndarray:
+    """Mean of every column in the sample and in every resample of its seeds.
+
+    Parameters
+    ----------
+    panel : Panel
+    weights : ndarray of shape (n_lines, n_seeds), optional
+        By default `resampling_weights` for all seeds of the panel.
 
     Returns
     -------
     ndarray of shape (n_lines, n_cells)
+        NaN where a resample holds no finite value.
     """
+    if weights is None:
+        weights = resampling_weights(len(panel.seeds))
     finite = np.isfinite(panel.values)
     total = weights @ np.where(finite, panel.values, 0.0)
-    count = (
-        np.full(total.shape, float(len(panel.seeds)))
-        if finite.all()
-        else weights @ finite.astype(float)
-    )
+    if finite.all():
+        count = np.full(total.shape, float(len(panel.seeds)))
+    else:
+        count = weights @ finite.astype(float)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def percentile_interval(resampled):
-    """95 % percentile interval of each column of bootstrap values (the first line is the sample
-    itself).
-    """
-    drawn = resampled[1:]
-    low, high = np.full(resampled.shape[1], np.nan), np.full(resampled.shape[1], np.nan)
-    known = np.isfinite(drawn).all(axis=0)
+def percentile_interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """95 % percentile interval of each column; the first line is the sample and does not count."""
+    resamples = resampled[1:]
+    low = np.full(resampled.shape[1], np.nan)
+    high = np.full(resampled.shape[1], np.nan)
+    known = np.isfinite(resamples).all(axis=0)
     if known.any():
-        low[known], high[known] = np.quantile(drawn[:, known], [0.025, 0.975], axis=0)
+        low[known], high[known] = np.quantile(resamples[:, known], [0.025, 0.975], axis=0)
     return low, high
 
 
-def area_table(panel, by, relative_to=None):
-    """Areas over epsilon, averaged over the data sets of a group, with bootstrap intervals over
-    seeds.
+def area_table(panel: Panel, by: list[str], relative_to: str | None = None) -> pd.DataFrame:
+    """Areas over epsilon, averaged over the data sets of a group, with bootstrap intervals.
 
     Parameters
     ----------
@@ -512,50 +553,46 @@ def area_table(panel, by, relative_to=None):
     DataFrame
         `method`, the columns of `by`, `area`, `low`, `high` (95 % interval), `datasets`, `seeds`.
     """
+    columns = ["method", *by, "area", "low", "high", "datasets", "seeds"]
     areas = area(panel)
-    cells, means = (
-        areas.cells,
-        resampled_means(areas, resampling_weights(len(areas.seeds))) if areas.cells.size else None,
-    )
-    if means is None or not len(cells):
-        return pd.DataFrame(columns=["method", *by, "area", "low", "high", "datasets", "seeds"])
+    cells = areas.cells
+    if not len(cells):
+        return pd.DataFrame(columns=columns)
+    means = resampled_means(areas)
     _, _, _, seeds = column_statistics(areas.values)
     common = _common_datasets(cells, relative_to)
     lines = []
-    for group, inside in cells[cells["dataset"].isin(common)].groupby(by, sort=True):
-        methods = {name: at.index.to_numpy() for name, at in inside.groupby("method")}
-        shared = set.intersection(*({*cells.loc[at, "dataset"]} for at in methods.values()))
+    for group, members in cells[cells["dataset"].isin(common)].groupby(by, sort=True):
+        # Average every method over the data sets on which all methods of the group have an area.
+        positions = {name: part.index.to_numpy() for name, part in members.groupby("method")}
+        datasets = {name: cells.loc[at, "dataset"] for name, at in positions.items()}
+        shared = set.intersection(*(set(names) for names in datasets.values()))
         if not shared:
             continue
         averaged = {
-            name: means[:, at[cells.loc[at, "dataset"].isin(shared).to_numpy()]].mean(axis=1)
-            for name, at in methods.items()
+            name: means[:, at[datasets[name].isin(shared).to_numpy()]].mean(axis=1)
+            for name, at in positions.items()
         }
-        for name, at in methods.items():
+
+        for name, at in positions.items():
             value = averaged[name] / averaged[relative_to] if relative_to else averaged[name]
             (low,), (high,) = percentile_interval(value[:, None])
-            group_values = dict(zip(by, group, strict=True))
-            lines.append(
-                {
-                    "method": name,
-                    **group_values,
-                    "area": value[0],
-                    "low": low,
-                    "high": high,
-                    "datasets": len(shared),
-                    "seeds": int(seeds[at].min()),
-                }
-            )
-    return pd.DataFrame(lines, columns=["method", *by, "area", "low", "high", "datasets", "seeds"])
+            line = {"method": name, **dict(zip(by, group, strict=True)), "area": value[0]}
+            line |= {"low": low, "high": high}
+            line |= {"datasets": len(shared), "seeds": int(seeds[at].min())}
+            lines.append(line)
+    return pd.DataFrame(lines, columns=columns)
 
 
-def _common_datasets(cells, method):
-    return set(
-        cells["dataset"] if method is None else cells.loc[cells["method"] == method, "dataset"]
-    )
+def _common_datasets(cells: pd.DataFrame, method: str | None) -> set[str]:
+    if method is not None:
+        cells = cells[cells["method"] == method]
+    return set(cells["dataset"])
 
 
-def wide(summary, rows, columns="method"):
+def wide(
+    summary: pd.DataFrame, rows: str | list[str], columns: str | list[str] = "method"
+) -> pd.DataFrame:
     """Lay a summary out for print: ``mean ± half-width`` per method, at four significant digits."""
     text = [
         _interval_text(mean, half)
@@ -567,28 +604,24 @@ def wide(summary, rows, columns="method"):
     return table.fillna("–").reset_index().rename_axis(columns=None)
 
 
-def _interval_text(mean, half_width):
+def _interval_text(mean: float, half_width: float) -> str:
     if not np.isfinite(mean):
         return "–"
     return f"{mean:.4g} ± {half_width:.2g}" if np.isfinite(half_width) else f"{mean:.4g}"
 
 
-def latex(table, caption, label):
-    """Set a table of texts and numbers in LaTeX with booktabs rules; special characters are
-    escaped.
-    """
-    texts = table.map(
-        lambda value: _latex_escape(f"{value:.4g}" if isinstance(value, float) else str(value))
-    )
-    texts.columns = [_latex_escape(str(name)) for name in texts.columns]
+def latex(table: pd.DataFrame, caption: str, label: str) -> str:
+    """Set a table in LaTeX with booktabs rules; special characters are escaped."""
+    texts = table.map(_latex_cell)
+    names = [_latex_escape(str(name)) for name in texts.columns]
     lines = [
         r"\begin{table}",
         r"\centering\small",
         rf"\caption{{{_latex_escape(caption)}}}",
         rf"\label{{{label}}}",
-        rf"\begin{{tabular}}{{{'l' * texts.shape[1]}}}",
+        rf"\begin{{tabular}}{{{'l' * len(names)}}}",
         r"\toprule",
-        " & ".join(texts.columns) + r" \\",
+        " & ".join(names) + r" \\",
         r"\midrule",
         *(" & ".join(line) + r" \\" for line in texts.itertuples(index=False, name=None)),
         r"\bottomrule",
@@ -597,6 +630,10 @@ def latex(table, caption, label):
         "",
     ]
     return "\n".join(lines)
+
+
+def _latex_cell(value: object) -> str:
+    return _latex_escape(f"{value:.4g}" if isinstance(value, float) else str(value))
 
 
 _LATEX = {
@@ -627,11 +664,18 @@ _LATEX = {
 }
 
 
-def _latex_escape(text):
+def _latex_escape(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def write(table, folder, name, *, printed=None, caption=""):
+def write(
+    table: pd.DataFrame,
+    folder: Path,
+    name: str,
+    *,
+    formatted: pd.DataFrame | None = None,
+    caption: str = "",
+) -> tuple[Path, Path]:
     """Write one table as ``<name>.csv`` (full precision) and ``<name>.tex`` (booktabs).
 
     Parameters
@@ -642,7 +686,7 @@ def write(table, folder, name, *, printed=None, caption=""):
         Must exist.
     name : str
         File name without ending; also the LaTeX label.
-    printed : DataFrame, optional
+    formatted : DataFrame, optional
         The same content laid out for print; `table` itself by default.
     caption : str
         Caption of the LaTeX table.
@@ -652,10 +696,9 @@ def write(table, folder, name, *, printed=None, caption=""):
     tuple of Path
         The CSV and the LaTeX file.
     """
-    folder = Path(folder)
-    csv, tex = folder / f"{name}.csv", folder / f"{name}.tex"
+    csv = Path(folder) / f"{name}.csv"
+    tex = Path(folder) / f"{name}.tex"
     table.to_csv(csv, index=False)
-    tex.write_text(
-        latex(table if printed is None else printed, caption, f"tab:{name}"), encoding="utf-8"
-    )
+    shown = table if formatted is None else formatted
+    tex.write_text(latex(shown, caption, f"tab:{name}"), encoding="utf-8")
     return csv, tex

@@ -71,6 +71,13 @@ class Unlearning:
     color: ClassVar[str] = "#009e73"
     marker: ClassVar[str] = "o"
     claim: ClassVar[PrivacyClaim] = NO_CLAIM
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "client": ("seeding", "full"),
+        "weights": ("sizes", "unit"),
+        "server_data": ("centers", "points"),
+        "arrival_times": ("kept", "fresh"),
+        "server": ("refit", "lazy"),
+    }
 
     n_clusters: int
     client: str = "seeding"
@@ -83,7 +90,7 @@ class Unlearning:
     def __post_init__(self):
         if not (is_integer(self.n_clusters) and self.n_clusters >= 1):
             raise ValueError(f"n_clusters={self.n_clusters!r} must be an integer of at least 1")
-        for name, allowed in CHOICES.items():
+        for name, allowed in self.choices.items():
             value = getattr(self, name)
             if value not in allowed:
                 raise ValueError(
@@ -151,15 +158,6 @@ class Unlearning:
         generator = np.random.default_rng(fresh_seed)
         gamma = self.resolved_gamma(sum(sizes))
         return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
-
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "client": ("seeding", "full"),
-    "weights": ("sizes", "unit"),
-    "server_data": ("centers", "points"),
-    "arrival_times": ("kept", "fresh"),
-    "server": ("refit", "lazy"),
-}
 
 
 def mufc(n_clusters: int, **changes: Any) -> Unlearning:

@@ -1,7 +1,7 @@
 """Figures in the arrangement of their papers: one module per paper, each with a tuple `FIGURES`.
 
-A module ``analysis/figures/<paper>.py`` (hyphens of the name as underscores) declares `FIGURES`, a tuple of
-`FigureSpec`; nothing else has to know of it.
+A module ``analysis/figures/<paper>.py`` (hyphens of the name as underscores) declares `FIGURES`, a
+tuple of `FigureSpec`; nothing else has to know of it.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,8 @@ from importlib import import_module
 
 import pandas as pd
 from matplotlib.figure import Figure
+
+from pkm.analysis.tables import Study
 
 
 @dataclass(frozen=True)
@@ -22,27 +24,30 @@ class FigureResult:
         None for a table of the paper.
     table : DataFrame
         The numbers behind it, full precision, one observation per line.
-    printed : DataFrame
+    formatted : DataFrame
         The same laid out for print.
     caption : str
         What is shown, over which data, and how limits and bands were chosen.
     gaps : tuple of str
         What the paper's figure has and this one lacks, in words.
-    stand_ins : str
-        Which generated data sets stand in for files that were not at hand, in words; empty if none do.
+    substitutes : str
+        Which generated data sets stand in for files that were not at hand, in words; empty if none
+        do.
     """
 
     figure: Figure | None
     table: pd.DataFrame
-    printed: pd.DataFrame
+    formatted: pd.DataFrame
     caption: str
     gaps: tuple[str, ...] = field(default=())
-    stand_ins: str = ""
+    substitutes: str = ""
 
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A declared figure: its name for files, its title, whether the paper has it, and the function that draws it.
+    """A declared figure.
+
+    Name for files, title, whether the paper has it, and the function that draws it.
 
     Attributes
     ----------
@@ -59,10 +64,10 @@ class FigureSpec:
     name: str
     title: str
     in_paper: bool
-    draw: Callable
+    draw: Callable[[Study], FigureResult]
 
 
-def figures_of(paper):
+def figures_of(paper: str) -> tuple[FigureSpec, ...]:
     """Return the declared figures of a paper.
 
     Raises

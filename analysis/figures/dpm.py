@@ -1,10 +1,12 @@
-"""Tables 1 to 3 and Figures 1, 4, 5 and 6 of the DPM paper, and the figures this bench adds to them."""
+"""Tables and figures of the DPM paper, and the figures this bench adds to them."""
 
-import json
 import string
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -12,13 +14,29 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from pkm.analysis import claims, reported
+from pkm.analysis.charges import charges_of
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.panels import NO_DATA, heat_map, log_axis, on_one_axis, say
-from pkm.analysis.figures.style import GREY, INK, PALE, epsilon_label, look
+from pkm.analysis.figures.layout import (
+    DASH,
+    Titles,
+    count_text,
+    empty_panel,
+    gap_texts,
+    in_order,
+    incomparable_texts,
+    log_axis,
+    panel_grid,
+    panel_title,
+    pivoted,
+)
+from pkm.analysis.figures.panels import comparable_methods, heat_map
+from pkm.analysis.figures.style import GREY, INK, PALE, MethodStyles, epsilon_label
 from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import (
     HIGHER_IS_BETTER,
     METRIC_NAMES,
+    Panel,
+    Study,
     column_statistics,
     concatenate,
     percentile_interval,
@@ -29,15 +47,17 @@ from pkm.analysis.tables import (
     summarize,
 )
 
-TITLES = {
-    "mnist-embeddings": "MNIST embeddings",
-    "fashion-embeddings": "Fashion embeddings",
-    "synth-10d": "Synth-10d",
-    "synth-100d": "Synth-100d",
-    "letters-18720": "Letters (18,720)",
-    "gas": "Gas",
-    "letters": "Letters (all 20,000)",
-}
+TITLES = Titles(
+    {
+        "mnist-embeddings": "MNIST embeddings",
+        "fashion-embeddings": "Fashion embeddings",
+        "synth-10d": "Synth-10d",
+        "synth-100d": "Synth-100d",
+        "letters-18720": "Letters (18,720)",
+        "gas": "Gas",
+        "letters": "Letters (all 20,000)",
+    }
+)
 SIX = tuple(TITLES)[:6]
 PUBLISHED = ("kmeans", "dp_lloyd", "em_mc", "lsh_splits", "dpm")
 ORDER = (*PUBLISHED, "dp_lloyd_sound", "lsh_splits_sound", "dpm_sound", "dpm_merged")
@@ -52,391 +72,402 @@ MATCHES = (
 SHARES = {"shares": ["interval", "counts", "splits", "averages"]}
 CENTRENESS = ["t", "q"]
 GRID_METRICS = ("silhouette", "inertia", "accuracy", "norm_kmeans_distance")
-CHOSEN_SHARE = 0.2
-OWN_SHARES = (0.04, 0.18, 0.18, 0.6)
-BEST, WORST = "#009e73", "#e69f00"
+BEST_SHARE = 0.2
+PAPER_SHARES = (0.04, 0.18, 0.18, 0.6)
+BEST = "#009e73"
+WORST = "#e69f00"
 NO_PAIR = "no pair of stored runs at matched budgets"
 
 
-def _title(name):
-    return TITLES.get(name, name)
+def _datasets(names: Iterable[str], expected: Sequence[str] = SIX) -> list[str]:
+    """Return the expected data sets, and the others after them."""
+    return [*expected, *in_order(set(names) - set(expected), TITLES)]
 
 
-def _ordered(names, order):
-    return sorted(
-        set(names), key=lambda name: (order.index(name) if name in order else len(order), name)
+def _label(styles: MethodStyles, method: str) -> str:
+    return styles.label(method).removesuffix(", non-private")
+
+
+def _marker(styles: MethodStyles, method: str) -> str:
+    return styles[method].marker or "X"
+
+
+def _metric_title(metric: str) -> str:
+    """Return a metric's name with an arrow to what is better."""
+    arrow = "↑" if metric in HIGHER_IS_BETTER else "↓"
+    return f"{METRIC_NAMES[metric]} {arrow}"
+
+
+def _short_metric_title(metric: str) -> str:
+    name, _, arrow = _metric_title(metric).rpartition(" ")
+    return f"{name.split(' by ')[0]} {arrow}"
+
+
+def _concat_sweeps(study: Study, sweeps: Sequence[str], metric: str) -> Panel:
+    """Return the panel of a metric over several sweeps, or one without columns."""
+    panels = [study.panel(name, metric) for name in sweeps]
+    stored = [panel for panel in panels if len(panel.cells)]
+    return concatenate(stored) if stored else panels[0]
+
+
+def _at_epsilon(panel: Panel, epsilon: float) -> Panel:
+    """Return the cells at one epsilon, and those that have none."""
+    if not len(panel.cells):
+        return panel
+    epsilons = panel.cells["epsilon"]
+    return panel.take((epsilons.isna() | np.isclose(epsilons, epsilon)).to_numpy())
+
+
+def _comparable(panel: Panel) -> tuple[Panel, list[str]]:
+    """Keep the methods that may share an axis; also return the names of the others."""
+    comparable, incomparable = comparable_methods(panel.cells)
+    return panel.take(panel.cells["method"].isin(comparable).to_numpy()), incomparable
+
+
+def _means(panel: Panel) -> pd.DataFrame:
+    """Return mean, deviation (n - 1) and seeds of every cell."""
+    mean, _, median, seeds = column_statistics(panel.values)
+    return panel.cells.assign(
+        metric=panel.metric,
+        mean=mean,
+        deviation=standard_deviations(panel.values),
+        median=median,
+        seeds=seeds,
     )
 
 
-def _label(method):
-    return look(method).label.replace("k-means++ (non-private)", "k-means++")
-
-
-def _marker(method):
-    return look(method).marker or "X"
-
-
-def _join(study, sweeps, metric):
-    """Panel of a metric over several sweeps, or one without columns."""
-    found = [panel for name in sweeps if len((panel := study.panel(name, metric)).cells)]
-    return concatenate(found) if found else study.panel(sweeps[0], metric)
-
-
-def _at_epsilon(panel, epsilon):
-    """Cells at one epsilon, and those that have none."""
-    if not len(panel.cells):
-        return panel
-    own = panel.cells["epsilon"]
-    return panel.take((own.isna() | np.isclose(own, epsilon)).to_numpy())
-
-
-def _on_one_axis(panel):
-    """Keep the methods that may share an axis; also return the names of the others."""
-    kept, strangers = on_one_axis(panel.cells) if len(panel.cells) else ([], [])
-    return panel.take(panel.cells["method"].isin(kept).to_numpy()), strangers
-
-
-def _spread(panel):
-    """Mean, deviation (n - 1) and seeds of every cell."""
-    mean, _, median, count = column_statistics(panel.values)
-    facts = {
-        "mean": mean,
-        "deviation": standard_deviations(panel.values),
-        "median": median,
-        "seeds": count,
-    }
-    return panel.cells.assign(metric=panel.metric, **facts)
-
-
-def _seeds(table):
-    if not len(table):
-        return "no seeds"
-    low, high = int(table["seeds"].min()), int(table["seeds"].max())
-    return f"{high} seeds" if low == high else f"{low} to {high} seeds"
-
-
-def _gaps(table, datasets, methods, strangers=()):
-    """Say which expected data sets and methods have no rows, and which methods may not share the axis."""
-    here = set(table["dataset"]) if len(table) else set()
-    gaps = [f"{_title(name)}: {NO_DATA}" for name in datasets if name not in here]
+def _gaps(
+    table: pd.DataFrame,
+    methods: Iterable[str],
+    styles: MethodStyles,
+    *,
+    datasets: Iterable[str] = SIX,
+    incomparable: Iterable[str] = (),
+) -> tuple[str, ...]:
+    """Say which expected data sets and methods have no rows, or may not share the axis."""
+    datasets = list(datasets)
+    stored = set(zip(table["dataset"], table["method"], strict=True))
+    present = set(table["dataset"])
+    gaps = [TITLES[name] for name in datasets if name not in present]
     for method in methods:
-        mine = set(table.loc[table["method"] == method, "dataset"]) if len(table) else set()
-        absent = [_title(name) for name in datasets if name in here and name not in mine]
+        absent = [
+            TITLES[name] for name in datasets if name in present and (name, method) not in stored
+        ]
         if absent:
-            gaps.append(f"{_label(method)} on {', '.join(absent)}: {NO_DATA}")
-    gaps += [
-        f"{_label(name)}: another adjacency or trust model, not on this axis" for name in strangers
-    ]
-    return tuple(gaps)
+            gaps.append(f"{_label(styles, method)} on {', '.join(absent)}")
+    labels = [_label(styles, name) for name in incomparable]
+    return gap_texts(gaps) + incomparable_texts(labels)
 
 
-def _number(value):
-    """Three digits, short exponents."""
+def _number(value: float) -> str:
+    """Format with three digits, or three decimals below 1, and short exponents."""
     if not np.isfinite(value):
-        return "–"
+        return DASH
     return f"{value:.3f}" if abs(value) < 1 else _three_digits(value)
 
 
-# --- tables ----------------------------------------------------------------------------------------------------------
+def _three_digits(value: float) -> str:
+    if abs(value) < 1e4:
+        return f"{value:#.3g}" if abs(value) < 100 else f"{value:.0f}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
 
 
-def _table1(study):
+def _with_deviation(table: pd.DataFrame) -> list[str]:
+    return [f"{_number(row.mean)} ± {_number(row.deviation)}" for row in table.itertuples()]
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _table1(study: Study) -> FigureResult:
     """Sizes of the data sets as stored, beside those the paper prints."""
-    rows = claims.load("dpm")["printed"]["sizes"]
+    printed = claims.load("dpm")["reported"]["sizes"]
     cells = study.cells[study.cells["sweep"] == "table"] if "table" in study.sweeps else study.cells
     stored = cells.drop_duplicates("dataset").set_index("dataset")
     lines = []
-    for row in [*rows, {"dataset": "letters", "n": "–", "d": "–", "k": "–"}]:
-        here = stored.loc[row["dataset"]] if row["dataset"] in stored.index else {}
-        lines.append(
-            {
-                "data set": _title(row["dataset"]),
-                **{f"{name} (paper)": row[name] for name in ("n", "d", "k")},
-                **{
-                    f"{name} (here)": str(here[name]) if len(here) else "–"
-                    for name in ("n", "d", "k")
-                },
-                "half range": f"{here['domain_half_width']:g}" if len(here) else "–",
-            }
-        )
+    for row in [*printed, {"dataset": "letters", "n": DASH, "d": DASH, "k": DASH}]:
+        known = row["dataset"] in stored.index
+        cell = stored.loc[row["dataset"]] if known else {}
+        line = {"data set": TITLES[row["dataset"]]}
+        line |= {f"{name} (paper)": row[name] for name in ("n", "d", "k")}
+        line |= {f"{name} (here)": str(cell[name]) if known else DASH for name in ("n", "d", "k")}
+        line["half range"] = f"{cell['domain_half_width']:g}" if known else DASH
+        lines.append(line)
     table = pd.DataFrame(lines)
-    gaps = tuple(f"{line['data set']}: {NO_DATA}" for line in lines if line["n (here)"] == "–")
+    gaps = gap_texts(line["data set"] for line in lines if line["n (here)"] == DASH)
     caption = (
-        "Points, dimensions and classes of the data sets, as printed and as used here. Half range is half the width of "
-        "the range that all columns share: inertia times its square, and distances times it, are in raw units. The "
-        "paper's 18,720 Letters are 720 rows per class drawn with replacement, so rows repeat; the full 20,000 stand "
-        "beside them."
+        "Points, dimensions and classes of the data sets, as printed and as used here. Half range "
+        "is half the width of the range that all columns share: inertia times its square, and "
+        "distances times it, are in raw units. The paper's 18,720 Letters are 720 rows per class "
+        "drawn with replacement, so rows repeat; the full 20,000 are listed as well."
     )
     return FigureResult(None, table, table, caption, gaps)
 
 
-def _quality_table(number, datasets):
-    def draw(study):
-        table = reported.compare(study, claims.load("dpm")["printed"]["quality"])
+def _quality_table(number: int, datasets: Sequence[str]) -> Callable[[Study], FigureResult]:
+    def draw(study: Study) -> FigureResult:
+        styles = MethodStyles(study.cells)
+        table = reported.compare(study, claims.load("dpm")["reported"]["quality"])
         table = table[table["table"] == number].reset_index(drop=True)
-        reasons = {text: string.ascii_lowercase[i] for i, text in enumerate(_reasons(table))}
+        letters = dict(zip(_reasons(table), string.ascii_lowercase, strict=False))
         lines = []
-        for (dataset, method), inside in table.groupby(["dataset", "method"], sort=False):
-            line = {"data set": _title(dataset), "method": _label(method)}
-            for row in inside.to_dict("records"):
-                arrow = "↑" if row["metric"] in HIGHER_IS_BETTER else "↓"
-                line[f"{METRIC_NAMES[row['metric']]} {arrow}"] = _cell(row, reasons)
-            spent = inside["epsilon_spent"].max()
-            lines.append(line | {"ε spent": f"{spent:.3g}" if np.isfinite(spent) else "–"})
+        for (dataset, method), group in table.groupby(["dataset", "method"], sort=False):
+            line = {"data set": TITLES[dataset], "method": _label(styles, method)}
+            for row in group.to_dict("records"):
+                line[_metric_title(row["metric"])] = _quality_text(row, letters)
+            spent = group["epsilon_spent"].max()
+            line["ε spent"] = f"{spent:.3g}" if np.isfinite(spent) else DASH
+            lines.append(line)
         counts = table["verdict"].value_counts()
         caption = (
-            "Ours (mean ± standard deviation over seeds, n - 1) | printed, and the verdict: within (no further apart "
-            "than two standard errors of both and half a printed digit, where a printed deviation counts half a digit "
-            "more and a silhouette has the error of our fixed sample of 10,000 points), better, worse, n. c. (not "
-            "comparable). "
-            f"{'; '.join(f'{count} {name}' for name, count in counts.items())}. Inertia in raw units; the KMeans "
-            "distance is divided by W√d, the diagonal of the box. Declared ε = 1; spent is what the ledger says. "
+            "Ours (mean ± standard deviation over seeds, n - 1) | printed, and the verdict: within "
+            "(a difference of at most two standard errors of both and half a printed digit, where "
+            "a printed deviation counts half a digit more and a silhouette has the error of our "
+            "fixed sample of 10,000 points), better, worse, n. c. (not comparable). "
+            f"{'; '.join(f'{count} {name}' for name, count in counts.items())}. Inertia in raw "
+            "units; the KMeans distance is divided by W√d, the diagonal of the box. Declared ε = "
+            "1; spent is what the ledger says. "
         )
-        caption += " ".join(f"({letter}) {text}." for text, letter in reasons.items())
-        stored = table[table["verdict"] != reported.NOT_STORED]
-        stored = stored[stored["seeds"] > 0]
-        return FigureResult(
-            None, table, pd.DataFrame(lines), caption.strip(), _gaps(stored, datasets, PUBLISHED)
-        )
+        caption += " ".join(f"({letter}) {text}." for text, letter in letters.items())
+        stored = table[(table["verdict"] != reported.NOT_STORED) & (table["seeds"] > 0)]
+        gaps = _gaps(stored, PUBLISHED, styles, datasets=datasets)
+        return FigureResult(None, table, pd.DataFrame(lines), caption.strip(), gaps)
 
     return draw
 
 
-def _reasons(table):
-    texts = [*table["reason"], *table["note"]]
+def _reasons(table: pd.DataFrame) -> list[str]:
+    """Return the different reasons and notes of a table, without those that the verdict says."""
+    texts = dict.fromkeys([*table["reason"], *table["note"]])
     return [
-        text
-        for text in dict.fromkeys(texts)
-        if text and "seeds" not in text[-6:] and text != "no stored rows"
+        text for text in texts if text and "seeds" not in text[-6:] and text != "no stored rows"
     ]
 
 
-def _cell(row, reasons):
-    short = {reported.WITHIN: "within", reported.NOT_COMPARABLE: "n. c."}.get(
-        row["verdict"], row["verdict"]
-    )
-    marks = "".join(
-        f" ({reasons[text]})" for text in (row["reason"], row["note"]) if text in reasons
-    )
-    ours = (
-        f"{_number(row['mean'])} ± {_number(row['deviation'])}" if np.isfinite(row["mean"]) else "–"
-    )
-    return f"{ours} | {row['printed']}: {short}{marks}"
+def _quality_text(row: dict[str, Any], letters: dict[str, str]) -> str:
+    short = {reported.WITHIN: "within", reported.NOT_COMPARABLE: "n. c."}
+    verdict = short.get(row["verdict"], row["verdict"])
+    notes = [letters[text] for text in (row["reason"], row["note"]) if text in letters]
+    marks = "".join(f" ({letter})" for letter in notes)
+    known = np.isfinite(row["mean"])
+    ours = f"{_number(row['mean'])} ± {_number(row['deviation'])}" if known else DASH
+    return f"{ours} | {row['reported']}: {verdict}{marks}"
 
 
-# --- figures of the paper --------------------------------------------------------------------------------------------
+# --- figures of the paper -----------------------------------------------------------------------
 
 
-def _panels(count, columns, width, height, extra=0.8):
-    rows = -(-count // columns)
-    figure = Figure(figsize=(width * columns, height * rows + extra), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False)
-    for axes in grid.flat[count:]:
-        axes.set_axis_off()
-    return figure, list(grid.flat[:count])
-
-
-def _figure1(study):
+def _figure1(study: Study) -> FigureResult:
     """Bars of the normalized KMeans distance, with the printed values as markers."""
-    panel, strangers = _on_one_axis(
-        _at_epsilon(_join(study, QUALITY_SWEEPS, "norm_kmeans_distance"), 1.0)
-    )
-    table = _spread(panel)
+    styles = MethodStyles(study.cells)
+    panel = _concat_sweeps(study, QUALITY_SWEEPS, "norm_kmeans_distance")
+    panel, incomparable = _comparable(_at_epsilon(panel, 1.0))
+    table = _means(panel)
     table = table[table["method"].isin(PUBLISHED)].reset_index(drop=True)
-    asked = reported.compare(study, claims.load("dpm")["printed"]["quality"])
-    asked = asked[asked["metric"] == "norm_kmeans_distance"].set_index(["dataset", "method"])[
-        "printed_mean"
+    printed = reported.compare(study, claims.load("dpm")["reported"]["quality"])
+    printed = printed[printed["metric"] == "norm_kmeans_distance"]
+    printed = printed.set_index(["dataset", "method"])["reported_mean"]
+    datasets = _datasets(table["dataset"])
+    figure, grid = panel_grid(len(datasets), 4)
+    for index, (axes, name) in enumerate(zip(grid, datasets, strict=True)):
+        panel_title(axes, index, TITLES[name], fontsize=11)
+        subset = table[table["dataset"] == name].set_index("method")
+        if len(subset):
+            values = printed.get(name, pd.Series(dtype=float))
+            _distance_bars(axes, subset, values, styles)
+        else:
+            empty_panel(axes)
+    handles = [Patch(color=styles[name].color, label=_label(styles, name)) for name in PUBLISHED]
+    handles += [
+        Line2D([], [], **PRINTED_MARKER, label="printed"),
+        Line2D([], [], color=INK, marker="^", linestyle="", label="above 1, cut"),
     ]
-    datasets = [*SIX, *_ordered(set(table["dataset"]) - set(SIX), tuple(TITLES))]
-    figure, grid = _panels(len(datasets), 4, 3.1, 2.6)
-    for place, (axes, name) in enumerate(zip(grid, datasets, strict=True)):
-        axes.set_title(f"({string.ascii_lowercase[place]}) {_title(name)}", color=INK)
-        mine = table[table["dataset"] == name].set_index("method")
-        if not len(mine):
-            say(axes, NO_DATA)
-            continue
-        _distance_bars(axes, mine, asked.get(name, pd.Series(dtype=float)))
-    handles = [Patch(color=look(name).color, label=_label(name)) for name in PUBLISHED]
-    handles.append(
-        Line2D(
-            [], [], color=INK, marker="D", markerfacecolor="white", linestyle="", label="printed"
-        )
-    )
-    handles.append(Line2D([], [], color=INK, marker="^", linestyle="", label="above 1, cut"))
     figure.legend(
         handles=handles, loc="outside upper center", ncols=7, fontsize=9.5, columnspacing=1.2
     )
     figure.supylabel("KMeans distance / W√d", fontsize=11, color=INK)
     if len(table):
-        figure.supxlabel(
-            epsilon_label(panel.cells).replace("ε", "ε = 1", 1), fontsize=10, color=INK
-        )
+        label = epsilon_label(panel.cells).replace("ε", "ε = 1", 1)
+        figure.supxlabel(label, fontsize=10, color=INK)
     caption = (
-        "Mean distance of the released centers to the nearest center of a reference clustering, averaged over twenty "
-        "references and divided by the diagonal of the box. Bars: ours, with standard deviations over "
-        f"{_seeds(table)}. Diamonds: the printed values, which the paper takes from its Table 2 (Letters and Gas: "
-        "Table 3; its figure shows fewer sets). Values above 1 lie outside the box; they are cut and written at the "
-        "top. The authors' plotting script swaps the names of the two embeddings in this figure, not in the tables. "
-        "The measure is one-sided: clusters that no center is near cost nothing."
+        "Mean distance of the released centers to the nearest center of a reference clustering, "
+        "averaged over twenty references and divided by the diagonal of the box. Bars: ours, with "
+        f"standard deviations over {count_text(table['seeds'])}. Diamonds: the printed values, "
+        "which the paper takes from its Table 2 (Letters and Gas: Table 3; its figure shows fewer "
+        "sets). Values above 1 lie outside the box; they are cut and written at the top. The "
+        "authors' plotting script swaps the names of the two embeddings in this figure, not in the "
+        "tables. The measure is one-sided: clusters that no center is near cost nothing."
     )
-    shown = table[
-        ["dataset", "method", "epsilon", "epsilon_spent", "mean", "deviation", "median", "seeds"]
-    ]
-    keys = pd.MultiIndex.from_frame(shown[["dataset", "method"]])
-    shown = shown.assign(printed=asked.reindex(keys).to_numpy())
-    text = shown.assign(
-        value=[f"{_number(line.mean)} ± {_number(line.deviation)}" for line in shown.itertuples()],
-        printed=shown["printed"].map(lambda value: f"{value:.2f}" if np.isfinite(value) else "–"),
+    columns = ["dataset", "method", "epsilon", "epsilon_spent"]
+    columns += ["mean", "deviation", "median", "seeds"]
+    keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])
+    drawn = table[columns].assign(printed=printed.reindex(keys).to_numpy())
+    formatted = drawn.assign(
+        value=_with_deviation(drawn),
+        printed=[f"{value:.2f}" if np.isfinite(value) else DASH for value in drawn["printed"]],
     )[["dataset", "method", "value", "printed"]]
-    return FigureResult(figure, shown, text, caption, _gaps(table, SIX, PUBLISHED, strangers))
+    gaps = _gaps(table, PUBLISHED, styles, incomparable=incomparable)
+    return FigureResult(figure, drawn, formatted, caption, gaps)
 
 
-def _distance_bars(axes, mine, asked):
-    heights = [value for value in [*mine["mean"], *asked.dropna()] if value <= 1]
-    tops = mine["mean"] + mine["deviation"].fillna(0)
-    top = max([*heights, *tops[tops <= 1], 0.01])
+PRINTED_MARKER = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
+
+
+def _distance_bars(
+    axes: Axes, table: pd.DataFrame, printed: pd.Series, styles: MethodStyles
+) -> None:
+    """Draw one bar per method with its printed value.
+
+    Values above 1 are cut and written at the top.
+    """
+    heights = [value for value in [*table["mean"], *printed.dropna()] if value <= 1]
+    ends = table["mean"] + table["deviation"].fillna(0)
+    top = max([*heights, *ends[ends <= 1], 0.01])
     axes.set_ylim(0, 1.32 * top)
     for x, method in enumerate(PUBLISHED):
+        value = printed.get(method, np.nan)
         labels = []
-        if method in mine.index:
-            value, deviation = mine["mean"][method], mine["deviation"][method]
-            inside = min(value, top)
-            axes.bar(x, inside, 0.72, color=look(method).color, alpha=0.85)
-            reach = inside
-            if value <= 1:
-                error = np.nan_to_num(deviation)
-                axes.errorbar(
-                    x, value, [[min(error, value)], [error]], color=INK, capsize=2.5, elinewidth=1
-                )
-                reach = min(value + error, top)
-                if asked.get(method, np.inf) <= 1:
-                    reach = max(
-                        reach, asked[method] + 0.02 * top
-                    )  # the number stands clear of the printed marker
-                axes.text(
-                    x,
-                    reach + 0.03 * top,
-                    _short(value),
-                    ha="center",
-                    va="bottom",
-                    fontsize=7.5,
-                    color=INK,
-                )
-            else:
-                labels.append(f"ours {_short(value)}")
+        if method not in table.index:
+            _write(axes, x, 0.03 * top, "not run", color=GREY, rotation=90)
         else:
-            axes.text(
-                x,
-                0.03 * top,
-                "not run",
-                ha="center",
-                va="bottom",
-                fontsize=7.5,
-                color=GREY,
-                rotation=90,
-            )
-        if method in asked.index and np.isfinite(asked[method]):
-            if asked[method] <= 1:
-                axes.plot(
-                    x + 0.22,
-                    asked[method],
-                    "D",
-                    color=INK,
-                    markerfacecolor="white",
-                    markersize=5,
-                    zorder=6,
-                )
-            else:
-                labels.append(f"printed {_short(asked[method])}")
+            mean = table["mean"][method]
+            _bar(axes, x, mean, table["deviation"][method], value, top, styles[method].color)
+            if mean > 1:
+                labels.append(f"ours {_short(mean)}")
+        if value <= 1:
+            axes.plot(x + 0.22, value, **PRINTED_MARKER, markersize=5, zorder=6)
+        elif np.isfinite(value):
+            labels.append(f"printed {_short(value)}")
         if labels:
             axes.plot(x + 0.36, 1.05 * top, "^", color=INK, markersize=5, clip_on=False)
-            axes.text(
-                x, 1.16 * top, "\n".join(labels), ha="center", va="bottom", fontsize=7.5, color=INK
-            )
+            _write(axes, x, 1.16 * top, "\n".join(labels))
     axes.set_xlim(-0.6, len(PUBLISHED) - 0.4)
-    short = [_label(name).removesuffix("-Splits").removesuffix("++") for name in PUBLISHED]
-    axes.set_xticks(range(len(PUBLISHED)), short, fontsize=7.5)
+    names = [_label(styles, name).removesuffix("-Splits").removesuffix("++") for name in PUBLISHED]
+    axes.set_xticks(range(len(PUBLISHED)), names, fontsize=7.5)
     axes.tick_params(axis="x", length=0)
     axes.grid(axis="x", visible=False)
     axes.locator_params(axis="y", nbins=4)
 
 
-def _short(value):
+def _bar(
+    axes: Axes, x: int, mean: float, deviation: float, printed: float, top: float, color: str
+) -> None:
+    """Draw a bar up to `top`, with its deviation and number where it is not cut."""
+    axes.bar(x, min(mean, top), 0.72, color=color, alpha=0.85)
+    if mean > 1:
+        return
+    error = np.nan_to_num(deviation)
+    axes.errorbar(x, mean, [[min(error, mean)], [error]], color=INK, capsize=2.5, elinewidth=1)
+    end = min(mean + error, top)
+    if printed <= 1:
+        # The number is clear of the printed marker.
+        end = max(end, printed + 0.02 * top)
+    _write(axes, x, end + 0.03 * top, _short(mean))
+
+
+def _write(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    color: str = INK,
+    fontsize: float = 7.5,
+    rotation: int = 0,
+) -> None:
+    axes.text(
+        x,
+        y,
+        text,
+        ha="center",
+        va="bottom",
+        fontsize=fontsize,
+        color=color,
+        rotation=rotation,
+    )
+
+
+def _short(value: float) -> str:
     return f"{value:.3f}" if value < 1 else f"{value:.1f}"
 
 
-def _figure4(study):
+def _figure4(study: Study) -> FigureResult:
     """CPU times on a logarithmic axis."""
-    panel, strangers = _on_one_axis(_join(study, TIMING_SWEEPS, "fit_cpu_seconds"))
-    table = _spread(panel)
-    datasets = [*SIX, *_ordered(set(table["dataset"]) - set(SIX), tuple(TITLES))]
-    datasets = [name for name in datasets if name in set(table["dataset"]) or name in SIX]
-    methods = _ordered(set(table["method"]), ORDER)
+    styles = MethodStyles(study.cells)
+    panel, incomparable = _comparable(_concat_sweeps(study, TIMING_SWEEPS, "fit_cpu_seconds"))
+    table = _means(panel)
+    datasets = _datasets(table["dataset"])
+    methods = in_order(table["method"], ORDER)
     figure = Figure(figsize=(11.5, 4.3), layout="constrained")
     axes = figure.subplots()
-    if not len(table):
-        say(axes, NO_DATA)
-    width = 0.8 / max(len(methods) - 1, 1)
+    if len(table):
+        _draw_times(axes, table, datasets, methods, styles)
+        figure.legend(loc="outside upper center", ncols=len(methods), fontsize=10)
+    else:
+        empty_panel(axes)
+    caption = (
+        "CPU time of one fit on one pinned thread, because other programs may run at the same "
+        f"time; mean and standard deviation over {count_text(table['seeds'])}. "
+        f"{_wall_over_cpu(study)}Implementations differ from the paper's (ours are compiled and "
+        "share nothing with them), so heights say nothing about the paper's figure, orders of "
+        "methods may. The authors' plotting script swaps the names of the two embeddings in this "
+        "figure. A method without a marker was not run or was stopped by its time limit; the list "
+        "of missing cells says which."
+    )
+    columns = ["dataset", "n", "d", "k", "method", "epsilon"]
+    columns += ["mean", "deviation", "median", "seeds"]
+    drawn = table[columns]
+    formatted = drawn.assign(value=[f"{text} s" for text in _with_deviation(drawn)])
+    formatted = formatted[["dataset", "method", "value"]]
+    gaps = _gaps(table, PUBLISHED, styles, incomparable=incomparable)
+    return FigureResult(figure, drawn, formatted, caption, gaps)
+
+
+def _draw_times(
+    axes: Axes,
+    table: pd.DataFrame,
+    datasets: Sequence[str],
+    methods: Sequence[str],
+    styles: MethodStyles,
+) -> None:
+    """Draw one group of markers per data set, a marker per method."""
+    step = 0.8 / max(len(methods) - 1, 1)
     for order, method in enumerate(methods):
-        mine = table[table["method"] == method].set_index("dataset").reindex(datasets)
-        x = np.arange(len(datasets)) + (order - (len(methods) - 1) / 2) * width
-        mean, error = mine["mean"].to_numpy(), np.nan_to_num(mine["deviation"].to_numpy())
-        style = look(method, known=methods)
+        subset = table[table["method"] == method].set_index("dataset").reindex(datasets)
+        x = np.arange(len(datasets)) + (order - (len(methods) - 1) / 2) * step
+        mean = subset["mean"].to_numpy()
+        error = np.nan_to_num(subset["deviation"].to_numpy())
+        style = styles[method]
         axes.errorbar(
             x,
             mean,
             [np.minimum(error, 0.9 * mean), error],
             color=style.color,
-            marker=_marker(method),
+            marker=_marker(styles, method),
             markerfacecolor="white" if style.hollow else style.color,
             markersize=7,
             linestyle="",
             capsize=2.5,
-            label=_label(method),
+            label=_label(styles, method),
         )
-        for at, value, end in zip(x, mean, mean + error, strict=True):
+        for center, value, end in zip(x, mean, mean + error, strict=True):
             if np.isfinite(value):
-                end = max(end, 1.15 * value)  # clear of the marker
-                axes.text(
-                    at,
-                    1.1 * end,
-                    _seconds(value),
-                    ha="center",
-                    va="bottom",
-                    fontsize=6.5,
-                    color=INK,
-                )
-    if len(table):
-        axes.set_yscale("log")
-        axes.set_ylim(
-            table["mean"].min() / 2.5, (table["mean"] + table["deviation"].fillna(0)).max() * 2.5
-        )
-        log_axis(axes.yaxis)
-        axes.set_xticks(range(len(datasets)), [_title(name) for name in datasets])
-        for edge in np.arange(len(datasets) - 1) + 0.5:
-            axes.axvline(edge, color=PALE, linewidth=0.8)
-        axes.set_xlim(-0.5, len(datasets) - 0.5)
-        axes.grid(axis="x", visible=False)
-        axes.set_ylabel("CPU seconds for one fit (log scale)")
-        figure.legend(loc="outside upper center", ncols=len(methods), fontsize=10)
-    caption = (
-        "CPU time of one fit on one pinned thread, because other programs may run beside it; mean and standard "
-        f"deviation over {_seeds(table)}. {_wall_over_cpu(study)}Implementations differ from the paper's (ours are "
-        "compiled and share nothing with them), so heights say nothing about the paper's figure, orders of methods "
-        "may. The authors' plotting script swaps the names of the two embeddings in this figure. A method without a "
-        "marker was not run or was stopped by its time limit; the list of missing cells says which."
-    )
-    shown = table[
-        ["dataset", "n", "d", "k", "method", "epsilon", "mean", "deviation", "median", "seeds"]
-    ]
-    text = shown.assign(
-        value=[f"{_number(row.mean)} ± {_number(row.deviation)} s" for row in shown.itertuples()]
-    )
-    text = text[["dataset", "method", "value"]]
-    return FigureResult(figure, shown, text, caption, _gaps(table, SIX, PUBLISHED, strangers))
+                # The number is clear of the marker.
+                end = max(end, 1.15 * value)
+                _write(axes, center, 1.1 * end, _seconds(value), fontsize=6.5)
+    axes.set_yscale("log")
+    highest = (table["mean"] + table["deviation"].fillna(0)).max()
+    axes.set_ylim(table["mean"].min() / 2.5, highest * 2.5)
+    log_axis(axes.yaxis)
+    axes.set_xticks(range(len(datasets)), [TITLES[name] for name in datasets])
+    for edge in np.arange(len(datasets) - 1) + 0.5:
+        axes.axvline(edge, color=PALE, linewidth=0.8)
+    axes.set_xlim(-0.5, len(datasets) - 0.5)
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("CPU seconds for one fit (log scale)")
 
 
-def _wall_over_cpu(study):
+def _wall_over_cpu(study: Study) -> str:
     """Say how much longer than its CPU time a fit took at most; empty without times."""
     rows = study.rows_with(["fit_seconds", "fit_cpu_seconds"])
     rows = rows[rows["sweep"].isin(TIMING_SWEEPS)]
@@ -446,66 +477,55 @@ def _wall_over_cpu(study):
     return f"The largest ratio of wall-clock to CPU time of a fit is {largest:.3g}. "
 
 
-def _seconds(value):
-    return (
-        f"{1000 * value:.3g} ms"
-        if value < 1
-        else f"{value:.3g} s"
-        if value < 100
-        else f"{value / 60:.2g} min"
-    )
+def _seconds(value: float) -> str:
+    if value < 1:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} s" if value < 100 else f"{value / 60:.2g} min"
 
 
-def _settings_of(study, sweep, metric, dataset, parameters):
-    """Settings and their means on one data set; None where fewer than three are stored."""
+# --- hyperparameters ----------------------------------------------------------------------------
+
+
+def _settings_of(
+    study: Study, sweep: str, metric: str, dataset: str, parameters: dict | list
+) -> pd.DataFrame | None:
+    """Return settings and their means on one data set; None where fewer than three are stored."""
     panel = raw_units(study.panel(sweep, metric))
     if not len(panel.cells):
         return None
-    panel = panel.take(
-        ((panel.cells["dataset"] == dataset) & (panel.cells["method"] == "dpm")).to_numpy()
-    )
+    chosen = (panel.cells["dataset"] == dataset) & (panel.cells["method"] == "dpm")
+    panel = panel.take(chosen.to_numpy())
     settings = table_of_settings(panel.cells, parameters)
     if settings is None or len(settings) < 3:
         return None
     summary = summarize(panel)[["mean", "half_width", "seeds"]].reset_index(drop=True)
-    return (
-        pd.concat([settings, summary], axis=1)
-        .dropna(subset=[*settings.columns, "mean"])
-        .reset_index(drop=True)
-    )
+    table = pd.concat([settings, summary], axis=1)
+    return table.dropna(subset=[*settings.columns, "mean"]).reset_index(drop=True)
 
 
-def _grid_datasets(study, sweep, expected):
-    stored = set(study.cells.loc[study.cells["sweep"] == sweep, "dataset"])
-    return [*expected, *_ordered(stored - set(expected), tuple(TITLES))]
+def _grid_datasets(study: Study, sweep: str, expected: Sequence[str]) -> list[str]:
+    return _datasets(study.cells.loc[study.cells["sweep"] == sweep, "dataset"], expected)
 
 
-def _figure5(study):
+def _figure5(study: Study) -> FigureResult:
     """Budget splits on parallel axes: the best and the worst fifth by each metric."""
     datasets = _grid_datasets(study, "budget", ("mnist-embeddings", "letters-18720"))
     names = SHARES["shares"]
-    figure = Figure(figsize=(12.6, 2.7 * len(datasets) + 0.9), layout="constrained")
+    size = (12.6, 2.7 * len(datasets) + 0.9)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(datasets), len(GRID_METRICS), squeeze=False, sharey=True)
-    lines, gaps, seeds = [], [], []
-    for row, dataset in enumerate(datasets):
-        for column, metric in enumerate(GRID_METRICS):
-            axes = grid[row][column]
-            place = string.ascii_lowercase[row * len(GRID_METRICS) + column]
-            arrow = "↑" if metric in HIGHER_IS_BETTER else "↓"
-            axes.set_title(
-                f"({place}) {METRIC_NAMES[metric].split(' by ')[0]} {arrow}", fontsize=10
-            )
-            settings = _settings_of(study, "budget", metric, dataset, SHARES)
-            if settings is None:
-                say(axes, NO_DATA)
-                continue
-            lines.append(
-                _parallel(axes, settings, metric, names).assign(dataset=dataset, metric=metric)
-            )
-            seeds.append(settings["seeds"])
-        if all(settings.empty or settings["dataset"].iloc[0] != dataset for settings in lines):
-            gaps.append(f"{_title(dataset)}: {NO_DATA}")
-        grid[row][0].set_ylabel(f"{_title(dataset)}\nshare of ε")
+    tables = []
+    panels = [(dataset, metric) for dataset in datasets for metric in GRID_METRICS]
+    for index, (axes, (dataset, metric)) in enumerate(zip(grid.flat, panels, strict=True)):
+        panel_title(axes, index, _short_metric_title(metric))
+        settings = _settings_of(study, "budget", metric, dataset, SHARES)
+        if settings is None:
+            empty_panel(axes)
+            continue
+        ranked = _parallel(axes, settings, metric, names)
+        tables.append(ranked.assign(dataset=dataset, metric=metric))
+    for axes, dataset in zip(grid[:, 0], datasets, strict=True):
+        axes.set_ylabel(f"{TITLES[dataset]}\nshare of ε")
     handles = [
         Line2D([], [], color=BEST, linewidth=1, label="best 20 %"),
         Line2D([], [], color=WORST, linewidth=1, label="worst 20 %"),
@@ -513,505 +533,463 @@ def _figure5(study):
         Line2D([], [], color=INK, linestyle="", marker="x", label="the paper's choice"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4, fontsize=10)
-    table = (
-        pd.concat(lines, ignore_index=True)
-        if lines
-        else pd.DataFrame(columns=["dataset", "metric", *names])
-    )
-    count = len(table[["dataset", *names]].drop_duplicates()) // max(len(set(table["dataset"])), 1)
-    counted = f"{min(map(min, seeds))} to {max(map(max, seeds))}" if seeds else "no"
+    empty = pd.DataFrame(columns=["dataset", "metric", "seeds", *names])
+    table = pd.concat(tables, ignore_index=True) if tables else empty
+    present = set(table["dataset"])
+    gaps = gap_texts(TITLES[name] for name in datasets if name not in present)
+    count = len(table[["dataset", *names]].drop_duplicates()) // max(len(present), 1)
+    seeds = f"{table['seeds'].min()} to {table['seeds'].max()}" if len(table) else "no"
     caption = (
-        "Shares of ε for the interval size, the counts, the choice of splits and the averages: each line is a budget "
-        f"split that adds up to one, out of {count} per data set, ranked by its mean over {counted} seeds at ε = 1. "
-        "Thin green: the best fifth; thin orange: the worst; thick: their means. The paper shows the MNIST embeddings "
-        "and does not print its grid."
+        "Shares of ε for the interval size, the counts, the choice of splits and the averages: "
+        f"each line is a budget split that adds up to one, out of {count} per data set, ranked by "
+        f"its mean over {seeds} seeds at ε = 1. Thin green: the best fifth; thin orange: the "
+        "worst; thick: their means. The paper shows the MNIST embeddings and does not print its "
+        "grid."
     )
     if not len(table):
-        return FigureResult(figure, table, table, caption, tuple(gaps))
+        empty = empty.drop(columns="seeds")
+        return FigureResult(figure, empty, empty, caption, gaps)
     means = table.groupby(["dataset", "metric", "group"], sort=False)[names].mean().reset_index()
     means = means[means["group"] != "between"]
-    text = means.assign(**{name: means[name].map("{:.3f}".format) for name in names})
-    return FigureResult(figure, table, text, caption, tuple(gaps))
+    formatted = means.assign(**{name: means[name].map("{:.3f}".format) for name in names})
+    return FigureResult(figure, table, formatted, caption, gaps)
 
 
-def _parallel(axes, settings, metric, names):
+def _parallel(
+    axes: Axes, settings: pd.DataFrame, metric: str, names: Sequence[str]
+) -> pd.DataFrame:
     """Draw one panel; return the settings with the group that each belongs to."""
     sign = -1 if metric in HIGHER_IS_BETTER else 1
-    ranked = settings.iloc[
-        np.argsort(sign * settings["mean"].to_numpy(), kind="stable")
-    ].reset_index(drop=True)
-    count = max(round(CHOSEN_SHARE * len(ranked)), 1)
+    order = np.argsort(sign * settings["mean"].to_numpy(), kind="stable")
+    ranked = settings.iloc[order].reset_index(drop=True)
+    count = max(round(BEST_SHARE * len(ranked)), 1)
     group = np.full(len(ranked), "between", dtype=object)
-    group[:count], group[len(ranked) - count :] = "best", "worst"
+    group[:count] = "best"
+    group[len(ranked) - count :] = "worst"
+    x = range(len(names))
     for name, color in (("worst", WORST), ("best", BEST)):
-        chosen = ranked[group == name][names].to_numpy()
-        axes.plot(range(len(names)), chosen.T, color=color, linewidth=0.9, alpha=0.55)
-        axes.plot(range(len(names)), chosen.mean(axis=0), color=color, linewidth=2.8, zorder=5)
-    axes.plot(range(len(names)), OWN_SHARES, "x", color=INK, markersize=6, zorder=6)
-    axes.set_xticks(range(len(names)), names, fontsize=8.5)
+        shares = ranked[group == name][list(names)].to_numpy()
+        axes.plot(x, shares.T, color=color, linewidth=0.9, alpha=0.55)
+        axes.plot(x, shares.mean(axis=0), color=color, linewidth=2.8, zorder=5)
+    axes.plot(x, PAPER_SHARES, "x", color=INK, markersize=6, zorder=6)
+    axes.set_xticks(x, names, fontsize=8.5)
     axes.set_xlim(-0.25, len(names) - 0.75)
     axes.set_ylim(0, None)
     return ranked.assign(rank=np.arange(1, len(ranked) + 1), group=group)
 
 
-def _figure6(study):
+def _figure6(study: Study) -> FigureResult:
     """Heat maps of four metrics over t and q."""
     datasets = _grid_datasets(study, "centreness", ("synth-10d", "letters-18720"))
-    figure = Figure(figsize=(15.5, 3.2 * len(datasets) + 0.4), layout="constrained")
+    size = (15.5, 3.2 * len(datasets) + 0.4)
+    figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(len(datasets), len(GRID_METRICS), squeeze=False)
-    lines, gaps = [], []
-    for row, dataset in enumerate(datasets):
-        for column, metric in enumerate(GRID_METRICS):
-            axes = grid[row][column]
-            place = string.ascii_lowercase[row * len(GRID_METRICS) + column]
-            arrow = "↑" if metric in HIGHER_IS_BETTER else "↓"
-            axes.set_title(
-                f"({place}) {_title(dataset)}: {METRIC_NAMES[metric].split(' by ')[0]} {arrow}",
-                fontsize=9.5,
-            )
-            settings = _settings_of(study, "centreness", metric, dataset, CENTRENESS)
-            if settings is None:
-                say(axes, NO_DATA)
-                gaps.append(f"{_title(dataset)}, {METRIC_NAMES[metric]}: {NO_DATA}")
-                continue
-            _centreness_map(figure, axes, settings, metric)
-            lines.append(settings.assign(dataset=dataset, metric=metric))
-    table = (
-        pd.concat(lines, ignore_index=True)
-        if lines
-        else pd.DataFrame(columns=["dataset", "metric", *CENTRENESS])
-    )
+    tables = []
+    gaps = []
+    panels = [(dataset, metric) for dataset in datasets for metric in GRID_METRICS]
+    for index, (axes, (dataset, metric)) in enumerate(zip(grid.flat, panels, strict=True)):
+        title = f"{TITLES[dataset]}: {_short_metric_title(metric)}"
+        panel_title(axes, index, title, fontsize=9.5)
+        settings = _settings_of(study, "centreness", metric, dataset, CENTRENESS)
+        if settings is None:
+            empty_panel(axes)
+            gaps.append(f"{TITLES[dataset]}, {METRIC_NAMES[metric]}")
+            continue
+        _centreness_map(figure, axes, settings, metric)
+        tables.append(settings.assign(dataset=dataset, metric=metric))
+    empty = pd.DataFrame(columns=["dataset", "metric", "seeds", *CENTRENESS])
+    table = pd.concat(tables, ignore_index=True) if tables else empty
     caption = (
-        "Mean of each metric over t (centreness at the edge of the outer part) and q (share of a node's points in it), "
-        "where q is at most t / 2; darker is better in every panel, a dash marks what is not allowed or not stored. "
-        f"{_seeds(table) if len(table) else 'no seeds'} a cell, ε = 1. The paper shows Synth-10d and says that the "
-        "others look the same; it does not print its grid."
+        "Mean of each metric over t (centreness at the edge of the outer part) and q (share of a "
+        "node's points in it), where q is at most t / 2; darker is better in every panel, a dash "
+        f"marks what is not allowed or not stored. {count_text(table['seeds'])} a cell, ε = 1. The "
+        "paper shows Synth-10d and says that the others look the same; it does not print its grid."
     )
     if not len(table):
-        return FigureResult(figure, table, table, caption, tuple(gaps))
-    text = table.assign(mean=table["mean"].map(_number)).pivot_table(
-        index=["dataset", *CENTRENESS], columns="metric", values="mean", aggfunc="first"
-    )
-    text = text.fillna("–").reset_index().rename_axis(columns=None)
-    text[CENTRENESS] = text[CENTRENESS].map("{:.3g}".format)
-    return FigureResult(figure, table, text, caption, tuple(gaps))
+        empty = empty.drop(columns="seeds")
+        return FigureResult(figure, empty, empty, caption, gap_texts(gaps))
+    texts = table.assign(mean=table["mean"].map(_number))
+    formatted = pivoted(texts, ["dataset", *CENTRENESS], "metric", "mean")
+    formatted[CENTRENESS] = formatted[CENTRENESS].map("{:.3g}".format)
+    return FigureResult(figure, table, formatted, caption, gap_texts(gaps))
 
 
-def _centreness_map(figure, axes, settings, metric):
+def _centreness_map(figure: Figure, axes: Axes, settings: pd.DataFrame, metric: str) -> None:
     matrix = settings.pivot(index="q", columns="t", values="mean")
     values = matrix.to_numpy(dtype=float)
-    low, high = np.nanmin(values), np.nanmax(values)
+    low = np.nanmin(values)
+    high = np.nanmax(values)
     # A range that is nothing but rounding would show structure where there is none.
     pad = max(0.01 * max(abs(low), abs(high)) - (high - low), 0) / 2
-    cmap = "YlGnBu" if metric in HIGHER_IS_BETTER else "YlGnBu_r"
-    rows = [f"{value:.3g}" for value in matrix.index]
-    columns = [f"{value:g}" for value in matrix.columns]
-    scale = Normalize(low - pad, high + pad)
-    fontsize = 7.5 if len(columns) < 6 else 6.5
     places = 4 if high < 0.1 else 3
+
+    def text(value: float, _: object = None) -> str:
+        return f"{value:.{places}f}" if abs(value) < 10 else _three_digits(value)
+
     image = heat_map(
-        axes, values, rows, columns, scale, cmap, lambda value: _fixed(value, places), fontsize
+        axes,
+        values,
+        [f"{value:.3g}" for value in matrix.index],
+        [f"{value:g}" for value in matrix.columns],
+        Normalize(low - pad, high + pad),
+        "YlGnBu" if metric in HIGHER_IS_BETTER else "YlGnBu_r",
+        text,
+        7.5 if matrix.shape[1] < 6 else 6.5,
     )
     bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02, aspect=25)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=7.5)
     if pad:
         bar.set_ticks([(low + high) / 2])
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _fixed(value, places)))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(text))
     axes.set_xlabel("t", fontsize=9)
     axes.set_ylabel("q", fontsize=9)
     axes.tick_params(labelsize=8)
 
 
-def _fixed(value, places):
-    """Numbers of one panel with equally many places, large ones with an exponent."""
-    return f"{value:.{places}f}" if abs(value) < 10 else _three_digits(value)
+# --- figures of this bench ----------------------------------------------------------------------
 
 
-def _three_digits(value):
-    if abs(value) < 1e4:
-        return f"{value:#.3g}" if abs(value) < 100 else f"{value:.0f}"
-    mantissa, exponent = f"{value:.2e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
+def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
+    """Sound over published, at matched budgets.
 
+    The sound variant has the largest stored budget that is within what the published one spent.
 
-# --- figures of our own ----------------------------------------------------------------------------------------------
-
-
-def matched_ratios(study, metric="inertia"):
-    """Sound over published, at the largest stored budget of the sound variant that is within what the published spent.
-
-    A pair counts where data set, scaling and adjacency agree, and neither epsilon spent nor delta of the sound variant
-    is larger than the published one's.
+    A pair counts where data set, scaling and adjacency agree, and neither epsilon spent nor delta
+    of the sound variant is larger than the published one's.
 
     Returns
     -------
     DataFrame
-        One line per pair and data set: both budgets (declared, spent, delta), `ratio` of means with a 95 % paired
-        bootstrap interval over seeds, `seeds`, and `unproven`: flaws of charges of the published variant.
+        One line per pair and data set: both budgets (declared, spent, delta), `ratio` of means with
+        a 95 % paired bootstrap interval over seeds, `seeds`, and `unproven`: flaws of charges of
+        the published variant.
     """
     columns = ["published", "sound", "dataset", "ratio", "low", "high", "seeds", "unproven"]
-    columns += [
-        f"{fact}_{side}"
-        for side in ("published", "sound")
-        for fact in ("epsilon", "spent", "delta")
-    ]
-    panel = _join(study, (*QUALITY_SWEEPS, "sound"), metric)
+    columns += ["epsilon_published", "spent_published", "delta_published"]
+    columns += ["epsilon_sound", "spent_sound", "delta_sound"]
+    panel = _concat_sweeps(study, (*QUALITY_SWEEPS, "sound"), metric)
     cells = panel.cells
     if not len(cells):
         return pd.DataFrame(columns=columns)
     means = resampled_means(panel, resampling_weights(len(panel.seeds)))
+    charges = charges_of(cells)
     lines = []
     for published, sound in MATCHES:
-        for old in cells[
-            (cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)
-        ].itertuples():
-            mine = cells[(cells["method"] == sound) & (cells["dataset"] == old.dataset)]
-            same = (mine["adjacency"] == old.adjacency) & (
-                mine["preprocessing"] == old.preprocessing
-            )
-            fits = (mine["epsilon_spent"] <= old.epsilon_spent * (1 + 1e-9)) & (
-                mine["delta"] <= old.delta
-            )
-            mine = mine[same & fits].sort_values("epsilon")
-            if not len(mine):
+        declared = (cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)
+        for index, old in cells[declared].iterrows():
+            matched = _matching(cells[cells["method"] == sound], old)
+            if not len(matched):
                 continue
-            new = mine.iloc[-1]
-            ratio = means[:, new.name] / means[:, old.Index]
+            new = matched.iloc[-1]
+            ratio = means[:, new.name] / means[:, index]
             (low,), (high,) = percentile_interval(ratio[:, None])
-            both = np.isfinite(panel.values[:, [new.name, old.Index]]).all(axis=1)
-            values = [
-                published,
-                sound,
-                old.dataset,
-                ratio[0],
-                low,
-                high,
-                int(both.sum()),
-                _unproven(old.charges),
-            ]
-            values += [
-                old.epsilon,
-                old.epsilon_spent,
-                old.delta,
-                new["epsilon"],
-                new["epsilon_spent"],
-                new["delta"],
-            ]
-            lines.append(dict(zip(columns, values, strict=True)))
+            both = np.isfinite(panel.values[:, [new.name, index]]).all(axis=1)
+            line = {"published": published, "sound": sound, "dataset": old["dataset"]}
+            line |= {"ratio": ratio[0], "low": low, "high": high, "seeds": int(both.sum())}
+            line["unproven"] = _unproven(charges[charges.index == index])
+            for side, cell in (("published", old), ("sound", new)):
+                line[f"epsilon_{side}"] = cell["epsilon"]
+                line[f"spent_{side}"] = cell["epsilon_spent"]
+                line[f"delta_{side}"] = cell["delta"]
+            lines.append(line)
     return pd.DataFrame(lines, columns=columns)
 
 
-def _unproven(charges):
-    """Flaws of charges whose cost is what a paper claims and is known not to hold."""
-    flaws = {charge.get("flaw", "") for charge in json.loads(charges or "[]")}
-    return " ".join(sorted(flaws - {""}))
+def _matching(cells: pd.DataFrame, old: pd.Series) -> pd.DataFrame:
+    """Return the cells that spend no more than `old`, by epsilon.
+
+    Under the same adjacency and scaling, on the same data set.
+    """
+    same = np.logical_and.reduce(
+        [cells[name] == old[name] for name in ("dataset", "adjacency", "preprocessing")]
+    )
+    within_epsilon = cells["epsilon_spent"] <= old["epsilon_spent"] * (1 + 1e-9)
+    within_delta = cells["delta"] <= old["delta"]
+    return cells[same & within_epsilon & within_delta].sort_values("epsilon")
 
 
-def _matched(study):
+def _unproven(charges: pd.DataFrame) -> str:
+    """Return the flaws of charges whose cost is what a paper claims and is known not to hold."""
+    return " ".join(sorted(set(charges["flaw"]) - {""}))
+
+
+def _matched(study: Study) -> FigureResult:
     """Inertia of the sound variants relative to the published ones at matched spent epsilon."""
+    styles = MethodStyles(study.cells)
     table = matched_ratios(study)
-    datasets = _ordered(set(table["dataset"]) | set(SIX), tuple(TITLES))
+    datasets = in_order([*table["dataset"], *SIX], TITLES)
     figure = Figure(figsize=(14.5, 0.9 + 0.42 * max(len(datasets), 4)), layout="constrained")
     grid = figure.subplots(1, len(MATCHES))
+    ends = [table[name].astype(float) for name in ("low", "high", "ratio")]
+    limits = (np.nanmin([1, *np.concatenate(ends)]), np.nanmax([1, *np.concatenate(ends)]))
     labelled = False
-    low, high = (table["low"].min(), table["high"].max()) if len(table) else (1, 1)
-    low, high = (
-        np.nanmin([low, table["ratio"].min(), 1]),
-        np.nanmax([high, table["ratio"].max(), 1]),
-    )
-    for place, (axes, (published, sound)) in enumerate(zip(grid, MATCHES, strict=True)):
-        mine = table[(table["published"] == published) & (table["sound"] == sound)]
-        axes.set_title(
-            f"({string.ascii_lowercase[place]}) {_label(sound)}\nover {_label(published)}",
-            fontsize=10,
-        )
-        if not len(mine):
-            say(axes, NO_PAIR)
+    for index, (axes, (published, sound)) in enumerate(zip(grid, MATCHES, strict=True)):
+        title = f"{_label(styles, sound)}\nover {_label(styles, published)}"
+        panel_title(axes, index, title)
+        subset = table[(table["published"] == published) & (table["sound"] == sound)]
+        if not len(subset):
+            empty_panel(axes, NO_PAIR)
             continue
-        style = look(sound)
-        y = np.array([datasets.index(name) for name in mine["dataset"]])
-        error = np.nan_to_num([mine["ratio"] - mine["low"], mine["high"] - mine["ratio"]])
-        axes.axvline(1, color=GREY, linewidth=1)
-        axes.errorbar(
-            mine["ratio"],
-            y,
-            xerr=np.clip(error, 0, None),
-            color=style.color,
-            marker=_marker(sound),
-            markerfacecolor="white",
-            markersize=7,
-            linestyle="",
-            capsize=3,
-        )
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.15, high * 1.15)
-        log_axis(axes.xaxis)
-        axes.tick_params(axis="x", labelsize=8)
-        axes.set_yticks(
-            range(len(datasets)),
-            [""] * len(datasets) if labelled else [_title(name) for name in datasets],
-        )
+        _draw_matched(axes, subset, datasets, styles, limits)
+        names = [""] * len(datasets) if labelled else [TITLES[name] for name in datasets]
+        axes.set_yticks(range(len(datasets)), names)
         axes.set_ylim(len(datasets) - 0.4, -0.6)
         labelled = True
-        right = axes.secondary_yaxis("right")
-        spent = {name: "–" for name in range(len(datasets))}
-        spent |= {
-            at: f"{old:.2f} | {new:.2f}" for at, old, new in zip(y, *_spent(mine), strict=True)
-        }
-        right.set_yticks(range(len(datasets)), list(spent.values()))
-        right.tick_params(length=0, labelsize=8, colors="#555555")
-        right.spines["right"].set_visible(False)
-        axes.set_xlabel("inertia, sound / published", fontsize=9)
+        _spent_axis(axes, subset, datasets)
     caption = (
-        "Inertia of the sound variant divided by that of the published one (left of the line: the sound one is "
-        "better); 95 % paired bootstrap intervals over seeds, logarithmic axis. To the right of each panel: ε that "
-        "the ledger says was spent, published | sound. The published variant declares ε = 1 with its own δ; the sound "
-        "one runs at the largest stored ε that spends no more, at a smaller δ, under the same adjacency and range. "
-        "What the published variants spend rests on their own claims: where those are known not to hold (column "
-        "unproven of the table), the comparison is in their favor."
+        "Inertia of the sound variant divided by that of the published one (left of the line: the "
+        "sound one is better); 95 % paired bootstrap intervals over seeds, logarithmic axis. To "
+        "the right of each panel: ε that the ledger says was spent, published | sound. The "
+        "published variant declares ε = 1 with its own δ; the sound one runs at the largest stored "
+        "ε that spends no more, at a smaller δ, under the same adjacency and range. What the "
+        "published variants spend rests on their own claims: where those are known not to hold "
+        "(column unproven of the table), the comparison is in their favor."
     )
-    gaps = [
-        f"{_label(sound)} over {_label(published)} on {_title(name)}: {NO_PAIR}"
+    stored = set(zip(table["published"], table["sound"], table["dataset"], strict=True))
+    gaps = tuple(
+        f"{_label(styles, sound)} over {_label(styles, published)} on {TITLES[name]}: {NO_PAIR}"
         for published, sound in MATCHES
         for name in SIX
-        if not (
-            (table["sound"] == sound)
-            & (table["published"] == published)
-            & (table["dataset"] == name)
-        ).any()
-    ]
-    text = table.assign(
-        ratio=[f"{row.ratio:.3g} [{row.low:.3g}, {row.high:.3g}]" for row in table.itertuples()],
-        published=table["published"].map(_label),
-        sound=table["sound"].map(_label),
-        spent=[f"{old:.3g} | {new:.3g}" for old, new in zip(*_spent(table), strict=True)],
-        declared=[
-            f"{row.epsilon_published:g} | {row.epsilon_sound:g}" for row in table.itertuples()
-        ],
+        if (published, sound, name) not in stored
     )
-    text = text[
-        ["published", "sound", "dataset", "ratio", "declared", "spent", "unproven", "seeds"]
-    ]
-    return FigureResult(figure, table, text, caption, tuple(gaps))
+    return FigureResult(figure, table, _format_matched(table, styles), caption, gaps)
 
 
-def _spent(table):
-    return table["spent_published"], table["spent_sound"]
+def _draw_matched(
+    axes: Axes,
+    table: pd.DataFrame,
+    datasets: Sequence[str],
+    styles: MethodStyles,
+    limits: tuple[float, float],
+) -> None:
+    sound = table["sound"].iloc[0]
+    y = [datasets.index(name) for name in table["dataset"]]
+    error = np.nan_to_num([table["ratio"] - table["low"], table["high"] - table["ratio"]])
+    axes.axvline(1, color=GREY, linewidth=1)
+    axes.errorbar(
+        table["ratio"],
+        y,
+        xerr=np.clip(error, 0, None),
+        color=styles[sound].color,
+        marker=_marker(styles, sound),
+        markerfacecolor="white",
+        markersize=7,
+        linestyle="",
+        capsize=3,
+    )
+    low, high = limits
+    axes.set_xscale("log")
+    axes.set_xlim(low / 1.15, high * 1.15)
+    log_axis(axes.xaxis)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_xlabel("inertia, sound / published", fontsize=9)
 
 
-def _two_sweeps(study, metric):
-    """Published and sound methods at epsilon 1 on one axis."""
-    return _on_one_axis(_at_epsilon(_join(study, (*QUALITY_SWEEPS, "sound"), metric), 1.0))
+def _spent_axis(axes: Axes, table: pd.DataFrame, datasets: Sequence[str]) -> None:
+    """Write what was spent at the right of a panel."""
+    texts = dict.fromkeys(datasets, DASH)
+    for row in table.itertuples():
+        texts[row.dataset] = f"{row.spent_published:.2f} | {row.spent_sound:.2f}"
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(datasets)), list(texts.values()))
+    right.tick_params(length=0, labelsize=8, colors="#555555")
+    right.spines["right"].set_visible(False)
 
 
-def _rows_per_method(study, metrics, draw, width, xlabel):
-    """One panel per data set, one line per method; `draw(axes, place, method, values)` fills a line."""
-    tables, strangers = [], []
+def _format_matched(table: pd.DataFrame, styles: MethodStyles) -> pd.DataFrame:
+    rows = list(table.itertuples())
+    formatted = table.assign(
+        published=[_label(styles, name) for name in table["published"]],
+        sound=[_label(styles, name) for name in table["sound"]],
+        ratio=[f"{row.ratio:.3g} [{row.low:.3g}, {row.high:.3g}]" for row in rows],
+        declared=[f"{row.epsilon_published:g} | {row.epsilon_sound:g}" for row in rows],
+        spent=[f"{row.spent_published:.3g} | {row.spent_sound:.3g}" for row in rows],
+    )
+    columns = ["published", "sound", "dataset", "ratio", "declared", "spent", "unproven", "seeds"]
+    return formatted[columns]
+
+
+def _rows_per_method(
+    study: Study,
+    metrics: Sequence[str],
+    draw: Callable[[Axes, int, str, pd.DataFrame], None],
+    x_label: str,
+) -> tuple[Figure, pd.DataFrame, pd.DataFrame, tuple[str, ...]]:
+    """Draw published and sound methods at epsilon 1: one panel per data set, one row per method.
+
+    ``draw(axes, y, color, values)`` fills a row; `values` has the metrics as index.
+
+    Returns
+    -------
+    figure, table, formatted, gaps
+        As of a `FigureResult`.
+    """
+    styles = MethodStyles(study.cells)
+    tables = []
+    incomparable = []
     for metric in metrics:
-        panel, others = _two_sweeps(study, metric)
-        tables.append(_spread(panel))
-        strangers = others or strangers
+        panel = _concat_sweeps(study, (*QUALITY_SWEEPS, "sound"), metric)
+        panel, others = _comparable(_at_epsilon(panel, 1.0))
+        tables.append(_means(panel))
+        incomparable = others or incomparable
     table = pd.concat(tables, ignore_index=True)
     table = table[table["method"].isin(ORDER)]
-    datasets = [*SIX, *_ordered(set(table["dataset"]) - set(SIX), tuple(TITLES))]
-    methods = [name for name in ORDER if name in set(table["method"])] or list(PUBLISHED)
-    figure, grid = _panels(len(datasets), 4, width, 0.55 + 0.24 * len(methods))
-    labelled = set()
-    for place, (axes, name) in enumerate(zip(grid, datasets, strict=True)):
-        axes.set_title(f"({string.ascii_lowercase[place]}) {_title(name)}")
-        mine = table[table["dataset"] == name]
-        if not len(mine):
-            say(axes, NO_DATA)
+    datasets = _datasets(table["dataset"])
+    methods = in_order(table["method"], ORDER) or list(PUBLISHED)
+    labels = [_label(styles, method) for method in methods]
+    figure, grid = panel_grid(len(datasets), 4, 3.3, 0.55 + 0.24 * len(methods))
+    labelled_rows = set()
+    for index, (axes, name) in enumerate(zip(grid, datasets, strict=True)):
+        panel_title(axes, index, TITLES[name], fontsize=11)
+        subset = table[table["dataset"] == name]
+        if not len(subset):
+            empty_panel(axes)
             continue
-        for at, method in enumerate(methods):
-            values = mine[mine["method"] == method].set_index("metric")
+        for y, method in enumerate(methods):
+            values = subset[subset["method"] == method].set_index("metric")
             if len(values):
-                draw(axes, at, method, values)
-        # Only now, because a limit set by hand ends the search for the other one.
+                draw(axes, y, styles[method].color, values)
+        # After drawing, because a limit set by hand ends the search for the other one.
         axes.set_xlim(left=min(0, axes.get_xlim()[0]))
         axes.set_ylim(len(methods) - 0.4, -0.6)
         # The first panel of a row that is drawn carries the names.
-        labels = (
-            [""] * len(methods)
-            if place // 4 in labelled
-            else [_label(method) for method in methods]
-        )
-        labelled.add(place // 4)
-        axes.set_yticks(range(len(methods)), labels, fontsize=8.5)
+        names = [""] * len(methods) if index // 4 in labelled_rows else labels
+        labelled_rows.add(index // 4)
+        axes.set_yticks(range(len(methods)), names, fontsize=8.5)
         axes.grid(axis="y", visible=False)
         axes.tick_params(axis="x", labelsize=8)
-    figure.supxlabel(xlabel, fontsize=10, color=INK)
-    columns = [
-        "dataset",
-        "k",
-        "method",
-        "variant",
-        "metric",
-        "epsilon",
-        "epsilon_spent",
-        "mean",
-        "deviation",
-        "seeds",
-    ]
-    shown = table[columns].reset_index(drop=True)
-    text = shown.assign(
-        value=[f"{_number(row.mean)} ± {_number(row.deviation)}" for row in shown.itertuples()]
-    )
-    text = text.pivot_table(
-        index=["dataset", "method"], columns="metric", values="value", aggfunc="first", sort=False
-    )
-    text = text.fillna("–").reset_index().rename_axis(columns=None)
-    return figure, grid, shown, text, _gaps(table, SIX, PUBLISHED, strangers)
+    figure.supxlabel(x_label, fontsize=10, color=INK)
+    columns = ["dataset", "k", "method", "variant", "metric", "epsilon", "epsilon_spent"]
+    table = table[[*columns, "mean", "deviation", "seeds"]].reset_index(drop=True)
+    texts = table.assign(value=_with_deviation(table))
+    formatted = pivoted(texts, ["dataset", "method"], "metric", "value", sort=False)
+    return figure, table, formatted, _gaps(table, PUBLISHED, styles, incomparable=incomparable)
 
 
-def _directions(study):
+def _directions(study: Study) -> FigureResult:
     """Both directions of the KMeans distance."""
     metrics = ("norm_kmeans_distance", "norm_reverse_kmeans_distance")
 
-    def draw(axes, at, method, values):
-        style = look(method)
-        forward, reverse = (values["mean"].get(name, np.nan) for name in metrics)
-        shown = np.minimum([forward, reverse], 1.0)
-        axes.plot(shown, [at, at], color=style.color, linewidth=1.6, alpha=0.6)
-        axes.plot(shown[0], at, "o", color=style.color, markersize=6, markerfacecolor=style.color)
-        axes.plot(
-            shown[1],
-            at,
-            "o",
-            color=style.color,
-            markersize=6,
-            markerfacecolor="white",
-            markeredgewidth=1.4,
-        )
+    def draw(axes: Axes, y: int, color: str, values: pd.DataFrame) -> None:
+        means = [values["mean"].get(name, np.nan) for name in metrics]
+        forward, reverse = np.minimum(means, 1.0)
+        axes.plot([forward, reverse], [y, y], color=color, linewidth=1.6, alpha=0.6)
+        axes.plot(forward, y, "o", color=color, markersize=6, markerfacecolor=color)
+        hollow = {"markerfacecolor": "white", "markeredgewidth": 1.4}
+        axes.plot(reverse, y, "o", color=color, markersize=6, **hollow)
 
     label = "distance / W√d (values above 1 drawn at 1)"
-    figure, _, shown, text, gaps = _rows_per_method(study, metrics, draw, 3.3, label)
+    figure, table, formatted, gaps = _rows_per_method(study, metrics, draw, label)
+    point = {"color": INK, "marker": "o", "linestyle": ""}
+    forward = "from released centers to the nearest reference"
+    reverse = "from reference centers to the nearest released one"
     handles = [
-        Line2D(
-            [],
-            [],
-            color=INK,
-            marker="o",
-            linestyle="",
-            label="from released centers to the nearest reference",
-        ),
-        Line2D(
-            [],
-            [],
-            color=INK,
-            marker="o",
-            markerfacecolor="white",
-            linestyle="",
-            label="from reference centers to the nearest released one",
-        ),
+        Line2D([], [], **point, label=forward),
+        Line2D([], [], **point, markerfacecolor="white", label=reverse),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=10)
     caption = (
-        "The KMeans distance in both directions at ε = 1, divided by the diagonal of the box; means over "
-        f"{_seeds(shown)}. Filled: the paper's direction, in which clusters that no center is near cost nothing. "
-        "Hollow: the other one, in which they do, and superfluous centers do not. A clustering near k-means has both "
-        "small. Published and sound variants declare the same ε and spend what the table says."
+        "The KMeans distance in both directions at ε = 1, divided by the diagonal of the box; "
+        f"means over {count_text(table['seeds'])}. Filled: the paper's direction, in which "
+        "clusters that no center is near cost nothing. Hollow: the other one, in which they do, "
+        "and superfluous centers do not. A clustering near k-means has both small. Published and "
+        "sound variants declare the same ε and spend what the table says."
     )
-    return FigureResult(figure, shown, text, caption, gaps)
+    return FigureResult(figure, table, formatted, caption, gaps)
 
 
-def _centers(study):
+def _centers(study: Study) -> FigureResult:
     """Released and non-empty centers per method."""
     metrics = ("n_centers", "nonempty_centers")
 
-    def draw(axes, at, method, values):
-        style = look(method)
-        released, used = (values["mean"].get(name, np.nan) for name in metrics)
+    def draw(axes: Axes, y: int, color: str, values: pd.DataFrame) -> None:
+        released, nonempty = (values["mean"].get(name, np.nan) for name in metrics)
         error = np.nan_to_num(values["deviation"].get("n_centers", 0.0))
-        axes.barh(at, released, 0.72, facecolor="none", edgecolor=style.color, linewidth=1.2)
-        axes.barh(at, used, 0.72, color=style.color, alpha=0.8)
-        axes.errorbar(released, at, xerr=error, color=INK, capsize=2.5, elinewidth=1)
-        axes.axvline(
-            values["k"].iloc[0], color=GREY, linewidth=1.1, linestyle=(0, (4, 2)), zorder=0
-        )
+        axes.barh(y, released, 0.72, facecolor="none", edgecolor=color, linewidth=1.2)
+        axes.barh(y, nonempty, 0.72, color=color, alpha=0.8)
+        axes.errorbar(released, y, xerr=error, color=INK, capsize=2.5, elinewidth=1)
+        axes.axvline(values["k"].iloc[0], zorder=0, **N_CLASSES)
 
-    figure, _, shown, text, gaps = _rows_per_method(study, metrics, draw, 3.3, "number of centers")
+    figure, table, formatted, gaps = _rows_per_method(study, metrics, draw, "number of centers")
     handles = [
         Patch(facecolor=INK, alpha=0.8, label="non-empty"),
         Patch(facecolor="none", edgecolor=INK, label="released"),
-        Line2D([], [], color=GREY, linestyle=(0, (4, 2)), label="reported number of classes"),
+        Line2D([], [], **N_CLASSES, label="reported number of classes"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=10)
     caption = (
-        "Centers that a method releases (outline, with standard deviation) and those that win at least one point "
-        f"(filled) at ε = 1; means over {_seeds(shown)}. All methods but DPM without merging are told the number of "
-        "classes; more centers lower inertia and raise accuracy by themselves."
+        "Centers that a method releases (outline, with standard deviation) and those that win at "
+        f"least one point (filled) at ε = 1; means over {count_text(table['seeds'])}. All methods "
+        "but DPM without merging know the number of classes; more centers lower inertia and raise "
+        "accuracy by themselves."
     )
-    return FigureResult(figure, shown, text, caption, gaps)
+    return FigureResult(figure, table, formatted, caption, gaps)
 
 
-def _scaling(study):
+N_CLASSES = {"color": GREY, "linewidth": 1.1, "linestyle": (0, (4, 2))}
+
+
+def _scaling(study: Study) -> FigureResult:
     """CPU time over the number of points and of dimensions."""
-    panel, strangers = _on_one_axis(study.panel("scaling", "fit_cpu_seconds"))
-    table = _spread(panel)
+    styles = MethodStyles(study.cells)
+    panel, incomparable = _comparable(study.panel("scaling", "fit_cpu_seconds"))
+    table = _means(panel)
     figure = Figure(figsize=(10.5, 4.0), layout="constrained")
     grid = figure.subplots(1, 2)
-    methods = _ordered(set(table["method"]), ORDER)
+    methods = in_order(table["method"], ORDER)
     titles = {"n": "number of points n", "d": "number of dimensions d"}
-    fixed = {}
-    for place, (axes, (along, other)) in enumerate(
-        zip(grid, (("n", "d"), ("d", "n")), strict=True)
-    ):
-        axes.set_title(f"({'ab'[place]}) {titles[along]}")
-        sizes = table.groupby(other)[along].nunique() if len(table) else pd.Series(dtype=int)
+    drawn = []
+    panels = (("n", "d"), ("d", "n"))
+    for index, (axes, (along, fixed)) in enumerate(zip(grid, panels, strict=True)):
+        panel_title(axes, index, titles[along], fontsize=11)
+        sizes = table.groupby(fixed)[along].nunique()
         if not len(sizes) or sizes.max() < 2:
-            say(axes, NO_DATA)
+            empty_panel(axes)
             continue
-        fixed[along] = int(sizes.idxmax())
-        half = table[table[other] == fixed[along]]
-        for method in methods:
-            mine = half[half["method"] == method].sort_values(along)
-            style = look(method, known=methods).line() | {
-                "marker": _marker(method),
-                "label": _label(method),
-            }
-            axes.errorbar(
-                mine[along], mine["mean"], np.nan_to_num(mine["deviation"]), capsize=2, **style
-            )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        ticks = sorted(half[along].unique())
-        low, high = half["mean"].min() / 1.6, half["mean"].max() * 1.6
-        linear = np.array(ticks) / np.sqrt(ticks[0] * ticks[-1]) * np.sqrt(low * high)
-        axes.plot(ticks, linear, color=GREY, linestyle=":", linewidth=1.2, label="linear", zorder=0)
-        axes.set_ylim(low, high)
-        log_axis(axes.yaxis)
-        axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
-        axes.minorticks_off()
-        axes.set_xlabel(f"{titles[along]} (log scale), {other} = {fixed[along]:,}")
+        drawn.append(along)
+        value = int(sizes.idxmax())
+        _draw_scaling(axes, table[table[fixed] == value], along, methods, styles)
+        axes.set_xlabel(f"{titles[along]} (log scale), {fixed} = {value:,}")
     grid[0].set_ylabel("CPU seconds for one fit (log scale)")
-    if fixed:
+    if drawn:
         handles, labels = next(axes for axes in grid if axes.lines).get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper center", ncols=len(methods) + 1, fontsize=9.5
-        )
+        columns = len(methods) + 1
+        figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize=9.5)
     caption = (
-        "CPU time of one fit on normal clusters as in Synth, on one pinned thread; mean and standard deviation over "
-        f"{_seeds(table)}. Parallel to the dotted line means linear."
+        "CPU time of one fit on normal clusters as in Synth, on one pinned thread; mean and "
+        f"standard deviation over {count_text(table['seeds'])}. Parallel to the dotted line means "
+        "linear."
     )
-    shown = table[["dataset", "n", "d", "k", "method", "mean", "deviation", "seeds"]]
-    text = shown.assign(
-        value=[f"{_number(row.mean)} ± {_number(row.deviation)} s" for row in shown.itertuples()]
-    )
-    gaps = _scaling_gaps(fixed, strangers)
-    return FigureResult(figure, shown, text[["n", "d", "method", "value"]], caption, gaps)
+    table = table[["dataset", "n", "d", "k", "method", "mean", "deviation", "seeds"]]
+    formatted = table.assign(value=[f"{text} s" for text in _with_deviation(table)])
+    formatted = formatted[["n", "d", "method", "value"]]
+    gaps = gap_texts(f"times over {along}" for along in ("n", "d") if along not in drawn)
+    gaps += incomparable_texts(_label(styles, name) for name in incomparable)
+    return FigureResult(figure, table, formatted, caption, gaps)
 
 
-def _scaling_gaps(fixed, strangers):
-    gaps = [f"times over {along}: {NO_DATA}" for along in ("n", "d") if along not in fixed]
-    return tuple(
-        gaps
-        + [
-            f"{_label(name)}: another adjacency or trust model, not on this axis"
-            for name in strangers
-        ]
-    )
+def _draw_scaling(
+    axes: Axes, table: pd.DataFrame, along: str, methods: Sequence[str], styles: MethodStyles
+) -> None:
+    """Draw times on logarithmic axes, with a line that grows as the sizes do."""
+    for method in methods:
+        curve = table[table["method"] == method].sort_values(along)
+        line = styles[method].line()
+        line |= {"marker": _marker(styles, method), "label": _label(styles, method)}
+        error = np.nan_to_num(curve["deviation"])
+        axes.errorbar(curve[along], curve["mean"], error, capsize=2, **line)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    ticks = sorted(table[along].unique())
+    low = table["mean"].min() / 1.6
+    high = table["mean"].max() * 1.6
+    linear = np.array(ticks) / np.sqrt(ticks[0] * ticks[-1]) * np.sqrt(low * high)
+    axes.plot(ticks, linear, color=GREY, linestyle=":", linewidth=1.2, label="linear", zorder=0)
+    axes.set_ylim(low, high)
+    log_axis(axes.yaxis)
+    axes.set_xticks(ticks, [f"{value:,}" for value in ticks])
+    axes.minorticks_off()
 
 
 FIGURES = (

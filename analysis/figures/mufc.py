@@ -1,19 +1,37 @@
-"""Tables 1, 2 and M.1 and Figures 3 to 5 of the MUFC paper, and what this bench adds: latencies, speed-ups, bytes."""
+"""Tables and figures of the MUFC paper, and latencies, speed-ups and bytes."""
 
 import math
 import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pkm.analysis import claims, reported
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.panels import NO_DATA, log_axis, say, wants_log
-from pkm.analysis.figures.style import GREY, INK, look
-from pkm.analysis.removals import READINGS, View, curves, series, speedups
+from pkm.analysis.figures.layout import (
+    DASH,
+    Titles,
+    count_text,
+    empty_panel,
+    gap_texts,
+    in_order,
+    log_axis,
+    mean_text,
+    panel_grid,
+    panel_title,
+    times_text,
+    wants_log,
+)
+from pkm.analysis.figures.style import GREY, INK, MethodStyles
+from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
 from pkm.analysis.tables import (
+    Panel,
+    Study,
     column_statistics,
     percentile_interval,
     resampled_means,
@@ -22,336 +40,268 @@ from pkm.analysis.tables import (
 )
 
 CONTENT = claims.load("mufc")
-PRINTED = CONTENT["printed"]
-TITLES = {line["dataset"]: line["title"] for line in PRINTED["sizes"]}
+REPORTED = CONTENT["reported"]
+TITLES = Titles({line["dataset"]: line["title"] for line in REPORTED["sizes"]})
 PUBLISHED = ("mufc", "k_fed", "dc_kmeans")
 TIMED = ("mufc", "mufc_lazy", "dc_kmeans")
-SHOWN = (*PUBLISHED, "mufc_points", "mufc_full")
-FOUR = 4  # panels of a kind in Figure 4
+LOSS_METHODS = (*PUBLISHED, "mufc_points", "mufc_full")
+MIN_DATASETS = 4  # of Figure 4
 BATCHES = (("celltype", 10), ("celltype", 30), ("gaussian-10", 10), ("gaussian-10", 30))
+# Quantiles of a request: name and marker.
 QUANTILES = {"p50": "|", "p95": "o", "p99": "s", "max": ">"}
-RETRAINING = "complete retraining (MUFC)"
-DEFAULT = {
+QUANTILE_TITLES = {"p50": "median", "p95": "95 %", "p99": "99 %", "max": "longest"}
+RETRAINING = {
+    "color": GREY,
+    "linestyle": (0, (5, 1.5)),
+    "linewidth": 1.6,
+    "label": "complete retraining (MUFC)",
+}
+DEFAULT_GAMMA = {
     "color": "#d55e00",
     "linestyle": (0, (4, 2)),
     "linewidth": 1.2,
     "label": "default γ = 1/√n",
 }
-SPEEDS = {
+# Color and marker of each way to write a speed-up.
+SPEEDUPS = {
     "best": ("#9fd4f2", "^"),
     "average": ("#56b4e9", "o"),
     "refit": ("#e69f00", "s"),
     "honest": ("#009e73", "D"),
+    "dc_kmeans": ("#0072b2", "v"),
 }
-SPEEDS |= {"dc_kmeans": ("#0072b2", "v")}
-WHITE = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
-ROWS = (*((method, "K a client") for method in SHOWN), ("k_fed", "K' a client"))
+WHITE_DIAMOND = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
+ALL_CLUSTERS = "K a client"
+FEW_CLUSTERS = "K' a client"
+LOSS_ROWS = (*((method, ALL_CLUSTERS) for method in LOSS_METHODS), ("k_fed", FEW_CLUSTERS))
 LAZY_METRICS = (
     "removal_mean_ms",
     "loss_ratio",
     "loss_ratio_after",
     "loss_ratio_after_nearest",
     "reseeded",
+    "reseeded_predicted",
+    "deletions_per_second",
 )
-LAZY_METRICS += ("reseeded_predicted", "deletions_per_second")
 MESSAGE_METRICS = (
     "sparse_bytes",
     "plain_bytes",
     "sparse_encode_ms",
     "sparse_mask_ms",
     "sparse_decode_ms",
+    "sparse_attempts",
 )
-MESSAGE_METRICS += ("sparse_attempts",)
 CLOCK = (
-    "Seconds of a request are those of its client and of the server; clients play in turn in one process, on one "
-    "thread. No network, no secure aggregation"
+    "Seconds of a request are those of its client and of the server; clients play in turn in one "
+    "process, on one thread. No network, no secure aggregation"
 )
 ANEW = "dashed grey is what it had taken to fit anew at every request"
 
 
-def _title(name):
-    return TITLES.get(name, name)
+def _gaps(present: Iterable[str], wanted: Iterable[str] = tuple(TITLES)) -> tuple[str, ...]:
+    stored = set(present)
+    return gap_texts(TITLES[name] for name in wanted if name not in stored)
 
 
-def _ordered(names):
-    """Data sets in the paper's order, others after them."""
-    return [name for name in TITLES if name in set(names)] + sorted(set(names) - set(TITLES))
-
-
-def _gaps(here, wanted=tuple(TITLES)):
-    return tuple(f"{_title(name)}: {NO_DATA}" for name in wanted if name not in set(here))
-
-
-def _summary(panel):
-    """Mean, deviation (n - 1) and seeds of every cell."""
+def _summary(panel: Panel) -> pd.DataFrame:
+    """Return mean, deviation (n - 1) and seeds of every cell."""
     mean, _, _, seeds = column_statistics(panel.values)
     return panel.cells.assign(mean=mean, deviation=standard_deviations(panel.values), seeds=seeds)
 
 
-def _text(mean, deviation=np.nan, form="{:.3g}"):
-    if not np.isfinite(mean):
-        return "–"
-    return form.format(mean) + (f" ± {form.format(deviation)}" if np.isfinite(deviation) else "")
+def _two_line_label(styles: MethodStyles, method: str) -> str:
+    return styles.label(method).replace(" (", "\n(")
 
 
-def _times(value):
-    """A speed-up at three digits, without exponents."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+# --- tables of the paper ------------------------------------------------------------------------
 
 
-def _label(method):
-    return look(method).label
+def _loss_table(number: int, methods: Sequence[str]) -> Callable[[Study], FigureResult]:
+    printed = REPORTED[f"table{number}"]
+    table1 = REPORTED["table1"]["cells"]
+    repeated = [cell for cell in table1 if number == 2 and cell["method"] != "mufc"]
+    # Two kinds of server data, one printed number.
+    mufc = [cell for cell in printed["cells"] if cell["method"] == "mufc"]
+    points = [cell | {"method": "mufc_points"} for cell in mufc]
+    cells = [*printed["cells"], *points, *repeated]
+    sweeps = list(dict.fromkeys([*printed["sweeps"], "table1"]))
 
-
-def _short(method):
-    return _label(method).replace(" (", "\n(")
-
-
-def _runs(table):
-    if not len(table):
-        return "no seeds"
-    low, high = int(table["seeds"].min()), int(table["seeds"].max())
-    return f"{high} seeds" if low == high else f"{low} to {high} seeds"
-
-
-def _grid(count, columns, width=3.1, height=2.5):
-    """Figure with lettered panels and room for a legend above them."""
-    lines = -(-count // columns)
-    figure = Figure(figsize=(width * columns, height * lines + 0.8), layout="constrained")
-    grid = figure.subplots(lines, columns, squeeze=False)
-    for axes in grid.flat[count:]:
-        axes.set_axis_off()
-    return figure, list(grid.flat[:count])
-
-
-def _head(axes, place, text):
-    axes.set_title(f"({string.ascii_lowercase[place]}) {text}", color=INK, fontsize=10)
-
-
-# --- tables of the paper ---------------------------------------------------------------------------------------------
-
-
-def _loss_table(number, methods):
-    asked = PRINTED[f"table{number}"]
-    repeated = [
-        cell for cell in PRINTED["table1"]["cells"] if number == 2 and cell["method"] != "mufc"
-    ]
-    # Two ways of the server, one printed number.
-    again = [
-        cell | {"method": "mufc_points"} for cell in asked["cells"] if cell["method"] == "mufc"
-    ]
-
-    def draw(study):
-        cells = [*asked["cells"], *again, *repeated]
-        sweeps = list(dict.fromkeys([*asked["sweeps"], "table1"]))
-        table = reported.compare(View(study), asked | {"cells": cells, "sweeps": sweeps}).assign(
-            table=number
-        )
-        found = (
-            speedups(study).query("reading == 'best'").set_index("dataset") if number == 1 else None
-        )
+    def draw(study: Study) -> FigureResult:
+        styles = MethodStyles(study.cells)
+        table = reported.compare(View(study), printed | {"cells": cells, "sweeps": sweeps})
+        table = table.assign(table=number)
         lines = []
         for name, title in TITLES.items():
-            mine = table[table["dataset"] == name].set_index("method")
-            line = {"data set": title} | {
-                _label(method): _beside(mine.loc[method]) for method in methods
-            }
-            if number == 1:
-                ours = f"{_times(found['speedup'][name])}x" if name in found.index else "–"
-                line["speed-up of MUFC, no seed touched"] = f"{ours} | {PRINTED['speedups'][name]}x"
+            by_method = table[table["dataset"] == name].set_index("method")
+            line = {"data set": title}
+            line |= {styles.label(method): _loss_text(by_method.loc[method]) for method in methods}
             lines.append(line)
-        stored = table[table["seeds"] > 0]
+        if number == 1:
+            _add_speedups(lines, study)
         counts = table["verdict"].value_counts()
         caption = (
-            "Cost by way of the clients over that of the best of 20 k-means starts. Ours (mean ± standard deviation "
-            "over seeds) | printed, and the verdict: within (two standard errors of both and half a printed digit, "
-            "where a printed deviation counts half a digit more), better or worse. "
+            "Cost by way of the clients over that of the best of 20 k-means starts. Ours (mean ± "
+            "standard deviation over seeds) | printed, and the verdict: within (two standard "
+            "errors of both and half a printed digit, where a printed deviation counts half a "
+            "digit more), better or worse. "
             f"{'; '.join(f'{count} {name}' for name, count in counts.items())}. "
         )
         if number == 1:
             caption += (
-                "MUFC clusters weighted bin centers at the server; with random points in the bins, as in the published "
-                "code, it is judged against the same printed number. Speed-up: the paper's best case, lazy server "
-                "against full retraining, on another machine and in other code; see the figure of speed-ups. "
+                "MUFC clusters weighted bin centers at the server; with random points in the bins, "
+                "as in the published code, it is judged against the same printed number. Speed-up: "
+                "the paper's best case, lazy server against full retraining, on another machine "
+                "and in other code; see the figure of speed-ups. "
             )
         else:
             caption += "K-FED and DC-KMeans are those of Table 1. "
-        caption += "".join(
-            f"{_title(note['datasets'][0])}: {note['reason']}. " for note in asked["notes"]
-        )
-        return FigureResult(
-            None, table, pd.DataFrame(lines), caption.strip(), _gaps(stored["dataset"])
-        )
+        notes = [f"{TITLES[note['datasets'][0]]}: {note['reason']}. " for note in printed["notes"]]
+        caption = f"{caption}{''.join(notes)}".strip()
+        stored = table.loc[table["seeds"] > 0, "dataset"]
+        return FigureResult(None, table, pd.DataFrame(lines), caption, _gaps(stored))
 
     return draw
 
 
-def _beside(line):
-    short = {reported.WITHIN: "within", reported.NOT_STORED: "not run"}.get(
-        line["verdict"], line["verdict"]
-    )
-    return f"{_text(line['mean'], line['deviation'], '{:.3f}')} | {line['printed']}: {short}"
+def _add_speedups(lines: Sequence[dict[str, str]], study: Study) -> None:
+    """Add the speed-up in the paper's best case to the lines of Table 1."""
+    table = speedups(study)
+    measured = table[table["definition"] == "best"].set_index("dataset")["speedup"]
+    for line, name in zip(lines, TITLES, strict=True):
+        ours = f"{times_text(measured[name])}x" if name in measured.index else DASH
+        line["speed-up of MUFC, no seed touched"] = f"{ours} | {REPORTED['speedups'][name]}x"
 
 
-def _sizes(study):
+def _loss_text(line: pd.Series) -> str:
+    short = {reported.WITHIN: "within", reported.NOT_STORED: "not run"}
+    verdict = short.get(line["verdict"], line["verdict"])
+    return f"{mean_text(line['mean'], line['deviation'], '{:.3f}')} | {line['reported']}: {verdict}"
+
+
+def _sizes(study: Study) -> FigureResult:
     """Data sets as printed and as stored."""
-    stored = (
-        View(study)
-        .panel("table1", "loss_ratio")
-        .cells.drop_duplicates("dataset")
-        .set_index("dataset")
-    )
+    cells = View(study).panel("table1", "loss_ratio").cells
+    stored = cells.drop_duplicates("dataset").set_index("dataset")
     columns = {"n": "n", "d": "d", "k": "K", "clients": "clients"}
-    lines = [
-        {"data set": line["title"]}
-        | {f"{title} (paper)": line[name] for name, title in columns.items()}
-        | {
-            f"{title} (here)": f"{stored[name][line['dataset']]:g}"
-            if line["dataset"] in stored.index
-            else "–"
+    lines = []
+    for size in REPORTED["sizes"]:
+        known = size["dataset"] in stored.index
+        cell = stored.loc[size["dataset"]] if known else {}
+        line = {"data set": size["title"]}
+        line |= {f"{title} (paper)": size[name] for name, title in columns.items()}
+        line |= {
+            f"{title} (here)": f"{cell[name]:g}" if known else DASH
             for name, title in columns.items()
         }
-        | {
-            "largest client": _text(
-                stored["largest_client"].get(line["dataset"], np.nan), form="{:g}"
-            )
-        }
-        for line in PRINTED["sizes"]
-    ]
+        largest = cell["largest_client"] if known else np.nan
+        lines.append(line | {"largest client": mean_text(largest, form="{:g}")})
     caption = (
         "Points, dimensions, clusters and clients of the data sets, as printed and as used here."
     )
-    return FigureResult(
-        None, pd.DataFrame(lines), pd.DataFrame(lines), caption, _gaps(stored.index)
-    )
+    table = pd.DataFrame(lines)
+    return FigureResult(None, table, table, caption, _gaps(stored.index))
 
 
-# --- figures of the paper --------------------------------------------------------------------------------------------
+# --- figures of the paper -----------------------------------------------------------------------
 
 
-def _band(axes, x, mean, deviation, positive=False, **keywords):
-    """A curve with a band of one standard deviation."""
-    deviation = np.nan_to_num(deviation)
-    axes.plot(x, mean, **keywords)
+def _band(axes: Axes, curve: pd.DataFrame, x: str, positive: bool = False, **line: Any) -> None:
+    """Draw a curve with a band of one standard deviation."""
+    mean = curve["mean"].to_numpy(dtype=float)
+    deviation = np.nan_to_num(curve["deviation"].to_numpy(dtype=float))
+    position = curve[x].to_numpy(dtype=float)
+    axes.plot(position, mean, **line)
     low = np.maximum(mean - deviation, mean / 3) if positive else mean - deviation
-    axes.fill_between(x, low, mean + deviation, color=keywords["color"], alpha=0.16, linewidth=0)
+    axes.fill_between(position, low, mean + deviation, color=line["color"], alpha=0.16, linewidth=0)
 
 
-def _line(method):
-    return look(method).line() | {"markersize": 3.5}
+def _timed_lines(study: Study) -> dict[str, dict[str, Any]]:
+    return MethodStyles(study.cells).lines(TIMED, markersize=3.5)
 
 
-_RETRAINED = {"color": GREY, "linestyle": (0, (5, 1.5)), "linewidth": 1.6, "label": RETRAINING}
+def _checkpoints(study: Study, requests: str, batch: int) -> pd.DataFrame:
+    table = series(study)
+    return table[(table["requests"] == requests) & (table["batch"] == batch)]
 
 
-def _lines_of(study, requests, batch):
-    lines = series(study)
-    return lines[(lines["requests"] == requests) & (lines["batch"] == batch)]
-
-
-def _accumulated(axes, lines, dataset):
-    """Accumulated seconds of the methods on one data set; return the numbers drawn."""
-    mine = lines[lines["dataset"] == dataset]
+def _accumulated(
+    axes: Axes, checkpoints: pd.DataFrame, dataset: str, lines: Mapping[str, Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Draw accumulated seconds of the methods on one data set; return the numbers drawn."""
+    subset = checkpoints[checkpoints["dataset"] == dataset]
+    by_method = {method: subset[subset["method"] == method] for method in TIMED}
+    pairs = [(curves(by_method[name], "accumulated_s"), lines[name]) for name in TIMED]
+    pairs.append((curves(by_method["mufc"], "retrain_s"), RETRAINING))
     drawn = []
-    for method in TIMED:
-        drawn.append(curves(mine[mine["method"] == method], "accumulated_s"))
-    drawn.append(curves(mine[mine["method"] == "mufc"], "retrain_s"))
-    looks = [*map(_line, TIMED), _RETRAINED]
-    drawn = [curve[(curve["mean"] > 0) & (curve["request"] > 0)] for curve in drawn]
-    for curve, keywords in zip(drawn, looks, strict=True):
+    for curve, line in pairs:
+        curve = curve[(curve["mean"] > 0) & (curve["request"] > 0)]
         if len(curve):
-            _band(
-                axes,
-                curve["request"],
-                curve["mean"].to_numpy(),
-                curve["deviation"],
-                positive=True,
-                **keywords,
-            )
-    if not any(map(len, drawn)):
-        say(axes, NO_DATA)
+            _band(axes, curve, "request", positive=True, **line)
+            drawn.append(curve)
+    if not drawn:
+        empty_panel(axes)
         return pd.DataFrame()
     axes.set_yscale("log")
     axes.set_xlabel("requests", fontsize=9)
     axes.set_ylabel("accumulated s", fontsize=9)
     log_axis(axes.yaxis)
-    return pd.concat([curve for curve in drawn if len(curve)], ignore_index=True)
+    return pd.concat(drawn, ignore_index=True)
 
 
-def _losses_over(axes, lines, dataset):
-    """Loss ratio over requests of the methods on one data set."""
+def _loss_over_requests(
+    axes: Axes, checkpoints: pd.DataFrame, dataset: str, lines: Mapping[str, Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Draw the loss ratio over requests of the methods on one data set."""
+    subset = checkpoints[checkpoints["dataset"] == dataset]
     drawn = []
     for method in TIMED:
-        mine = lines[(lines["dataset"] == dataset) & (lines["method"] == method)]
-        curve = curves(mine, "loss_ratio")
+        curve = curves(subset[subset["method"] == method], "loss_ratio")
         curve = curve[np.isfinite(curve["mean"].astype(float))]
         if len(curve):
-            _band(
-                axes,
-                curve["request"],
-                curve["mean"].to_numpy(),
-                curve["deviation"],
-                **_line(method),
-            )
+            _band(axes, curve, "request", **lines[method])
             drawn.append(curve)
     if not drawn:
-        say(axes, NO_DATA)
+        empty_panel(axes)
         return pd.DataFrame()
     axes.set_xlabel("requests", fontsize=9)
     axes.set_ylabel("loss ratio", fontsize=9)
     return pd.concat(drawn, ignore_index=True)
 
 
-def _over_setting(axes, study, sweep, dataset, column, label):
-    """Loss ratio of MUFC over a setting, both ways to assign points."""
+def _loss_over_setting(
+    axes: Axes, study: Study, sweep: str, dataset: str, column: str, label: str
+) -> pd.DataFrame:
+    """Draw the loss ratio of MUFC over a setting, for both assignments of points."""
+    line = _timed_lines(study)["mufc"]
     drawn = []
-    for metric, dash in (("loss_ratio", "-"), ("loss_ratio_nearest", ":")):
+    for metric, linestyle in (("loss_ratio", "-"), ("loss_ratio_nearest", ":")):
         table = _summary(View(study).panel(sweep, metric))
         if not len(table):
             continue
-        table = table[(table["dataset"] == dataset) & (table["method"] == "mufc")].dropna(
-            subset=[column]
-        )
-        table = table.sort_values(column)
-        if len(table):
-            keywords = _line("mufc") | {"linestyle": dash}
-            _band(
-                axes,
-                table[column].to_numpy(float),
-                table["mean"].to_numpy(),
-                table["deviation"],
-                **keywords,
-            )
-            shown = table.rename(columns={"seeds": "runs"})
-            drawn.append(
-                shown[["dataset", "method", column, "mean", "deviation", "runs"]].assign(
-                    quantity=metric
-                )
-            )
+        chosen = (table["dataset"] == dataset) & (table["method"] == "mufc")
+        curve = table[chosen].dropna(subset=[column]).sort_values(column)
+        if len(curve):
+            _band(axes, curve, column, **(line | {"linestyle": linestyle}))
+            columns = ["dataset", "method", column, "mean", "deviation", "seeds"]
+            curve = curve[columns].rename(columns={"seeds": "runs"})
+            drawn.append(curve.assign(quantity=metric))
     if not drawn:
-        say(axes, NO_DATA)
+        empty_panel(axes)
         return pd.DataFrame()
     axes.set_xlabel(label, fontsize=9)
     axes.set_ylabel("loss ratio", fontsize=9)
-    found = pd.concat(drawn, ignore_index=True)
-    if wants_log(found["mean"].to_numpy()):
+    table = pd.concat(drawn, ignore_index=True)
+    if wants_log(table["mean"].to_numpy()):
         axes.set_yscale("log")
         log_axis(axes.yaxis)
-    return found
+    return table
 
 
-def _gamma_axis(axes, drawn):
-    if len(drawn):
-        axes.set_xscale("log", base=2)
-        axes.axvline(1, zorder=1, **DEFAULT)
-
-
-def _legend(figure, extra=()):
-    handles = [
-        *(Line2D([], [], **_line(name)) for name in TIMED),
-        Line2D([], [], **_RETRAINED),
-        *extra,
-    ]
+def _legend(
+    figure: Figure, lines: Mapping[str, Mapping[str, Any]], extra: Sequence[Line2D] = ()
+) -> None:
+    handles = [Line2D([], [], **line) for line in lines.values()]
+    handles += [Line2D([], [], **RETRAINING), *extra]
     figure.legend(
         handles=handles,
         loc="outside upper center",
@@ -361,481 +311,489 @@ def _legend(figure, extra=()):
     )
 
 
-def _finish(parts, place):
-    """Join the numbers of panels, and lay their ends out for print."""
-    known = [part.assign(panel=f"{place[at]}") for at, part in enumerate(parts) if len(part)]
-    if not known:
+def _concat_panels(parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the numbers of panels under their letters, and their ends laid out for print."""
+    lettered = [
+        part.assign(panel=letter)
+        for part, letter in zip(parts, string.ascii_lowercase, strict=False)
+        if len(part)
+    ]
+    if not lettered:
         return pd.DataFrame(columns=["panel"]), pd.DataFrame(columns=["panel"])
-    table = pd.concat(known, ignore_index=True)
+    table = pd.concat(lettered, ignore_index=True)
     table = table[["panel", *table.columns.drop("panel")]]
     keys = [name for name in ("panel", "dataset", "method", "quantity") if name in table]
     ends = table.groupby(keys, sort=False)["mean"].agg(first="first", last="last").reset_index()
-    return table, ends.assign(
-        **{name: ends[name].map("{:.4g}".format) for name in ("first", "last")}
-    )
+    texts = {name: ends[name].map("{:.4g}".format) for name in ("first", "last")}
+    return table, ends.assign(**texts)
 
 
-def _figure3(study):
+def _runs_text(parts: Iterable[pd.DataFrame]) -> str:
+    return count_text(runs for part in parts if len(part) for runs in part["runs"])
+
+
+def _figure3(study: Study) -> FigureResult:
     """Settings, loss during unlearning, accumulated times."""
-    figure, grid = _grid(12, 4)
-    random, adversarial = _lines_of(study, "random", 1), _lines_of(study, "adversarial", 1)
-    stored = _ordered(random["dataset"])
-    shown = stored[0] if stored else "celltype"
-    heads = ["clusters per client, Gaussian", "side of bins, Gaussian", "side of bins, Celltype"]
-    heads += [f"loss while unlearning, {_title(shown)}", f"adversarial, {_title('tmi')}"]
-    heads += [f"random, {title}" for title in TITLES.values()]
-    for place, (axes, head) in enumerate(zip(grid, heads, strict=True)):
-        _head(axes, place, head)
+    figure, grid = panel_grid(12, 4, height=2.5)
+    lines = _timed_lines(study)
+    random = _checkpoints(study, "random", 1)
+    adversarial = _checkpoints(study, "adversarial", 1)
+    dataset = next(iter(in_order(random["dataset"], TITLES)), "celltype")
+    titles = ["clusters per client, Gaussian", "side of bins, Gaussian", "side of bins, Celltype"]
+    titles += [f"loss while unlearning, {TITLES[dataset]}", f"adversarial, {TITLES['tmi']}"]
+    titles += [f"random, {title}" for title in TITLES.values()]
+    for index, (axes, title) in enumerate(zip(grid, titles, strict=True)):
+        panel_title(axes, index, title)
+    gamma = ("gamma_factor", "γ √n")
     parts = [
-        _over_setting(grid[0], study, "heterogeneity", "gaussian-10", "clusters_per_client", "K'"),
-        _over_setting(grid[1], study, "gamma", "gaussian-10", "gamma_factor", "γ √n"),
-        _over_setting(grid[2], study, "gamma", "celltype", "gamma_factor", "γ √n"),
-        _losses_over(grid[3], random, shown),
-        _accumulated(grid[4], adversarial, "tmi"),
-        *(_accumulated(axes, random, name) for axes, name in zip(grid[5:], TITLES, strict=True)),
+        _loss_over_setting(
+            grid[0], study, "heterogeneity", "gaussian-10", "clusters_per_client", "K'"
+        ),
+        _loss_over_setting(grid[1], study, "gamma", "gaussian-10", *gamma),
+        _loss_over_setting(grid[2], study, "gamma", "celltype", *gamma),
+        _loss_over_requests(grid[3], random, dataset, lines),
+        _accumulated(grid[4], adversarial, "tmi", lines),
     ]
+    for axes, name in zip(grid[5:], TITLES, strict=True):
+        parts.append(_accumulated(axes, random, name, lines))
     for axes, part in zip(grid[1:3], parts[1:3], strict=True):
-        _gamma_axis(axes, part)
-    nearest = Line2D([], [], **_line("mufc") | {"linestyle": ":", "label": "MUFC, nearest centers"})
-    _legend(figure, [nearest, Line2D([], [], **DEFAULT)])
+        if len(part):
+            axes.set_xscale("log", base=2)
+            axes.axvline(1, zorder=1, **DEFAULT_GAMMA)
+    nearest = lines["mufc"] | {"linestyle": ":", "label": "MUFC, nearest centers"}
+    _legend(figure, lines, [Line2D([], [], **nearest), Line2D([], [], **DEFAULT_GAMMA)])
     caption = (
-        "(a) to (d): cost by way of the clients over the optimum; (a) to (c) solid, with the cost by nearest centers "
-        "dotted. (a): the most clusters that a client holds points of, of 10; the data set is inferred. (b), (c): the "
-        "side of the bins over 1/√n. (d): on what is left, against an optimum found anew at every checkpoint (3 "
-        "starts); the paper does not name its set. (e) to (l): seconds of all requests so far, logarithmic; "
-        f"{ANEW}. {CLOCK}. Bands: one standard deviation over {_curve_runs(parts)}, on the logarithmic axes not below "
-        "a third of the mean."
+        "(a) to (d): cost by way of the clients over the optimum; (a) to (c) solid, with the cost "
+        "by nearest centers dotted. (a): the most clusters that a client holds points of, of 10; "
+        "the data set is inferred. (b), (c): the side of the bins over 1/√n. (d): on what is left, "
+        "against an optimum found anew at every checkpoint (3 starts); the paper does not name its "
+        f"set. (e) to (l): seconds of all requests so far, logarithmic; {ANEW}. {CLOCK}. Bands: "
+        f"one standard deviation over {_runs_text(parts)}, on the logarithmic axes not below a "
+        "third of the mean."
     )
-    table, ends = _finish(parts, string.ascii_lowercase)
-    gaps = tuple(
-        f"({string.ascii_lowercase[at]}) {heads[at]}: {NO_DATA}"
-        for at, part in enumerate(parts)
+    table, ends = _concat_panels(parts)
+    gaps = gap_texts(
+        f"({letter}) {title}"
+        for letter, title, part in zip(string.ascii_lowercase, titles, parts, strict=False)
         if part.empty
     )
     return FigureResult(figure, table, ends, caption, gaps)
 
 
-def _curve_runs(parts):
-    runs = [
-        value for part in parts if len(part) for value in (part["runs"].min(), part["runs"].max())
-    ]
-    if not runs:
-        return "no seeds"
-    return (
-        f"{min(runs):g} to {max(runs):g} seeds" if min(runs) < max(runs) else f"{min(runs):g} seeds"
-    )
-
-
-def _figure4(study):
+def _figure4(study: Study) -> FigureResult:
     """Loss while unlearning and adversarial times on four sets."""
-    random, adversarial = _lines_of(study, "random", 1), _lines_of(study, "adversarial", 1)
-    here = _ordered({*random["dataset"], *adversarial["dataset"]})
-    names = [*here, *(name for name in TITLES if name not in here)][: max(FOUR, len(here))]
-    figure, grid = _grid(2 * len(names), len(names))
+    lines = _timed_lines(study)
+    random = _checkpoints(study, "random", 1)
+    adversarial = _checkpoints(study, "adversarial", 1)
+    present = in_order([*random["dataset"], *adversarial["dataset"]], TITLES)
+    absent = [name for name in TITLES if name not in present]
+    names = [*present, *absent][: max(MIN_DATASETS, len(present))]
+    figure, grid = panel_grid(2 * len(names), len(names), height=2.5)
     parts = []
-    for place, axes in enumerate(grid):
-        name, top = names[place % len(names)], place < len(names)
-        _head(axes, place, f"{'loss, random' if top else 'adversarial'}, {_title(name)}")
-        parts.append(
-            _losses_over(axes, random, name) if top else _accumulated(axes, adversarial, name)
-        )
-    _legend(figure)
+    for index, axes in enumerate(grid):
+        name = names[index % len(names)]
+        if index < len(names):
+            panel_title(axes, index, f"loss, random, {TITLES[name]}")
+            parts.append(_loss_over_requests(axes, random, name, lines))
+        else:
+            panel_title(axes, index, f"adversarial, {TITLES[name]}")
+            parts.append(_accumulated(axes, adversarial, name, lines))
+    _legend(figure, lines)
     caption = (
-        "Top: cost by way of the clients on what is left over an optimum found anew at every checkpoint (3 starts). "
-        "Bottom: seconds of all requests so far, where each asks for the point that costs most at the time; "
-        f"{ANEW}. The paper does not name its four sets. {CLOCK}. Bands: one standard deviation over "
-        f"{_curve_runs(parts)}."
+        "Top: cost by way of the clients on what is left over an optimum found anew at every "
+        "checkpoint (3 starts). Bottom: seconds of all requests so far, where each removes the "
+        f"point that costs most at the time; {ANEW}. The paper does not name its four sets. "
+        f"{CLOCK}. Bands: one standard deviation over {_runs_text(parts)}."
     )
-    table, ends = _finish(parts, string.ascii_lowercase)
-    return FigureResult(figure, table, ends, caption, _gaps(here, names))
+    table, ends = _concat_panels(parts)
+    return FigureResult(figure, table, ends, caption, _gaps(present, names))
 
 
-def _figure5(study):
+def _figure5(study: Study) -> FigureResult:
     """Accumulated times of requests for many points."""
-    figure, grid = _grid(len(BATCHES), 4)
+    figure, grid = panel_grid(len(BATCHES), 4, height=2.5)
+    lines = _timed_lines(study)
     parts = []
-    for place, (axes, (name, size)) in enumerate(zip(grid, BATCHES, strict=True)):
-        _head(axes, place, f"{size} points a request, {_title(name)}")
-        parts.append(_accumulated(axes, _lines_of(study, "random", size), name))
-    _legend(figure)
+    for index, (axes, (name, size)) in enumerate(zip(grid, BATCHES, strict=True)):
+        panel_title(axes, index, f"{size} points a request, {TITLES[name]}")
+        parts.append(_accumulated(axes, _checkpoints(study, "random", size), name, lines))
+    _legend(figure, lines)
     caption = (
-        f"Seconds of all requests so far, each for several random points of one client; {ANEW}. The paper does not "
-        f"name its two sets. {CLOCK}. Bands: one standard deviation over {_curve_runs(parts)}."
+        f"Seconds of all requests so far, each for several random points of one client; {ANEW}. "
+        f"The paper does not name its two sets. {CLOCK}. Bands: one standard deviation over "
+        f"{_runs_text(parts)}."
     )
-    table, ends = _finish(parts, string.ascii_lowercase)
-    gaps = tuple(
-        f"{_title(name)}, {size} points: {NO_DATA}"
+    table, ends = _concat_panels(parts)
+    gaps = gap_texts(
+        f"{TITLES[name]}, {size} points"
         for (name, size), part in zip(BATCHES, parts, strict=True)
         if part.empty
     )
     return FigureResult(figure, table, ends, caption, gaps)
 
 
-# --- figures of ours -------------------------------------------------------------------------------------------------
+# --- figures of this bench ----------------------------------------------------------------------
 
 
-def _means(study, sweeps, metrics, methods=None):
-    """Mean of several metrics for every cell of some sweeps, one line a cell."""
-    lines = {}
+def _means(
+    study: Study,
+    sweeps: Iterable[str],
+    metrics: Sequence[str],
+    methods: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the mean of several metrics for every cell of some sweeps, one line a cell."""
+    lines: dict[tuple[str, str], dict[str, Any]] = {}
     for sweep in sweeps:
         for metric in metrics:
             for line in _summary(View(study).panel(sweep, metric)).to_dict("records"):
                 if methods is None or line["method"] in methods:
                     lines.setdefault((sweep, line["cell"]), line)[metric] = line["mean"]
-    table = pd.DataFrame(list(lines.values()))
-    facts = [
-        "sweep",
-        "dataset",
-        "method",
-        "n",
-        "d",
-        "k",
-        "clients",
-        "requests",
-        "batch",
-        "params",
-        "seeds",
-    ]
-    table = table.reindex(columns=[*facts, *metrics])
-    return table.assign(
-        dataset=pd.Categorical(table["dataset"], _ordered(table["dataset"]))
-    ).sort_values(["sweep", "dataset", "method"], ignore_index=True)
+    columns = ["sweep", "dataset", "method", "n", "d", "k", "clients"]
+    columns += ["requests", "batch", "params", "seeds", *metrics]
+    table = pd.DataFrame(list(lines.values())).reindex(columns=columns)
+    datasets = pd.Categorical(table["dataset"], in_order(table["dataset"], TITLES))
+    table = table.assign(dataset=datasets)
+    return table.sort_values(["sweep", "dataset", "method"], ignore_index=True)
 
 
-def _latency(study):
+def _requests_text(line: Mapping[str, Any]) -> str:
+    return f"{line['requests']}, {line['batch']:g} each"
+
+
+def _latency(study: Study) -> FigureResult:
     """Distribution of the time of a request."""
-    quantiles = {name: f"removal_{name}_ms" for name in (*QUANTILES, "mean")}
-    metrics = [
-        *quantiles.values(),
-        "retrain_ms",
-        "deletions_per_second",
-        "reseeded",
-        "reseeded_predicted",
-    ]
-    table = _means(study, ["removals", "adversarial", "batch"], metrics, (*TIMED, "mufc_full"))
+    styles = MethodStyles(study.cells)
+    methods = (*TIMED, "mufc_full")
+    columns = {f"removal_{name}_ms": title for name, title in QUANTILE_TITLES.items()}
+    columns["removal_mean_ms"] = "mean"
+    metrics = [*columns, "retrain_ms", "deletions_per_second", "reseeded", "reseeded_predicted"]
+    table = _means(study, ["removals", "adversarial", "batch"], metrics, methods)
     random = table[table["sweep"] == "removals"]
-    names = _ordered(random["dataset"].astype(str)) or ["celltype"]
-    figure, grid = _grid(len(names), min(len(names), 4), width=4.1, height=2.5)
-    for place, (axes, name) in enumerate(zip(grid, names, strict=True)):
-        _head(axes, place, _title(name))
-        mine = random[random["dataset"].astype(str) == name].set_index("method")
-        if not len(mine):
-            say(axes, NO_DATA)
+    names = in_order(random["dataset"].astype(str), TITLES) or ["celltype"]
+    figure, grid = panel_grid(len(names), min(len(names), 4), width=4.1, height=2.5)
+    for index, (axes, name) in enumerate(zip(grid, names, strict=True)):
+        panel_title(axes, index, TITLES[name])
+        by_method = random[random["dataset"].astype(str) == name].set_index("method")
+        if not len(by_method):
+            empty_panel(axes)
             continue
-        here = [method for method in (*TIMED, "mufc_full") if method in mine.index]
-        for y, method in enumerate(here):
-            color = look(method).color
-            values = [mine.loc[method, quantiles[key]] for key in QUANTILES]
-            axes.plot([min(values), max(values)], [y, y], color=color, linewidth=1.4)
-            for value, marker in zip(values, QUANTILES.values(), strict=True):
-                axes.plot(
-                    value,
-                    y,
-                    marker,
-                    color=color,
-                    markersize=9 if marker == "|" else 5.5,
-                    markeredgewidth=1.6,
-                )
-            axes.plot(mine.loc[method, quantiles["mean"]], y, markersize=6, **WHITE)
-            axes.plot(mine.loc[method, "retrain_ms"], y + 0.26, "v", color=GREY, markersize=6)
+        present = [method for method in methods if method in by_method.index]
+        for y, method in enumerate(present):
+            _draw_quantiles(axes, y, by_method.loc[method], styles[method].color)
+        labels = [_two_line_label(styles, method) for method in present]
         axes.set_xscale("log")
-        axes.set_yticks(range(len(here)), [_short(method) for method in here], fontsize=8.5)
-        axes.set_ylim(len(here) - 0.5, -0.5)
+        axes.set_yticks(range(len(present)), labels, fontsize=8.5)
+        axes.set_ylim(len(present) - 0.5, -0.5)
         axes.set_xlabel("ms a request", fontsize=9)
         low, high = axes.get_xlim()
         axes.set_xlim(low / 1.1, high * 1.1)
         log_axis(axes.xaxis)
-    titles = {"p50": "median", "p95": "95 %", "p99": "99 %", "max": "longest"}
     handles = [
-        Line2D([], [], color=INK, marker=marker, linestyle="", label=titles[key])
-        for key, marker in QUANTILES.items()
+        Line2D([], [], color=INK, marker=marker, linestyle="", label=QUANTILE_TITLES[name])
+        for name, marker in QUANTILES.items()
     ]
-    handles.append(Line2D([], [], **WHITE, label="mean"))
-    handles.append(Line2D([], [], color=GREY, marker="v", linestyle="", label="its own retraining"))
+    handles += [
+        Line2D([], [], **WHITE_DIAMOND, label="mean"),
+        Line2D([], [], color=GREY, marker="v", linestyle="", label="its own retraining"),
+    ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=min(2 * len(names), 6), fontsize=9.5
     )
     caption = (
-        "Milliseconds of one random request for one point, client and server; quantiles over the requests of a run, "
-        f"means of these over {_runs(random)}. With the lazy server most requests do next to nothing and a few fit the "
-        "server, so its mean says little about either. The CSV has adversarial requests and batches as well. "
-        f"{CLOCK}."
+        "Milliseconds of one random request for one point, client and server; quantiles over the "
+        f"requests of a run, means of these over {count_text(random['seeds'])}. With the lazy "
+        "server most requests do next to nothing and a few fit the server, so its mean says little "
+        f"about either. The CSV has adversarial requests and batches as well. {CLOCK}."
     )
-    shown = table.drop(columns=["params"])
-    lines = [
-        {
-            "data set": _title(line["dataset"]),
-            "requests": f"{line['requests']}, {line['batch']:g} each",
-            "method": _label(line["method"]),
+    lines = []
+    for line in table.to_dict("records"):
+        texts = {
+            "data set": TITLES[line["dataset"]],
+            "requests": _requests_text(line),
+            "method": styles.label(line["method"]),
         }
-        | {
-            titles.get(key, "mean") + " ms": _text(line[column])
-            for key, column in quantiles.items()
-        }
-        | {
-            "retraining ms": _text(line["retrain_ms"]),
-            "points a second": _text(line["deletions_per_second"]),
-        }
-        for line in table.to_dict("records")
-    ]
-    return FigureResult(figure, shown, pd.DataFrame(lines), caption, _gaps(random["dataset"]))
+        texts |= {f"{title} ms": mean_text(line[column]) for column, title in columns.items()}
+        texts["retraining ms"] = mean_text(line["retrain_ms"])
+        texts["points a second"] = mean_text(line["deletions_per_second"])
+        lines.append(texts)
+    drawn = table.drop(columns=["params"])
+    return FigureResult(figure, drawn, pd.DataFrame(lines), caption, _gaps(random["dataset"]))
 
 
-def _speedup_figure(study):
+def _draw_quantiles(axes: Axes, y: int, line: pd.Series, color: str) -> None:
+    values = [line[f"removal_{name}_ms"] for name in QUANTILES]
+    axes.plot([min(values), max(values)], [y, y], color=color, linewidth=1.4)
+    for value, marker in zip(values, QUANTILES.values(), strict=True):
+        size = 9 if marker == "|" else 5.5
+        axes.plot(value, y, marker, color=color, markersize=size, markeredgewidth=1.6)
+    axes.plot(line["removal_mean_ms"], y, markersize=6, **WHITE_DIAMOND)
+    axes.plot(line["retrain_ms"], y + 0.26, "v", color=GREY, markersize=6)
+
+
+def _speedup_figure(study: Study) -> FigureResult:
     """Speed-ups in every reading, from the paper's to the honest one."""
     table = speedups(study)
-    names = _ordered(table["dataset"]) or ["celltype"]
-    step = len(READINGS) + 2.0  # a line for the printed number, one between the data sets
-    figure = Figure(figsize=(9.6, 1.7 + 0.22 * step * len(names)), layout="constrained")
+    names = in_order(table["dataset"], TITLES) or ["celltype"]
+    step = len(SPEEDUP_DEFINITIONS) + 2.0  # a row for the printed number, one between the data sets
+    size = (9.6, 1.7 + 0.22 * step * len(names))
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     caption = (
-        "What a complete retraining takes over what a random request for one point takes; ratios of mean times with "
-        "95 % intervals over seeds, logarithmic. From the paper's way to the honest one: the best case of Table 1, all "
-        "requests with the lazy server, and the exact method against full retraining and against its own. Left of the "
-        "line forgetting takes longer than fitting anew. "
+        "What a complete retraining takes over what a random request for one point takes; ratios "
+        "of mean times with 95 % intervals over seeds, logarithmic. From the paper's way to the "
+        "honest one: the best case of Table 1, all requests with the lazy server, and the exact "
+        "method against full retraining and against its own. Left of the line forgetting takes "
+        "longer than fitting anew. "
     )
-    for row, name in enumerate(names if len(table) else ()):
-        if name in PRINTED["speedups"]:
-            axes.plot(PRINTED["speedups"][name], row * step, **WHITE)
-            _beside_marker(axes, PRINTED["speedups"][name], row * step, GREY)
-        for order, (key, (color, marker)) in enumerate(SPEEDS.items(), start=1):
-            for line in table[(table["dataset"] == name) & (table["reading"] == key)].itertuples():
-                low, high = min(line.low, line.speedup), max(line.high, line.speedup)
-                y = row * step + order
-                axes.plot([low, high], [y, y], "|-", color=INK, linewidth=1)
-                axes.plot(
-                    line.speedup,
-                    y,
-                    marker,
-                    color=color,
-                    markersize=7,
-                    markeredgecolor=INK,
-                    markeredgewidth=0.5,
-                )
-                _beside_marker(axes, line.speedup, y, INK, high)
     if len(table):
-        axes.set_xscale("log")
-        axes.axvline(1, color=GREY, linewidth=1)
-        axes.set_yticks(
-            np.arange(len(names)) * step + len(READINGS) / 2, [_title(name) for name in names]
-        )
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="y", visible=False)
-        axes.invert_yaxis()
-        axes.set_xlabel("speed-up (times)")
-        low, high = axes.get_xlim()
-        axes.set_xlim(low, high * 1.5)
-        log_axis(axes.xaxis)
-        means = table.groupby("reading", sort=False)["speedup"].mean()
-        shown = "; ".join(f"{READINGS[key].title}: {_times(value)}" for key, value in means.items())
-        caption += f"Means over the data sets at hand, {len(names)} of 7 (printed average: 84): {shown}. {CLOCK}."
-    else:
-        say(axes, NO_DATA)
-    handles = [Line2D([], [], **WHITE, label="printed: best case")]
-    for key, (color, marker) in SPEEDS.items():
-        edge = {"markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 7, "linestyle": ""}
-        handles.append(
-            Line2D([], [], color=color, marker=marker, label=READINGS[key].title, **edge)
-        )
-    figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=9)
-    text = table.assign(
-        value=[
-            f"{_times(x.speedup)} [{_times(x.low)}, {_times(x.high)}]" for x in table.itertuples()
+        _draw_speedups(axes, table, names, step)
+        means = table.groupby("definition", sort=False)["speedup"].mean()
+        texts = [
+            f"{SPEEDUP_DEFINITIONS[key].title}: {times_text(value)}" for key, value in means.items()
         ]
+        caption += (
+            f"Means over the data sets at hand, {len(names)} of 7 (printed average: 84): "
+            f"{'; '.join(texts)}. {CLOCK}."
+        )
+    else:
+        empty_panel(axes)
+    handles = [Line2D([], [], **WHITE_DIAMOND, label="printed: best case")]
+    for key, (color, marker) in SPEEDUPS.items():
+        edge = {"markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 7, "linestyle": ""}
+        title = SPEEDUP_DEFINITIONS[key].title
+        handles.append(Line2D([], [], color=color, marker=marker, label=title, **edge))
+    figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=9)
+    texts = [
+        f"{times_text(row.speedup)} [{times_text(row.low)}, {times_text(row.high)}]"
+        for row in table.itertuples()
+    ]
+    formatted = table.assign(value=texts)[["dataset", "title", "value", "seeds"]]
+    return FigureResult(figure, table, formatted, caption, _gaps(table["dataset"]))
+
+
+def _draw_speedups(axes: Axes, table: pd.DataFrame, names: Sequence[str], step: float) -> None:
+    """Draw a group of rows per data set: the printed number, then every reading."""
+    order = list(SPEEDUPS)
+    for index, name in enumerate(names):
+        if name in REPORTED["speedups"]:
+            printed = REPORTED["speedups"][name]
+            axes.plot(printed, index * step, **WHITE_DIAMOND)
+            _write_speedup(axes, printed, (printed, index * step), GREY)
+        for row in table[table["dataset"] == name].itertuples():
+            color, marker = SPEEDUPS[row.definition]
+            y = index * step + 1 + order.index(row.definition)
+            low = min(row.low, row.speedup)
+            high = max(row.high, row.speedup)
+            axes.plot([low, high], [y, y], "|-", color=INK, linewidth=1)
+            edge = {"markeredgecolor": INK, "markeredgewidth": 0.5}
+            axes.plot(row.speedup, y, marker, color=color, markersize=7, **edge)
+            _write_speedup(axes, row.speedup, (high, y), INK)
+    axes.set_xscale("log")
+    axes.axvline(1, color=GREY, linewidth=1)
+    centers = np.arange(len(names)) * step + len(SPEEDUP_DEFINITIONS) / 2
+    axes.set_yticks(centers, [TITLES[name] for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.invert_yaxis()
+    axes.set_xlabel("speed-up (times)")
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high * 1.5)
+    log_axis(axes.xaxis)
+
+
+def _write_speedup(axes: Axes, value: float, position: tuple[float, float], color: str) -> None:
+    """Write a number to the right of a position."""
+    axes.annotate(
+        times_text(value),
+        position,
+        fontsize=8.5,
+        color=color,
+        xytext=(8, 0),
+        textcoords="offset points",
+        va="center",
     )
-    return FigureResult(
-        figure,
-        table,
-        text[["dataset", "title", "value", "seeds"]],
-        caption,
-        _gaps(table["dataset"]),
-    )
 
 
-def _beside_marker(axes, value, y, color, end=None):
-    place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
-    axes.annotate(_times(value), (end or value, y), fontsize=8.5, color=color, **place)
-
-
-def _lazy(study):
+def _lazy(study: Study) -> FigureResult:
     """Refit and lazy server side by side."""
     table = _means(study, ["removals", "adversarial", "batch"], LAZY_METRICS, ("mufc", "mufc_lazy"))
     lines = []
-    for (sweep, name, batch), mine in table.groupby(
-        ["sweep", "dataset", "batch"], sort=False, observed=True
-    ):
-        mine = mine.set_index("method")
-        if len(mine) < 2:
+    groups = table.groupby(["sweep", "dataset", "batch"], sort=False, observed=True)
+    for (sweep, name, batch), group in groups:
+        if len(group) < 2:
             continue
-        ratio = _paired_ratio(study, sweep, name, batch)
-        exact, lazy = mine.loc["mufc"], mine.loc["mufc_lazy"]
+        by_method = group.set_index("method")
+        exact = by_method.loc["mufc"]
+        lazy = by_method.loc["mufc_lazy"]
+        touched = mean_text(exact["reseeded"])
+        predicted = mean_text(exact["reseeded_predicted"])
+        loss = "{:.3f}"
         lines.append(
             {
-                "data set": _title(name),
-                "requests": f"{exact['requests']}, {batch:g} each",
-                "seed touched (predicted)": f"{_text(exact['reseeded'])} ({_text(exact['reseeded_predicted'])})",
-                "ms, exact": _text(exact["removal_mean_ms"]),
-                "ms, lazy": _text(lazy["removal_mean_ms"]),
-                "exact over lazy": ratio,
-                "loss before": _text(exact["loss_ratio"], form="{:.3f}"),
-                "loss after, exact": _text(exact["loss_ratio_after"], form="{:.3f}"),
-                "loss after, lazy": _text(lazy["loss_ratio_after"], form="{:.3f}"),
-                "points a second, exact": _text(exact["deletions_per_second"]),
-                "points a second, lazy": _text(lazy["deletions_per_second"]),
+                "data set": TITLES[name],
+                "requests": _requests_text({"requests": exact["requests"], "batch": batch}),
+                "seed touched (predicted)": f"{touched} ({predicted})",
+                "ms, exact": mean_text(exact["removal_mean_ms"]),
+                "ms, lazy": mean_text(lazy["removal_mean_ms"]),
+                "exact over lazy": _paired_ratio(study, sweep, name, batch),
+                "loss before": mean_text(exact["loss_ratio"], form=loss),
+                "loss after, exact": mean_text(exact["loss_ratio_after"], form=loss),
+                "loss after, lazy": mean_text(lazy["loss_ratio_after"], form=loss),
+                "points a second, exact": mean_text(exact["deletions_per_second"]),
+                "points a second, lazy": mean_text(lazy["deletions_per_second"]),
             }
         )
     caption = (
-        "What exactness costs: the server fitted anew after every request (MUFC) against kept where no seed is "
-        "touched, as the published code has it (lazy), which is not exact. Mean milliseconds of a request, their ratio "
-        "with the 95 % interval over seeds, loss ratio (induced) before and after all requests, the share of requests "
-        "that touch a seed beside what is predicted for random requests (the chance that a batch holds a seed of its "
-        f"client), and points forgotten a second. {_runs(table)}."
+        "What exactness costs: the server fitted anew after every request (MUFC) against kept "
+        "where no seed is touched, as the published code has it (lazy), which is not exact. Mean "
+        "milliseconds of a request, their ratio with the 95 % interval over seeds, loss ratio "
+        "(induced) before and after all requests, the share of requests that touch a seed with "
+        "what is predicted for random requests (the chance that a batch holds a seed of its "
+        f"client), and points forgotten a second. {count_text(table['seeds'])}."
     )
-    columns = ["data set"] if not lines else None
-    return FigureResult(
-        None,
-        table.drop(columns=["params"]),
-        pd.DataFrame(lines, columns=columns),
-        caption,
-        _gaps(table["dataset"]),
-    )
+    formatted = pd.DataFrame(lines, columns=None if lines else ["data set"])
+    gaps = _gaps(table["dataset"])
+    return FigureResult(None, table.drop(columns=["params"]), formatted, caption, gaps)
 
 
-def _paired_ratio(study, sweep, dataset, batch):
+def _paired_ratio(study: Study, sweep: str, dataset: str, batch: float) -> str:
     panel = View(study).panel(sweep, "removal_mean_ms")
-    mine = (panel.cells["dataset"] == dataset) & (panel.cells["batch"] == batch)
-    at = [
-        int(panel.cells.index[mine & (panel.cells["method"] == name)][0])
-        for name in ("mufc", "mufc_lazy")
-    ]
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))[:, at]
+    cells = panel.cells
+    subset = cells[(cells["dataset"] == dataset) & (cells["batch"] == batch)]
+    columns = [int(subset.index[subset["method"] == name][0]) for name in ("mufc", "mufc_lazy")]
+    means = resampled_means(panel, resampling_weights(len(panel.seeds)))[:, columns]
     ratio = means[:, :1] / means[:, 1:]
     (low,), (high,) = percentile_interval(ratio)
     return f"{ratio[0, 0]:.3g} [{low:.3g}, {high:.3g}]"
 
 
-def _messages(study):
+def _literal_bytes(line: Mapping[str, Any]) -> float:
+    """Return the bytes of the literal construction.
+
+    2 K L words of a prime above n and above the number of bins.
+    """
+    # An axis has 2/γ + 1 bins.
+    bins = line["d"] * math.log2(2 * math.floor(line["n"] ** 0.5 + 0.5) + 1)
+    bits = math.ceil(max(bins, math.log2(line["n"])))
+    return 2 * line["k"] * line["clients"] * bits / 8
+
+
+def _messages(study: Study) -> FigureResult:
     """Bytes and times of secure aggregation."""
-    table = _means(study, ["sparse"], MESSAGE_METRICS, ("mufc",))
-    table = table.dropna(subset=["sparse_bytes"])
-    requests = _means(study, ["removals"], ["removal_mean_ms"], ("mufc",)).set_index("dataset")[
-        "removal_mean_ms"
-    ]
+    table = _means(study, ["sparse"], MESSAGE_METRICS, ("mufc",)).dropna(subset=["sparse_bytes"])
+    removals = _means(study, ["removals"], ["removal_mean_ms"], ("mufc",))
+    requests = removals.set_index("dataset")["removal_mean_ms"]
     requests.index = requests.index.astype(str)
-    literal, lines = [], []
-    for line in table.to_dict("records"):
-        # 2 K L words of a prime above n and above the number of all bins, 2/γ + 1 an axis.
-        bits = max(
-            line["d"] * math.log2(2 * math.floor(line["n"] ** 0.5 + 0.5) + 1), math.log2(line["n"])
-        )
-        literal.append(2 * line["k"] * line["clients"] * math.ceil(bits) / 8)
-        lines.append(
-            {
-                "data set": _title(line["dataset"]),
-                "clusters, clients, d": f"{line['k']:g}, {line['clients']:g}, {line['d']:g}",
-                "kB a client, sparse": f"{line['sparse_bytes'] / 1000:.3g}",
-                "kB, literal construction": f"{literal[-1] / 1000:.3g}",
-                "kB, in the open": f"{line['plain_bytes'] / 1000:.3g}",
-                "sparse over open": f"{line['sparse_bytes'] / line['plain_bytes']:.3g}",
-                "client: encode ms": _text(line["sparse_encode_ms"]),
-                "client: mask ms": _text(line["sparse_mask_ms"]),
-                "server: decode ms": _text(line["sparse_decode_ms"]),
-                "rounds": _text(line["sparse_attempts"]),
-                "a request without it, ms": _text(requests.get(line["dataset"], np.nan)),
-            }
-        )
+    literal = [_literal_bytes(line) for line in table.to_dict("records")]
+    lines = [
+        {
+            "data set": TITLES[line["dataset"]],
+            "clusters, clients, d": f"{line['k']:g}, {line['clients']:g}, {line['d']:g}",
+            "kB a client, sparse": f"{line['sparse_bytes'] / 1000:.3g}",
+            "kB, literal construction": f"{size / 1000:.3g}",
+            "kB, in the open": f"{line['plain_bytes'] / 1000:.3g}",
+            "sparse over open": f"{line['sparse_bytes'] / line['plain_bytes']:.3g}",
+            "client: encode ms": mean_text(line["sparse_encode_ms"]),
+            "client: mask ms": mean_text(line["sparse_mask_ms"]),
+            "server: decode ms": mean_text(line["sparse_decode_ms"]),
+            "rounds": mean_text(line["sparse_attempts"]),
+            "a request without it, ms": mean_text(requests.get(line["dataset"], np.nan)),
+        }
+        for line, size in zip(table.to_dict("records"), literal, strict=True)
+    ]
     caption = (
-        "One round of sparse secure aggregation, masks included: bytes of a client, and milliseconds of a client and "
-        "of the server. Literal construction: 2 K L words of a prime above the number of all bins, computed, not run. "
-        "In the open: K centers of d 4-byte numbers and K sizes. Every decoded sum equalled what the clients had told. "
-        "Rounds: 1 where no two bins collided. Removal times elsewhere in this report, as in the paper, leave this "
-        "out; the last column has them for comparison, and an exact removal needs such a round each time. "
-        f"{_runs(table)}."
+        "One round of sparse secure aggregation, masks included: bytes of a client, and "
+        "milliseconds of a client and of the server. Literal construction: 2 K L words of a prime "
+        "above the number of all bins, computed, not run. In the open: K centers of d 4-byte "
+        "numbers and K sizes. Every decoded sum equalled what the clients had sent. Rounds: 1 "
+        "where no two bins collided. Removal times elsewhere in this report, as in the paper, "
+        "leave this out; the last column has them for comparison, and an exact removal needs such "
+        f"a round each time. {count_text(table['seeds'])}."
     )
-    shown = table.assign(literal_bytes=literal).drop(columns=["params", "sweep"])
-    columns = ["data set"] if not lines else None
-    return FigureResult(
-        None, shown, pd.DataFrame(lines, columns=columns), caption, _gaps(table["dataset"])
-    )
+    drawn = table.assign(literal_bytes=literal).drop(columns=["params", "sweep"])
+    formatted = pd.DataFrame(lines, columns=None if lines else ["data set"])
+    return FigureResult(None, drawn, formatted, caption, _gaps(table["dataset"]))
 
 
-def _losses(study):
+def _losses(study: Study) -> FigureResult:
     """Both losses of every method, with the printed values."""
+    styles = MethodStyles(study.cells)
     sweeps = ("table1", "table2", "client_clusters")
     table = _means(study, sweeps, ["loss_ratio", "loss_ratio_nearest"])
     few = table["sweep"] == "client_clusters"
-    table = table[table["method"].isin(SHOWN)].assign(
-        variant=np.where(few, "K' a client", "K a client")
-    )
-    asked = {
+    table = table.assign(variant=np.where(few, FEW_CLUSTERS, ALL_CLUSTERS))
+    table = table[table["method"].isin(LOSS_METHODS)]
+    printed = {
         (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
-        for cell in [*PRINTED["table1"]["cells"], *PRINTED["table2"]["cells"]]
+        for cell in [*REPORTED["table1"]["cells"], *REPORTED["table2"]["cells"]]
     }
-    names = _ordered(table["dataset"].astype(str)) or ["celltype"]
-    figure, grid = _grid(len(names), min(len(names), 4), width=3.7, height=3.0)
-    for place, (axes, name) in enumerate(zip(grid, names, strict=True)):
-        _head(axes, place, _title(name))
-        mine = table[table["dataset"].astype(str) == name].set_index(["method", "variant"])
-        if not len(mine):
-            say(axes, NO_DATA)
+    names = in_order(table["dataset"].astype(str), TITLES) or ["celltype"]
+    figure, grid = panel_grid(len(names), min(len(names), 4), width=3.7, height=3.0)
+    labels = [
+        _two_line_label(styles, method) + ("" if variant == ALL_CLUSTERS else f"\n({variant})")
+        for method, variant in LOSS_ROWS
+    ]
+    for index, (axes, name) in enumerate(zip(grid, names, strict=True)):
+        panel_title(axes, index, TITLES[name])
+        subset = table[table["dataset"].astype(str) == name]
+        if not len(subset):
+            empty_panel(axes)
             continue
-        for y, (method, variant) in enumerate(ROWS):
-            if variant == ROWS[0][1] and (name, method) in asked:
-                axes.plot(asked[name, method], y, markersize=7, zorder=3, **WHITE)
-            if (method, variant) not in mine.index:
-                continue
-            line, color = mine.loc[(method, variant)], look(method).color
-            ends = [line["loss_ratio_nearest"], line["loss_ratio"]]
-            axes.plot(ends, [y, y], color=color, linewidth=1.2)
-            axes.plot(ends[0], y, "o", color=color, markerfacecolor="white", markersize=6, zorder=4)
-            axes.plot(ends[1], y, "o", color=color, markersize=6, zorder=5)
-        labels = [
-            _short(method) + (f"\n({variant})" if variant != ROWS[0][1] else "")
-            for method, variant in ROWS
-        ]
-        axes.set_yticks(
-            range(len(ROWS)), labels if place % 4 == 0 else [""] * len(ROWS), fontsize=8.5
-        )
-        axes.set_ylim(len(ROWS) - 0.5, -0.5)
+        values = {method: printed.get((name, method)) for method in LOSS_METHODS}
+        _draw_losses(axes, subset.set_index(["method", "variant"]), values, styles)
+        row_labels = labels if index % 4 == 0 else [""] * len(labels)
+        axes.set_yticks(range(len(LOSS_ROWS)), row_labels, fontsize=8.5)
+        axes.set_ylim(len(LOSS_ROWS) - 0.5, -0.5)
         axes.set_xlabel("loss ratio", fontsize=9)
+    point = {"color": INK, "marker": "o", "linestyle": ""}
     handles = [
-        Line2D(
-            [], [], color=INK, marker="o", linestyle="", label="by way of the clients (induced)"
-        ),
-        Line2D(
-            [],
-            [],
-            color=INK,
-            marker="o",
-            markerfacecolor="white",
-            linestyle="",
-            label="by nearest centers",
-        ),
-        Line2D([], [], **WHITE, label="printed (induced)"),
+        Line2D([], [], **point, label="by way of the clients (induced)"),
+        Line2D([], [], **point, markerfacecolor="white", label="by nearest centers"),
+        Line2D([], [], **WHITE_DIAMOND, label="printed (induced)"),
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=min(len(names), 3), fontsize=9.5
     )
     caption = (
-        "Cost over the optimum, mean over seeds: by way of the clients, which Tables 1 and 2 have, and by nearest "
-        "centers, which is what a user of the centers gets; below 1 all 20 starts missed the optimum. K-FED also with "
-        f"K' = 3 clusters a client, as its own paper has it. {_runs(table)}."
+        "Cost over the optimum, mean over seeds: by way of the clients, which Tables 1 and 2 have, "
+        "and by nearest centers, which is what a user of the centers gets; below 1 all 20 starts "
+        "missed the optimum. K-FED also with K' = 3 clusters a client, as its own paper has it. "
+        f"{count_text(table['seeds'])}."
     )
-    shown = table.drop(columns=["params", "requests", "batch"])
-    text = pd.DataFrame(
-        [
-            {
-                "data set": _title(line["dataset"]),
-                "method": _label(line["method"]),
-                "clusters a client": line["variant"].split()[0],
-                "induced": f"{line['loss_ratio']:.3f}",
-                "nearest": f"{line['loss_ratio_nearest']:.3f}",
-                "printed": _text(asked.get((line["dataset"], line["method"]), np.nan)),
-            }
-            for line in table.to_dict("records")
-        ]
-    )
-    return FigureResult(figure, shown, text, caption, _gaps(table["dataset"]))
+    lines = [
+        {
+            "data set": TITLES[line["dataset"]],
+            "method": styles.label(line["method"]),
+            "clusters a client": line["variant"].split()[0],
+            "induced": f"{line['loss_ratio']:.3f}",
+            "nearest": f"{line['loss_ratio_nearest']:.3f}",
+            "printed": mean_text(printed.get((line["dataset"], line["method"]), np.nan)),
+        }
+        for line in table.to_dict("records")
+    ]
+    drawn = table.drop(columns=["params", "requests", "batch"])
+    return FigureResult(figure, drawn, pd.DataFrame(lines), caption, _gaps(table["dataset"]))
+
+
+def _draw_losses(
+    axes: Axes,
+    table: pd.DataFrame,
+    printed: Mapping[str, float | None],
+    styles: MethodStyles,
+) -> None:
+    """Draw one row per method: both losses, joined, and the printed value."""
+    for y, (method, variant) in enumerate(LOSS_ROWS):
+        if variant == ALL_CLUSTERS and printed[method] is not None:
+            axes.plot(printed[method], y, markersize=7, zorder=3, **WHITE_DIAMOND)
+        if (method, variant) not in table.index:
+            continue
+        line = table.loc[(method, variant)]
+        color = styles[method].color
+        induced = line["loss_ratio"]
+        nearest = line["loss_ratio_nearest"]
+        axes.plot([nearest, induced], [y, y], color=color, linewidth=1.2)
+        axes.plot(nearest, y, "o", color=color, markerfacecolor="white", markersize=6, zorder=4)
+        axes.plot(induced, y, "o", color=color, markersize=6, zorder=5)
 
 
 FIGURES = (

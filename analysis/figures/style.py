@@ -1,110 +1,40 @@
-"""One look for every figure: a fixed color and marker per method, axis labels that say what epsilon means.
+"""One style per method for every figure: its label, color and marker come with the result rows.
 
-Colors are those of Okabe and Ito, which people with any of the common color deficiencies can tell apart; marker
-and dash carry the same information again for print in grey.
+Colors are based on those of Okabe and Ito, which people with any of the common color deficiencies
+can tell apart; marker and line style carry the same information again for print in grey.
 """
 
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 
-INK, GREY, PALE = "#222222", "#8c8c8c", "#d9d9d9"
-_COLORS = {
-    "lloyd": "#000000",
-    "kmeans": "#cc79a7",
-    "sulloyd": "#d55e00",
-    "glloyd": "#0072b2",
-    "fastlloyd": "#009e73",
-    "dp_lloyd": "#d55e00",
-    "em_mc": "#e69f00",
-    "lsh_splits": "#0072b2",
-    "dpm": "#009e73",
-    "mufc": "#009e73",
-    "dc_kmeans": "#0072b2",
-    "k_fed": "#d55e00",
-    "dist_dp": "#e69f00",
-    "dist_dp_median": "#e69f00",
-    "dist_dp_random_points": "#7a7a7a",
-    "kaplan_stemmer": "#7a3e9d",
-    "kaplan_stemmer_local": "#7a3e9d",
-    "balcan": "#8a6d1f",
-    "eugkm": "#b2182b",
-    "ldp_lloyd": "#d55e00",
-    "ldp_noise": "#0072b2",
-}
-_MARKERS = {
-    "sulloyd": "s",
-    "glloyd": "^",
-    "fastlloyd": "o",
-    "dp_lloyd": "s",
-    "em_mc": "D",
-    "lsh_splits": "^",
-    "dpm": "o",
-    "mufc": "o",
-    "dc_kmeans": "^",
-    "k_fed": "s",
-    "dist_dp": "o",
-    "dist_dp_median": "o",
-    "dist_dp_random_points": "X",
-    "kaplan_stemmer": "o",
-    "kaplan_stemmer_local": "o",
-    "balcan": "P",
-    "eugkm": "p",
-    "ldp_lloyd": "s",
-    "ldp_noise": "^",
-}
-_SPARE = (("#e69f00", "D"), ("#56b4e9", "v"), ("#7a3e9d", "P"), ("#8a6d1f", "X"), ("#b2182b", "*"))
-_NAMES = {
-    "lloyd": "Lloyd (non-private)",
-    "kmeans": "k-means++ (non-private)",
-    "sulloyd": "SuLloyd",
-    "glloyd": "GLloyd",
-    "fastlloyd": "FastLloyd",
-    "mean": "data mean as only center",
-    "packing": "packing centers (no data)",
-    "dp_lloyd": "DP-Lloyd",
-    "em_mc": "EM-MC",
-    "lsh_splits": "LSH-Splits",
-    "dpm": "DPM",
-    "mufc": "MUFC",
-    "dc_kmeans": "DC-KMeans",
-    "k_fed": "K-FED",
-    "dist_dp": "dist-DP",
-    "dist_dp_median": "dist-DP k-median",
-    "dist_dp_random_points": "dist-DP random points",
-    "kaplan_stemmer": "Kaplan-Stemmer",
-    "kaplan_stemmer_local": "Kaplan-Stemmer, local",
-    "balcan": "Balcan et al.",
-    "eugkm": "EUGkM",
-    "ldp_lloyd": "local Lloyd",
-    "ldp_noise": "k-means on noisy reports",
-    "ldp_mean": "local mean as only center",
-}
-YARDSTICKS = {"mean": (0, (1, 1.5)), "packing": (0, (5, 2)), "ldp_mean": (0, (1, 1.5))}
-_SUFFIXES = {
-    "fold": "fold",
-    "sound": "sound",
-    "truncate": "truncate",
-    "uniform": "uniform start",
-    "merged": "sound, merged to k",
-    "points": "points in bins",
-    "full": "full clients",
-    "lazy": "lazy server",
-    "search": "local search",
-    "boxed": "knows the box only",
-    "candidates": "candidates",
-    "one_pass": "one pass",
-    "candidates_one_pass": "candidates of one pass",
-}
-_SUFFIX_MARKERS = {
-    "merged": "d",
-    "points": "P",
-    "full": "D",
-    "search": "D",
-    "boxed": "v",
-    "candidates_one_pass": "s",
-}
+INK = "#222222"
+GREY = "#8c8c8c"
+PALE = "#d9d9d9"
+LineStyle = str | tuple[int, tuple[float, ...]]
+DOTTED = (0, (1, 1.5))
+# Markers without a face are those of baselines, which are thin broken lines.
+BASELINE_LINESTYLES: dict[str, LineStyle] = {"x": DOTTED, "+": (0, (5, 2))}
+SOUND_LINESTYLE = (0, (4, 1.5))
+VARIATION_LINESTYLE = (0, (2, 1.2))
+# Of methods whose rows have neither.
+CYCLE = (
+    ("#e69f00", "D"),
+    ("#56b4e9", "v"),
+    ("#7a3e9d", "P"),
+    ("#8a6d1f", "X"),
+    ("#b2182b", "*"),
+    ("#009e73", "o"),
+    ("#0072b2", "^"),
+    ("#d55e00", "s"),
+    ("#cc79a7", "h"),
+    ("#222222", "8"),
+)
 RC = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -131,22 +61,52 @@ RC = {
 
 @dataclass(frozen=True)
 class MethodStyle:
-    """How one method is drawn, everywhere."""
+    """How one method is drawn in every figure.
+
+    Attributes
+    ----------
+    label : str
+        A part in parentheses names a variation of a method: dashed, with a hollow marker.
+    color : str
+    marker : str
+        Empty for a line without markers.
+    """
 
     label: str
     color: str
-    dash: object
-    marker: str | None
-    hollow: bool
+    marker: str
 
-    def line(self):
+    @property
+    def baseline(self) -> bool:
+        """Whether the method is one that no useful private method may lose to."""
+        return self.marker in BASELINE_LINESTYLES
+
+    @property
+    def hollow(self) -> bool:
+        """Whether the marker has no filling: a variation of a method."""
+        return "(" in self.label
+
+    @property
+    def linestyle(self) -> LineStyle:
+        """Solid for methods as they are, broken for baselines and variations."""
+        if self.baseline:
+            return BASELINE_LINESTYLES[self.marker]
+        if not self.hollow:
+            return "-"
+        return SOUND_LINESTYLE if self.label.endswith("(sound)") else VARIATION_LINESTYLE
+
+    @property
+    def short_label(self) -> str:
+        """Label without the part in parentheses."""
+        return self.label.split(" (")[0]
+
+    def line(self) -> dict[str, Any]:
         """Keyword arguments for a curve."""
-        width = 1.0 if self.color == GREY else 1.8
         return {
             "color": self.color,
-            "linestyle": self.dash,
-            "linewidth": width,
-            "marker": self.marker,
+            "linestyle": self.linestyle,
+            "linewidth": 1.0 if self.baseline else 1.8,
+            "marker": None if self.baseline else self.marker or None,
             "markersize": 5,
             "markerfacecolor": "white" if self.hollow else self.color,
             "markeredgecolor": self.color,
@@ -155,59 +115,68 @@ class MethodStyle:
         }
 
 
-def parts(method):
-    """Split a configuration name into the method and what follows it.
+class MethodStyles:
+    """Styles of the methods of some rows.
 
-    Examples
-    --------
-    >>> parts("dp_lloyd_sound"), parts("sulloyd_fold"), parts("dpm"), parts("own_method")
-    (('dp_lloyd', 'sound'), ('sulloyd', 'fold'), ('dpm', ''), ('own', 'method'))
-    """
-    for base in sorted(_NAMES, key=len, reverse=True):
-        if method == base or method.startswith(f"{base}_"):
-            return base, method[len(base) + 1 :]
-    base, _, suffix = method.partition("_")
-    return base, suffix
-
-
-def look(method, variant="", known=()):
-    """Return how a method is drawn.
-
-    ``published`` methods are solid and filled; a suffix of the configuration name (``_fold``, ``_sound``) keeps color
-    and marker and turns the line dashed and the marker hollow. Methods without a color of their own take the spare
-    ones by their place among `known`.
+    Methods whose rows have no style, and names without rows, get their name as label, and a color
+    and a marker by their place in `CYCLE`.
 
     Parameters
     ----------
-    method : str
-        Configuration name, such as ``"sulloyd_fold"``.
-    variant : str
-        ``"published"``, ``"sound"`` or empty.
-    known : sequence of str
-        All methods of the figure, so that unknown ones get different spare colors.
+    cells : DataFrame
+        Columns `method`, `variant`, `notion` and, where rows have them, `label`, `color` and
+        `marker`.
+
+    Examples
+    --------
+    >>> row = {"method": "dpm_sound", "variant": "sound", "notion": "pure"}
+    >>> row |= {"label": "DPM", "color": "#cc79a7", "marker": "D"}
+    >>> styles = MethodStyles(pd.DataFrame([row]))
+    >>> styles["dpm_sound"].label, styles["own_method"].label, styles["own_method"].color
+    ('DPM (sound)', 'own method', '#e69f00')
     """
-    base, suffix = parts(method)
-    if base in YARDSTICKS:
-        return MethodStyle(_NAMES[base], GREY, YARDSTICKS[base], None, False)
-    if base in _COLORS:
-        color, marker = _COLORS[base], _SUFFIX_MARKERS.get(suffix, _MARKERS.get(base))
-    else:
-        strangers = sorted({parts(name)[0] for name in known} - set(_COLORS) - set(YARDSTICKS)) or [
-            base
-        ]
-        color, marker = _SPARE[strangers.index(base) % len(_SPARE)]
-    name = _NAMES.get(base, base)
-    kind = _SUFFIXES.get(suffix, suffix.replace("_", " ")) or (
-        "sound" if variant == "sound" else ""
-    )
-    dash = {"": "-", "sound": (0, (4, 1.5))}.get(kind, (0, (2, 1.2)))
-    label = (
-        name if not kind else f"{name[:-1]}, {kind})" if name.endswith(")") else f"{name} ({kind})"
-    )
-    return MethodStyle(label, color, dash, marker, bool(kind))
+
+    def __init__(self, cells: pd.DataFrame) -> None:
+        self._styles: dict[str, MethodStyle] = {}
+        rows = cells.drop_duplicates("method").sort_values("method").to_dict("records")
+        for row in rows:
+            if row.get("label"):
+                label = _with_variant(row["label"], row)
+                self._styles[row["method"]] = MethodStyle(label, row["color"], row["marker"])
+        for row in rows:
+            if row["method"] not in self._styles:
+                self._add(row["method"], row)
+
+    def __getitem__(self, method: str) -> MethodStyle:
+        if method not in self._styles:
+            self._add(method, {})
+        return self._styles[method]
+
+    def label(self, method: str) -> str:
+        """Return the label of a method."""
+        return self[method].label
+
+    def lines(self, methods: Iterable[str], **changes: Any) -> dict[str, dict[str, Any]]:
+        """Return keyword arguments for the curves of some methods, by method."""
+        return {name: self[name].line() | {"markersize": 4.5} | changes for name in methods}
+
+    def _add(self, method: str, row: Mapping[str, Any]) -> None:
+        used = {(style.color, style.marker) for style in self._styles.values()}
+        unused = [pair for pair in CYCLE if pair not in used]
+        color, marker = (unused or CYCLE)[0]
+        label = _with_variant(method.removesuffix("_sound").replace("_", " "), row)
+        if method.endswith("_sound") and "(" not in label:
+            label = f"{label} (sound)"
+        self._styles[method] = MethodStyle(label, color, marker)
 
 
-def epsilon_label(cells):
+def _with_variant(label: str, row: Mapping[str, Any]) -> str:
+    """Add the variant to a label of a private method that is not one of a variation already."""
+    sound = row.get("variant") == "sound" and row.get("notion") != "none"
+    return f"{label} (sound)" if sound and "(" not in label else label
+
+
+def epsilon_label(cells: pd.DataFrame) -> str:
     """Label an epsilon axis with adjacency and notion; refuse cells that must not share one.
 
     Parameters
@@ -223,33 +192,33 @@ def epsilon_label(cells):
     Raises
     ------
     ValueError
-        If private cells of different adjacencies, or of different trust models, would share the axis.
+        If private cells of different adjacencies, or of different trust models, would share the
+        axis.
     """
     private = cells[cells["notion"] != "none"]
     if not len(private):
         return "ε (no private result)"
     for fact in ("adjacency", "trust"):
-        found = sorted(private[fact].unique())
-        if len(found) > 1:
+        values = sorted(private[fact].unique())
+        if len(values) > 1:
             raise ValueError(
-                f"{fact}={found} on one epsilon axis: results under different {fact} need axes of their own"
+                f"{fact}={values} on one epsilon axis: results under different {fact} need "
+                "separate axes"
             )
     adjacency = private["adjacency"].iloc[0].replace("_", "-")
     approximate = private[private["notion"] == "approximate"]
-    pure = sorted(
-        {
-            look(name).label.split(" (")[0]
-            for name in private.loc[private["notion"] == "pure", "method"]
-        }
-    )
-    parts = [_delta_text(approximate)] if len(approximate) else []
+    styles = MethodStyles(cells)
+    pure_methods = private.loc[private["notion"] == "pure", "method"]
+    pure = sorted({styles[name].short_label for name in pure_methods})
+    deltas = [_delta_text(approximate)] if len(approximate) else []
     if pure:
-        parts.append("δ = 0" if not parts else f"{', '.join(pure)} δ = 0")
-    return f"ε ({adjacency}; {', '.join(parts)})"
+        deltas.append(f"{', '.join(pure)} δ = 0" if deltas else "δ = 0")
+    return f"ε ({adjacency}; {', '.join(deltas)})"
 
 
-def _delta_text(cells):
-    delta, n = cells["delta"].to_numpy(dtype=float), cells["n"].to_numpy(dtype=float)
+def _delta_text(cells: pd.DataFrame) -> str:
+    delta = cells["delta"].to_numpy(dtype=float)
+    n = cells["n"].to_numpy(dtype=float)
     if np.allclose(delta, 1 / (n * np.log(n)), rtol=1e-6):
         return "δ = 1/(N ln N)"
     if np.allclose(delta, n**-1.5, rtol=1e-6):
@@ -259,6 +228,6 @@ def _delta_text(cells):
     return f"δ = {delta.min():.1g} to {delta.max():.1g} by data set"
 
 
-def styled():
-    """Context in which figures are made."""
+def styled() -> AbstractContextManager[None]:
+    """Return the context in which figures are made."""
     return mpl.rc_context(RC)

@@ -17,7 +17,7 @@ from fabricated.studies import study_of
 from pkm.analysis import claims, hyperparameters, reported, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.dpm import matched_ratios
-from pkm.analysis.figures.style import epsilon_label, look, parts, styled
+from pkm.analysis.figures.style import epsilon_label, styled
 from pkm.analysis.tables import Study, raw_units, standard_deviations
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
@@ -696,17 +696,6 @@ def test_tables_count_their_verdicts_and_explain_marks(study):
     counts = drawn.table["verdict"].value_counts()
     for verdict, count in counts.items():
         assert f"{count} {verdict}" in drawn.caption
-
-
-def test_names_of_several_words_keep_their_look():
-    assert parts("dp_lloyd_sound") == ("dp_lloyd", "sound") and parts("kmeans") == ("kmeans", "")
-    for base in ("dp_lloyd", "lsh_splits", "dpm"):
-        assert look(base).color == look(f"{base}_sound").color and look(f"{base}_sound").hollow
-    assert look("dpm_merged").marker != look("dpm_sound").marker
-    assert (
-        len({look(name).color for name in ("kmeans", "dp_lloyd", "em_mc", "lsh_splits", "dpm")})
-        == 5
-    )
 
 
 def test_the_axis_names_delta_by_n_to_the_three_halves(study):

@@ -24,7 +24,6 @@ from pkm.analysis.claims.kaplan_stemmer import (
 )
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.kaplan_stemmer import _separated
-from pkm.analysis.figures.style import look
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.analysis.tables import DESCRIPTION, Study
 from pkm.privacy import gaussian_mu, gdp_epsilon
@@ -566,23 +565,6 @@ def test_capture_figure_has_one_panel_for_each_n(study):
         "(c) n = 100,000",
     ]
     assert shown.table["value"].between(0, 1).all() and len(shown.table) == 30
-
-
-def test_methods_have_looks_of_their_own():
-    names = [
-        "kmeans",
-        "kaplan_stemmer",
-        "kaplan_stemmer_boxed",
-        "kaplan_stemmer_search",
-        *RIVALS,
-        *LOCAL,
-    ]
-    looks = {name: look(name, known=names) for name in names}
-    assert looks["kaplan_stemmer_search"].label == "Kaplan-Stemmer (local search)"
-    assert looks["kaplan_stemmer_local"].label == "Kaplan-Stemmer, local"
-    assert len({each.label for each in looks.values()}) == len(names)
-    central = [looks[name] for name in names if name not in LOCAL]
-    assert len({(each.color, each.marker, each.hollow) for each in central}) == len(central)
 
 
 @pytest.mark.parametrize("name", SPECS)

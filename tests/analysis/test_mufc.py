@@ -17,7 +17,6 @@ from reports import NO_GAPS
 
 from pkm.analysis import claims, verdicts
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.style import look
 from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
 from pkm.analysis.tables import DESCRIPTION, OPTIONAL, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
@@ -413,19 +412,6 @@ def test_messages_stand_beside_the_literal_construction_and_the_open_ones(study)
     # 800 words of ceil(10 log2(2 · 110 + 1)) bits.
     assert line["literal_bytes"] == 800 * 78 / 8 and line["plain_bytes"] == 176
     assert shown.formatted["sparse over open"].iloc[0] == "69.3"
-
-
-def test_methods_have_looks_of_their_own():
-    looks = {
-        name: look(name)
-        for name in ("mufc", "mufc_lazy", "mufc_points", "mufc_full", "k_fed", "dc_kmeans")
-    }
-    assert looks["mufc_lazy"].label == "MUFC (lazy server)" and looks["mufc_lazy"].hollow
-    assert (
-        looks["dc_kmeans"].label == "DC-KMeans"
-        and look("kmeans").label == "k-means++ (non-private)"
-    )
-    assert len({(each.color, each.marker, each.hollow) for each in looks.values()}) == 6
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -16,7 +16,7 @@ from fabricated.studies import study_of
 from pkm.analysis import report
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.fastlloyd import relative_ablation
-from pkm.analysis.figures.style import epsilon_label, look, styled
+from pkm.analysis.figures.style import epsilon_label, styled
 from pkm.analysis.tables import Study, resampling_weights
 
 MISSING = pd.DataFrame(
@@ -106,14 +106,6 @@ def test_a_method_of_another_adjacency_is_kept_off_the_open_figure_and_named():
     assert any(gap.startswith("other") for gap in drawn.gaps)
 
 
-def test_looks_are_fixed_and_variants_differ():
-    assert look("sulloyd").color == look("sulloyd_fold").color == look("sulloyd_sound").color
-    assert len({str(look(name).dash) for name in ("sulloyd", "sulloyd_fold", "sulloyd_sound")}) == 3
-    assert look("sulloyd_fold").hollow and not look("sulloyd").hollow
-    known = ("alpha", "beta", "fastlloyd")
-    assert look("alpha", known=known).color != look("beta", known=known).color
-
-
 def test_ablation_has_both_averages_over_all_separations():
     rows = small_rows()
     panel = Study(rows).panel("ablation", "nicv")
@@ -187,7 +179,7 @@ def test_stand_ins_are_named_beside_the_figures_that_use_them(tmp_path, monkeypa
     )
     with styled():
         drawn = {
-            name: SPECS[name].draw(Study(renamed)).stand_ins
+            name: SPECS[name].draw(Study(renamed)).substitutes
             for name in ("figure2", "figure3", "figure4")
         }
     assert "1 of 9 data sets" in drawn["figure3"] and "g2-16-20-generated" in drawn["figure3"]

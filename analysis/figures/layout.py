@@ -1,0 +1,193 @@
+"""What figures share: grids of panels, titles, texts for what is missing, formats of numbers."""
+
+import string
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from pkm.analysis.figures.style import INK
+
+NO_DATA = "not run: no stored rows"
+DASH = "–"
+LOG_RATIO = 5.0
+
+
+class Titles(dict[str, str]):
+    """Titles of data sets in the order of the paper; a data set without a title keeps its name."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+    def join(self, names: Iterable[str]) -> str:
+        """Return the titles of some data sets in one text."""
+        return ", ".join(self[name] for name in names)
+
+
+def in_order(names: Iterable[str], order: Sequence[str] | Mapping[str, object]) -> list[str]:
+    """Return names without duplicates: those of `order` in that order, the rest sorted after them.
+
+    Examples
+    --------
+    >>> in_order(["b", "z", "a", "b"], ("c", "b", "a"))
+    ['b', 'a', 'z']
+    """
+    present = set(names)
+    return [name for name in order if name in present] + sorted(present - set(order))
+
+
+# --- panels -------------------------------------------------------------------------------------
+
+
+def panel_grid(
+    count: int,
+    columns: int,
+    width: float = 3.1,
+    height: float = 2.6,
+    legend: float = 0.8,
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` axes in rows of `columns`, and room for a legend above them."""
+    rows = -(-count // columns)
+    size = (width * columns, height * rows + legend)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
+    return figure, list(grid.flat[:count])
+
+
+def panel_title(axes: Axes, index: int, text: str, fontsize: float = 10) -> None:
+    """Set the title of a panel, with its letter."""
+    axes.set_title(f"({string.ascii_lowercase[index]}) {text}", color=INK, fontsize=fontsize)
+
+
+def empty_panel(axes: Axes, text: str = NO_DATA) -> None:
+    """Put words in the place of a panel that cannot be drawn."""
+    axes.set_axis_off()
+    axes.text(
+        0.5,
+        0.5,
+        "\n".join(textwrap.wrap(text, 26)),
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        color="#666666",
+        fontsize=9,
+        style="italic",
+    )
+
+
+def wants_log(means: np.ndarray) -> bool:
+    """Tell whether positive means are so unequal that a linear axis would squash the small."""
+    means = means[np.isfinite(means)]
+    return bool(means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min())
+
+
+def log_axis(axis: Axis) -> None:
+    """Set ticks of a logarithmic value axis: 1-2-5 steps, plain numbers, never a bare axis."""
+    low, high = sorted(axis.get_view_interval())
+    decades = np.log10(high / low)
+    if decades < 1.05:
+        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    elif decades < 2.2:
+        subs = (1.0, 2.0, 5.0)
+    elif decades < 3.5:
+        subs = (1.0, 3.0)
+    else:
+        subs = (1.0,)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+    axis.set_major_formatter(FuncFormatter(plain_number))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+def gap_texts(names: Iterable[str]) -> tuple[str, ...]:
+    """Say of each name that nothing is stored of it."""
+    return tuple(f"{name}: {NO_DATA}" for name in names)
+
+
+def incomparable_texts(labels: Iterable[str]) -> tuple[str, ...]:
+    """Say of each method that it may not share the epsilon axis."""
+    return tuple(f"{label}: another adjacency or trust model, not on this axis" for label in labels)
+
+
+def count_text(counts: Iterable[float], unit: str = "seeds") -> str:
+    """Write a range of counts.
+
+    Examples
+    --------
+    >>> count_text([10, 10]), count_text([3, 10], "runs"), count_text([])
+    ('10 seeds', '3 to 10 runs', 'no seeds')
+    """
+    values = [int(count) for count in counts]
+    if not values:
+        return f"no {unit}"
+    low = min(values)
+    high = max(values)
+    return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
+
+
+def pivoted(
+    table: pd.DataFrame,
+    index: str | list[str],
+    columns: str,
+    values: str,
+    **keywords: object,
+) -> pd.DataFrame:
+    """Return texts as a wide table, with a dash where there is none."""
+    wide = table.pivot_table(
+        index=index, columns=columns, values=values, aggfunc="first", **keywords
+    )
+    return wide.fillna(DASH).reset_index().rename_axis(columns=None)
+
+
+# --- numbers ------------------------------------------------------------------------------------
+
+
+def format_number(value: float) -> str:
+    """Format with three digits; a dash where there is no finite value."""
+    return f"{value:.3g}" if np.isfinite(value) else DASH
+
+
+def plain_number(value: float, _: object = None) -> str:
+    """Format a tick without exponents where it stays short."""
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e4:
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def short_number(value: float, _: object = None) -> str:
+    """Format a tick: thousands as k, millions as M.
+
+    Examples
+    --------
+    >>> [short_number(value) for value in (0.05, 8, 30000, 1e6)]
+    ['0.05', '8', '30k', '1M']
+    """
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{letter}"
+    return plain_number(value)
+
+
+def mean_text(mean: float, deviation: float = np.nan, form: str = "{:.3g}") -> str:
+    """Format a mean, with its standard deviation where it has one; a dash without a mean."""
+    if not np.isfinite(mean):
+        return DASH
+    text = form.format(mean)
+    return f"{text} ± {form.format(deviation)}" if np.isfinite(deviation) else text
+
+
+def times_text(value: float) -> str:
+    """Format a speed-up with three digits, without exponents."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
