@@ -20,7 +20,7 @@ from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
 from pkm.benchmarks.local_dp import local_model
 from pkm.benchmarks.measurement import Measurement, least_seconds
 from pkm.benchmarks.reference import cluster, nicv, separate
-from pkm.compute import SCALE, Points, clear_caches, labels
+from pkm.compute import SCALE, Points, labels
 from pkm.federation import FederatedCurator, Masks, Ring
 from pkm.federation.curator import ClientSession
 from pkm.federation.masks import SECRET_BYTES, KeyStream
@@ -128,7 +128,9 @@ def one_set_of_trees(name, n, d, k, ends, dpm_ms, lsh_ms) -> list[Measurement]:
             fit = least_seconds(lambda m=fitted: m.fit_batch(points, range(FITS), domain), 3) / FITS
             rows.append(Measurement(what, 1e3 * fit, "ms CPU", limit, at_most=True))
             if method is DPM:
-                extra = peak_bytes(lambda m=fitted: m.fit_batch(points, [0], domain)) / (n * d)
+                extra = peak_bytes(lambda m=fitted: m.fit_batch(points, [0], domain), points) / (
+                    n * d
+                )
                 rows.append(
                     Measurement(f"{what}, extra memory", extra, "bytes a value", 3, at_most=True)
                 )
@@ -239,9 +241,7 @@ def unlearning() -> list[Measurement]:
             at_most=True,
         ),
     ]
-    many = Points.prepare(
-        np.random.default_rng(0).integers(-SCALE, SCALE + 1, (10_000, 10))
-    )
+    many = Points.prepare(np.random.default_rng(0).integers(-SCALE, SCALE + 1, (10_000, 10)))
     model = mufc(k).fit([many] * 100, 0)
     for batch, target in ((1, 50), (100, 2000)):
         asked = generator.permutation(model.ids)[: 50 * batch].reshape(50, batch)
@@ -260,9 +260,9 @@ def unlearning() -> list[Measurement]:
     return rows
 
 
-def peak_bytes(call: Callable) -> int:
+def peak_bytes(call: Callable, points: Points) -> int:
     """Most memory that a call holds at once, its encodings of the points included."""
-    clear_caches()
+    points.derived.clear()
     tracemalloc.start()
     call()
     peak = tracemalloc.get_traced_memory()[1]

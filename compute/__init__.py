@@ -7,7 +7,6 @@ of threads.
 
 from pkm.compute.grid_codes import (
     averaged_gaps,
-    clear_caches,
     column_sums,
     digitize,
     histogram,
@@ -31,7 +30,6 @@ __all__ = [
     "SCALE",
     "Points",
     "averaged_gaps",
-    "clear_caches",
     "cluster_means",
     "column_sums",
     "digitize",

@@ -5,7 +5,7 @@ partition of the slice by one column of the codes, so that the points of a cell 
 and in their original order.
 """
 
-from functools import lru_cache
+import weakref
 
 import numpy as np
 from numba import njit
@@ -15,9 +15,9 @@ from pkm.compute.points import SCALE, Points
 SIGN_BLOCK = 2048  # points per matrix product
 GAP_BLOCK = 8192  # gaps per step
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
+MAX_DERIVED = 2  # arrays that points keep for the next replicate
 
 
-@lru_cache(maxsize=2)
 def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     """Number of thresholds below each coordinate.
 
@@ -30,17 +30,29 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n, d), uint8 or uint16
-        As narrow as the number of thresholds allows. The last two are kept: replicates share them.
+        As narrow as the number of thresholds allows. Kept with the points: replicates share it.
 
     Examples
     --------
     >>> digitize(Points.prepare(np.array([[-5], [0], [1]])), (-1, 0)).ravel().tolist()
     [0, 1, 2]
     """
+    key = ("codes", thresholds)
+    kept = points.derived.get(key)
+    if isinstance(kept, np.ndarray):
+        return kept
     codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
     _digitize(points.rows, np.array(thresholds, np.int64), codes)
     codes.flags.writeable = False
+    _keep(points, key, codes)
     return codes
+
+
+def _keep(points: Points, key: tuple, value: object) -> None:
+    """Keep a derived value with the points; the oldest makes room."""
+    while len(points.derived) >= MAX_DERIVED:
+        del points.derived[next(iter(points.derived))]
+    points.derived[key] = value
 
 
 @njit(cache=True)
@@ -153,7 +165,6 @@ def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
     return sums.astype(np.int64)
 
 
-@lru_cache(maxsize=2)
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     """Distances between neighboring values of a column, averaged over the columns rank by rank.
 
@@ -168,15 +179,22 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n - 1,), float32
-        In increasing order, in grid steps.
+        In increasing order, in grid steps. Kept with the first shard while all of them live.
 
     Examples
     --------
     >>> averaged_gaps((Points.prepare(np.array([[0, 5], [3, 5], [1, 9]])),)).tolist()
     [0.5, 3.0]
     """
+    first = shards[0]
+    others = tuple(weakref.ref(shard) for shard in shards[1:])
+    key = ("averaged gaps", tuple(map(id, shards)))
+    kept = first.derived.get(key)
+    # An id may be taken again when a shard is gone: the references tell.
+    if isinstance(kept, tuple) and all(a() is b() for a, b in zip(kept[0], others, strict=True)):
+        return kept[1]
     n = sum(shard.shape[0] for shard in shards)
-    d = shards[0].shape[1]
+    d = first.shape[1]
     gaps = np.zeros(n - 1, np.float32)
     column = np.empty(n, np.int64)
     steps_per_unit = 1 / (SCALE * d)
@@ -189,6 +207,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
             gaps[start:stop] += np.diff(column[start : stop + 1]) * steps_per_unit
     gaps.sort()
     gaps.flags.writeable = False
+    _keep(first, key, (others, gaps))
     return gaps
 
 
@@ -202,9 +221,3 @@ def _fill_column(shards: tuple[Points, ...], feature: int, column: np.ndarray) -
         if shard.remainders is not None:
             values += shard.remainders[:, feature]
         start = stop
-
-
-def clear_caches() -> None:
-    """Drop what is kept of the points between fits, so that a timed fit does all of its work."""
-    digitize.cache_clear()
-    averaged_gaps.cache_clear()

@@ -156,6 +156,14 @@ class Points:
         return cls(rows, blocks, squared_norms, remainders)
 
     @cached_property
+    def derived(self) -> dict[tuple, object]:
+        """What was computed from the points, by what it is: kept for the next replicate.
+
+        It belongs to the points and is gone with them; see :func:`pkm.compute.digitize`.
+        """
+        return {}
+
+    @cached_property
     def digest(self) -> bytes:
         """Hash of shape and coordinates, with what rounding took away."""
         content = repr(self.shape).encode() + self.rows.tobytes()

@@ -57,11 +57,8 @@ def test_own_methods_conform(method):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_no_points_are_held_after_fit(name, request):
+def test_no_points_are_held_after_fit(name):
     """Private data die with their owner's last reference: no cache of the process holds them."""
-    if name == "DPM":
-        reason = "compute.grid_codes keeps the codes and gaps of the last two sets of points"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     method = load_method(name)
     lower, upper = np.full(2, -1.0), np.ones(2)
     for variant in method.claims:
