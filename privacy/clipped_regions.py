@@ -105,7 +105,8 @@ class ClippedRegions:
             details = {"count_scale": noise.scale / SCALE, "count_sensitivity": TWO_RECORDS}
             mu = TWO_RECORDS * SCALE / noise.scale
             key = self._charge("region_sizes", noise.name, mu=mu, details=details)
-            noisy = noise.add(self._counts()[None] * SCALE, self._streams, key)[0] / SCALE
+            exact = self._counts() * SCALE
+            noisy = noise.add(exact[None], self._streams, key)[0] / SCALE
             return np.arange(self.n_cells), noisy
 
         if noise.cells < 2:
@@ -201,7 +202,8 @@ class ClippedRegions:
         self._cell[moving] = target[moving] + is_second
 
         self.n_cells += 2 * len(cells)
-        self._region = np.concatenate([self._region, np.repeat(self._region[cells], 2)])
+        new_regions = np.repeat(self._region[cells], 2)
+        self._region = np.concatenate([self._region, new_regions])
         return first_part[cells][:, None] + [0, 1]
 
     def sums(self, owner: ArrayLike, n_owners: int, multiplier: float) -> np.ndarray:
@@ -227,7 +229,8 @@ class ClippedRegions:
 
         # About two centers a move could change one sum by twice the radius.
         is_owned = owner >= 0
-        regions_of_owners = np.unique(np.stack([owner[is_owned], self._region[is_owned]]), axis=1)
+        owners_and_regions = np.stack([owner[is_owned], self._region[is_owned]])
+        regions_of_owners = np.unique(owners_and_regions, axis=1)
         if regions_of_owners.shape[1] > len(np.unique(owner[is_owned])):
             raise ValueError(
                 "owner must not unite cells of different regions, whose records lie about "
@@ -244,7 +247,8 @@ class ClippedRegions:
             flaw="" if self._charged else UNCHARGED,
         )
         exact = group_sums(self._points, owner[self._cell], n_owners)
-        return noise.add(exact[None], self._streams, key, unit=self.sum_sensitivity * SCALE)[0]
+        unit = self.sum_sensitivity * SCALE
+        return noise.add(exact[None], self._streams, key, unit=unit)[0]
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)

@@ -17,7 +17,7 @@ from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.hashed_points import HashedPoints
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.noise import Key, NoiseStreams
 from pkm.privacy.projection import ProjectedPoints
 from pkm.privacy.tree import BoxGrid, PartitionTree
 
@@ -405,6 +405,7 @@ class Curator(BaseCurator):
 
         # Draw an interval between neighboring gaps by the exponential mechanism, block by block:
         # the largest of exponent plus Gumbel variate wins.
+        target_rank = percent / 100 * (self.n_points - 1)
         best = -math.inf
         lower = 0.0
         length = 2.0 * SCALE
@@ -414,10 +415,11 @@ class Curator(BaseCurator):
             lengths = np.maximum(np.diff(edges), 0.0)
             # An interval weighs its length; ranks that the claim lets move by two count with
             # epsilon / 4.
-            utility = -np.abs(np.arange(first, last) - percent / 100 * (self.n_points - 1))
+            utility = -np.abs(np.arange(first, last) - target_rank)
             with np.errstate(divide="ignore"):
                 exponents = epsilon / 4 * utility + np.log(lengths)
-            noisy = exponents + self._streams.gumbel((*key, "interval", first), exponents.shape)[0]
+            variates = self._streams.gumbel((*key, "interval", first), exponents.shape)[0]
+            noisy = exponents + variates
             winner = int(noisy.argmax())
             if noisy[winner] > best:
                 best = noisy[winner]
@@ -475,7 +477,7 @@ def noisy_sums_and_counts(
     sum_noise: Gaussian | Laplace,
     count_noise: Gaussian | Laplace,
     streams: NoiseStreams,
-    key: tuple[object, ...],
+    key: Key,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Add noise to int64 sums and counts, each from a stream of its own."""
     noisy_sums = sum_noise.add(sums, streams, (*key, "sums"))

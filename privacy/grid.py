@@ -75,7 +75,8 @@ def snap_centers(centers: np.ndarray) -> np.ndarray:
     if np.isnan(centers).any():
         raise ValueError("centers must not be NaN; guard the division that made them")
     limit = exact_limit(centers.shape[-1])
-    return np.minimum(np.maximum(np.rint(centers), -limit), limit).astype(np.int64)
+    rounded = np.rint(centers)
+    return np.minimum(np.maximum(rounded, -limit), limit).astype(np.int64)
 
 
 def to_unit(grid: ArrayLike) -> np.ndarray:

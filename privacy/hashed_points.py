@@ -31,7 +31,7 @@ from pkm.compute import SCALE, Points, inertia, labels
 from pkm.compute.hashing import Hash, clip_norms, clipped_sums, farthest_points, swap_costs
 from pkm.privacy.ledger import ChargeRelease, StreamKey
 from pkm.privacy.mechanisms import Gaussian
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.noise import Key, NoiseStreams
 from pkm.privacy.selection import Exponential, selection_epsilon
 from pkm.privacy.stability_histogram import StabilityHistogram
 
@@ -229,8 +229,10 @@ class HashedPoints:
         key = self._charge("nearest_counts", Gaussian.name, mu=mu, details=details)
         exact = np.zeros(len(centers), np.int64)
         for shard in self._all:
-            exact += np.bincount(labels(shard, centers[None])[0], minlength=len(centers))
-        return Gaussian(SCALE / mu).add(exact[None] * SCALE, self._streams, key)[0] / SCALE
+            nearest = labels(shard, centers[None])[0]
+            exact += np.bincount(nearest, minlength=len(centers))
+        noise = Gaussian(SCALE / mu)
+        return noise.add(exact[None] * SCALE, self._streams, key)[0] / SCALE
 
     def sums_and_counts(
         self, centers: np.ndarray, radius: float, *, sum_mu: float, count_mu: float
@@ -314,7 +316,8 @@ class HashedPoints:
         current = np.asarray(current, np.int64)
         choice = self._charge_choice("swaps", candidates, mu)
         costs = [swap_costs(shard, candidates, current, slots) for shard in self._all]
-        drawn = self._draw(np.sum(costs, axis=0).ravel().tolist(), *choice)
+        total_costs = np.sum(costs, axis=0).ravel()
+        drawn = self._draw(total_costs.tolist(), *choice)
         slot, candidate = divmod(drawn, len(candidates))
         return int(slots[slot]), candidate
 
@@ -347,7 +350,8 @@ class HashedPoints:
         corner of the domain.
         """
         y = np.abs(candidates) / SCALE
-        to_far_side = (self.radius + np.sqrt((y * y).sum(axis=1))) ** 2
+        norms = np.sqrt((y * y).sum(axis=1))
+        to_far_side = (self.radius + norms) ** 2
         to_far_corner = ((1 + y) ** 2).sum(axis=1)
         return float(np.minimum(to_far_side, to_far_corner).max())
 
@@ -361,7 +365,7 @@ class HashedPoints:
     def _draw(
         self,
         costs: Sequence[int],
-        key: tuple[object, ...],
+        key: Key,
         mechanism: Exponential,
         max_change: float,
     ) -> int:
@@ -371,7 +375,8 @@ class HashedPoints:
         # 2**52.
         weight = -(mechanism.epsilon / max_change)
         exponents = np.array([weight * float(cost - smallest) for cost in costs])
-        return mechanism.choose(exponents, float(self._streams.uniform(key, (1,))[0, 0]))
+        uniform = float(self._streams.uniform(key, (1,))[0, 0])
+        return mechanism.choose(exponents, uniform)
 
     def _codes(self, hashing: Hash) -> list[np.ndarray]:
         """Codes of the restricted set's points; those of the last hash are cached."""

@@ -60,7 +60,8 @@ class NearestCenter:
 
     def cells(self, points: np.ndarray) -> np.ndarray:
         """Index of each point's center."""
-        return labels(Points.prepare(points), self.centers[None])[0].astype(np.int64)
+        nearest = labels(Points.prepare(points), self.centers[None])[0]
+        return nearest.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,8 @@ class LocalAggregator(BaseCurator):
         if not radius > 0:
             raise ValueError(f"radius={radius} must be positive")
         self._is_partitioned = True
-        order = np.random.default_rng(child(self.seeds[0], SPLIT)).permutation(self.n_points)
+        generator = np.random.default_rng(child(self.seeds[0], SPLIT))
+        order = generator.permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
         return [
             Cohort(self, number, np.sort(users), radius) for number, users in enumerate(members)
@@ -473,8 +475,8 @@ class Cohort:
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
-            pulled = np.where(factors < 1, np.rint(points * factors), points).astype(np.int64)
-            yield number, users, pulled
+            pulled = np.where(factors < 1, np.rint(points * factors), points)
+            yield number, users, pulled.astype(np.int64)
 
 
 def _n_reports(ledger: Ledger) -> int:
@@ -503,7 +505,9 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
     """
     if not len(shares) or not all(share > 0 and math.isfinite(share) for share in shares):
         raise ValueError(f"shares={list(shares)} must be one or more positive numbers")
-    ends = np.floor(np.cumsum(shares) / math.fsum(shares) * n_users + 0.5).astype(int)
+    # Round the cumulated shares to whole users.
+    cumulative = np.cumsum(shares) / math.fsum(shares)
+    ends = np.floor(cumulative * n_users + 0.5).astype(int)
     sizes = np.diff(ends, prepend=0).tolist()
     if min(sizes) < 1:
         needed = math.floor(math.fsum(shares) / min(shares)) + 1

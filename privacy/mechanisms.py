@@ -11,7 +11,7 @@ from typing import ClassVar, TypedDict
 
 import numpy as np
 
-from pkm.privacy.noise import MAX_VARIATE, NoiseStreams
+from pkm.privacy.noise import MAX_VARIATE, Key, NoiseStreams
 
 _SATURATION = 2.0**61  # grid steps: noise saturates far beyond any sum and never wraps
 
@@ -58,7 +58,7 @@ class _Additive:
         self,
         values: np.ndarray,
         streams: NoiseStreams,
-        key: tuple[object, ...],
+        key: Key,
         unit: float | np.ndarray = 1.0,
     ) -> np.ndarray:
         """Add rounded noise to integer values.
@@ -154,7 +154,8 @@ class BoundedLaplace:
         m = np.maximum(np.asarray(width, np.float64) / self.sensitivity, 1.0)
 
         def next_scale(b: np.ndarray) -> np.ndarray:  # in units of the sensitivity
-            change = (np.expm1(-1 / b) + np.expm1(-(m - 1) / b)) / np.expm1(-m / b)
+            parts = np.expm1(-1 / b) + np.expm1(-(m - 1) / b)
+            change = parts / np.expm1(-m / b)
             return 1 / (self.epsilon - np.log(change))
 
         # Bisect, starting from the scale without bounds: the fixed point lies between low and high.
@@ -173,7 +174,7 @@ class BoundedLaplace:
         lower: np.ndarray,
         upper: np.ndarray,
         streams: NoiseStreams,
-        key: tuple[object, ...],
+        key: Key,
     ) -> np.ndarray:
         """Draw inside intervals around integer values.
 
@@ -198,8 +199,10 @@ class BoundedLaplace:
         # Invert the Laplace distribution function on the part of [0, 1] that the interval covers.
         below = 0.5 * np.exp((lower - center) / b)
         above = 0.5 * np.exp((center - upper) / b)
-        p = below + streams.uniform(key, values.shape[1:]) * (1 - above - below)
+        uniforms = streams.uniform(key, values.shape[1:])
+        p = below + uniforms * (1 - above - below)
         left_tail = np.log(2 * np.minimum(p, 0.5))
         right_tail = -np.log(2 * np.minimum(1 - p, 0.5))
         variate = np.where(p < 0.5, left_tail, right_tail)
-        return np.rint(np.clip(center + b * variate, lower, upper)).astype(np.int64)
+        noisy = np.clip(center + b * variate, lower, upper)
+        return np.rint(noisy).astype(np.int64)

@@ -19,7 +19,10 @@ MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
 
-_Key = tuple[object, ...]
+Key = tuple[
+    object, ...
+]  # of a stream: label and round of a release, and what tells its parts apart
+Shape = tuple[int, ...]
 _Draw = Callable[[np.random.Generator, np.ndarray], object]
 
 
@@ -101,14 +104,14 @@ class NoiseStreams:
         """Return the streams of each replicate on its own."""
         return [NoiseStreams([seed], self.secure) for seed in self.seeds]
 
-    def normal(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+    def normal(self, key: Key, shape: Shape) -> np.ndarray:
         """Standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = self._secure(shape)
             return signs * -ndtri(tails)
         return self._seeded(key, shape, _draw_normal)
 
-    def laplace(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+    def laplace(self, key: Key, shape: Shape) -> np.ndarray:
         """Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = self._secure(shape)
@@ -117,7 +120,7 @@ class NoiseStreams:
         centered += 2.0**-54  # generator.random includes 0, which would map to minus infinity
         return -np.copysign(np.log1p(-2.0 * np.abs(centered)), centered)
 
-    def uniform(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+    def uniform(self, key: Key, shape: Shape) -> np.ndarray:
         """Uniform variates in (0, 1), of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             signs, tails = self._secure(shape)
@@ -126,7 +129,7 @@ class NoiseStreams:
         variates = self._seeded(key, shape, _draw_uniform)
         return np.maximum(variates, 2.0**-54)  # generator.random includes 0 and leaves out 1
 
-    def gumbel(self, key: _Key, shape: tuple[int, ...]) -> np.ndarray:
+    def gumbel(self, key: Key, shape: Shape) -> np.ndarray:
         """Standard Gumbel variates of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
             # Fine where it matters: a large variate is the logarithm of a small tail.
@@ -138,7 +141,7 @@ class NoiseStreams:
         np.log(np.maximum(exponential, tiny, out=exponential), out=exponential)
         return np.negative(exponential, out=exponential)
 
-    def _seeded(self, key: _Key, shape: tuple[int, ...], draw: _Draw) -> np.ndarray:
+    def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
         counter = np.frombuffer(bytes(16) + digest, np.uint64)
@@ -150,7 +153,7 @@ class NoiseStreams:
             draw(generator, replicate_values)
         return values
 
-    def _secure(self, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
         """Signs and tails of shape (replicates, *shape) from the operating system's entropy."""
         shape = (len(self.seeds), *shape)
         signs, tails = _secure_tails(math.prod(shape))

@@ -31,7 +31,7 @@ from pkm.compute.lattice import uniform_index
 from pkm.compute.unit_ball import label_sums, nearest_labels, project
 from pkm.privacy.ledger import ChargeRelease
 from pkm.privacy.mechanisms import Gaussian, Laplace
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.noise import Key, NoiseStreams
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -236,9 +236,7 @@ class ProjectedPoints:
             raise ValueError("centers must be finite")
 
 
-def draw_cover(
-    cover: Cover, weight: float, streams: NoiseStreams, key: tuple[object, ...]
-) -> np.ndarray:
+def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: Key) -> np.ndarray:
     """Draw one grid point with probability proportional to ``exp(weight * points covered)``.
 
     Parameters
@@ -292,6 +290,7 @@ def draw_cover(
         attempt += 1
 
 
-def _uniforms(streams: NoiseStreams, key: tuple[object, ...], n: int) -> np.ndarray:
+def _uniforms(streams: NoiseStreams, key: Key, n: int) -> np.ndarray:
     """Uniforms in [0, 1] of one replicate, by the distribution function of Gumbel variates."""
-    return np.exp(-np.exp(-streams.gumbel(key, (n,))[0]))
+    variates = streams.gumbel(key, (n,))[0]
+    return np.exp(-np.exp(-variates))

@@ -27,7 +27,7 @@ from pkm.compute.ldp import (
     random_signs,
     support_counts,
 )
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.noise import Key, NoiseStreams
 
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
 MAX_SYMBOLS = 1 << 16  # that a hashed value can be reported as
@@ -105,7 +105,7 @@ class FrequencyOracle:
         raise NotImplementedError(f"{type(self).__name__} must define symbols_of(users, values)")
 
     def report(
-        self, users: np.ndarray, values: np.ndarray, streams: NoiseStreams, key: tuple[object, ...]
+        self, users: np.ndarray, values: np.ndarray, streams: NoiseStreams, key: Key
     ) -> np.ndarray:
         """Randomized reports of users.
 
@@ -254,7 +254,8 @@ class HadamardResponse(FrequencyOracle):
     @property
     def bits(self) -> int:
         """Number of rows per user."""
-        return min(max(round(math.log2(math.exp(self.epsilon) + 1)), 1), MAX_BITS)
+        closest = round(math.log2(math.exp(self.epsilon) + 1))
+        return min(max(closest, 1), MAX_BITS)
 
     @property
     def symbols(self) -> int:
@@ -354,9 +355,7 @@ class VectorRandomizer:
         """Largest standard deviation of a report's coordinate: that of the vector 0, in radii."""
         return self.length / math.sqrt(self.dimensions)
 
-    def report(
-        self, vectors: np.ndarray, streams: NoiseStreams, key: tuple[object, ...]
-    ) -> np.ndarray:
+    def report(self, vectors: np.ndarray, streams: NoiseStreams, key: Key) -> np.ndarray:
         """Randomized reports of users.
 
         Parameters
@@ -381,7 +380,8 @@ class VectorRandomizer:
         # Point each to the vector's side, or away from it with the probability of its length.
         on_side = np.einsum("ij,ij->i", directions, vectors) >= 0
         p_flip = self.flip_probability(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)))
-        is_flipped = streams.uniform((*key, "side"), (len(vectors),))[0] < p_flip
+        uniforms = streams.uniform((*key, "side"), (len(vectors),))[0]
+        is_flipped = uniforms < p_flip
         directions *= np.where(on_side ^ is_flipped, REPORT_SCALE, -REPORT_SCALE)[:, None]
         return np.rint(directions).astype(np.int32)
 
@@ -431,7 +431,7 @@ class SignedSums:
         cells: np.ndarray,
         vectors: np.ndarray,
         streams: NoiseStreams,
-        key: tuple[object, ...],
+        key: Key,
     ) -> np.ndarray:
         """Reports of users (m,) with cells (m,) and vectors (m, d) of the unit ball.
 

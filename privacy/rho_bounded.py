@@ -166,7 +166,8 @@ class RhoBoundedCurator(BaseCurator):
         """
         mu = self.max_shift * SCALE / noise.scale
         key = self._charge("total", noise.name, mu=mu, details=self._move_details(noise))
-        return noise.add(self._rows.sum(axis=0)[None], self._streams, key)[0]
+        exact = self._rows.sum(axis=0)
+        return noise.add(exact[None], self._streams, key)[0]
 
     def group_sums(self, groups: np.ndarray, n_groups: int, noise: Gaussian) -> np.ndarray:
         """Noisy sums of the true points of groups that released data define.

@@ -13,7 +13,7 @@ from scipy.special import ndtri_exp
 
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import Gaussian
-from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.noise import Key, NoiseStreams
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class StabilityHistogram:
         self,
         counts: np.ndarray,
         streams: NoiseStreams,
-        key: tuple[object, ...],
+        key: Key,
         min_count: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Add noise to the exact counts of cells that occur and select the large ones.

@@ -149,7 +149,9 @@ class PartitionTree:
         self._n_points = sum(len(shard_codes) for shard_codes in codes)
         self._d = shards[0].shape[1]
         n_bins = 1 if grid is None else grid.n_bins
-        self._cells = [_Cell(np.zeros(self._d, np.int64), np.full(self._d, n_bins))]
+        first = np.zeros(self._d, np.int64)
+        last = np.full(self._d, n_bins)
+        self._cells = [_Cell(first, last)]
         # Bin b reaches from above edges[b] to edges[b + 1], the first from the domain's lower end
         # itself.
         thresholds = () if grid is None else grid.thresholds
@@ -411,10 +413,9 @@ class PartitionTree:
         self, cells: Sequence[int], origins: np.ndarray, radius: float | None
     ) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its origin, in grid steps."""
-        boxes = np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d)
-        lower = boxes[:, 0]
-        upper = boxes[:, 1]
-        farthest = np.maximum(np.abs(lower - origins), np.abs(upper - origins)).astype(np.float64)
+        corners = np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d)
+        differences = np.abs(corners - origins[:, None])
+        farthest = differences.max(axis=1).astype(np.float64)
         distances = np.sqrt((farthest * farthest).sum(axis=1))
         if radius is None:
             # The sum over a cell of one grid point may be 0 for any data: any positive scale will
