@@ -156,7 +156,7 @@ def ratios(study):
         once = ~panel.cells["cell"].duplicated().to_numpy() & ~panel.cells["timing"].to_numpy(
             dtype=bool
         )
-        panels[metric] = panel.take(once).spread()
+        panels[metric] = panel.take(once).broadcast()
     panel, numbers = panels[METRIC], panels["n_centers"]
     cells = panel.cells
     is_reference = (cells["method"] == REFERENCE).to_numpy()
@@ -206,17 +206,17 @@ def complete(table, datasets):
     tuple of (list of str, dict)
         The first sorted; the second says by method on which data sets it lacks a result.
     """
-    grid, lacking = sorted(table["epsilon"].dropna().unique()), {}
+    grid, missing = sorted(table["epsilon"].dropna().unique()), {}
     mine = private(table)
     for method, own in mine[mine["dataset"].isin(datasets)].groupby("method"):
         have = set(zip(own["dataset"], own["epsilon"], strict=True))
-        lacking[method] = [
+        missing[method] = [
             name for name in datasets if any((name, value) not in have for value in grid)
         ]
-    for method in set(mine["method"]) - set(lacking):
-        lacking[method] = list(datasets)
-    return sorted(name for name, lack in lacking.items() if not lack), {
-        name: lack for name, lack in sorted(lacking.items()) if lack
+    for method in set(mine["method"]) - set(missing):
+        missing[method] = list(datasets)
+    return sorted(name for name, lack in missing.items() if not lack), {
+        name: lack for name, lack in sorted(missing.items()) if lack
     }
 
 
@@ -226,8 +226,8 @@ def shared_datasets(table, datasets):
     Methods that have one on fewer than half of the data sets do not count: they would leave nothing
     to compare.
     """
-    lacking = complete(table, datasets)[1].values()
-    out = {name for lack in lacking if len(lack) <= len(datasets) / 2 for name in lack}
+    missing = complete(table, datasets)[1].values()
+    out = {name for lack in missing if len(lack) <= len(datasets) / 2 for name in lack}
     return [name for name in datasets if name not in out]
 
 

@@ -1,10 +1,10 @@
 """What federated runs cost, from per-seed rows: time in parts, bytes and rounds, beside the numbers
 a paper prints.
 
-A claims file lists, under ``printed: <name>:``, the `sweep` and `method` that hold our runs,
-`slept_ms` (latency in a printed iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ±
-half-width"`` and `bytes_per_iteration` as printed; where the paper quotes another protocol,
-`quoted_ms` with the printed `speedup`, and `quoted_bytes` with the printed `reduction`.
+A claims file lists, under ``reported: <name>:``, the `sweep` and `method` that hold our runs,
+`slept_ms` (latency in a reported iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ±
+half-width"`` and `bytes_per_iteration` as reported; where the paper quotes another protocol,
+`cited_ms` with the reported `speedup`, and `cited_bytes` with the reported `reduction`.
 """
 
 import numpy as np
@@ -81,26 +81,26 @@ def transports(table):
 
 
 def compare(study, asked):
-    """Put every printed number of the protocol beside ours.
+    """Put every reported number of the protocol beside ours.
 
-    Bytes must be equal in every run, a reduction to the printed digits. A time is *faster* or
+    Bytes must be equal in every run, a reduction to the reported digits. A time is *faster* or
     *slower* if it differs by more than both half-widths together (root of the sum of squares) and
-    half a printed digit. That compares machines and code together, so no verdict calls a time
+    half a reported digit. That compares machines and code together, so no verdict calls a time
     reproduced. Times of threads are not comparable.
 
     Parameters
     ----------
     study : analysis.tables.Study
     asked : mapping
-        One entry of a claims file's `printed`; see the module.
+        One entry of a claims file's `reported`; see the module.
 
     Returns
     -------
     DataFrame
-        One line per printed number: `dataset`, `quantity` (`iteration_ms`, `speedup`,
+        One line per reported number: `dataset`, `quantity` (`iteration_ms`, `speedup`,
         `bytes_per_iteration` or `reduction`), `mean`, `half_width` (95 %), `seeds`, `transport`,
-        `rounds` (of an iteration), `quoted` (of the other protocol), `printed`, `printed_mean`,
-        `ratio` (ours over printed), `ratio_without_latency`, `verdict`, `reason`.
+        `rounds` (of an iteration), `cited` (of the other protocol), `reported`, `reported_mean`,
+        `ratio` (ours over reported), `ratio_without_latency`, `verdict`, `reason`.
     """
     table = costs(study)
     table = table[(table["sweep"] == asked["sweep"]) & (table["method"] == asked["method"])]
@@ -116,14 +116,14 @@ def compare(study, asked):
         for quantity, (judge, other) in _JUDGES.items():
             if quantity not in cell:
                 continue
-            quoted = number(cell[other])[0] if other else np.nan
+            cited = number(cell[other])[0] if other else np.nan
             line = {
                 "dataset": cell["dataset"],
                 "quantity": quantity,
-                "printed": cell[quantity],
-                "quoted": quoted,
+                "reported": cell[quantity],
+                "cited": cited,
             }
-            line |= {"printed_mean": number(cell[quantity].split("±")[0])[0]}
+            line |= {"reported_mean": number(cell[quantity].split("±")[0])[0]}
             if ours is None:
                 facts = {
                     "mean": np.nan,
@@ -139,16 +139,20 @@ def compare(study, asked):
                     "rounds": ours["rounds_per_iteration"],
                 }
                 line |= judge(cell, line, ours, asked)
-            lines.append(line | {"ratio": line["mean"] / line["printed_mean"]})
+            lines.append(line | {"ratio": line["mean"] / line["reported_mean"]})
     return pd.DataFrame(lines)
 
 
 def _time(cell, line, ours, asked):
-    printed = parse(cell["iteration_ms"])
+    reported = parse(cell["iteration_ms"])
     mean, half_width = ours["iteration_ms"], ours["iteration_ms_half_width"]
-    margin = np.hypot(half_width, printed.largest_deviation) + printed.unit / 2
+    margin = np.hypot(half_width, reported.largest_deviation) + reported.unit / 2
     verdict, reason = (
-        LEVEL if abs(mean - printed.mean) <= margin else FASTER if mean < printed.mean else SLOWER,
+        LEVEL
+        if abs(mean - reported.mean) <= margin
+        else FASTER
+        if mean < reported.mean
+        else SLOWER,
         "",
     )
     if ours["transport"] == "threads":
@@ -156,21 +160,21 @@ def _time(cell, line, ours, asked):
     elif ours["seeds"] < MIN_SEEDS:
         verdict, reason = FEW_SEEDS, f"{ours['seeds']} seeds"
     # Two sends an iteration, one up and one down.
-    bare = (mean - 2 * ours["latency_ms"]) / (printed.mean - asked["slept_ms"])
+    bare = (mean - 2 * ours["latency_ms"]) / (reported.mean - asked["slept_ms"])
     facts = {"mean": mean, "half_width": half_width, "ratio_without_latency": bare}
     return facts | {"verdict": verdict, "reason": reason}
 
 
 def _speedup(cell, line, ours, asked):
     time = _time(cell, line, ours, asked)
-    mean = line["quoted"] / time["mean"]
+    mean = line["cited"] / time["mean"]
     half_width = mean * time["half_width"] / time["mean"]
     return time | {"mean": mean, "half_width": half_width, "ratio_without_latency": np.nan}
 
 
 def _bytes(cell, line, ours, asked):
     mean, scattered = ours["bytes_per_iteration"], ours["bytes_per_iteration_half_width"] > 0
-    agrees = mean == line["printed_mean"] and not scattered
+    agrees = mean == line["reported_mean"] and not scattered
     return {
         "mean": mean,
         "half_width": np.nan,
@@ -180,17 +184,17 @@ def _bytes(cell, line, ours, asked):
 
 
 def _reduction(cell, line, ours, asked):
-    size = _bytes(cell, {"printed_mean": number(cell["bytes_per_iteration"])[0]}, ours, asked)
-    _, unit = number(line["printed"])
-    mean = line["quoted"] / size["mean"]
-    agrees = size["verdict"] == EQUAL and abs(mean - line["printed_mean"]) <= unit / 2
+    size = _bytes(cell, {"reported_mean": number(cell["bytes_per_iteration"])[0]}, ours, asked)
+    _, unit = number(line["reported"])
+    mean = line["cited"] / size["mean"]
+    agrees = size["verdict"] == EQUAL and abs(mean - line["reported_mean"]) <= unit / 2
     return size | {"mean": mean, "verdict": EQUAL if agrees else DIFFERENT}
 
 
-# How each printed quantity is judged, and the quoted number that it rests on.
+# How each reported quantity is judged, and the cited number that it rests on.
 _JUDGES = {
     "iteration_ms": (_time, None),
-    "speedup": (_speedup, "quoted_ms"),
+    "speedup": (_speedup, "cited_ms"),
     "bytes_per_iteration": (_bytes, None),
-    "reduction": (_reduction, "quoted_bytes"),
+    "reduction": (_reduction, "cited_bytes"),
 }

@@ -1,9 +1,7 @@
-"""What a check finds, and the rules that turn truth under resampling, or a table of agreements,
-into a verdict.
-"""
+"""What a check finds, and how truth under resampling or a table of agreements gives a verdict."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -31,7 +29,7 @@ class Finding:
         How many single comparisons were made.
     seeds : int or None
         Fewest paired seeds behind a comparison; None where seeds play no part.
-    lacking : str
+    missing : str
         Data that the claim asks for and that are absent; empty if complete.
     evidence : DataFrame
         One line per comparison.
@@ -41,48 +39,83 @@ class Finding:
     numbers: str
     comparisons: int = 0
     seeds: int | None = None
-    lacking: str = ""
+    missing: str = ""
     evidence: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What an evaluator may look at besides the rows: named sets, what is missing, and the paper's
-    printed numbers.
+    """What an evaluator may look at besides the rows.
+
+    Attributes
+    ----------
+    sets : mapping of str to list
+        Named sets of data sets or parameters.
+    missing : DataFrame
+        Planned runs without rows: `sweep`, `method`, `dataset`, `epsilon`, `reason`.
+    reported : mapping
+        Numbers that the paper reports.
     """
 
     sets: Mapping
     missing: pd.DataFrame
-    printed: Mapping = field(default_factory=dict)
+    reported: Mapping = field(default_factory=dict)
 
-    def resolve(self, values):
+    def resolve(self, values: str | Iterable) -> list:
         """Return the members of a named set, or the values themselves as a list."""
         if isinstance(values, str):
             return list(self.sets[values])
         return list(values)
 
-    def why(self, sweeps):
+    def why(self, sweeps: str | Sequence[str]) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
-        named = list(sweeps[:SWEEPS_NAMED]) + ["others"] * (len(sweeps) > SWEEPS_NAMED)
+        sweeps = [sweeps] if isinstance(sweeps, str) else list(sweeps)
+        named = sweeps[:SWEEPS_NAMED]
+        if len(sweeps) > SWEEPS_NAMED:
+            named = [*named, "others"]
         text = f"no stored rows of sweep {' or '.join(named)} that this claim needs"
-        reasons = (
-            self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
-            if len(self.missing)
-            else []
-        )
-        return f"{text} ({pd.Series(reasons).mode().iloc[0]})" if len(reasons) else text
+        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
+        return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
 
 
 class MissingRows(LookupError):
     """The rows that a check needs are not stored; the message says which."""
 
 
-def decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
-    """Turn the truth of predicates under resampling into a finding; line 0 is the sample itself."""
+BOUND_SIGNS = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
+
+
+def decide(
+    truth: np.ndarray,
+    seeds: int,
+    numbers: str,
+    missing: str,
+    evidence: pd.DataFrame,
+    quantifier: str = "all",
+) -> Finding:
+    """Turn the truth of predicates under resampling into a finding.
+
+    Parameters
+    ----------
+    truth : ndarray of shape (repeats + 1, parts), bool
+        Line 0 is the sample itself, the others are resamples.
+    seeds : int
+        Fewest seeds behind a part.
+    numbers : str
+        What was measured, ending in a semicolon.
+    missing : str
+        Data that the claim asks for and that are not stored.
+    evidence : DataFrame
+        One line per part.
+    quantifier : {"all", "some", "most"}, default="all"
+        Of which parts the claim is made.
+    """
+    n_parts = len(evidence)
     share = truth[1:].mean(axis=0)
-    p_true = holm((1 + truth[1:].sum(axis=0)) / (len(truth)))
+    p_true = holm((1 + truth[1:].sum(axis=0)) / len(truth))
     kept = truth[0] & (share >= 1 - LEVEL)
     violated = ~truth[0] & (p_true <= LEVEL)
+    n_open = (~kept & ~violated).sum()
     evidence = evidence.assign(
         true_on_sample=truth[0],
         true_in_resamples=share,
@@ -90,48 +123,52 @@ def decide(truth, keys, seeds, numbers, lacking, evidence, quantifier="all"):
     )
     if quantifier == "all":
         verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
-        counted = (
-            f"{kept.sum()} kept, {(~kept & ~violated).sum()} open, {violated.sum()} violated of {len(keys)} parts."
-            if len(keys) > 1
-            else f"true in {percent(share[0])} of resamples."
-        )
+        counted = f"true in {percent(share[0])} of resamples."
+        if n_parts > 1:
+            counted = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated"
+            counted += f" of {n_parts} parts."
     else:
         joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
         level = joint[1:].mean()
         verdict = INCONCLUSIVE
         if joint[0] and level >= 1 - LEVEL:
             verdict = HOLDS
-        elif not joint[0] and level <= LEVEL and not (quantifier == "some" and lacking):
+        elif not joint[0] and level <= LEVEL and not (quantifier == "some" and missing):
             verdict = FAILS
-        counted = f"true for {truth[0].sum()} of {len(keys)} parts; “{quantifier}” true in {percent(level)} of resamples."
+        counted = f"true for {truth[0].sum()} of {n_parts} parts; "
+        counted += f"“{quantifier}” true in {percent(level)} of resamples."
     if seeds < MIN_SEEDS:
         verdict = INCONCLUSIVE
     text = f"{numbers} {counted}{too_few(seeds)}"
-    return Finding(verdict, text[0].upper() + text[1:], len(keys), seeds, lacking, evidence)
+    return Finding(verdict, text[0].upper() + text[1:], n_parts, seeds, missing, evidence)
 
 
-def exact(evidence, numbers, lacking="", agreed="agrees"):
-    """Turn a table with a truth column into a finding: holds if every line agrees, fails otherwise."""
+def decide_joint(
+    truth: np.ndarray, seeds: int, numbers: str, missing: str, evidence: pd.DataFrame
+) -> Finding:
+    """Decide one predicate of shape (repeats + 1,) about all lines of the evidence together."""
+    finding = decide(truth[:, None], seeds, numbers, missing, evidence.iloc[:1])
+    return replace(finding, evidence=evidence)
+
+
+def exact(
+    evidence: pd.DataFrame, numbers: str, missing: str = "", agreed: str = "agrees"
+) -> Finding:
+    """Turn a table with a truth column into a finding: holds if every line agrees, else fails."""
     if not len(evidence):
         raise MissingRows(numbers)
     wrong = evidence[~evidence[agreed].astype(bool)]
     text = f"{len(evidence) - len(wrong)} of {len(evidence)} agree. {numbers}"
     if len(wrong):
-        shown = wrong.iloc[0].to_dict()
-        text += (
-            " First that does not: "
-            + ", ".join(f"{name} {value}" for name, value in shown.items() if name != agreed)
-            + "."
-        )
-    return Finding(
-        FAILS if len(wrong) else HOLDS, text.strip(), len(evidence), None, lacking, evidence
-    )
+        first = wrong.iloc[0].to_dict()
+        values = ", ".join(f"{name} {value}" for name, value in first.items() if name != agreed)
+        text += f" First that does not: {values}."
+    verdict = FAILS if len(wrong) else HOLDS
+    return Finding(verdict, text.strip(), len(evidence), None, missing, evidence)
 
 
-def within(values, check):
-    """Tell which values meet the bounds `at_most`, `at_least`, `below`, `above` of a check, up to
-    rounding.
-    """
+def within(values: np.ndarray, check: Mapping) -> np.ndarray:
+    """Tell which values meet the bounds of a check (`BOUND_SIGNS`), up to rounding."""
     truth = np.isfinite(values)
     if "at_most" in check:
         truth &= values <= check["at_most"] + _ROUNDING
@@ -144,15 +181,37 @@ def within(values, check):
     return truth
 
 
-def percent(value):
+def bounds_text(check: Mapping) -> str:
+    """Write the bounds of a check.
+
+    Examples
+    --------
+    >>> bounds_text({"at_least": 1, "at_most": 2.5})
+    '≥ 1 and ≤ 2.5'
+    """
+    bounds = [f"{sign} {check[name]:g}" for name, sign in BOUND_SIGNS.items() if name in check]
+    return " and ".join(bounds)
+
+
+def join_texts(*texts: str) -> str:
+    """Join those of the texts that are not empty by semicolons."""
+    return "; ".join(filter(None, texts))
+
+
+def no_rows_of(expected: Iterable[str], stored: Iterable[str]) -> str:
+    """Say which of the expected names are not among the stored ones; empty if all are."""
+    known = set(stored)
+    absent = [name for name in expected if name not in known]
+    return f"no stored rows of {', '.join(absent)}" if absent else ""
+
+
+def percent(value: float) -> str:
     """Write a share as a percentage of three digits."""
     return f"{100 * value:.3g} %"
 
 
-def too_few(seeds):
+def too_few(seeds: int) -> str:
     """Say that the seeds do not suffice for a verdict; empty where they do."""
-    return (
-        f" Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."
-        if seeds < MIN_SEEDS
-        else ""
-    )
+    if seeds >= MIN_SEEDS:
+        return ""
+    return f" Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."

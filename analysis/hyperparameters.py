@@ -1,5 +1,6 @@
-"""Predicates on a grid of settings of one method: which do well, how much they differ, whether data
-sets agree.
+"""Predicates on a grid of settings of one method.
+
+Which settings do well, how much they differ, and whether data sets agree.
 
 A check names the `sweep`, `metrics`, `datasets`, the `method`, its `parameters` (a list of numeric
 columns, or a mapping from one column of lists to names for their items) and how many `settings` the
@@ -10,25 +11,36 @@ like every predicate on means; settings are ranked anew in every resample.
 import itertools
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pkm.analysis.findings import INCONCLUSIVE, Finding, MissingRows, decide, percent, within
+from pkm.analysis.findings import (
+    INCONCLUSIVE,
+    Context,
+    Finding,
+    MissingRows,
+    decide,
+    join_texts,
+    percent,
+    within,
+)
 from pkm.analysis.tables import (
     HIGHER_IS_BETTER,
+    Study,
+    matches,
     percentile_interval,
     resampled_means,
-    resampling_weights,
 )
 
 _TIE = 1e-9  # relative difference of quality that is rounding
 
 
 @dataclass(frozen=True)
-class Grid:
+class HyperparameterGrid:
     """One metric on one data set over settings.
 
     Attributes
@@ -50,19 +62,21 @@ class Grid:
     quality: np.ndarray
     seeds: int
 
-    def ranks(self):
+    def ranks(self) -> np.ndarray:
         """Place of every setting in every line, 0 for the best."""
         return np.argsort(np.argsort(-self.quality, axis=1, kind="stable"), axis=1)
 
-    def inside(self, corner):
+    def inside(self, corner: Mapping[str, Mapping]) -> np.ndarray:
         """Mask of the settings within the bounds of a corner (parameter to bounds)."""
-        chosen = np.ones(len(self.settings), dtype=bool)
+        mask = np.ones(len(self.settings), dtype=bool)
         for name, bounds in corner.items():
-            chosen &= within(self.settings[name].to_numpy(), bounds)
-        return chosen
+            mask &= within(self.settings[name].to_numpy(), bounds)
+        return mask
 
 
-def table_of_settings(cells, parameters):
+def table_of_settings(
+    cells: pd.DataFrame, parameters: list[str] | Mapping[str, list[str]]
+) -> pd.DataFrame | None:
     """Numeric columns of a method's parameters, one line per cell.
 
     Parameters
@@ -87,88 +101,88 @@ def table_of_settings(cells, parameters):
     return pd.DataFrame([_items(text, len(names)) for text in cells[column]], columns=names)
 
 
-def _items(text, count):
+def _items(text: object, count: int) -> list[float]:
     items = json.loads(text) if isinstance(text, str) and text.startswith("[") else []
     return items if len(items) == count else [math.nan] * count
 
 
-def grids(study, check, context):
-    """Find the grids of a check.
-
-    Returns
-    -------
-    list of Grid, str
-        And what is lacking.
+def grids(study: Study, check: Mapping, context: Context) -> tuple[list[HyperparameterGrid], str]:
+    """Find the grids of a check, and say what is missing.
 
     Raises
     ------
     MissingRows
         If no data set has at least three settings.
     """
-    found, fewest = [], math.inf
+    found = []
     for metric in check["metrics"]:
+        sign = 1.0 if metric in HIGHER_IS_BETTER else -1.0
         panel = study.panel(check["sweep"], metric)
-        if not len(panel.cells):
-            continue
         for dataset in context.resolve(check["datasets"]):
-            mine = (panel.cells["dataset"] == dataset) & (panel.cells["method"] == check["method"])
-            part = panel.take(mine.to_numpy())
+            selector = {"dataset": dataset, "method": check["method"]}
+            part = panel.take(matches(panel.cells, selector))
             settings = table_of_settings(part.cells, check["parameters"])
             if settings is None:
                 continue
             known = settings.notna().all(axis=1).to_numpy()
-            part, settings = part.take(known), settings[known].reset_index(drop=True)
+            part = part.take(known)
+            settings = settings[known].reset_index(drop=True)
             if len(settings) < 3:
                 continue
-            seeds = int(np.isfinite(part.values).sum(axis=0).min())
-            means = resampled_means(part, resampling_weights(len(part.seeds)))
-            sign = 1.0 if metric in HIGHER_IS_BETTER else -1.0
-            found.append(Grid(dataset, metric, settings, means, sign * means, seeds))
-            fewest = min(fewest, len(settings))
+            means = resampled_means(part)
+            quality = sign * means
+            grid = HyperparameterGrid(dataset, metric, settings, means, quality, part.min_seeds)
+            found.append(grid)
     if not found:
-        raise MissingRows(context.why([check["sweep"]]))
-    return found, _lacking(found, fewest, check, context)
+        raise MissingRows(context.why(check["sweep"]))
+    return found, _describe_missing(found, check, context)
 
 
-def _lacking(found, fewest, check, context):
-    texts = []
-    absent = [
-        name
-        for name in context.resolve(check["datasets"])
-        if name not in {grid.dataset for grid in found}
-    ]
-    if absent:
-        texts.append(f"no stored rows of {', '.join(absent)}")
-    if fewest < check["settings"]:
-        texts.append(f"{fewest} of {check['settings']} settings")
-    return "; ".join(texts)
+def _describe_missing(found: Sequence[HyperparameterGrid], check: Mapping, context: Context) -> str:
+    stored = {grid.dataset for grid in found}
+    absent = [name for name in context.resolve(check["datasets"]) if name not in stored]
+    fewest = min(len(grid.settings) for grid in found)
+    return join_texts(
+        f"no stored rows of {', '.join(absent)}" if absent else "",
+        f"{fewest} of {check['settings']} settings" if fewest < check["settings"] else "",
+    )
 
 
-def _keys(found, **columns):
+def _keys(found: Sequence[HyperparameterGrid], **columns: object) -> pd.DataFrame:
+    """One line per grid: data set, metric, number of settings and further columns."""
     keys = pd.DataFrame([{"dataset": grid.dataset, "metric": grid.metric} for grid in found])
     return keys.assign(settings=[len(grid.settings) for grid in found], **columns)
 
 
-def _intervals(found, name, resampled):
+def _intervals(
+    found: Sequence[HyperparameterGrid], name: str, resampled: Sequence[np.ndarray]
+) -> pd.DataFrame:
     """One line per grid: a resampled quantity on the sample itself, and its 95 % interval."""
     low, high = percentile_interval(np.column_stack(resampled))
     return _keys(found, **{name: [values[0] for values in resampled]}, low=low, high=high)
 
 
-def _finding(truth, evidence, found, numbers, lacking):
+def _finding(
+    truth: Sequence[np.ndarray],
+    evidence: pd.DataFrame,
+    found: Sequence[HyperparameterGrid],
+    numbers: str,
+    missing: str,
+) -> Finding:
     seeds = min(grid.seeds for grid in found)
-    return decide(np.column_stack(truth), evidence, seeds, numbers, lacking, evidence)
+    return decide(np.column_stack(truth), seeds, numbers, missing, evidence)
 
 
-def best_part(study, check, context):
-    """Check a linear form of the parameters (`form`), averaged over the best `share` of the
-    settings.
+def best_part(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check a linear form of the parameters, averaged over the best `share` of the settings.
 
-    Against bounds (`at_least`, `above`, ...), or with ``below_worst: true`` against the worst
-    share.
+    `form` maps parameters to weights. Against bounds (`at_least`, `above`, ...), or with
+    ``below_worst: true`` against the worst share.
     """
-    found, lacking = grids(study, check, context)
-    truth, bests, worsts = [], [], []
+    found, missing = grids(study, check, context)
+    truth = []
+    bests = []
+    worsts = []
     for grid in found:
         value = sum(
             weight * grid.settings[name].to_numpy() for name, weight in check["form"].items()
@@ -182,12 +196,13 @@ def best_part(study, check, context):
         worsts.append(worst[0])
     evidence = _intervals(found, "best", bests).assign(worst=worsts)
     form = " ".join(f"{weight:+g} {name}" for name, weight in check["form"].items())
-    numbers = f"Mean of {form} in the best {percent(check['share'])} between {evidence['best'].min():.3g} and "
-    numbers += f"{evidence['best'].max():.3g}, in the worst between {min(worsts):.3g} and {max(worsts):.3g};"
-    return _finding(truth, evidence, found, numbers, lacking)
+    numbers = f"Mean of {form} in the best {percent(check['share'])} between "
+    numbers += f"{evidence['best'].min():.3g} and {evidence['best'].max():.3g}, in the worst "
+    numbers += f"between {min(worsts):.3g} and {max(worsts):.3g};"
+    return _finding(truth, evidence, found, numbers, missing)
 
 
-def interior_best(study, check, context):
+def interior_best(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that the mean quality is best at an inner level of each parameter `along`.
 
     All parameters but `rest_of` divide what that one leaves, so its levels bound theirs. A level is
@@ -195,177 +210,171 @@ def interior_best(study, check, context):
     quality is the mean over these of the means inside them. Inconclusive below `levels` levels; a
     tie with an outer level leaves a part open.
     """
-    found, lacking = grids(study, check, context)
-    truth, lines, fewest = [], [], math.inf
+    found, missing = grids(study, check, context)
+    truth = []
+    lines = []
+    n_levels = []
     for grid, name in itertools.product(found, check["along"]):
+        # Levels stored at every level of `rest_of`, as shares of what that one leaves.
         outer = grid.settings[check["rest_of"]].to_numpy()
         share = np.round(grid.settings[name].to_numpy() / (1 - outer), 4)
-        inside = [set(share[outer == value]) for value in np.unique(outer)]
-        levels = sorted(set.intersection(*inside))
-        fewest = min(fewest, len(levels))
+        stored = [set(share[outer == value]) for value in np.unique(outer)]
+        levels = sorted(set.intersection(*stored))
+        n_levels.append(len(levels))
         if len(levels) < 3:
             continue
+
+        # The best inner level against the best outer one; on the sample a tie counts.
         quality = np.column_stack(
             [_balanced(grid.quality, share == level, outer) for level in levels]
         )
         ahead = quality[:, 1:-1].max(axis=1) - quality[:, [0, -1]].max(axis=1)
-        level = _TIE * np.abs(quality).max(axis=1)
-        truth.append(np.append(ahead[:1] >= -level[:1], ahead[1:] > level[1:]))
-        best = levels[quality[0].argmax()]
-        lines.append({"dataset": grid.dataset, "metric": grid.metric, "along": name, "best": best})
-        lines[-1]["levels"] = ", ".join(f"{value:.3g}" for value in levels)
-    if fewest < check["levels"]:
-        few = f"{fewest} of {check['levels']} levels of {' and '.join(check['along'])} stored at every level of "
-        lacking = "; ".join(filter(None, [lacking, few + check["rest_of"]]))
-    seeds = min(grid.seeds for grid in found)
+        tie = _TIE * np.abs(quality).max(axis=1)
+        truth.append(np.append(ahead[:1] >= -tie[:1], ahead[1:] > tie[1:]))
+        line = {"dataset": grid.dataset, "metric": grid.metric, "along": name}
+        line |= {"best": levels[quality[0].argmax()]}
+        lines.append(line | {"levels": ", ".join(f"{value:.3g}" for value in levels)})
+    few_levels = min(n_levels) < check["levels"]
+    if few_levels:
+        few = f"{min(n_levels)} of {check['levels']} levels of {' and '.join(check['along'])} "
+        missing = join_texts(missing, f"{few}stored at every level of {check['rest_of']}")
     if not truth:
-        return Finding(INCONCLUSIVE, "Too few levels to have an inner one.", 0, seeds, lacking)
-    evidence = pd.DataFrame(lines)
-    inner = sum(bool(part[0]) for part in truth)
-    numbers = f"Best at an inner level for {inner} of {len(truth)};"
-    finding = _finding(truth, evidence, found, numbers, lacking)
-    if fewest < check["levels"]:
-        return replace(
-            finding,
-            verdict=INCONCLUSIVE,
-            numbers=f"{finding.numbers} Too few levels for a verdict.",
-        )
+        seeds = min(grid.seeds for grid in found)
+        return Finding(INCONCLUSIVE, "Too few levels to have an inner one.", 0, seeds, missing)
+    n_inner = sum(bool(part[0]) for part in truth)
+    numbers = f"Best at an inner level for {n_inner} of {len(truth)};"
+    finding = _finding(truth, pd.DataFrame(lines), found, numbers, missing)
+    if few_levels:
+        text = f"{finding.numbers} Too few levels for a verdict."
+        return replace(finding, verdict=INCONCLUSIVE, numbers=text)
     return finding
 
 
-def _balanced(quality, chosen, outer):
-    """Mean over the levels of `outer` of the mean of the chosen columns inside each."""
-    return np.mean(
-        [quality[:, chosen & (outer == value)].mean(axis=1) for value in np.unique(outer)], axis=0
-    )
+def _balanced(quality: np.ndarray, columns: np.ndarray, outer: np.ndarray) -> np.ndarray:
+    """Mean over the levels of `outer` of the mean of some columns (a mask) inside each."""
+    means = [quality[:, columns & (outer == value)].mean(axis=1) for value in np.unique(outer)]
+    return np.mean(means, axis=0)
 
 
-def among_best(study, check, context):
+def among_best(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that one `setting` is among the best `share` of all."""
-    found, lacking = grids(study, check, context)
-    truth, places, kept = [], [], []
+    found, missing = grids(study, check, context)
+    names = list(check["setting"])
+    setting = list(check["setting"].values())
+    truth = []
+    ranks = []
+    with_setting = []
     for grid in found:
-        at = np.flatnonzero(
-            np.isclose(grid.settings[list(check["setting"])], list(check["setting"].values())).all(
-                axis=1
-            )
-        )
-        if not at.size:
+        equal = np.isclose(grid.settings[names], setting).all(axis=1)
+        if not equal.any():
             continue
-        rank = grid.ranks()[:, at[0]]
+        rank = grid.ranks()[:, equal.argmax()]
         truth.append(rank < check["share"] * len(grid.settings))
-        places.append(int(rank[0]) + 1)
-        kept.append(grid)
-    if not kept:
+        ranks.append(int(rank[0]) + 1)
+        with_setting.append(grid)
+    if not with_setting:
         raise MissingRows(f"the setting {check['setting']} is not stored")
-    evidence = _keys(kept, place=places)
-    shown = ", ".join(
-        f"{line.dataset} {line.metric} {line.place} of {line.settings}"
+    evidence = _keys(with_setting, rank=ranks)
+    texts = [
+        f"{line.dataset} {line.metric} {line.rank} of {line.settings}"
         for line in evidence.itertuples(index=False)
-    )
-    return _finding(truth, evidence, kept, f"Its places: {shown};", lacking)
+    ]
+    return _finding(truth, evidence, with_setting, f"Its ranks: {', '.join(texts)};", missing)
 
 
-def best_differs(study, check, context):
+def best_differs(study: Study, check: Mapping, context: Context) -> Finding:
     """Check, per data set, that the best setting is not the same for all metrics."""
-    found, lacking = grids(study, check, context)
-    truth, lines = [], []
+    found, missing = grids(study, check, context)
+    truth = []
+    lines = []
+    texts = []
     for dataset in dict.fromkeys(grid.dataset for grid in found):
-        mine = [grid for grid in found if grid.dataset == dataset]
-        best = np.column_stack([grid.quality.argmax(axis=1) for grid in mine])
+        of_dataset = [grid for grid in found if grid.dataset == dataset]
+        best = np.column_stack([grid.quality.argmax(axis=1) for grid in of_dataset])
         truth.append((best != best[:, :1]).any(axis=1))
-        lines.append(
-            {"dataset": dataset, "metrics": len(mine)}
-            | {
-                grid.metric: str(tuple(grid.settings.iloc[at]))
-                for grid, at in zip(mine, best[0], strict=True)
-            }
-        )
-    evidence = pd.DataFrame(lines)
-    different = ", ".join(
-        f"{line['dataset']} {len(set(list(line.values())[2:]))} of {line['metrics']}"
-        for line in lines
-    )
-    return _finding(truth, evidence, found, f"Different best settings: {different};", lacking)
+        settings = {
+            grid.metric: str(tuple(grid.settings.iloc[position]))
+            for grid, position in zip(of_dataset, best[0], strict=True)
+        }
+        lines.append({"dataset": dataset, "metrics": len(of_dataset)} | settings)
+        texts.append(f"{dataset} {len(set(settings.values()))} of {len(of_dataset)}")
+    numbers = f"Different best settings: {', '.join(texts)};"
+    return _finding(truth, pd.DataFrame(lines), found, numbers, missing)
 
 
-def flat(study, check, context):
-    """Check that (largest - smallest) / mean over the settings outside `corner` is at most
-    `at_most`.
+def flat(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check the relative range of the means over the settings outside `corner` against bounds.
+
+    That is (largest - smallest) / mean.
     """
-    found, lacking = grids(study, check, context)
-    truth, spreads = [], []
+    found, missing = grids(study, check, context)
+    truth = []
+    ranges = []
     for grid in found:
         means = grid.means[:, ~grid.inside(check["corner"])]
-        spread = np.ptp(means, axis=1) / np.abs(means.mean(axis=1))
-        truth.append(within(spread, check))
-        spreads.append(spread)
-    evidence = _intervals(found, "spread", spreads)
-    at = int(evidence["spread"].argmax())
-    numbers = (
-        f"Largest relative spread {percent(evidence['spread'][at])} ({evidence['dataset'][at]}, "
-    )
-    numbers += f"{evidence['metric'][at]}; asked: at most {percent(check['at_most'])});"
-    return _finding(truth, evidence, found, numbers, lacking)
+        relative_range = np.ptp(means, axis=1) / np.abs(means.mean(axis=1))
+        truth.append(within(relative_range, check))
+        ranges.append(relative_range)
+    evidence = _intervals(found, "relative_range", ranges)
+    largest = evidence.loc[evidence["relative_range"].argmax()]
+    numbers = f"Largest relative range {percent(largest['relative_range'])} "
+    numbers += f"({largest['dataset']}, {largest['metric']}; required: at most "
+    numbers += f"{percent(check['at_most'])});"
+    return _finding(truth, evidence, found, numbers, missing)
 
 
-def worst_in_corner(study, check, context):
+def worst_in_corner(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that the worst setting lies in `corner`."""
-    found, lacking = grids(study, check, context)
-    truth, worst = [], []
+    found, missing = grids(study, check, context)
+    truth = []
+    worst = []
     for grid in found:
-        at = grid.quality.argmin(axis=1)
-        truth.append(grid.inside(check["corner"])[at])
-        worst.append(
-            ", ".join(f"{name} = {value:.3g}" for name, value in grid.settings.iloc[at[0]].items())
-        )
-    inside = sum(bool(part[0]) for part in truth)
-    numbers = f"The worst setting lies in the corner for {inside} of {len(truth)};"
-    return _finding(truth, _keys(found, worst=worst), found, numbers, lacking)
+        position = grid.quality.argmin(axis=1)
+        truth.append(grid.inside(check["corner"])[position])
+        setting = grid.settings.iloc[position[0]]
+        worst.append(", ".join(f"{name} = {value:.3g}" for name, value in setting.items()))
+    n_inside = sum(bool(part[0]) for part in truth)
+    numbers = f"The worst setting lies in the corner for {n_inside} of {len(truth)};"
+    return _finding(truth, _keys(found, worst=worst), found, numbers, missing)
 
 
-def alike(study, check, context):
-    """Check that two data sets rank the settings in `corner` alike: Spearman's correlation against
-    the bounds.
+def alike(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check that two data sets rank the settings in `corner` alike.
+
+    That is Spearman's correlation against bounds.
     """
-    found, lacking = grids(study, check, context)
-    truth, lines = [], []
-    for one, other in itertools.combinations(found, 2):
-        if one.metric != other.metric:
+    found, missing = grids(study, check, context)
+    truth = []
+    lines = []
+    for left, right in itertools.combinations(found, 2):
+        if left.metric != right.metric:
             continue
-        names = list(one.settings)
-        both = one.settings.reset_index(names="one").merge(
-            other.settings.reset_index(names="other"), on=names
+        # Match the settings that both data sets have, and keep those in the corner.
+        both = left.settings.reset_index(names="left").merge(
+            right.settings.reset_index(names="right"), on=list(left.settings)
         )
-        inside = one.inside(check["corner"])[both["one"]]
-        left, right = one.means[:, both["one"][inside]], other.means[:, both["other"][inside]]
-        if left.shape[1] < 3:
+        both = both[left.inside(check["corner"])[both["left"]]]
+        if len(both) < 3:
             continue
-        correlation = _line_correlation(left, right)
+        correlation = _line_correlation(left.means[:, both["left"]], right.means[:, both["right"]])
         truth.append(within(correlation, check))
-        lines.append(
-            {
-                "dataset": f"{one.dataset} and {other.dataset}",
-                "metric": one.metric,
-                "settings": left.shape[1],
-                "correlation": correlation[0],
-            }
-        )
+        line = {"dataset": f"{left.dataset} and {right.dataset}", "metric": left.metric}
+        lines.append(line | {"settings": len(both), "correlation": correlation[0]})
     if not truth:
         raise MissingRows("two data sets with at least three settings in the corner are needed")
     evidence = pd.DataFrame(lines)
     numbers = f"Spearman in the corner between {evidence['correlation'].min():.3g} and "
     numbers += f"{evidence['correlation'].max():.3g};"
-    return _finding(truth, evidence, found, numbers, lacking)
+    return _finding(truth, evidence, found, numbers, missing)
 
 
-def _line_correlation(left, right):
-    """Spearman's correlation of each line of one matrix with the same line of another; NaN for
-    constant lines.
-    """
-    left, right = (stats.rankdata(side, axis=1) - (side.shape[1] + 1) / 2 for side in (left, right))
-    scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
-    return np.where(scale > 0, (left * right).sum(axis=1) / np.where(scale > 0, scale, 1), np.nan)
+def _line_correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of lines of two matrices, one by one; NaN for constant lines."""
+    left_ranks = stats.rankdata(left, axis=1) - (left.shape[1] + 1) / 2
+    right_ranks = stats.rankdata(right, axis=1) - (right.shape[1] + 1) / 2
+    scale = np.sqrt((left_ranks**2).sum(axis=1) * (right_ranks**2).sum(axis=1))
+    product = (left_ranks * right_ranks).sum(axis=1)
+    return np.where(scale > 0, product / np.where(scale > 0, scale, 1), np.nan)
 
 
 EVALUATORS = {

@@ -1,5 +1,4 @@
-"""Curves over one quantity with resampled means: costs on instances whose optimum is known, and
-what is paid above it.
+"""Curves over one quantity: costs on instances whose optimum is known, and what is paid above it.
 
 A check names a `sweep` (or several), a `metric`, a selector (`method`: a name, or column values),
 what the curve runs `along` (``n``, ``k``, ``d``, ``epsilon``, a parameter, or ``small``, the size
@@ -13,17 +12,28 @@ of the one small ball), optionally `where` (other columns it must have) and what
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.findings import INCONCLUSIVE, Finding, MissingRows, decide, within
+from pkm.analysis.findings import (
+    INCONCLUSIVE,
+    Context,
+    Finding,
+    MissingRows,
+    bounds_text,
+    decide,
+    within,
+)
 from pkm.analysis.tables import (
-    concatenate,
+    Panel,
+    Study,
+    matches,
+    panel_of_sweeps,
     percentile_interval,
     resampled_means,
-    resampling_weights,
 )
 
 _NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
@@ -43,9 +53,9 @@ class Curve:
     values : ndarray of shape (repeats + 1, m)
         Line 0 is the sample itself, the others are resamples of the seeds.
     cells : DataFrame
-        One line per place.
+        One line per value of `x`.
     seeds : int
-        Fewest seeds behind a place.
+        Fewest seeds behind a value.
     """
 
     along: str
@@ -54,186 +64,179 @@ class Curve:
     cells: pd.DataFrame
     seeds: int
 
-    def slopes(self, logarithmic=True):
-        """Slope of log(value) over log(x), or over log(log(x)); NaN in lines with a value that is
-        not positive.
-        """
-        x = np.log(self.x) if logarithmic else np.log(np.log(self.x))
-        centerd = x - x.mean()
-        return self._logs() @ centerd / (centerd @ centerd)
+    def slopes(self, logarithmic: bool = True) -> np.ndarray:
+        """Slope of log(value) over log(x), or over log(log(x)); NaN where a value is not positive."""
+        centered = self._centered_x(logarithmic)
+        return self._logs() @ centered / (centered @ centered)
 
-    def residuals(self, logarithmic=True):
+    def residuals(self, logarithmic: bool = True) -> np.ndarray:
         """Root mean square of log(value) about the line that `slopes` fits, on every line."""
-        x = np.log(self.x) if logarithmic else np.log(np.log(self.x))
-        logs, centerd = self._logs(), x - x.mean()
-        apart = (
-            logs - logs.mean(axis=1, keepdims=True) - np.outer(self.slopes(logarithmic), centerd)
-        )
-        return np.sqrt((apart**2).mean(axis=1))
+        logs = self._logs()
+        fitted = np.outer(self.slopes(logarithmic), self._centered_x(logarithmic))
+        errors = logs - logs.mean(axis=1, keepdims=True) - fitted
+        return np.sqrt((errors**2).mean(axis=1))
 
-    def _logs(self):
+    def _centered_x(self, logarithmic: bool) -> np.ndarray:
+        x = np.log(self.x) if logarithmic else np.log(np.log(self.x))
+        return x - x.mean()
+
+    def _logs(self) -> np.ndarray:
         return np.log(np.where(self.values > 0, self.values, np.nan))
 
-    def evidence(self):
-        """One line per place: `x` under its own name, value, 95 % interval, seeds."""
+    def evidence(self) -> pd.DataFrame:
+        """One line per value: `x` under its own name, value, 95 % interval."""
         low, high = percentile_interval(self.values)
         facts = self.cells[["method", "dataset"]].reset_index(drop=True)
         return facts.assign(**{self.along: self.x}, value=self.values[0], low=low, high=high)
 
+    def missing_reach(self, reach: float) -> str:
+        """Say that the curve does not reach as far as a claim asks; empty where it does."""
+        last = self.x.max()
+        if last >= reach * (1 - 1e-9):
+            return ""
+        return f"{self.along} up to {last:g} instead of {reach:g}"
 
-def described(cells):
-    """Add `ball` (radius of the planted balls, NaN for other data) and `small` (points of the small
-    one, NaN if none).
+
+def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
+    """Add what the names of planted data sets say.
+
+    Returns
+    -------
+    DataFrame
+        `cells` with `ball` (radius of the planted balls, NaN for other data) and `small` (points of
+        the small one, NaN if none).
 
     Examples
     --------
-    >>> described(pd.DataFrame({"dataset": ["planted-small-100-2-3-0.05-7", "s1"]})).values.tolist()
+    >>> names = ["planted-small-100-2-3-0.05-7", "s1"]
+    >>> parse_planted_names(pd.DataFrame({"dataset": names})).values.tolist()
     [['planted-small-100-2-3-0.05-7', 0.05, 7.0], ['s1', nan, nan]]
     """
-    found = cells["dataset"].astype(str).str.extract(_NAME)
-    return cells.assign(ball=found["ball"].astype(float), small=found["small"].astype(float))
+    parts = cells["dataset"].astype(str).str.extract(_NAME)
+    return cells.assign(ball=parts["ball"].astype(float), small=parts["small"].astype(float))
 
 
-def joined(study, sweeps, metric):
-    """Panel of a metric over one or several sweeps, with `described` cells; no columns where
-    nothing is stored.
-    """
-    sweeps = [sweeps] if isinstance(sweeps, str) else list(sweeps)
-    found = [panel for name in sweeps if len((panel := study.panel(name, metric)).cells)]
-    panel = concatenate(found) if found else study.panel(sweeps[0], metric)
-    return type(panel)(
-        panel.metric, described(panel.cells), panel.seeds, panel.values, panel.left_out
-    )
+def planted_panel(study: Study, sweeps: str | Sequence[str], metric: str) -> Panel:
+    """Panel of a metric over one or several sweeps, with the columns of `parse_planted_names`."""
+    panel = panel_of_sweeps(study, sweeps, metric)
+    return replace(panel, cells=parse_planted_names(panel.cells))
 
 
-def chosen(cells, selector):
-    """Mask of the cells that a selector means: a method's name, or a mapping of columns to values
-    or lists of them.
-    """
-    selector = {"method": selector} if isinstance(selector, str) else selector
-    mask = np.ones(len(cells), dtype=bool)
-    for name, value in selector.items():
-        values = value if isinstance(value, list | tuple) else [value]
-        mask &= cells[name].isin(values).to_numpy() if name in cells else False
-    return mask
-
-
-def curve(study, check, context, method=None):
+def curve(
+    study: Study, check: Mapping, context: Context, method: str | Mapping | None = None
+) -> Curve:
     """Find the curve of a check; `method` replaces its selector.
 
     Raises
     ------
     analysis.findings.MissingRows
-        If fewer than `places` places (2 unless said) are stored.
+        If fewer than `places` values (2 unless said) are stored.
     """
-    selector, along, value = method or check["method"], check["along"], check.get("value", "cost")
+    selector = method or check["method"]
+    along = check["along"]
+    value = check.get("value", "cost")
     if value not in VALUES:
         raise ValueError(f"value={value!r} is unknown; known: {VALUES}")
-    sweeps = [check["sweep"]] if isinstance(check["sweep"], str) else list(check["sweep"])
-    panel = joined(study, sweeps, check["metric"])
+    panel = planted_panel(study, check["sweep"], check["metric"])
     cells = panel.cells
     if not len(cells) or along not in cells:
-        raise MissingRows(context.why(sweeps))
-    mine = np.flatnonzero(
-        chosen(cells, selector) & chosen(cells, check.get("where", {})) & cells[along].notna()
-    )
-    order = np.argsort(cells[along].iloc[mine].to_numpy(dtype=float), kind="stable")
-    mine = mine[order]
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))
-    values, kept, seeds = [], [], []
-    for at in mine:
-        line = means[:, at].copy()
-        used = [at]
-        if value in ("excess", "ratio") and not (value == "excess" and cells["ball"][at] == 0):
-            best = chosen(cells, check.get("optimum", OPTIMUM)) & (
-                cells["dataset"] == cells["dataset"][at]
-            )
-            best = np.flatnonzero(best & (cells["k"] == cells["k"][at]))
-            if not best.size:
+        raise MissingRows(context.why(check["sweep"]))
+
+    # Select the cells of the curve, in the order of `along`.
+    selected = matches(cells, selector) & matches(cells, check.get("where", {}))
+    positions = np.flatnonzero(selected & cells[along].notna())
+    x = cells[along].iloc[positions].to_numpy(dtype=float)
+    positions = positions[np.argsort(x, kind="stable")]
+
+    # Take each cell's value, relative to that of the optimum where the check says so.
+    means = resampled_means(panel)
+    is_optimum = matches(cells, check.get("optimum", OPTIMUM))
+    columns = []
+    values = []
+    seeds = []
+    for position in positions:
+        cell = cells.loc[position]
+        used = [position]
+        line = means[:, position].copy()
+        if value == "ratio" or (value == "excess" and cell["ball"] != 0):
+            same = (cells["dataset"] == cell["dataset"]) & (cells["k"] == cell["k"])
+            optima = np.flatnonzero(is_optimum & same)
+            if not optima.size:
                 continue
-            used.append(best[0])
-            line = line - means[:, best[0]] if value == "excess" else line / means[:, best[0]]
-        values.append(line if value in ("mean", "ratio") else line * cells["n"][at])
-        kept.append(at)
+            used.append(optima[0])
+            optimum = means[:, optima[0]]
+            line = line - optimum if value == "excess" else line / optimum
+        columns.append(position)
+        values.append(line if value in ("mean", "ratio") else line * cell["n"])
         seeds.append(int(np.isfinite(panel.values[:, used]).all(axis=1).sum()))
-    x = cells[along].iloc[kept].to_numpy(dtype=float)
-    if len(set(x)) < check.get("places", 2):
-        raise MissingRows(
-            context.why(sweeps) if not kept else f"only {len(set(x))} values of {along} are stored"
-        )
-    if len(set(x)) < len(x):
+
+    x = cells[along].iloc[columns].to_numpy(dtype=float)
+    n_values = len(set(x))
+    if n_values < check.get("places", 2):
+        few = f"only {n_values} values of {along} are stored"
+        raise MissingRows(few if columns else context.why(check["sweep"]))
+    if n_values < len(x):
         raise ValueError(
             f"selector {selector!r} matches several cells at one {along}: {x.tolist()}"
         )
-    return Curve(
-        along, x, np.column_stack(values), cells.iloc[kept].reset_index(drop=True), min(seeds)
-    )
+    cells = cells.iloc[columns].reset_index(drop=True)
+    return Curve(along, x, np.column_stack(values), cells, min(seeds))
 
 
-def not_positive(line):
+def not_positive(line: Curve) -> Finding | None:
     """Finding for a curve that has no logarithm, None for one that has."""
-    if (line.values[0] > 0).all():
+    positive = line.values[0] > 0
+    if positive.all():
         return None
-    at = line.x[np.flatnonzero(~(line.values[0] > 0))[0]]
-    numbers = f"What is paid above the optimum is not above zero at {line.along} = {at:g}, so it has no slope."
+    numbers = f"What is paid above the optimum is not above zero at {line.along} = "
+    numbers += f"{line.x[~positive][0]:g}, so it has no slope."
     return Finding(INCONCLUSIVE, numbers, 1, line.seeds, "", line.evidence())
 
 
-def spans(line, reach):
-    """Say that a curve does not reach as far as the claim asks; empty where it does."""
-    last = line.x.max()
-    return "" if last >= reach * (1 - 1e-9) else f"{line.along} up to {last:g} instead of {reach:g}"
-
-
-def asked(check):
-    """Write the bounds of a check: ``≥ 1 and ≤ 2``."""
-    signs = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
-    return " and ".join(f"{sign} {check[name]:g}" for name, sign in signs.items() if name in check)
-
-
-def slope_table(lines, slopes):
-    """One line per curve: method, ends, number of places, slope with its 95 % interval."""
+def slope_table(lines: Sequence[Curve], slopes: Sequence[np.ndarray]) -> pd.DataFrame:
+    """One line per curve: method, ends, number of values, slope with its 95 % interval."""
     low, high = percentile_interval(np.column_stack(slopes))
-    parts = zip(lines, slopes, low, high, strict=True)
     return pd.DataFrame(
         {
-            "method": line.cells["method"].iloc[0],
-            "from": line.x.min(),
-            "to": line.x.max(),
-            "values": line.x.size,
-            "slope": slope[0],
-            "low": bottom,
-            "high": top,
+            "method": [line.cells["method"].iloc[0] for line in lines],
+            "from": [line.x.min() for line in lines],
+            "to": [line.x.max() for line in lines],
+            "values": [line.x.size for line in lines],
+            "slope": [slope[0] for slope in slopes],
+            "low": low,
+            "high": high,
         }
-        for line, slope, bottom, top in parts
     )
 
 
-def shown(slopes):
-    """The lines of `slope_table` in words."""
-    return "; ".join(
+def slopes_text(slopes: pd.DataFrame) -> str:
+    """Write the lines of `slope_table`."""
+    texts = [
         f"{line.method} {line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]"
         for line in slopes.itertuples()
-    )
+    ]
+    return "; ".join(texts)
 
 
-def excess_slope(study, check, context):
+def with_outcome(finding: Finding, evidence: pd.DataFrame) -> Finding:
+    """Return a finding of one part with further evidence, marked with the part's outcome."""
+    outcome = finding.evidence["outcome"].iloc[0]
+    return replace(finding, evidence=evidence.assign(outcome=outcome))
+
+
+def excess_slope(study: Study, check: Mapping, context: Context) -> Finding:
     """Check the slope of log(`value`) over log(`along`) against bounds.
 
-    Options: `reach`, the last place that the claim asks for; what is stored to a smaller one is
+    Options: `reach`, the last value that the claim asks for; what is stored to a smaller one is
     partial.
     """
     line = curve(study, check, context)
-    if (found := not_positive(line)) is not None:
-        return found
+    if (finding := not_positive(line)) is not None:
+        return finding
     slope = line.slopes()
-    evidence = slope_table([line], [slope])
-    numbers = (
-        f"Slope over {line.along} from {line.x.min():g} to {line.x.max():g}: {shown(evidence)} "
-    )
-    numbers += f"(asked: {asked(check)});"
-    lacking = spans(line, check["reach"]) if "reach" in check else ""
-    found = decide(within(slope, check)[:, None], evidence, line.seeds, numbers, lacking, evidence)
-    return replace(
-        found, evidence=line.evidence().assign(outcome=found.evidence["outcome"].iloc[0])
-    )
+    table = slope_table([line], [slope])
+    numbers = f"Slope over {line.along} from {line.x.min():g} to {line.x.max():g}: "
+    numbers += f"{slopes_text(table)} (required: {bounds_text(check)});"
+    missing = line.missing_reach(check["reach"]) if "reach" in check else ""
+    truth = within(slope, check)[:, None]
+    return with_outcome(decide(truth, line.seeds, numbers, missing, table), line.evidence())

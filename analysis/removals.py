@@ -1,9 +1,8 @@
-"""What forgetting costs, from per-seed rows: requests beside retraining, comparable settings,
-curves over requests.
+"""What removals cost, from per-seed rows: times of requests and of retraining, losses over requests.
 
-A metric of `STACKED` puts several stored ones on one axis: what a request takes stands beside what
-a retraining would have taken, as if that were a method of its own (``"mufc, retraining"``). So
-every check on methods serves here as well.
+A metric of `STACKED` puts several stored ones on one axis: the time of a retraining is shown like
+that of a request, as if it were a method of its own (``"mufc, retraining"``). So every check on
+methods serves here as well.
 """
 
 import json
@@ -14,10 +13,10 @@ import pandas as pd
 
 from pkm.analysis.tables import (
     Panel,
+    Study,
     concatenate,
     percentile_interval,
     resampled_means,
-    resampling_weights,
 )
 
 STACKED = {
@@ -41,9 +40,14 @@ SWEEPS = {
 
 
 @dataclass(frozen=True)
-class Reading:
-    """A way to write a speed-up: in words, and what is divided by what under the names of
-    `STACKED`.
+class Speedup:
+    """A way to write a speed-up.
+
+    Attributes
+    ----------
+    title : str
+    above, below : str
+        What is divided by what, under the names of `STACKED`.
     """
 
     title: str
@@ -51,59 +55,58 @@ class Reading:
     below: str
 
 
-READINGS = {
-    "best": Reading(
+SPEEDUP_DEFINITIONS = {
+    "best": Speedup(
         "full retraining over a lazy request that touches no seed",
         "mufc_lazy, full retraining",
         "mufc_lazy, untouched",
     ),
-    "average": Reading(
+    "average": Speedup(
         "full retraining over a lazy request", "mufc_lazy, full retraining", "mufc_lazy"
     ),
-    "refit": Reading("full retraining over an exact request", "mufc, full retraining", "mufc"),
-    "honest": Reading("own retraining over an exact request", "mufc, retraining", "mufc"),
-    "dc_kmeans": Reading(
+    "refit": Speedup("full retraining over an exact request", "mufc, full retraining", "mufc"),
+    "honest": Speedup("own retraining over an exact request", "mufc, retraining", "mufc"),
+    "dc_kmeans": Speedup(
         "DC-KMeans: own retraining over a request", "dc_kmeans, retraining", "dc_kmeans"
     ),
 }
 
 
 class View:
-    """A study seen by who asks about unlearning: `SWEEPS`, `STACKED` metrics, and cells with
-    comparable settings.
+    """A study as checks on unlearning see it.
+
+    With sweeps by the names of `SWEEPS`, `STACKED` metrics, and cells with comparable settings.
 
     Parameters
     ----------
     study : analysis.tables.Study
     """
 
-    def __init__(self, study):
+    def __init__(self, study: Study):
         self._study = study
 
-    def panel(self, sweep, metric):
-        """Panel of a stored or stacked metric; its cells have `gamma_factor` and, of even splits,
-        all clusters.
+    def panel(self, sweep: str, metric: str) -> Panel:
+        """Panel of a stored or stacked metric.
 
-        ``gamma_factor`` is the side of the bins over 1 / sqrt(n), NaN without bins. What two sweeps
-        have alike stands there once; of an even split and one over as many clusters as there are
-        the even one.
+        Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without bins), and
+        those of even splits have all clusters. What two sweeps have alike is in it once; of an even
+        split and one over as many clusters as there are, the even one.
         """
         bases, requests = SWEEPS.get(sweep, ((sweep,), None))
+        stored_sweeps = [name for name in self._study.sweeps if family(name) in bases]
         parts = []
-        for stored, name in STACKED.get(metric, {metric: "{}"}).items():
-            for place in (each for each in self._study.sweeps if family(each) in bases):
-                panel = self._study.panel(place, stored)
-                if requests is not None and len(panel.cells):
+        for stored_metric, template in STACKED.get(metric, {metric: "{}"}).items():
+            for stored_sweep in stored_sweeps:
+                panel = self._study.panel(stored_sweep, stored_metric)
+                if requests is not None:
                     panel = panel.take((panel.cells["requests"] == requests).to_numpy())
                 if len(panel.cells):
-                    cells = panel.cells.assign(
-                        method=[name.format(each) for each in panel.cells["method"]], sweep=sweep
-                    )
+                    methods = [template.format(name) for name in panel.cells["method"]]
+                    cells = panel.cells.assign(method=methods, sweep=sweep)
                     parts.append(replace(panel, metric=metric, cells=cells))
         if not parts:
-            return Panel(
-                metric, self._study.cells.iloc[:0], np.empty(0), np.empty((0, 0)), np.empty(0, int)
-            )
+            no_cells = self._study.cells.iloc[:0]
+            return Panel(metric, no_cells, np.empty(0), np.empty((0, 0)), np.empty(0, int))
         panel = concatenate(parts)
         panel = replace(panel, cells=_comparable(panel.cells))
         panel = panel.take(np.argsort(panel.cells["split"] != "iid", kind="stable"))
@@ -122,7 +125,7 @@ _SETTINGS = [
 ]
 
 
-def family(sweep):
+def family(sweep: str) -> str:
     """Name of a sweep without that of the part of it.
 
     Examples
@@ -134,24 +137,22 @@ def family(sweep):
     return sweep if base == "client" else base
 
 
-def _comparable(cells):
+def _comparable(cells: pd.DataFrame) -> pd.DataFrame:
     """Add `gamma_factor`; a client of an even split sees all k clusters."""
     even = cells["split"] == "iid"
     gammas = [json.loads(text or "{}").get("gamma", "auto") for text in cells["params"]]
     factors = [_factor(gamma, n) for gamma, n in zip(gammas, cells["n"], strict=True)]
-    return cells.assign(
-        clusters_per_client=np.where(even, cells["k"], cells["clusters_per_client"]).astype(float),
-        gamma_factor=factors,
-    )
+    n_clusters = np.where(even, cells["k"], cells["clusters_per_client"]).astype(float)
+    return cells.assign(clusters_per_client=n_clusters, gamma_factor=factors)
 
 
-def _factor(gamma, n):
+def _factor(gamma: float | str | None, n: int) -> float:
     if gamma == "auto":
         return 1.0
     return np.nan if gamma is None else float(f"{gamma * n**0.5:.4g}")
 
 
-def series(study):
+def series(study: Study) -> pd.DataFrame:
     """Checkpoints of all runs with removals, one line each.
 
     Returns
@@ -165,27 +166,21 @@ def series(study):
     rows = study.rows_with(["series", "removals"])
     if not len(rows):
         return pd.DataFrame(columns=[*facts, "start", *columns])
-    curves = pd.DataFrame(
-        [json.loads(text) for text in rows["series"]], columns=columns, index=rows.index
-    )
-    lines = (
-        rows[facts]
-        .assign(start=rows["loss_ratio"])
-        .join(curves)
-        .explode(columns, ignore_index=True)
-    )
-    return lines.astype(dict.fromkeys(columns, float))
+    checkpoints = [json.loads(text) for text in rows["series"]]
+    checkpoints = pd.DataFrame(checkpoints, columns=columns, index=rows.index)
+    lines = rows[facts].assign(start=rows["loss_ratio"]).join(checkpoints)
+    return lines.explode(columns, ignore_index=True).astype(dict.fromkeys(columns, float))
 
 
-def curves(lines, value):
+def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:
     """Mean, standard deviation (n - 1) and runs of a column of `series` at every checkpoint."""
     keys = ["dataset", "method", "requests", "batch", "request"]
     grouped = lines.groupby(keys)[value].agg(mean="mean", deviation="std", runs="count")
     return grouped.reset_index().assign(quantity=value)
 
 
-def speedup_draws(study, reading):
-    """Ratio of means of a `Reading` on every data set that has both sides, over random requests.
+def speedup_draws(study: Study, speedup: Speedup) -> tuple[list[str], np.ndarray, int]:
+    """Ratio of means of a `Speedup` on every data set that has both sides, over random requests.
 
     Returns
     -------
@@ -193,37 +188,37 @@ def speedup_draws(study, reading):
         Data sets, ndarray of shape (repeats + 1, data sets) with the sample first, fewest seeds.
     """
     panel = View(study).panel("removals", "request_ms")
-    places = [
-        dict(zip(mine["dataset"], mine.index, strict=True))
-        for mine in (
-            panel.cells[panel.cells["method"] == name] for name in (reading.above, reading.below)
-        )
-    ]
-    datasets = [name for name in places[0] if name in places[1]]
+    above = _columns_by_dataset(panel, speedup.above)
+    below = _columns_by_dataset(panel, speedup.below)
+    datasets = [name for name in above if name in below]
     if not datasets:
         return [], np.empty((1, 0)), 0
-    above, below = ([place[name] for name in datasets] for place in places)
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))
-    seeds = np.isfinite(panel.values[:, above + below]).sum(axis=0).min()
-    return datasets, means[:, above] / means[:, below], int(seeds)
+    numerators = [above[name] for name in datasets]
+    denominators = [below[name] for name in datasets]
+    means = resampled_means(panel)
+    draws = means[:, numerators] / means[:, denominators]
+    return datasets, draws, panel.take(numerators + denominators).min_seeds
 
 
-def speedups(study):
-    """Every `Reading` on every data set.
+def _columns_by_dataset(panel: Panel, method: str) -> dict[str, int]:
+    cells = panel.cells[panel.cells["method"] == method]
+    return dict(zip(cells["dataset"], cells.index, strict=True))
+
+
+def speedups(study: Study) -> pd.DataFrame:
+    """Every `Speedup` on every data set.
 
     Returns
     -------
     DataFrame
-        `dataset`, `reading`, `title`, `speedup` (ratio of means), `low`, `high` (95 %, seeds
-        resampled), `seeds`.
+        `dataset`, `definition` (name in `SPEEDUP_DEFINITIONS`), `title`, `speedup` (ratio of means), `low`,
+        `high` (95 %, seeds resampled), `seeds`.
     """
-    lines = []
-    for key, reading in READINGS.items():
-        datasets, draws, seeds = speedup_draws(study, reading)
-        for name, value, low, high in zip(
-            datasets, draws[0], *percentile_interval(draws), strict=True
-        ):
-            line = {"dataset": name, "reading": key, "title": reading.title, "speedup": value}
-            lines.append(line | {"low": low, "high": high, "seeds": seeds})
-    columns = ["dataset", "reading", "title", "speedup", "low", "high", "seeds"]
-    return pd.DataFrame(lines, columns=columns)
+    columns = ["dataset", "definition", "title", "speedup", "low", "high", "seeds"]
+    parts = []
+    for key, definition in SPEEDUP_DEFINITIONS.items():
+        datasets, draws, seeds = speedup_draws(study, definition)
+        low, high = percentile_interval(draws)
+        part = pd.DataFrame({"dataset": datasets, "speedup": draws[0], "low": low, "high": high})
+        parts.append(part.assign(definition=key, title=definition.title, seeds=seeds))
+    return pd.concat(parts, ignore_index=True)[columns]

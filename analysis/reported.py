@@ -1,9 +1,9 @@
-"""Printed numbers of a paper beside stored ones: who is better by more than sampling error, and
+"""Reported numbers of a paper beside stored ones: who is better by more than sampling error, and
 what is comparable.
 
-A claims file lists, under ``printed: <name>:``, the `sweeps` that hold our runs, the `runs` behind
-a printed number, the `epsilon` they used, if any, `cells` (table, data set, method, and for each
-metric ``"mean ± standard deviation"`` as printed), `not_comparable` and `notes` (which cells they
+A claims file lists, under ``reported: <name>:``, the `sweeps` that hold our runs, the `runs` behind
+a reported number, the `epsilon` they used, if any, `cells` (table, data set, method, and for each
+metric ``"mean ± standard deviation"`` as reported), `not_comparable` and `notes` (which cells they
 concern, and a `reason`).
 """
 
@@ -35,14 +35,14 @@ SAMPLE_ERRORS = {"silhouette": 0.2 / np.sqrt(10_000)}
 
 
 @dataclass(frozen=True)
-class Printed:
-    """A printed ``mean ± standard deviation``.
+class ReportedNumber:
+    """A reported ``mean ± standard deviation``.
 
     Attributes
     ----------
     mean, deviation : float
     unit, deviation_unit : float
-        One unit of the last printed digit of each.
+        One unit of the last reported digit of each.
     """
 
     mean: float
@@ -52,7 +52,7 @@ class Printed:
 
     @property
     def largest_deviation(self):
-        """The largest deviation that is printed like this one."""
+        """The largest deviation that is reported like this one."""
         return self.deviation + self.deviation_unit / 2
 
 
@@ -67,7 +67,7 @@ def parse(text):
     Examples
     --------
     >>> parse("1.4e06 ± 1.3e05")
-    Printed(mean=1400000.0, deviation=130000.0, unit=100000.0, deviation_unit=10000.0)
+    ReportedNumber(mean=1400000.0, deviation=130000.0, unit=100000.0, deviation_unit=10000.0)
     >>> parse("N/A") is None
     True
     """
@@ -77,13 +77,13 @@ def parse(text):
         (mean, unit), (deviation, deviation_unit) = (number(part) for part in text.split("±"))
     except (InvalidOperation, ValueError):
         raise ValueError(
-            f"printed number {text!r} should be 'mean ± standard deviation' or 'N/A'"
+            f"reported number {text!r} should be 'mean ± standard deviation' or 'N/A'"
         ) from None
-    return Printed(mean, deviation, unit, deviation_unit)
+    return ReportedNumber(mean, deviation, unit, deviation_unit)
 
 
 def number(text):
-    """Read one printed number: its value and one unit of its last digit.
+    """Read one reported number: its value and one unit of its last digit.
 
     Examples
     --------
@@ -94,30 +94,30 @@ def number(text):
     return float(value), float(Decimal(1).scaleb(value.as_tuple().exponent))
 
 
-def compare(study, printed):
-    """Put every printed number beside the stored one.
+def compare(study, reported):
+    """Put every reported number beside the stored one.
 
     Parameters
     ----------
     study : analysis.tables.Study
-    printed : mapping
-        One entry of a claims file's `printed`; see the module.
+    reported : mapping
+        One entry of a claims file's `reported`; see the module.
 
     Returns
     -------
     DataFrame
-        One line per printed number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation` (n
-        - 1), `seeds`, `printed`, `printed_mean`, `printed_deviation`, `margin` (two standard errors
-        of both and half a printed digit, where the printed deviation is taken half a digit larger
-        and the error of a fixed sample is counted in), `ratio` (ours over printed), `verdict`,
+        One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation` (n
+        - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`, `margin` (two standard errors
+        of both and half a reported digit, where the reported deviation is taken half a digit larger
+        and the error of a fixed sample is counted in), `ratio` (ours over reported), `verdict`,
         `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
     """
-    metrics = [name for name in dict.fromkeys(key for cell in printed["cells"] for key in cell)]
+    metrics = [name for name in dict.fromkeys(key for cell in reported["cells"] for key in cell)]
     metrics = [name for name in metrics if name not in ("table", "dataset", "method")]
-    stored = {metric: _stored(study, printed, metric) for metric in metrics}
+    stored = {metric: _stored(study, reported, metric) for metric in metrics}
     known = {place for found in stored.values() for place in found}
     lines = []
-    for cell, metric in product(printed["cells"], metrics):
+    for cell, metric in product(reported["cells"], metrics):
         if metric not in cell:
             continue
         place = {
@@ -129,22 +129,22 @@ def compare(study, printed):
         ours = stored[metric].get((cell["dataset"], cell["method"]))
         has_rows = (cell["dataset"], cell["method"]) in known
         lines.append(
-            place | _compared(parse(cell[metric]), cell[metric], ours, has_rows, place, printed)
+            place | _compared(parse(cell[metric]), cell[metric], ours, has_rows, place, reported)
         )
     return pd.DataFrame(lines)
 
 
-def _stored(study, printed, metric):
+def _stored(study, reported, metric):
     """Mean, deviation, seeds and cell of each data set and method, in raw units."""
     panels = [
-        panel for name in printed["sweeps"] if len((panel := study.panel(name, metric)).cells)
+        panel for name in reported["sweeps"] if len((panel := study.panel(name, metric)).cells)
     ]
     if not panels:
         return {}
     panel = raw_units(concatenate(panels))
     epsilon = panel.cells["epsilon"]
     panel = panel.take(
-        (epsilon.isna() | np.isclose(epsilon, printed.get("epsilon", np.nan))).to_numpy()
+        (epsilon.isna() | np.isclose(epsilon, reported.get("epsilon", np.nan))).to_numpy()
     )
     mean, _, _, count = column_statistics(panel.values)
     deviation = standard_deviations(panel.values)
@@ -155,24 +155,24 @@ def _stored(study, printed, metric):
     }
 
 
-def _compared(asked, text, ours, has_rows, place, printed):
+def _compared(asked, text, ours, has_rows, place, reported):
     mean, deviation, seeds, cell = ours or (np.nan, np.nan, 0, {})
     line = {
         "mean": mean,
         "deviation": deviation,
         "seeds": seeds,
-        "printed": text,
-        "printed_mean": np.nan if asked is None else asked.mean,
-        "printed_deviation": np.nan if asked is None else asked.deviation,
+        "reported": text,
+        "reported_mean": np.nan if asked is None else asked.mean,
+        "reported_deviation": np.nan if asked is None else asked.deviation,
         "margin": np.nan,
         "ratio": np.nan,
-        "note": _reason(printed.get("notes", ()), place),
+        "note": _reason(reported.get("notes", ()), place),
         **{name: cell.get(name, np.nan) for name in ("epsilon", "epsilon_spent", "adjacency")},
     }
-    reason = _reason(printed.get("not_comparable", ()), place)
+    reason = _reason(reported.get("not_comparable", ()), place)
     if asked is not None and np.isfinite(mean):
         errors = [
-            asked.largest_deviation / np.sqrt(printed["runs"]),
+            asked.largest_deviation / np.sqrt(reported["runs"]),
             np.nan_to_num(deviation) / np.sqrt(seeds),
         ]
         errors.append(SAMPLE_ERRORS.get(place["metric"], 0.0))
@@ -203,8 +203,8 @@ def _reason(rules, place):
 
 
 def near(line):
-    """Tell whether our mean lies within a tenth of the printed one, or rounds to it where that is
+    """Tell whether our mean lies within a tenth of the reported one, or rounds to it where that is
     0.
     """
-    allowed = LOOSE * abs(line["printed_mean"]) or parse(line["printed"]).unit / 2
-    return abs(line["mean"] - line["printed_mean"]) <= allowed
+    allowed = LOOSE * abs(line["reported_mean"]) or parse(line["reported"]).unit / 2
+    return abs(line["mean"] - line["reported_mean"]) <= allowed

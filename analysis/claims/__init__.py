@@ -1,7 +1,7 @@
 """Claims of the papers as data: one YAML file per paper, and a module beside it where a claim needs
 its own formula.
 
-``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `printed` (numbers the paper
+``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `reported` (numbers the paper
 prints), `deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists (hyphens of the name as
 underscores), its `EVALUATORS` extend those of `pkm.analysis.verdicts`.
 """

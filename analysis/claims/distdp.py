@@ -1,8 +1,7 @@
-"""Claims of the paper on distance-based privacy that need a formula of their own: excess, bounds,
-charges, noise.
-"""
+"""Claims of the paper on distance-based privacy: excess, bounds, charges, noise."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -12,298 +11,267 @@ import pandas as pd
 from pkm.analysis import verdicts
 from pkm.analysis.accounting import composed_delta, gaussian_delta
 from pkm.analysis.charges import charges_of
-from pkm.analysis.findings import MissingRows, decide, exact
+from pkm.analysis.findings import (
+    Context,
+    Finding,
+    MissingRows,
+    decide,
+    decide_joint,
+    exact,
+    join_texts,
+    no_rows_of,
+)
 from pkm.analysis.planted import (
-    chosen,
     curve,
     excess_slope,
-    joined,
     not_positive,
-    shown,
+    planted_panel,
     slope_table,
-    spans,
+    slopes_text,
+    with_outcome,
 )
-from pkm.analysis.tables import resampled_means, resampling_weights
+from pkm.analysis.tables import Study, matches, resampled_means
 
 _TOLERANCE = 1e-6
 
 
-def radius_slopes(study, check, context):
-    """Slopes in the radius of the space at a fixed rho: `method` against `at_most`, `plain` against
-    `plain_at_least`.
+def radius_slopes(study: Study, check: Mapping, context: Context) -> Finding:
+    """Slopes in the radius of the space at a fixed rho, against bounds.
 
-    The box is scaled with the data, so a space L times as large is the same one with rho divided by
-    L and costs multiplied by L squared. A method that knows no rho costs L squared times the same:
-    its slope is 2.
+    That of `method` against `at_most`, that of `plain` against `plain_at_least`. The box is scaled
+    with the data, so a space L times as large is the same one with rho divided by L and costs
+    multiplied by L squared. A method that knows no rho costs L squared times the same: its slope is
+    2.
     """
     line = curve(study, check | {"along": "rho", "value": "cost"}, context)
-    if (found := not_positive(line)) is not None:
-        return found
+    if (finding := not_positive(line)) is not None:
+        return finding
     radius = line.x.max() / line.x
-    grown = replace(line, along="radius", x=radius, values=line.values * radius**2)
-    slope = grown.slopes()
-    panel = joined(study, check["sweep"], check["metric"])
-    if not chosen(panel.cells, check["plain"]).any():
-        raise MissingRows(context.why([check["sweep"]]))
-    evidence = slope_table([grown], [slope]).assign(plain=check["plain"], plain_slope=2.0)
-    numbers = f"Slope over the radius from 1 to {radius.max():g}: {shown(evidence)} (asked: ≤ {check['at_most']:g}); "
-    numbers += f"that of {check['plain']} is 2, as its cost scales with the space (asked: ≥ {check['plain_at_least']:g});"
+    over_radius = replace(line, along="radius", x=radius, values=line.values * radius**2)
+    slope = over_radius.slopes()
+    panel = planted_panel(study, check["sweep"], check["metric"])
+    if not matches(panel.cells, check["plain"]).any():
+        raise MissingRows(context.why(check["sweep"]))
+    table = slope_table([over_radius], [slope]).assign(plain=check["plain"], plain_slope=2.0)
+    numbers = f"Slope over the radius from 1 to {radius.max():g}: {slopes_text(table)} "
+    numbers += f"(required: ≤ {check['at_most']:g}); that of {check['plain']} is 2, as its cost "
+    numbers += f"scales with the space (required: ≥ {check['plain_at_least']:g});"
     truth = (slope <= check["at_most"]) & (check["plain_at_least"] <= 2)
-    found = decide(
-        truth[:, None], evidence, line.seeds, numbers, spans(grown, check["reach"]), evidence
-    )
-    return replace(
-        found, evidence=grown.evidence().assign(outcome=found.evidence["outcome"].iloc[0])
-    )
+    missing = over_radius.missing_reach(check["reach"])
+    finding = decide(truth[:, None], line.seeds, numbers, missing, table)
+    return with_outcome(finding, over_radius.evidence())
 
 
-def bounded(study, check, context):
-    """Check a ratio as `verdicts.bound` does; partial where a column is not stored up to its value
-    in `reach`.
+def bounded(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check a ratio as `verdicts.bound` does.
+
+    Partial where a column is not stored up to its value in `reach`.
     """
-    found = verdicts.bound(study, check, context)
+    finding = verdicts.bound(study, check, context)
     cells = study.cells[(study.cells["sweep"] == check["sweep"]).to_numpy()]
-    cells = cells[np.logical_or.reduce([chosen(cells, selector) for selector in check["left"]])]
-    short = [
+    selected = [matches(cells, selector) for selector in check["left"]]
+    cells = cells[np.logical_or.reduce(selected)]
+    texts = [
         f"{name} up to {cells[name].max():,} instead of {last:,}"
         for name, last in check["reach"].items()
         if cells[name].max() < last
     ]
-    return replace(found, lacking="; ".join(filter(None, [found.lacking, *short])))
+    return replace(finding, missing=join_texts(finding.missing, *texts))
 
 
-def lower_bound(study, check, context):
-    """Check that the mean cost, where the optimum is 0, is at least `share` k (rho / 100)^2, rho
-    being each run's own.
+def lower_bound(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check that the mean cost is at least `share` k (rho / 100)^2, rho being that of each run.
 
-    A method without rows, such as one that refuses so few points, is named with the recorded
-    reason.
+    The optimum is 0. A method without rows, such as one that refuses so few points, is named with
+    the recorded reason.
     """
-    panel = joined(study, check["sweep"], check["metric"])
-    if len(panel.cells):
-        panel = panel.take(chosen(panel.cells, {"method": check["methods"]}))
+    panel = planted_panel(study, check["sweep"], check["metric"])
+    panel = panel.take(matches(panel.cells, {"method": check["methods"]}))
     if not len(panel.cells):
-        raise MissingRows(context.why([check["sweep"]]))
+        raise MissingRows(context.why(check["sweep"]))
+
+    # Say why a method has no rows on a data set.
     gaps = context.missing[context.missing["sweep"] == check["sweep"]]
     stored = set(zip(panel.cells["method"], panel.cells["dataset"], strict=True))
-    lacking = []
-    for pair in product(check["methods"], check["datasets"]):
-        if pair not in stored:
-            reasons = gaps.loc[(gaps["method"] == pair[0]) & (gaps["dataset"] == pair[1]), "reason"]
-            lacking.append(
-                f"{pair[0]} on {pair[1]}: {reasons.iloc[0] if len(reasons) else 'no stored rows'}"
-            )
+    texts = []
+    for method, dataset in product(check["methods"], check["datasets"]):
+        if (method, dataset) not in stored:
+            of_pair = gaps[matches(gaps, {"method": method, "dataset": dataset})]
+            reason = of_pair["reason"].iloc[0] if len(of_pair) else "no stored rows"
+            texts.append(f"{method} on {dataset}: {reason}")
+
     cells = panel.cells[["method", "dataset", "n", "k", "epsilon", "rho"]]
-    cost = resampled_means(panel, resampling_weights(len(panel.seeds))) * cells["n"].to_numpy(
-        dtype=float
-    )
-    least = (
-        check["share"]
-        * cells["k"].to_numpy(dtype=float)
-        * (cells["rho"].to_numpy(dtype=float) / 100) ** 2
-    )
-    evidence = cells.assign(cost=cost[0], bound=least)
-    share = cost[0] / least
-    numbers = f"Mean cost over the bound {share.min():.3g} to {share.max():.3g} (asked: ≥ 1);"
-    seeds = int(np.isfinite(panel.values).sum(axis=0).min())
-    return decide(cost >= least, evidence, seeds, numbers, "; ".join(lacking), evidence)
+    cost = resampled_means(panel) * cells["n"].to_numpy(dtype=float)
+    rho = cells["rho"].to_numpy(dtype=float)
+    lowest = check["share"] * cells["k"].to_numpy(dtype=float) * (rho / 100) ** 2
+    evidence = cells.assign(cost=cost[0], bound=lowest)
+    ratio = cost[0] / lowest
+    numbers = f"Mean cost over the bound {ratio.min():.3g} to {ratio.max():.3g} (required: ≥ 1);"
+    return decide(cost >= lowest, panel.min_seeds, numbers, "; ".join(texts), evidence)
 
 
-def steeper(study, check, context):
+def steeper(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that the slope of `method` is above that of `other`; see `excess_slope`."""
     lines = [curve(study, check, context, check[name]) for name in ("method", "other")]
     for line in lines:
-        if (found := not_positive(line)) is not None:
-            return found
+        if (finding := not_positive(line)) is not None:
+            return finding
     slopes = [line.slopes() for line in lines]
     evidence = slope_table(lines, slopes)
-    numbers = f"Slope over {check['along']}: {shown(evidence)};"
-    one = evidence.iloc[:1]
-    lacking = spans(lines[0], check["reach"])
-    found = decide(
-        (slopes[0] > slopes[1])[:, None],
-        one,
-        min(line.seeds for line in lines),
-        numbers,
-        lacking,
-        one,
-    )
-    return replace(found, evidence=evidence)
+    numbers = f"Slope over {check['along']}: {slopes_text(evidence)};"
+    seeds = min(line.seeds for line in lines)
+    missing = lines[0].missing_reach(check["reach"])
+    return decide_joint(slopes[0] > slopes[1], seeds, numbers, missing, evidence)
 
 
-def nearer(study, check, context):
+def nearer(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that `method` lies nearer to `below` than to `above`, for every data set and k."""
-    panel = joined(study, check["sweep"], check["metric"])
+    panel = planted_panel(study, check["sweep"], check["metric"])
     cells = panel.cells
     if not len(cells):
         raise MissingRows(context.why(check["sweep"]))
-    datasets = context.resolve(check["over"]["dataset"])
-    places = {
+
+    # Find the cells of the three methods for every data set and k that all of them have.
+    positions = {
         name: {
-            (cells["dataset"][at], cells["k"][at]): at
-            for at in np.flatnonzero(chosen(cells, check[name]))
+            (cells["dataset"][position], cells["k"][position]): position
+            for position in np.flatnonzero(matches(cells, check[name]))
         }
         for name in ("method", "below", "above")
     }
-    shared = [key for key in places["method"] if key in places["below"] and key in places["above"]]
-    shared = sorted(key for key in shared if key[0] in datasets and key[1] in check["over"]["k"])
+    datasets = context.resolve(check["over"]["dataset"])
+    expected = set(product(datasets, check["over"]["k"]))
+    shared = sorted(expected.intersection(*positions.values()))
     if not shared:
         raise MissingRows(context.why(check["sweep"]))
-    at = {name: [found[key] for key in shared] for name, found in places.items()}
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))
-    mine, low, high = (means[:, at[name]] for name in ("method", "below", "above"))
-    share = (mine - low) / (high - low)
-    keys = pd.DataFrame(shared, columns=["dataset", "k"])
-    evidence = keys.assign(method=mine[0], below=low[0], above=high[0], share_of_the_way=share[0])
-    numbers = f"Share of the way from {check['below']} to {check['above']} between {share[0].min():.3g} and "
-    numbers += f"{share[0].max():.3g} (asked: < 0.5);"
-    seeds = int(np.isfinite(panel.values[:, np.concatenate(list(at.values()))]).sum(axis=0).min())
-    asked = len(datasets) * len(check["over"]["k"])
-    lacking = f"{len(shared)} of {asked} comparisons at hand" if len(shared) < asked else ""
-    return decide(mine - low < high - mine, keys, seeds, numbers, lacking, evidence)
 
-
-def shapes(study, check, context):
-    """Numbers of points and dimensions of stored data sets against `expected`, a data set to [n,
-    d].
-    """
-    stored = study.cells.drop_duplicates("dataset").set_index("dataset")[["n", "d"]]
-    lines = [
-        {
-            "dataset": name,
-            "printed": str(tuple(size)),
-            "stored": str(tuple(int(value) for value in stored.loc[name])),
-            "agrees": tuple(stored.loc[name]) == tuple(size),
-        }
-        for name, size in check["expected"].items()
-        if name in stored.index
-    ]
-    absent = [name for name in check["expected"] if name not in stored.index]
-    lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
-    return exact(
-        pd.DataFrame(lines),
-        lacking or "Every point lies in the cube: others are moved to its border.",
-        lacking,
+    means = resampled_means(panel)
+    columns = {name: [found[key] for key in shared] for name, found in positions.items()}
+    value = means[:, columns["method"]]
+    low = means[:, columns["below"]]
+    high = means[:, columns["above"]]
+    share = (value - low) / (high - low)
+    evidence = pd.DataFrame(shared, columns=["dataset", "k"]).assign(
+        method=value[0], below=low[0], above=high[0], share_of_the_way=share[0]
     )
+    numbers = f"Share of the way from {check['below']} to {check['above']} between "
+    numbers += f"{share[0].min():.3g} and {share[0].max():.3g} (required: < 0.5);"
+    seeds = panel.take(np.concatenate(list(columns.values()))).min_seeds
+    missing = ""
+    if len(shared) < len(expected):
+        missing = f"{len(shared)} of {len(expected)} comparisons available"
+    return decide(value - low < high - value, seeds, numbers, missing, evidence)
 
 
-def _charged_cells(study, method):
+def shapes(study: Study, check: Mapping, context: Context) -> Finding:
+    """Numbers of points and dimensions of stored data sets against `expected`, by data set."""
+    table, missing = verdicts.compare_sizes(study.cells, check["expected"], ["n", "d"])
+    text = "Every point lies in the cube: others are moved to its border."
+    return exact(table, missing or text, missing)
+
+
+def _charged_cells(study: Study, selector: str | Mapping) -> list[tuple[pd.Series, pd.DataFrame]]:
     """Cells of a method that have charges, each with them."""
-    cells = study.cells[chosen(study.cells, method)].drop_duplicates("cell")
+    cells = study.cells[matches(study.cells, selector)].drop_duplicates("cell")
     charges = charges_of(cells)
     if not len(charges):
-        raise MissingRows(f"no stored row of {method} has charges")
+        raise MissingRows(f"no stored row of {selector} has charges")
     return [(cells.loc[index], group) for index, group in charges.groupby(level=0)]
 
 
-def part_of(label, parts):
-    """Name of the part of the budget that a charge belongs to, by the beginning of its label; None
-    if none does.
-    """
+def part_of(label: str, parts: Mapping[str, Sequence[str]]) -> str | None:
+    """Part of the budget that a charge belongs to, by the beginning of its label; or None."""
     for name, beginnings in parts.items():
         if label.startswith(tuple(beginnings)):
             return name
     return None
 
 
-def thirds(study, check, context):
-    """Charges of every stored cell by parts of the budget: δ of each part at a third of ε, against
-    a third of δ.
+def thirds(study: Study, check: Mapping, context: Context) -> Finding:
+    """Charges of every stored cell by parts of the budget.
 
-    A part with pure charges has no closed form: for it the ledger's total is checked.
+    The δ of each part at a third of ε is compared with a third of δ. A part with pure charges has
+    no closed form: for it the ledger's total is checked.
     """
     lines = []
     for cell, charges in _charged_cells(study, check["method"]):
         part_names = charges["label"].map(lambda label: part_of(label, check["parts"]))
         unknown = ", ".join(sorted(set(charges["label"][part_names.isna()])))
+        allowed = cell["delta"] / 3
         for part in check["parts"]:
             of_part = charges[part_names == part]
-            line = {name: cell[name] for name in ("sweep", "dataset", "k", "epsilon")}
-            line |= {
-                "part": part,
-                "releases": len(of_part),
-                "of_no_part": unknown,
-                "delta_at_a_third": np.nan,
-            }
             if (of_part["epsilon"] == 0).all():
-                line["delta_at_a_third"] = composed_delta(of_part, cell["epsilon"] / 3)
-                fits = line["delta_at_a_third"] <= cell["delta"] / 3 * (1 + _TOLERANCE)
+                delta = composed_delta(of_part, cell["epsilon"] / 3)
+                fits = delta <= allowed * (1 + _TOLERANCE)
             else:
+                delta = np.nan
                 fits = cell["epsilon_spent"] <= cell["epsilon"] * (1 + _TOLERANCE)
-            lines.append(
-                line
-                | {
-                    "third_of_delta": cell["delta"] / 3,
-                    "agrees": fits and len(of_part) > 0 and not unknown,
-                }
-            )
+            line = {name: cell[name] for name in ("sweep", "dataset", "k", "epsilon")}
+            line |= {"part": part, "releases": len(of_part), "of_no_part": unknown}
+            line |= {"delta_at_a_third": delta, "third_of_delta": allowed}
+            lines.append(line | {"agrees": fits and len(of_part) > 0 and not unknown})
     table = pd.DataFrame(lines)
     share = table["delta_at_a_third"] / table["third_of_delta"]
-    numbers = f"δ at a third of ε over a third of δ: {share.min():.3f} to {share.max():.3f} where all noise is Gaussian."
-    return exact(table, numbers)
+    numbers = f"δ at a third of ε over a third of δ: {share.min():.3f} to {share.max():.3f} where "
+    return exact(table, f"{numbers}all noise is Gaussian.")
 
 
-def points_noise(study, check, context):
-    """Noise on the points of every stored cell against the classical formula, and its δ at ε
-    against the part's.
+def points_noise(study: Study, check: Mapping, context: Context) -> Finding:
+    """Noise on the points of every stored cell against the classical formula.
 
-    ``methods`` names the share of the budget: 3 stands for a third.
+    And its δ at ε against the part's. ``methods`` names the share of the budget: 3 stands for a
+    third.
     """
-    lines, absent = [], []
+    lines = []
+    absent = []
     for method, share in check["methods"].items():
         try:
-            found = _charged_cells(study, method)
-        except MissingRows as none:
-            absent.append(str(none))
+            cells = _charged_cells(study, method)
+        except MissingRows as missing:
+            absent.append(str(missing))
             continue
-        for cell, charges in found:
+        for cell, charges in cells:
+            if cell.get("calibration") not in (None, "classical"):
+                continue
+            epsilon = cell["epsilon"] / share
+            delta = cell["delta"] / share
+            formula = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
             for charge in charges[charges["label"] == check["label"]].to_dict("records"):
-                epsilon, delta = cell["epsilon"] / share, cell["delta"] / share
                 stored = charge["scale"] / charge["sensitivity"]
-                formula = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
                 needed = gaussian_delta(1 / stored, epsilon)
                 agrees = math.isclose(stored, formula, rel_tol=_TOLERANCE) and needed <= delta
                 line = {name: cell[name] for name in ("method", "dataset", "epsilon", "rho")}
-                line |= {
-                    "stored": stored,
-                    "formula": formula,
-                    "delta_at_epsilon": needed,
-                    "delta": delta,
-                }
-                if cell.get("calibration") in (None, "classical"):
-                    lines.append(line | {"agrees": agrees})
+                line |= {"stored": stored, "formula": formula}
+                line |= {"delta_at_epsilon": needed, "delta": delta}
+                lines.append(line | {"agrees": agrees})
     table = pd.DataFrame(lines)
     if not len(table):
-        raise MissingRows(
-            "; ".join(absent) or "no stored cell noises its points by the classical formula"
-        )
+        none = "no stored cell noises its points by the classical formula"
+        raise MissingRows(join_texts(*absent) or none)
     share = (table["delta_at_epsilon"] / table["delta"]).max()
-    numbers = f"Standard deviation over ρ: {table['stored'].min():.4g} to {table['stored'].max():.4g}; its δ at ε is at "
-    numbers += f"most {share:.3g} of the declared one."
-    return exact(table, numbers, "; ".join([*absent, "the audit is no part of the rows"]))
+    numbers = f"Standard deviation over ρ: {table['stored'].min():.4g} to "
+    numbers += (
+        f"{table['stored'].max():.4g}; its δ at ε is at most {share:.3g} of the declared one."
+    )
+    return exact(table, numbers, join_texts(*absent, "the audit is no part of the rows"))
 
 
-def runtimes(study, check, context):
-    """CPU seconds of every stored row of the methods against `at_most`; CPU time is what one thread
-    would need.
+def runtimes(study: Study, check: Mapping, context: Context) -> Finding:
+    """CPU seconds of every stored row of the methods against `at_most`.
+
+    CPU time is what one thread would need.
     """
     rows = study.rows_with(["fit_cpu_seconds"])
     rows = rows[rows["method"].isin(check["methods"]) & rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
         raise MissingRows(context.why(check["sweeps"]))
-    table = (
-        rows.groupby(["method", "dataset"])["fit_cpu_seconds"].max().rename("longest").reset_index()
-    )
+    longest = rows.groupby(["method", "dataset"])["fit_cpu_seconds"].max()
+    table = longest.rename("longest").reset_index()
     table = table.assign(agrees=table["longest"] <= check["at_most"])
     worst = table.loc[table["longest"].idxmax()]
-    absent = [
-        name for name in context.resolve(check["datasets"]) if name not in set(table["dataset"])
-    ]
-    lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
-    numbers = (
-        f"Longest {worst['longest']:.3g} s of CPU time ({worst['method']} on {worst['dataset']})."
-    )
-    return exact(table, numbers, lacking)
+    missing = no_rows_of(context.resolve(check["datasets"]), table["dataset"])
+    numbers = f"Longest {worst['longest']:.3g} s of CPU time ({worst['method']} on "
+    return exact(table, f"{numbers}{worst['dataset']}).", missing)
 
 
 EVALUATORS = {

@@ -1,10 +1,10 @@
-"""Claims of the FastLloyd paper that need a formula of their own: charges, iterations, outliers,
-protocol and more.
-"""
+"""Claims of the FastLloyd paper: charges, iterations, outliers, protocol and more."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,22 @@ from pkm.analysis import verdicts
 from pkm.analysis.accounting import gaussian_delta
 from pkm.analysis.charges import charges_of
 from pkm.analysis.federation_costs import federated, transports
-from pkm.analysis.findings import FAILS, INCONCLUSIVE, within
+from pkm.analysis.findings import (
+    FAILS,
+    INCONCLUSIVE,
+    Context,
+    Finding,
+    decide_joint,
+    no_rows_of,
+    within,
+)
 from pkm.analysis.reported import number
-from pkm.analysis.tables import percentile_interval, resampled_means, resampling_weights
+from pkm.analysis.tables import (
+    Study,
+    matches,
+    percentile_interval,
+    resampled_means,
+)
 from pkm.analysis.verdicts import MissingRows, decide, exact
 
 DEFAULT_ALPHA = 0.8
@@ -25,7 +38,7 @@ _ROUNDING = 1e-12
 
 
 @cache
-def noise_multiplier(epsilon, delta):
+def noise_multiplier(epsilon: float, delta: float) -> float:
     """Smallest sigma for which a query of sensitivity one is (epsilon, delta)-private."""
     mu = optimize.brentq(
         lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14
@@ -33,7 +46,9 @@ def noise_multiplier(epsilon, delta):
     return 1 / mu
 
 
-def iteration_bound(n, d, k, epsilon, delta, alpha=DEFAULT_ALPHA):
+def iteration_bound(
+    n: int, d: int, k: int, epsilon: float, delta: float, alpha: float = DEFAULT_ALPHA
+) -> int:
     """Number of iterations by the error bound of section 5.5, cut to [2, 7] and rounded down."""
     sigma = noise_multiplier(epsilon, delta)
     radius = alpha * math.sqrt(d) / k ** (1 / d)
@@ -41,53 +56,46 @@ def iteration_bound(n, d, k, epsilon, delta, alpha=DEFAULT_ALPHA):
     return int(min(max(math.floor(bound), 2), 7))
 
 
-def _fastlloyd_cells(study):
+def _fastlloyd_cells(study: Study) -> pd.DataFrame:
     """Distinct published FastLloyd cells, whichever sweeps they stand in."""
     cells = study.cells
-    mine = (cells["target"].str.rsplit(".", n=1).str[-1] == "FastLloyd") & (
-        cells["variant"] == "published"
-    )
-    chosen = cells[mine].drop_duplicates("cell").reset_index(drop=True)
-    if not len(chosen):
+    is_fastlloyd = cells["target"].str.rsplit(".", n=1).str[-1] == "FastLloyd"
+    cells = cells[is_fastlloyd & (cells["variant"] == "published")]
+    cells = cells.drop_duplicates("cell").reset_index(drop=True)
+    if not len(cells):
         raise MissingRows("no stored rows of the published FastLloyd")
-    return chosen
+    return cells
 
 
-def _parameter(cell, name, default):
+def _parameter(cell: pd.Series, name: str, default: float | str) -> float | str:
     value = cell.get(name)
     return default if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 
-def _identity(cell):
+def _identity(cell: pd.Series) -> dict:
     return {name: cell[name] for name in ("sweep", "method", "dataset", "n", "d", "k", "epsilon")}
 
 
-def iterations(study, check, context):
+def iterations(study: Study, check: Mapping, context: Context) -> Finding:
     """T of every cell against the formula, where T was not fixed by hand."""
     lines = []
-    for cell in _fastlloyd_cells(study).to_dict("records"):
+    for _, cell in _fastlloyd_cells(study).iterrows():
         if _parameter(cell, "n_iterations", "auto") != "auto":
             continue
         alpha = _parameter(cell, "alpha", DEFAULT_ALPHA)
-        asked = iteration_bound(
+        formula = iteration_bound(
             cell["n"], cell["d"], cell["k"], cell["epsilon"], cell["delta"], alpha
         )
-        lines.append(
-            _identity(cell)
-            | {
-                "formula": asked,
-                "stored": int(cell["iterations"]),
-                "agrees": asked == cell["iterations"],
-            }
-        )
+        stored = int(cell["iterations"])
+        line = {"formula": formula, "stored": stored, "agrees": formula == cell["iterations"]}
+        lines.append(_identity(cell) | line)
     table = pd.DataFrame(lines)
     if not len(table):
         raise MissingRows("no stored FastLloyd cell leaves T to the error bound")
-    spread = f"T from {table['stored'].min()} to {table['stored'].max()}."
-    return exact(table, spread)
+    return exact(table, f"T from {table['stored'].min()} to {table['stored'].max()}.")
 
 
-def _charged_cells(study):
+def _charged_cells(study: Study) -> list[tuple[pd.Series, pd.DataFrame]]:
     """Distinct published FastLloyd cells that have charges of sums and counts, each with them."""
     cells = _fastlloyd_cells(study)
     charges = charges_of(cells)
@@ -97,70 +105,47 @@ def _charged_cells(study):
     return [(cells.loc[index], group) for index, group in rounds.groupby(level=0)]
 
 
-def noise_split(study, check, context):
-    """Multipliers of sums and counts: ratio (4d)^(1/4), and together the mu charged for the round."""
+def noise_split(study: Study, check: Mapping, context: Context) -> Finding:
+    """Multipliers of sums and counts: their ratio is (4d)^(1/4), and both make up the mu charged."""
     lines = []
     for cell, charges in _charged_cells(study):
+        formula = (4 * cell["d"]) ** 0.25
         for charge in charges.to_dict("records"):
             sums = charge["sum_scale"] / charge["sum_sensitivity"]
             counts = charge["count_scale"] / charge["count_sensitivity"]
-            ratio, asked = counts / sums, (4 * cell["d"]) ** 0.25
-            together = math.hypot(1 / sums, 1 / counts)
-            agrees = math.isclose(ratio, asked, rel_tol=_TOLERANCE) and math.isclose(
-                together, charge["mu"], rel_tol=_TOLERANCE
-            )
-            lines.append(
-                _identity(cell)
-                | {
-                    "round": charge["round"],
-                    "ratio": ratio,
-                    "formula": asked,
-                    "mu_of_both": together,
-                    "mu_charged": charge["mu"],
-                    "agrees": agrees,
-                }
-            )
+            ratio = counts / sums
+            mu = math.hypot(1 / sums, 1 / counts)
+            agrees = math.isclose(ratio, formula, rel_tol=_TOLERANCE)
+            agrees = agrees and math.isclose(mu, charge["mu"], rel_tol=_TOLERANCE)
+            line = {"round": charge["round"], "ratio": ratio, "formula": formula}
+            line |= {"mu_of_both": mu, "mu_charged": charge["mu"], "agrees": agrees}
+            lines.append(_identity(cell) | line)
     return exact(pd.DataFrame(lines), "Read from the ledger's charges, one line per round.")
 
 
-def radius(study, check, context):
+def radius(study: Study, check: Mapping, context: Context) -> Finding:
     """Radius of the last round against alpha sqrt(d) / k^(1/d); the Step rule starts at sqrt(d)."""
     lines = []
     for cell, charges in _charged_cells(study):
         radii = charges["radius"].to_numpy()
-        asked = (
-            _parameter(cell, "alpha", DEFAULT_ALPHA)
-            * math.sqrt(cell["d"])
-            / cell["k"] ** (1 / cell["d"])
-        )
+        share_of_one = cell["k"] ** (-1 / cell["d"])
+        alpha = _parameter(cell, "alpha", DEFAULT_ALPHA)
+        late = alpha * math.sqrt(cell["d"]) / cell["k"] ** (1 / cell["d"])
         step = _parameter(cell, "radius_schedule", "step") == "step"
-        first = math.sqrt(cell["d"]) if step else asked
-        late = asked if len(radii) > 1 else first
-        agrees = math.isclose(radii[-1], late, rel_tol=_TOLERANCE) and math.isclose(
-            radii[0], first, rel_tol=_TOLERANCE
-        )
-        lines.append(
-            _identity(cell)
-            | {
-                "first": radii[0],
-                "last": radii[-1],
-                "formula": late,
-                "share_of_k_1": cell["k"] ** (-1 / cell["d"]),
-                "agrees": agrees,
-            }
-        )
+        first = math.sqrt(cell["d"]) if step else late
+        last = late if len(radii) > 1 else first
+        agrees = math.isclose(radii[-1], last, rel_tol=_TOLERANCE)
+        agrees = agrees and math.isclose(radii[0], first, rel_tol=_TOLERANCE)
+        line = {"first": radii[0], "last": radii[-1], "formula": last}
+        lines.append(_identity(cell) | line | {"share_of_k_1": share_of_one, "agrees": agrees})
     table = pd.DataFrame(lines)
     high = table.loc[table["d"].idxmax()]
-    return exact(
-        table,
-        f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of that for k = 1.",
-    )
+    numbers = f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of "
+    return exact(table, f"{numbers}that for k = 1.")
 
 
-def composition(study, check, context):
-    """All rounds together: delta at the declared epsilon by the closed form, and the ledger's own
-    epsilon.
-    """
+def composition(study: Study, check: Mapping, context: Context) -> Finding:
+    """All rounds together: delta by the closed form, and the ledger's own epsilon."""
     lines = []
     for cell, charges in _charged_cells(study):
         mu = math.sqrt(math.fsum(charges["mu"] ** 2))
@@ -170,33 +155,23 @@ def composition(study, check, context):
             and math.isclose(delta, cell["delta"], rel_tol=1e-4)
             and delta <= cell["delta"] * (1 + _TOLERANCE)
         )
-        lines.append(
-            _identity(cell)
-            | {
-                "rounds": len(charges),
-                "mu": mu,
-                "delta_recomputed": delta,
-                "delta": cell["delta"],
-                "epsilon_spent": cell["epsilon_spent"],
-                "agrees": agrees,
-            }
-        )
+        line = {"rounds": len(charges), "mu": mu, "delta_recomputed": delta}
+        line |= {"delta": cell["delta"], "epsilon_spent": cell["epsilon_spent"], "agrees": agrees}
+        lines.append(_identity(cell) | line)
     table = pd.DataFrame(lines)
-    rounds = f"{table['rounds'].min()} to {table['rounds'].max()} rounds."
-    return exact(
-        table,
-        rounds + " Accounting only.",
-        "the empirical audit (a lower bound on epsilon) is not part of this sweep",
-    )
+    numbers = f"{table['rounds'].min()} to {table['rounds'].max()} rounds. Accounting only."
+    missing = "the empirical audit (a lower bound on epsilon) is not part of this sweep"
+    return exact(table, numbers, missing)
 
 
-def single_cluster(study, check, context):
-    """Rows with one non-empty cluster have silhouette -1 and an infinite Davies–Bouldin index (this
-    direction only).
+def single_cluster(study: Study, check: Mapping, context: Context) -> Finding:
+    """Rows with one non-empty cluster: silhouette -1 and an infinite Davies–Bouldin index.
+
+    This direction only.
     """
     needed = ("empty_clusters", "silhouette", "davies_bouldin")
     rows = study.rows_with(needed)
-    # The yardstick has one center by definition, so it has no clusters to lose.
+    # The mean as only center has one cluster by definition, so it has none to lose.
     rows = rows[~rows["target"].str.endswith("DataMean")]
     if not len(rows):
         raise MissingRows(
@@ -205,91 +180,94 @@ def single_cluster(study, check, context):
     single = rows[rows["empty_clusters"] == rows["k"] - 1]
     if not len(single):
         raise MissingRows(f"none of {len(rows)} stored rows ended with a single cluster")
-    table = single[["method", "dataset", "epsilon", "seed", *needed]].assign(
-        agrees=(single["silhouette"] == -1) & np.isinf(single["davies_bouldin"].astype(float))
-    )
-    return exact(
-        table.reset_index(drop=True), f"{len(single)} of {len(rows)} rows ended with one cluster."
-    )
+    infinite = np.isinf(single["davies_bouldin"].astype(float))
+    table = single[["method", "dataset", "epsilon", "seed", *needed]]
+    table = table.assign(agrees=(single["silhouette"] == -1) & infinite).reset_index(drop=True)
+    return exact(table, f"{len(single)} of {len(rows)} rows ended with one cluster.")
 
 
-def outliers(study, check, context):
-    """Increase of a metric from `from` to `to` outliers: smaller for `bounded` than for
-    `unbounded`, at each epsilon.
+def outliers(study: Study, check: Mapping, context: Context) -> Finding:
+    """Increase of a metric with the outliers: smaller for `bounded` than for `unbounded`.
 
-    A data set counts where both methods have it with both numbers of outliers; the mean is taken
-    over the data sets. Paired bootstrap over seeds, one part of the claim per epsilon.
+    From `from` to `to` outliers, at each epsilon. A data set counts where both methods have it with
+    both numbers of outliers; the mean is taken over the data sets. Paired bootstrap over seeds, one
+    part of the claim per epsilon.
     """
     panel = study.panel(check["sweep"], check["metric"])
     if not len(panel.cells):
-        raise MissingRows(context.why([check["sweep"]]))
+        raise MissingRows(context.why(check["sweep"]))
     names = panel.cells["dataset"].str.extract(r"^(?P<base>.+)-o(?P<outliers>\d+)$")
     cells = panel.cells.assign(base=names["base"], outliers=names["outliers"].astype(float))
-    cells = cells[cells["d"] <= check["most_d"]]
-    ends, methods = (check["from"], check["to"]), (check["bounded"], check["unbounded"])
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))
-    lines, truth, relative_truth, seeds = [], [], [], []
+    cells = cells[cells["d"] <= check["max_d"]]
+    means = resampled_means(panel)
+    methods = (check["bounded"], check["unbounded"])
+    sides = list(product(methods, (check["from"], check["to"])))
+    lines = []
+    truth = []
+    n_relative = 0
+    seeds = []
     for epsilon in context.resolve(check["epsilon"]):
-        at = {
-            (method, count): dict(zip(inside["base"], inside.index, strict=True))
-            for (method, count), inside in cells[cells["epsilon"] == epsilon].groupby(
-                ["method", "outliers"]
-            )
+        # Columns of the data sets that both methods have with both numbers of outliers.
+        of_epsilon = cells[cells["epsilon"] == epsilon].groupby(["method", "outliers"])
+        columns = {
+            side: dict(zip(group["base"], group.index, strict=True)) for side, group in of_epsilon
         }
-        four = [(method, count) for method in methods for count in ends]
-        bases = sorted(set.intersection(*(set(at.get(key, ())) for key in four)))
+        bases = sorted(set.intersection(*(set(columns.get(side, ())) for side in sides)))
         if not bases:
             continue
-        columns = [[at[key][base] for base in bases] for key in four]
-        bounded_0, bounded_1, free_0, free_1 = (means[:, chosen].mean(axis=1) for chosen in columns)
-        increase, free_increase = bounded_1 - bounded_0, free_1 - free_0
-        relative, free_relative = bounded_1 / bounded_0 - 1, free_1 / free_0 - 1
-        (low,), (high,) = percentile_interval((increase - free_increase)[:, None])
+        used = [[columns[side][base] for base in bases] for side in sides]
+        low, high, free_low, free_high = (means[:, each].mean(axis=1) for each in used)
+
+        # Both increases, absolute and relative.
+        increase = high - low
+        free_increase = free_high - free_low
+        relative = high / low - 1
+        free_relative = free_high / free_low - 1
         truth.append(increase < free_increase)
-        relative_truth.append(relative[0] < free_relative[0])
-        seeds.append(np.isfinite(panel.values[:, np.concatenate(columns)]).all(axis=1).sum())
-        values = (increase, free_increase, relative, free_relative)
-        titles = [
-            f"{kind}_{method}" for kind in ("increase", "relative_increase") for method in methods
-        ]
-        lines.append(
-            {"epsilon": epsilon, "datasets": len(bases)}
-            | dict(zip(titles, (value[0] for value in values), strict=True))
-            | {"difference": increase[0] - free_increase[0], "low": low, "high": high}
-        )
+        n_relative += int(relative[0] < free_relative[0])
+        seeds.append(np.isfinite(panel.values[:, np.concatenate(used)]).all(axis=1).sum())
+        (lower,), (upper,) = percentile_interval((increase - free_increase)[:, None])
+        line = {"epsilon": epsilon, "datasets": len(bases)}
+        line |= {f"increase_{methods[0]}": increase[0], f"increase_{methods[1]}": free_increase[0]}
+        line |= {f"relative_increase_{methods[0]}": relative[0]}
+        line |= {f"relative_increase_{methods[1]}": free_relative[0]}
+        line |= {"difference": increase[0] - free_increase[0], "low": lower, "high": upper}
+        lines.append(line)
     if not lines:
         raise MissingRows(
-            f"no data set of sweep {check['sweep']} has both methods with {ends[0]} and {ends[1]} outliers"
+            f"no data set of sweep {check['sweep']} has both methods with {check['from']} and "
+            f"{check['to']} outliers"
         )
     table = pd.DataFrame(lines)
-    numbers = _outlier_numbers(table, methods, relative_truth)
-    lacking = _outliers_lacking(context, check, table)
-    return decide(np.column_stack(truth), table, int(min(seeds)), numbers, lacking, table)
+    numbers = f"{_outlier_numbers(table, methods)} The relative increase is smaller with the bound "
+    numbers += f"at {n_relative} of {len(table)} epsilons;"
+    missing = _missing_outliers(context, check, table)
+    return decide(np.column_stack(truth), int(min(seeds)), numbers, missing, table)
 
 
-def _outlier_numbers(table, methods, relative_truth):
+def _outlier_numbers(table: pd.DataFrame, methods: Sequence[str]) -> str:
+    """Say how the metric increases at the first epsilon and at the last."""
+    ends = table.iloc[[0, -1]] if len(table) > 1 else table
     texts = []
     for method in methods:
-        ends = (table.iloc[0], table.iloc[-1])
-        texts.append(
-            f"{method} "
-            + " and ".join(
-                f"{end[f'increase_{method}']:+.4g} ({100 * end[f'relative_increase_{method}']:+.3g} %) "
-                f"at ε = {end['epsilon']:g}"
-                for end in ends[: len(table)]
-            )
-        )
-    return (
-        f"Mean increase of NICV over {table['datasets'].min()} data sets: {'; '.join(texts)}. "
-        f"The relative increase is smaller with the bound at {sum(relative_truth)} of {len(table)} epsilons;"
-    )
+        parts = []
+        for _, line in ends.iterrows():
+            relative = 100 * line[f"relative_increase_{method}"]
+            text = f"{line[f'increase_{method}']:+.4g} ({relative:+.3g} %)"
+            parts.append(f"{text} at ε = {line['epsilon']:g}")
+        texts.append(f"{method} {' and '.join(parts)}")
+    n_datasets = table["datasets"].min()
+    return f"Mean increase of NICV over {n_datasets} data sets: {'; '.join(texts)}."
 
 
-def _outliers_lacking(context, check, table):
-    epsilons, fewest = len(context.resolve(check["epsilon"])), table["datasets"].min()
-    texts = [f"{len(table)} of {epsilons} epsilons at hand"] if len(table) < epsilons else []
-    if fewest < check["datasets"]:
-        texts.append(f"only {fewest} of {check['datasets']} data sets")
+def _missing_outliers(context: Context, check: Mapping, table: pd.DataFrame) -> str:
+    n_epsilons = len(context.resolve(check["epsilon"]))
+    n_datasets = table["datasets"].min()
+    texts = []
+    if len(table) < n_epsilons:
+        texts.append(f"{len(table)} of {n_epsilons} epsilons available")
+    if n_datasets < check["datasets"]:
+        texts.append(f"only {n_datasets} of {check['datasets']} data sets")
     gaps = int((context.missing["sweep"] == check["sweep"]).sum())
     if gaps:
         texts.append(f"{gaps} planned cells of sweep {check['sweep']} have no rows")
@@ -299,59 +277,62 @@ def _outliers_lacking(context, check, table):
 # --- protocol -------------------------------------------------------------------------------------
 
 
-def _taken(study, sweep):
-    """Say what our times of a sweep rest on."""
+def _time_conditions(study: Study, sweep: str) -> str:
+    """Say what the measured times of a sweep rest on."""
     cells = study.cells[study.cells["sweep"] == sweep]
     latency = " or ".join(f"{value:g}" for value in sorted(cells["latency_ms"].dropna().unique()))
     return f"Our times: {transports(cells)}, {latency} ms of simulated latency a send."
 
 
-def timed(study, check, context):
-    """Judge another check (`judged`) on our times, and say how these were taken."""
+def timed(study: Study, check: Mapping, context: Context) -> Finding:
+    """Judge another check (`judged`) on measured times, and say what these rest on."""
     judged = check["judged"]
     finding = verdicts.EVALUATORS[judged["type"]](study, judged, context)
-    return replace(finding, numbers=f"{finding.numbers} {_taken(study, judged['sweep'])}")
+    text = f"{finding.numbers} {_time_conditions(study, judged['sweep'])}"
+    return replace(finding, numbers=text)
 
 
-def over_quoted(study, check, context):
-    """Largest ratio of a number the paper quotes (`quoted`) to our `metric`, over data sets,
-    against bounds.
+def over_cited(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check the largest ratio, over data sets, of a cited number to the measured `metric`.
+
+    The paper takes that number (`cited`) from other work.
     """
-    asked = context.printed[check["numbers"]]
-    quoted = {
-        cell["dataset"]: number(cell[check["quoted"]])[0]
-        for cell in asked["cells"]
-        if check["quoted"] in cell
+    reported = context.reported[check["numbers"]]
+    cited = {
+        cell["dataset"]: number(cell[check["cited"]])[0]
+        for cell in reported["cells"]
+        if check["cited"] in cell
     }
-    panel = study.panel(asked["sweep"], check["metric"])
-    mine = (panel.cells["method"] == asked["method"]) & panel.cells["dataset"].isin(list(quoted))
-    panel = panel.take(mine.to_numpy())
+    panel = study.panel(reported["sweep"], check["metric"])
+    selector = {"method": reported["method"], "dataset": list(cited)}
+    panel = panel.take(matches(panel.cells, selector))
     if not len(panel.cells):
-        raise MissingRows(context.why([asked["sweep"]]))
-    theirs = panel.cells["dataset"].map(quoted).to_numpy(dtype=float)
-    ours = resampled_means(panel, resampling_weights(len(panel.seeds)))
-    ratios = theirs / ours
+        raise MissingRows(context.why(reported["sweep"]))
+    values = panel.cells["dataset"].map(cited).to_numpy(dtype=float)
+    measured = resampled_means(panel)
+    ratios = values / measured
     evidence = panel.cells[["dataset", "transport"]].assign(
-        quoted=theirs, ours=ours[0], ratio=ratios[0]
+        cited=values, measured=measured[0], ratio=ratios[0]
     )
     evidence = evidence.sort_values("ratio", ascending=False, ignore_index=True)
-    last, first = evidence.iloc[-1], evidence.iloc[0]
-    numbers = f"Factors from {last['ratio']:.4g} ({last['dataset']}) to {first['ratio']:.4g} ({first['dataset']}), "
-    numbers += (
-        f"{math.log10(last['ratio']):.1f} to {math.log10(first['ratio']):.1f} orders of magnitude;"
-    )
-    absent = [name for name in quoted if name not in set(evidence["dataset"])]
-    lacking = f"no stored rows of {', '.join(absent)}" if absent else ""
-    seeds = int(np.isfinite(panel.values).sum(axis=0).min())
-    one = evidence.iloc[:1]
-    found = decide(within(ratios.max(axis=1), check)[:, None], one, seeds, numbers, lacking, one)
-    verdict = INCONCLUSIVE if lacking and found.verdict == FAILS else found.verdict
-    text = f" {_taken(study, asked['sweep'])}" if check["metric"] == "iteration_ms" else ""
-    return replace(found, verdict=verdict, numbers=found.numbers + text, evidence=evidence)
+    low = evidence.iloc[-1]
+    high = evidence.iloc[0]
+    numbers = f"Factors from {low['ratio']:.4g} ({low['dataset']}) to {high['ratio']:.4g} "
+    numbers += f"({high['dataset']}), {math.log10(low['ratio']):.1f} to "
+    numbers += f"{math.log10(high['ratio']):.1f} orders of magnitude;"
+    missing = no_rows_of(cited, evidence["dataset"])
+    truth = within(ratios.max(axis=1), check)
+    finding = decide_joint(truth, panel.min_seeds, numbers, missing, evidence)
+    if missing and finding.verdict == FAILS:
+        finding = replace(finding, verdict=INCONCLUSIVE)
+    if check["metric"] == "iteration_ms":
+        text = f"{finding.numbers} {_time_conditions(study, reported['sweep'])}"
+        finding = replace(finding, numbers=text)
+    return finding
 
 
-def _messages(study, check, context):
-    """Rows of federated runs in some sweeps, with what shapes a message."""
+def _messages(study: Study, check: Mapping, context: Context) -> pd.DataFrame:
+    """Rows of federated runs in some sweeps, with the number of entries of a message."""
     rows = federated(study.rows_with(["bytes_per_iteration"]))
     rows = rows[rows["sweep"].isin(check["sweeps"])]
     if not len(rows):
@@ -359,85 +340,85 @@ def _messages(study, check, context):
     return rows.assign(entries=rows["k"] * (rows["d"] + 1))
 
 
-def message_bytes(study, check, context):
-    """Bytes of every run: `factor` times k (d + 1) an iteration, else 2 clients x word x k (d + 1)
-    x T in all.
+def message_bytes(study: Study, check: Mapping, context: Context) -> Finding:
+    """Bytes of every run against a formula.
 
+    With `factor`, that times k (d + 1) an iteration, else 2 clients x word x k (d + 1) x T in all.
     `clients` lists the numbers of clients that the claim is about.
     """
     rows = _messages(study, check, context)
+    measured = rows["bytes_per_iteration"]
     if "factor" in check:
-        rows = rows.assign(
-            asked=check["factor"] * rows["entries"], found=rows["bytes_per_iteration"]
-        )
+        rows = rows.assign(expected=check["factor"] * rows["entries"], measured=measured)
     else:
-        asked = 2 * rows["clients"] * rows["word_bytes"] * rows["entries"] * rows["iterations"]
-        rows = rows.assign(asked=asked, found=rows["bytes_per_iteration"] * rows["iterations"])
-    keys = ["sweep", "method", "dataset", "k", "d", "clients", "word_bytes", "iterations", "asked"]
-    table = rows.groupby(keys)["found"].agg(["min", "max", "size"]).reset_index()
-    table["agrees"] = (table["min"] == table["asked"]) & (table["max"] == table["asked"])
-    stored = sorted(int(value) for value in rows["clients"].unique())
-    absent = [str(value) for value in check.get("clients", ()) if value not in stored]
-    numbers = f"{len(rows)} runs of {', '.join(map(str, stored))} clients, T = {rows['iterations'].min():g} to "
-    numbers += f"{rows['iterations'].max():g}, {rows['bytes_per_iteration'].min():g} to "
-    numbers += f"{rows['bytes_per_iteration'].max():g} bytes an iteration."
+        one_way = rows["clients"] * rows["word_bytes"] * rows["entries"] * rows["iterations"]
+        rows = rows.assign(expected=2 * one_way, measured=measured * rows["iterations"])
+    keys = ["sweep", "method", "dataset", "k", "d", "clients", "word_bytes", "iterations"]
+    keys = [*keys, "expected"]
+    table = rows.groupby(keys)["measured"].agg(["min", "max", "size"]).reset_index()
+    table["agrees"] = (table["min"] == table["expected"]) & (table["max"] == table["expected"])
+    clients = sorted(int(value) for value in rows["clients"].unique())
+    absent = [str(value) for value in check.get("clients", ()) if value not in clients]
+    numbers = f"{len(rows)} runs of {', '.join(map(str, clients))} clients, T = "
+    numbers += f"{rows['iterations'].min():g} to {rows['iterations'].max():g}, "
+    numbers += f"{measured.min():g} to {measured.max():g} bytes an iteration."
     return exact(table, numbers, f"no stored rows of {', '.join(absent)} clients" if absent else "")
 
 
-def same_bytes(study, check, context):
-    """Bytes of an iteration are the same for every n, at equal k, d, clients and word; in `groups`
-    of them.
+def same_bytes(study: Study, check: Mapping, context: Context) -> Finding:
+    """Bytes of an iteration are the same for every n, at equal k, d, clients and word.
+
+    The claim is about `groups` of these.
     """
     rows = _messages(study, check, context)
-    keys = ["method", "k", "d", "clients", "word_bytes"]
-    table = rows.groupby(keys).agg(
+    grouped = rows.groupby(["method", "k", "d", "clients", "word_bytes"])
+    table = grouped.agg(
         sizes=("n", "nunique"),
-        least=("bytes_per_iteration", "min"),
-        most=("bytes_per_iteration", "max"),
+        smallest=("bytes_per_iteration", "min"),
+        largest=("bytes_per_iteration", "max"),
     )
     table = table[table["sizes"] > 1].reset_index()
     if not len(table):
         raise MissingRows("no k and d are stored with two numbers of points")
-    lacking = (
-        f"{len(table)} of {check['groups']} k and d at hand" if len(table) < check["groups"] else ""
-    )
-    return exact(
-        table.assign(agrees=table["least"] == table["most"]),
-        "Compared: k and d with both sizes.",
-        lacking,
-    )
+    table["agrees"] = table["smallest"] == table["largest"]
+    missing = ""
+    if len(table) < check["groups"]:
+        missing = f"{len(table)} of {check['groups']} k and d available"
+    return exact(table, "Compared: k and d with both sizes.", missing)
 
 
-def central_twin(study, check, context):
-    """NICV of federated runs equals that of the central run of the same method, data, budget and
-    seed.
+def central_twin(study: Study, check: Mapping, context: Context) -> Finding:
+    """NICV of federated runs equals that of the central run of the same cell and seed.
+
+    The same cell: method, data, budget.
     """
     rows = study.rows_with(["nicv"])
-    mine = federated(rows)
-    central = rows.drop(mine.index)
-    mine = mine[mine["sweep"].isin(check["sweeps"])]
-    if not len(mine):
+    protocol = federated(rows)
+    central = rows.drop(protocol.index)
+    protocol = protocol[protocol["sweep"].isin(check["sweeps"])]
+    if not len(protocol):
         raise MissingRows(context.why(check["sweeps"]))
     keys = ["method", "target", "variant", "params", "dataset", "preprocessing", "epsilon", "seed"]
-    both = mine.merge(
-        central[[*keys, "nicv"]].drop_duplicates(keys), on=keys, suffixes=("", "_central")
-    )
+    central = central[[*keys, "nicv"]].drop_duplicates(keys)
+    both = protocol.merge(central, on=keys, suffixes=("", "_central"))
     if not len(both):
         raise MissingRows(
-            "no central run of the same method, data set, epsilon and seed is stored beside a federated one"
+            "no central run of the same method, data set, epsilon and seed as a federated one is "
+            "stored"
         )
-    both["apart"] = (both["nicv"] / both["nicv_central"] - 1).abs()
+    both["difference"] = (both["nicv"] / both["nicv_central"] - 1).abs()
     groups = ["sweep", "method", "dataset", "epsilon", "clients", "transport"]
-    table = both.groupby(groups)["apart"].agg(runs="size", apart="max").reset_index()
-    table["agrees"] = table["apart"] <= _ROUNDING
-    alone = sorted(set(mine["dataset"]) - set(both["dataset"]))
-    lacking = f"no central runs of {', '.join(alone)} at this epsilon" if alone else ""
-    return exact(table, f"{len(both)} runs, at most {both['apart'].max():.2g} apart.", lacking)
+    table = both.groupby(groups)["difference"].agg(runs="size", difference="max").reset_index()
+    table["agrees"] = table["difference"] <= _ROUNDING
+    unmatched = sorted(set(protocol["dataset"]) - set(both["dataset"]))
+    missing = f"no central runs of {', '.join(unmatched)} at this epsilon" if unmatched else ""
+    numbers = f"{len(both)} runs, relative differences of at most {both['difference'].max():.2g}."
+    return exact(table, numbers, missing)
 
 
 EVALUATORS = {
     "timed": timed,
-    "over_quoted": over_quoted,
+    "over_cited": over_cited,
     "message_bytes": message_bytes,
     "same_bytes": same_bytes,
     "central_twin": central_twin,
