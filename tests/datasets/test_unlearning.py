@@ -391,18 +391,18 @@ def test_a_split_is_drawn_again_until_the_last_client_may_have_it(monkeypatch):
     labels = datasets.load("gaussian-10").labels
     first = splits.noniid(labels, 100, 2, seed=0)
     assert not np.array_equal(first, splits.noniid(labels, 100, 2, seed=1))
-    drawn, streams = splits._drawn, []
+    default_rng, streams = np.random.default_rng, []
 
-    def spied(clusters, n, n_clients, per_client, generator):
-        clients = drawn(clusters, n, n_clients, per_client, generator)
-        streams.append(len(np.unique(labels[clients == n_clients - 1])) <= per_client)
-        return clients
+    def recorded(stream):
+        streams.append(tuple(stream))
+        return default_rng(stream)
 
-    monkeypatch.setattr(splits, "_drawn", spied)
+    monkeypatch.setattr(np.random, "default_rng", recorded)
     for seed in range(10):
-        splits.noniid(labels, 100, 2, seed)
-    # Only the last of each series is taken, and there were others.
-    assert sum(streams) == 10 < len(streams)
+        clients = splits.noniid(labels, 100, 2, seed)
+        assert len(np.unique(labels[clients == 99])) <= 2
+    # Every draw has a stream of its own, and some seeds needed several.
+    assert len(set(streams)) == len(streams) > 10
 
 
 def test_the_papers_heterogeneity_can_be_drawn():
