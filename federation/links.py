@@ -22,7 +22,7 @@ _SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party died, stalled or sent a malformed message; the error names it. No center leaves."""
+    """A party died, stalled or sent a malformed message; the error names it. No result follows."""
 
 
 class ClientLink(Protocol):
@@ -36,6 +36,7 @@ class ClientLink(Protocol):
 
     def receive(self, n_bytes: int) -> np.ndarray:
         """Wait for a buffer of that size, uint8; raise ProtocolError if there is none in time."""
+        ...
 
     def abort(self, reason: str) -> None:
         """End the run: send the server the reason why this client cannot go on."""
@@ -52,6 +53,7 @@ class ServerLink(Protocol):
         self, n_bytes: int, clients: Sequence[int] | None = None
     ) -> tuple[list[np.ndarray], list[float]]:
         """Wait for a buffer of that size from each client; return them and their arrival times."""
+        ...
 
     def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
         """Send a buffer to each client."""

@@ -273,12 +273,12 @@ def _collect(
             all_digests = np.empty((comm.Get_size() - 1, len(own_digest)), np.uint8)
         clients_only.Gather(own_digest, all_digests, root=0)
     clients_only.Free()
-    if all_numbers is None or all_digests is None:
+    if run is None or all_numbers is None or all_digests is None:
         return None, None
 
     check_agreement([client_digest.tobytes() for client_digest in all_digests])
-    *seconds, n_bytes, exchanges = all_numbers[SERVER].tolist()
-    server_report = ServerReport(*seconds, int(n_bytes), int(exchanges))
+    work, drawing, waiting, n_bytes, exchanges = all_numbers[SERVER].tolist()
+    server_report = ServerReport(work, drawing, waiting, int(n_bytes), int(exchanges))
     n_fields = len(fields(ClientReport))
     client_reports = [ClientReport(*row[:n_fields]) for row in all_numbers[1:].tolist()]
     return run, FederationCosts.of(run.n_iter, server_report, client_reports)

@@ -354,7 +354,7 @@ def encoded_noise(
     number: int,
 ) -> np.ndarray | None:
     """Noise of one round as ring elements of shape (R, k, d + 1); None for a round without."""
-    if public_round.sum_noise is None:
+    if public_round.sum_noise is None or public_round.count_noise is None:
         return None
     zeros = np.zeros(shape, np.int64)
     sums, counts = noisy_sums_and_counts(
