@@ -69,7 +69,7 @@ def rows_of(
     columns = {
         **cell_columns(cell, prepared),
         **claim_columns(cell),
-        **style_columns(cell.target, dict(cell.style)),
+        **style_columns(cell.target, cell.variant, dict(cell.style)),
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
         "n_centers": np.concatenate([run.n_centers for run, _ in fits]).astype(np.float64),
@@ -123,11 +123,19 @@ def claim_columns(cell: Cell) -> dict[str, str]:
     }
 
 
-def style_columns(target: str, style: Mapping[str, str]) -> dict[str, str]:
-    """Return label, color and marker of a method: its class's, unless configured otherwise."""
+def style_columns(target: str, variant: str, style: Mapping[str, str]) -> dict[str, str]:
+    """Return how figures draw a method: as its class says, unless its configuration differs.
+
+    The label of a sound variant says so where a method has a published variant as well; a label
+    with parentheses names a variation already.
+    """
     method = method_class(target)
-    own = {name: getattr(method, name, "") for name in STYLE}
-    return own | {name: str(value) for name, value in style.items()}
+    columns = {name: str(style.get(name, getattr(method, name, ""))) for name in STYLE}
+    claims = getattr(method, "claims", {})
+    sound = variant == "sound" and "published" in claims and claims["sound"].private
+    if sound and columns["label"] and "(" not in columns["label"]:
+        columns["label"] += " (sound)"
+    return columns
 
 
 def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, np.ndarray]:

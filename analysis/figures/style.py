@@ -4,7 +4,7 @@ Colors are based on those of Okabe and Ito, which people with any of the common 
 can tell apart; marker and line style carry the same information again for print in grey.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -124,16 +124,14 @@ class MethodStyles:
     Parameters
     ----------
     cells : DataFrame
-        Columns `method`, `variant`, `notion` and, where rows have them, `label`, `color` and
-        `marker`.
+        Columns `method` and, where rows have them, `label`, `color` and `marker`.
 
     Examples
     --------
-    >>> row = {"method": "dpm_sound", "variant": "sound", "notion": "pure"}
-    >>> row |= {"label": "DPM", "color": "#cc79a7", "marker": "D"}
+    >>> row = {"method": "dpm", "label": "DPM", "color": "#cc79a7", "marker": "D"}
     >>> styles = MethodStyles(pd.DataFrame([row]))
-    >>> styles["dpm_sound"].label, styles["own_method"].label, styles["own_method"].color
-    ('DPM (sound)', 'own method', '#e69f00')
+    >>> styles["dpm"].label, styles["own_method"].label, styles["own_method"].color
+    ('DPM', 'own method', '#e69f00')
     """
 
     def __init__(self, cells: pd.DataFrame) -> None:
@@ -141,15 +139,15 @@ class MethodStyles:
         rows = cells.drop_duplicates("method").sort_values("method").to_dict("records")
         for row in rows:
             if row.get("label"):
-                label = _with_variant(row["label"], row)
-                self._styles[row["method"]] = MethodStyle(label, row["color"], row["marker"])
+                style = MethodStyle(row["label"], row["color"], row["marker"])
+                self._styles[row["method"]] = style
         for row in rows:
             if row["method"] not in self._styles:
-                self._add(row["method"], row)
+                self._add(row["method"])
 
     def __getitem__(self, method: str) -> MethodStyle:
         if method not in self._styles:
-            self._add(method, {})
+            self._add(method)
         return self._styles[method]
 
     def label(self, method: str) -> str:
@@ -160,20 +158,13 @@ class MethodStyles:
         """Return keyword arguments for the curves of some methods, by method."""
         return {name: self[name].line() | {"markersize": 4.5} | changes for name in methods}
 
-    def _add(self, method: str, row: Mapping[str, Any]) -> None:
+    def _add(self, method: str) -> None:
         used = {(style.color, style.marker) for style in self._styles.values()}
         unused = [pair for pair in CYCLE if pair not in used]
         color, marker = (unused or CYCLE)[0]
-        label = _with_variant(method.removesuffix("_sound").replace("_", " "), row)
-        if method.endswith("_sound") and "(" not in label:
-            label = f"{label} (sound)"
+        name = method.removesuffix("_sound").replace("_", " ")
+        label = f"{name} (sound)" if method.endswith("_sound") else name
         self._styles[method] = MethodStyle(label, color, marker)
-
-
-def _with_variant(label: str, row: Mapping[str, Any]) -> str:
-    """Add the variant to a label of a private method that is not one of a variation already."""
-    sound = row.get("variant") == "sound" and row.get("notion") != "none"
-    return f"{label} (sound)" if sound and "(" not in label else label
 
 
 def epsilon_label(cells: pd.DataFrame) -> str:

@@ -6,39 +6,32 @@ import pytest
 from styles import style_of
 
 from pkm.analysis.figures.style import MethodStyles
-from pkm.experiments.configuration import choices, load, method_entry
+from pkm.experiments.configuration import choices, load
+from pkm.experiments.rows import style_columns
 
 
 def methods_of(paper):
-    """Names and variants of the methods of a paper's sweeps, read from conf/paper."""
-    methods = {}
+    """Names of the methods of a paper's sweeps, read from conf/paper."""
+    names = set()
     for sweep in load([f"paper={paper}"]).paper.sweeps.values():
         for method in sweep.methods if sweep else ():
-            name = method if isinstance(method, str) else method.method
-            entry = method_entry(name)
-            grid = {} if isinstance(method, str) else method.get("grid", {})
-            methods[name] = grid.get("variant", [entry.get("variant", "")])[0]
-    return methods
+            names.add(method if isinstance(method, str) else method.method)
+    return sorted(names)
 
 
-def cells_of(methods, notion="approximate"):
-    """Cells of methods with variants, as the rows have them."""
-    return pd.DataFrame(
-        [
-            {"method": name, "variant": variant, "notion": notion, **style_of(name)}
-            for name, variant in methods.items()
-        ]
-    )
+def styles_of(*names):
+    return MethodStyles(cells_of(*names))
 
 
-def styles_of(*names, variant=""):
-    return MethodStyles(cells_of(dict.fromkeys(names, variant)))
+def cells_of(*names):
+    """Cells of methods, with the columns that rows have."""
+    return pd.DataFrame([{"method": name, **style_of(name)} for name in names])
 
 
 @pytest.mark.parametrize("paper", choices("paper"))
 def test_methods_of_a_paper_are_told_apart(paper):
     methods = methods_of(paper)
-    styles = MethodStyles(cells_of(methods))
+    styles = styles_of(*methods)
     looks = [(styles[name].color, styles[name].marker, styles[name].hollow) for name in methods]
     assert len(set(looks)) == len(methods) > 2
     assert len({styles[name].label for name in methods}) == len(methods)
@@ -48,7 +41,7 @@ def test_a_method_has_one_color_and_marker_in_all_papers():
     pairs = {}
     for paper in choices("paper"):
         methods = methods_of(paper)
-        styles = MethodStyles(cells_of(methods))
+        styles = styles_of(*methods)
         for name in methods:
             pairs.setdefault(name, set()).add((styles[name].color, styles[name].marker))
     assert len(pairs) > 40 and all(len(found) == 1 for found in pairs.values())
@@ -62,8 +55,8 @@ def test_every_configured_method_has_label_and_color(name):
 
 
 def test_variants_keep_the_color_and_are_dashed_and_hollow():
-    names = {"sulloyd": "published", "sulloyd_fold": "published", "sulloyd_sound": "sound"}
-    styles = MethodStyles(cells_of(names))
+    names = ("sulloyd", "sulloyd_fold", "sulloyd_sound")
+    styles = styles_of(*names)
     found = [styles[name] for name in names]
     assert len({style.color for style in found}) == 1
     assert len({str(style.linestyle) for style in found}) == 3
@@ -81,9 +74,20 @@ def test_labels():
     assert styles.label("kaplan_stemmer_local") == "Kaplan-Stemmer, local"
 
 
-def test_a_non_private_method_has_no_variant_in_its_label():
-    styles = MethodStyles(cells_of({"lloyd": "sound"}, notion="none"))
-    assert styles.label("lloyd") == "Lloyd, non-private" and not styles["lloyd"].hollow
+@pytest.mark.parametrize(
+    ("target", "label"),
+    [
+        ("lloyd.SuLloyd", "SuLloyd (sound)"),
+        ("em_mc.EMMC", "EM-MC (sound)"),
+        ("lloyd.Lloyd", "Lloyd, non-private"),  # not private, whatever its variant
+        ("eugkm.EUGkM", "EUGkM"),  # without a published variant
+    ],
+)
+def test_the_label_of_a_sound_variant_says_so(target, label):
+    assert style_columns(f"pkm.methods.{target}", "sound", {})["label"] == label
+    assert "sound" not in style_columns(f"pkm.methods.{target}", "published", {})["label"]
+    given = style_columns(f"pkm.methods.{target}", "sound", {"label": "a (b)", "marker": "s"})
+    assert given["label"] == "a (b)" and given["marker"] == "s"
 
 
 def test_baselines_are_thin_broken_lines_without_markers():
@@ -96,7 +100,7 @@ def test_baselines_are_thin_broken_lines_without_markers():
 
 def test_rows_without_styles_get_names_and_different_colors():
     names = [f"own_method{i}" for i in range(8)]
-    cells = pd.DataFrame({"method": [*names, "own_sound"], "variant": "", "notion": "pure"})
+    cells = pd.DataFrame({"method": [*names, "own_sound"]})
     styles = MethodStyles(cells)
     assert (
         styles.label("own_method0") == "own method0" and styles.label("own_sound") == "own (sound)"
@@ -105,7 +109,7 @@ def test_rows_without_styles_get_names_and_different_colors():
     # The order of rows does not matter, and neither do columns that hold nothing.
     again = MethodStyles(cells.iloc[::-1].assign(label="", color="", marker=""))
     assert all(styles[name] == again[name] for name in names)
-    mixed = MethodStyles(pd.concat([cells_of({"em_mc": ""}), cells], ignore_index=True).fillna(""))
+    mixed = MethodStyles(pd.concat([cells_of("em_mc"), cells], ignore_index=True).fillna(""))
     assert mixed.label("em_mc") == "EM-MC"
 
 

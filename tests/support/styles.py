@@ -14,4 +14,4 @@ def style_of(method: str) -> dict[str, str]:
         return {}
     entry = method_entry(method)
     given = {key: entry[key] for key in STYLE if key in entry}
-    return style_columns(entry["_target_"], given)
+    return style_columns(entry["_target_"], entry.get("variant", ""), given)
