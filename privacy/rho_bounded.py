@@ -146,7 +146,7 @@ class RhoBoundedCurator(BaseCurator):
         """
         if self._released:
             raise ValueError(
-                "noised_points can be asked once: its order is what later queries refer to"
+                "noised_points can be released once: its order is what later queries refer to"
             )
         mu = self.max_shift * SCALE / noise.scale
         key = self._charge("noised_points", noise.name, mu=mu, details=self._move_details(noise))

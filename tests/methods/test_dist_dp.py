@@ -358,7 +358,7 @@ def test_records_cannot_be_named_before_they_are_released():
     with pytest.raises(ValueError, match="ask for noised_points first"):
         asked.regions(np.zeros((1, 2), int), 0.5, members=np.ones(4, bool))
     asked.noised_points(Gaussian(10.0 * SCALE))
-    with pytest.raises(ValueError, match="asked once"):
+    with pytest.raises(ValueError, match="released once"):
         asked.noised_points(Gaussian(10.0 * SCALE))
 
 
