@@ -1,15 +1,14 @@
-"""Accounting from stored charges alone, in a form of its own: what the ledger says is checked by
-it, not repeated.
-"""
+"""Accounting from stored charges alone: an independent check of what the ledger says."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special, stats
 
 
-def gaussian_delta(mu, epsilon):
+def gaussian_delta(mu: float, epsilon: float) -> float:
     """Delta of a mu-GDP mechanism at epsilon (Dong, Roth and Su, corollary 1).
 
     Examples
@@ -22,7 +21,7 @@ def gaussian_delta(mu, epsilon):
     )
 
 
-def gaussian_epsilon(mu, delta):
+def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon of a mu-GDP mechanism at delta; infinite without a delta.
 
     Examples
@@ -34,17 +33,15 @@ def gaussian_epsilon(mu, delta):
         return math.inf
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    most = mu * mu / 2 + mu * math.sqrt(
-        2 * math.log(1 / delta)
-    )  # enough: the bound by concentrated privacy
+    # The bound by concentrated privacy is large enough.
+    upper = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta))
     return optimize.brentq(
-        lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, most, xtol=1e-12
+        lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, upper, xtol=1e-12
     )
 
 
 def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
-    """Delta that the Gaussian noise of releases has together at epsilon, and the delta charged
-    beside it.
+    """Delta of Gaussian releases together at epsilon, and the delta that is charged with them.
 
     Parameters
     ----------
@@ -63,18 +60,18 @@ def composed_delta(charges: pd.DataFrame, epsilon: float) -> float:
     return failures + (float(gaussian_delta(mu, epsilon)) if mu else 0.0)
 
 
-def least_count(charge):
-    """Least noisy count that leaves a histogram over unlisted cells, from what its charge says.
+def min_released_count(charge: Mapping) -> float:
+    """Smallest noisy count that leaves a histogram over unlisted cells, by its charge.
 
     A record changes as many cells as the squared sensitivity says, each by one; all that only one
     neighbor has must stay hidden with probability 1 - delta.
 
     Examples
     --------
-    >>> round(least_count({"count_scale": 10.0, "count_sensitivity": 1.0, "delta": 1e-6}), 2)
+    >>> charge = {"count_scale": 10.0, "count_sensitivity": 1.0, "delta": 1e-6}
+    >>> round(min_released_count(charge), 2)
     48.53
     """
-    cells = round(charge["count_sensitivity"] ** 2)
-    return 1 + charge["count_scale"] * float(
-        stats.norm.isf(-math.expm1(math.log1p(-charge["delta"]) / cells))
-    )
+    n_cells = round(charge["count_sensitivity"] ** 2)
+    failure = -math.expm1(math.log1p(-charge["delta"]) / n_cells)
+    return 1 + charge["count_scale"] * float(stats.norm.isf(failure))

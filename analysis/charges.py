@@ -46,17 +46,9 @@ def charges_of(rows: pd.DataFrame) -> pd.DataFrame:
     for run, text in rows["charges"].items():
         parsed = json.loads(text or "[]")
         index += [run] * len(parsed)
-        charges += [FIELDS | _separate(charge) for charge in parsed]
+        charges += [FIELDS | charge for charge in parsed]
     return pd.DataFrame(
         charges,
         index=pd.Index(index, dtype=rows.index.dtype),
         columns=None if charges else list(FIELDS),
     )
-
-
-def _separate(charge: dict) -> dict:
-    """Return a charge with its cost under `mu` or `epsilon`; older rows name it `loss`."""
-    if "loss" not in charge:
-        return charge
-    cost = "mu" if charge["mechanism"].startswith("gaussian") else "epsilon"
-    return {cost if name == "loss" else name: value for name, value in charge.items()}

@@ -1,5 +1,4 @@
-"""The cross-paper comparison as numbers: ratios to non-private k-means, ranks of methods, the best
-method of a setting.
+"""The cross-paper comparison as numbers: ratios to non-private k-means, ranks, best methods.
 
 A ratio is a run's NICV over that of the best non-private k-means run stored for the data set.
 Methods are compared by the median ratio of their seeds: private runs have heavy tails. Ranks follow
@@ -8,15 +7,16 @@ whether their mean ranks could be those of chance, and two methods differ at a l
 mean ranks are farther apart than Nemenyi's critical difference.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from pkm.analysis.accounting import least_count
+from pkm.analysis.accounting import min_released_count
 from pkm.analysis.charges import charges_of
-from pkm.analysis.tables import concatenate
+from pkm.analysis.tables import Study, concatenate
 
 METRIC = "nicv"
 REFERENCE = "kmeans"
@@ -27,9 +27,9 @@ LEVEL = 0.05
 REPEATS = 2000
 _SEED = 20250602
 COLUMNS = [
-    "dataset", "method", "variant", "epsilon", "notion", "adjacency", "trust", "delta", "n", "d", "k", "seeds",
-    "median", "low", "high", "lower_quartile", "upper_quartile", "reference", "n_centers",
-    "insufficient_data",
+    "dataset", "method", "variant", "epsilon", "notion", "adjacency", "trust", "delta", "n", "d",
+    "k", "seeds", "median", "low", "high", "lower_quartile", "upper_quartile", "reference",
+    "n_centers", "insufficient_data",
 ]  # fmt: skip
 
 
@@ -57,9 +57,10 @@ class Ranking:
     p_value: float
     critical: float
 
-    def cliques(self):
-        """Groups of methods that do not differ: maximal runs within the critical difference, best
-        first.
+    def cliques(self) -> list[tuple[int, int]]:
+        """Groups of methods that do not differ, best first.
+
+        That is, maximal runs within the critical difference.
 
         Returns
         -------
@@ -75,9 +76,10 @@ class Ranking:
         return found
 
 
-def median_interval(values, level=0.95):
-    """Median of the finite values of each column, with a distribution-free interval between two of
-    them.
+def median_interval(
+    values: np.ndarray, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Median of the finite values of each column, with a distribution-free interval.
 
     Parameters
     ----------
@@ -111,10 +113,10 @@ def median_interval(values, level=0.95):
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
-    """Tell which runs could release no bucket: every threshold that they paid for is above the
-    number of records.
+    """Tell which runs could release no bucket.
 
-    What such a method returns comes from its public fallback and from later releases.
+    That is, every threshold that they paid for is above the number of records. What such a method
+    returns comes from its public fallback and from later releases.
 
     Parameters
     ----------
@@ -123,18 +125,19 @@ def insufficient_data(cells: pd.DataFrame) -> pd.Series:
 
     Examples
     --------
-    >>> charge = '{"label": "bucket_counts", "count_scale": 100.0, "count_sensitivity": 1.0, "delta": 1e-6}'
-    >>> insufficient_data(pd.DataFrame({"charges": f"[{charge}]", "n": [400, 600]})).tolist()
+    >>> charge = '"label": "bucket_counts", "count_scale": 100, "count_sensitivity": 1'
+    >>> charges = '[{' + charge + ', "delta": 1e-6}]'
+    >>> insufficient_data(pd.DataFrame({"charges": charges, "n": [400, 600]})).tolist()
     [True, False]
     """
     charges = charges_of(cells)
     histograms = charges[charges["label"] == "bucket_counts"]
-    thresholds = [least_count(charge) for charge in histograms.to_dict("records")]
+    thresholds = [min_released_count(charge) for charge in histograms.to_dict("records")]
     lowest = pd.Series(thresholds, histograms.index, dtype=float).groupby(level=0).min()
     return lowest.reindex(cells.index) > cells["n"]
 
 
-def ratios(study):
+def ratios(study: Study) -> pd.DataFrame:
     """Ratio of NICV to the best non-private k-means run, by data set, method and epsilon.
 
     Parameters
@@ -184,54 +187,58 @@ def ratios(study):
     return table.loc[np.isfinite(table["median"]), COLUMNS].reset_index(drop=True)
 
 
-def private(table):
-    """Lines of the methods that are compared: private ones, with as many centers as asked for."""
+def private(table: pd.DataFrame) -> pd.DataFrame:
+    """Lines of the methods that are compared: private ones, with as many centers as requested."""
     return table[(table["notion"] != "none") & ~table["method"].isin(NATIVE)]
 
 
-def matrix(table, epsilon, datasets=None):
-    """Medians at one epsilon: data sets down, private methods across; NaN where there is no result."""
-    mine = private(table)
-    mine = mine[mine["epsilon"] == epsilon]
-    wide = mine.pivot_table(index="dataset", columns="method", values="median", aggfunc="first")
+def matrix(
+    table: pd.DataFrame, epsilon: float, datasets: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Medians at one epsilon: data sets down, private methods across; NaN without a result."""
+    table = private(table)
+    table = table[table["epsilon"] == epsilon]
+    wide = table.pivot_table(index="dataset", columns="method", values="median", aggfunc="first")
     return wide if datasets is None else wide.reindex(datasets)
 
 
-def complete(table, datasets):
-    """Split private methods into those with a result on all data sets at all epsilons, and the
-    others.
+def complete(
+    table: pd.DataFrame, datasets: Sequence[str]
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Split private methods into those with a result everywhere and the others.
+
+    Everywhere is on all data sets at all epsilons.
 
     Returns
     -------
     tuple of (list of str, dict)
         The first sorted; the second says by method on which data sets it lacks a result.
     """
-    grid, missing = sorted(table["epsilon"].dropna().unique()), {}
-    mine = private(table)
-    for method, own in mine[mine["dataset"].isin(datasets)].groupby("method"):
-        have = set(zip(own["dataset"], own["epsilon"], strict=True))
+    epsilons = sorted(table["epsilon"].dropna().unique())
+    table = private(table)
+    missing = {}
+    for method in sorted(set(table["method"])):
+        lines = table[table["method"] == method]
+        stored = set(zip(lines["dataset"], lines["epsilon"], strict=True))
         missing[method] = [
-            name for name in datasets if any((name, value) not in have for value in grid)
+            name for name in datasets if any((name, epsilon) not in stored for epsilon in epsilons)
         ]
-    for method in set(mine["method"]) - set(missing):
-        missing[method] = list(datasets)
-    return sorted(name for name, lack in missing.items() if not lack), {
-        name: lack for name, lack in sorted(missing.items()) if lack
-    }
+    with_all = [method for method, names in missing.items() if not names]
+    return with_all, {method: names for method, names in missing.items() if names}
 
 
-def shared_datasets(table, datasets):
+def shared_datasets(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     """Data sets on which every method has a result at every epsilon, in their order.
 
     Methods that have one on fewer than half of the data sets do not count: they would leave nothing
     to compare.
     """
     missing = complete(table, datasets)[1].values()
-    out = {name for lack in missing if len(lack) <= len(datasets) / 2 for name in lack}
-    return [name for name in datasets if name not in out]
+    excluded = {name for names in missing if len(names) <= len(datasets) / 2 for name in names}
+    return [name for name in datasets if name not in excluded]
 
 
-def critical_difference(methods, datasets, level=LEVEL):
+def critical_difference(methods: int, datasets: int, level: float = LEVEL) -> float:
     """Nemenyi's critical difference of mean ranks.
 
     Examples
@@ -243,7 +250,9 @@ def critical_difference(methods, datasets, level=LEVEL):
     return float(q * np.sqrt(methods * (methods + 1) / (6 * datasets)))
 
 
-def rank(table, epsilon, datasets, methods):
+def rank(
+    table: pd.DataFrame, epsilon: float, datasets: Sequence[str], methods: Sequence[str]
+) -> Ranking:
     """Rank methods on data sets at one epsilon.
 
     Parameters
@@ -260,13 +269,17 @@ def rank(table, epsilon, datasets, methods):
     """
     wide = matrix(table, epsilon, list(datasets))[list(methods)]
     ranks = stats.rankdata(wide.to_numpy(), axis=1) if wide.size else np.empty(wide.shape)
-    testable = len(methods) > 2 and len(datasets) > 1
-    p_value = float(stats.friedmanchisquare(*wide.to_numpy().T).pvalue) if testable else np.nan
-    critical = critical_difference(len(methods), len(datasets)) if testable else np.nan
-    drawn = np.random.default_rng([_SEED, len(datasets)]).integers(
-        len(datasets), size=(REPEATS, len(datasets))
-    )
-    low, high = np.quantile(ranks[drawn].mean(axis=1), [0.025, 0.975], axis=0)
+
+    # Friedman's test and Nemenyi's difference.
+    p_value = critical = np.nan
+    if len(methods) > 2 and len(datasets) > 1:
+        p_value = float(stats.friedmanchisquare(*wide.to_numpy().T).pvalue)
+        critical = critical_difference(len(methods), len(datasets))
+
+    # Resample the data sets for intervals of the mean ranks.
+    rng = np.random.default_rng([_SEED, len(datasets)])
+    resamples = rng.integers(len(datasets), size=(REPEATS, len(datasets)))
+    low, high = np.quantile(ranks[resamples].mean(axis=1), [0.025, 0.975], axis=0)
     lines = pd.DataFrame(
         {"method": list(methods), "mean_rank": ranks.mean(axis=0), "low": low, "high": high}
     )
@@ -274,7 +287,7 @@ def rank(table, epsilon, datasets, methods):
     return Ranking(float(epsilon), tuple(datasets), lines, p_value, critical)
 
 
-def best_methods(table):
+def best_methods(table: pd.DataFrame) -> pd.DataFrame:
     """The private method with the smallest median ratio of each data set and epsilon.
 
     Returns
@@ -307,15 +320,14 @@ def best_methods(table):
     return pd.DataFrame(lines)
 
 
-def times(study):
-    """Seconds of a fit, alone on the machine: median over seeds of the timing sweeps, by data set
-    and method.
+def times(study: Study) -> pd.DataFrame:
+    """Seconds of a fit, alone on the machine, by data set and method.
 
     Returns
     -------
     DataFrame
-        `dataset`, `method`, `n`, `d`, `k`, `epsilon`, `seconds`, `seeds`; empty where nothing was
-        timed.
+        `dataset`, `method`, `n`, `d`, `k`, `epsilon`, `seconds` (median over seeds of the timing
+        sweeps), `seeds`; empty where nothing was timed.
     """
     rows = study.rows_with(["fit_seconds"])
     rows = rows[rows["timing"].astype(bool)] if "timing" in rows else rows.iloc[:0]
@@ -323,5 +335,5 @@ def times(study):
     if not len(rows):
         return pd.DataFrame(columns=[*keys, "epsilon", "seconds", "seeds"])
     grouped = rows.groupby([*keys, rows["epsilon"].fillna(-1.0)], sort=True)["fit_seconds"]
-    found = grouped.agg(seconds="median", seeds="size").reset_index()
-    return found.assign(epsilon=found["epsilon"].where(found["epsilon"] >= 0))
+    table = grouped.agg(seconds="median", seeds="size").reset_index()
+    return table.assign(epsilon=table["epsilon"].where(table["epsilon"] >= 0))

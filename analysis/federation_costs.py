@@ -1,5 +1,6 @@
-"""What federated runs cost, from per-seed rows: time in parts, bytes and rounds, beside the numbers
-a paper prints.
+"""What federated runs cost, from per-seed rows: time in parts, bytes and rounds.
+
+Costs are compared with the numbers that a paper prints.
 
 A claims file lists, under ``reported: <name>:``, the `sweep` and `method` that hold our runs,
 `slept_ms` (latency in a reported iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ±
@@ -7,12 +8,14 @@ half-width"`` and `bytes_per_iteration` as reported; where the paper quotes anot
 `cited_ms` with the reported `speedup`, and `cited_bytes` with the reported `reduction`.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
 from pkm.analysis.findings import MIN_SEEDS
 from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, parse
-from pkm.analysis.tables import column_statistics
+from pkm.analysis.tables import Study, column_statistics
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
 COSTS = (
@@ -35,17 +38,17 @@ THREADS = (
 )
 
 
-def network(latency_ms):
+def network(latency_ms: float) -> str:
     """Name a simulated latency: LAN and WAN as in the paper, else its milliseconds."""
     return NETWORKS.get(latency_ms, f"{latency_ms:g} ms a send")
 
 
-def federated(table):
+def federated(table: pd.DataFrame) -> pd.DataFrame:
     """Lines of cells or rows that ran as a protocol; none of a table from before there was one."""
     return table[table["clients"] > 0] if "clients" in table else table.iloc[:0]
 
 
-def costs(study):
+def costs(study: Study) -> pd.DataFrame:
     """What an iteration costs in every federated cell.
 
     Returns
@@ -74,14 +77,14 @@ def costs(study):
     )
 
 
-def transports(table):
+def transports(table: pd.DataFrame) -> str:
     """Say in words what carried the messages of some cells."""
     names = sorted(table["transport"].unique())
     return " and ".join(TRANSPORTS.get(name, name) for name in names)
 
 
-def compare(study, asked):
-    """Put every reported number of the protocol beside ours.
+def compare(study: Study, reported: Mapping) -> pd.DataFrame:
+    """Compare every reported number of the protocol with the measured one.
 
     Bytes must be equal in every run, a reduction to the reported digits. A time is *faster* or
     *slower* if it differs by more than both half-widths together (root of the sum of squares) and
@@ -91,7 +94,7 @@ def compare(study, asked):
     Parameters
     ----------
     study : analysis.tables.Study
-    asked : mapping
+    reported : mapping
         One entry of a claims file's `reported`; see the module.
 
     Returns
@@ -100,91 +103,75 @@ def compare(study, asked):
         One line per reported number: `dataset`, `quantity` (`iteration_ms`, `speedup`,
         `bytes_per_iteration` or `reduction`), `mean`, `half_width` (95 %), `seeds`, `transport`,
         `rounds` (of an iteration), `cited` (of the other protocol), `reported`, `reported_mean`,
-        `ratio` (ours over reported), `ratio_without_latency`, `verdict`, `reason`.
+        `ratio` (measured over reported), `ratio_without_latency`, `verdict`, `reason`.
     """
     table = costs(study)
-    table = table[(table["sweep"] == asked["sweep"]) & (table["method"] == asked["method"])]
+    table = table[(table["sweep"] == reported["sweep"]) & (table["method"] == reported["method"])]
     # Where a data set was run both ways, processes come before threads.
-    stored = (
-        table.sort_values("transport", kind="stable")
-        .drop_duplicates("dataset")
-        .set_index("dataset")
-    )
+    table = table.sort_values("transport", kind="stable").drop_duplicates("dataset")
+    stored = {line["dataset"]: line for line in table.to_dict("records")}
     lines = []
-    for cell in asked["cells"]:
-        ours = stored.loc[cell["dataset"]] if cell["dataset"] in stored.index else None
-        for quantity, (judge, other) in _JUDGES.items():
+    for cell in reported["cells"]:
+        measured = stored.get(cell["dataset"])
+        for quantity, (judge, cited) in _JUDGES.items():
             if quantity not in cell:
                 continue
-            cited = number(cell[other])[0] if other else np.nan
-            line = {
-                "dataset": cell["dataset"],
-                "quantity": quantity,
-                "reported": cell[quantity],
-                "cited": cited,
-            }
+            line = {"dataset": cell["dataset"], "quantity": quantity, "reported": cell[quantity]}
+            line |= {"cited": number(cell[cited])[0] if cited else np.nan}
             line |= {"reported_mean": number(cell[quantity].split("±")[0])[0]}
-            if ours is None:
-                facts = {
-                    "mean": np.nan,
-                    "half_width": np.nan,
-                    "verdict": NOT_STORED,
-                    "reason": "no stored rows",
-                }
-                line |= facts | {"seeds": 0, "transport": "", "rounds": np.nan}
+            if measured is None:
+                line |= {"mean": np.nan, "half_width": np.nan}
+                line |= {"verdict": NOT_STORED, "reason": "no stored rows"}
+                line |= {"seeds": 0, "transport": "", "rounds": np.nan}
             else:
-                line |= {
-                    "seeds": ours["seeds"],
-                    "transport": ours["transport"],
-                    "rounds": ours["rounds_per_iteration"],
-                }
-                line |= judge(cell, line, ours, asked)
+                line |= {"seeds": measured["seeds"], "transport": measured["transport"]}
+                line |= {"rounds": measured["rounds_per_iteration"]}
+                line |= judge(cell, line, measured, reported)
             lines.append(line | {"ratio": line["mean"] / line["reported_mean"]})
     return pd.DataFrame(lines)
 
 
-def _time(cell, line, ours, asked):
-    reported = parse(cell["iteration_ms"])
-    mean, half_width = ours["iteration_ms"], ours["iteration_ms_half_width"]
-    margin = np.hypot(half_width, reported.largest_deviation) + reported.unit / 2
-    verdict, reason = (
-        LEVEL
-        if abs(mean - reported.mean) <= margin
-        else FASTER
-        if mean < reported.mean
-        else SLOWER,
-        "",
-    )
-    if ours["transport"] == "threads":
-        verdict, reason = NOT_COMPARABLE, THREADS
-    elif ours["seeds"] < MIN_SEEDS:
-        verdict, reason = FEW_SEEDS, f"{ours['seeds']} seeds"
+def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
+    value = parse(cell["iteration_ms"])
+    assert value is not None, "every data set has a reported time"
+    mean = measured["iteration_ms"]
+    half_width = measured["iteration_ms_half_width"]
+    margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
+    reason = ""
+    if measured["transport"] == "threads":
+        verdict = NOT_COMPARABLE
+        reason = THREADS
+    elif measured["seeds"] < MIN_SEEDS:
+        verdict = FEW_SEEDS
+        reason = f"{measured['seeds']} seeds"
+    elif abs(mean - value.mean) <= margin:
+        verdict = LEVEL
+    else:
+        verdict = FASTER if mean < value.mean else SLOWER
     # Two sends an iteration, one up and one down.
-    bare = (mean - 2 * ours["latency_ms"]) / (reported.mean - asked["slept_ms"])
+    bare = (mean - 2 * measured["latency_ms"]) / (value.mean - reported["slept_ms"])
     facts = {"mean": mean, "half_width": half_width, "ratio_without_latency": bare}
     return facts | {"verdict": verdict, "reason": reason}
 
 
-def _speedup(cell, line, ours, asked):
-    time = _time(cell, line, ours, asked)
+def _speedup(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
+    time = _time(cell, line, measured, reported)
     mean = line["cited"] / time["mean"]
     half_width = mean * time["half_width"] / time["mean"]
     return time | {"mean": mean, "half_width": half_width, "ratio_without_latency": np.nan}
 
 
-def _bytes(cell, line, ours, asked):
-    mean, scattered = ours["bytes_per_iteration"], ours["bytes_per_iteration_half_width"] > 0
-    agrees = mean == line["reported_mean"] and not scattered
-    return {
-        "mean": mean,
-        "half_width": np.nan,
-        "verdict": EQUAL if agrees else DIFFERENT,
-        "reason": "",
-    }
+def _bytes(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
+    mean = measured["bytes_per_iteration"]
+    constant = not measured["bytes_per_iteration_half_width"] > 0
+    agrees = mean == line["reported_mean"] and constant
+    verdict = EQUAL if agrees else DIFFERENT
+    return {"mean": mean, "half_width": np.nan, "verdict": verdict, "reason": ""}
 
 
-def _reduction(cell, line, ours, asked):
-    size = _bytes(cell, {"reported_mean": number(cell["bytes_per_iteration"])[0]}, ours, asked)
+def _reduction(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
+    reported_bytes = {"reported_mean": number(cell["bytes_per_iteration"])[0]}
+    size = _bytes(cell, reported_bytes, measured, reported)
     _, unit = number(line["reported"])
     mean = line["cited"] / size["mean"]
     agrees = size["verdict"] == EQUAL and abs(mean - line["reported_mean"]) <= unit / 2

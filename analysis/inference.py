@@ -2,12 +2,14 @@
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 
-def holm(p_values):
-    """Holm's step-down adjustment; controls the chance of any false rejection whatever the
-    dependence.
+def holm(p_values: ArrayLike) -> np.ndarray:
+    """Holm's step-down adjustment: controls the chance of any false rejection.
+
+    Whatever the dependence of the tests.
 
     Parameters
     ----------
@@ -31,7 +33,7 @@ def holm(p_values):
     return adjusted
 
 
-def paired_tests(differences):
+def paired_tests(differences: np.ndarray) -> pd.DataFrame:
     """One-sided paired t tests of each column of differences, in both directions.
 
     Parameters
@@ -43,37 +45,38 @@ def paired_tests(differences):
     -------
     DataFrame
         `difference` (mean), `half_width` (95 %), `seeds`, `p_greater` (evidence that the mean is
-        above zero) and `p_less`. Columns without spread get 0 or 1 by the sign of their mean, and 1
-        twice if it is zero; columns with fewer than two seeds get 1 twice.
+        above zero) and `p_less`. Columns without variance get 0 or 1 by the sign of their mean, and
+        1 twice if it is zero; columns with fewer than two seeds get 1 twice.
     """
     finite = np.isfinite(differences)
     count = finite.sum(axis=0)
-    some, freedom = np.maximum(count, 1), np.maximum(count - 1, 1)
-    mean = np.where(finite, differences, 0).sum(axis=0) / some
-    error = np.sqrt(np.where(finite, (differences - mean) ** 2, 0).sum(axis=0) / freedom / some)
-    # A spread at the level of rounding says that every seed gave the same difference.
-    flat = error <= 1e-14 * np.abs(mean)
-    t = np.where(flat, np.where(mean > 0, np.inf, -np.inf), mean / np.where(flat, 1.0, error))
+    n_values = np.maximum(count, 1)
+    freedom = np.maximum(count - 1, 1)
+    mean = np.where(finite, differences, 0).sum(axis=0) / n_values
+    squares = np.where(finite, (differences - mean) ** 2, 0).sum(axis=0)
+    error = np.sqrt(squares / freedom / n_values)
+
+    # An error at the level of rounding says that every seed gave the same difference.
+    constant = error <= 1e-14 * np.abs(mean)
+    infinite = np.where(mean > 0, np.inf, -np.inf)
+    t = np.where(constant, infinite, mean / np.where(constant, 1.0, error))
+
+    # Without a difference neither direction has evidence.
     known = count > 1
-    p_greater = np.where(
-        known & (mean != 0), stats.t.sf(t, freedom), np.where(known & ~flat, 0.5, 1.0)
-    )
-    p_less = np.where(
-        known & (mean != 0), stats.t.cdf(t, freedom), np.where(known & ~flat, 0.5, 1.0)
-    )
-    half_width = np.where(known, stats.t.ppf(0.975, freedom) * error, np.nan)
+    testable = known & (mean != 0)
+    otherwise = np.where(known & ~constant, 0.5, 1.0)
     return pd.DataFrame(
         {
             "difference": np.where(count > 0, mean, np.nan),
-            "half_width": half_width,
+            "half_width": np.where(known, stats.t.ppf(0.975, freedom) * error, np.nan),
             "seeds": count,
-            "p_greater": p_greater,
-            "p_less": p_less,
+            "p_greater": np.where(testable, stats.t.sf(t, freedom), otherwise),
+            "p_less": np.where(testable, stats.t.cdf(t, freedom), otherwise),
         }
     )
 
 
-def rank_correlation(x, values):
+def rank_correlation(x: ArrayLike, values: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation of `x` with each line of `values`, ties by mean rank.
 
     Parameters

@@ -65,7 +65,7 @@ class Curve:
     seeds: int
 
     def slopes(self, logarithmic: bool = True) -> np.ndarray:
-        """Slope of log(value) over log(x), or over log(log(x)); NaN where a value is not positive."""
+        """Slope of log(value) over log(x) or log(log(x)); NaN if a value is not positive."""
         centered = self._centered_x(logarithmic)
         return self._logs() @ centered / (centered @ centered)
 

@@ -1,4 +1,4 @@
-"""What removals cost, from per-seed rows: times of requests and of retraining, losses over requests.
+"""What removals cost, from per-seed rows: times of requests and retraining, losses.
 
 A metric of `STACKED` puts several stored ones on one axis: the time of a retraining is shown like
 that of a request, as if it were a method of its own (``"mufc, retraining"``). So every check on
@@ -211,8 +211,8 @@ def speedups(study: Study) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `dataset`, `definition` (name in `SPEEDUP_DEFINITIONS`), `title`, `speedup` (ratio of means), `low`,
-        `high` (95 %, seeds resampled), `seeds`.
+        `dataset`, `definition` (name in `SPEEDUP_DEFINITIONS`), `title`, `speedup` (ratio of
+        means), `low`, `high` (95 %, seeds resampled), `seeds`.
     """
     columns = ["dataset", "definition", "title", "speedup", "low", "high", "seeds"]
     parts = []

@@ -1,5 +1,4 @@
-"""Reported numbers of a paper beside stored ones: who is better by more than sampling error, and
-what is comparable.
+"""Reported numbers of a paper against stored ones: which differ by more than sampling error.
 
 A claims file lists, under ``reported: <name>:``, the `sweeps` that hold our runs, the `runs` behind
 a reported number, the `epsilon` they used, if any, `cells` (table, data set, method, and for each
@@ -7,6 +6,7 @@ metric ``"mean ± standard deviation"`` as reported), `not_comparable` and `note
 concern, and a `reason`).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import product
@@ -17,8 +17,9 @@ import pandas as pd
 from pkm.analysis.findings import MIN_SEEDS
 from pkm.analysis.tables import (
     HIGHER_IS_BETTER,
+    Study,
     column_statistics,
-    concatenate,
+    panel_of_sweeps,
     raw_units,
     standard_deviations,
 )
@@ -51,12 +52,12 @@ class ReportedNumber:
     deviation_unit: float
 
     @property
-    def largest_deviation(self):
+    def largest_deviation(self) -> float:
         """The largest deviation that is reported like this one."""
         return self.deviation + self.deviation_unit / 2
 
 
-def parse(text):
+def parse(text: str) -> ReportedNumber | None:
     """Read ``"0.61 ± 0.02"``; None where the paper prints that there is no number.
 
     Raises
@@ -82,7 +83,7 @@ def parse(text):
     return ReportedNumber(mean, deviation, unit, deviation_unit)
 
 
-def number(text):
+def number(text: str) -> tuple[float, float]:
     """Read one reported number: its value and one unit of its last digit.
 
     Examples
@@ -94,8 +95,8 @@ def number(text):
     return float(value), float(Decimal(1).scaleb(value.as_tuple().exponent))
 
 
-def compare(study, reported):
-    """Put every reported number beside the stored one.
+def compare(study: Study, reported: Mapping) -> pd.DataFrame:
+    """Compare every reported number with the stored one.
 
     Parameters
     ----------
@@ -106,46 +107,40 @@ def compare(study, reported):
     Returns
     -------
     DataFrame
-        One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation` (n
-        - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`, `margin` (two standard errors
-        of both and half a reported digit, where the reported deviation is taken half a digit larger
-        and the error of a fixed sample is counted in), `ratio` (ours over reported), `verdict`,
-        `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`, `adjacency`.
+        One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation`
+        (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`, `margin` (two standard
+        errors of both and half a reported digit, where the reported deviation is taken half a digit
+        larger and the error of a fixed sample is counted in), `ratio` (measured over reported),
+        `verdict`, `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`,
+        `adjacency`.
     """
-    metrics = [name for name in dict.fromkeys(key for cell in reported["cells"] for key in cell)]
-    metrics = [name for name in metrics if name not in ("table", "dataset", "method")]
+    names = dict.fromkeys(key for cell in reported["cells"] for key in cell)
+    metrics = [name for name in names if name not in ("table", "dataset", "method")]
     stored = {metric: _stored(study, reported, metric) for metric in metrics}
-    known = {place for found in stored.values() for place in found}
+    known = {pair for cells in stored.values() for pair in cells}
     lines = []
     for cell, metric in product(reported["cells"], metrics):
         if metric not in cell:
             continue
-        place = {
-            "table": cell["table"],
-            "dataset": cell["dataset"],
-            "method": cell["method"],
-            "metric": metric,
-        }
-        ours = stored[metric].get((cell["dataset"], cell["method"]))
-        has_rows = (cell["dataset"], cell["method"]) in known
-        lines.append(
-            place | _compared(parse(cell[metric]), cell[metric], ours, has_rows, place, reported)
-        )
+        key = {name: cell[name] for name in ("table", "dataset", "method")} | {"metric": metric}
+        pair = (cell["dataset"], cell["method"])
+        measured = stored[metric].get(pair)
+        lines.append(key | _compared(cell[metric], measured, pair in known, key, reported))
     return pd.DataFrame(lines)
 
 
-def _stored(study, reported, metric):
+Measured = tuple[float, float, int, dict]
+
+
+def _stored(study: Study, reported: Mapping, metric: str) -> dict[tuple[str, str], Measured]:
     """Mean, deviation, seeds and cell of each data set and method, in raw units."""
-    panels = [
-        panel for name in reported["sweeps"] if len((panel := study.panel(name, metric)).cells)
-    ]
-    if not panels:
+    panel = panel_of_sweeps(study, reported["sweeps"], metric)
+    if not len(panel.cells):
         return {}
-    panel = raw_units(concatenate(panels))
+    panel = raw_units(panel)
     epsilon = panel.cells["epsilon"]
-    panel = panel.take(
-        (epsilon.isna() | np.isclose(epsilon, reported.get("epsilon", np.nan))).to_numpy()
-    )
+    near = np.isclose(epsilon, reported.get("epsilon", np.nan))
+    panel = panel.take((epsilon.isna() | near).to_numpy())
     mean, _, _, count = column_statistics(panel.values)
     deviation = standard_deviations(panel.values)
     cells = panel.cells.to_dict("records")
@@ -155,56 +150,60 @@ def _stored(study, reported, metric):
     }
 
 
-def _compared(asked, text, ours, has_rows, place, reported):
-    mean, deviation, seeds, cell = ours or (np.nan, np.nan, 0, {})
+def _compared(
+    text: str, measured: Measured | None, has_rows: bool, key: Mapping, reported: Mapping
+) -> dict:
+    """Compare one reported number (None where the paper reports none) with the measured one."""
+    value = parse(text)
+    mean, deviation, seeds, cell = measured or (np.nan, np.nan, 0, {})
     line = {
         "mean": mean,
         "deviation": deviation,
         "seeds": seeds,
         "reported": text,
-        "reported_mean": np.nan if asked is None else asked.mean,
-        "reported_deviation": np.nan if asked is None else asked.deviation,
+        "reported_mean": np.nan if value is None else value.mean,
+        "reported_deviation": np.nan if value is None else value.deviation,
         "margin": np.nan,
         "ratio": np.nan,
-        "note": _reason(reported.get("notes", ()), place),
+        "note": _reason(reported.get("notes", ()), key),
         **{name: cell.get(name, np.nan) for name in ("epsilon", "epsilon_spent", "adjacency")},
     }
-    reason = _reason(reported.get("not_comparable", ()), place)
-    if asked is not None and np.isfinite(mean):
+    if value is not None and np.isfinite(mean):
         errors = [
-            asked.largest_deviation / np.sqrt(reported["runs"]),
+            value.largest_deviation / np.sqrt(reported["runs"]),
             np.nan_to_num(deviation) / np.sqrt(seeds),
+            SAMPLE_ERRORS.get(key["metric"], 0.0),
         ]
-        errors.append(SAMPLE_ERRORS.get(place["metric"], 0.0))
-        line["margin"] = STANDARD_ERRORS * np.linalg.norm(errors) + asked.unit / 2
-        line["ratio"] = mean / asked.mean if asked.mean else np.nan
-    if not has_rows or (asked is not None and not np.isfinite(mean)):
+        line["margin"] = STANDARD_ERRORS * np.linalg.norm(errors) + value.unit / 2
+        line["ratio"] = mean / value.mean if value.mean else np.nan
+    if not has_rows or (value is not None and not np.isfinite(mean)):
         return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
-    if asked is None:
-        return line | {"verdict": NOT_COMPARABLE, "reason": "the paper prints no number"}
+    if value is None:
+        return line | {"verdict": NOT_COMPARABLE, "reason": "the paper reports no number"}
+    reason = _reason(reported.get("not_comparable", ()), key)
     if reason:
         return line | {"verdict": NOT_COMPARABLE, "reason": reason}
     if seeds < MIN_SEEDS:
         return line | {"verdict": FEW_SEEDS, "reason": f"{seeds} seeds"}
-    off = (mean - asked.mean) * (1 if place["metric"] in HIGHER_IS_BETTER else -1)
-    verdict = WITHIN if abs(off) <= line["margin"] else BETTER if off > 0 else WORSE
+    gain = (mean - value.mean) * (1 if key["metric"] in HIGHER_IS_BETTER else -1)
+    verdict = WITHIN if abs(gain) <= line["margin"] else BETTER if gain > 0 else WORSE
     return line | {"verdict": verdict, "reason": ""}
 
 
-def _reason(rules, place):
+def _reason(rules: Sequence[Mapping], key: Mapping) -> str:
     """Text of the first rule that concerns a cell; a key that a rule lacks concerns all."""
     for rule in rules:
         if all(
-            place[name] in rule.get(f"{name}s", (place[name],))
+            key[name] in rule.get(f"{name}s", (key[name],))
             for name in ("dataset", "method", "metric")
         ):
             return rule["reason"]
     return ""
 
 
-def near(line):
-    """Tell whether our mean lies within a tenth of the reported one, or rounds to it where that is
-    0.
-    """
-    allowed = LOOSE * abs(line["reported_mean"]) or parse(line["reported"]).unit / 2
+def near(line: Mapping) -> bool:
+    """Tell whether a measured mean is within a tenth of the reported one, or rounds to a zero."""
+    value = parse(line["reported"])
+    assert value is not None, "only reported numbers are judged"
+    allowed = LOOSE * abs(line["reported_mean"]) or value.unit / 2
     return abs(line["mean"] - line["reported_mean"]) <= allowed

@@ -974,7 +974,7 @@ def compare_sizes(
     return pd.DataFrame(lines), no_rows_of(expected, stored.index)
 
 
-# --- counts and reported numbers -------------------------------------------------------------------
+# --- counts and reported numbers ---
 
 
 def sizes(study: Study, check: Mapping, context: Context) -> Finding:

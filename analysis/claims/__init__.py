@@ -1,11 +1,11 @@
-"""Claims of the papers as data: one YAML file per paper, and a module beside it where a claim needs
-its own formula.
+"""Claims of the papers as data: one YAML file per paper, and a module for formulas of its own.
 
 ``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `reported` (numbers the paper
 prints), `deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists (hyphens of the name as
 underscores), its `EVALUATORS` extend those of `pkm.analysis.verdicts`.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,13 +16,13 @@ import yaml
 _FOLDER = Path(__file__).parent
 
 
-def papers():
+def papers() -> list[str]:
     """Names of the papers that have claims."""
     return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 
 
 @cache
-def load(paper):
+def load(paper: str) -> dict:
     """Read the claims of one paper.
 
     Raises
@@ -34,13 +34,13 @@ def load(paper):
         raise ValueError(f"paper={paper!r} has no claims; known: {papers()}")
     content = yaml.safe_load((_FOLDER / f"{paper}.yaml").read_text(encoding="utf-8"))
     ids = [claim["id"] for claim in content["claims"]]
-    twice = sorted({name for name in ids if ids.count(name) > 1})
-    if twice:
-        raise ValueError(f"claims of {paper!r} repeat the ids {twice}")
+    repeated = sorted({name for name in ids if ids.count(name) > 1})
+    if repeated:
+        raise ValueError(f"claims of {paper!r} repeat the ids {repeated}")
     return content
 
 
-def own_evaluators(paper):
+def own_evaluators(paper: str) -> dict[str, Callable]:
     """Evaluators that only this paper needs, by check type; empty where it has none."""
     name = f"{__name__}.{paper.replace('-', '_')}"
     return import_module(name).EVALUATORS if find_spec(name) else {}

@@ -106,7 +106,7 @@ def _charged_cells(study: Study) -> list[tuple[pd.Series, pd.DataFrame]]:
 
 
 def noise_split(study: Study, check: Mapping, context: Context) -> Finding:
-    """Multipliers of sums and counts: their ratio is (4d)^(1/4), and both make up the mu charged."""
+    """Multipliers of sums and counts: ratio (4d)^(1/4), and together the mu of the round."""
     lines = []
     for cell, charges in _charged_cells(study):
         formula = (4 * cell["d"]) ** 0.25

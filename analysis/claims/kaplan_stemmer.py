@@ -200,7 +200,7 @@ def _missing_n(table: pd.DataFrame, reach: float) -> str:
 
 
 def capture_smaller(study: Study, check: Mapping, context: Context) -> Finding:
-    """Check that the first method captures balls no larger than the second needs, for every n."""
+    """Check that the first method captures balls no larger than the second, for every n."""
     table, least, seeds = _captured(study, check, context)
     first, second = check["methods"]
     positions = {
@@ -227,7 +227,7 @@ def capture_smaller(study: Study, check: Mapping, context: Context) -> Finding:
     return finding
 
 
-# --- counts, ledger, reported bounds ---------------------------------------------------------------
+# --- counts, ledger, reported bounds ---
 
 
 def candidate_count(study: Study, check: Mapping, context: Context) -> Finding:
@@ -440,7 +440,7 @@ def weight(cell: Mapping, constant: float, beta: float) -> float:
 
 
 def sufficient(study: Study, check: Mapping, context: Context) -> Finding:
-    """Judge `judged`, which suffices for the claim but is not needed: its failure proves nothing."""
+    """Judge `judged`, which suffices for the claim but not needed: its failure proves nothing."""
     judged = check["judged"]
     finding = (verdicts.EVALUATORS | EVALUATORS)[judged["type"]](study, judged, context)
     if finding.verdict != FAILS:
