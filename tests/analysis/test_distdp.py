@@ -461,8 +461,8 @@ def test_own_figures_keep_the_two_notions_apart(study):
 def test_readings_are_named_by_what_differs(study):
     shown = figure("readings")
     dp = {
-        "DP (zero-out, not ρ-bounded): LSH-Splits (published)",
-        "DP (zero-out): LSH-Splits (sound)",
+        "DP (zero-out, not ρ-bounded): LSH-Splits",
+        "DP (zero-out, not ρ-bounded): LSH-Splits (sound)",
     }
     assert set(shown.table["reading"]) == {*READINGS, *dp}
     axes = shown.figure.axes[0]
