@@ -127,7 +127,7 @@ def test_cells_that_cannot_be_compared_say_why_and_keep_their_numbers():
         ("mnist-embeddings", "dpm", "silhouette"): "network",
         ("letters-18720", "em_mc", "inertia"): "not private",
         ("letters-18720", "kmeans", "norm_kmeans_distance"): "101 to 128",
-        ("gas", "dpm", "accuracy"): "prints no number",
+        ("gas", "dpm", "accuracy"): "reports no number",
     }
     for place, words in expected.items():
         line = table.loc[place]
@@ -511,7 +511,7 @@ def test_flat_but_for_a_corner():
     both = ("letters-18720", "synth-10d")
     rows = grid_rows("centreness", cornered, PAIRS, datasets=both)
     flat = check_finding(CORNER | {"type": "flat", "at_most": 0.05}, rows)
-    assert flat.verdict == HOLDS and (flat.evidence["spread"] < 0.01).all()
+    assert flat.verdict == HOLDS and (flat.evidence["relative_range"] < 0.01).all()
     assert check_finding(CORNER | {"type": "worst_in_corner"}, rows).verdict == HOLDS
     assert check_finding(CORNER | {"type": "alike", "above": 0.5}, rows).verdict == HOLDS
     tilted = grid_rows("centreness", lambda _, p: 1 + 3 * p["q"], PAIRS, datasets=both)

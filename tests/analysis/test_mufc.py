@@ -282,7 +282,7 @@ def test_speedup_claims_are_read_in_both_ways(findings):
     assert "only 3 of 7" in average.missing
     near = changed("mean_untouched_ms", lambda x: 5 * x, method="mufc_lazy", dataset="covtype-52")
     found = finding("speedup-no-retraining", near)
-    assert found.verdict == HOLDS and "printed 267" in found.numbers
+    assert found.verdict == HOLDS and "reported 267" in found.numbers
 
 
 def test_loss_must_stay_near_its_start_at_every_checkpoint(findings):
