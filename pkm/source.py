@@ -10,6 +10,8 @@ from pathlib import Path
 
 #: A Python file, or a function or class of one.
 Code = Path | Callable
+#: Class attributes that say how a method is drawn, not what it computes.
+STYLE = ("label", "color", "marker")
 
 
 def code_digest(*parts: Code) -> str:
@@ -23,8 +25,8 @@ def code_digest(*parts: Code) -> str:
     Returns
     -------
     str
-        SHA-256 (hex). Two versions that differ in comments, docstrings, blank lines or line breaks
-        alone have the same.
+        SHA-256 (hex). Two versions that differ in comments, docstrings, layout or the style of a
+        method (`STYLE`) alone have the same.
 
     Examples
     --------
@@ -60,8 +62,9 @@ def normal_form(text: str) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
+            counted = [line for line in body if not (is_text(line) or is_style(node, line))]
             # An empty body would be no Python.
-            body[:] = [line for line in body if not is_text(line)] or [ast.Pass()]
+            body[:] = counted or [ast.Pass()]
     return ast.unparse(tree)
 
 
@@ -71,4 +74,14 @@ def is_text(statement: ast.stmt) -> bool:
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
         and isinstance(statement.value.value, str)
+    )
+
+
+def is_style(owner: ast.AST, statement: ast.stmt) -> bool:
+    """Tell whether a statement of a class sets nothing but its style."""
+    return (
+        isinstance(owner, ast.ClassDef)
+        and isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and statement.target.id in STYLE
     )

@@ -191,3 +191,9 @@ def test_digest_of_a_function_is_that_of_its_code():
 def test_missing_module_is_named():
     with pytest.raises(ModuleNotFoundError, match=r"pkm\.methods\.nowhere"):
         closure(["pkm.methods.nowhere"])
+
+
+def test_style_of_a_method_is_no_code():
+    plain = normal_form("class A:\n    depth: int = 2\n")
+    styled = normal_form('class A:\n    label: ClassVar[str] = "A"\n    depth: int = 2\n')
+    assert plain == styled != normal_form('label: str = "A"\n' + plain)
