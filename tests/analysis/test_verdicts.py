@@ -432,7 +432,7 @@ def test_trend_and_contrast_follow_the_data():
         "over": {"dataset": list(shifts)},
     }
     assert finding(contrast | {"group": ["s1"]}, gains).verdict == HOLDS
-    assert finding(contrast | {"group": ["iris", "s1"]}, gains).verdict != HOLDS
+    assert finding(contrast | {"group": ["iris", "s1"]}, gains).verdict == FAILS
 
 
 def test_a_sweep_without_rows_is_not_run_with_its_reason():
@@ -455,7 +455,8 @@ def test_every_claim_of_the_paper_is_there_and_judged():
     found = reports.verdicts_of("fastlloyd")
     assert len(found) == 54
     table = verdicts.overview(found).set_index("id")
-    assert set(table["verdict"]) <= {HOLDS, FAILS, INCONCLUSIVE, NOT_RUN}
+    counts = table["verdict"].value_counts().to_dict()
+    assert counts == {HOLDS: 30, FAILS: 3, INCONCLUSIVE: 5, NOT_RUN: 16}
     assert table["numbers"].str.len().min() > 0
     # Three data sets of ten are at hand, so what is said about ten is partial.
     assert table.loc["fastlloyd/real-fast-le-glloyd", "partial"]
