@@ -109,7 +109,7 @@ def _claims_context(
     overview = verdicts.overview(findings)
     if findings:
         formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
-        write(overview, folder, "claims", printed=formatted, caption=f"Claims of {title}")
+        write(overview, folder, "claims", formatted=formatted, caption=f"Claims of {title}")
     counts = []
     for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN):
         judged = overview[overview["verdict"] == verdict]
@@ -151,7 +151,7 @@ def _figure(spec: FigureSpec, study: Study, folders: Mapping[str, Path]) -> dict
         result.table,
         folders["tables"],
         spec.name,
-        printed=result.formatted,
+        formatted=result.formatted,
         caption=result.caption,
     )
     return {

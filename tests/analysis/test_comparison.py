@@ -100,14 +100,16 @@ def test_starved_runs_are_marked():
         Study(rows)
     )
     column = shown.formatted.set_index("dataset")["Kaplan-Stemmer"]
-    assert column.str.endswith(figures.STARVED).to_dict() == {
+    assert column.str.endswith(figures.INSUFFICIENT).to_dict() == {
         "a": True,
         "b": False,
         "c": False,
         "wide": False,
     }
     marked = [
-        text.get_text() for text in shown.figure.axes[0].texts if figures.STARVED in text.get_text()
+        text.get_text()
+        for text in shown.figure.axes[0].texts
+        if figures.INSUFFICIENT in text.get_text()
     ]
     assert len(marked) == 1 and "No bucket could pass" in shown.caption
 
@@ -274,7 +276,7 @@ def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):
     printed = drawn["comparison_ratios"].formatted.set_index("dataset")
     assert printed.loc["a", "EUGkM"] == "1.1 [0.99, 33]" and printed.loc["wide", "EUGkM"] == "–"
     assert "ε = 1;" in drawn["comparison_ratios"].caption
-    assert "SuLloyd: not timed" in drawn["comparison_times"].gaps
+    assert "sulloyd: not timed" in drawn["comparison_times"].gaps
 
 
 def test_figures_without_any_private_row_say_so():
