@@ -69,7 +69,7 @@ READINGS = {
     "exact Gaussian noise": {"calibration": "analytic"},
     "noisy sizes of all regions, printed radius": {"sizes": "noisy", "ball": "printed"},
     "fine counts split evenly": {"fine_counts": "split"},
-    "trees told of one cluster": {"coreset_clusters": 1},
+    "trees for one cluster": {"coreset_clusters": 1},
     "coreset_clusters = 3, size_share = 0.2": {"coreset_clusters": 3, "size_share": 0.2},
     "one record charged (F-17)": {"replacement": "uncharged"},
 }
