@@ -220,9 +220,16 @@ def _assign_by_product(rows: np.ndarray, centers: np.ndarray) -> Iterator[Assign
             yield Assignment(slice(start, start + size), replicates, scores, labels)
 
 
+@njit(cache=True, nogil=True)
 def _center_norms(centers: np.ndarray) -> np.ndarray:
     """Squared norms of the centers (R, k, d), shape (R, k)."""
-    return np.einsum("rjh,rjh->rj", centers, centers)
+    n_replicates, k, d = centers.shape
+    norms = np.zeros((n_replicates, k))
+    for r in range(n_replicates):
+        for j in range(k):
+            for h in range(d):
+                norms[r, j] += centers[r, j, h] * centers[r, j, h]
+    return norms
 
 
 # The scans take the number of features as a tuple of that length: its length is part of the type,

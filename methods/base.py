@@ -339,11 +339,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
 def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
     """Stack sets of centers, each filled up to k with copies of its first."""
-    filled = [
-        np.concatenate([centers, np.repeat(centers[:1], k - len(centers), axis=0)])
-        for centers in released
-    ]
-    return np.stack(filled)
+    padded = np.empty((len(released), k, released[0].shape[1]), np.int64)
+    for row, centers in zip(padded, released, strict=True):
+        row[: len(centers)] = centers
+        row[len(centers) :] = centers[0]
+    return padded
 
 
 def _matrix(X: ArrayLike) -> np.ndarray:

@@ -64,8 +64,9 @@ def fold(centers: np.ndarray) -> np.ndarray:
     >>> (fold(np.array([[1.25, -1.5, 3.5]]) * SCALE) / SCALE).tolist()
     [[0.75, -0.5, -0.5]]
     """
-    from_lower = np.mod(centers + SCALE, 4 * SCALE)
-    return np.where(from_lower > 2 * SCALE, 4 * SCALE - from_lower, from_lower) - SCALE
+    # A triangle wave of period 4 that is 1 at the upper border.
+    from_upper = np.mod(centers - SCALE, 4 * SCALE)
+    return np.abs(from_upper - 2 * SCALE) - SCALE
 
 
 def truncate(centers: np.ndarray) -> np.ndarray:
@@ -78,7 +79,7 @@ def shorten(step: np.ndarray, longest: float) -> np.ndarray:
 
     Squared lengths are integers, so the outcome does not depend on the memory layout of the steps.
     """
-    length = np.sqrt((step * step).sum(axis=-1, keepdims=True).astype(np.float64))
+    length = np.sqrt((step * step).sum(axis=-1, keepdims=True))
     factor = np.minimum(1.0, longest / np.maximum(length, 1.0))
     return np.rint(step * factor).astype(np.int64)
 

@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtr
-from scipy.stats import binom
 
 from pkm.privacy.budget import Budget
 from pkm.privacy.calibration import find_root, gdp_delta, gdp_epsilon
@@ -76,8 +75,7 @@ class Charge:
     group: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("mu", "epsilon", "delta"):
-            cost = getattr(self, name)
+        for name, cost in (("mu", self.mu), ("epsilon", self.epsilon), ("delta", self.delta)):
             if not 0 <= cost < math.inf:
                 raise ValueError(f"{name}={cost} of a charge must be finite and not negative")
 
@@ -176,13 +174,14 @@ class Ledger:
                 "noise must be fresh"
             )
         charges = (*self.charges, charge)
+        tallies = _tallies(charges)
 
         # With pure releases the plain sum is cheaper than a composition, and mostly enough.
-        if any(c.epsilon for c in charges) and self._fits_plain_sum(charges):
+        if any(tally.epsilons for tally in tallies) and self._fits_plain_sum(tallies):
             self.charges = charges
             return
 
-        delta = _delta_at(charges, self.budget.epsilon * (1 + SLACK))
+        delta = _delta_at(tallies, self.budget.epsilon * (1 + SLACK))
         if not delta <= self.budget.delta * (1 + SLACK):
             raise BudgetExceeded(
                 f"release {charge.label!r} round {charge.round} would need delta={delta:.3g} at "
@@ -190,9 +189,9 @@ class Ledger:
             )
         self.charges = charges
 
-    def _fits_plain_sum(self, charges: Sequence[Charge]) -> bool:
+    def _fits_plain_sum(self, tallies: Sequence[_Tally]) -> bool:
         """Whether the sum of the epsilons, that of the Gaussian releases included, is in budget."""
-        for tally in _tallies(charges):
+        for tally in tallies:
             delta_left = self.budget.delta - tally.delta
             if delta_left < 0 or (tally.mu > 0 and delta_left == 0):
                 return False
@@ -202,7 +201,7 @@ class Ledger:
 
     def delta_at(self, epsilon: float) -> float:
         """Delta that the releases so far need at ``epsilon``."""
-        return _delta_at(self.charges, epsilon)
+        return _delta_at(_tallies(self.charges), epsilon)
 
     def spent(self) -> float:
         """Epsilon that the releases so far need at the budget's delta.
@@ -317,16 +316,15 @@ def _tallies(charges: Sequence[Charge]) -> list[_Tally]:
 
 
 def _tally(charges: Sequence[Charge]) -> _Tally:
-    mu = math.sqrt(math.fsum(charge.mu**2 for charge in charges))
-    epsilons = tuple(sorted(charge.epsilon for charge in charges if charge.epsilon > 0))
-    delta = math.fsum(charge.delta for charge in charges)
+    mu = math.sqrt(math.fsum([charge.mu**2 for charge in charges]))
+    epsilons = tuple(sorted([charge.epsilon for charge in charges if charge.epsilon > 0]))
+    delta = math.fsum([charge.delta for charge in charges])
     return _Tally(mu, epsilons, delta)
 
 
-def _delta_at(charges: Sequence[Charge], epsilon: float) -> float:
+def _delta_at(tallies: Sequence[_Tally], epsilon: float) -> float:
     return max(
-        tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon)
-        for tally in _tallies(charges)
+        tally.delta + _composed_delta(tally.mu, tally.epsilons, epsilon) for tally in tallies
     )
 
 
@@ -358,6 +356,8 @@ def _composed_delta(mu: float, epsilons: tuple[float, ...], epsilon: float) -> f
 @lru_cache(maxsize=64)
 def _coin_losses(epsilons: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Values and probabilities of the summed privacy loss of worst-case pure releases."""
+    from scipy.stats import binom  # takes longer to import than all else here
+
     losses = np.zeros(1)
     probabilities = np.ones(1)
     for epsilon in sorted(set(epsilons)):

@@ -7,6 +7,8 @@ knows the seed can subtract the noise. ``secure=True`` draws from the operating 
 import hashlib
 import math
 import os
+import struct
+import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -18,6 +20,7 @@ from scipy.special import ndtri
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
+
 
 Key = tuple[
     object, ...
@@ -32,8 +35,8 @@ def child(seed: int, purpose: int) -> np.random.SeedSequence:
 
 
 @lru_cache(maxsize=4096)
-def _noise_key(seed: int) -> np.ndarray:
-    return child(seed, NOISE).generate_state(2, np.uint64)
+def _philox_key(seed: int) -> tuple[int, ...]:
+    return tuple(child(seed, NOISE).generate_state(2, np.uint64).tolist())
 
 
 def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +69,32 @@ def _draw_exponential(generator: np.random.Generator, values: np.ndarray) -> Non
     generator.standard_exponential(out=values)
 
 
+class _ThreadGenerator(threading.local):
+    """The generator of a thread, for the streams of all seeds and keys.
+
+    Philox is counter based: a stream is a replicate's Philox key and a position in the counter's
+    upper half. Every draw sets both.
+    """
+
+    def __init__(self) -> None:
+        self.generator = np.random.Generator(np.random.Philox(0))
+
+    def at(self, philox_key: tuple[int, ...], position: tuple[int, ...]) -> np.random.Generator:
+        """Return the generator at the start of a stream."""
+        self.generator.bit_generator.state = {
+            "bit_generator": "Philox",
+            "state": {"counter": (0, 0, *position), "key": philox_key},
+            "buffer": (0, 0, 0, 0),
+            "buffer_pos": 4,  # nothing is buffered
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
+        return self.generator
+
+
+_thread_generator = _ThreadGenerator()
+
+
 class NoiseStreams:
     """Standard variates for a batch of replicates, from streams named by keys.
 
@@ -93,12 +122,7 @@ class NoiseStreams:
                 f"seeds={self.seeds} must be one or more different non-negative integers"
             )
         self.secure = secure
-        # Philox is counter based: a stream is a position in the counter's upper half, so one
-        # generator serves all keys. Its initial state has nothing buffered: only the counter is to
-        # be set.
-        sources = [] if secure else [np.random.Philox(key=_noise_key(seed)) for seed in self.seeds]
-        self._generators = [np.random.Generator(source) for source in sources]
-        self._initial_states = [source.state for source in sources]
+        self._philox_keys = [] if secure else [_philox_key(seed) for seed in self.seeds]
 
     def by_replicate(self) -> list["NoiseStreams"]:
         """Return the streams of each replicate on its own."""
@@ -144,13 +168,10 @@ class NoiseStreams:
     def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
         digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-        counter = np.frombuffer(bytes(16) + digest, np.uint64)
+        position = struct.unpack("=2Q", digest)
         values = np.empty((len(self.seeds), *shape))
-        replicates = zip(self._generators, self._initial_states, values, strict=True)
-        for generator, state, replicate_values in replicates:
-            state["state"]["counter"] = counter
-            generator.bit_generator.state = state
-            draw(generator, replicate_values)
+        for philox_key, replicate_values in zip(self._philox_keys, values, strict=True):
+            draw(_thread_generator.at(philox_key, position), replicate_values)
         return values
 
     def _secure(self, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
