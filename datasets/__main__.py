@@ -3,30 +3,32 @@
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
 from rich.table import Table
 
 from pkm.datasets import embeddings, generated, loading, registry, sources
-from pkm.datasets.g2_hashes import G2_HASHES
+from pkm.datasets.registry import G2_HASHES, Entry
+from pkm.datasets.sources import File
 
 
 @dataclass(frozen=True)
 class Status:
-    """State of one published data set on this machine.
+    """State of a published data set on this machine.
 
     Attributes
     ----------
     origin : str
-        Where `datasets.load` would take it from: bundled, cache, mirror or url, or the user, who has to get it; for
-        embeddings cache or, until they are trained, training.
+        Where `datasets.load` would take it from: bundled, cache, mirror or url, or the user, who
+        has to get it; for embeddings cache or, until they are trained, training.
     hashes : str
         ok, missing, or what is wrong.
     size : int
-        Bytes of its files at hand, as stored; of embeddings, those of the stored arrays.
+        Bytes of its available files, as stored; of embeddings, those of the stored arrays.
     bad : bool
-        Whether a file at hand is not the declared one.
+        Whether an available file is not the declared one.
     """
 
     origin: str
@@ -35,57 +37,71 @@ class Status:
     bad: bool
 
 
-def status(entry, mirror=None):
-    """Find out where a published data set would come from and whether its files are the declared ones."""
+def status(entry: Entry, mirror: str | None = None) -> Status:
+    """Find out where a published data set would come from and whether its files are right."""
     if entry.trained:
         return trained_status(entry, mirror)
-    origins, missing, wrong, size = [], [], [], 0
+    origins = []
+    missing = []
+    errors = []
+    size = 0
     for file in entry.files:
         copies = list(sources.copies(file, mirror))
         if not copies:
             missing.append(file)
             continue
-        origins.append(copies[0][2])
-        size += copies[0][0].stat().st_size
-        wrong += check_copies(file, mirror)
+        path, _, origin = copies[0]
+        origins.append(origin)
+        size += path.stat().st_size
+        errors += copy_errors(file, mirror)
+    errors += bundled_errors(entry)
     if entry.bundled:
-        try:
-            loading.read_bundled(entry)
-        except sources.ChecksumMismatch as error:
-            wrong.append(str(error))
-    absent = "url" if any(file.urls for file in missing) else "the user"
-    origin = "bundled" if entry.bundled else absent if missing else "+".join(dict.fromkeys(origins))
-    if wrong:
-        hashes = f"wrong: {'; '.join(wrong)}"
+        origin = "bundled"
+    elif missing:
+        origin = "url" if any(file.urls for file in missing) else "the user"
+    else:
+        origin = "+".join(dict.fromkeys(origins))
+    if errors:
+        hashes = f"wrong: {'; '.join(errors)}"
     else:
         hashes = f"{len(missing)} missing" if missing and not entry.bundled else "ok"
-    return Status(origin, hashes, size, bool(wrong))
+    return Status(origin, hashes, size, bool(errors))
 
 
-def trained_status(entry, mirror=None):
-    """Find out whether embeddings are trained and undamaged, and if not trained, whether their images are at hand."""
+def trained_status(entry: Entry, mirror: str | None = None) -> Status:
+    """Find out whether embeddings are trained and undamaged, or their images available."""
     try:
         return Status("cache", "ok", len(embeddings.read_bytes(entry)), False)
     except sources.ChecksumMismatch as error:
         return Status("cache", f"wrong: {error}", 0, True)
     except sources.DataUnavailable:
-        absent = sum(not list(sources.copies(file, mirror)) for file in entry.files)
-        images = f"{absent} image files missing" if absent else "images at hand"
+        n_missing = sum(not list(sources.copies(file, mirror)) for file in entry.files)
+        images = f"{n_missing} image files missing" if n_missing else "images available"
         return Status("training", f"not trained, {images}: make embeddings", 0, False)
 
 
-def check_copies(file, mirror=None):
-    """Return what is wrong with any copy of a file at hand, an empty list if nothing is."""
-    wrong = []
-    for place, gzipped, _ in sources.copies(file, mirror):
+def copy_errors(file: File, mirror: str | None = None) -> list[str]:
+    """Return what is wrong with the available copies of a file, an empty list if nothing is."""
+    errors = []
+    for path, gzipped, _ in sources.copies(file, mirror):
         try:
-            sources.read_checked(file, place, gzipped)
+            sources.read_checked(file, path, gzipped)
         except sources.ChecksumMismatch as error:
-            wrong.append(str(error))
-    return wrong
+            errors.append(str(error))
+    return errors
 
 
-def list_data(console, mirror=None):
+def bundled_errors(entry: Entry) -> list[str]:
+    """Return what is wrong with the bundled copy of a data set, an empty list if nothing is."""
+    if entry.bundled:
+        try:
+            loading.read_bundled(entry)
+        except sources.ChecksumMismatch as error:
+            return [str(error)]
+    return []
+
+
+def list_data(console: Console, mirror: str | None = None) -> None:
     """Print one line per data set and per family."""
     table = Table(title="data sets")
     table.add_column("name", no_wrap=True, overflow="fold")
@@ -94,97 +110,115 @@ def list_data(console, mirror=None):
     for entry in registry.ENTRIES:
         state = status(entry, mirror)
         shape = (f"{entry.n:,}", str(entry.d), str(entry.n_clusters))
-        table.add_row(
-            entry.name, *shape, f"{state.size:,}" if state.size else "", state.origin, state.hashes
-        )
+        table.add_row(entry.name, *shape, _size(state.size), state.origin, state.hashes)
     for name in generated.ALIASES:
-        recipe = generated.find(name)[1]
-        table.add_row(
-            name, f"{recipe.n:,}", str(recipe.d), str(recipe.n_clusters), "", "generated", "ok"
-        )
+        _, recipe = _generation(name)
+        shape = (f"{recipe.n:,}", str(recipe.d), str(recipe.n_clusters))
+        table.add_row(name, *shape, "", "generated", "ok")
     for family in generated.FAMILIES:
-        published = [registry.g2_entry(name) for name in G2_HASHES] if family.name == "g2" else []
-        states = [status(entry, mirror) for entry in published]
-        here = [state for state in states if state.hashes == "ok"]
-        origin = "generated"
-        hashes = f"{len(family.members)} sets, ok"
-        if published:
-            origin = " / ".join(dict.fromkeys([*(state.origin for state in states), origin]))
-            hashes = (
-                f"{len(here)} of {len(published)} ok, {sum(state.bad for state in states)} wrong; "
-                f"{len(set(family.members) - set(G2_HASHES))} generated"
-            )
-        size = sum(state.size for state in states)
-        recipes = [generated.find(name)[1] for name in family.members]
-        ranges = (
-            _range([getattr(recipe, field) for recipe in recipes])
-            for field in ("n", "d", "n_clusters")
-        )
-        # Square brackets in the form of the name are not markup.
-        table.add_row(
-            family.form.replace("[", "\\["), *ranges, f"{size:,}" if size else "", origin, hashes
-        )
+        table.add_row(*_family_row(family, mirror))
     table.add_row(loading.FILE, "", "", "", "", "path=...", "CSV, Parquet or NPY")
     console.print(table)
 
 
-def _range(values):
-    least, most = min(values), max(values)
-    if most == 0:
-        return "drawn"
-    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def fetch(console, name, mirror=None):
-    """Download what is not at hand of a data set; the name of the family fetches all its published files."""
-    if name == "g2":
-        entries = [registry.g2_entry(each) for each in G2_HASHES]
+def _family_row(family: generated.Family, mirror: str | None) -> list[str]:
+    """Row of a family; of the G2 sets some are published files."""
+    states = [status(entry, mirror) for entry in published_g2()] if family.name == "g2" else []
+    if states:
+        origin = " / ".join(dict.fromkeys([*(state.origin for state in states), "generated"]))
+        n_ok = sum(state.hashes == "ok" for state in states)
+        n_wrong = sum(state.bad for state in states)
+        n_generated = len(set(family.members) - set(G2_HASHES))
+        hashes = f"{n_ok} of {len(states)} ok, {n_wrong} wrong; {n_generated} generated"
     else:
-        known = loading.resolve(name)
-        if known.entry is None:
+        origin = "generated"
+        hashes = f"{len(family.members)} sets, ok"
+    recipes = [_generation(name)[1] for name in family.members]
+    return [
+        # Square brackets in the form of the name are not markup.
+        family.form.replace("[", "\\["),
+        _range([recipe.n for recipe in recipes]),
+        _range([recipe.d for recipe in recipes]),
+        _range([recipe.n_clusters for recipe in recipes]),
+        _size(sum(state.size for state in states)),
+        origin,
+        hashes,
+    ]
+
+
+def _generation(name: str) -> tuple[generated.Family, generated.Recipe]:
+    generation = generated.find(name)
+    assert generation is not None
+    return generation
+
+
+def _size(size: int) -> str:
+    return f"{size:,}" if size else ""
+
+
+def _range(values: Sequence[int]) -> str:
+    smallest = min(values)
+    largest = max(values)
+    if largest == 0:
+        return "drawn"
+    return f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
+
+
+def published_g2() -> list[Entry]:
+    """Entries of all published G2 files."""
+    return [entry for entry in map(registry.g2_entry, G2_HASHES) if entry]
+
+
+def fetch(console: Console, name: str, mirror: str | None = None) -> None:
+    """Download the missing files of a data set; ``g2`` means all published files of the family."""
+    if name == "g2":
+        entries = published_g2()
+    else:
+        entry = loading.resolve(name).entry
+        if entry is None:
             console.print(f"{name}: nothing to download")
             return
-        entries = [known.entry]
+        entries = [entry]
     for entry in entries:
         for file in entry.files:
-            if list(sources.copies(file, mirror)) and not check_copies(file, mirror):
-                console.print(f"{file.path}: at hand")
+            if list(sources.copies(file, mirror)) and not copy_errors(file, mirror):
+                console.print(f"{file.path}: available")
                 continue
-            found = sources.fetch(file, entry.name, progress=True)
+            fetched = sources.fetch(file, entry.name, progress=True)
             console.print(
-                f"{file.path}: {len(found.content):,} bytes in {found.place}", soft_wrap=True
+                f"{file.path}: {len(fetched.content):,} bytes in {fetched.path}", soft_wrap=True
             )
         if entry.trained and trained_status(entry, mirror).hashes != "ok":
             console.print(
-                f"{entry.name}: the images are at hand; {embeddings.mend(entry)}", soft_wrap=True
+                f"{entry.name}: the images are available; "
+                f"{embeddings.retraining_instructions(entry)}",
+                soft_wrap=True,
             )
 
 
-def verify(console, mirror=None):
-    """Check every file at hand, in cache and mirror, and the bundled sets; return how many are wrong."""
-    checked, wrong = 0, []
-    for entry in (*registry.ENTRIES, *(registry.g2_entry(name) for name in G2_HASHES)):
+def verify(console: Console, mirror: str | None = None) -> int:
+    """Check every file in cache and mirror, and the bundled sets; return how many are wrong."""
+    n_checked = 0
+    errors = []
+    for entry in (*registry.ENTRIES, *published_g2()):
         for file in entry.files:
-            checked += len(list(sources.copies(file, mirror)))
-            wrong += check_copies(file, mirror)
+            n_checked += len(list(sources.copies(file, mirror)))
+            errors += copy_errors(file, mirror)
         if entry.bundled:
-            checked += 1
-            try:
-                loading.read_bundled(entry)
-            except sources.ChecksumMismatch as error:
-                wrong.append(str(error))
+            n_checked += 1
+            errors += bundled_errors(entry)
         if entry.trained:
             state = trained_status(entry, mirror)
-            checked += state.origin == "cache"
-            wrong += [state.hashes] if state.bad else []
-    for message in wrong:
+            n_checked += state.origin == "cache"
+            errors += [state.hashes] if state.bad else []
+    for message in errors:
         console.print(message, style="red", soft_wrap=True)
-    console.print(f"{checked} files and bundled sets checked, {len(wrong)} wrong")
-    return len(wrong)
+    console.print(f"{n_checked} files and bundled sets checked, {len(errors)} wrong")
+    return len(errors)
 
 
-def train(console, names, mirror=None):
-    """Train the embeddings that are not stored, or stored damaged, and say how k-means does on them."""
+def train(console: Console, names: Sequence[str], mirror: str | None = None) -> None:
+    """Train the embeddings that are missing or damaged; print how well k-means clusters them."""
     entries = [entry for entry in registry.ENTRIES if entry.trained]
     known = [entry.name for entry in entries]
     for name in names:
@@ -193,24 +227,24 @@ def train(console, names, mirror=None):
     for entry in entries:
         if names and entry.name not in names:
             continue
-        place = embeddings.places(entry)[0]
+        path = embeddings.stored_paths(entry)[0]
         if trained_status(entry, mirror).hashes == "ok":
-            console.print(f"{entry.name}: at hand in {place}", soft_wrap=True)
+            console.print(f"{entry.name}: available in {path}", soft_wrap=True)
             continue
-        began = time.perf_counter()
+        start = time.perf_counter()
         points, labels = embeddings.train(
             entry, mirror, lambda line, name=entry.name: console.print(f"{name}: {line}")
         )
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         accuracy, inertia = embeddings.quality(points, labels, entry.n_clusters)
         console.print(
-            f"{entry.name}: {len(points):,} x {points.shape[1]} in {place} after {seconds:.0f} s; k-means with ten "
-            f"starts: accuracy {accuracy:.3f}, inertia {inertia:.3g}",
+            f"{entry.name}: {len(points):,} x {points.shape[1]} in {path} after {seconds:.0f} s; "
+            f"k-means with ten starts: accuracy {accuracy:.3f}, inertia {inertia:.3g}",
             soft_wrap=True,
         )
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="pkm data", description="The data sets of the bench.")
     parser.add_argument(
@@ -218,19 +252,19 @@ def main(arguments=None):
     )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
-        "list", help="what there is, where it would come from, whether the files are right"
+        "list", help="list the data sets, their sources, and whether the files are right"
     )
     fetching = commands.add_parser("fetch", help="download a data set into the cache")
     fetching.add_argument(
         "name", help="a name of the list, or g2 for all published files of the family"
     )
-    commands.add_parser("verify", help="check every file at hand; exit status 1 if one is wrong")
+    commands.add_parser("verify", help="check every available file; exit status 1 if one is wrong")
     training = commands.add_parser(
         "embeddings", help="train the embeddings that are not in the cache; needs torch"
     )
     training.add_argument("names", nargs="*", metavar="name", help="default: all")
     given = parser.parse_args(arguments)
-    # A pipe has no width of its own; eighty columns would break the names.
+    # A pipe has no width; eighty columns would break the names.
     console = Console() if sys.stdout.isatty() else Console(width=140)
     try:
         if given.command == "list":

@@ -1,16 +1,18 @@
-"""Data sets that an installed package brings along, read from there and made equal to the published files."""
+"""Data sets bundled with an installed package, made equal to the published files."""
 
 import hashlib
 
 import numpy as np
-from sklearn.datasets import load_iris, load_wine
 
-# scikit-learn's iris is Fisher's table; the UCI file, which the papers use, differs in two rows (counted from 0).
+# scikit-learn's iris is Fisher's table. The UCI file, which the papers use, differs in two rows
+# (counted from 0).
 UCI_IRIS_ROWS = {34: (4.9, 3.1, 1.5, 0.1), 37: (4.9, 3.1, 1.5, 0.1)}
 
 
-def iris():
+def iris() -> tuple[np.ndarray, np.ndarray]:
     """Points and labels of scikit-learn's iris with the two rows as the UCI file has them."""
+    from sklearn.datasets import load_iris  # a second of imports
+
     bunch = load_iris()
     points = np.array(bunch.data, dtype=np.float64)
     for row, values in UCI_IRIS_ROWS.items():
@@ -18,13 +20,15 @@ def iris():
     return points, bunch.target.astype(np.int64)
 
 
-def wine():
+def wine() -> tuple[np.ndarray, np.ndarray]:
     """Points and labels of scikit-learn's wine, which equals the UCI file."""
+    from sklearn.datasets import load_wine  # a second of imports
+
     bunch = load_wine()
     return np.array(bunch.data, dtype=np.float64), bunch.target.astype(np.int64)
 
 
-def digest(points, labels):
+def digest(points: np.ndarray, labels: np.ndarray) -> str:
     """SHA-256 of points (little-endian float64, row by row) and labels (little-endian int64)."""
     content = hashlib.sha256(np.ascontiguousarray(points, dtype="<f8").tobytes())
     content.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())

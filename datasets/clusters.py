@@ -1,17 +1,21 @@
-"""Random normal clusters with a prescribed separation from their nearest neighbors (method of Qiu and Joe).
+"""Random normal clusters with a prescribed separation from their nearest neighbors (Qiu and Joe).
 
-1. Centers stand on the vertices of a simplex of equal edges; when there are more clusters than vertices, all vertices
-   but the first are repeated, shifted by one more edge along the first axis each time. A random rotation is applied.
-2. Every cluster has its own covariance: eigenvalues uniform in [1, 10] and a uniformly random orthogonal basis.
-3. Centers are spread and covariances grown until each cluster's separation index to its nearest neighbor is the
-   prescribed one (`pkm.datasets.separation`).
-4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the box of four standard deviations
-   of the whole mixture around its mean, and the rows are shuffled.
+1. Centers are put at the vertices of a simplex of equal edges; when there are more clusters than
+   vertices, all vertices but the first are repeated, shifted by one more edge along the first axis
+   each time. A random rotation is applied.
+2. Every cluster has its own covariance: eigenvalues uniform in [1, 10] and a uniformly random
+   orthogonal basis.
+3. The distances between centers are scaled and covariances grown until each cluster's separation
+   index to its nearest neighbor is the prescribed one (`pkm.datasets.separation`).
+4. Points are drawn from the normal distributions. Outliers are drawn uniformly from the box of four
+   standard deviations of the whole mixture around its mean, and the rows are shuffled.
 
-Values are rounded to four decimals, as a published text file would hold them; this also keeps the last bits of a
-particular BLAS out of the data. BLAS runs on one thread meanwhile, so that the thread count cannot show in the points.
+Values are rounded to four decimals, as a published text file would hold them; this also removes the
+last bits of a particular BLAS from the data. BLAS runs on one thread meanwhile, so that the points
+do not depend on the number of threads.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,15 +24,15 @@ from threadpoolctl import threadpool_limits
 from pkm.datasets.separation import scale_to_separation
 
 EIGENVALUES = (1.0, 10.0)
-OUTLIER_REACH = 4.0  # standard deviations of the mixture
-DOMAIN_REACH = 5.0  # standard deviations of a cluster
+OUTLIER_DEVIATIONS = 4.0  # standard deviations of the mixture
+DOMAIN_DEVIATIONS = 5.0  # standard deviations of a cluster
 DECIMALS = 4
 OUTLIER = -1
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Normal clusters: the law that points are drawn from.
+    """Parameters of normal clusters, the distributions that points are drawn from.
 
     Attributes
     ----------
@@ -43,21 +47,22 @@ class Clusters:
     variances: np.ndarray
     axes: np.ndarray
 
-    def covariances(self):
+    def covariances(self) -> np.ndarray:
         """Covariance matrices, shape (k, d, d)."""
-        return _quadratic(self.axes, self.variances)
+        return _from_eigenvalues(self.axes, self.variances)
 
-    def column_variances(self):
+    def column_variances(self) -> np.ndarray:
         """Variance of each cluster along each coordinate, shape (k, d)."""
         return np.einsum("kij,kj->ki", self.axes**2, self.variances)
 
 
-def _quadratic(axes, values):
+def _from_eigenvalues(axes: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Symmetric matrices with the given eigenvectors and eigenvalues, shape (k, d, d)."""
     return (axes * values[:, None, :]) @ axes.transpose(0, 2, 1)
 
 
-def simplex_centers(n_clusters, n_dimensions):
-    """Centers on a simplex of edge 2, repeated along the first axis when there are more clusters than vertices.
+def simplex_centers(n_clusters: int, n_dimensions: int) -> np.ndarray:
+    """Centers on a simplex of edge 2, shifted copies of it where clusters outnumber vertices.
 
     Parameters
     ----------
@@ -77,27 +82,34 @@ def simplex_centers(n_clusters, n_dimensions):
     """
     if n_dimensions < 2:
         raise ValueError(f"n_dimensions={n_dimensions} should be at least 2")
+
+    # Vertices of the simplex: the first edge, then one more dimension at a time.
     vertices = np.zeros((n_dimensions + 1, n_dimensions))
-    vertices[0, 0], vertices[1, 0] = -1.0, 1.0
+    vertices[0, 0] = -1.0
+    vertices[1, 0] = 1.0
     for p in range(2, n_dimensions + 1):
         # Above the center of the vertices so far, at the height that keeps the edge at 2.
         vertices[p, : p - 1] = vertices[:p, : p - 1].mean(axis=0)
         vertices[p, p - 1] = np.sqrt(2.0 * (p + 1) / p)
     centers = vertices[: min(n_clusters, n_dimensions + 1)]
-    missing = n_clusters - len(centers)
-    rounds, vertex = np.divmod(np.arange(missing), n_dimensions)
+
+    # Further centers: shifted copies of all vertices but the first.
+    n_shifted = n_clusters - len(centers)
+    rounds, vertex = np.divmod(np.arange(n_shifted), n_dimensions)
     shifted = vertices[1 + vertex]
     shifted[:, 0] += 2.0 * (rounds + 1)
     return np.concatenate([centers, shifted])
 
 
-def random_rotation(generator, n_dimensions):
+def random_rotation(generator: np.random.Generator, n_dimensions: int) -> np.ndarray:
     """Orthogonal matrix drawn uniformly (Haar), shape (n_dimensions, n_dimensions)."""
     q, r = np.linalg.qr(generator.standard_normal((n_dimensions, n_dimensions)))
     return q * np.sign(np.diag(r))
 
 
-def random_clusters(generator, n_clusters, n_dimensions, separation):
+def random_clusters(
+    generator: np.random.Generator, n_clusters: int, n_dimensions: int, separation: float
+) -> Clusters:
     """Draw clusters whose separation index to the nearest neighbor is the prescribed one.
 
     Parameters
@@ -121,44 +133,57 @@ def random_clusters(generator, n_clusters, n_dimensions, separation):
     """
     if n_clusters < 2:
         raise ValueError(
-            f"n_clusters={n_clusters} should be at least 2: the separation of one cluster is not defined"
+            f"n_clusters={n_clusters} should be at least 2: the separation of one cluster is not "
+            "defined"
         )
     if not -1 < separation < 1:
         raise ValueError(f"separation={separation} should be between -1 and 1")
     with threadpool_limits(limits=1):
-        centers = (
-            simplex_centers(n_clusters, n_dimensions) @ random_rotation(generator, n_dimensions).T
-        )
+        # The order of the draws (rotation, eigenvalues, bases) determines the data sets.
+        rotation = random_rotation(generator, n_dimensions)
+        centers = simplex_centers(n_clusters, n_dimensions) @ rotation.T
         variances = generator.uniform(*EIGENVALUES, (n_clusters, n_dimensions))
         axes = np.stack([random_rotation(generator, n_dimensions) for _ in range(n_clusters)])
-        spread, growth = scale_to_separation(
-            centers, _quadratic(axes, variances), _quadratic(axes, 1 / variances), separation
+        center_factor, covariance_factors = scale_to_separation(
+            centers,
+            _from_eigenvalues(axes, variances),
+            _from_eigenvalues(axes, 1 / variances),
+            separation,
         )
-    return Clusters(centers * spread, variances * growth[:, None], axes)
+    return Clusters(centers * center_factor, variances * covariance_factors[:, None], axes)
 
 
-def mixture_box(clusters, sizes):
-    """Box of four standard deviations of the mixture around its mean, shape (2, d): where outliers are drawn."""
-    share = np.asarray(sizes) / np.sum(sizes)
-    mean = share @ clusters.centers
-    variance = share @ (clusters.column_variances() + (clusters.centers - mean) ** 2)
-    reach = OUTLIER_REACH * np.sqrt(variance)
-    return np.stack([mean - reach, mean + reach])
+def mixture_box(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Box of four standard deviations of the mixture around its mean, shape (2, d).
+
+    Outliers are drawn in it.
+    """
+    weights = np.asarray(sizes) / np.sum(sizes)
+    mean = weights @ clusters.centers
+    variance = weights @ (clusters.column_variances() + (clusters.centers - mean) ** 2)
+    half_width = OUTLIER_DEVIATIONS * np.sqrt(variance)
+    return np.stack([mean - half_width, mean + half_width])
 
 
-def domain(clusters, sizes):
+def domain(clusters: Clusters, sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     """Public box of a generated data set, shape (2, d), from the generator's parameters alone.
 
-    It holds the box of the outliers and five standard deviations around each center, rounded outwards to integers.
+    It holds the box of the outliers and five standard deviations around each center, rounded
+    outwards to integers.
     """
     box = mixture_box(clusters, sizes)
-    reach = DOMAIN_REACH * np.sqrt(clusters.column_variances())
-    lower = np.minimum(box[0], (clusters.centers - reach).min(axis=0))
-    upper = np.maximum(box[1], (clusters.centers + reach).max(axis=0))
+    half_width = DOMAIN_DEVIATIONS * np.sqrt(clusters.column_variances())
+    lower = np.minimum(box[0], (clusters.centers - half_width).min(axis=0))
+    upper = np.maximum(box[1], (clusters.centers + half_width).max(axis=0))
     return np.stack([np.floor(lower), np.ceil(upper)])
 
 
-def draw(generator, clusters, sizes, n_outliers):
+def draw(
+    generator: np.random.Generator,
+    clusters: Clusters,
+    sizes: Sequence[int] | np.ndarray,
+    n_outliers: int,
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw points of the clusters and outliers, in random order.
 
     Parameters
@@ -176,14 +201,20 @@ def draw(generator, clusters, sizes, n_outliers):
     """
     n_dimensions = clusters.centers.shape[1]
     parts = []
+
+    # Draw each cluster: standard normal points, scaled along its axes and moved to its center.
     with threadpool_limits(limits=1):
         for center, variances, axes, size in zip(
             clusters.centers, clusters.variances, clusters.axes, sizes, strict=True
         ):
             normal = generator.standard_normal((size, n_dimensions))
             parts.append(center + (normal * np.sqrt(variances)) @ axes.T)
+
+    # Draw the outliers uniformly in the box of the mixture.
     lower, upper = mixture_box(clusters, sizes)
     parts.append(generator.uniform(lower, upper, (n_outliers, n_dimensions)))
+
+    # Shuffle points and labels together.
     points = np.concatenate(parts).round(DECIMALS)
     labels = np.repeat(np.append(np.arange(len(sizes)), OUTLIER), [*sizes, n_outliers])
     order = generator.permutation(len(points))

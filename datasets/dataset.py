@@ -1,8 +1,10 @@
-"""The value that every other room works with: a data set with what is publicly known about it."""
+"""A data set with what is publicly known about it, and the checks of its parts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -17,24 +19,28 @@ class Dataset:
     labels : ndarray of int64, shape (n,), or None
         Reference partition; -1 marks outliers.
     domain : ndarray of float64, shape (2, d)
-        Public lower and upper bound of each column, declared from what the column means and never taken from the
-        points. Infinite where nothing is publicly known (a file given without bounds).
+        Public lower and upper bound of each column, declared from what the column means and never
+        taken from the points. Infinite where nothing is publicly known (a file given without
+        bounds).
     n_clusters : int or None
         Default number of clusters; None for a file given without one.
     fingerprint : str
-        SHA-256 that changes when the points, the labels or the domain may have changed; see `datasets.fingerprint`.
-    citation, licence : str
+        SHA-256 that changes when the points, the labels or the domain may have changed; see
+        `datasets.fingerprint`.
+    citation, license : str
     origin : str
         Where the points came from: bundled, generated, cache, mirror, url or file.
     common_range : (float, float) or None
-        One lower and one upper bound that all columns share; where none is given, that of the domain if it is the same
-        in every column, else None.
+        One lower and one upper bound that all columns share; where none is given, that of the
+        domain if it is the same in every column, else None.
     common_range_is_private : bool
         Whether that range was read off the points.
     clients : ndarray of int64, shape (n,), or None
-        Number of the client that holds each point, from 0, where such a split was published with the points.
+        Number of the client that holds each point, from 0, where such a split was published with
+        the points.
     prescaled : bool
-        Whether the points come scaled by bounds that were read off them: then all results use private bounds.
+        Whether the points come scaled by bounds that were read off them: then all results use
+        private bounds.
     """
 
     name: str
@@ -44,29 +50,32 @@ class Dataset:
     n_clusters: int | None
     fingerprint: str
     citation: str
-    licence: str
+    license: str
     origin: str
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False
     clients: np.ndarray | None = None
     prescaled: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         common = shared_range(self.domain) if self.common_range is None else self.common_range
-        object.__setattr__(
-            self, "common_range", None if common is None else check_common_range(common, self.name)
-        )
+        if common is not None:
+            common = check_common_range(common, self.name)
+        object.__setattr__(self, "common_range", common)
 
 
-def shared_range(domain):
+def shared_range(domain: np.ndarray) -> tuple[float, float] | None:
     """Return the bounds of a domain whose columns all have the same finite ones, else None.
 
     Examples
     --------
-    >>> shared_range(np.array([[0.0, 0.0], [15.0, 15.0]])), shared_range(np.array([[0.0, 0.0], [15.0, 9.0]]))
-    ((0.0, 15.0), None)
+    >>> shared_range(np.array([[0.0, 0.0], [15.0, 15.0]]))
+    (0.0, 15.0)
+    >>> shared_range(np.array([[0.0, 0.0], [15.0, 9.0]])) is None
+    True
     """
-    lower, upper = (float(bounds[0]) for bounds in domain)
+    lower = float(domain[0, 0])
+    upper = float(domain[1, 0])
     shared = (
         np.all(domain[0] == lower)
         and np.all(domain[1] == upper)
@@ -76,7 +85,7 @@ def shared_range(domain):
     return (lower, upper) if shared else None
 
 
-def check_common_range(common_range, source):
+def check_common_range(common_range: Sequence[float], source: str) -> tuple[float, float]:
     """Return a range as two floats, refusing one that is not finite or not ascending.
 
     Examples
@@ -92,17 +101,18 @@ def check_common_range(common_range, source):
         ) from error
     if not (np.isfinite(lower) and np.isfinite(upper) and lower < upper):
         raise ValueError(
-            f"{source}: common_range={common_range!r} should be finite, the lower bound below the upper one"
+            f"{source}: common_range={common_range!r} should be finite, the lower bound below the "
+            "upper one"
         )
     return lower, upper
 
 
-def check_points(points, source):
+def check_points(points: ArrayLike, source: str) -> np.ndarray:
     """Refuse anything but a non-empty, finite, numeric table.
 
     Parameters
     ----------
-    points : ndarray
+    points : array_like
     source : str
         What the points are called in the error message.
 
@@ -114,7 +124,8 @@ def check_points(points, source):
     Raises
     ------
     ValueError
-        If the array is not two-dimensional, is empty, is not numeric, or holds NaN or infinite values.
+        If the array is not two-dimensional, is empty, is not numeric, or holds NaN or infinite
+        values.
     """
     points = np.asarray(points)
     if points.ndim != 2:
@@ -132,13 +143,13 @@ def check_points(points, source):
     if len(bad):
         row, column = bad[0]
         raise ValueError(
-            f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, column {column} (from 0); "
-            "remove or replace them"
+            f"{source}: {len(bad)} values are NaN or infinite, the first in row {row}, column "
+            f"{column} (from 0); remove or replace them"
         )
     return points
 
 
-def check_domain(bounds, n_dimensions, source):
+def check_domain(bounds: ArrayLike, n_dimensions: int, source: str) -> np.ndarray:
     """Bring bounds to shape (2, d), refusing wrong ones.
 
     Parameters
@@ -163,28 +174,31 @@ def check_domain(bounds, n_dimensions, source):
     >>> check_domain([0, 1], 3, "points.csv").tolist()
     [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
-    rule = f"{source}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] with d={n_dimensions} columns"
+    rule = (
+        f"{source}: bounds should be [lower, upper] or [[lower, ...], [upper, ...]] with "
+        f"d={n_dimensions} columns"
+    )
     try:
-        bounds = np.asarray(bounds, dtype=np.float64)
+        domain = np.asarray(bounds, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{rule}; got {bounds!r}") from error
-    if bounds.shape == (2,):
-        bounds = np.repeat(bounds[:, None], n_dimensions, axis=1)
-    if bounds.shape != (2, n_dimensions):
-        raise ValueError(f"{rule}; got shape {bounds.shape}")
-    if not np.all(np.isfinite(bounds)):
-        raise ValueError(f"{source}: bounds should be finite; got {bounds.tolist()}")
-    wrong = np.flatnonzero(bounds[0] >= bounds[1])
+    if domain.shape == (2,):
+        domain = np.repeat(domain[:, None], n_dimensions, axis=1)
+    if domain.shape != (2, n_dimensions):
+        raise ValueError(f"{rule}; got shape {domain.shape}")
+    if not np.all(np.isfinite(domain)):
+        raise ValueError(f"{source}: bounds should be finite; got {domain.tolist()}")
+    wrong = np.flatnonzero(domain[0] >= domain[1])
     if len(wrong):
         column = wrong[0]
         raise ValueError(
-            f"{source}: bounds of column {column} are lower={bounds[0, column]:g}, upper={bounds[1, column]:g}; "
-            "the lower one should be below the upper one"
+            f"{source}: bounds of column {column} are lower={domain[0, column]:g}, "
+            f"upper={domain[1, column]:g}; the lower one should be below the upper one"
         )
-    return bounds
+    return domain
 
 
-def check_n_clusters(n_clusters, n, source):
+def check_n_clusters(n_clusters: object, n: int, source: str) -> int:
     """Return the number of clusters as int, refusing one that is not an integer between 1 and n.
 
     Examples

@@ -1,9 +1,10 @@
-"""Train a small convolutional network on labelled images and take its second-to-last layer.
+"""Train a small convolutional network on labeled images and return its second-to-last layer.
 
-The only module that needs torch. Its whole text counts for the identity of the embeddings (`pkm.datasets.embeddings.key`):
-a change here means training them again.
+The only module that needs torch. Its code counts for the identity of the embeddings
+(`pkm.datasets.embeddings.key`): a change here means training them again.
 """
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -11,15 +12,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from pkm.datasets.embeddings import Training
+
 SIDE = 28
 KERNEL = 5
-EMBEDDED_AT_ONCE = 1000
+EMBEDDING_BATCH = 1000
 
 
 class Network(nn.Module):
-    """Two convolutions with stride 2, a hidden layer, the embedding with its clipping layer, the classes."""
+    """Two convolutions of stride 2, a hidden layer, the clipped embedding layer, the classes."""
 
-    def __init__(self, recipe, n_classes):
+    def __init__(self, recipe: Training, n_classes: int) -> None:
         super().__init__()
         first, second = recipe.channels
         side = (SIDE + 3) // 4
@@ -40,9 +43,10 @@ class Network(nn.Module):
 
 
 @contextmanager
-def reproducible(recipe):
-    """Fix random numbers, threads and the choice of algorithms, and put everything back afterwards."""
-    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+def reproducible(recipe: Training) -> Iterator[None]:
+    """Fix random numbers, threads and the choice of algorithms, and restore them afterwards."""
+    threads = torch.get_num_threads()
+    deterministic = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         torch.set_num_threads(recipe.threads)
@@ -54,18 +58,23 @@ def reproducible(recipe):
             torch.set_num_threads(threads)
 
 
-def train_and_embed(images, labels, recipe, report=None):
+def train_and_embed(
+    images: np.ndarray,
+    labels: np.ndarray,
+    recipe: Training,
+    report: Callable[[str], None] | None = None,
+) -> np.ndarray:
     """Train on images and return their embeddings.
 
-    The loss is the cross-entropy of the classes plus `recipe.penalty` times the mean squared embedding. Without the
-    penalty the embeddings grow as long as the training goes on.
+    The loss is the cross-entropy of the classes plus `recipe.penalty` times the mean squared
+    embedding. Without the penalty the embeddings grow as long as the training goes on.
 
     Parameters
     ----------
     images : ndarray of shape (n, 784)
         Bytes as numbers.
     labels : ndarray of int64, shape (n,)
-    recipe : datasets.embeddings.Recipe
+    recipe : datasets.embeddings.Training
     report : callable, optional
         Takes one line of text per epoch.
 
@@ -74,42 +83,47 @@ def train_and_embed(images, labels, recipe, report=None):
     ndarray of float32, shape (n, recipe.dimensions)
         In [0, recipe.upper], in the order of the images.
     """
-    pixels = torch.from_numpy((np.asarray(images) / 255).astype(np.float32)).reshape(
-        -1, 1, SIDE, SIDE
-    )
+    pixels = torch.from_numpy((np.asarray(images) / 255).astype(np.float32))
+    pixels = pixels.reshape(-1, 1, SIDE, SIDE)
     classes = torch.from_numpy(np.asarray(labels, dtype=np.int64))
     with reproducible(recipe):
         network = Network(recipe, int(classes.max()) + 1)
         optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
         for epoch in range(recipe.epochs):
-            right = run_epoch(network, optimizer, pixels, classes, recipe)
+            n_correct = run_epoch(network, optimizer, pixels, classes, recipe)
             if report:
                 report(
-                    f"epoch {epoch + 1} of {recipe.epochs}: training accuracy {right / len(classes):.4f}"
+                    f"epoch {epoch + 1} of {recipe.epochs}: training accuracy "
+                    f"{n_correct / len(classes):.4f}"
                 )
         return embed(network, pixels)
 
 
-def run_epoch(network, optimizer, pixels, classes, recipe):
-    """Pass once over all images in random order; return how many were classified right on the way."""
+def run_epoch(
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    pixels: torch.Tensor,
+    classes: torch.Tensor,
+    recipe: Training,
+) -> int:
+    """Pass over all images in random order; return how many were classified correctly."""
     network.train()
-    right = 0
+    n_correct = 0
     for batch in torch.randperm(len(pixels)).split(recipe.batch):
         embedding = network.body(pixels[batch])
         scores = network.classes(embedding)
-        loss = (
-            functional.cross_entropy(scores, classes[batch])
-            + recipe.penalty * embedding.square().mean()
-        )
+        loss = functional.cross_entropy(scores, classes[batch])
+        loss = loss + recipe.penalty * embedding.square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        right += int((scores.argmax(dim=1) == classes[batch]).sum())
-    return right
+        n_correct += int((scores.argmax(dim=1) == classes[batch]).sum())
+    return n_correct
 
 
-def embed(network, pixels):
+def embed(network: Network, pixels: torch.Tensor) -> np.ndarray:
     """Embeddings of all images, without dropout."""
     network.eval()
     with torch.no_grad():
-        return torch.cat([network.body(part) for part in pixels.split(EMBEDDED_AT_ONCE)]).numpy()
+        parts = [network.body(part) for part in pixels.split(EMBEDDING_BATCH)]
+        return torch.cat(parts).numpy()

@@ -1,20 +1,26 @@
 """From the published bytes of a data set to points and labels.
 
-Each parser takes the contents of its files in the order of the registry and returns points (float64) and labels (int64,
-from 0, in sorted order of the published class names) or None, and third, where the points were published as a split
-over clients, the number of each point's client or None. Nothing is scaled, reordered or dropped unless the parser says
-so.
+Each parser takes the contents of its files in the order of the registry and returns points
+(float64) and labels (int64, from 0, in sorted order of the published class names) or None, and
+third, where the points were published as a split over clients, the number of each point's client or
+None. Nothing is scaled, reordered or dropped unless the parser says so.
 """
 
 import csv
 import gzip
 import zipfile
+from collections.abc import Callable
 from io import BytesIO
 
 import numpy as np
 
-from pkm.datasets.scaling import largest_one
+from pkm.datasets.scaling import divide_by_largest
 from pkm.source import code_of
+
+#: Points and labels; points without labels; points with labels and clients where published.
+Parsed = tuple[np.ndarray, np.ndarray]
+Unlabeled = tuple[np.ndarray, None]
+Split = tuple[np.ndarray, np.ndarray | None, np.ndarray | None]
 
 # Public constant in place of a missing score of `breast`: see `breast`.
 BREAST_MISSING = "1"
@@ -28,95 +34,94 @@ CHECKIN_COLUMNS = ("user", "time", "latitude", "longitude", "place")
 QUERY_COLUMNS = ("x", "y", "x_range", "y_range", "count", "sum_")
 
 
-def _rows(content, separator=None):
+def _rows(content: bytes, separator: str | None = None) -> np.ndarray:
     """Non-empty lines split into stripped fields; array of str, shape (rows, columns)."""
-    lines = content.decode("ascii").splitlines()
-    return np.array(
-        [[field.strip() for field in line.split(separator)] for line in lines if line.strip()]
-    )
+    lines = [line for line in content.decode("ascii").splitlines() if line.strip()]
+    return np.array([[field.strip() for field in line.split(separator)] for line in lines])
 
 
-def _points(content, separator=None):
+def _points(content: bytes, separator: str | None = None) -> np.ndarray:
     """Table of numbers only."""
     return np.loadtxt(BytesIO(content), delimiter=separator, ndmin=2)
 
 
-def _codes(classes):
+def _codes(classes: np.ndarray) -> np.ndarray:
     """Class names to numbers from 0, in sorted order."""
     return np.unique(classes, return_inverse=True)[1].astype(np.int64)
 
 
-def iris(data):
-    """Four lengths in centimetres; the class is the fifth field."""
+def iris(data: bytes) -> Parsed:
+    """Four lengths in centimeters; the class is the fifth field."""
     rows = _rows(data, ",")
     return rows[:, :4].astype(np.float64), _codes(rows[:, 4])
 
 
-def wine(data):
+def wine(data: bytes) -> Parsed:
     """Thirteen measurements; the class comes first."""
     rows = _rows(data, ",")
     return rows[:, 1:].astype(np.float64), _codes(rows[:, 0])
 
 
-def lsun(data, labels):
-    """Two coordinates; reference partition in a file of its own. Both files are published gzipped."""
-    return _points(gzip.decompress(data)), _codes(
-        _rows(gzip.decompress(labels))[:, 0].astype(np.int64)
-    )
+def lsun(data: bytes, labels: bytes) -> Parsed:
+    """Two coordinates; the reference partition is a second file. Both are published gzipped."""
+    classes = _rows(gzip.decompress(labels))[:, 0].astype(np.int64)
+    return _points(gzip.decompress(data)), _codes(classes)
 
 
-def s1(data, labels):
+def s1(data: bytes, labels: bytes) -> Parsed:
     """Two coordinates; the reference partition is published gzipped, one integer a line."""
-    return _points(data), _codes(_rows(gzip.decompress(labels))[:, 0].astype(np.int64))
+    classes = _rows(gzip.decompress(labels))[:, 0].astype(np.int64)
+    return _points(data), _codes(classes)
 
 
-def numbers(data):
+def numbers(data: bytes) -> Unlabeled:
     """Blank-separated numbers, no header, no labels."""
     return _points(data), None
 
 
-def adult(data, test):
+def adult(data: bytes, test: bytes) -> Parsed:
     """Six numeric columns of both files, training rows first; the class is the income.
 
-    They are age, fnlwgt, education-num, capital-gain, capital-loss and hours-per-week. The test file opens with a
-    comment line, and its classes end in a full stop.
+    They are age, fnlwgt, education-num, capital-gain, capital-loss and hours-per-week. The test
+    file opens with a comment line, and its classes end in a full stop.
     """
     test = test.partition(b"\n")[2]
     rows = np.concatenate([_rows(data, ","), _rows(test, ",")])
-    return rows[:, [0, 2, 4, 10, 11, 12]].astype(np.float64), _codes(
-        np.char.rstrip(rows[:, 14], ".")
-    )
+    classes = np.char.rstrip(rows[:, 14], ".")
+    return rows[:, [0, 2, 4, 10, 11, 12]].astype(np.float64), _codes(classes)
 
 
-def breast(data):
+def breast(data: bytes) -> Parsed:
     """Nine scores from 1 to 10; the identifier comes first, the class last.
 
-    Sixteen rows have no score for bare nuclei. They are kept (the paper counts 699 rows) with the lowest score, 1,
-    which stands for a normal cell: a public constant, so that no row's value depends on other rows. How the paper
-    filled them is not known. (1 is also the median of the rows that have the score.)
+    Sixteen rows have no score for bare nuclei. They are kept (the paper counts 699 rows) with the
+    lowest score, 1, that of a normal cell: a public constant, so that no row's value
+    depends on other rows. How the paper filled them is not known. (1 is also the median of the rows
+    that have the score.)
     """
     rows = _rows(data, ",")
     scores = np.where(rows[:, 1:10] == "?", BREAST_MISSING, rows[:, 1:10])
     return scores.astype(np.float64), _codes(rows[:, 10])
 
 
-def yeast(data):
-    """Eight scores; the protein's name comes first, its place in the cell last."""
+def yeast(data: bytes) -> Parsed:
+    """Eight scores; the protein's name comes first, its location in the cell last."""
     rows = _rows(data)
     return rows[:, 1:9].astype(np.float64), _codes(rows[:, 9])
 
 
-def letters(data):
+def letters(data: bytes) -> Parsed:
     """Sixteen integers from 0 to 15; the letter comes first, as in A to Z."""
     rows = _rows(data, ",")
     return rows[:, 1:].astype(np.float64), _codes(rows[:, 0])
 
 
-def letters_resampled(data):
-    """Of each letter, in the order of the alphabet, 720 rows drawn with replacement; then all 18,720 rows shuffled.
+def letters_resampled(data: bytes) -> Parsed:
+    """Of each letter 720 rows drawn with replacement, all 18,720 rows shuffled.
 
-    One generator of numpy with the seed 42 draws everything, so the rows are always the same. Rows repeat: one person's
-    row may stand in the data several times.
+    The letters are drawn in the order of the alphabet. One generator of numpy with the seed 42
+    draws everything, so the rows are always the same. Rows repeat: one person's row may occur
+    several times.
     """
     points, labels = letters(data)
     generator = np.random.default_rng(LETTERS_SEED)
@@ -129,26 +134,26 @@ def letters_resampled(data):
     return points[drawn], labels[drawn]
 
 
-def gas(*years):
-    """Eleven sensors, one file per year with a header line, in the order of the years; no labels."""
+def gas(*years: bytes) -> Unlabeled:
+    """Eleven sensors, a file with a header line per year, in the order of the years; no labels."""
     return np.concatenate([_points(year.partition(b"\n")[2], ",") for year in years]), None
 
 
-def mnist(images, labels):
+def mnist(images: bytes, labels: bytes) -> Parsed:
     """Images of 28 x 28 bytes, row by row; both files are published gzipped in the IDX format."""
     pixels = np.frombuffer(gzip.decompress(images), dtype=np.uint8, offset=16)
     classes = np.frombuffer(gzip.decompress(labels), dtype=np.uint8, offset=8)
     return pixels.reshape(-1, 28 * 28).astype(np.float64), classes.astype(np.int64)
 
 
-def g2(data):
-    """Integers in columns, no header; the first 1,024 rows are the first cluster, the others the second."""
+def g2(data: bytes) -> Parsed:
+    """Integers in columns, no header; 1,024 rows of the first cluster, then those of the second."""
     points = _points(data)
     return points, np.repeat(np.array([0, 1], dtype=np.int64), len(points) // 2)
 
 
-def arrays(data):
-    """Numpy's archive of `data` (n, d) and, where there are such, `label` and `client` (n,).
+def arrays(data: bytes) -> Split:
+    """Numpy's archive of `data` (n, d) and, where present, `label` and `client` (n,).
 
     The points are divided by their largest value where that is above 1.
 
@@ -159,82 +164,87 @@ def arrays(data):
     """
     try:
         with np.load(BytesIO(data), allow_pickle=False) as stored:
-            found = {name: stored[name] for name in ("data", "label", "client") if name in stored}
+            names = [name for name in ("data", "label", "client") if name in stored]
+            members = {name: stored[name] for name in names}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         raise ValueError(f"cannot be read as a .npz file without pickles: {error}") from error
-    if found.keys() < {"data"} or found["data"].ndim != 2:
+    if "data" not in members or members["data"].ndim != 2:
         raise ValueError("a .npz file should hold an array 'data' of two dimensions, (n, d)")
-    points = largest_one(found.pop("data").astype(np.float64))
-    for name, numbers in found.items():
+    points = divide_by_largest(members.pop("data").astype(np.float64))
+    for name, numbers in members.items():
         if numbers.shape != points.shape[:1] or numbers.dtype.kind not in "iu":
             raise ValueError(
-                f"array {name!r} of shape {numbers.shape} and type {numbers.dtype} should hold n={len(points)} integers"
+                f"array {name!r} of shape {numbers.shape} and type {numbers.dtype} should hold "
+                f"n={len(points)} integers"
             )
-    return points, *(_codes(found[name]) if name in found else None for name in ("label", "client"))
+    codes = {name: _codes(numbers) for name, numbers in members.items()}
+    return points, codes.get("label"), codes.get("client")
 
 
-def covtype(data):
-    """Cartographic variables without the two constant ones, each scaled to [0, 1] by its own extremes; class last.
+def covtype(data: bytes) -> Parsed:
+    """Cartographic variables without the two constant ones, each scaled to [0, 1] by its extremes.
 
-    The identifier, which comes first, is dropped.
+    The identifier, which comes first, is dropped; the class comes last.
     """
     header, _, body = data.partition(b"\n")
     names = header.decode("ascii").strip().split(",")
     table = _points(body, ",")
-    points = table[:, [i for i in range(1, len(names) - 1) if names[i] not in CONSTANT_SOILS]]
-    least, most = points.min(axis=0), points.max(axis=0)
-    return (points - least) / (most - least), _codes(table[:, -1].astype(np.int64))
+    columns = [i for i in range(1, len(names) - 1) if names[i] not in CONSTANT_SOILS]
+    points = table[:, columns]
+    lower = points.min(axis=0)
+    upper = points.max(axis=0)
+    return (points - lower) / (upper - lower), _codes(table[:, -1].astype(np.int64))
 
 
-def postures(data):
-    """Places of the first five markers where none of them is missing, divided by the largest value; the class is first.
+def postures(data: bytes) -> Parsed:
+    """Positions of the first five markers where none is missing, divided by the largest value.
 
-    The user comes second. The first row of the file is all zeros, and dropped: it belongs to no class.
+    The class comes first, the user second. The first row of the file is all zeros, and
+    dropped: it belongs to no class.
     """
     width = 2 + 3 * POSTURES_MARKERS
     lines = data.decode("ascii").splitlines()[1:]
     rows = np.array([line.split(",")[:width] for line in lines if line.strip()])
     rows = rows[(rows[:, 0] != "0") & (rows[:, 2:] != "?").all(axis=1)]
-    return largest_one(rows[:, 2:].astype(np.float64)), _codes(rows[:, 0])
+    return divide_by_largest(rows[:, 2:].astype(np.float64)), _codes(rows[:, 0])
 
 
-def shuttle(*parts):
+def shuttle(*parts: bytes) -> Parsed:
     """Nine integers of the training rows, then of the test rows; the class comes last."""
     table = np.concatenate([_points(part) for part in parts])
     return table[:, :-1], _codes(table[:, -1])
 
 
-def shuttle_with_class(*parts):
-    """All ten columns, the class among them as a number from 1 to 7, as papers have used the set."""
+def shuttle_with_class(*parts: bytes) -> Parsed:
+    """All ten columns, the class among them as a number from 1 to 7, as papers use the set."""
     table = np.concatenate([_points(part) for part in parts])
     return table, _codes(table[:, -1])
 
 
-def skin(data):
+def skin(data: bytes) -> Parsed:
     """Blue, green and red as bytes; the class comes last."""
     table = _points(data)
     return table[:, :-1], _codes(table[:, -1])
 
 
-def skin_with_class(data):
-    """All four columns, the class among them as 1 or 2, as papers have used the set."""
+def skin_with_class(data: bytes) -> Parsed:
+    """All four columns, the class among them as 1 or 2, as papers use the set."""
     table = _points(data)
     return table, _codes(table[:, -1])
 
 
-def checkins(data):
+def checkins(data: bytes) -> Unlabeled:
     """Latitude and longitude of each user's last check-in, users in ascending order; no labels.
 
-    The file is published gzipped: a line holds user, time, latitude, longitude and place, between tabs. Lines without a
-    time or a position are left out. Of check-ins at the same second the first line counts: a user's lines are published
-    newest first.
+    The file is published gzipped: a line holds user, time, latitude, longitude and place, between
+    tabs. Lines without a time or a position are left out. Of check-ins at the same second the first
+    line counts: a user's lines are published newest first.
 
     Raises
     ------
     ValueError
         If it is no such file.
     """
-
     import pandas as pd
 
     try:
@@ -249,15 +259,17 @@ def checkins(data):
         )
     except (OSError, EOFError, ValueError) as error:
         raise ValueError(
-            f"expected are gzipped lines of {', '.join(CHECKIN_COLUMNS)} between tabs, not read as such: {error}"
+            f"expected are gzipped lines of {', '.join(CHECKIN_COLUMNS)} between tabs, not read "
+            f"as such: {error}"
         ) from error
-    # Times are written with the year first and all parts in full width: their order as text is that in time.
-    known = table.dropna().sort_values(["user", "time"], ascending=[True, False], kind="stable")
-    return known.drop_duplicates("user")[["latitude", "longitude"]].to_numpy(), None
+    # Times are written with the year first and all parts in full width: their order as text is that
+    # in time.
+    located = table.dropna().sort_values(["user", "time"], ascending=[True, False], kind="stable")
+    return located.drop_duplicates("user")[["latitude", "longitude"]].to_numpy(), None
 
 
-def range_queries(data):
-    """Center, half-widths, number of incidents and number of arrests of rectangles on a map; no labels.
+def range_queries(data: bytes) -> Unlabeled:
+    """Center, half-widths, numbers of incidents and of arrests of rectangles on a map; no labels.
 
     Raises
     ------
@@ -273,17 +285,15 @@ def range_queries(data):
     return table[list(QUERY_COLUMNS)].to_numpy(np.float64), None
 
 
-def source(parser):
-    """Text that decides what a parser returns: its own code and that of the shared steps."""
-    shared = (_rows, _points, _codes)
-    text = (
-        "".join(code_of(function) for function in (*shared, parser))
-        + f"BREAST_MISSING={BREAST_MISSING}"
-    )
+def source(parser: Callable) -> str:
+    """Text that determines what a parser returns: its code and that of the shared steps."""
+    functions = (_rows, _points, _codes, parser)
+    text = "".join(code_of(function) for function in functions)
+    text += f"BREAST_MISSING={BREAST_MISSING}"
     if parser is letters_resampled:
         text += f"{code_of(letters)}{LETTERS_SEED=}{LETTERS_PER_CLASS=}"
     if parser in (arrays, covtype, postures):
-        text += f"{code_of(largest_one)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
+        text += f"{code_of(divide_by_largest)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
     if parser in (checkins, range_queries):
         text += f"{CHECKIN_COLUMNS=}{QUERY_COLUMNS=}"
     return text

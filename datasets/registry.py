@@ -1,33 +1,37 @@
-"""One entry per published data set: files, hashes, licence, citation, parser, public domain, default k.
+"""One entry per published data set.
 
-A public domain says between which values a column can lie, as a person would say it who has not seen the data: from the
-scale of the measurement, the width of the field, or the parameters of the generator. The reason stands with each. It is
+An entry holds the files, their hashes, license, citation, parser, public domain and default k. A
+public domain bounds each column by what is known without the data: the scale of the measurement,
+the width of the field, or the parameters of the generator. Each entry gives the reason. A domain is
 never the minimum and maximum of the points.
 """
 
+import csv
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
 from pkm.datasets import bundled, embeddings, generated, parsers
-from pkm.datasets.g2_hashes import G2_HASHES
 from pkm.datasets.sources import File, known_sha256
 
 UCI = "https://archive.ics.uci.edu/static/public/"
 SIPU = "https://cs.uef.fi/sipu/datasets/"
-SUITE = "https://raw.githubusercontent.com/gagolews/clustering-data-v1/27ac73a6fd331fb18181419838d2e753dd1b5f80/"
-AUTHORS = "https://raw.githubusercontent.com/D-Diaa/privateclustering/2fffc839c5b2fb4d2ee5f83089891ca23cbc8caa/data/"
+GITHUB = "https://raw.githubusercontent.com/"
+SUITE = f"{GITHUB}gagolews/clustering-data-v1/27ac73a6fd331fb18181419838d2e753dd1b5f80/"
+AUTHORS = f"{GITHUB}D-Diaa/privateclustering/2fffc839c5b2fb4d2ee5f83089891ca23cbc8caa/data/"
 MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
 FASHION = (
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/",
+    f"{GITHUB}zalandoresearch/fashion-mnist/b2617bb6d3ffa2e429640350f613e3291e10b141/data/fashion/",
 )
 
 CC_BY = "CC BY 4.0"
-PUBLIC_SIPU = "public, no licence stated (SIPU)"
+PUBLIC_SIPU = "public, no license stated (SIPU)"
 
 # One file, two data sets: the second is drawn from the first.
 LETTERS_FILE = File(
@@ -51,11 +55,14 @@ GAS_FILES = {
 SHUTTLE_FILES = tuple(
     File(
         f"shuttle/shuttle.{part}",
-        published,
-        packed,
-        source=f"{UCI}148/statlog+shuttle.zip (shuttle.{part}{how}); expected are blank-separated integers, class last",
+        sha256,
+        gz_sha256,
+        source=(
+            f"{UCI}148/statlog+shuttle.zip (shuttle.{part}{packing}); expected are blank-separated "
+            "integers, class last"
+        ),
     )
-    for part, how, published, packed in (
+    for part, packing, sha256, gz_sha256 in (
         (
             "trn",
             ", there packed as shuttle.trn.Z",
@@ -71,8 +78,8 @@ SHUTTLE_FILES = tuple(
     )
 )
 SHUTTLE_REASON = (
-    "each channel taken for a signed byte of telemetry, as the description gives no ranges; the few readings beyond "
-    "are moved to its ends"
+    "each channel taken for a signed byte of telemetry, as the description gives no ranges; the "
+    "few readings beyond are moved to its ends"
 )
 SHUTTLE_CITATION = (
     "Statlog (Shuttle). UCI Machine Learning Repository (data of NASA; Michie, D. et al., 1994)."
@@ -88,7 +95,7 @@ SKIN_REASON = "blue, green and red as bytes"
 SKIN_CITATION = (
     "Bhatt, R. and Dhall, A. (2009). Skin Segmentation. UCI Machine Learning Repository."
 )
-WITH_CLASS = " The class is taken for one more column."
+WITH_CLASS = " The class is one more column."
 S_SETS_FILES = {
     2: (
         "c26ecf31043cfecf46dd534c5330fd5d111d2e52522064b2f2eae6623b2d248c",
@@ -104,12 +111,13 @@ S_SETS_FILES = {
     ),
 }
 SNAP = "https://snap.stanford.edu/data/"
-MAP_CLUSTERS = 8  # the distance-based paper's, where it does not vary the number
+#: Number of clusters of the distance-based paper where it does not vary.
+MAP_CLUSTERS = 8
 
-UNLEARNING_CUBE = "the cube in which the unlearning paper asks all values to lie"
+UNLEARNING_CUBE = "the cube in which the unlearning paper requires all values to lie"
 UNLEARNING_FORM = (
-    "expected is a .npz file of an array 'data' with the {n:,} points as rows of {d} numbers and, if wanted, 'label' "
-    "and 'client' with an integer for each point"
+    "expected is a .npz file of an array 'data' with the {n:,} points as rows of {d} numbers and, "
+    "if wanted, 'label' and 'client' with an integer for each point"
 )
 
 
@@ -125,25 +133,28 @@ class Entry:
     files : tuple of File
         In the order in which the parser takes them.
     parse : callable
-        From the files' published bytes to points and labels, and clients where there are any (`pkm.datasets.parsers`).
+        From the files' published bytes to points and labels, and clients where there are any
+        (`pkm.datasets.parsers`).
     lower, upper : tuple of float
         Public bounds per column.
     reason : str
         Why these bounds are public.
-    licence, citation : str
+    license, citation : str
     bundled : callable or None
         Reader of a copy that an installed package brings along, equal to what the parser returns.
     bundled_sha256 : str or None
         `pkm.datasets.bundled.digest` of what that reader must return.
     common_range : (float, float) or None
-        One range for all columns, where it is another than the domain's; see `pkm.datasets.Dataset`.
+        One range for all columns, where it is another than the domain's; see
+        `pkm.datasets.Dataset`.
     common_range_is_private : bool
         Whether it was read off the points.
-    trained : datasets.embeddings.Recipe or None
-        Where the points are embeddings: how the network is trained on the files' images. Then n, d and the domain are
-        those of the embeddings, and the set is looked for in the cache only.
+    trained : datasets.embeddings.Training or None
+        Where the points are embeddings: how the network is trained on the files' images. Then n, d
+        and the domain are those of the embeddings, and the set is looked for in the cache only.
     prescaled : bool
-        Whether the points come, or are parsed, scaled by bounds read off them; see `pkm.datasets.Dataset`.
+        Whether the points come, or are parsed, scaled by bounds read off them; see
+        `pkm.datasets.Dataset`.
     """
 
     name: str
@@ -155,39 +166,42 @@ class Entry:
     lower: tuple[float, ...]
     upper: tuple[float, ...]
     reason: str
-    licence: str
+    license: str
     citation: str
     bundled: Callable | None = None
     bundled_sha256: str | None = None
     common_range: tuple[float, float] | None = None
     common_range_is_private: bool = False
-    trained: embeddings.Recipe | None = None
+    trained: embeddings.Training | None = None
     prescaled: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not len(self.lower) == len(self.upper) == self.d:
             raise ValueError(
-                f"{self.name}: bounds of {len(self.lower)} and {len(self.upper)} columns, d={self.d}"
+                f"{self.name}: bounds of {len(self.lower)} and {len(self.upper)} columns, "
+                f"d={self.d}"
             )
 
-    def domain(self):
+    def domain(self) -> np.ndarray:
         """Public bounds, (2, d) float64."""
         return np.array([self.lower, self.upper], dtype=np.float64)
 
 
-def fingerprint(entry, mirror=None):
+def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
     """SHA-256 of the files' declared hashes, the parser's source and the declared domain and range.
 
-    The files themselves need not be read: `datasets.load` refuses any file whose hash is not the declared one, so equal
-    declarations mean equal bytes, and equal bytes through an equal parser mean equal points. The same holds for a
-    bundled copy, whose points and labels are checked against a declared hash of what the parser returns. Of embeddings
-    the noted hash of the stored arrays counts too, which are read no more than the files. Of a file without a declared
-    hash the one counts that was noted when it was first read.
+    The files themselves need not be read: `datasets.load` refuses any file whose hash is not the
+    declared one, so equal declarations mean equal bytes, and equal bytes through an equal parser
+    mean equal points. The same holds for a bundled copy, whose points and labels are checked
+    against a declared hash of what the parser returns. For embeddings the
+    recorded hash of the stored arrays is included; the arrays are not read either. For a file
+    without a declared hash, the hash recorded when it was first read is used.
 
     Raises
     ------
     DataUnavailable
-        If the set is one of embeddings and has not been trained, or a file without a declared hash was never at hand.
+        If the set is one of embeddings and has not been trained, or a file without a declared hash
+        has never been available.
     """
     declared = {
         "files": [known_sha256(file, entry.name, mirror) for file in entry.files],
@@ -204,25 +218,43 @@ def fingerprint(entry, mirror=None):
     return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
 
 
-def embedded(name, files, recipe, licence, citation):
+def embeddings_entry(
+    name: str,
+    files: tuple[File, ...],
+    training: embeddings.Training,
+    license: str,
+    citation: str,
+) -> Entry:
     """Entry of the embeddings of 60,000 training images of ten classes."""
     return Entry(
         name=name,
         n=60000,
-        d=recipe.dimensions,
+        d=training.dimensions,
         n_clusters=10,
         files=files,
         parse=parsers.mnist,
-        lower=(0.0,) * recipe.dimensions,
-        upper=(recipe.upper,) * recipe.dimensions,
+        lower=(0.0,) * training.dimensions,
+        upper=(training.upper,) * training.dimensions,
         reason="the network's own clipping layer, which bounds every embedding whatever the image",
-        licence=licence,
-        citation=f"{citation} Embeddings of the training images by a network that this project trains on them.",
-        trained=recipe,
+        license=license,
+        citation=(
+            f"{citation} Embeddings of the training images by a network that this project trains "
+            "on them."
+        ),
+        trained=training,
     )
 
 
-def unlearning(name, n, d, n_clusters, file, parse, licence, citation):
+def unlearning_entry(
+    name: str,
+    n: int,
+    d: int,
+    n_clusters: int,
+    file: File,
+    parse: Callable,
+    license: str,
+    citation: str,
+) -> Entry:
     """Entry of a data set of the unlearning paper, prepared as in that paper."""
     return Entry(
         name=name,
@@ -234,50 +266,54 @@ def unlearning(name, n, d, n_clusters, file, parse, licence, citation):
         lower=(-1.0,) * d,
         upper=(1.0,) * d,
         reason=UNLEARNING_CUBE,
-        licence=licence,
+        license=license,
         citation=citation,
         prescaled=True,
     )
 
 
-def given(name, n, d, n_clusters, where, licence, citation):
-    """Entry of a data set that each user has to get and bring into a form of ours."""
+def user_supplied_entry(
+    name: str, n: int, d: int, n_clusters: int, where: str, license: str, citation: str
+) -> Entry:
+    """Entry of a data set that each user has to obtain and convert to an archive of arrays."""
     file = File(f"{name}/{name}.npz", None, source=f"{where}; {UNLEARNING_FORM.format(n=n, d=d)}")
-    return unlearning(name, n, d, n_clusters, file, parsers.arrays, licence, citation)
+    return unlearning_entry(name, n, d, n_clusters, file, parsers.arrays, license, citation)
 
 
-def s_set(number):
+def s_set(number: int) -> Entry:
     """Entry of one of the S sets 2 to 4: as S1, with more and more overlap."""
-    points, labels = S_SETS_FILES[number]
+    points_sha256, labels_sha256 = S_SETS_FILES[number]
     return Entry(
         name=f"s{number}",
         n=5000,
         d=2,
         n_clusters=15,
         files=(
-            File(f"s-sets/s{number}.txt", points, urls=(f"{SIPU}s{number}.txt",)),
+            File(f"s-sets/s{number}.txt", points_sha256, urls=(f"{SIPU}s{number}.txt",)),
             File(
-                f"s-sets/s{number}.labels0.gz", labels, urls=(f"{SUITE}sipu/s{number}.labels0.gz",)
+                f"s-sets/s{number}.labels0.gz",
+                labels_sha256,
+                urls=(f"{SUITE}sipu/s{number}.labels0.gz",),
             ),
         ),
         parse=parsers.s1,
         lower=(0.0,) * 2,
         upper=(1e6,) * 2,
         reason="the S sets live on a square of a million units",
-        licence=PUBLIC_SIPU,
+        license=PUBLIC_SIPU,
         citation=(
-            "Fränti, P. and Virmajoki, O. (2006). Iterative shrinking method for clustering problems. Pattern "
-            f"Recognition 39(5), 761-775. {SIPU}s{number}.txt"
+            "Fränti, P. and Virmajoki, O. (2006). Iterative shrinking method for clustering "
+            f"problems. Pattern Recognition 39(5), 761-775. {SIPU}s{number}.txt"
         ),
     )
 
 
-def last_checkins(name, users):
-    """Entry of a network of friends: where each user checked in last."""
+def last_checkins(name: str, n_users: int) -> Entry:
+    """Entry of a social network: the last check-in of each user."""
     file = f"loc-{name}_totalCheckins.txt.gz"
     return Entry(
         name=name,
-        n=users,
+        n=n_users,
         d=2,
         n_clusters=MAP_CLUSTERS,
         files=(File(f"{name}/{file}", None, source=SNAP + file),),
@@ -285,10 +321,10 @@ def last_checkins(name, users):
         lower=(-90.0, -180.0),
         upper=(90.0, 180.0),
         reason="latitude and longitude in degrees",
-        licence="public, no licence stated (SNAP)",
+        license="public, no license stated (SNAP)",
         citation=(
-            "Cho, E., Myers, S. and Leskovec, J. (2011). Friendship and mobility: user movement in location-based "
-            "social networks. KDD, 1082-1090; the last check-in of each user."
+            "Cho, E., Myers, S. and Leskovec, J. (2011). Friendship and mobility: user movement "
+            "in location-based social networks. KDD, 1082-1090; the last check-in of each user."
         ),
     )
 
@@ -311,7 +347,7 @@ ENTRIES = (
         lower=(0.0,) * 4,
         upper=(10.0,) * 4,
         reason="lengths and widths of parts of a small flower in centimetres",
-        licence=CC_BY,
+        license=CC_BY,
         citation="Fisher, R. A. (1936). Iris. UCI Machine Learning Repository.",
         bundled=bundled.iris,
         bundled_sha256="d2712b028401f0400cb671cb99d85387a1c721d41262f30ecb7b90f029d20a90",
@@ -337,10 +373,11 @@ ENTRIES = (
         lower=(0.0,) * 2,
         upper=(6.0,) * 2,
         reason="a drawing of three shapes on a plane a few units wide, all coordinates positive",
-        licence="see the benchmark suite (FCPS)",
+        license="see the benchmark suite (FCPS)",
         citation=(
-            "Ultsch, A. (2005). Clustering with SOM: U*C. Workshop on Self-Organizing Maps, 75-82 (FCPS); copy of "
-            "Gagolewski, M. (2022). A framework for benchmarking clustering algorithms. SoftwareX 20, 101270."
+            "Ultsch, A. (2005). Clustering with SOM: U*C. Workshop on Self-Organizing Maps, 75-82 "
+            "(FCPS); copy of Gagolewski, M. (2022). A framework for benchmarking clustering "
+            "algorithms. SoftwareX 20, 101270."
         ),
     ),
     Entry(
@@ -364,10 +401,10 @@ ENTRIES = (
         lower=(0.0,) * 2,
         upper=(1e6,) * 2,
         reason="the S sets live on a square of a million units",
-        licence=PUBLIC_SIPU,
+        license=PUBLIC_SIPU,
         citation=(
-            "Fränti, P. and Virmajoki, O. (2006). Iterative shrinking method for clustering problems. Pattern "
-            f"Recognition 39(5), 761-775. {SIPU}s1.txt"
+            "Fränti, P. and Virmajoki, O. (2006). Iterative shrinking method for clustering "
+            f"problems. Pattern Recognition 39(5), 761-775. {SIPU}s1.txt"
         ),
     ),
     Entry(
@@ -386,10 +423,11 @@ ENTRIES = (
         lower=(0.0,) * 3,
         upper=(255.0,) * 3,
         reason="red, green and blue as bytes",
-        licence=PUBLIC_SIPU,
+        license=PUBLIC_SIPU,
         citation=(
-            "Fränti, P. and Sieranoja, S. (2018). K-means properties on six clustering benchmark datasets. Applied "
-            f"Intelligence 48(12), 4743-4759 (image data, the distinct colors of House at 5 bits). {SIPU}"
+            "Fränti, P. and Sieranoja, S. (2018). K-means properties on six clustering benchmark "
+            "datasets. Applied Intelligence 48(12), 4743-4759 (image data, the distinct colors of "
+            f"House at 5 bits). {SIPU}"
         ),
     ),
     Entry(
@@ -417,11 +455,11 @@ ENTRIES = (
         lower=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
         upper=(99.0, 2e6, 16.0, 99999.0, 9999.0, 99.0),
         reason=(
-            "age in a two-digit field; a survey weight (people that one record stands for) below two million; "
-            "sixteen numbered levels of education; gains in a five-digit, losses in a four-digit field of dollars; "
-            "weekly hours in a two-digit field"
+            "age in a two-digit field; a survey weight (people that one record stands for) below "
+            "two million; sixteen numbered levels of education; gains in a five-digit, losses in "
+            "a four-digit field of dollars; weekly hours in a two-digit field"
         ),
-        licence=CC_BY,
+        license=CC_BY,
         citation="Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository.",
     ),
     Entry(
@@ -441,11 +479,11 @@ ENTRIES = (
         lower=(8.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
         upper=(17.0, 8.0, 5.0, 40.0, 200.0, 5.0, 6.0, 1.0, 5.0, 15.0, 2.0, 5.0, 2000.0),
         reason=(
-            "what a table wine can hold: alcohol 8 to 17 per cent; malic acid, ash and phenols in grams per litre; "
-            "alkalinity of ash; magnesium and proline in milligrams per litre; color intensity, hue and the "
-            "absorbance ratio on their instruments' usual scales"
+            "what a table wine can hold: alcohol 8 to 17 per cent; malic acid, ash and phenols in "
+            "grams per litre; alkalinity of ash; magnesium and proline in milligrams per litre; "
+            "color intensity, hue and the absorbance ratio on their instruments' usual scales"
         ),
-        licence=CC_BY,
+        license=CC_BY,
         citation="Aeberhard, S. and Forina, M. (1992). Wine. UCI Machine Learning Repository.",
         bundled=bundled.wine,
         bundled_sha256="3a28849ef2366c4b9d4e382b3fa5624a66f693c04d7fdcf43c529bbb0bb338d7",
@@ -467,8 +505,11 @@ ENTRIES = (
         lower=(1.0,) * 9,
         upper=(10.0,) * 9,
         reason="cytological scores, defined as 1 to 10",
-        licence=CC_BY,
-        citation="Wolberg, W. (1990). Breast Cancer Wisconsin (Original). UCI Machine Learning Repository.",
+        license=CC_BY,
+        citation=(
+            "Wolberg, W. (1990). Breast Cancer Wisconsin (Original). UCI Machine Learning "
+            "Repository."
+        ),
     ),
     Entry(
         name="yeast",
@@ -487,7 +528,7 @@ ENTRIES = (
         lower=(0.0,) * 8,
         upper=(1.0,) * 8,
         reason="scores of sequence analysis programs, published on a scale from 0 to 1",
-        licence=CC_BY,
+        license=CC_BY,
         citation="Nakai, K. (1991). Yeast. UCI Machine Learning Repository.",
     ),
     Entry(
@@ -511,8 +552,11 @@ ENTRIES = (
         lower=(0.0,) * 784,
         upper=(255.0,) * 784,
         reason="pixels as bytes",
-        licence="CC BY-SA 3.0 (as commonly stated)",
-        citation="LeCun, Y., Cortes, C. and Burges, C. (1998). The MNIST database of handwritten digits (test images).",
+        license="CC BY-SA 3.0 (as commonly stated)",
+        citation=(
+            "LeCun, Y., Cortes, C. and Burges, C. (1998). The MNIST database of handwritten "
+            "digits (test images)."
+        ),
     ),
     Entry(
         name="birch2",
@@ -531,11 +575,11 @@ ENTRIES = (
         lower=(0.0,) * 2,
         upper=(1e6,) * 2,
         reason="the Birch sets live on a square of a million units",
-        licence=PUBLIC_SIPU,
+        license=PUBLIC_SIPU,
         citation=(
-            "Zhang, T., Ramakrishnan, R. and Livny, M. (1997). BIRCH: a new data clustering algorithm and its "
-            "applications. Data Mining and Knowledge Discovery 1(2), 141-182; 25,000 of the 100,000 points of "
-            f"{SIPU}birch2.txt."
+            "Zhang, T., Ramakrishnan, R. and Livny, M. (1997). BIRCH: a new data clustering "
+            "algorithm and its applications. Data Mining and Knowledge Discovery 1(2), 141-182; "
+            f"25,000 of the 100,000 points of {SIPU}birch2.txt."
         ),
     ),
     Entry(
@@ -548,7 +592,7 @@ ENTRIES = (
         lower=(0.0,) * 16,
         upper=(15.0,) * 16,
         reason=LETTERS_REASON,
-        licence=CC_BY,
+        license=CC_BY,
         citation=LETTERS_CITATION,
     ),
     Entry(
@@ -561,8 +605,11 @@ ENTRIES = (
         lower=(0.0,) * 16,
         upper=(15.0,) * 16,
         reason=LETTERS_REASON,
-        licence=CC_BY,
-        citation=f"{LETTERS_CITATION} 720 rows of each letter, drawn with replacement as in the DPM paper.",
+        license=CC_BY,
+        citation=(
+            f"{LETTERS_CITATION} 720 rows of each letter, drawn with replacement as in the DPM "
+            "paper."
+        ),
     ),
     Entry(
         name="gas",
@@ -577,21 +624,24 @@ ENTRIES = (
         lower=(-50.0, 850.0, 0.0, 0.0, 0.0, 800.0, 400.0, 0.0, 0.0, 0.0, 0.0),
         upper=(60.0, 1100.0, 110.0, 20.0, 60.0, 1300.0, 700.0, 250.0, 30.0, 100.0, 200.0),
         reason=(
-            "what a gas turbine's sensors can show: air from -50 to 60 degrees Celsius, 850 to 1100 millibar and up to "
-            "110 per cent humidity (a hygrometer may read a little above saturation); pressures of air filter, exhaust "
-            "and compressor up to 20 and 60 millibar and 30 bar; 800 to 1300 degrees before and 400 to 700 behind the "
-            "turbine; up to 250 megawatt hours; carbon monoxide and nitrogen oxides up to 100 and 200 milligrams per "
-            "cubic metre. The common range is the DPM paper's, the data's own extremes: private"
+            "what a gas turbine's sensors can show: air from -50 to 60 degrees Celsius, 850 to "
+            "1100 millibar and up to 110 per cent humidity (a hygrometer may read a little above "
+            "saturation); pressures of air filter, exhaust and compressor up to 20 and 60 "
+            "millibar and 30 bar; 800 to 1300 degrees before and 400 to 700 behind the turbine; "
+            "up to 250 megawatt hours; carbon monoxide and nitrogen oxides up to 100 and 200 "
+            "milligrams per cubic metre. The common range is the DPM paper's, the data's own "
+            "extremes: private"
         ),
-        licence=CC_BY,
+        license=CC_BY,
         citation=(
-            "Kaya, H., Tüfekci, P. and Uzun, E. (2019). Predicting CO and NOx emissions from gas turbines: novel data "
-            "and a benchmark PEMS. Turkish Journal of Electrical Engineering and Computer Sciences 27(6), 4783-4796."
+            "Kaya, H., Tüfekci, P. and Uzun, E. (2019). Predicting CO and NOx emissions from gas "
+            "turbines: novel data and a benchmark PEMS. Turkish Journal of Electrical Engineering "
+            "and Computer Sciences 27(6), 4783-4796."
         ),
         common_range=(-6.23, 1100.9),
         common_range_is_private=True,
     ),
-    embedded(
+    embeddings_entry(
         "mnist-embeddings",
         (
             File(
@@ -605,11 +655,11 @@ ENTRIES = (
                 urls=tuple(base + "train-labels-idx1-ubyte.gz" for base in MNIST),
             ),
         ),
-        embeddings.Recipe(epochs=6, penalty=0.0012),
+        embeddings.Training(epochs=6, penalty=0.0012),
         "CC BY-SA 3.0 (images, as commonly stated)",
         "LeCun, Y., Cortes, C. and Burges, C. (1998). The MNIST database of handwritten digits.",
     ),
-    embedded(
+    embeddings_entry(
         "fashion-embeddings",
         (
             File(
@@ -623,14 +673,14 @@ ENTRIES = (
                 urls=tuple(base + "train-labels-idx1-ubyte.gz" for base in FASHION),
             ),
         ),
-        embeddings.Recipe(epochs=1, penalty=0.004),
+        embeddings.Training(epochs=1, penalty=0.004),
         "MIT (images)",
         (
-            "Xiao, H., Rasul, K. and Vollgraf, R. (2017). Fashion-MNIST: a novel image dataset for benchmarking "
-            "machine learning algorithms. arXiv:1708.07747."
+            "Xiao, H., Rasul, K. and Vollgraf, R. (2017). Fashion-MNIST: a novel image dataset "
+            "for benchmarking machine learning algorithms. arXiv:1708.07747."
         ),
     ),
-    unlearning(
+    unlearning_entry(
         "celltype",
         12009,
         10,
@@ -639,19 +689,19 @@ ENTRIES = (
             "celltype/celltype.npz",
             "af08ec1fdd37ebc5647d1ace8a010d4c0d68eae1a010caf9f476441fcabcb2c8",
             source=(
-                "https://github.com/thupchnsky/mufc (celltype_processed.pkl, a pickle), of which expected is the .npz "
-                "file that the mirror holds"
+                "https://github.com/thupchnsky/mufc (celltype_processed.pkl, a pickle), of which "
+                "expected is the .npz file that the mirror holds"
             ),
         ),
         parsers.arrays,
         "MIT (repository); Mouse Cell Atlas",
         (
-            "Han, X. et al. (2018). Mapping the Mouse Cell Atlas by Microwell-Seq. Cell 172(5), 1091-1107; ten "
-            "principal components, scaled and split over 100 clients by Pan, C. et al. (2023). Machine unlearning of "
-            "federated clusters. ICLR."
+            "Han, X. et al. (2018). Mapping the Mouse Cell Atlas by Microwell-Seq. Cell 172(5), "
+            "1091-1107; ten principal components, scaled and split over 100 clients by Pan, C. et "
+            "al. (2023). Machine unlearning of federated clusters. ICLR."
         ),
     ),
-    unlearning(
+    unlearning_entry(
         "covtype-52",
         15120,
         52,
@@ -660,17 +710,21 @@ ENTRIES = (
             "covtype/train.csv",
             "45d9949029e81059332efa1dcb22af082f7ad344859984b5dc761d1f328d88f5",
             "4c6b0be9a12c1843b5484fe8020a138bfbdbe1401470a9ce70aafe710145efdc",
-            source="https://www.kaggle.com/c/forest-cover-type-prediction (train.csv, for registered users)",
+            source=(
+                "https://www.kaggle.com/c/forest-cover-type-prediction (train.csv, for registered "
+                "users)"
+            ),
         ),
         parsers.covtype,
         CC_BY,
         (
-            "Blackard, J. and Dean, D. (1999). Comparative accuracies of artificial neural networks and discriminant "
-            "analysis in predicting forest cover types from cartographic variables. Computers and Electronics in "
-            "Agriculture 24(3), 131-151 (the training rows of a competition)."
+            "Blackard, J. and Dean, D. (1999). Comparative accuracies of artificial neural "
+            "networks and discriminant analysis in predicting forest cover types from "
+            "cartographic variables. Computers and Electronics in Agriculture 24(3), 131-151 (the "
+            "training rows of a competition)."
         ),
     ),
-    unlearning(
+    unlearning_entry(
         "postures-full",
         74975,
         15,
@@ -678,50 +732,56 @@ ENTRIES = (
         File(
             "postures/Postures.csv",
             None,
-            source=f"{UCI}405/motion+capture+hand+postures.zip (the table with the columns Class, User, X0, ..., Z11)",
+            source=(
+                f"{UCI}405/motion+capture+hand+postures.zip (the table with the columns Class, "
+                "User, X0, ..., Z11)"
+            ),
         ),
         parsers.postures,
         CC_BY,
         "Gardner, A. et al. (2014). Motion Capture Hand Postures. UCI Machine Learning Repository.",
     ),
-    given(
+    user_supplied_entry(
         "femnist",
         36725,
         784,
         62,
         (
-            "https://github.com/TalwalkarLab/leaf (built there from NIST Special Database 19; the paper takes 100 "
-            "writers of at least 350 images, and does not say which)"
+            "https://github.com/TalwalkarLab/leaf (built there from NIST Special Database 19; the "
+            "paper takes 100 writers of at least 350 images, and does not say which)"
         ),
         "BSD 2-Clause (LEAF)",
         "Caldas, S. et al. (2018). LEAF: a benchmark for federated settings. arXiv:1812.01097.",
     ),
-    given(
+    user_supplied_entry(
         "tcga",
         1904,
         57,
         4,
         (
-            "https://portal.gdc.cancer.gov, with access on request (methylation at 57 sites of 11 genes, tumors LGG, "
-            "LUAD, LUSC and STAD; the sites are not listed in the paper)"
+            "https://portal.gdc.cancer.gov, with access on request (methylation at 57 sites of 11 "
+            "genes, tumors LGG, LUAD, LUSC and STAD; the sites are not listed in the paper)"
         ),
         "The Cancer Genome Atlas, access-controlled",
         (
-            "Hutter, C. and Zenklusen, J. (2018). The Cancer Genome Atlas: creating lasting value beyond its data. "
-            "Cell 173(2), 283-285."
+            "Hutter, C. and Zenklusen, J. (2018). The Cancer Genome Atlas: creating lasting value "
+            "beyond its data. Cell 173(2), 283-285."
         ),
     ),
-    given(
+    user_supplied_entry(
         "tmi",
         1126,
         984,
         4,
         (
-            "https://hmpdacc.org, with access on request (frequencies of bacteria in human guts; which samples is not "
-            "listed in the paper)"
+            "https://hmpdacc.org, with access on request (frequencies of bacteria in human guts; "
+            "which samples is not listed in the paper)"
         ),
         "NIH Human Microbiome Project, access-controlled",
-        "Peterson, J. et al. (2009). The NIH Human Microbiome Project. Genome Research 19(12), 2317-2323.",
+        (
+            "Peterson, J. et al. (2009). The NIH Human Microbiome Project. Genome Research "
+            "19(12), 2317-2323."
+        ),
     ),
     s_set(2),
     s_set(3),
@@ -736,7 +796,7 @@ ENTRIES = (
         lower=(-128.0,) * 9,
         upper=(127.0,) * 9,
         reason=SHUTTLE_REASON,
-        licence=CC_BY,
+        license=CC_BY,
         citation=SHUTTLE_CITATION,
     ),
     Entry(
@@ -749,7 +809,7 @@ ENTRIES = (
         lower=(*(-128.0,) * 9, 1.0),
         upper=(*(127.0,) * 9, 7.0),
         reason=f"{SHUTTLE_REASON}; seven numbered classes",
-        licence=CC_BY,
+        license=CC_BY,
         citation=SHUTTLE_CITATION + WITH_CLASS,
     ),
     Entry(
@@ -762,7 +822,7 @@ ENTRIES = (
         lower=(0.0,) * 3,
         upper=(255.0,) * 3,
         reason=SKIN_REASON,
-        licence=CC_BY,
+        license=CC_BY,
         citation=SKIN_CITATION,
     ),
     Entry(
@@ -775,7 +835,7 @@ ENTRIES = (
         lower=(0.0, 0.0, 0.0, 1.0),
         upper=(255.0, 255.0, 255.0, 2.0),
         reason=f"{SKIN_REASON}; two numbered classes",
-        licence=CC_BY,
+        license=CC_BY,
         citation=SKIN_CITATION + WITH_CLASS,
     ),
     last_checkins("brightkite", 51406),
@@ -789,20 +849,25 @@ ENTRIES = (
             File(
                 "rangequeries/Range-Queries-Aggregates.csv",
                 None,
-                source=f"{UCI}493/query+analytics+workloads+dataset.zip (Datasets/Range-Queries-Aggregates.csv)",
+                source=(
+                    f"{UCI}493/query+analytics+workloads+dataset.zip "
+                    "(Datasets/Range-Queries-Aggregates.csv)"
+                ),
             ),
         ),
         parse=parsers.range_queries,
         lower=(1.08e6, 1.80e6, 0.0, 0.0, 0.0, 0.0),
         upper=(1.22e6, 1.96e6, 1.6e5, 1.6e5, 6e6, 6e6),
         reason=(
-            "rectangles on the map of Chicago: the city in feet of its state plane, half-widths no longer than the "
-            "city, and counts below the six million incidents that the city had recorded"
+            "rectangles on the map of Chicago: the city in feet of its state plane, half-widths "
+            "no longer than the city, and counts below the six million incidents that the city "
+            "had recorded"
         ),
-        licence=CC_BY,
+        license=CC_BY,
         citation=(
-            "Anagnostopoulos, C., Savva, F. and Triantafillou, P. (2019). Query Analytics Workloads. UCI Machine "
-            "Learning Repository (range queries with their counts of incidents and arrests)."
+            "Anagnostopoulos, C., Savva, F. and Triantafillou, P. (2019). Query Analytics "
+            "Workloads. UCI Machine Learning Repository (range queries with their counts of "
+            "incidents and arrests)."
         ),
     ),
 )
@@ -810,11 +875,20 @@ ENTRIES = (
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
-def g2_entry(name):
+def read_g2_hashes() -> dict[str, tuple[str, str]]:
+    """Read the SHA-256 of each published G2 file: of a mirror's gzipped copy and of the file."""
+    with Path(__file__).with_name("g2.csv").open(newline="", encoding="ascii") as file:
+        return {row["name"]: (row["gz_sha256"], row["sha256"]) for row in csv.DictReader(file)}
+
+
+G2_HASHES = read_g2_hashes()
+
+
+def g2_entry(name: str) -> Entry | None:
     """Entry of a published G2 file whose hash is known, else None (then the set is generated)."""
     if name not in G2_HASHES:
         return None
-    packed, published = G2_HASHES[name]
+    gz_sha256, sha256 = G2_HASHES[name]
     d, sd = (int(number) for number in name.split("-")[1:])
     lower, upper = generated.g2_domain(sd, d)
     return Entry(
@@ -822,16 +896,19 @@ def g2_entry(name):
         n=2 * generated.G2_CLUSTER_SIZE,
         d=d,
         n_clusters=2,
-        files=(File(f"g2/{name}.txt", published, packed, (SIPU + "g2-txt.zip",), f"{name}.txt"),),
+        files=(File(f"g2/{name}.txt", sha256, gz_sha256, (SIPU + "g2-txt.zip",), f"{name}.txt"),),
         parse=parsers.g2,
         lower=tuple(lower.tolist()),
         upper=tuple(upper.tolist()),
-        reason="the family's published centers, 500 and 600, and five of its published standard deviations around them",
-        licence=PUBLIC_SIPU,
+        reason=(
+            "the family's published centers, 500 and 600, and five of its published standard "
+            "deviations around them"
+        ),
+        license=PUBLIC_SIPU,
         citation=generated.G2_CITATION,
     )
 
 
-def find(name):
+def find(name: str) -> Entry | None:
     """Entry of a published data set, else None."""
     return BY_NAME.get(name) or g2_entry(name)

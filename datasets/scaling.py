@@ -54,10 +54,10 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     ----------
     dataset : Dataset
     preprocessing : {"minmax", "public", "range"}
-        ``minmax``: each column by its own minimum and maximum, as the papers do; a constant column becomes 0. The
-        result is flagged, because those bounds are private. ``public``: by the declared domain. ``range``: all columns
-        by the one range that they share, which keeps the shape of the clusters; flagged where that range was read off
-        the points.
+        ``minmax``: each column by its own minimum and maximum, as the papers do; a constant column
+        becomes 0. The result is flagged, because those bounds are private. ``public``: by the
+        declared domain. ``range``: all columns by the one range that they share, which keeps the
+        shape of the clusters; flagged where that range was read off the points.
     clip : bool
         Whether points outside the domain or range are moved to its border (and counted) or refused.
 
@@ -68,8 +68,8 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Raises
     ------
     ValueError
-        If the preprocessing is unknown, the data set has no public domain or common range, a point is not finite, or
-        points lie outside and `clip` is False.
+        If the preprocessing is unknown, the data set has no public domain or common range, a point
+        is not finite, or points lie outside and `clip` is False.
 
     Examples
     --------
@@ -108,42 +108,50 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     )
 
 
-def largest_one(points):
-    """Divide points by the largest of their values where that is above 1: the unlearning paper's preparation.
+def divide_by_largest(points: np.ndarray) -> np.ndarray:
+    """Divide points by the largest of their values where that is above 1.
+
+    This is the unlearning paper's preparation.
 
     Examples
     --------
-    >>> largest_one(np.array([[-1.0, 4.0], [2.0, 0.0]])).tolist()
+    >>> divide_by_largest(np.array([[-1.0, 4.0], [2.0, 0.0]])).tolist()
     [[-0.25, 1.0], [0.5, 0.0]]
     """
     return points / max(float(points.max()), 1.0)
 
 
-def _bounds(dataset, points, preprocessing):
+def _bounds(
+    dataset: Dataset, points: np.ndarray, preprocessing: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper bound of each column in raw units."""
     if preprocessing == "minmax":
         return points.min(axis=0), points.max(axis=0)
     if preprocessing == "public":
         if not np.all(np.isfinite(dataset.domain)):
             raise ValueError(
-                f"preprocessing='public' needs a public domain, and {dataset.name!r} has none: give "
-                "bounds=[lower, upper] (or bounds per column), or use preprocessing='minmax'"
+                f"preprocessing='public' needs a public domain, and {dataset.name!r} has none: "
+                "give bounds=[lower, upper] (or bounds per column), or use preprocessing='minmax'"
             )
-        return dataset.domain
+        return dataset.domain[0], dataset.domain[1]
     if dataset.common_range is None:
         raise ValueError(
-            f"preprocessing='range' needs one range that all columns share, and {dataset.name!r} has none: give "
-            "bounds=[lower, upper] with a file of your own, or use preprocessing='public' or 'minmax'"
+            f"preprocessing='range' needs one range that all columns share, and {dataset.name!r} "
+            "has none: give bounds=[lower, upper] with a file, or use "
+            "preprocessing='public' or 'minmax'"
         )
-    return np.repeat(np.array(dataset.common_range)[:, None], points.shape[1], axis=1)
+    lower, upper = dataset.common_range
+    return np.full(points.shape[1], lower), np.full(points.shape[1], upper)
 
 
-def _to_cube(points, lower, upper):
+def _to_cube(points: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Map lower to exactly -1 and upper to exactly 1; a column without extent becomes 0."""
-    half = upper / 2 - lower / 2
-    if half.max() > np.finfo(np.float64).max / 2:
+    half_width = upper / 2 - lower / 2
+    if half_width.max() > np.finfo(np.float64).max / 2:
         raise ValueError(
-            f"column {half.argmax()} spans more than a float64 can hold; give it in larger units"
+            f"column {half_width.argmax()} spans more than a float64 can hold; give it in "
+            "larger units"
         )
-    share = np.divide(points - lower, upper - lower, out=np.full_like(points, 0.5), where=half > 0)
-    return 2 * share - 1
+    fraction = np.full_like(points, 0.5)
+    np.divide(points - lower, upper - lower, out=fraction, where=half_width > 0)
+    return 2 * fraction - 1

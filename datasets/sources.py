@@ -1,7 +1,8 @@
-"""Where files come from: cache, mirror, URL; each checked against its SHA-256 before anybody reads it.
+"""Files from cache, mirror or URL, each checked against its SHA-256 before it is parsed.
 
-A file is kept either as it was published or gzipped with ``.gz`` added to its name (as a mirror may do); the registry
-knows the hash of both forms, and a gzipped copy is checked before and after unpacking.
+A file is kept either as it was published or gzipped with ``.gz`` added to its name (as a mirror may
+do); the registry knows the hash of both forms, and a gzipped copy is checked before and after
+unpacking.
 """
 
 import gzip
@@ -9,21 +10,24 @@ import hashlib
 import os
 import tempfile
 import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 
 from pkm.files import atomic_write, cache_folder
 
 MIRROR_VARIABLE = "PKM_DATA"
-NOTES = "noted"
+#: Folder of the cache for the hashes of files without a declared one.
+RECORDED_HASHES = "noted"
 DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
 TIMEOUT_SECONDS = 60
 
 
 class DataUnavailable(FileNotFoundError):
-    """A data set's file is not at hand: says which file, from which URLs it can be had and where to put it."""
+    """A data set's file is missing; the message says which, where it is published and its place."""
 
 
 class ChecksumMismatch(ValueError):
@@ -32,15 +36,16 @@ class ChecksumMismatch(ValueError):
 
 @dataclass(frozen=True)
 class File:
-    """One file of the registry.
+    """A file of the registry.
 
     Attributes
     ----------
     path : str
-        Relative path in the cache and in a mirror, as published; a mirror may hold ``path + ".gz"`` instead.
+        Relative path in the cache and in a mirror, as published; a mirror may hold ``path + ".gz"``
+        instead.
     sha256 : str or None
-        Of the published file. None where nobody here has seen that file: the first one read is taken, its hash is noted
-        in the cache, and from then on the note stands for it.
+        Of the published file. None where the published file was not available when the entry was
+        written: the hash of the first one read is recorded in the cache and required from then on.
     gz_sha256 : str or None
         Of the gzipped copy, where there is one.
     urls : tuple of str
@@ -48,7 +53,8 @@ class File:
     member : str or None
         Name inside the archive, where the URLs lead to a ZIP archive.
     source : str
-        Where no URL leads to the file: in words, where it can be had and in which form it is expected.
+        Where no URL leads to the file: in words, where it is available and in which form it is
+        expected.
     """
 
     path: str
@@ -60,24 +66,24 @@ class File:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A file at hand: its published bytes are known to be right.
+class CheckedFile:
+    """A file whose bytes have been checked.
 
     Attributes
     ----------
     content : bytes
         As published.
-    place : pathlib.Path
+    path : pathlib.Path
     origin : str
         cache, mirror or url.
     """
 
     content: bytes
-    place: Path
+    path: Path
     origin: str
 
 
-def mirror_folder(mirror=None):
+def mirror_folder(mirror: str | PathLike | None = None) -> Path | None:
     """Mirror folder: the argument, else PKM_DATA, else None.
 
     Raises
@@ -96,17 +102,17 @@ def mirror_folder(mirror=None):
     return folder
 
 
-def sha256(content):
+def sha256(content: bytes) -> str:
     """SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
-def copies(file, mirror=None):
-    """Existing copies of a file, the one to be used first.
+def copies(file: File, mirror: str | PathLike | None = None) -> Iterator[tuple[Path, bool, str]]:
+    """Existing copies of a file, in the order of preference.
 
     Yields
     ------
-    place : pathlib.Path
+    path : pathlib.Path
     gzipped : bool
     origin : str
         cache or mirror.
@@ -117,83 +123,96 @@ def copies(file, mirror=None):
         forms = [(folder / file.path, False)]
         if file.gz_sha256:
             forms.append((folder / f"{file.path}.gz", True))
-        for place, gzipped in forms:
-            if place.is_file():
-                yield place, gzipped, origin
+        for path, gzipped in forms:
+            if path.is_file():
+                yield path, gzipped, origin
 
 
-def read_checked(file, place, gzipped):
-    """Return the published bytes of one copy.
+def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
+    """Return the published bytes of a copy.
 
     Raises
     ------
     ChecksumMismatch
-        If the copy, or what it unpacks to, has another hash than declared or noted.
+        If the copy, or what it unpacks to, has another hash than declared or recorded.
     """
-    stored = place.read_bytes()
+    stored = path.read_bytes()
     if file.sha256 is None:
-        _require_noted(file, stored, place)
+        _require_recorded_hash(file, stored, path)
         return stored
-    _require_hash(stored, file.gz_sha256 if gzipped else file.sha256, place)
+    _require_hash(stored, file.gz_sha256 if gzipped else file.sha256, path)
     if not gzipped:
         return stored
     content = gzip.decompress(stored)
-    _require_hash(content, file.sha256, f"{place} (unpacked)")
+    _require_hash(content, file.sha256, f"{path} (unpacked)")
     return content
 
 
-def _require_hash(content, expected, what):
-    got = sha256(content)
-    if got != expected:
+def _require_hash(content: bytes, expected: str | None, source: str | Path) -> None:
+    actual = sha256(content)
+    if actual != expected:
         raise ChecksumMismatch(
-            f"{what} has SHA-256 {got}, the registry declares {expected}: the file is damaged or another version; "
-            "delete it and fetch it again"
+            f"{source} has SHA-256 {actual}, the registry declares {expected}: the file is "
+            "damaged or another version; delete it and fetch it again"
         )
 
 
-def note_of(file):
-    """Where the hash of a file is noted that has no declared one."""
-    return cache_folder() / NOTES / f"{file.path}.sha256"
+def recorded_hash_path(file: File) -> Path:
+    """Where the hash of a file that has no declared hash is recorded."""
+    return cache_folder() / RECORDED_HASHES / f"{file.path}.sha256"
 
 
-def _require_noted(file, content, place):
-    note, got = note_of(file), sha256(content)
-    if not note.is_file():
-        atomic_write(note, got.encode())
-    elif (noted := note.read_text()) != got:
+def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
+    """Record the hash of a file that is read for the first time; later compare with it."""
+    record = recorded_hash_path(file)
+    actual = sha256(content)
+    if not record.is_file():
+        atomic_write(record, actual.encode())
+        return
+    recorded = record.read_text()
+    if recorded != actual:
         raise ChecksumMismatch(
-            f"{place} has SHA-256 {got}, noted in {note} is {noted}: the file is not the one that was read first; "
-            "bring that one back, or delete the note to take this one"
+            f"{path} has SHA-256 {actual}, recorded in {record} is {recorded}: the file is not the "
+            f"one that was read first; restore that file, or delete the record to accept this one"
         )
 
 
-def known_sha256(file, name, mirror=None):
-    """SHA-256 of a published file, declared or noted; a file that nobody has read yet is read for it.
+def known_sha256(file: File, name: str, mirror: str | PathLike | None = None) -> str:
+    """SHA-256 of a published file, declared or recorded; a file not read yet is read for it.
 
     Raises
     ------
     DataUnavailable
-        If it is neither declared nor noted and the file is not at hand.
+        If it is neither declared nor recorded and the file is not available.
     """
-    if file.sha256 is None and not note_of(file).is_file() and find(file, mirror) is None:
+    if file.sha256 is not None:
+        return file.sha256
+    record = recorded_hash_path(file)
+    # Reading the file records its hash.
+    if not record.is_file() and find(file, mirror) is None:
         raise DataUnavailable(missing(file, name))
-    return file.sha256 or note_of(file).read_text()
+    return record.read_text()
 
 
-def find(file, mirror=None):
-    """Return the first copy at hand, checked; None if there is none.
+def find(file: File, mirror: str | PathLike | None = None) -> CheckedFile | None:
+    """Return the first available copy, checked; None if there is none.
 
     Raises
     ------
     ChecksumMismatch
-        If that copy is a wrong one: it is never passed over in silence.
+        If that copy has the wrong hash: it is never skipped silently.
     """
-    for place, gzipped, origin in copies(file, mirror):
-        return Found(read_checked(file, place, gzipped), place, origin)
+    for path, gzipped, origin in copies(file, mirror):
+        return CheckedFile(read_checked(file, path, gzipped), path, origin)
     return None
 
 
-def obtain(file, name, mirror=None, download=None):
+def obtain(
+    file: File,
+    name: str,
+    mirror: str | PathLike | None = None,
+    download: bool | None = None,
+) -> CheckedFile:
     """Return a file from cache or mirror, or from its URLs where downloads are allowed.
 
     Parameters
@@ -208,13 +227,13 @@ def obtain(file, name, mirror=None, download=None):
     Raises
     ------
     DataUnavailable
-        If it is not at hand and may not or cannot be downloaded.
+        If it is not available and may not or cannot be downloaded.
     ChecksumMismatch
         If a copy has the wrong hash.
     """
-    found = find(file, mirror)
-    if found:
-        return found
+    copy = find(file, mirror)
+    if copy:
+        return copy
     if download is None:
         download = os.environ.get(DOWNLOAD_VARIABLE) == "1"
     if not download:
@@ -222,7 +241,7 @@ def obtain(file, name, mirror=None, download=None):
     return fetch(file, name)
 
 
-def missing(file, name, failures=()):
+def missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
     """Say which file is missing, where it is published and where to put it."""
     stored = f"{file.path} (or {file.path}.gz)" if file.gz_sha256 else file.path
     urls = ", ".join(file.urls) or file.source or "no public URL"
@@ -232,12 +251,13 @@ def missing(file, name, failures=()):
         f", or run 'pkm data fetch {name}' where there is network access" if file.urls else ""
     )
     return (
-        f"data set {name!r} needs the file {stored}, published at {urls}{inside}.{tried} Put it into "
-        f"{cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative path){fetching}"
+        f"data set {name!r} needs the file {stored}, published at {urls}{inside}.{tried} Put it "
+        f"into {cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative "
+        f"path){fetching}"
     )
 
 
-def fetch(file, name, progress=False):
+def fetch(file: File, name: str, progress: bool = False) -> CheckedFile:
     """Download a file into the cache, check it, and only then give it its name.
 
     Parameters
@@ -250,7 +270,7 @@ def fetch(file, name, progress=False):
 
     Returns
     -------
-    Found
+    CheckedFile
 
     Raises
     ------
@@ -260,25 +280,26 @@ def fetch(file, name, progress=False):
         If what a URL gives is not the declared file and no other URL gives it.
     """
     target = cache_folder() / file.path
-    failures, mismatch = [], None
+    failures = []
+    mismatched = False
     for url in file.urls:
         try:
             content = _published(url, file.member, progress)
             _require_hash(content, file.sha256, url)
         except ChecksumMismatch as error:
-            mismatch = error
+            mismatched = True
             failures.append(str(error))
         except (OSError, KeyError, zipfile.BadZipFile) as error:
             failures.append(f"{url}: {error}")
         else:
             atomic_write(target, content)
-            return Found(content, target, "url")
-    if mismatch:
+            return CheckedFile(content, target, "url")
+    if mismatched:
         raise ChecksumMismatch(f"data set {name!r}: {'; '.join(failures)}")
     raise DataUnavailable(missing(file, name, failures))
 
 
-def _published(url, member, progress):
+def _published(url: str, member: str | None, progress: bool) -> bytes:
     """Bytes of the file that a URL leads to, taken out of its archive where there is one."""
     content = _download(url, progress)
     if member is None:
@@ -289,9 +310,8 @@ def _published(url, member, progress):
 
 # The last download is kept, because several files come from one archive (adult two, G2 ninety).
 @lru_cache(maxsize=1)
-def _download(url, progress):
-    # Imported here: only a download needs pooch, and importing it costs more than a plan's whole look-up.
-    import pooch
+def _download(url: str, progress: bool) -> bytes:
+    import pooch  # half a second of imports
 
     pooch.get_logger().setLevel("WARNING")
     with tempfile.TemporaryDirectory(prefix="private-kmeans-bench-") as folder:

@@ -1,8 +1,10 @@
-"""Bring your own: points from a CSV, Parquet or NPY file."""
+"""Points from a user's CSV, Parquet or NPY file."""
 
 import csv
 import hashlib
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,15 +12,18 @@ from pkm.datasets.dataset import check_points
 from pkm.datasets.sources import DataUnavailable
 from pkm.source import code_of
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-def read(path):
+
+def read(path: str | PathLike | None) -> np.ndarray:
     """Read the points of a file; every column is a feature.
 
     Parameters
     ----------
     path : path-like
-        ``.csv`` (commas; the first line is a header unless all of it is numbers, and every line has as many fields),
-        ``.parquet`` or ``.npy`` (a two-dimensional array of numbers).
+        ``.csv`` (commas; the first line is a header unless all of it is numbers, and every line has
+        as many fields), ``.parquet`` or ``.npy`` (a two-dimensional array of numbers).
 
     Returns
     -------
@@ -29,10 +34,9 @@ def read(path):
     DataUnavailable
         If there is no such file.
     ValueError
-        If the format is unknown, the file cannot be read as that format, a column is not numeric, or a value is
-        missing, NaN or infinite.
+        If the format is unknown, the file cannot be read as that format, a column is not numeric,
+        or a value is missing, NaN or infinite.
     """
-
     import pandas as pd
 
     path = require_file(path)
@@ -46,12 +50,11 @@ def read(path):
         raise ValueError(
             f"{path}: cannot be read as {path.suffix.lower()[1:].upper()}: {error}"
         ) from error
-    if isinstance(table, pd.DataFrame):
-        table = _numeric(table, path)
-    return check_points(table, str(path))
+    points = _numeric(table, path) if isinstance(table, pd.DataFrame) else table
+    return check_points(points, str(path))
 
 
-def require_file(path):
+def require_file(path: str | PathLike | None) -> Path:
     """Return the path, refusing None and files that do not exist."""
     if path is None:
         raise ValueError(
@@ -63,37 +66,36 @@ def require_file(path):
     return path
 
 
-def fingerprint(path):
+def fingerprint(path: str | PathLike | None) -> str:
     """SHA-256 of the file's content and of the code of its reader; the points are not parsed."""
     with require_file(path).open("rb") as stream:
         content = hashlib.file_digest(stream, "sha256").digest()
-    readers = "".join(
-        code_of(part) for part in (read, _csv, _check_lines, _parquet, _npy, _numeric)
-    )
+    functions = (read, _csv, _check_lines, _parquet, _npy, _numeric)
+    readers = "".join(code_of(function) for function in functions)
     return hashlib.sha256(content + readers.encode()).hexdigest()
 
 
-def _csv(path):
+def _csv(path: Path) -> "DataFrame":
     import pandas as pd
 
     first = _check_lines(path)
-    # What pandas writes for unnamed columns. Taken for a point, it would change every result without a word.
+    # What pandas writes for unnamed columns. As a point it would silently change every result.
     if len(first) > 1 and first == [str(i) for i in range(len(first))]:
         raise ValueError(
-            f"the first line {','.join(first)} may be column numbers or a point; name the columns with words, or move "
-            "that point to another line"
+            f"the first line {','.join(first)} may be column numbers or a point; name the columns "
+            "with words, or move that point to another line"
         )
     if _all_numbers(first):
         return pd.read_csv(path, header=None, skipinitialspace=True, encoding="utf-8-sig")
     if "" in first:
         raise ValueError(
-            f"column {first.index('')} (from 0) has no name in the header {','.join(first)}: if it is the index that "
-            "DataFrame.to_csv writes, write with index=False, else name it"
+            f"column {first.index('')} (from 0) has no name in the header {','.join(first)}: if "
+            "it is the index that DataFrame.to_csv writes, write with index=False, else name it"
         )
     return pd.read_csv(path, skipinitialspace=True, encoding="utf-8-sig")
 
 
-def _check_lines(path):
+def _check_lines(path: Path) -> list[str]:
     """First line of a CSV, split; refuses lines that are longer or shorter.
 
     pandas would take the first fields of longer lines for row names and drop them from the points.
@@ -108,13 +110,13 @@ def _check_lines(path):
                 first = [field.strip() for field in fields]
             elif len(fields) != len(first):
                 raise ValueError(
-                    f"line {reader.line_num} has {len(fields)} fields, the first line has {len(first)}; give every "
-                    "line one value per column"
+                    f"line {reader.line_num} has {len(fields)} fields, the first line has "
+                    f"{len(first)}; give every line one value per column"
                 )
     return first or []
 
 
-def _all_numbers(fields):
+def _all_numbers(fields: list[str]) -> bool:
     try:
         for field in fields:
             float(field)
@@ -123,19 +125,18 @@ def _all_numbers(fields):
     return True
 
 
-def _parquet(path):
+def _parquet(path: Path) -> "DataFrame":
     import pandas as pd
 
     return pd.read_parquet(path)
 
 
-def _npy(path):
+def _npy(path: Path) -> np.ndarray:
     return np.load(path, allow_pickle=False)
 
 
-def _numeric(table, path):
+def _numeric(table: "DataFrame", path: Path) -> np.ndarray:
     """Values of a table, refusing the columns that are not numbers by name."""
-
     import pandas as pd
 
     wrong = [
@@ -143,6 +144,7 @@ def _numeric(table, path):
     ]
     if wrong:
         raise ValueError(
-            f"{path}: columns {', '.join(wrong)} should be numeric; remove them or encode them as numbers"
+            f"{path}: columns {', '.join(wrong)} should be numeric; remove them or encode them as "
+            "numbers"
         )
     return table.to_numpy(dtype=np.float64, na_value=np.nan)

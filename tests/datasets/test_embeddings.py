@@ -171,37 +171,38 @@ def damaged(path, how):
 
 @pytest.mark.parametrize("how", ["cut", "empty", "one bit"])
 def test_damaged_arrays_are_noticed(stored, entry, how, capsys):
-    arrays = embeddings.places(entry)[0]
+    arrays = embeddings.stored_paths(entry)[0]
     arrays.write_bytes(damaged(arrays, how))
     for door in (datasets.load, datasets.obtainable):
         with pytest.raises(
-            ChecksumMismatch, match=r"\.npz has SHA-256 .*, its note says .*: run 'make embeddings'"
+            ChecksumMismatch,
+            match=r"\.npz has SHA-256 .*, its manifest says .*: run 'make embeddings'",
         ):
             door(NAME)
     assert main(["verify"]) == 1
-    assert "its note says" in capsys.readouterr().out
+    assert "its manifest says" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"{}", b'{"recipe": "other", "sha256": "0"}', b"\xff"]
 )
 def test_a_damaged_note_is_noticed(stored, entry, content):
-    embeddings.places(entry)[1].write_bytes(content)
+    embeddings.stored_paths(entry)[1].write_bytes(content)
     for door in (datasets.load, datasets.obtainable, datasets.fingerprint):
         with pytest.raises(ChecksumMismatch, match=r"\.json is damaged: run 'make embeddings'"):
             door(NAME)
 
 
 def test_a_changed_checksum_in_the_note_is_noticed(stored, entry):
-    note = embeddings.places(entry)[1]
+    note = embeddings.stored_paths(entry)[1]
     note.write_text(json.dumps(json.loads(note.read_text()) | {"sha256": "0" * 64}))
-    with pytest.raises(ChecksumMismatch, match="its note says 0000"):
+    with pytest.raises(ChecksumMismatch, match="its manifest says 0000"):
         datasets.load(NAME)
 
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_half_a_set_is_no_set(stored, entry, which):
-    embeddings.places(entry)[which].unlink()
+    embeddings.stored_paths(entry)[which].unlink()
     assert "is trained once" in datasets.obtainable(NAME)
 
 
@@ -236,7 +237,7 @@ def test_the_fingerprint_follows_the_arrays_and_does_not_read_them(stored, entry
     embeddings.store(entry, points, 1 - labels)
     changed = datasets.fingerprint(NAME)
     assert changed != before
-    embeddings.places(entry)[0].write_bytes(b"not read")
+    embeddings.stored_paths(entry)[0].write_bytes(b"not read")
     assert datasets.fingerprint(NAME) == changed
 
 
@@ -290,19 +291,18 @@ def test_the_command_line_says_how_things_stand(entry, pictures, capsys):
         return next(line for line in capsys.readouterr().out.splitlines() if NAME in line)
 
     assert status(entry).hashes == "not trained, 2 image files missing: make embeddings"
-    assert status(entry, pictures).hashes == "not trained, images at hand: make embeddings"
+    assert status(entry, pictures).hashes == "not trained, images available: make embeddings"
     assert "training" in row() and "not trained" in row()
     embeddings.store(entry, np.zeros((120, 4)), np.zeros(120, dtype=int))
     assert "cache" in row() and "ok" in row()
-    embeddings.places(entry)[0].write_bytes(b"")
+    embeddings.stored_paths(entry)[0].write_bytes(b"")
     assert "wrong" in row() and status(entry).bad
 
 
 def test_fetch_leads_on_to_the_training(entry, pictures, capsys):
     assert main(["--mirror", str(pictures), "fetch", NAME]) == 0
-    assert (
-        "tiny/images.gz: at hand" in (text := capsys.readouterr().out) and "make embeddings" in text
-    )
+    text = capsys.readouterr().out
+    assert "tiny/images.gz: available" in text and "make embeddings" in text
     embeddings.store(entry, np.zeros((120, 4)), np.zeros(120, dtype=int))
     assert main(["--mirror", str(pictures), "fetch", NAME]) == 0
     assert "make embeddings" not in capsys.readouterr().out
@@ -328,8 +328,8 @@ def test_a_training_is_stored_reproducible_and_tells_the_classes_apart(
     assert sorted(path.suffix for path in (cache / "embeddings").iterdir()) == [".json", ".npz"]
     # At hand the second time; trained anew where damaged, to the same points.
     assert main(["--mirror", str(pictures), "embeddings", NAME]) == 0
-    assert "at hand" in capsys.readouterr().out
-    embeddings.places(entry)[0].write_bytes(b"damaged")
+    assert "available" in capsys.readouterr().out
+    embeddings.stored_paths(entry)[0].write_bytes(b"damaged")
     torch.manual_seed(99)
     assert main(["--mirror", str(pictures), "embeddings"]) == 0
     second = datasets.load(NAME)

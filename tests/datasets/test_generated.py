@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 
 from pkm import datasets
 from pkm.datasets import clusters, generated
-from pkm.datasets.g2_hashes import G2_HASHES
+from pkm.datasets.registry import G2_HASHES
 from pkm.datasets.separation import separations
 
 SHAPES = [(2, 2), (3, 2), (32, 2), (128, 2), (4, 3), (16, 16), (8, 64), (5, 200)]

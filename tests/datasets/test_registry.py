@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 from pkm import datasets
 from pkm.datasets import bundled, parsers, registry
-from pkm.datasets.g2_hashes import G2_HASHES
+from pkm.datasets.registry import G2_HASHES
 
 # Table 2 of the FastLloyd paper: N, d, k.
 TABLE_2 = {
@@ -286,7 +286,7 @@ def test_a_g2_name_stands_for_a_file_exactly_where_its_hash_is_known():
 
 def test_every_entry_says_who_made_it_and_where_it_is_published():
     for entry in registry.ENTRIES:
-        assert entry.licence and entry.citation and entry.reason
+        assert entry.license and entry.citation and entry.reason
         assert all(url.startswith("http") for file in entry.files for url in file.urls)
         assert all(bool(file.urls) != bool("http" in file.source) for file in entry.files)
         assert all(

@@ -249,7 +249,7 @@ def test_fetch_repairs_a_damaged_cached_file(known, server, cache, capsys):
     assert main(["fetch", "tiny"]) == 0
     assert main(["verify"]) == 0
     assert main(["fetch", "tiny"]) == 0
-    assert "at hand" in capsys.readouterr().out
+    assert "available" in capsys.readouterr().out
     assert asked == ["/tiny.txt"]
 
 

@@ -125,10 +125,10 @@ def test_recorded_values_of_gaussian_10():
 def test_the_fingerprint_of_gaussian_follows_its_division(monkeypatch):
     before = datasets.fingerprint("gaussian-10")
 
-    def largest_one(points):
+    def divide_by_largest(points):
         """Another division."""
 
-    monkeypatch.setattr(generated, "largest_one", largest_one)
+    monkeypatch.setattr(generated, "divide_by_largest", divide_by_largest)
     assert datasets.fingerprint("gaussian-10") != before
 
 
@@ -310,16 +310,17 @@ def test_wrong_files_of_the_users_own_are_refused(tmp_path, content, message):
 def test_the_first_file_read_is_noted_and_another_one_refused(tmp_path, cache, capsys):
     put(tmp_path, "tcga/tcga.npz", packed(**tcga()))
     first = datasets.load("tcga", mirror=tmp_path)
-    # What was noted stands for the file, wherever it lies now.
+    # The recorded hash identifies the file, wherever it is now.
     assert datasets.fingerprint("tcga") == first.fingerprint
     put(tmp_path, "tcga/tcga.npz", packed(**tcga(client=None)))
     for door in (datasets.load, datasets.obtainable):
         with pytest.raises(
-            datasets.ChecksumMismatch, match=r"noted in .*tcga\.npz\.sha256 is .*delete the note"
+            datasets.ChecksumMismatch,
+            match=r"recorded in .*tcga\.npz\.sha256 is .*delete the record",
         ):
             door("tcga", mirror=tmp_path)
     assert main(["--mirror", str(tmp_path), "verify"]) == 1
-    assert "noted in" in capsys.readouterr().out
+    assert "recorded in" in capsys.readouterr().out
     (cache / "noted" / "tcga" / "tcga.npz.sha256").unlink()
     second = datasets.load("tcga", mirror=tmp_path)
     assert second.clients is None and second.fingerprint != first.fingerprint
