@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from pkm.methods import load_method
-from pkm.source import code_digest
+from pkm.source import code_digest, source_of
 
 #: What fits a kind of cells.
 Harness = Literal["central", "federated", "removals"]
@@ -108,23 +108,31 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
 
 def source_file(module: str, outside: str | None = None) -> Path | None:
     """Return the file of a module of the project or of the package `outside`, else None."""
-    package, *rest = module.split(".")
-    if package not in ("pkm", outside):
-        return None
+    package, _, name = module.partition(".")
     if package == "pkm":
-        # The package itself holds the version alone, which decides no result.
-        if not rest:
-            return None
-        package = f"pkm.{rest.pop(0)}"
+        return project_file(name)
+    return file_in(package, name) if package == outside else None
+
+
+@cache
+def project_file(module: str) -> Path | None:
+    """Return the file of a module of ``pkm``, searched for once per process."""
+    package, _, name = module.partition(".")
+    # The package itself holds the version alone, which decides no result.
+    return file_in(f"pkm.{package}", name) if package else None
+
+
+def file_in(package: str, name: str) -> Path | None:
+    """Return the file of a package's module, or of the package itself where the name is empty."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.origin:
         return None
     origin = Path(spec.origin)
-    if not rest:
+    if not name:
         return origin
     if not spec.submodule_search_locations:
         return None
-    stem = origin.parent.joinpath(*rest)
+    stem = origin.parent.joinpath(*name.split("."))
     candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))
     return next((path for path in candidates if path.is_file()), None)
 
@@ -138,10 +146,10 @@ def imported_names(path: Path, module: str) -> tuple[str, ...]:
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_bytes(), filename=str(path))):
+    for node in source_of(path).imports:
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 parents = package.split(".")[: len(package.split(".")) - node.level + 1]

@@ -4,14 +4,22 @@ import ast
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 #: A Python file, or a function or class of one.
 Code = Path | Callable
 #: Class attributes that say how a method is drawn, not what it computes.
 STYLE = ("label", "color", "marker")
+
+
+class Source(NamedTuple):
+    """What is kept of code: its normal form and its import statements, at any depth."""
+
+    code: str
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
 
 
 def code_digest(*parts: Code) -> str:
@@ -39,12 +47,20 @@ def code_digest(*parts: Code) -> str:
     return digest.hexdigest()
 
 
-@cache
 def code_of(part: Code) -> str:
-    """Return the code of a file, function or class in its normal form, read once per process."""
+    """Return the code of a file, function or class in its normal form."""
+    return source_of(part).code
+
+
+@cache
+def source_of(part: Code) -> Source:
+    """Read a file, function or class, once per process."""
     if isinstance(part, Path):
-        return normal_form(part.read_text(encoding="utf-8"))
-    return normal_form(textwrap.dedent(inspect.getsource(part)))
+        tree = executed_tree(part.read_text(encoding="utf-8"))
+    else:
+        tree = executed_tree(textwrap.dedent(inspect.getsource(part)))
+    imports = [node for node in statements(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return Source(ast.unparse(tree), tuple(imports))
 
 
 def normal_form(text: str) -> str:
@@ -58,14 +74,27 @@ def normal_form(text: str) -> str:
     def twice(x):
         return 2 * x
     """
+    return ast.unparse(executed_tree(text))
+
+
+def executed_tree(text: str) -> ast.Module:
+    """Parse Python code and leave out what does not count: texts, and the style of classes."""
     tree = ast.parse(text)
-    for node in ast.walk(tree):
+    for node in (tree, *statements(tree)):
         body = getattr(node, "body", None)
-        if isinstance(body, list):
+        if body is not None:
             counted = [line for line in body if not (is_text(line) or is_style(node, line))]
             # An empty body would be no Python.
             body[:] = counted or [ast.Pass()]
-    return ast.unparse(tree)
+    return tree
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Iterate over the statements inside a node, at any depth; expressions contain none."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from statements(child)
 
 
 def is_text(statement: ast.stmt) -> bool:

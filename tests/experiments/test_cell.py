@@ -11,7 +11,7 @@ from pkm.experiments import code_hash as module
 from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.code_hash import closure, code_hash
 from pkm.experiments.execute import FITTERS
-from pkm.source import code_digest, code_of, normal_form
+from pkm.source import code_digest, normal_form, source_of
 
 BASE = Cell(
     "fastlloyd",
@@ -140,7 +140,7 @@ def outside(tmp_path, monkeypatch):
 
 
 def fresh_hash():
-    for cached in (code_hash, code_of, module.imported_names):
+    for cached in (code_hash, source_of, module.imported_names):
         cached.cache_clear()
     return code_hash("outside_methods.mean.Shifted")
 
