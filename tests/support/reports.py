@@ -36,7 +36,7 @@ def check_finding(paper, check, rows, missing=NO_GAPS):
     content = claims.load(paper)
     context = verdicts.Context(content["sets"], missing, content.get("reported", {}))
     return verdicts._check(
-        Study(rows), check, context, verdicts.EVALUATORS | claims.own_evaluators(paper)
+        Study(rows), check, context, verdicts.EVALUATORS | claims.paper_evaluators(paper)
     )
 
 
@@ -65,7 +65,8 @@ def built(paper, rows, out, monkeypatch, some, missing=NO_GAPS):
     """Build a report with some of its figures; those of fabricated rows as they are were drawn
     before.
     """
-    (shared,) = [study for study in ROWS if ROWS[study]() is rows] or [None]
+    studies = [study for study in ROWS if paper_of(study) == paper]
+    shared = next((study for study in studies if ROWS[study]() is rows), None)
     chosen = [spec for spec in figures_of(paper) if spec.name in some]
     assert len(chosen) == len(some), f"unknown figures among {some}"
     if shared is not None:

@@ -62,8 +62,8 @@ LABELS = {
 }
 
 
-READINGS = {
-    "default reading": {},
+INTERPRETATIONS = {
+    "default interpretation": {},
     "regions by noised places": {"regions": "noised"},
     "regions by noised places, printed radius": {"ball": "printed", "regions": "noised"},
     "exact Gaussian noise": {"calibration": "analytic"},
@@ -205,11 +205,20 @@ def all_rows():
             ):
                 level = 0.01 * (1 + rho / epsilon)
                 parts.append(row_of("grid", method, dataset, epsilon=epsilon, rho=rho, level=level))
-        parts += [row_of(sweep, "kmeans", dataset, level=0.01) for sweep in ("grid", "readings")]
-        parts += [row_of("readings", method, dataset, level=0.01 * LEVELS[method]) for method in DP]
-        for reading in READINGS:
-            level, given = 0.02 + 0.01 * len(READINGS[reading]), READINGS[reading]
-            rows = row_of("readings", "dist_dp", dataset, rho=0.05, level=level, params=given)
+        parts += [
+            row_of(sweep, "kmeans", dataset, level=0.01) for sweep in ("grid", "interpretations")
+        ]
+        parts += [
+            row_of("interpretations", method, dataset, level=0.01 * LEVELS[method]) for method in DP
+        ]
+        for interpretation in INTERPRETATIONS:
+            level, given = (
+                0.02 + 0.01 * len(INTERPRETATIONS[interpretation]),
+                INTERPRETATIONS[interpretation],
+            )
+            rows = row_of(
+                "interpretations", "dist_dp", dataset, rho=0.05, level=level, params=given
+            )
             parts.append(rows.assign(charges="[]"))
         for method in ("kmeans", "dist_dp_median", "dist_dp_median_sound", "dist_dp_random_points"):
             for rho in RHOS if method in MOVED else (None,):

@@ -40,7 +40,7 @@ FACTORS |= {
 }
 
 
-YARDSTICKS = ("mean", "packing")
+BASELINES = ("mean", "packing")
 
 
 BALL = 0.002
@@ -51,7 +51,7 @@ def row_of(
 ):
     """Rows of one cell, one per seed: NICV about `level`."""
     n, _, k = size
-    private = method not in ("kmeans", *YARDSTICKS)
+    private = method not in ("kmeans", *BASELINES)
     local = method in LOCAL
     text = json.dumps(params or {}, sort_keys=True)
     key = f"{sweep}|{method}|{dataset}|{epsilon if private else None}|{text}"
@@ -136,7 +136,7 @@ def additive(method, n, d=8.0, k=8.0):
     """Cost per point on k places: like any centers' for the yardsticks, else a power of log n, of k
     and of d.
     """
-    if method in YARDSTICKS:
+    if method in BASELINES:
         return 0.5
     return FACTORS[method] * math.log(n) ** 1.5 * (k / 8) ** 1.2 * (d / 8) ** 0.4 / n
 
@@ -314,7 +314,7 @@ def _local():
 def _others():
     for name, size in (("s1", (5000, 2, 15)), ("letters", (20000, 16, 26))):
         private = ("kaplan_stemmer", "sulloyd_sound", "lsh_splits_sound", "balcan", "dpm_merged")
-        for method in ("kmeans", *private, *YARDSTICKS):
+        for method in ("kmeans", *private, *BASELINES):
             for epsilon in (0.25, 1.0, 4.0) if method in private else (1.0,):
                 level = 0.05 * (1 + (FACTORS[method] - 1) / epsilon)
                 params = (
