@@ -22,7 +22,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from pkm.experiments.cell import Cell, require, require_time_limit
 from pkm.experiments.environment import git_commit
-from pkm.experiments.execute import execute, make_ready
 from pkm.experiments.store import Store
 from pkm.experiments.timing import pinned
 from pkm.methods.base import is_integer
@@ -288,6 +287,9 @@ def attempt(
 
     `begin` is called when the cell's own work starts.
     """
+    # A plan does not need what executes cells: a quarter of a second of imports.
+    from pkm.experiments.execute import execute, make_ready
+
     started = time.perf_counter()
     before = store.failure_record(cell.key).get("attempts", 0)
     for trial in range(1, backend.retries + 2):

@@ -177,16 +177,18 @@ def check_uri(uri: str) -> None:
         require(rest.strip("/") != "", "tracking.uri", uri, rule)
         return
     require(scheme.partition("+")[0] in DATABASES, "tracking.uri", uri, rule)
+    if scheme == "sqlite":
+        # No host before the third slash, and a file after it; the driver is Python's own.
+        file = rest.partition("?")[0]
+        require(file.startswith("/") and file != "/", "tracking.uri", uri, rule)
+        return
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        url = make_url(uri)
-        url.get_dialect().import_dbapi()
+        make_url(uri).get_dialect().import_dbapi()
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise ConfigurationError(f"tracking.uri={uri!r} cannot be used: {error}") from error
-    if scheme == "sqlite":
-        require(not url.host and bool(url.database), "tracking.uri", uri, rule)
 
 
 @cache

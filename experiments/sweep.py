@@ -24,7 +24,6 @@ from pkm.experiments.cell import (
 from pkm.experiments.configuration import ConfigurationError, method_entry, unknown
 from pkm.experiments.federated import network_of
 from pkm.experiments.prepared import accepts, build, method_class, prepare
-from pkm.experiments.removals import check_unlearning
 from pkm.federation import mpi_available
 from pkm.federation.parties import check_schedule
 from pkm.metrics import METRICS
@@ -417,6 +416,8 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
             f"the points of {cell.dataset_name}"
         )
     if cell.unlearning is not None:
+        from pkm.experiments.removals import check_unlearning  # a tenth of a second of imports
+
         check_unlearning(cell, facts.n)
     else:
         method = build(cell)

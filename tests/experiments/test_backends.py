@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from pkm.experiments import backends
+from pkm.experiments import backends, execute
 from pkm.experiments.backends import Backend, arrange, run_cells
 from pkm.experiments.cell import Cell, to_hashable
 from pkm.experiments.store import Store
@@ -252,12 +252,13 @@ def test_failures_of_a_cell_with_a_limit_are_recorded_as_ever(trouble, tmp_path)
 def test_clock_starts_when_data_and_references_are_ready(tmp_path, monkeypatch):
     order = []
     for name in ("make_ready", "execute"):
-        found = getattr(backends, name)
+        found = getattr(execute, name)
         monkeypatch.setattr(
-            backends, name, lambda *given, n=name, f=found: (order.append(n), f(*given))[1]
+            execute, name, lambda *given, n=name, f=found: (order.append(n), f(*given))[1]
         )
     backends.attempt(BASE, Store(tmp_path), Backend(), None, lambda: order.append("begin"))
-    assert order == ["make_ready", "begin", "execute"]
+    # What executes a cell makes ready as well, for those who call it alone.
+    assert order == ["make_ready", "begin", "execute", "make_ready"]
 
 
 def log_of(folder):
