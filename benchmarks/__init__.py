@@ -1,1 +1,1 @@
-"""Speed, measured as ratios inside one run: against straightforward numpy, against the machine's own arithmetic."""
+"""Speed, as ratios inside one run: against plain numpy and against the machine's arithmetic."""

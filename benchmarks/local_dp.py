@@ -1,66 +1,69 @@
 """Speed and memory of the local model: a million users."""
 
-import tracemalloc
-
 import numpy as np
 
-from pkm.benchmarks.measurement import Measurement, least_seconds
+from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
 from pkm.compute import SCALE, Points
 from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
 from pkm.methods.local_dp import LocalLloyd, NoisedReports
 from pkm.privacy import NoiseStreams
 from pkm.privacy.randomizers import HadamardResponse, LocalHashing
 
-USERS, COLUMNS, CLUSTERS = 1_000_000, 8, 10
+N_USERS = 1_000_000
+N_COLUMNS = 8
+N_CLUSTERS = 10
+RADIUS = 1.5
 MAX_SECONDS = 60  # of a fit, on two cores
-ORACLE_USERS, VALUES = 100_000, 4096
+MAX_BYTES = 64  # per user
+N_ORACLE_USERS = 100_000
+N_VALUES = 4096
 
 
 def local_model() -> list[Measurement]:
-    """Fits at a million users, their memory beyond the points, and the transform against asking user by user."""
-    generator = np.random.default_rng(0)
-    middles = generator.uniform(-0.5, 0.5, (CLUSTERS, COLUMNS))
-    points = middles[np.arange(USERS) % CLUSTERS] + 0.05 * generator.standard_normal(
-        (USERS, COLUMNS)
+    """Fits at a million users, their memory, and a fast transform against counting per user."""
+    points = mixture()
+    label = "1,000,000 users x 8, k = 10"
+    methods = {
+        method.__name__: method(N_CLUSTERS, radius=RADIUS)
+        for method in (KaplanStemmerLocal, LocalLloyd, NoisedReports)
+    }
+    methods["KaplanStemmerLocal, secure"] = KaplanStemmerLocal(
+        N_CLUSTERS, radius=RADIUS, secure=True
     )
-    points = Points.prepare(np.rint(np.clip(points, -1, 1) * SCALE).astype(np.int64))
-    name, rows = "1,000,000 users x 8, k = 10", []
-    for method in (KaplanStemmerLocal, LocalLloyd, NoisedReports):
-        seconds = least_seconds(
-            lambda m=method: m(CLUSTERS, radius=1.5).fit_batch(points, [0]), repetitions=1
-        )
-        rows.append(
-            Measurement(f"{name}: {method.__name__}", seconds, "s CPU", MAX_SECONDS, at_most=True)
-        )
-    secure = KaplanStemmerLocal(CLUSTERS, radius=1.5, secure=True)
-    seconds = least_seconds(lambda: secure.fit_batch(points, [0]), repetitions=1)
-    rows.append(
-        Measurement(
-            f"{name}: KaplanStemmerLocal, secure", seconds, "s CPU", MAX_SECONDS, at_most=True
-        )
-    )
-    tracemalloc.start()
-    KaplanStemmerLocal(CLUSTERS, radius=1.5).fit_batch(points, [0])
-    extra = tracemalloc.get_traced_memory()[1] / USERS
-    tracemalloc.stop()
-    rows.append(
-        Measurement(f"{name}: memory beyond the points", extra, "bytes a user", 64, at_most=True)
-    )
-    hashing, transform = (
-        least_seconds(lambda kind=kind: _count(kind), repetitions=2)
-        for kind in (LocalHashing, HadamardResponse)
-    )
-    rows.append(
-        Measurement(
-            "100,000 users, 4,096 values: Hadamard against hashing", hashing / transform, "x", 10
-        )
-    )
+    rows = []
+    for name, method in methods.items():
+        seconds = min_seconds(lambda m=method: m.fit_batch(points, [0]), repetitions=1)
+        rows.append(Measurement(f"{label}: {name}", seconds, "s CPU", at_most=MAX_SECONDS))
+    method = KaplanStemmerLocal(N_CLUSTERS, radius=RADIUS)
+    extra = peak_bytes(lambda: method.fit_batch(points, [0])) / N_USERS
+    what = f"{label}: memory beyond the points"
+    rows.append(Measurement(what, extra, "bytes a user", at_most=MAX_BYTES))
+    rows.append(transform())
     return rows
 
 
-def _count(kind) -> np.ndarray:
-    oracle = kind(1.0, VALUES)
-    users = np.arange(ORACLE_USERS)
+def mixture() -> Points:
+    """Gaussian clusters of equal sizes, a point per user."""
+    generator = np.random.default_rng(0)
+    centers = generator.uniform(-0.5, 0.5, (N_CLUSTERS, N_COLUMNS))
+    labels = np.arange(N_USERS) % N_CLUSTERS
+    points = centers[labels] + 0.05 * generator.standard_normal((N_USERS, N_COLUMNS))
+    return Points.prepare(np.rint(np.clip(points, -1, 1) * SCALE).astype(np.int64))
+
+
+def transform() -> Measurement:
+    """Estimating all counts by the fast Hadamard transform against hashing every value."""
+    hashing = min_seconds(lambda: estimate(LocalHashing), repetitions=2)
+    hadamard = min_seconds(lambda: estimate(HadamardResponse), repetitions=2)
+    what = "100,000 users, 4,096 values: Hadamard against hashing"
+    return Measurement(what, hashing / hadamard, "x", at_least=10)
+
+
+def estimate(randomizer: type[LocalHashing] | type[HadamardResponse]) -> np.ndarray:
+    """Estimated counts from the reports of all users."""
+    oracle = randomizer(1.0, N_VALUES)
+    users = np.arange(N_ORACLE_USERS)
     tally = oracle.tally()
-    tally.add(users, oracle.report(users, users % VALUES, NoiseStreams([0]), ("benchmark",)))
+    reports = oracle.report(users, users % N_VALUES, NoiseStreams([0]), ("benchmark",))
+    tally.add(users, reports)
     return tally.estimate()
