@@ -1,4 +1,4 @@
-"""The few hot loops: plain arrays in, plain arrays out.
+"""The compiled kernels and array functions: plain arrays in, plain arrays out.
 
 All coordinates are integers held in float64 and small enough that every product and sum below is
 exact (see :func:`exact_limit`), so results do not depend on block size, order of points, or number

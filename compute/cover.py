@@ -1,13 +1,13 @@
-"""Maximum cover by a lattice: how many points lie within reach of each grid point of the unit ball.
+"""Maximum cover by a lattice: numbers of points that each grid point of the unit ball covers.
 
-The grid is cut into blocks of 4^m grid points. For every block that a point can reach there is a
-bound on the number of points within reach of any of its grid points; exact counts are held only for
-the blocks whose bounds say that they matter, so memory follows the data and not the grid. Counts
-are integers and a distance is computed from a point and a grid point alone, always in the same
-order, so nothing depends on the order of the points.
+A grid point covers the points within a radius. The grid is cut into blocks of 4^m grid points. For
+every block near a point there is a bound on the number of points that any of its grid points
+covers; exact counts are stored only for the blocks with large bounds, so memory follows the data
+and not the grid. Counts are integers and a distance is computed from a point and a grid point
+alone, always in the same order, so nothing depends on the order of the points.
 
-Units: points, grid points and the reach are in grid steps, distances in squared grid steps, blocks
-in sides of a block.
+Units: points, grid points and the radius are in grid steps, squared distances in squared grid
+steps, blocks in sides of a block.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from pkm.compute.lattice import MAX_GRID_POINTS, cached_lattice
 BLOCK_BITS = 2
 BLOCK_SIDE = 1 << BLOCK_BITS
 MAX_KEYS = 1 << 22  # keys sorted at once
-SLACK = 1e-9  # relative, of a squared reach: rounding must not leave a block out
+SLACK = 1e-9  # relative, of a squared radius: rounding must not leave a block out
 
 _OUTSIDE = -(1 << 30)  # count of a grid point that is not in the ball: negative whatever is added
 _UNKNOWN = -2  # a block that was not searched for
@@ -31,25 +31,25 @@ _ABSENT = -1  # a block without counts
 
 
 class BlockGrid(NamedTuple):
-    """What kernels must know of a grid and its blocks.
+    """Radius and block numbering of a grid, as kernels take them.
 
     A block's key has its coordinates as digits, the first one highest.
 
     Attributes
     ----------
-    reach : float
+    radius : float
         Distance up to which a grid point covers, in grid steps.
     max_coordinate : int
         Largest coordinate of a grid point, in grid steps.
     span : int
-        Blocks in a row that a point can reach.
+        Blocks in a row that may hold a grid point within the radius of a point.
     shift : int
         Added to a block's coordinates to make digits of them.
     base : int
-        Number of different digits.
+        Number of values of a digit.
     """
 
-    reach: float
+    radius: float
     max_coordinate: int
     span: int
     shift: int
@@ -62,7 +62,7 @@ class PartialPoints(NamedTuple):
     Attributes
     ----------
     codes : ndarray, int64
-        Where the first grid point with these coordinates lies: the number of its block in the
+        Position of the first grid point with these coordinates: the number of its block in the
         window, then, in the lowest 2 m bits, its rank inside the block.
     squares : ndarray, float64
         Squared distance to the point along these coordinates.
@@ -94,7 +94,7 @@ class Cover:
     ----------
     lattice : Lattice
     bounds, n_bounded : ndarray
-        The different bounds of bounded blocks, and the numbers of such blocks.
+        Distinct bounds of bounded blocks, and the numbers of such blocks.
     """
 
     def __init__(self, points: np.ndarray, side: float, radius: float, weight: float):
@@ -128,7 +128,7 @@ class Cover:
         self._update_counts(np.arange(len(points)), 1)
 
     def positive_counts(self) -> tuple[np.ndarray, np.ndarray]:
-        """The different positive counts in counted blocks, and the numbers of their grid points."""
+        """Distinct positive counts in counted blocks, and the numbers of their grid points."""
         return self._distinct_counts, self._multiplicities
 
     def counted_point(self, count: int, rank: int) -> np.ndarray:
@@ -147,7 +147,7 @@ class Cover:
         if int(grid_point @ grid_point) > self.lattice.max_squared_norm:
             return np.empty(0, np.int64)
         is_within = np.empty(len(self._scaled), bool)
-        _mark_within(self._scaled, grid_point, self._grid.reach, is_within)
+        _mark_within(self._scaled, grid_point, self._grid.radius, is_within)
         return np.flatnonzero(is_within & self._is_left)
 
     def remaining(self) -> np.ndarray:
@@ -155,48 +155,49 @@ class Cover:
         return self._points[self._is_left]
 
     def remove(self, indices: np.ndarray) -> None:
-        """Take points out of all counts; bounds stay as they are, which bounds may."""
+        """Take points out of all counts; bounds are not lowered, and remain bounds."""
         self._is_left[indices] = False
         if len(indices):
             self._update_counts(indices, -1)
 
     def _bounded_blocks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sorted keys of all blocks within reach of a point, and a bound on the counts in each."""
+        """Sorted keys of all blocks near a point, and a bound on the counts in each."""
         # Count the points of each block.
         blocks = np.floor(np.floor(self._scaled) / BLOCK_SIDE).astype(np.int64)
         ones = np.ones(len(blocks), np.int64)
         keys, counts = _sum_by_key(self._block_keys(blocks), ones)
 
-        # Add each count to all blocks around: a grid point cannot cover more than the points of the
-        # blocks in reach.
-        offsets = _block_offsets(self.lattice.dimensions, self._grid.reach)
-        key_offsets = offsets @ self._place_values()
+        # Add each count to all blocks within the radius: a grid point cannot cover more than their
+        # points.
+        offsets = _block_offsets(self.lattice.dimensions, self._grid.radius)
+        key_offsets = offsets @ self._key_strides()
         merged_keys = np.empty(0, np.int64)
         bounds = np.empty(0, np.int64)
         chunk = max(1, MAX_KEYS // len(key_offsets))
         for start in range(0, len(keys), chunk):
             stop = start + chunk
-            reached = (keys[start:stop, None] + key_offsets).ravel()
+            near_keys = (keys[start:stop, None] + key_offsets).ravel()
             added = np.repeat(counts[start:stop], len(key_offsets))
             merged_keys, bounds = _sum_by_key(
-                np.concatenate([merged_keys, reached]), np.concatenate([bounds, added])
+                np.concatenate([merged_keys, near_keys]), np.concatenate([bounds, added])
             )
         return merged_keys, bounds
 
-    def _place_values(self) -> np.ndarray:
-        """What a step along each axis adds to a block's key."""
+    def _key_strides(self) -> np.ndarray:
+        """Difference of keys between neighboring blocks along each axis, shape (m,), int64."""
         exponents = np.arange(self.lattice.dimensions - 1, -1, -1)
         return self._grid.base**exponents
 
     def _block_keys(self, blocks: np.ndarray) -> np.ndarray:
+        """Keys (b,), int64, of blocks (b, m)."""
         keys = np.zeros(len(blocks), np.int64)
         for column in blocks.T:
             keys = keys * self._grid.base + (column + self._grid.shift)
         return keys
 
     def _corners(self, keys: np.ndarray) -> np.ndarray:
-        """Lowest grid points of blocks."""
-        digits = keys[:, None] // self._place_values() % self._grid.base
+        """Lowest grid points (b, m) of blocks, by their keys (b,)."""
+        digits = keys[:, None] // self._key_strides() % self._grid.base
         return (digits - self._grid.shift) * BLOCK_SIDE
 
     def _grid_point(self, key: int, position: int) -> np.ndarray:
@@ -209,7 +210,7 @@ class Cover:
     def _update_counts(self, indices: np.ndarray, sign: int) -> None:
         """Add points to all counts (1) or take them out (-1)."""
         if len(self._keys) and len(indices):
-            # Neighbors in space are consecutive: the blocks around need not be searched for again.
+            # Consecutive points are then often near each other and share their window of blocks.
             blocks = np.floor(self._scaled[indices] / BLOCK_SIDE)
             indices = indices[np.lexsort(blocks.T)]
             _add_points(self._scaled, indices, sign, self._grid, self._keys, self._counts)
@@ -219,17 +220,18 @@ class Cover:
         self._multiplicities = tally[self._distinct_counts]
 
 
-def _block_grid(reach: float, max_coordinate: int) -> BlockGrid:
-    span = (int(2 * reach) + BLOCK_SIDE - 1) // BLOCK_SIDE + 1
-    # Room for the blocks around a point of the ball, with some to spare.
-    shift = (max_coordinate + int(reach) + 3) // BLOCK_SIDE + int(reach) // BLOCK_SIDE + 4
-    return BlockGrid(reach, max_coordinate, span, shift, base=2 * shift + 1)
+def _block_grid(radius: float, max_coordinate: int) -> BlockGrid:
+    """Lay out blocks for a radius and a largest coordinate in grid steps."""
+    span = (int(2 * radius) + BLOCK_SIDE - 1) // BLOCK_SIDE + 1
+    # At least the largest coordinate of a block near a point of the ball.
+    shift = (max_coordinate + int(radius) + 3) // BLOCK_SIDE + int(radius) // BLOCK_SIDE + 4
+    return BlockGrid(radius, max_coordinate, span, shift, base=2 * shift + 1)
 
 
 @lru_cache(maxsize=64)
-def _block_offsets(dimensions: int, reach: float) -> np.ndarray:
-    """Blocks with a grid point within reach of a point, relative to the block of the point."""
-    largest = int(reach) // BLOCK_SIDE + 2
+def _block_offsets(dimensions: int, radius: float) -> np.ndarray:
+    """Blocks (b, m) with a grid point within the radius of a point, relative to its block."""
+    largest = int(radius) // BLOCK_SIDE + 2
     steps = np.arange(-largest, largest + 1)
     # A point is below the block's end, grid points go up to one less: gaps are larger by one on the
     # lower side.
@@ -237,7 +239,7 @@ def _block_offsets(dimensions: int, reach: float) -> np.ndarray:
     lower_gaps = (-steps - 1) * BLOCK_SIDE + 1
     gaps = np.select([steps > 0, steps < 0], [upper_gaps, lower_gaps])
     squares = dict(zip(steps.tolist(), gaps**2, strict=True))
-    max_square = reach**2 * (1 + SLACK)
+    max_square = radius**2 * (1 + SLACK)
     offsets = [
         offset
         for offset in itertools.product(squares, repeat=dimensions)
@@ -247,7 +249,7 @@ def _block_offsets(dimensions: int, reach: float) -> np.ndarray:
 
 
 def _sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted different keys and the sums of their values."""
+    """Sorted distinct keys and the sums of their values."""
     if not len(keys):
         return keys, values
     order = np.argsort(keys, kind="stable")
@@ -271,11 +273,11 @@ def _add_points(
     keys: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add ``sign`` for each point to the counts of all grid points within reach of it.
+    """Add ``sign`` for each point to the counts of all grid points that cover it.
 
     The window of a point is the cube of ``span`` blocks a side that holds all grid points within
-    reach. All but the last of their coordinates are listed as prefixes, a coordinate at a time; the
-    last one runs over whole blocks, four grid points at a time without a branch.
+    the radius. All but the last of their coordinates are listed as prefixes, one after the other;
+    the last one runs over whole blocks, four grid points at a time without a branch.
 
     Parameters
     ----------
@@ -294,12 +296,12 @@ def _add_points(
     m = scaled.shape[1]
     bits = BLOCK_BITS * m
     position_mask = (1 << bits) - 1
-    max_square = grid.reach * grid.reach
+    max_square = grid.radius * grid.radius
     increment = np.int32(sign)
     zero = np.int32(0)
 
     # Buffers: the values of a coordinate, prefixes, their continuations, and the last axis.
-    width = int(2 * grid.reach) + 1  # grid points in a row that a point can reach
+    width = int(2 * grid.radius) + 1  # grid points in a row that may cover a point
     axis = _empty_partial_points(width)
     prefixes = _empty_partial_points(width ** (m - 1))
     buffer = _empty_partial_points(width ** (m - 1))
@@ -311,7 +313,7 @@ def _add_points(
     rows_of_window = np.full(grid.span**m, _UNKNOWN)
     for i in indices:
         point = scaled[i]
-        if _move_window(point, grid.reach, window):
+        if _move_window(point, grid.radius, window):
             rows_of_window[:] = _UNKNOWN
         n_prefixes, prefixes, buffer = _list_prefixes(point, window, grid, axis, prefixes, buffer)
         _last_squares(point, window, grid, last_squares, min_squares)
@@ -339,15 +341,15 @@ def _empty_partial_points(n: int) -> PartialPoints:
     return PartialPoints(np.empty(n, np.int64), np.empty(n))
 
 
-# Inlined: with few dimensions, a call costs as much as what these do for a point.
+# Inlined: with few dimensions, a call takes as long as their work for a point.
 
 
 @njit(cache=True, inline="always")
-def _move_window(point: np.ndarray, reach: float, window: np.ndarray) -> bool:
-    """Set the window's lowest block by the lowest grid point within reach; return if it changed."""
+def _move_window(point: np.ndarray, radius: float, window: np.ndarray) -> bool:
+    """Set the lowest block of the window of a point; return whether it changed."""
     moved = False
     for h in range(len(point)):
-        lowest_block = np.int64(np.ceil(point[h] - reach)) >> BLOCK_BITS
+        lowest_block = np.int64(np.ceil(point[h] - radius)) >> BLOCK_BITS
         moved |= lowest_block != window[h]
         window[h] = lowest_block
     return moved
@@ -362,7 +364,7 @@ def _list_prefixes(
     prefixes: PartialPoints,
     longer: PartialPoints,
 ) -> tuple[int, PartialPoints, PartialPoints]:
-    """List all but the last coordinate of the grid points within reach of a point.
+    """List all but the last coordinate of the grid points that cover a point.
 
     Returns
     -------
@@ -372,14 +374,14 @@ def _list_prefixes(
     """
     m = len(point)
     bits = BLOCK_BITS * m
-    max_square = grid.reach * grid.reach
+    max_square = grid.radius * grid.radius
     prefixes.codes[0] = 0
     prefixes.squares[0] = 0.0
     n_prefixes = 1
     # Before step h, prefixes holds those of h coordinates, in lexicographic order.
     for h in range(m - 1):
         # The values of this coordinate, and what each adds to a prefix.
-        lowest = np.int64(np.ceil(point[h] - grid.reach))
+        lowest = np.int64(np.ceil(point[h] - grid.radius))
         start = max(lowest, -grid.max_coordinate)
         stop = min(lowest + len(axis.codes), grid.max_coordinate + 1)
         block_stride = grid.span ** (m - 1 - h)
@@ -393,7 +395,7 @@ def _list_prefixes(
             axis.squares[n_values] = step * step
             n_values += 1
 
-        # Continue every prefix with every value, and leave out what is out of reach.
+        # Continue every prefix with every value, and drop those beyond the radius.
         n_longer = 0
         for p in range(n_prefixes):
             code = prefixes.codes[p]
@@ -417,7 +419,7 @@ def _last_squares(
     squares: np.ndarray,
     min_squares: np.ndarray,
 ) -> None:
-    """Fill squared distances along the last axis (span, 4), and the least of a block (span,)."""
+    """Fill squared distances along the last axis (span, 4), and their minima per block (span,)."""
     coordinate = point[-1]
     lowest_block = window[-1]
     for s in range(grid.span):
@@ -461,16 +463,16 @@ def _find(keys: np.ndarray, key: int) -> int:
 def _mark_within(
     scaled: np.ndarray,
     grid_point: np.ndarray,
-    reach: float,
+    radius: float,
     is_within: np.ndarray,
 ) -> None:
-    """Mark the points within reach of a grid point; distances are summed as in _add_points."""
+    """Mark the points that a grid point covers; distances are summed as in _add_points."""
     for i in range(scaled.shape[0]):
         square = 0.0
         for h in range(scaled.shape[1]):
             step = np.float64(grid_point[h]) - scaled[i, h]
             square += step * step
-        is_within[i] = square <= reach * reach
+        is_within[i] = square <= radius * radius
 
 
 @njit(cache=True)

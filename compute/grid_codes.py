@@ -1,7 +1,7 @@
 """Points sorted into cells: codes on a grid, stable partitions, counts and sums of cells.
 
 A tree of cells is grown over an array of indices. A cell is a slice of it, a split a stable
-partition of the slice by one column of the codes, so that the points of a cell always lie together
+partition of the slice by one feature of the codes, so that the points of a cell always lie together
 and in their original order.
 """
 
@@ -15,7 +15,7 @@ from pkm.compute.points import SCALE, Points
 SIGN_BLOCK = 2048  # points per matrix product
 GAP_BLOCK = 8192  # gaps per step
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
-MAX_DERIVED = 2  # arrays that points keep for the next replicate
+MAX_DERIVED = 2  # derived arrays that are cached with points, for the next replicate
 
 
 def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
@@ -25,12 +25,12 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     ----------
     points : Points
     thresholds : tuple of int
-        Increasing, in grid steps, the same for all columns; at most 65,535.
+        Increasing, in grid steps, the same for all features; at most 65,535.
 
     Returns
     -------
     ndarray of shape (n, d), uint8 or uint16
-        As narrow as the number of thresholds allows. Kept with the points: replicates share it.
+        As narrow as the number of thresholds allows. Cached with the points, for all replicates.
 
     Examples
     --------
@@ -38,18 +38,18 @@ def digitize(points: Points, thresholds: tuple[int, ...]) -> np.ndarray:
     [0, 1, 2]
     """
     key = ("codes", thresholds)
-    kept = points.derived.get(key)
-    if isinstance(kept, np.ndarray):
-        return kept
+    cached = points.derived.get(key)
+    if isinstance(cached, np.ndarray):
+        return cached
     codes = np.empty(points.shape, np.min_scalar_type(len(thresholds)))
     _digitize(points.rows, np.array(thresholds, np.int64), codes)
     codes.flags.writeable = False
-    _keep(points, key, codes)
+    _cache(points, key, codes)
     return codes
 
 
-def _keep(points: Points, key: tuple, value: object) -> None:
-    """Keep a derived value with the points; the oldest makes room."""
+def _cache(points: Points, key: tuple, value: object) -> None:
+    """Cache a derived value with the points, in place of the oldest ones."""
     while len(points.derived) >= MAX_DERIVED:
         del points.derived[next(iter(points.derived))]
     points.derived[key] = value
@@ -63,7 +63,7 @@ def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> No
     for i in range(rows.shape[0]):
         for h in range(rows.shape[1]):
             x = np.int64(rows[i, h])
-            # Thresholds are about equally far apart: the guess is hardly ever off by more than one.
+            # Thresholds are nearly equidistant: the guess is hardly ever off by more than one.
             guess = np.int64((x - lowest) * thresholds_per_step) + 1
             code = min(max(guess, 0), n_thresholds)
             while code > 0 and thresholds[code - 1] >= x:
@@ -74,7 +74,7 @@ def _digitize(rows: np.ndarray, thresholds: np.ndarray, codes: np.ndarray) -> No
 
 
 def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) -> np.ndarray:
-    """On which side of hyperplanes the points lie.
+    """Sides of hyperplanes on which the points lie.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def hyperplane_sides(points: Points, normals: np.ndarray, origin: np.ndarray) ->
 
 @njit(cache=True)
 def histogram(codes: np.ndarray, order: np.ndarray, counts: np.ndarray) -> None:
-    """Count the codes of the points ``order`` per column, into zeroed counts (d, n_codes)."""
+    """Count the codes of the points ``order`` per feature, into zeroed counts (d, n_codes)."""
     for p in range(order.shape[0]):
         i = order[p]
         for h in range(codes.shape[1]):
@@ -134,20 +134,20 @@ def stable_partition(
 
     Returns
     -------
-    int
-        How many come first.
+    n_below : int
+        Size of the first part.
     """
     n_below = 0
     n_above = 0
     # order[:n_below] and buffer[:n_above] hold the two parts of order[:p].
     for p in range(order.shape[0]):
         i = order[p]
-        # Written to both, of which one grows: there is no branch for the processor to guess.
+        # Write the index to both parts and let one of them grow: there is no branch to predict.
         order[n_below] = buffer[n_above] = i
         below = codes[i, feature] < boundary
         n_below += below
         n_above += not below
-    # A loop: an assignment of slices takes two seconds to compile, for the message of its error.
+    # A loop: numba takes two seconds to compile an assignment of slices, with its error message.
     for p in range(n_above):
         order[n_below + p] = buffer[p]
     return n_below
@@ -166,10 +166,11 @@ def column_sums(rows: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
-    """Distances between neighboring values of a column, averaged over the columns rank by rank.
+    """Gaps between neighboring values of a feature, averaged over the features rank by rank.
 
-    The one statistic for which the grid is too coarse: gaps of many points in a small part of the
-    range are smaller than a step, so that what rounding took away is put back where it is known.
+    Gaps of many points in a small part of the range are smaller than a grid step. This is the only
+    statistic for which the grid is too coarse: the remainders of rounding are added where they are
+    stored.
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n - 1,), float32
-        In increasing order, in grid steps. Kept with the first shard while all of them live.
+        In increasing order, in grid steps. Cached with the first shard as long as all shards exist.
 
     Examples
     --------
@@ -189,10 +190,12 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     first = shards[0]
     others = tuple(weakref.ref(shard) for shard in shards[1:])
     key = ("averaged gaps", tuple(map(id, shards)))
-    kept = first.derived.get(key)
-    # An id may be taken again when a shard is gone: the references tell.
-    if isinstance(kept, tuple) and all(a() is b() for a, b in zip(kept[0], others, strict=True)):
-        return kept[1]
+    cached = first.derived.get(key)
+    # The id of a deleted shard may be reused: the weak references tell the shards apart.
+    if isinstance(cached, tuple):
+        references, gaps = cached
+        if all(a() is b() for a, b in zip(references, others, strict=True)):
+            return gaps
     n = sum(shard.shape[0] for shard in shards)
     d = first.shape[1]
     gaps = np.zeros(n - 1, np.float32)
@@ -201,13 +204,13 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     for h in range(d):
         _fill_column(shards, h, column)
         column.sort()
-        # Block by block: a whole column of differences would take as much memory again.
+        # Block by block: all differences at once would take as much memory as the column.
         for start in range(0, n - 1, GAP_BLOCK):
             stop = min(start + GAP_BLOCK, n - 1)
             gaps[start:stop] += np.diff(column[start : stop + 1]) * steps_per_unit
     gaps.sort()
     gaps.flags.writeable = False
-    _keep(first, key, (others, gaps))
+    _cache(first, key, (others, gaps))
     return gaps
 
 

@@ -1,9 +1,9 @@
 """Euclidean hashing, clipped sums of buckets, farthest points, costs of swaps: all in integers.
 
-A bucket is a cell of a shifted grid on a few projections. Directions are rounded to integers,
-shifts and widths are integers, so that every product and every division below is exact and no
-bucket depends on blocks, order or machine. Source of the hash: Datar, Immorlica, Indyk, Mirrokni
-2004.
+A bucket is a cell of a shifted grid on a few random projections. Directions are rounded to
+integers, shifts and widths are integers, so that every product and every division below is exact
+and no bucket depends on blocks, order or machine. Source of the hash: Datar, Immorlica, Indyk,
+Mirrokni 2004.
 """
 
 import math
@@ -15,9 +15,9 @@ from numba import njit
 from pkm.compute.nearest import squared_distances
 from pkm.compute.points import DIRECTION_SCALE, EXACT_BITS, SCALE, Points
 
-SWAP_BLOCK = 256  # points per step of a swap's costs
+SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
 MAX_CODES = 1 << 62
-SHRINKAGE = 1 - 2.0**-48  # more than what rounding of a root and a quotient can add to a length
+SHRINKAGE = 1 - 2.0**-48  # outweighs the rounding of the root and the quotient of a clipping
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float)
     generator : numpy.random.Generator
         Public.
     m, d : int
-        Numbers of projections and of columns, m at most d.
+        Numbers of projections and of features, m at most d.
     width : float
         In half-widths of the domain.
 
@@ -146,7 +146,7 @@ def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float)
 
     Notes
     -----
-    Two points whose projections on one direction are g apart fall into one cell there with
+    Two points whose projections on a direction differ by g fall into one cell along it with
     probability ``max(0, 1 - g / width)``.
     """
     directions = orthonormal(generator, m, d)
@@ -156,16 +156,16 @@ def euclidean_hash(generator: np.random.Generator, m: int, d: int, width: float)
 
 
 def orthonormal(generator: np.random.Generator, m: int, d: int) -> np.ndarray:
-    """Draw m random orthonormal directions of d columns, int64.
+    """Draw m random orthonormal directions of d features, shape (m, d), int64.
 
     Entries are rounded to integers, with :data:`DIRECTION_SCALE` for 1. Sums are correctly rounded,
     so that the outcome does not depend on a linear algebra library.
     """
     if not 1 <= m <= d:
-        raise ValueError(f"projections={m} must be from 1 to the number of columns, {d}")
+        raise ValueError(f"projections={m} must be from 1 to the number of features, {d}")
     directions: list[np.ndarray] = []
     for row in generator.standard_normal((m, d)):
-        # Gram-Schmidt: a second pass removes what rounding left in the first.
+        # Gram-Schmidt: the second pass removes the rounding errors of the first.
         for _ in range(2):
             for direction in directions:
                 row = row - math.fsum(row * direction) * direction
@@ -270,7 +270,7 @@ def farthest_points(shards: list[Points], centers: np.ndarray, n_farthest: int) 
     -------
     list of ndarray of bool
         For each shard. Which points are marked, as a multiset, is a function of the multiset of
-        points: among equally far ones, those first in lexicographic order are.
+        points: ties go to the points first in lexicographic order.
     """
     squares = np.concatenate([squared_distances(shard, centers) for shard in shards])
     ends = np.cumsum([shard.shape[0] for shard in shards])
@@ -279,8 +279,7 @@ def farthest_points(shards: list[Points], centers: np.ndarray, n_farthest: int) 
     elif n_farthest < 1:
         mask = np.zeros(len(squares), bool)
     else:
-        # Mark what is beyond the distance of the last point to mark, then as many as are missing at
-        # that distance.
+        # Mark the points beyond a threshold distance, then as many at that distance as are missing.
         rank = len(squares) - n_farthest
         threshold = np.partition(squares, rank)[rank]
         mask = squares > threshold
@@ -318,9 +317,9 @@ def swap_costs(
     candidates : ndarray of shape (m, d), int64
         In the domain.
     current : ndarray of shape (k,), int64
-        Indices of the candidates that are the present centers.
+        Indices of the candidates that are the current centers.
     slots : ndarray of int64
-        Positions in ``current`` that may be given up.
+        Positions in ``current`` that may be replaced.
 
     Returns
     -------
@@ -330,9 +329,8 @@ def swap_costs(
 
     Notes
     -----
-    With the nearest present center of a point and the distance to the second nearest, giving up a
-    center changes only the points that are nearest to it: all swaps together take one pass over the
-    n m distances.
+    Removing a center changes only the points that are nearest to it, to the distance of their
+    second nearest center: all swaps together take one pass over the n m distances.
     """
     squared_norms = (candidates * candidates).sum(axis=1).astype(np.float64)
     doubled = np.ascontiguousarray(-2.0 * candidates.T)
@@ -364,14 +362,14 @@ def _add_products(rows: np.ndarray, columns: np.ndarray, products: np.ndarray) -
 
 @njit(cache=True, nogil=True)
 def _swap_costs(squares: np.ndarray, current: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Cost of a block of points after each swap, from their squares (n, m) to all candidates."""
+    """Costs (slots, m) of a block of points after each swap, from squared distances (n, m)."""
     n, m = squares.shape
     slot_of_center = np.full(len(current), -1)
     for s in range(len(slots)):
         slot_of_center[slots[s]] = s
 
-    # Cost of adding a candidate without giving up a center, and what giving up the center of a slot
-    # adds to it.
+    # Cost of adding each candidate without removing a center, and the increase from removing the
+    # center of each slot.
     added_costs = np.zeros(m)
     removal_costs = np.zeros((len(slots), m))
     for i in range(n):
@@ -393,7 +391,7 @@ def _swap_costs(squares: np.ndarray, current: np.ndarray, slots: np.ndarray) -> 
 
 @njit(cache=True, nogil=True)
 def _two_nearest(squares: np.ndarray, current: np.ndarray) -> tuple[int, float, float]:
-    """Position of the nearest present center, and the squares to it and to the second nearest."""
+    """Position of the nearest current center; squared distances to it and to the second nearest."""
     nearest = 0
     first = np.inf
     second = np.inf

@@ -1,4 +1,4 @@
-"""The grid points of the unit ball: their number, uniform draws, and the grids that covers use.
+"""The grid points of the unit ball: their number, uniform draws, and the grids of covers.
 
 A grid point is an integer vector; times the side of the grid it is a point of the ball.
 """
@@ -57,19 +57,19 @@ class Lattice:
         """Number of integer points of squared norm at most s (column) in 0, 1, ... dimensions."""
         sizes = np.ones((self.dimensions, self.max_squared_norm + 1), np.int64)
         for smaller, larger in itertools.pairwise(sizes):
-            # The added coordinate is 0, or v or -v, which leaves s - v^2 to the others.
+            # The added coordinate is 0, or v or -v, which leaves s - v^2 for the other ones.
             larger[:] = smaller
             for v in range(1, self.max_coordinate + 1):
                 larger[v * v :] += 2 * smaller[: len(smaller) - v * v]
         return sizes
 
     def _continuations(self, budget: int, n_after: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the next coordinate, and how many grid points continue with each.
+        """Values of the next coordinate, and the number of grid points that continue with each.
 
         Parameters
         ----------
         budget : int
-            Squared norm that this and the later coordinates may have.
+            Largest squared norm of this and the later coordinates.
         n_after : int
             Number of later coordinates.
         """

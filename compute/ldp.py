@@ -1,8 +1,8 @@
 """Kernels of the local model: keyed hashes of (user, value), and sums over users' reports.
 
 A hash is a function of a public key, the number of the user and a value; nothing is stored per user
-and nothing depends on the order in which users or values are read. Privacy does not rest on it,
-only the accuracy does.
+and nothing depends on the order in which users or values are read. Privacy does not depend on its
+quality, only the accuracy does.
 """
 
 import numpy as np
@@ -108,7 +108,7 @@ def add_spectrum(
 
 
 def parity_support_counts(spectrum: np.ndarray, bits: int) -> np.ndarray:
-    """Number of users whose parities of each value are what they reported, shape (size,), int64.
+    """Number of users whose report equals the parities of each value, shape (size,), int64.
 
     Notes
     -----

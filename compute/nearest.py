@@ -5,7 +5,7 @@ A point x is compared with centers c by the score ``|c|^2 - 2 c.x``, its squared
 scan runs over blocks of points, feature by feature. Above, the inner products come from a matrix
 product, or, where a single replicate has too few centers to keep that busy, from a compiled product
 that reads each point once; a compiled scan takes the minimum. Blocks are sized so that points,
-scores and labels stay in the core's own cache.
+scores and labels stay in the cache of one core.
 
 Units: coordinates in grid steps, scores and squared norms in squared grid steps. All are integers
 held in float64, below 2**53, so that every sum is exact in any order.
@@ -25,16 +25,16 @@ PRODUCT_ROWS = 256  # rows of centers per product: 128 x 256 scores are a quarte
 #: Up to this many rows of centers the compiled product is taken. Measured: below, memory and
 #: packing keep the matrix product under half of its usual rate.
 FEW_ROWS = 64
-LOW_BITS = 24  # of a squared distance are summed apart from its high bits
+LOW_BITS = 24  # of a squared distance, summed separately from its high bits
 
 
 class Assignment(NamedTuple):
-    """Nearest centers of a block of points, for some of the replicates.
+    """Nearest centers of a block of points, for a range of replicates.
 
     Attributes
     ----------
     points, replicates : slice
-        Which points and which replicates these are.
+        Of all points and of all replicates.
     scores : ndarray of shape (n_replicates, n_points), float64
         Squared distance of each point to its nearest center, less the point's squared norm.
     labels : ndarray of shape (n_replicates, n_points), int64
@@ -419,7 +419,7 @@ def _inner_products(rows: np.ndarray, centers: np.ndarray, products: np.ndarray)
             products[j + 1, b + 2] = p_12
             products[j + 1, b + 3] = p_13
 
-    # What the tiles leave out: an odd last center, and up to three last points for all centers.
+    # The remainder: an odd last center, and up to three last points for all centers.
     for b in range(n):
         first_center = n_centers_tiled if b < n_tiled else 0
         for j in range(first_center, n_centers):
@@ -456,7 +456,7 @@ def _add_inertia(
     high_sums: np.ndarray,
     low_sums: np.ndarray,
 ) -> None:
-    """Add squared distances, high and low bits apart: neither sum (R,) can overflow."""
+    """Add squared distances, high and low bits separately: neither sum (R,) can overflow."""
     mask = (1 << LOW_BITS) - 1
     for r in range(scores.shape[0]):
         for b in range(squared_norms.shape[0]):

@@ -1,8 +1,8 @@
-"""Sphere packing: k starting centers, apart from each other and from the border of the box.
+"""Sphere packing: k starting centers, far from each other and from the border of the box.
 
-Data independent, hence free of privacy cost (FastLloyd, Sec. 5.3.1; Su et al.). A candidate radius
-a is tried by rejection: points uniform in [-1 + a, 1 - a]^d are accepted if they are at least 2a
-from all accepted ones.
+Data independent, hence free of privacy cost (FastLloyd, Sec. 5.3.1; Su et al.). A radius a is
+tried by rejection: points uniform in [-1 + a, 1 - a]^d are accepted if they are at least 2a from
+all accepted ones.
 """
 
 from typing import Protocol
@@ -20,7 +20,7 @@ _EXHAUSTED = 2
 
 
 class UniformGenerator(Protocol):
-    """What draws uniforms in [0, 1): ``numpy.random.RandomState`` does."""
+    """Source of uniforms in [0, 1), such as ``numpy.random.RandomState``."""
 
     def random_sample(self, size: int) -> np.ndarray:
         """Draw ``size`` uniforms."""
@@ -42,18 +42,18 @@ class _Uniforms:
 
 
 def largest_packing(generator: UniformGenerator, k: int, d: int, search: str) -> np.ndarray:
-    """Find starting centers in [-1, 1]^d that are as far apart as the search finds possible.
+    """Find starting centers in [-1, 1]^d with the largest packing radius that the search finds.
 
     Parameters
     ----------
     generator : object with ``random_sample(size)``
-        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the paper's
-        own starting centers.
+        Source of uniforms; ``numpy.random.RandomState(seed)`` with ``halving`` gives the starting
+        centers of the paper.
     k, d : int
         Number of centers and of features.
     search : {"halving", "bisection"}
-        ``halving`` takes the first of 1, 1/2, 1/4, ... that works (the published code);
-        ``bisection`` looks for the largest that works (the published text).
+        ``halving`` takes the first radius of 1, 1/2, 1/4, ... that can be placed (the published
+        code); ``bisection`` approximates the largest one (the published text).
 
     Returns
     -------
@@ -116,14 +116,14 @@ def place_spheres(
         Stream of uniforms; reading begins at ``start``.
     start, k, d : int
     radius : float
-        The a of the module's text, in [0, 1].
+        In half-widths, from 0 to 1.
 
     Returns
     -------
     centers : ndarray of shape (k, d) or None
         None where a center was rejected :data:`MAX_REJECTIONS` times in a row.
     end : int
-        Where reading stopped.
+        Position in the stream at which reading stopped.
     """
     centers = np.empty((k, d))
     status, end = _place(uniforms.values, start, radius, centers)
@@ -135,7 +135,7 @@ def place_spheres(
 
 @njit(cache=True)
 def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray) -> tuple[int, int]:
-    """Fill centers (k, d) by rejection; return a status and where reading stopped."""
+    """Fill centers (k, d) by rejection; return a status and the end of reading."""
     k, d = centers.shape
     lowest = radius - 1.0
     width = 2.0 - 2.0 * radius
@@ -143,7 +143,7 @@ def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray)
     n_placed = 0
     n_rejected = 0
     position = start
-    # Centers 0 .. n_placed - 1 are far enough apart; n_rejected counts rejections since the last.
+    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the last of them.
     while n_placed < k:
         if n_rejected == MAX_REJECTIONS:
             return _REJECTED, position

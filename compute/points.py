@@ -22,9 +22,8 @@ EXACT_BITS = 53
 #: on, a matrix product wins against a scan even with its extra pass over the scores.
 SCAN_DIMENSIONS = 8
 SCAN_BLOCK = 512  # points per block of a scan
-MAX_REMAINDER = (
-    32767.0  # largest int16: exactly half a step above a grid point is stored a little short
-)
+#: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
+MAX_REMAINDER = 32767.0
 
 #: For numba: sums of integers are exact in any order; infinities keep their meaning.
 REORDERED = {"reassoc", "contract", "nsz"}
@@ -65,7 +64,7 @@ def exact_limit(n_features: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points prepared for repeated passes; two are equal, and hash alike, if their coordinates are.
+    """Points prepared for repeated passes; equal, with equal hashes, if their coordinates are.
 
     Attributes
     ----------
@@ -76,8 +75,8 @@ class Points:
     squared_norms : ndarray of shape (n,), float64
         In squared grid steps.
     remainders : ndarray of shape (n, d), int16, or None
-        What rounding to the grid took away, in units of 2**-16 steps; None where points came as
-        integers.
+        Remainders of rounding to the grid, in units of 2**-16 steps; None for points that were
+        given as integers.
     """
 
     rows: np.ndarray
@@ -157,15 +156,15 @@ class Points:
 
     @cached_property
     def derived(self) -> dict[tuple, object]:
-        """What was computed from the points, by what it is: kept for the next replicate.
+        """Cache of arrays computed from the points, for the next replicate.
 
-        It belongs to the points and is gone with them; see :func:`pkm.compute.digitize`.
+        It lives as long as the points; see :func:`pkm.compute.digitize`.
         """
         return {}
 
     @cached_property
     def digest(self) -> bytes:
-        """Hash of shape and coordinates, with what rounding took away."""
+        """Hash of the shape, the coordinates and the remainders."""
         content = repr(self.shape).encode() + self.rows.tobytes()
         hashed = hashlib.blake2b(content, digest_size=32)
         if self.remainders is not None:
@@ -193,7 +192,7 @@ def _copy_long_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndar
         squared_norm = 0.0
         for h in range(points.shape[1]):
             x = points[i, h]
-            # Negative from the first coordinate outside on: a test without a branch.
+            # The sign bit is set by any coordinate outside the domain: a test without a branch.
             signs |= (SCALE - x) | (SCALE + x)
             rows[i, h] = x
             squared_norm += np.float64(x) * np.float64(x)
@@ -202,7 +201,7 @@ def _copy_long_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndar
 
 
 def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.ndarray) -> bool:
-    """Do the same for rows too short for vector registers: whole-array passes are faster then."""
+    """As `_copy_long_rows`, in whole-array passes: faster for rows shorter than a register."""
     np.copyto(rows, points, casting="unsafe")
     _squared_norms(rows, squared_norms)
     lowest = rows.min(initial=0)

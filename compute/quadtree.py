@@ -111,7 +111,7 @@ def row_keys(rows: np.ndarray, bits: int) -> np.ndarray:
     keys = _pack_columns(rows[:, :width], bits)
     n_packed = width
     while n_packed < d:
-        # What is packed so far is replaced by its rank, which leaves room for more columns.
+        # Replace the packed columns by their rank, which leaves bits for more columns.
         _, ranks = np.unique(keys, return_inverse=True)
         width = (KEY_BITS - m.bit_length()) // bits
         columns = rows[:, n_packed : n_packed + width]
@@ -122,7 +122,7 @@ def row_keys(rows: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _pack_columns(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Columns of so many bits side by side in one integer a row, the first column highest."""
+    """Concatenate the bits of the columns of each row, the first column in the highest bits."""
     keys = np.zeros(len(rows), np.int64)
     for column in rows.T:
         keys = (keys << bits) | column
@@ -169,14 +169,14 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
 
 @njit(cache=True)
 def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> None:
-    """Spread each point over the grid nodes around it, by how near it is to each, column by column.
+    """Spread each point over the 2**d grid nodes around it, by multilinear interpolation weights.
 
     Parameters
     ----------
     points : ndarray of shape (n, d), int64
         In the domain, in grid steps.
     intervals : int
-        Between the ends of the domain, per column.
+        Number of equal intervals per feature, between the ends of the domain.
     counts : ndarray of shape ((intervals + 1)**d,), int64
         Added to, in units of 2**-16 points: each weight is rounded to a whole number, so that sums
         are exact.
@@ -186,13 +186,13 @@ def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> N
     lower_node = np.empty(d, np.int64)
     upper_weight = np.empty(d)
     for i in range(n):
-        # The node below the point in each column, and the weight of the node above.
+        # The node below the point in each feature, and the weight of the node above.
         for h in range(d):
             position = (points[i, h] + SCALE) * intervals_per_step
             lower_node[h] = min(np.int64(position), intervals - 1)
             upper_weight[h] = position - lower_node[h]
 
-        # A corner of the cell is a bit per column: whether it is the node above.
+        # A corner of the cell is a bit per feature: whether it is the node above.
         for corner in range(1 << d):
             node = 0
             weight = 1.0

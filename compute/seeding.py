@@ -1,10 +1,10 @@
 """k-means++ seeding as an exponential race.
 
-Every point has an arrival time for every step; the first to arrive is the seed. A standard
+Every point has an arrival time for every step; the point that arrives first is the seed. A standard
 exponential time divided by a rate is exponential with that rate, and the first of several arrives
 with a probability in proportion to its rate. With the squared distance to the nearest seed as the
-rate, seeds have the distribution of k-means++. Arrival times belong to points: to remove a point
-that is no seed changes no winner, and to remove a seed leaves the steps before it as they are.
+rate, seeds have the distribution of k-means++. Arrival times belong to points: removing a point
+that is not a seed changes no winner, and removing a seed does not change the steps before it.
 """
 
 import numpy as np
@@ -29,10 +29,11 @@ def exponential_race(
     arrival_times : ndarray of shape (n, k), float64
         Standard exponential variates.
     ids : ndarray of shape (n,), int64
-        They settle ties, so that the order of rows does not matter.
+        Ties go to the lower id, so that the order of rows does not matter.
     seeds : ndarray of shape (k,), int64
         Row numbers: read up to ``first``, written from there.
     first : int
+        Step of the first seed to choose.
     sizes : ndarray of shape (k,), int64
         Written: points nearest to each seed, ties to the earlier one.
 
@@ -70,7 +71,7 @@ def exponential_race(
 
 @njit(cache=True, nogil=True)
 def nearest_row(row: np.ndarray, rows: np.ndarray, seeds: np.ndarray, n_seeds: int) -> int:
-    """Which of the rows ``seeds[:n_seeds]`` is nearest to a row, ties to the earlier one."""
+    """Position of the seed nearest to a row among ``seeds[:n_seeds]``, ties to the earlier one."""
     nearest = 0
     min_square = np.inf
     for t in range(n_seeds):

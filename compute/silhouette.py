@@ -1,11 +1,11 @@
-"""Sums of distances inside and between the clusters of many labellings of the same points."""
+"""Silhouettes, and distances inside clusters, of many labelings of the same points."""
 
 import numpy as np
 from numba import njit
 
 from pkm.compute.points import Points
 
-TILE = 32  # points whose distances to all points lie side by side
+TILE = 32  # points per tile: their distances to a point are consecutive in memory
 STRIP = 8 * TILE  # points per matrix product
 BLOCK = 128  # points per step: 128 x 32 distances stay in the first-level cache
 
@@ -42,7 +42,7 @@ def distance_tiles(points: Points) -> np.ndarray:
 
 
 def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
-    """Mean silhouette of each labelling (Rousseeuw 1987).
+    """Mean silhouette of each labeling (Rousseeuw 1987).
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarra
     Returns
     -------
     ndarray of shape (R,), float64
-        -1 where fewer than two clusters have points; a point alone in its cluster counts 0.
+        -1 where fewer than two clusters have points; the only point of a cluster counts 0.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def _add_silhouettes(
             label = labels[r, start + w]
             if counts[r, label] == 1:
                 continue
-            # Mean distance to the point's own cluster, and to the nearest of the others.
+            # Mean distance to the cluster of the point, and to the nearest other cluster.
             within = totals[r, label, w] / (counts[r, label] - 1)
             between = np.inf
             for j in range(k):

@@ -1,4 +1,4 @@
-"""Points projected into the unit ball of few dimensions, their nearest centers, and sums."""
+"""Projection of points into a unit ball of few dimensions, nearest centers there, and sums."""
 
 import math
 
@@ -11,7 +11,7 @@ PROJECTION_BLOCK = 4096  # points per matrix product
 
 
 def project(points: Points, matrix: np.ndarray, length: float) -> np.ndarray:
-    """Project points, scale them, and shorten what lies outside the unit ball to norm 1.
+    """Project points, scale them, and clip them to the unit ball.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def project(points: Points, matrix: np.ndarray, length: float) -> np.ndarray:
     matrix : ndarray of shape (m, d), int64
         Small enough that the products are exact in any order.
     length : float
-        What is mapped to 1.
+        Length that is mapped to 1, in the units of the products.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Masked secure aggregation: clients keep their points, the server sees only masked sums."""
+"""Masked secure aggregation: clients keep their points, the server receives masked sums only."""
 
 from pkm.federation.curator import FederatedCurator
 from pkm.federation.launch import mpi_available, mpirun

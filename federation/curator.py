@@ -42,7 +42,7 @@ class ClientSession:
 class FederatedCurator(Curator):
     """Curator of one client, whose points are a part of all points.
 
-    It serves :meth:`sums_and_counts` alone, which is what the Lloyd family queries; every other
+    It serves :meth:`sums_and_counts` alone, the only query of the Lloyd family; every other
     query of :class:`pkm.privacy.Curator` raises ValueError. The exact sums and counts of the
     client's points are sent masked, and the noisy sums and counts of all clients' points come back.
     The ledger is charged as by the central curator. The noise is the server's, so no stream of

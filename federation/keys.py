@@ -59,7 +59,7 @@ def agree_on_secret(link: ClientLink) -> bytes:
 
 
 def _box_key(private: X25519PrivateKey, public: np.ndarray, client: int) -> bytes:
-    """Key of the box between this client and another, bound to the public keys of all."""
+    """Key of the box between this client and another one, bound to the public keys of all."""
     try:
         peer = X25519PublicKey.from_public_bytes(public[client - 1].tobytes())
         common = private.exchange(peer)

@@ -5,7 +5,7 @@ duplicate is not taken for the message of the next round.
 
 This module has the interface and its implementation for parties that are threads of one process;
 :mod:`pkm.federation.mpi` has the one for processes. Clients count from 1. A link carries bytes and
-nothing else: what they mean follows from the protocol's public schedule.
+nothing else: their meaning follows from the protocol's public schedule.
 """
 
 import queue

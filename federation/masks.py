@@ -1,4 +1,4 @@
-"""One-time pads from a stream cipher, whose sum every client can work out and the server cannot.
+"""One-time pads from a stream cipher, whose sum every client can compute and the server cannot.
 
 With M streams F_0, ..., F_(M-1) from the clients' common secret, client i adds F_i - F_(i+1), the
 last one F_(M-1) alone. That is a bijection between streams and masks, so the masks together are as
@@ -80,7 +80,7 @@ class Masks:
         """Mask int64 values; the result is uniform over the ring whatever the values."""
         if self._mask_sum is not None:
             raise RuntimeError(
-                "the sum of the last masks was not revealed yet: masks would fall out of step"
+                "the sum of the last masks was not revealed yet: masks must stay synchronized"
             )
         dtype = self._ring.dtype
 

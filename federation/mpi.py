@@ -64,7 +64,7 @@ def _poll(ready: Callable[[], T | None], time_limit: float) -> T | None:
 
 
 class _Link:
-    """What both ends of a link share."""
+    """Common parts of both ends of a link."""
 
     def __init__(self, comm: MPI.Comm, network: Network):
         # A separate communicator: messages left behind by a failed run never reach the next run.
@@ -201,11 +201,11 @@ def run_rank(
     Parameters
     ----------
     method, seeds, domain, network
-        As for :func:`federation.run_in_threads`.
+        As for :func:`pkm.federation.run_in_threads`.
     points : Points
-        All points, for a measurement on one machine: each client uses its own part alone.
+        All points, for a measurement on one machine: each client uses its part alone.
     split : str
-        See :func:`federation.split_points`.
+        See :func:`pkm.federation.split_points`.
 
     Returns
     -------
@@ -268,10 +268,10 @@ def _collect(
     all_digests = None
     clients_only = comm.Split(int(rank != SERVER), rank)
     if rank != SERVER:
-        own_digest = np.frombuffer(digest(run), np.uint8)
+        run_digest = np.frombuffer(digest(run), np.uint8)
         if rank == FIRST_CLIENT:
-            all_digests = np.empty((comm.Get_size() - 1, len(own_digest)), np.uint8)
-        clients_only.Gather(own_digest, all_digests, root=0)
+            all_digests = np.empty((comm.Get_size() - 1, len(run_digest)), np.uint8)
+        clients_only.Gather(run_digest, all_digests, root=0)
     clients_only.Free()
     if run is None or all_numbers is None or all_digests is None:
         return None, None

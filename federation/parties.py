@@ -1,4 +1,4 @@
-"""The parties of a run: clients with points of their own, and a server that adds up and adds noise.
+"""The parties of a run: clients, which hold the points, and a server, which adds sums and noise.
 
 The method's schedule is public, so every party knows how many messages there will be, of what size,
 and with what noise; nothing but sums and counts is sent. The server holds the schedule, its noise
@@ -103,9 +103,9 @@ class ServerReport:
     Attributes
     ----------
     work : float
-        Seconds of adding up, for which all wait.
+        Seconds of adding messages, for which all clients wait.
     drawing : float
-        CPU seconds of drawing noise, which fall into the clients' work.
+        CPU seconds of drawing noise, while the clients work.
     waiting : float
         Mean seconds that clients waited for the last one.
     bytes, exchanges : int
@@ -242,7 +242,7 @@ def run_client(
     check_schedule(method, n_points, points.shape[1], network)
     if points.shape[0] > n_points:
         raise ValueError(
-            f"n_points={n_points} must be at least this client's own {points.shape[0]}: it bounds "
+            f"n_points={n_points} must be at least this client's {points.shape[0]}: it bounds "
             "the sums"
         )
 
@@ -276,7 +276,7 @@ def check_agreement(digests: Sequence[bytes]) -> None:
     """Refuse a result on which the clients do not agree."""
     for client, client_digest in enumerate(digests, 1):
         if client_digest != digests[0]:
-            raise ProtocolError(f"client {client} came to other centers than client 1")
+            raise ProtocolError(f"client {client} computed other centers than client 1")
 
 
 # The server
@@ -487,7 +487,7 @@ def _collect(
     reports = []
     for thread in threads:
         if thread.outcome is None:
-            raise ProtocolError(f"client {thread.client} did not come to its end")
+            raise ProtocolError(f"client {thread.client} did not finish")
         run, report = thread.outcome
         runs.append(run)
         reports.append(report)

@@ -56,8 +56,8 @@ class Ring:
         n_points : int
             Of all clients together.
         radius : float or None
-            What bounds a record's coordinate of a relative sum, in half-widths; None for absolute
-            sums.
+            Bound on the coordinates of a record in a relative sum, in half-widths; None for
+            absolute sums.
         sum_noise, count_noise : Gaussian, Laplace or None
 
         Raises
@@ -65,7 +65,7 @@ class Ring:
         ValueError
             If the largest sum or count with the largest noise is half the ring or more.
         """
-        # All in grid steps: what one record adds at most to a coordinate of a sum, and to a count.
+        # In grid steps: the largest contribution of a record to a coordinate of a sum.
         max_coordinate = SCALE if radius is None else int(radius * SCALE) + 1
         self._check_total("sum", n_points, max_coordinate, sum_noise)
         self._check_total("count", n_points, SCALE, count_noise)

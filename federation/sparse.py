@@ -1,15 +1,15 @@
-"""Sparse compressed secure aggregation (SCMA): sums of sparse count vectors, without their owners.
+"""Sparse compressed secure aggregation (SCMA): sums of the clients' sparse count vectors.
 
 A client's vector has an entry for every bin of a fine grid, all but a few of them zero. It sends
 power sums of its bins' locators, masked so that only the sum over all clients comes out; the server
 recovers the sum's non-zero bins and counts as one decodes a Reed-Solomon code: Berlekamp and
 Massey's algorithm, roots, a Vandermonde system. Locators are salted hashes of the bins, so that the
-field stays small however many bins there are; the coordinates travel in further sums, and the hash
-tells afterwards whether everything fits.
+field stays small however many bins there are; the coordinates are sent in further sums, and the
+hashes of the decoded bins verify the result.
 
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Sec. 4.1 and Alg. 2,
-with locators of our own; the paper's, which are the bins' numbers in a field larger than the number
-of bins, are in ``locators="literal"``.
+but for the locators; with ``locators="literal"`` these are the paper's as well: the numbers of the
+bins, in a field larger than the number of bins.
 """
 
 import hashlib
@@ -185,7 +185,7 @@ class SparseCode:
         return math.ceil(self.n_elements * self.prime.bit_length() / 8)
 
     def locate(self, bins: np.ndarray, salt: bytes) -> list[int]:
-        """Non-zero field elements that stand for bins, shape (r, d)."""
+        """Locators, non-zero field elements, of bins (r, d)."""
         if self.locators == "salted":
             return [_salted_hash(row, salt) for row in np.ascontiguousarray(bins, "<i8")]
         return [self._number(row) + 1 for row in bins.tolist()]
@@ -328,12 +328,12 @@ def decode(
         rows = [_digits(locator - 1, code) for locator in locators]
     bins = np.array(rows, np.int64).reshape(-1, code.n_features)
 
-    # The bins must hash to the locators that they were found by.
+    # The bins must hash to the locators that they were decoded from.
     if len(bins) and (
         bins.min() < 0 or bins.max() >= code.n_bins or code.locate(bins, salt) != locators
     ):
         raise DecodeFailure(
-            "the bins do not have the hashes they came under: a collision or a damaged message"
+            "the hashes of the bins are not their locators: a collision or a damaged message"
         )
 
     # The counts must be possible, and add up to the announced total.
@@ -367,7 +367,7 @@ class _VandermondeSystem:
         if self._degree > code.max_bins:
             raise DecodeFailure(f"more than max_bins={code.max_bins} bins are not empty")
         if self._connection[0] == 0 and self._degree > 0:
-            raise DecodeFailure("a locator is zero, which stands for no bin")
+            raise DecodeFailure("a locator is zero, which is that of no bin")
         roots = self._connection.roots(multiplicities=False)
         self.locators = sorted(int(root) for root in roots)
         if len(self.locators) < self._degree:

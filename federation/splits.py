@@ -1,4 +1,4 @@
-"""Partitions of points into clients: at random, or by how many clusters a client sees.
+"""Partitions of points into clients: at random, or by the number of clusters per client.
 
 Source of `iid` and `noniid`: the preparation published with Pan et al., "Machine unlearning of
 federated clusters" (ICLR 2023), App. M. Both take the points of a cluster in their order, without a
@@ -24,10 +24,10 @@ def split_points(
     points : Points
     n_clients : int
     seed : int
-        Of the replicate: partitioning has a random stream of its own.
+        Of the replicate: partitioning has a separate random stream.
     split : {"balanced", "unbalanced", "sorted"}
         Random parts of equal sizes, or of sizes 1 : 2 : 3 ...; or of equal sizes along the first
-        column, which is far from identically distributed.
+        feature, which is far from identically distributed.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def split_points(
         raise ValueError(
             f"split={split!r} is unknown, choose one of {', '.join(map(repr, SPLITS))}"
         )
-    # Order the points at random, or along the first column.
+    # Order the points at random, or along the first feature.
     n = points.shape[0]
     if split == "sorted":
         order = np.argsort(points.rows[:, 0], kind="stable")
@@ -52,7 +52,7 @@ def split_points(
 
 
 def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
-    """Split every cluster evenly; the last client also gets what no even share covers.
+    """Split every cluster evenly; the last client also gets the remainders.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:
     >>> iid(np.array([0, 0, 0, 1, 1, 1, 1]), 3).tolist()
     [0, 1, 2, 0, 1, 2, 2]
     """
-    clusters = _rows(labels)
+    clusters = _rows_of_clusters(labels)
     largest = max(len(rows) for rows in clusters)
     if not 1 <= n_clients <= largest:
         raise ValueError(
@@ -94,9 +94,9 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
 
     All clients but the last are filled in turn, up to a share of n / n_clients points each: from
     clusters drawn at random among those not used up, each of which gives a random number of points,
-    as far as it has them and there is room. The last one gets what is left, usually far more than a
-    share. Where that is more clusters than allowed, everything is drawn again, with the next of the
-    seed's streams: the split is a function of the arguments.
+    as far as it has them and the client has room. The last client gets the remaining points,
+    usually far more than a share. Where these are of more clusters than allowed, everything is
+    drawn again, with the next of the seed's streams: the split is a function of the arguments.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
     >>> noniid(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 4, 2, seed=0).tolist()
     [0, 2, 3, 3, 1, 2, 0, 1]
     """
-    clusters = _rows(labels)
+    clusters = _rows_of_clusters(labels)
     if n_clients < 1 or 2 * n_clients > len(labels):
         raise ValueError(
             f"n_clients={n_clients} must be at least 1 and at most half of n={len(labels)}"
@@ -146,7 +146,7 @@ def noniid(labels: np.ndarray, n_clients: int, per_client: int, seed: int) -> np
     )
 
 
-def _rows(labels: np.ndarray) -> list[np.ndarray]:
+def _rows_of_clusters(labels: np.ndarray) -> list[np.ndarray]:
     """Rows of each cluster, in order."""
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
 

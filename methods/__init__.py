@@ -35,7 +35,7 @@ METHODS = {
     "DataMean": "baselines",
     "PackingCenters": "baselines",
 }
-#: What a method is made of, for those who write one.
+#: Base class and result of every method, for authors of new methods.
 CONTRACT = {"PrivateKMeans": "base", "Run": "base"}
 ENTRY_POINTS = "private_kmeans_bench.methods"
 
@@ -71,7 +71,7 @@ def load_method(target: str) -> type["PrivateKMeans"]:
     Raises
     ------
     ValueError
-        If nothing of that name is found; the message lists what is known.
+        If nothing of that name is found; the message lists the known names.
 
     Examples
     --------

@@ -10,7 +10,7 @@ This implementation departs from the public code, which spends more than it decl
 Gaussian and composed by the ledger, cubes are released by a threshold whose failure is charged, the
 radius is public, counts of the recovery are noisy. The projection has orthonormal directions and
 candidates are lifted back into their span: squared distances to lifted candidates differ from those
-in the projection by what the projection took from the point, the same for all candidates (but for
+in the projection by the part of the point outside the span, the same for all candidates (but for
 rounding, and for lifted candidates that are moved back into the domain), so that both rank sets
 alike. The cubes of every level are counted independently rather than inside the cubes that passed
 the threshold: a cube with many points lies in larger ones with at least as many.
@@ -30,13 +30,14 @@ from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 from pkm.privacy.hashed_points import HashedPoints
 from pkm.privacy.noise import INITIALIZATION, child
 
-CANDIDATE_SHARE = 2 / 3  # of mu squared
+# Shares of mu squared.
+CANDIDATE_SHARE = 2 / 3
 SEARCH_SHARE = 1 / 12
 RECOVERY_SHARE = 1 / 4
-THRESHOLD_DELTA = 0.5  # of delta, the rest is for the noise
+THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
 SMALLEST_CLUSTER = 20  # a cube must have at least 1 / (20 k) of the points
 MAX_CANDIDATES = 500
-FEW_FEATURES = 5  # points of no more columns are not projected
+FEW_FEATURES = 5  # points of no more features are not projected
 MAX_SWAPS = 20
 
 
@@ -56,7 +57,8 @@ class Balcan(PrivateKMeans):
         Of the public ball about the midpoint of the domain that points are projected into, in
         half-widths. ``auto`` is sqrt(d): the whole domain.
     n_dimensions : int or "auto", default="auto"
-        Of the projection, at most d; ``auto`` is ln(n) / 2 rounded down, and d up to five columns.
+        Of the projection, at most d; ``auto`` is d for up to five features, else ln(n) / 2 rounded
+        down.
     shifts : int, default=2
         Shifted copies of the cubes.
     depth : int, default=6
@@ -132,7 +134,7 @@ class Balcan(PrivateKMeans):
         # Divide the budget: a part of delta for the thresholds, mu squared over the three steps.
         d = curator.n_features
         delta = self.resolved_delta(curator.n_points)
-        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
+        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
         search_mu = mu * math.sqrt(SEARCH_SHARE)
         recovery_mu = mu * math.sqrt(RECOVERY_SHARE)
 
@@ -142,24 +144,26 @@ class Balcan(PrivateKMeans):
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
         # Candidates: the midpoints of cubes with many points.
-        candidates = self._candidates(points, directions, mu, THRESHOLD_DELTA * delta, generator)
+        candidates = self._candidates(
+            points, directions, mu, THRESHOLD_DELTA_SHARE * delta, generator
+        )
 
         # Choose k of them by private local search.
-        rounds = self.search_rounds
-        if rounds == "auto":
-            rounds = min(self.n_clusters, MAX_SWAPS)
+        n_swaps = self.search_rounds
+        if n_swaps == "auto":
+            n_swaps = min(self.n_clusters, MAX_SWAPS)
         centers = private_local_search(
             points,
             candidates,
             self.n_clusters,
-            rounds=rounds,
+            n_swaps=n_swaps,
             mu=search_mu,
             generator=generator,
             moves=self.moves,
         )
 
-        # Recover the centers in all dimensions.
-        return self._recover(points, centers, recovery_mu)[None], rounds
+        # Recover the centers in all dimensions, as noisy means of the points nearest to them.
+        return noisy_lloyd_step(points, centers, points.radius, recovery_mu)[None], n_swaps
 
     def _candidates(
         self,
@@ -174,7 +178,7 @@ class Balcan(PrivateKMeans):
         At least k and at most 500, of the largest cubes. ``mu`` is that of the whole run, ``delta``
         that of all thresholds.
         """
-        # Every level of every shift is a release of its own.
+        # Every level of every shift is a separate release.
         k = self.n_clusters
         n_releases = self.shifts * self.depth
         release_mu = mu * math.sqrt(CANDIDATE_SHARE / n_releases)
@@ -211,17 +215,35 @@ class Balcan(PrivateKMeans):
         lifted = points.into_ball(packed @ (directions / DIRECTION_SCALE) * SCALE)
         return np.concatenate([candidates, lifted[: max(0, k - len(candidates))]])
 
-    def _recover(self, points: HashedPoints, centers: np.ndarray, mu: float) -> np.ndarray:
-        """Noisy means, about each center, of the points nearest to it."""
-        # Divide mu in proportion to the errors that the sum and the count make in a mean.
-        sum_part = math.sqrt(points.n_features)
-        count_part = 0.5
-        sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
-        count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
-        sums, counts = points.sums_and_counts(
-            centers, points.radius, sum_mu=sum_mu, count_mu=count_mu
-        )
 
-        # A center without points stays where it is.
-        moved = centers + sums / np.maximum(counts, 1.0)[:, None]
-        return points.into_ball(np.where(counts[:, None] < 1, centers, moved))
+def noisy_lloyd_step(
+    points: HashedPoints, centers: np.ndarray, radius: float, mu: float
+) -> np.ndarray:
+    """Move each center by the noisy mean difference of the points nearest to it.
+
+    Parameters
+    ----------
+    points : HashedPoints
+    centers : ndarray of shape (k, d), int64
+        Released, in the domain, in grid steps.
+    radius : float
+        In half-widths: longer differences are shortened to it.
+    mu : float
+        Cost of the sums and counts together.
+
+    Returns
+    -------
+    ndarray of shape (k, d), int64
+        On the grid, in the ball of the points.
+    """
+    # Divide mu in proportion to the errors in a mean: that of the sum is sqrt(d) times the radius,
+    # that of the count is the distance moved, about half the radius.
+    sum_part = math.sqrt(points.n_features)
+    count_part = 0.5
+    sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
+    count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
+    sums, counts = points.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
+
+    # The center of an empty cluster does not move.
+    moved = centers + sums / np.maximum(counts, 1.0)[:, None]
+    return points.into_ball(np.where(counts[:, None] < 1, centers, moved))

@@ -91,9 +91,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     """Contract of a clustering method.
 
     A subclass declares ``claims`` and its parameters (as dataclass fields, or with an ``__init__``
-    of its own) and writes ``cluster``, which queries a curator and never sees a point. This class
-    has the rest: parameter checks, the budget, batches of replicates, and the methods of a
-    scikit-learn estimator.
+    of its own) and writes ``cluster``, which queries a curator and has no access to points. This
+    class has the other parts: parameter checks, the budget, batches of replicates, and the methods
+    of a scikit-learn estimator.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         points : ndarray of shape (n, d), int64
-            Private points on the grid (see :func:`privacy.snap`), prepared points, or a list of
+            Private points on the grid (see :func:`pkm.privacy.snap`), prepared points, or a list of
             shards of either.
         seeds : sequence of int
             One per replicate; a replicate's result does not depend on the others.
@@ -323,7 +323,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         return points, (lower, upper), seed
 
     def _bounds_of(self, d: int) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bound of every column, each of shape (d,)."""
+        """Lower and upper bound of every feature, each of shape (d,)."""
         bounds = np.asarray(self.bounds, dtype=np.float64)
         if bounds.shape not in {(2,), (2, d)}:
             raise ValueError(
@@ -332,7 +332,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         lower, upper = np.repeat(bounds[:, None], d, axis=1) if bounds.ndim == 1 else bounds
         if not (np.isfinite(bounds).all() and (lower < upper).all()):
             raise ValueError(
-                f"bounds={self.bounds} must be finite with lower < upper in every column"
+                f"bounds={self.bounds} must be finite with lower < upper in every feature"
             )
         return lower, upper
 

@@ -1,4 +1,4 @@
-"""Lloyd's algorithm of one client of federated clustering, on its own points."""
+"""Lloyd's algorithm of one client of federated clustering, on the points of the client."""
 
 import math
 
@@ -35,17 +35,17 @@ def local_lloyd(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np
     previous_loss = math.inf
     for _ in range(MAX_ITER):
         # Assign the points to their nearest centers, and move these to the means.
-        squares = squared_distances(points, centers)
+        squares = pairwise_squared_distances(points, centers)
         labels = squares.argmin(axis=1)
         loss = squares.min(axis=1).sum()
-        centers = cluster_means(points, labels, centers)
+        centers = update_centers(points, labels, centers)
         if loss >= (1 - TOLERANCE) * previous_loss:
             break
         previous_loss = loss
     return centers, labels
 
 
-def cluster_means(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
+def update_centers(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Mean (k, d) of the points with each label; an empty cluster keeps its center."""
     means = [
         points[labels == j].mean(axis=0) if (labels == j).any() else center
@@ -54,6 +54,6 @@ def cluster_means(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -
     return np.array(means)
 
 
-def squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
+def pairwise_squared_distances(points: np.ndarray, centers: np.ndarray) -> np.ndarray:
     """Squared distances (n, k) of all points to all centers."""
     return ((points[:, None] - centers) ** 2).sum(axis=2)

@@ -1,19 +1,21 @@
 """Conformance suite for methods: ``pkm check package.Class``.
 
-This repository's methods pass it. It runs a method on small generated data and checks what users
-rely on: the estimator's methods and attributes, refusal of bad input, the ledger, determinism, and
-that a batch gives the results of a loop.
+The suite runs a method on small generated data and checks the contract of
+:class:`pkm.methods.base.PrivateKMeans`: the methods and attributes of an estimator, refusal of bad
+input, the ledger, determinism, and batches that equal runs of one seed at a time. All methods of
+this package pass it.
 """
 
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 from sklearn.base import clone
 
+from pkm.compute import exact_limit
 from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
@@ -34,7 +36,7 @@ class Outcome:
 
 
 def _points() -> np.ndarray:
-    """Three blobs inside [-1, 1]^3."""
+    """Three Gaussian blobs inside [-1, 1]^3, shape (600, 3), float64."""
     rng = np.random.default_rng(0)
     centers = np.array([[-0.5, -0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, -0.5]])
     labels = np.arange(N_POINTS) % 3
@@ -57,6 +59,7 @@ def _clone(method: PrivateKMeans, **parameters: object) -> PrivateKMeans:
 
 
 def _assert_equal(actual: np.ndarray, expected: np.ndarray, case: str) -> None:
+    """Compare centers bit for bit."""
     assert actual.shape == expected.shape, (
         f"{case}: shapes {actual.shape} and {expected.shape} differ"
     )
@@ -66,16 +69,16 @@ def _assert_equal(actual: np.ndarray, expected: np.ndarray, case: str) -> None:
 
 
 def check_estimator(method: PrivateKMeans) -> None:
-    """Clone, fit and predict work, with the documented attributes and without exact labels."""
+    """Clone, fit and predict work; attributes are the documented ones, without exact labels."""
     points = _points()
     fitted = _clone(method, random_state=5).fit(points)
     centers = fitted.cluster_centers_
     assert centers.ndim == 2 and centers.shape[1] == N_FEATURES, (
-        f"cluster_centers_ has shape {centers.shape}"
+        f"cluster_centers_ must have shape (k, {N_FEATURES}), got {centers.shape}"
     )
-    assert np.isfinite(centers).all(), "cluster_centers_ are not finite"
+    assert np.isfinite(centers).all(), "cluster_centers_ must be finite"
     assert fitted.predict(points).shape == (N_POINTS,), "predict must give one label per row"
-    assert not hasattr(fitted, "labels_"), "labels_ are exact and must not be kept"
+    assert not hasattr(fitted, "labels_"), "labels_ are exact and must not be stored"
     assert _clone(fitted).get_params() == fitted.get_params(), "clone must keep all parameters"
 
 
@@ -86,12 +89,13 @@ def check_shapes(method: PrivateKMeans) -> None:
         f"centers must be int64 on the grid, got {run.centers.dtype}"
     )
     assert run.centers.shape[0] == len(SEEDS) and run.centers.shape[2] == N_FEATURES, (
-        f"shape {run.centers.shape}"
+        f"centers must have shape ({len(SEEDS)}, k, {N_FEATURES}), got {run.centers.shape}"
     )
-    assert run.seeds == SEEDS and run.n_iter >= 0
+    assert run.seeds == SEEDS, f"seeds must be those of the call, {SEEDS}, got {run.seeds}"
+    assert run.n_iter >= 0, f"n_iter={run.n_iter} must not be negative"
     for centers, n in zip(run.centers, run.n_centers, strict=True):
         assert 1 <= n <= len(centers) and (centers[n:] == centers[0]).all(), (
-            f"{n} of {len(centers)} centers released"
+            f"n_centers={n} must be from 1 to {len(centers)}, then copies of the first center"
         )
 
 
@@ -130,27 +134,27 @@ def check_ledger(method: PrivateKMeans) -> None:
     """A private method charges its releases, within its budget; other methods have no ledger."""
     ledger = _run(method).ledger
     if not method.claim.private:
-        assert ledger is None, "a method without a claim must not carry a ledger"
+        assert ledger is None, "a method without a claim must not have a ledger"
         return
-    assert ledger is not None, "a private method must carry a ledger"
+    assert ledger is not None, "a private method must have a ledger"
     assert ledger.charges, "a private method must charge what it releases"
 
-    # What is spent is within the budget, and the budget within epsilon.
+    # The releases are within the budget, and the budget within epsilon.
     assert ledger.spent() <= ledger.budget.epsilon * (1 + 1e-9), (
-        f"spent {ledger.spent()} of {ledger.budget.epsilon}"
+        f"spent epsilon={ledger.spent()} must be at most the budget's {ledger.budget.epsilon}"
     )
     declared = method.epsilon * (1 + 1e-9)
     assert ledger.budget.epsilon <= declared or method.claim.flaws, (
-        "a budget above epsilon must be a declared flaw"
+        "a budget above the parameter epsilon must be a declared flaw"
     )
 
-    # The Gaussian charges alone, composed independently, are a lower bound of what is spent.
+    # The Gaussian charges alone, composed independently, are a lower bound of the cost.
     mu = math.sqrt(sum(charge.mu**2 for charge in ledger.charges))
     assert gdp_epsilon(mu, ledger.budget.delta) <= ledger.spent() * (1 + 1e-9), (
-        "spent is less than its Gaussian part"
+        "spent epsilon must be at least that of the Gaussian charges alone"
     )
     assert (method.claim.notion == "pure") == (ledger.budget.delta == 0), (
-        "a pure claim has delta 0, no other has"
+        f"delta={ledger.budget.delta} must be 0 for a pure claim, and only for one"
     )
 
 
@@ -159,36 +163,30 @@ def check_overspend_is_refused(method: PrivateKMeans) -> None:
     if not method.claim.private:
         return
     ledger = _run(method).ledger
-    assert ledger is not None, "a private method must carry a ledger"
+    assert ledger is not None, "a private method must have a ledger"
     if ledger.spent() <= method.epsilon / 2:
         return
-    n_charges = len(ledger.charges)
-    repeated = [
-        type(charge)(
-            charge.label, charge.round + n_charges, charge.mechanism, charge.mu, charge.epsilon
-        )
-        for charge in ledger.charges
-    ]
+    charges = ledger.charges
     try:
-        for charge in repeated:
-            ledger.charge(charge)
+        for charge in charges:
+            ledger.charge(replace(charge, round=charge.round + len(charges)))
     except BudgetExceeded:
         return
-    raise AssertionError("the ledger accepted every charge twice")
+    raise AssertionError("the ledger must refuse to charge every release twice")
 
 
 def check_bad_input(method: PrivateKMeans) -> None:
     """Bad parameters and bad points are refused with a ValueError before any work."""
     # Parameters out of their ranges.
-    bad: list[dict[str, float]]
-    bad = [{"n_clusters": 0}, {"n_clusters": N_POINTS + 1}, {"n_clusters": 2.5}]
+    bad_values: dict[str, list[float]] = {"n_clusters": [0, N_POINTS + 1, 2.5]}
     if method.claim.private:
-        bad += [{"epsilon": 0}, {"epsilon": -1.0}, {"epsilon": math.inf}]
+        bad_values["epsilon"] = [0, -1.0, math.inf]
     if "delta" in method.get_params():
-        bad += [{"delta": 0.0}, {"delta": 1.0}]
-    for parameters in bad:
-        invalid = _clone(method, **parameters)
-        _assert_refused(lambda invalid=invalid: _run(invalid), str(parameters))
+        bad_values["delta"] = [0.0, 1.0]
+    for name, values in bad_values.items():
+        for value in values:
+            invalid = _clone(method, **{name: value})
+            _assert_refused(lambda invalid=invalid: _run(invalid), f"{name}={value}")
 
     # Points that are not numbers, or lie outside the bounds.
     for value in (math.nan, math.inf):
@@ -201,30 +199,34 @@ def check_bad_input(method: PrivateKMeans) -> None:
     )
     _assert_refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
 
-    # Seeds that would count one run twice.
+    # Equal seeds, which would repeat a replicate.
     _assert_refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
 
 
 def _assert_refused(call: Callable[[], object], case: str) -> None:
+    """Check that a call raises ValueError, with a message."""
     try:
         call()
     except ValueError as error:
-        assert str(error), f"{case}: refused without a message"
+        assert str(error), f"{case} must be refused with a message"
         return
-    raise AssertionError(f"{case} was accepted")
+    raise AssertionError(f"{case} must be refused with a ValueError")
 
 
 def check_degenerate_data(method: PrivateKMeans) -> None:
-    """Identical points, as many clusters as points and one feature give finite results.
+    """Identical points, as many clusters as points, and one feature give centers on the grid.
 
-    In the local model, which needs more users than a few, there are a hundred of each.
+    The local model needs many users: there are a hundred copies of each point.
     """
     k = method.n_clusters
     copies = 100 if method.claim.trust == "local" else 1
     corner = np.full((5 * copies, 2), SCALE, np.int64)
     for points in (corner, corner[: k * copies], np.zeros((4 * copies, 1), np.int64), -corner):
         centers = _run(method, points=points).centers
-        assert np.isfinite(centers).all()
+        limit = exact_limit(points.shape[1])
+        assert np.abs(centers).max() <= limit, (
+            f"centers must be at most {limit} in size, got {np.abs(centers).max()}"
+        )
 
 
 CHECKS = tuple(

@@ -1,19 +1,20 @@
 """k-means and k-median under distance-based privacy (Epasto, Mirrokni, Narayanan, Zhong 2023).
 
 Neighbors differ in one record, moved by at most rho. Every point is released with noise in
-proportion to rho; crude centers are cells of shifted quadtrees; points far from all of them stay as
-they were released, and of the rest every region is released as a small weighted summary. See
+proportion to rho; crude centers are cells of shifted quadtrees; points far from all of them remain
+as released, and the other points are summarized region by region, as a few weighted points. See
 docs/distance-based.md for what the paper says and what it leaves open.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import is_integer, is_number
-from pkm.methods.dist_dp_published import published_coreset, published_part
+from pkm.methods.base import is_number
+from pkm.methods.dist_dp_parameters import DistDPParameters
+from pkm.methods.dist_dp_published import published_coreset
 from pkm.methods.dist_dp_sound import Schedule, sound_coreset, sound_schedule
 from pkm.methods.rho_bounded import MAX_NOISED, RhoBoundedMethod, noise_multiplier
 from pkm.privacy import SCALE, Gaussian, PrivacyClaim
@@ -21,11 +22,9 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 
-CELLS_PER_CLUSTER = 4
-
 
 @dataclass(eq=False, repr=False)
-class DistDP(RhoBoundedMethod):
+class DistDP(DistDPParameters):
     """Clustering under distance-based privacy.
 
     Parameters
@@ -36,8 +35,8 @@ class DistDP(RhoBoundedMethod):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6, the paper's.
     rho : float or "diagonal", default=0.05
-        In half-widths of the domain; at most its diagonal, 2 sqrt(d), which ``diagonal`` stands
-        for: then any move is protected, as the replacement of a record. A matter of policy, never
+        In half-widths of the domain; at most its diagonal, 2 sqrt(d), given as ``diagonal``: then
+        any move is protected, as the replacement of a record. A matter of policy, never
         taken from data.
     p : {2, 1}, default=2
         k-means or k-median.
@@ -106,83 +105,6 @@ class DistDP(RhoBoundedMethod):
     label: ClassVar[str] = "dist-DP"
     color: ClassVar[str] = "#e69f00"
     marker: ClassVar[str] = "o"
-    claims: ClassVar[dict[str, PrivacyClaim]] = {
-        "published": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
-        "sound": PrivacyClaim("approximate", Adjacency.RHO_BOUNDED),
-    }
-    choices: ClassVar[dict[str, tuple]] = {
-        **RhoBoundedMethod.choices,
-        "variant": ("published", "sound"),
-        "regions": ("true", "noised"),
-        "replacement": ("charged", "uncharged"),
-        "sizes": ("thresholded", "noisy"),
-        "fine_counts": ("joint", "split"),
-    }
-
-    _: KW_ONLY
-    variant: str = "sound"
-    regions: str = "true"
-    ball: float | Literal["capped", "printed"] = "capped"
-    replacement: str = "charged"
-    least_region: float | Literal["auto"] = "auto"
-    sizes: str = "thresholded"
-    size_share: float = 0.5
-    fine_counts: str = "joint"
-    coreset_clusters: int | Literal["auto"] = "auto"
-    quadtrees: int = 5
-    coarse: int = 5
-    finest: int = 10
-    cells: int | Literal["auto"] = "auto"
-    depth: int = 20
-    points_share: float = 0.9
-
-    @property
-    def claim(self) -> PrivacyClaim:
-        """The claim of the variant; with the flaw where a move is charged as one record."""
-        claim = self.claims[self.variant]
-        flawed = self.variant == "published" and self.replacement == "uncharged"
-        return replace(claim, flaws=("F-17",)) if flawed else claim
-
-    def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
-        if self.variant not in self.claims:
-            raise ValueError(
-                f"variant={self.variant!r} is unknown, choose one of 'published', 'sound'"
-            )
-        super().check_parameters(n_points)
-        self._check_integer("quadtrees", 1, 64)
-        self._check_integer("depth", 1, 60)
-        self._check_integer("coarse", 0, 17)
-        self._check_integer("finest", 1, 18)
-        if not self.coarse < self.finest:
-            raise ValueError(f"finest={self.finest} must be above coarse={self.coarse}")
-        for name in ("cells", "coreset_clusters"):
-            value = getattr(self, name)
-            if value != "auto" and not (is_integer(value) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be 'auto' or an integer of at least 1")
-        self._check_positive("ball", ("capped", "printed"))
-        self._check_positive("least_region", ("auto",))
-        for name in ("points_share", "size_share"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 < value < 1):
-                raise ValueError(f"{name}={value!r} must be a number in (0, 1)")
-        if self.variant == "published":
-            # Delta does not depend on n: it is the parameter, or 1e-6.
-            part = published_part(self, n_points or 1)
-            noise_multiplier(self.calibration, part.epsilon, part.delta)
-
-    def _check_integer(self, name: str, lowest: int, highest: int) -> None:
-        value = getattr(self, name)
-        if not (is_integer(value) and lowest <= value <= highest):
-            raise ValueError(f"{name}={value!r} must be an integer from {lowest} to {highest}")
-
-    def _check_positive(self, name: str, words: tuple[str, ...]) -> None:
-        value = getattr(self, name)
-        if value not in words and not (is_number(value) and 0 < value < math.inf):
-            raise ValueError(
-                f"{name}={value!r} must be a positive number or one of "
-                f"{', '.join(map(repr, words))}"
-            )
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
@@ -194,22 +116,8 @@ class DistDP(RhoBoundedMethod):
             points = np.clip(points, -SCALE, SCALE)
         return self._cluster_released(points, weights, generator), 1
 
-    @property
-    def resolved_cells(self) -> int:
-        """Number of fullest cells of each level of each tree that become crude centers."""
-        return CELLS_PER_CLUSTER * self.n_clusters if self.cells == "auto" else self.cells
-
-    def far_factor(self, n_points: int, n_features: int) -> float:
-        """The paper's S: points farther than S rho from all crude centers are far.
-
-        A matter of utility alone.
-        """
-        epsilon = self.epsilon / 6
-        delta = self.resolved_delta(n_points) / 6
-        return math.sqrt(2 * math.log(1.25 / delta) * n_features) / epsilon
-
     def plan(self, n_points: int, n_features: int, max_shift: float) -> Schedule:
-        """What ``sound`` does, from public values alone.
+        """Schedule of the ``sound`` variant, from public values alone.
 
         Parameters
         ----------
@@ -237,8 +145,8 @@ class NoisedPoints(RhoBoundedMethod):
         The paper's formula, or the exact one.
     project : float or None, default=2.0
         Coordinates of noised points are moved into [-project, project], in half-widths, as Appendix
-        E has it for those of the paper's own method; None leaves them where they are. Centers are
-        moved into the domain.
+        E has it for those of the paper's main method; None does not move them. Centers are moved
+        into the domain.
     bounds, clip, random_state
         As for :class:`pkm.methods.base.PrivateKMeans`.
     """

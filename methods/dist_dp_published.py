@@ -6,12 +6,12 @@ grid steps.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from pkm.compute.quadtree import nearest_of_many
+from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import (
     Histogram,
     RegionTrees,
@@ -23,9 +23,9 @@ from pkm.methods.lsh_splits import COUNTS_TO_SUM
 from pkm.methods.rho_bounded import (
     MAX_NOISED,
     hides_mean,
-    insufficient_data,
     noise_multiplier,
     sufficient_points,
+    sufficient_schedule,
 )
 from pkm.privacy import (
     SCALE,
@@ -37,9 +37,6 @@ from pkm.privacy import (
     largest_multiple,
 )
 from pkm.privacy.rho_bounded import ClippedRegions, RhoBoundedCurator
-
-if TYPE_CHECKING:
-    from pkm.methods.dist_dp import DistDP
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,8 @@ class PublishedSchedule:
     radius : float
         Of a region's ball, in half-widths.
     min_size : float
-        Size that a region needs to be seen: a threshold, or the noise on sizes that are released
-        without one.
+        Smallest size of a region that noise does not hide: a threshold, or the standard deviation
+        of sizes that are released without one.
     """
 
     part: Budget
@@ -67,22 +64,21 @@ class PublishedSchedule:
     radius: float
     min_size: float
 
+    @property
+    def n_sufficient(self) -> int:
+        """Number of points from which on their mean or a region is not hidden by noise."""
+        return min(math.ceil(self.min_size), sufficient_points(self.stddev))
+
     def insufficient_data(self, n_points: int) -> bool:
         """Whether noise hides both the mean of the noised points and the size of any region."""
         return self.min_size > n_points and hides_mean(self.stddev, n_points)
 
 
-def published_part(method: "DistDP", n_points: int) -> Budget:
-    """Budget of each of the three parts."""
-    # Of one column, whatever the number of columns: epsilon and delta are all that is read.
-    return method.budget(n_points, 1).split([1, 1, 1])[0]
-
-
 def published_schedule(
-    method: "DistDP", n_points: int, n_features: int, max_shift: float
+    method: DistDPParameters, n_points: int, n_features: int, max_shift: float
 ) -> PublishedSchedule:
     """Work out the constants from public values."""
-    part = published_part(method, n_points)
+    part = method.published_part(n_points)
     stddev = noise_multiplier(method.calibration, part.epsilon, part.delta) * max_shift
     far_distance = method.far_factor(n_points, n_features) * max_shift
     if method.ball == "capped":
@@ -102,10 +98,10 @@ def published_schedule(
 
 
 def published_coreset(
-    method: "DistDP", curator: RhoBoundedCurator, generator: np.random.Generator
+    method: DistDPParameters, curator: RhoBoundedCurator, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted points (m, d) of Algorithm 1, in grid steps, and their weights (m,)."""
-    schedule = _sufficient_schedule(method, curator)
+    schedule = sufficient_schedule(method, curator, published_schedule)
 
     # Release all points with noise (Algorithm 1, step 1).
     noise = Gaussian(schedule.stddev * SCALE)
@@ -114,48 +110,30 @@ def published_coreset(
     # Crude centers from the fullest cells of shifted quadtrees (Algorithm 2).
     centers = _crude_centers(method, curator, noised, generator, schedule.part)
 
-    # Points far from all centers stay as they were released.
+    # Points far from all centers remain as released.
     nearest, distance = nearest_of_many(noised, centers)
-    far = distance > schedule.far_distance * SCALE
+    is_far = distance > schedule.far_distance * SCALE
 
-    # The others belong to regions, each of which is summarized.
+    # Assign the other points to regions, and summarize each region.
     if method.regions == "true":
-        assigned = _assign_true_points(method, curator, schedule, centers, far)
+        assigned = _assign_true_points(method, curator, schedule, centers, is_far)
     else:
-        assigned = _assign_noised_points(method, curator, schedule, centers, nearest, far)
+        assigned = _assign_noised_points(method, curator, schedule, centers, nearest, is_far)
     points, weights = _summarize(method, assigned, centers, schedule.radius, generator)
 
-    points = np.concatenate([points, noised[assigned.single]])
-    weights = np.concatenate([weights, np.ones(assigned.single.sum())])
+    points = np.concatenate([points, noised[assigned.ungrouped]])
+    weights = np.concatenate([weights, np.ones(assigned.ungrouped.sum())])
     # Without any region or far point: the noised points, which are released in any case.
     if not len(points):
         return noised.astype(np.float64), np.ones(curator.n_points)
     return points, weights
 
 
-def _sufficient_schedule(method: "DistDP", curator: RhoBoundedCurator) -> PublishedSchedule:
-    """The schedule of a run, or ValueError where no release would say where points are."""
-    n_points = curator.n_points
-    n_features = curator.n_features
-    max_shift = curator.max_shift
-    schedule = published_schedule(method, n_points, n_features, max_shift)
-    if not schedule.insufficient_data(n_points):
-        return schedule
-
-    def is_sufficient(epsilon: float) -> bool:
-        changed = replace(method, epsilon=epsilon)
-        changed_schedule = published_schedule(changed, n_points, n_features, max_shift)
-        return not changed_schedule.insufficient_data(n_points)
-
-    n_sufficient = min(math.ceil(schedule.min_size), sufficient_points(schedule.stddev))
-    raise insufficient_data(method, n_points, n_sufficient, is_sufficient)
-
-
 # Crude centers
 
 
 def _crude_centers(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     noised: np.ndarray,
     generator: np.random.Generator,
@@ -169,7 +147,7 @@ def _crude_centers(
 
 
 def _fine_histograms(
-    method: "DistDP", curator: RhoBoundedCurator, shifts: np.ndarray, part: Budget
+    method: DistDPParameters, curator: RhoBoundedCurator, shifts: np.ndarray, part: Budget
 ) -> list[Histogram]:
     """Noisy counts of the fine cells of all trees: one release, or one for each histogram."""
     levels = range(method.coarse + 1, method.finest + 1)
@@ -203,55 +181,55 @@ def _cells_noise(epsilon: float, delta: float, n_histograms: int) -> StabilityHi
 
 @dataclass(frozen=True)
 class _Assignment:
-    """Points assigned to regions."""
+    """Points assigned to regions, and the budget that is left for the summaries."""
 
     regions: ClippedRegions
     roots: np.ndarray  # regions to summarize
-    single: np.ndarray  # mask of the points that stay as they were released
+    ungrouped: np.ndarray  # mask of the points that remain as released
     epsilon: float  # of the summaries
     delta: float
 
 
 def _assign_true_points(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     schedule: PublishedSchedule,
     centers: np.ndarray,
-    far: np.ndarray,
+    is_far: np.ndarray,
 ) -> _Assignment:
     """Regions by the center nearest to the true point (Appendix E), whose sizes are private."""
     part = schedule.part
-    charged = method.replacement == "charged"
-    regions = curator.regions(centers, schedule.radius, members=~far, charged=charged)
+    charge_both = method.replacement == "charged"
+    regions = curator.regions(centers, schedule.radius, members=~is_far, charge_both=charge_both)
     released, sizes = regions.sizes(_sizes_noise(method, part))
     remaining = 1 - method.size_share
     return _Assignment(
-        regions, released[sizes > 0], far, part.epsilon * remaining, part.delta * remaining
+        regions, released[sizes > 0], is_far, part.epsilon * remaining, part.delta * remaining
     )
 
 
 def _assign_noised_points(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     schedule: PublishedSchedule,
     centers: np.ndarray,
     nearest: np.ndarray,
-    far: np.ndarray,
+    is_far: np.ndarray,
 ) -> _Assignment:
     """Regions by the center nearest to the noised point (Algorithm 1), whose sizes are public.
 
-    The noised points of small regions stay as they were released.
+    The noised points of small regions remain as released.
     """
     part = schedule.part
-    sizes = np.bincount(nearest[~far], minlength=len(centers))
-    single = far | (sizes < schedule.min_size)[nearest]
-    groups = np.where(single, -1, nearest)
-    charged = method.replacement == "charged"
-    regions = curator.regions(centers, schedule.radius, groups=groups, charged=charged)
-    return _Assignment(regions, np.unique(groups[groups >= 0]), single, part.epsilon, part.delta)
+    sizes = np.bincount(nearest[~is_far], minlength=len(centers))
+    ungrouped = is_far | (sizes < schedule.min_size)[nearest]
+    groups = np.where(ungrouped, -1, nearest)
+    charge_both = method.replacement == "charged"
+    regions = curator.regions(centers, schedule.radius, groups=groups, charge_both=charge_both)
+    return _Assignment(regions, np.unique(groups[groups >= 0]), ungrouped, part.epsilon, part.delta)
 
 
-def _sizes_noise(method: "DistDP", part: Budget) -> StabilityHistogram | Gaussian:
+def _sizes_noise(method: DistDPParameters, part: Budget) -> StabilityHistogram | Gaussian:
     """Noise of the sizes of regions, of which two change, by 1 each.
 
     Half of the delta of a threshold is for the threshold itself.
@@ -263,7 +241,7 @@ def _sizes_noise(method: "DistDP", part: Budget) -> StabilityHistogram | Gaussia
     return StabilityHistogram(math.sqrt(2) / gaussian_mu(epsilon, delta / 2), delta / 2, 2)
 
 
-def _min_region(method: "DistDP", n_points: int, n_features: int) -> float:
+def _min_region(method: DistDPParameters, n_points: int, n_features: int) -> float:
     """Smallest region of noised points: the parameter, or the paper's T with constant 1."""
     if method.least_region != "auto":
         return float(method.least_region)
@@ -273,7 +251,7 @@ def _min_region(method: "DistDP", n_points: int, n_features: int) -> float:
 
 
 def _summarize(
-    method: "DistDP",
+    method: DistDPParameters,
     assigned: _Assignment,
     centers: np.ndarray,
     radius: float,

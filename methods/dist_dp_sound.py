@@ -1,36 +1,34 @@
 """The sound variant of DistDP: one of four strategies, chosen by public values alone.
 
-All releases are Gaussian (the thresholds' delta apart) and share mu^2. See docs/distance-based.md.
-Units: radii, errors and the noise on points are in half-widths, released points in grid steps.
+All releases are Gaussian (but for the thresholds, which cost delta) and share mu^2. See
+docs/distance-based.md. Units: radii, errors and the noise on points are in half-widths, released
+points in grid steps.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
 from pkm.compute.quadtree import nearest_of_many
+from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import RegionTrees, draw_shifts, fullest_cells, noised_histograms
 from pkm.methods.rho_bounded import (
     MAX_NOISED,
     hides_mean,
-    insufficient_data,
     sufficient_points,
+    sufficient_schedule,
 )
 from pkm.privacy import SCALE, Gaussian, StabilityHistogram, gaussian_mu
-from pkm.privacy.rho_bounded import MAX_COLUMNS, MAX_NODES, RhoBoundedCurator, soft_sensitivity
+from pkm.privacy.rho_bounded import MAX_FEATURES, MAX_NODES, RhoBoundedCurator, soft_sensitivity
 
-if TYPE_CHECKING:
-    from pkm.methods.dist_dp import DistDP
-
-#: Share of mu^2 for the tree's mean: n is public and a move small, so that little is enough.
+#: Share of mu^2 for the tree's mean: small, because n is public and a move changes it little.
 CENTERING_SHARE = 0.01
 #: Weight of the grid's noise against its sides: empty nodes attract centers.
 NOISE_WEIGHT = 2.0
 MAX_INTERVALS = 512
-ADAPTIVE_ERROR = 0.06  # error that adaptive cells are credited with, whatever the data
-THRESHOLD_DELTA = 0.2  # share of delta for the threshold of adaptive cells
+ADAPTIVE_ERROR = 0.06  # assumed error of adaptive cells, whatever the data
+THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of adaptive cells
 EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
 
 
@@ -39,12 +37,12 @@ EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the sound variant does, worked out from rho, epsilon, delta, n, d and k alone.
+    """Strategy and noise of the sound variant, from rho, epsilon, delta, n, d and k alone.
 
     Attributes
     ----------
     errors : dict
-        Rough error of a point's position per column, in half-widths, by strategy: ``groups`` of
+        Rough error of a point's position per feature, in half-widths, by strategy: ``groups`` of
         true points by noised points (the noise on these), ``grid`` of soft counts (its sides, and
         what the counts' noise adds to the center of an average cluster), ``cells`` of quadtrees on
         true points, which adapt to the data (a constant, where half a cluster passes their
@@ -73,12 +71,19 @@ class Schedule:
         """The strategy with the smallest error."""
         return min(self.errors, key=lambda name: self.errors[name])
 
+    @property
+    def n_sufficient(self) -> int:
+        """Number of points from which on their mean or their count is not hidden by noise."""
+        return min(math.ceil(math.sqrt(2) / self.mu), sufficient_points(self.stddev))
+
     def insufficient_data(self, n_points: int) -> bool:
         """Whether noise hides both the mean of the noised points and a count of all points."""
         return hides_mean(self.stddev, n_points) and math.sqrt(2) / self.mu > n_points
 
 
-def sound_schedule(method: "DistDP", n_points: int, n_features: int, max_shift: float) -> Schedule:
+def sound_schedule(
+    method: DistDPParameters, n_points: int, n_features: int, max_shift: float
+) -> Schedule:
     """Work out the schedule from public values."""
     n = n_points
     d = n_features
@@ -98,10 +103,10 @@ def sound_schedule(method: "DistDP", n_points: int, n_features: int, max_shift: 
     depth = min(method.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
     tree_error = n_leaves ** (-1 / d) / math.sqrt(3)
 
-    # Adaptive cells: where half a cluster passes the threshold, and not in many columns.
+    # Adaptive cells: where half a cluster passes the threshold, and not in many features.
     errors = {"groups": stddev, "grid": grid_error, "tree": tree_error}
     cells_noise, _ = _cells_noise(method, n)
-    if d <= MAX_COLUMNS and 2 * k * cells_noise.threshold <= n:
+    if d <= MAX_FEATURES and 2 * k * cells_noise.threshold <= n:
         errors["cells"] = ADAPTIVE_ERROR
     return Schedule(errors, mu, stddev, intervals, tree_mu, depth)
 
@@ -116,7 +121,7 @@ def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[flo
     best_intervals = 0
     for intervals in range(1, MAX_INTERVALS + 1):
         n_nodes = (intervals + 1) ** d
-        if n_nodes > MAX_NODES or d > MAX_COLUMNS:
+        if n_nodes > MAX_NODES or d > MAX_FEATURES:
             break
         noise = soft_sensitivity(d, 2 / intervals, max_shift) / mu
         error = math.hypot(
@@ -130,44 +135,26 @@ def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[flo
 
 
 def sound_coreset(
-    method: "DistDP", curator: RhoBoundedCurator, generator: np.random.Generator
+    method: DistDPParameters, curator: RhoBoundedCurator, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted points (m, d), in grid steps, and weights (m,), by the best of four strategies."""
-    schedule = _sufficient_schedule(method, curator)
+    schedule = sufficient_schedule(method, curator, sound_schedule)
     strategies = {"groups": _groups, "grid": _grid, "cells": _cells, "tree": _tree}
     return strategies[schedule.strategy](method, curator, generator, schedule)
-
-
-def _sufficient_schedule(method: "DistDP", curator: RhoBoundedCurator) -> Schedule:
-    """The schedule of a run, or ValueError where no release would say where points are."""
-    n_points = curator.n_points
-    n_features = curator.n_features
-    max_shift = curator.max_shift
-    schedule = sound_schedule(method, n_points, n_features, max_shift)
-    if not schedule.insufficient_data(n_points):
-        return schedule
-
-    def is_sufficient(epsilon: float) -> bool:
-        changed = replace(method, epsilon=epsilon)
-        changed_schedule = sound_schedule(changed, n_points, n_features, max_shift)
-        return not changed_schedule.insufficient_data(n_points)
-
-    n_sufficient = min(math.ceil(math.sqrt(2) / schedule.mu), sufficient_points(schedule.stddev))
-    raise insufficient_data(method, n_points, n_sufficient, is_sufficient)
 
 
 # Groups
 
 
 def _groups(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
     schedule: Schedule,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means of the true points of groups that noised points define.
 
-    Far points, and points of small groups, stay as they were released.
+    Far points, and points of small groups, remain as released.
     """
     # Release all points with noise, and group them around the fullest cells of quadtrees.
     noise = Gaussian(schedule.stddev * SCALE)
@@ -179,25 +166,25 @@ def _groups(
 
     # From this size on a group's mean carries less noise than the mean of its noised points.
     max_small = method.points_share / (1 - method.points_share)
-    far = distance > 2 * math.sqrt(curator.n_features) * schedule.stddev * SCALE
-    sizes = np.bincount(nearest[~far], minlength=len(centers))
-    single = far | (sizes <= max_small)[nearest]
+    is_far = distance > 2 * math.sqrt(curator.n_features) * schedule.stddev * SCALE
+    sizes = np.bincount(nearest[~is_far], minlength=len(centers))
+    ungrouped = is_far | (sizes <= max_small)[nearest]
 
     # Release the sums of the true points of the groups: a move changes one of them by rho.
-    groups = np.where(single, -1, nearest)
+    groups = np.where(ungrouped, -1, nearest)
     sums_mu = schedule.mu * math.sqrt(1 - method.points_share)
     sums = curator.group_sums(groups, len(centers), Gaussian(curator.max_shift * SCALE / sums_mu))
-    sizes = np.bincount(groups[~single], minlength=len(centers))
+    sizes = np.bincount(groups[~ungrouped], minlength=len(centers))
     present = sizes > 0
-    points = np.concatenate([sums[present] / sizes[present, None], noised[single]])
-    return points, np.concatenate([sizes[present], np.ones(single.sum())])
+    points = np.concatenate([sums[present] / sizes[present, None], noised[ungrouped]])
+    return points, np.concatenate([sizes[present], np.ones(ungrouped.sum())])
 
 
 # Grid
 
 
 def _grid(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
     schedule: Schedule,
@@ -215,7 +202,7 @@ def _grid(
 
 
 def _above_noise(weights: np.ndarray, stddev: float, n_clusters: int) -> np.ndarray:
-    """Indices of weights above what noise alone would reach; at least k of the positive ones."""
+    """Indices of weights above the noise level, or of the k largest; positive ones alone."""
     # The largest of that many normal variates stays below this bound.
     bound = stddev * math.sqrt(2 * math.log(max(len(weights), 2)))
     n_above = int((weights >= bound).sum())
@@ -227,17 +214,17 @@ def _above_noise(weights: np.ndarray, stddev: float, n_clusters: int) -> np.ndar
 # Cells
 
 
-def _cells_noise(method: "DistDP", n_points: int) -> tuple[StabilityHistogram, float]:
+def _cells_noise(method: DistDPParameters, n_points: int) -> tuple[StabilityHistogram, float]:
     """Noise of the adaptive cells, and mu of their regions' sizes: each has half of mu^2."""
     delta = method.resolved_delta(n_points)
-    mu = gaussian_mu(method.epsilon, (1 - THRESHOLD_DELTA) * delta) / math.sqrt(2)
+    mu = gaussian_mu(method.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta) / math.sqrt(2)
     n_changes = 2 * method.quadtrees * method.finest
     stddev = math.sqrt(n_changes) / mu
-    return StabilityHistogram(stddev, THRESHOLD_DELTA * delta, n_changes), mu
+    return StabilityHistogram(stddev, THRESHOLD_DELTA_SHARE * delta, n_changes), mu
 
 
 def _cells(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
     schedule: Schedule,
@@ -269,7 +256,7 @@ def _cells(
 
 
 def _tree(
-    method: "DistDP",
+    method: DistDPParameters,
     curator: RhoBoundedCurator,
     generator: np.random.Generator,
     schedule: Schedule,

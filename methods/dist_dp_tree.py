@@ -11,7 +11,7 @@ import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.compute.quadtree import cell_centers, occupied_cells
-from pkm.methods.lsh_splits import BRANCH
+from pkm.methods.lsh_splits import BRANCH, clip_to_ball
 from pkm.privacy import SCALE, Gaussian, Laplace
 from pkm.privacy.rho_bounded import ClippedRegions
 
@@ -88,9 +88,9 @@ class RegionTrees:
     radius : float
         Of the regions, in half-widths.
     n_clusters : int
-        From which the smallest size of a cell follows.
+        Sets the smallest size of a cell, n / 2k.
     depth : int
-        Levels; the counts of all are paid for.
+        Largest number of levels.
     count_noise : Gaussian or Laplace
     sum_multiplier : float
         Noise of the sums per unit of their sensitivity.
@@ -174,14 +174,13 @@ class RegionTrees:
     def _summarize(self, leaves: _Leaves) -> tuple[np.ndarray, np.ndarray]:
         """Noisy means (leaves, d) and sizes (leaves,) of the leaves."""
         # Sum the records of each leaf, relative to the center of its region.
-        owner = np.full(self._regions.n_cells, -1, np.int64)
+        groups = np.full(self._regions.n_cells, -1, np.int64)
         for leaf, members in enumerate(leaves.members):
-            owner[members] = leaf
-        sums = self._regions.sums(owner, len(leaves.members), self._sum_multiplier)
+            groups[members] = leaf
+        sums = self._regions.sums(groups, len(leaves.members), self._sum_multiplier)
 
         # Clip the means to the ball of the region.
         weights = np.array(leaves.sizes, np.float64)
         means = sums / weights[:, None]
-        length = np.sqrt((means * means).sum(axis=1, keepdims=True))
-        means *= np.minimum(1.0, self._radius * SCALE / np.maximum(length, 1.0))
+        means = clip_to_ball(means, self._radius * SCALE)
         return self._centers[np.array(leaves.regions, np.int64)] + means, weights

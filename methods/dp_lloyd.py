@@ -58,7 +58,7 @@ class DPLloyd(SuLloyd):
             return super().cluster(curator)
 
         # The library's error: a coordinate's part of epsilon goes to the count, and vice versa.
-        rounds, count_epsilon, sum_epsilon = self._split(curator.n_points, curator.n_features)
+        n_rounds, count_epsilon, sum_epsilon = self._split(curator.n_points, curator.n_features)
 
         # Origin of the data's units on the grid, clipped to the domain.
         lower, upper = curator.domain
@@ -66,7 +66,7 @@ class DPLloyd(SuLloyd):
         origin = np.clip(origin, -SCALE, SCALE).astype(np.int64)
 
         centers = self._starting_centers(curator)
-        for _ in range(rounds):
+        for _ in range(n_rounds):
             # Release noisy counts, then sums drawn inside what those counts allow.
             counts, sums = curator.counts_and_bounded_sums(
                 centers,
@@ -77,4 +77,4 @@ class DPLloyd(SuLloyd):
 
             # Move every center to the noisy mean.
             centers = snap_centers(origin + sums / (counts[:, :, None] / SCALE))
-        return centers, rounds
+        return centers, n_rounds

@@ -8,7 +8,7 @@ are the centers. The number of centers follows from the data.
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.integrate import quad
@@ -33,8 +33,9 @@ from pkm.privacy import (
 )
 from pkm.privacy.noise import INITIALIZATION, child
 
-PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)  # interval size, counts, splits, averages (Sec. 6.1)
-SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)  # the same without the first
+# Shares of epsilon for interval size, counts, splits, averages (Sec. 6.1), or without the first.
+PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)
+SOUND_SHARES = (0.0, 0.1875, 0.1875, 0.625)
 PERCENTILE = 65.0
 # gap_constant(65), which takes as long to derive as a fit: the limit of the quantiles that the
 # authors tabulate by simulation for their Algorithm 2.
@@ -43,17 +44,16 @@ GAP_CONSTANT = 4.135930028253561
 MIN_SIGMA = 0.5
 MAX_SIGMA = 29.5
 SIGMA_STEP = 0.5
-COUNT_DELTA = 0.2  # shares of delta
-AVERAGE_DELTA = 0.8
+COUNT_DELTA_SHARE = 0.2
+AVERAGE_DELTA_SHARE = 0.8
 EMPTINESS_WEIGHTS = {"published": 5.0, "sound": 3.0}
-SOUND_INTERVALS = 127  # per column: as many as let a code fit a byte
+SOUND_INTERVALS = 127  # per feature: as many as let a code fit a byte
 MERGE_STARTS = 10
 MAX_ORIGIN_DISTANCE = 1000  # half-widths of the range
 
 
-@dataclass
-class _Node:
-    """A cell of the tree and its released count, in records."""
+class Node(NamedTuple):
+    """A cell of a tree and its released count, in records."""
 
     cell: int
     size: float
@@ -62,8 +62,8 @@ class _Node:
 def gap_constant(percentile: float = PERCENTILE) -> float:
     """Percentile of the gaps between neighbors of n standard normal values, times n, for large n.
 
-    Around a value z neighbors are 1 / (n density(z)) apart on average, exponentially distributed;
-    the mixture over z is solved for the percentile. :data:`GAP_CONSTANT` is its default.
+    The gap around a value z is exponentially distributed with mean 1 / (n density(z)); the mixture
+    over z is solved for the percentile. :data:`GAP_CONSTANT` is its default.
 
     Examples
     --------
@@ -97,8 +97,8 @@ class DPM(PrivateKMeans):
     Parameters
     ----------
     n_clusters : int, default=8
-        Number of centers to merge to; without ``merge`` it has no effect, the method finds its own
-        number.
+        Number of centers to merge to; without ``merge`` it has no effect: the number of centers
+        follows from the data.
     epsilon : float, default=1.0
         Total, zero-out adjacency.
     delta : float or "auto", default="auto"
@@ -129,14 +129,14 @@ class DPM(PrivateKMeans):
         Merge the released centers, weighted by their released counts, to ``n_clusters`` by k-means:
         costs nothing.
     bounds, clip, random_state
-        As for :class:`pkm.methods.base.PrivateKMeans`. Where columns have different bounds,
+        As for :class:`pkm.methods.base.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
 
     Notes
     -----
-    ``published`` differs from the authors' code, not from what the paper asks for, where the code
+    ``published`` differs from the authors' code, but not from the paper, where the code
     is not private or the curator does not allow it: points are clipped to the range; an empty leaf
     is averaged with noise like any other; the interval around a candidate is the same for emptiness
     and rank; noise on counts is Laplace on the grid; a cell whose released count is below one has
@@ -218,8 +218,8 @@ class DPM(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree and average its leaves; see :meth:`PrivateKMeans.cluster`."""
-        run = self._published if self.variant == "published" else self._sound
-        centers, sizes = run(curator)
+        find_centers = self._published if self.variant == "published" else self._sound
+        centers, sizes = find_centers(curator)
         if self.merge:
             seed = int(child(curator.seeds[0], INITIALIZATION).generate_state(1)[0])
             centers = weighted_kmeans(centers, sizes, self.n_clusters, MERGE_STARTS, seed)
@@ -239,7 +239,7 @@ class DPM(PrivateKMeans):
 
         # Pad the counts that set the scores' sensitivity: each stays below the exact one with
         # probability 1 - failure. The released counts need no padding.
-        failure = COUNT_DELTA * delta / (self.depth + 1)
+        failure = COUNT_DELTA_SHARE * delta / (self.depth + 1)
         margins = [-math.log(2 * failure) * noise.scale / SCALE for noise in count_noise]
 
         # Estimate the interval size from the gaps between neighboring values (Algorithm 2).
@@ -257,7 +257,7 @@ class DPM(PrivateKMeans):
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
         origins = np.tile(origin, (len(leaves), 1))
         radius = math.sqrt(curator.n_features) * float(SCALE + abs(origin[0])) / SCALE
-        multiplier = 1 / gaussian_mu(averages, AVERAGE_DELTA * delta)
+        multiplier = 1 / gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
         sums = tree.sums(cells, multiplier, origins, radius)
         return origin + sums / sizes[:, None], sizes
 
@@ -299,7 +299,7 @@ class DPM(PrivateKMeans):
         split_mechanisms: Sequence[Exponential],
         margins: Sequence[float],
         failure: float,
-    ) -> list[_Node]:
+    ) -> list[Node]:
         """Split all cells level by level; return the leaves.
 
         Parameters
@@ -314,13 +314,13 @@ class DPM(PrivateKMeans):
         split_mechanisms : sequence of Exponential
             By level.
         margins : sequence of float
-            What is taken off a count before it sets a score's sensitivity, by level.
+            Subtracted from a count before it sets a score's sensitivity, in records, by level.
         failure : float
             Probability that a count less its margin exceeds the exact one.
         """
         score = self._score()
-        nodes = [_Node(0, size)]
-        leaves: list[_Node] = []
+        nodes = [Node(0, size)]
+        leaves: list[Node] = []
         for level in range(self.depth):
             # Choose one split of every cell by the exponential mechanism.
             splits = tree.choose_splits(
@@ -340,23 +340,23 @@ class DPM(PrivateKMeans):
             assert noise is not None, "only the root's count is public"
             cells = [cell for pair in parts for cell in pair]
             counts = tree.counts(cells, noise)
-            children = [_Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
+            children = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
 
             # Accept a split if both parts are large enough; otherwise the cell is a leaf.
-            accepted: list[_Node] = []
+            accepted: list[Node] = []
             for i, node in enumerate(nodes):
                 pair = children[2 * i : 2 * i + 2]
                 if min(child.size for child in pair) > min_size:
                     accepted += pair
                 else:
-                    leaves.append(_Node(node.cell, self._leaf_size(node, pair, count_noise, level)))
+                    leaves.append(Node(node.cell, self._leaf_size(node, pair, count_noise, level)))
             nodes = accepted
         return leaves + nodes
 
     def _leaf_size(
         self,
-        node: _Node,
-        children: Sequence[_Node],
+        node: Node,
+        children: Sequence[Node],
         count_noise: Sequence[Laplace | Gaussian | None],
         level: int,
     ) -> float:
@@ -403,15 +403,15 @@ def interval_width(gap: float, size: float) -> float:
 def origin_of(domain: np.ndarray) -> tuple[np.ndarray, float]:
     """Grid position of the origin that published methods average about, and their half-width.
 
-    That is the origin of the data's units where all columns have the same range. Columns of
-    different ranges are scaled one by one before such a method sees them, so that its units are the
+    That is the origin of the data's units where all features have the same range. Features of
+    different ranges are scaled separately before such a method is run, so that its units are the
     cube's: origin 0, half-width 1.
 
     Raises
     ------
     ValueError
-        If the common range is so far from its origin that the average of points means nothing on
-        the grid.
+        If the common range is so far from its origin that averages about it are too coarse on the
+        grid.
     """
     lower, upper = domain
     half = upper / 2 - lower / 2

@@ -31,10 +31,11 @@ from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.projection import cover_weight
 
-COUNT_SHARE = 0.2  # of epsilon
+# Shares of epsilon.
+COUNT_SHARE = 0.2
 AVERAGE_SHARE = 0.6
 COVER_SHARE = 0.2
-COVER_DELTA = 0.5  # of delta, the rest goes to the averages
+COVER_DELTA_SHARE = 0.5  # of delta, the rest is for the averages
 GAMMA = 0.99  # distortion of the projection, and how much finer than its covers a grid is
 CLIP_FACTOR = 1.5  # of half of the domain's diagonal: projected points are clipped to that length
 MAX_DIMENSIONS = 6
@@ -166,7 +167,7 @@ class EMMC(PrivateKMeans):
         delta = self.resolved_delta(n_points)
         count_epsilon = COUNT_SHARE * epsilon
         cover_epsilon = COVER_SHARE * epsilon
-        cover_delta = COVER_DELTA * delta
+        cover_delta = COVER_DELTA_SHARE * delta
         average_delta = delta - cover_delta
         mu = gaussian_mu(AVERAGE_SHARE * epsilon, average_delta)
 
@@ -235,7 +236,7 @@ class EMMC(PrivateKMeans):
 
 
 def repeated(candidates: np.ndarray) -> np.ndarray:
-    """Tell which candidates were picked before: the points belong to the first pick.
+    """Mask of the candidates that were picked before: their points belong to the first pick.
 
     Examples
     --------
@@ -249,14 +250,14 @@ def repeated(candidates: np.ndarray) -> np.ndarray:
 
 
 def weighted_centers(
-    candidates: np.ndarray, weights: np.ndarray, k: int, generator: np.random.RandomState
+    candidates: np.ndarray, sample_weight: np.ndarray, k: int, generator: np.random.RandomState
 ) -> np.ndarray:
     """Cluster weighted candidates into k centers.
 
     Parameters
     ----------
     candidates : ndarray of shape (c, m), float64
-    weights : ndarray of shape (c,), float64
+    sample_weight : ndarray of shape (c,), float64
         Not negative.
     k : int
     generator : numpy.random.RandomState
@@ -267,12 +268,12 @@ def weighted_centers(
         By k-means where more than k candidates have weight; otherwise the k heaviest, the lightest
         of them repeated where there are too few.
     """
-    heaviest = np.argsort(-weights, kind="stable")
-    if np.count_nonzero(weights) <= k:
+    heaviest = np.argsort(-sample_weight, kind="stable")
+    if np.count_nonzero(sample_weight) <= k:
         return candidates[heaviest[np.minimum(np.arange(k), len(heaviest) - 1)]]
-    positive = weights > 0
+    positive = sample_weight > 0
     # One thread sums the few hundred candidates in one order on every machine.
     with threadpool_limits(limits=1):
         model = KMeans(k, random_state=generator).set_params(n_init=N_INIT)
-        model.fit(candidates[positive], sample_weight=weights[positive])
+        model.fit(candidates[positive], sample_weight=sample_weight[positive])
     return model.cluster_centers_

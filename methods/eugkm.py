@@ -1,7 +1,7 @@
 """EUGkM: noisy counts of a uniform grid, clustered by weighted k-means (Su et al. 2016).
 
-Pure differential privacy: one release, no iterations, any number of restarts. Few columns only: the
-grid has at least two intervals in each.
+Pure differential privacy: one release, no iterations, any number of restarts. For few features
+only: the grid has at least two intervals in each.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -22,7 +22,7 @@ RECORDS_PER_CELL = 10  # of the published rule: balances the noise of a cell aga
 def grid_intervals(
     n_points: int, n_features: int, n_clusters: int, epsilon: float, rule: str, max_cells: int
 ) -> int:
-    """Number of intervals per column, from public quantities only.
+    """Number of intervals per feature, from public quantities only.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def grid_intervals(
     Raises
     ------
     ValueError
-        If a grid of two intervals per column has more than ``max_cells`` cells already.
+        If a grid of two intervals per feature has more than ``max_cells`` cells already.
 
     Examples
     --------
@@ -53,8 +53,8 @@ def grid_intervals(
     d = n_features
     if MIN_INTERVALS**d > max_cells:
         raise ValueError(
-            f"max_cells={max_cells} is too few for d={d} columns: two intervals in each make 2^{d} "
-            "cells; EUGkM is a method for few columns"
+            f"max_cells={max_cells} is too few for d={d} features: two intervals in each make "
+            f"2^{d} cells; EUGkM is a method for few features"
         )
 
     # Intervals by the rule, each a compromise between rounding to cells and noise per cell.
@@ -83,7 +83,7 @@ class EUGkM(PrivateKMeans):
         All of it goes to the counts: a record lies in one cell and changes its count by 1 (zero-out
         adjacency).
     grid_rule : {"published", "balanced"}, default="published"
-        Number of intervals per column, by the rule of Su et al. or by that of this implementation;
+        Number of intervals per feature, by the rule of Su et al. or by that of this implementation;
         see :func:`grid_intervals`.
     max_cells : int, default=2_000_000
         Largest grid; where the rule gives a finer one, this is taken.
@@ -100,8 +100,8 @@ class EUGkM(PrivateKMeans):
     Notes
     -----
     Where fewer than ``n_clusters`` cells have a positive count, the midpoints of those cells are
-    all that is released. More columns than the binary logarithm of ``max_cells`` are refused before
-    any query.
+    all that is released. More features than the binary logarithm of ``max_cells`` are refused
+    before any query.
 
     References
     ----------
@@ -148,7 +148,7 @@ class EUGkM(PrivateKMeans):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
-        """Budget of one run; refuses more columns than a grid can have."""
+        """Budget of one run; refuses more features than a grid can have."""
         self._intervals(n_points, n_features)
         return super().budget(n_points, n_features)
 

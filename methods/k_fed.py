@@ -1,7 +1,7 @@
 """K-FED: one-shot federated clustering (Dennis, Li, Smith, "Heterogeneity for the win", 2021).
 
 For comparison. Clients cluster in a projection to few dimensions, then in all of them; the server
-takes the first client's centers, adds the farthest ones of the others, and makes one step of
+takes the first client's centers, adds the farthest ones of the other clients, and makes one step of
 Lloyd's algorithm over the clients' centers. It claims no privacy and cannot remove points.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from pkm.compute import SCALE, Points
 from pkm.methods.base import is_integer
-from pkm.methods.client_lloyd import cluster_means, local_lloyd, squared_distances
+from pkm.methods.client_lloyd import local_lloyd, pairwise_squared_distances, update_centers
 from pkm.privacy import NO_CLAIM, PrivacyClaim
 from pkm.privacy.noise import INITIALIZATION, child
 
@@ -75,7 +75,7 @@ class KFed:
         labels : ndarray of shape (n,), int64
             Global cluster of every point, client by client: that of its client's center.
         """
-        # Every client clusters its own points.
+        # Every client clusters its points.
         sequences = child(seed, INITIALIZATION).spawn(len(parts))
         client_results = [
             client_centers(
@@ -92,12 +92,12 @@ class KFed:
         n_distinct = len(np.unique(sent, axis=0))
         start = list(client_results[0][0][: self.n_clusters])
         while len(start) < min(self.n_clusters, n_distinct):
-            nearest = squared_distances(sent, np.array(start)).min(axis=1)
+            nearest = pairwise_squared_distances(sent, np.array(start)).min(axis=1)
             start.append(sent[nearest.argmax()])
 
         # One step of Lloyd's algorithm over the clients' centers.
-        global_labels = squared_distances(sent, np.array(start)).argmin(axis=1)
-        centers = cluster_means(sent, global_labels, np.array(start))
+        global_labels = pairwise_squared_distances(sent, np.array(start)).argmin(axis=1)
+        centers = update_centers(sent, global_labels, np.array(start))
 
         # Every point has the label of its client's center.
         ends = np.cumsum([len(client) for client, _ in client_results])[:-1]
@@ -126,16 +126,16 @@ def client_centers(
     # Choose seeds by k-means++.
     seeds = [int(generator.integers(len(points)))]
     while len(seeds) < k:
-        squares = squared_distances(projected, projected[seeds]).min(axis=1)
+        squares = pairwise_squared_distances(projected, projected[seeds]).min(axis=1)
         if not squares.any():
             break
         seeds.append(int(generator.choice(len(points), p=squares / squares.sum())))
 
     # Start Lloyd's algorithm from the means of the cores: points much nearer to one seed than to
     # all others.
-    distances = np.sqrt(squared_distances(projected, projected[seeds]))
-    is_own = np.eye(len(seeds), dtype=bool)[None]
-    nearest_other = np.where(is_own, np.inf, distances[:, None, :]).min(axis=2)
+    distances = np.sqrt(pairwise_squared_distances(projected, projected[seeds]))
+    is_same_seed = np.eye(len(seeds), dtype=bool)[None]
+    nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
     cores = CORE_RATIO * distances <= nearest_other
     means = [
         points[core].mean(axis=0) if core.any() else points[seed]

@@ -18,6 +18,7 @@ import numpy as np
 
 from pkm.compute import largest_packing
 from pkm.compute.hashing import euclidean_hash
+from pkm.methods.balcan import noisy_lloyd_step
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_search import MOVES, private_local_search
@@ -34,20 +35,20 @@ CANDIDATE_SHARE = 0.5
 SELECTION_SHARE = 0.25
 LLOYD_SHARE = 0.25
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
-THRESHOLD_DELTA = 0.5  # share of delta, the rest is for the noise
+THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
 COARSE_RADIUS = 0.5  # of a coarse average, in radii of the ball
 LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths
-# Widths of buckets, in radii of the ball: by default, for many clusters, and in few columns.
+# Widths of buckets, in radii of the ball: by default, for many clusters, and for few features.
 WIDTHS = (1 / 2, 1 / 4)
 MANY_CLUSTERS = 50
-WIDTHS_FOR_MANY = (1 / 2, 1 / 4, 1 / 8)
+WIDTHS_FOR_MANY_CLUSTERS = (1 / 2, 1 / 4, 1 / 8)
 FEW_FEATURES = 3
-WIDTHS_IN_FEW = (1 / 4, 1 / 8)
-WIDTH_IN_FEW = 1 / 6
+WIDTHS_FOR_FEW_FEATURES = (1 / 4, 1 / 8)
+WIDTH_FOR_FEW_FEATURES = 1 / 6
 REPETITIONS = 2
 PROJECTIONS = 4
 SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
-N_INIT = 10  # starts of the k-means on candidates: free
+N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
 
 
 #: Rounds, widths and repetitions.
@@ -101,9 +102,9 @@ class KaplanStemmer(CoresetMethod):
     delta : float or "auto", default="auto"
         ``auto`` is 1e-6. Half is for the thresholds, half for the Gaussian noise.
     radius : float or "auto", default="auto"
-        Of the public ball about the center of the domain that points are moved into, in
+        Of the public ball about the midpoint of the domain that points are moved into, in
         half-widths. ``auto`` is sqrt(d): the whole domain. Buckets and noise are in proportion to
-        it, so that a tight ball pays.
+        it, so that a tight ball lowers the error.
     rounds : int, default=2
         Maximum number of passes; each but the first is on the points farthest from the candidates
         so far.
@@ -141,7 +142,7 @@ class KaplanStemmer(CoresetMethod):
     Notes
     -----
     ``auto`` takes the first schedule of a public list, from many hashes to one, whose threshold is
-    at most n / (3 k): each hash costs budget, and below that no cluster would be seen. Where the
+    at most n / (3 k): each hash costs budget, and below that no cluster would be found. Where the
     threshold is above n even for a single hash, no bucket can pass. Centers then come from a
     packing that ignores the data and from the Lloyd steps; candidates, a coreset, or a schedule
     that the parameters fix are refused.
@@ -243,21 +244,21 @@ class KaplanStemmer(CoresetMethod):
     def _hash_schedules(self, n_features: int) -> list[_HashSchedule]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""
         if self.widths != "auto":
-            several = tuple(float(width) for width in self.widths)
-            single = several
+            widths = tuple(float(width) for width in self.widths)
+            single_width = widths
         elif n_features <= FEW_FEATURES:
-            several = WIDTHS_IN_FEW
-            single = (WIDTH_IN_FEW,)
+            widths = WIDTHS_FOR_FEW_FEATURES
+            single_width = (WIDTH_FOR_FEW_FEATURES,)
         else:
-            several = WIDTHS_FOR_MANY if self.n_clusters > MANY_CLUSTERS else WIDTHS
-            single = (WIDTHS[-1],)
-        repeated = REPETITIONS if self.repetitions == "auto" else self.repetitions
-        once = 1 if self.repetitions == "auto" else self.repetitions
+            widths = WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
+            single_width = (WIDTHS[-1],)
+        repetitions = REPETITIONS if self.repetitions == "auto" else self.repetitions
+        fewest_repetitions = 1 if self.repetitions == "auto" else self.repetitions
         return [
-            (self.rounds, several, repeated),
-            (self.rounds, several, once),
-            (self.rounds, single, once),
-            (1, single, once),
+            (self.rounds, widths, repetitions),
+            (self.rounds, widths, fewest_repetitions),
+            (self.rounds, single_width, fewest_repetitions),
+            (1, single_width, fewest_repetitions),
         ]
 
     def _priced(self, hashes: _HashSchedule, n_points: int, only: str) -> Schedule:
@@ -268,7 +269,7 @@ class KaplanStemmer(CoresetMethod):
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
         delta = self.resolved_delta(n_points)
-        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA) * delta)
+        mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
         return Schedule(
             rounds=rounds,
@@ -276,13 +277,13 @@ class KaplanStemmer(CoresetMethod):
             repetitions=repetitions,
             histogram_mu=hash_mu * math.sqrt(HISTOGRAM_SHARE),
             average_mu=hash_mu * math.sqrt(1 - HISTOGRAM_SHARE),
-            delta=THRESHOLD_DELTA * delta / n_hashes,
+            delta=THRESHOLD_DELTA_SHARE * delta / n_hashes,
             selection_mu=mu * math.sqrt(selection / total),
             lloyd_mu=mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
         )
 
     def _insufficient_budget(self, schedule: Schedule, n_points: int) -> str:
-        """Message with the numbers of records and the epsilon that would do."""
+        """Message that names a sufficient number of records and a sufficient epsilon."""
         delta = schedule.delta
         n_sufficient = math.ceil(schedule.threshold)
         epsilon = self.epsilon
@@ -294,13 +295,13 @@ class KaplanStemmer(CoresetMethod):
             epsilon *= 1.1
             if epsilon > 1e6:
                 return (
-                    f"n={n_points} records are too few for one release: n={n_sufficient} would do "
-                    f"at epsilon={self.epsilon:g}"
+                    f"n={n_points} records are too few for one release: n={n_sufficient} would "
+                    f"suffice at epsilon={self.epsilon:g}"
                 )
         return (
             f"epsilon={self.epsilon:g} is too little for one release from n={n_points} records: "
             f"buckets need a noisy count of {schedule.threshold:.1f}; about n={n_sufficient} or "
-            f"epsilon={epsilon:.3g} would do"
+            f"epsilon={epsilon:.3g} would suffice"
         )
 
     # The releases
@@ -326,7 +327,7 @@ class KaplanStemmer(CoresetMethod):
                 buckets,
                 candidates,
                 self.n_clusters,
-                rounds=self.search_rounds,
+                n_swaps=self.search_rounds,
                 mu=schedule.selection_mu,
                 generator=generator,
                 moves=self.moves,
@@ -334,8 +335,9 @@ class KaplanStemmer(CoresetMethod):
 
         # Refine the centers by noisy Lloyd steps.
         centers = buckets.into_ball(centers)
+        radius = min(schedule.widths) * buckets.radius * LLOYD_RADIUS
         for _ in range(self.lloyd_steps):
-            centers = self._lloyd_step(centers, schedule, buckets)
+            centers = noisy_lloyd_step(buckets, centers, radius, schedule.lloyd_mu)
         return centers[None], schedule.rounds
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
@@ -356,7 +358,7 @@ class KaplanStemmer(CoresetMethod):
     def _candidates(
         self, schedule: Schedule, buckets: HashedPoints, generator: np.random.Generator
     ) -> np.ndarray:
-        """All passes: candidates on the grid, distinct, in lexicographic order; at least one."""
+        """Candidates (m, d) of all passes: on the grid, distinct, in lexicographic order."""
         candidates = np.empty((0, buckets.n_features), np.int64)
         for number in range(schedule.rounds):
             # Every pass but the first is on the points farthest from all candidates so far.
@@ -368,7 +370,7 @@ class KaplanStemmer(CoresetMethod):
                 centers = self._bucket_centers(width, schedule, buckets, generator)
                 candidates = np.concatenate([candidates, centers])
 
-            # Without any candidate: the center of the domain.
+            # Without any candidate: the midpoint of the domain.
             if not len(candidates):
                 candidates = np.zeros((1, buckets.n_features), np.int64)
             candidates = np.unique(candidates, axis=0)
@@ -381,8 +383,11 @@ class KaplanStemmer(CoresetMethod):
         buckets: HashedPoints,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        # matters which points it clips. Buckets in all columns are cubes: half their diagonal
-        # suffices.
+        """Centers (b, d), int64, of the large buckets of one hash, from noisy averages.
+
+        A coarse average of each bucket, then a fine one of the points near it.
+        """
+        # Draw a hash: projections on random directions, cut into intervals of the width.
         d = buckets.n_features
         projections = d if d <= FEW_FEATURES else min(self.projections, d)
         width *= buckets.radius
@@ -398,8 +403,8 @@ class KaplanStemmer(CoresetMethod):
         centers = buckets.into_ball(hashing.cell_centers(codes))
 
         # The coarse average only has to come within the radius of the fine one, so that it hardly
-        # matters which points it clips. Buckets in all columns are cubes: their half diagonal will
-        # do.
+        # matters which points it clips. Buckets that use all features are cubes: half of their
+        # diagonal is enough.
         coarse = COARSE_RADIUS * buckets.radius
         radii = [coarse, min(width, coarse)]
         if projections == d:
@@ -415,7 +420,7 @@ class KaplanStemmer(CoresetMethod):
     def _fill_up(
         self, candidates: np.ndarray, buckets: HashedPoints, generator: np.random.Generator
     ) -> np.ndarray:
-        """At least k distinct candidates: the missing ones are a packing of the ball."""
+        """Complete the candidates to at least k by packed points of the ball, which ignore data."""
         k = self.n_clusters
         d = buckets.n_features
         if len(candidates) >= k:
@@ -444,21 +449,3 @@ class KaplanStemmer(CoresetMethod):
             return candidates[np.sort(heaviest)].astype(np.float64)
         points = candidates[positive].astype(np.float64)
         return weighted_kmeans(points, weights[positive], self.n_clusters, N_INIT, seed)
-
-    def _lloyd_step(
-        self, centers: np.ndarray, schedule: Schedule, buckets: HashedPoints
-    ) -> np.ndarray:
-        """Move each center by the noisy mean difference of the points nearest to it."""
-        radius = min(schedule.widths) * buckets.radius * LLOYD_RADIUS
-
-        # Of the error of a mean, the sum's part is sqrt(d) radius, the count's is the distance
-        # moved, say half the radius.
-        sum_part = math.sqrt(buckets.n_features)
-        count_part = 0.5
-        sum_mu = schedule.lloyd_mu * math.sqrt(sum_part / (sum_part + count_part))
-        count_mu = schedule.lloyd_mu * math.sqrt(count_part / (sum_part + count_part))
-        sums, counts = buckets.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
-
-        # Centers of empty clusters stay.
-        moved = centers + sums / np.maximum(counts, 1.0)[:, None]
-        return buckets.into_ball(np.where(counts[:, None] < 1, centers, moved))

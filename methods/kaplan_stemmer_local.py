@@ -61,7 +61,7 @@ SMALLEST_CLUSTER = 8  # a heavy box has a share of 1 / (8 k) of the users
 MAX_CANDIDATES = 4  # per cluster
 FALLBACK = 2  # candidates per cluster, where fewer than k boxes are heavy
 MIN_WEIGHT = 1e-9  # of a candidate in the k-means
-N_INIT = 10  # starts of the k-means on the candidates: free
+N_INIT = 10  # starts of the k-means on the candidates, which cost no privacy
 
 # Radii of Lloyd steps, in distances to the nearest other center.
 FIRST_RADIUS = 0.5
@@ -78,7 +78,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the center of the domain that users move their point into, in
+        Of the public ball about the midpoint of the domain that users move their point into, in
         half-widths. ``auto`` is sqrt(d): the whole domain. Boxes and noise are in proportion to it.
     projections : int or "auto", default="auto"
         Number of random directions that boxes are cut along; ``auto`` is min(4, d).
@@ -102,7 +102,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     ------
     ValueError
         For fewer users than cohorts, and where noise would hide even a box that all users of a
-        cohort share; the messages name what would do.
+        cohort share; the messages name a sufficient n or epsilon.
 
     Examples
     --------
@@ -185,8 +185,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         if self.intervals != "auto":
             return self.intervals
         n_boxes = 2 * math.sqrt(n_users) / (HEAVY_STDDEVS * math.sqrt(min_users(self.epsilon)))
-        fewest, most = INTERVALS.get(n_projections, MANY_INTERVALS)
-        intervals = min(max(round(n_boxes ** (1 / n_projections)), fewest), most)
+        min_intervals, max_intervals = INTERVALS.get(n_projections, MANY_INTERVALS)
+        intervals = round(n_boxes ** (1 / n_projections))
+        intervals = min(max(intervals, min_intervals), max_intervals)
         needed = (FALLBACK * self.n_clusters) ** (1 / n_projections)
         return max(intervals, math.ceil(needed - 1e-9))
 
@@ -229,27 +230,27 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         self, cohorts: Sequence[Cohort], generator: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         """Candidates (m, d), int64, on the grid, and their shares of the users (m,), of sum 1."""
-        first, *passes, last = cohorts
+        box_cohort, *sum_cohorts, weight_cohort = cohorts
 
         # 1. Heavy boxes; their midpoints are the first candidates.
-        boxes = self._draw_boxes(first, generator)
-        cells, sizes = self._heavy_boxes(first, boxes)
-        candidates, radii = self._midpoints(boxes, cells, first.radius)
+        boxes = self._draw_boxes(box_cohort, generator)
+        cells, sizes = self._heavy_boxes(box_cohort, boxes)
+        candidates, radii = self._midpoints(boxes, cells, box_cohort.radius)
 
         # 2. Means of the users in each heavy box.
-        for number, cohort in enumerate(passes):
+        for number, cohort in enumerate(sum_cohorts):
             if number:
                 # As wide in all directions as a box is in those that it is cut along.
-                radii = np.full(len(cells), boxes.width * math.sqrt(first.n_features) / 2)
+                radii = np.full(len(cells), boxes.width * math.sqrt(box_cohort.n_features) / 2)
             sums = cohort.sums(boxes, cells, candidates, radii)
             steps = shrunken_means(sums, sizes * cohort.size, radii, cohort)
             clipped = boxes.clip(cells, candidates / SCALE + steps)
-            candidates = snap_to_ball(clipped, first.radius)
+            candidates = snap_to_ball(clipped, box_cohort.radius)
 
-        # 3. Weights. The number of candidates is an outcome: the oracle is made for their maximum.
+        # 3. Weights. The number of candidates depends on reports, so the oracle is for its maximum.
         rule = NearestCenter(candidates)
-        counts = last.counts(rule, MAX_CANDIDATES * self.n_clusters)
-        return candidates, consistent(counts, float(last.size)) / last.size
+        counts = weight_cohort.counts(rule, MAX_CANDIDATES * self.n_clusters)
+        return candidates, consistent(counts, float(weight_cohort.size)) / weight_cohort.size
 
     def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
         """Boxes along an orthonormal basis of a uniformly random subspace, shifted at random."""

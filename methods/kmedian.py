@@ -40,16 +40,18 @@ class KMedian(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[list[np.ndarray], int]:
         """Run once per seed; see :meth:`PrivateKMeans.cluster`."""
         points = curator.disclose().astype(np.float64)
-        weights = np.ones(len(points))
+        sample_weight = np.ones(len(points))
         released = []
         for seed in curator.seeds:
-            centers = weighted_kmedian(points, weights, self.n_clusters, self.n_init, seed % 2**32)
+            centers = weighted_kmedian(
+                points, sample_weight, self.n_clusters, self.n_init, seed % 2**32
+            )
             released.append(snap_centers(centers))
         return released, 1
 
 
 def weighted_kmedian(
-    points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int
+    points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
 ) -> np.ndarray:
     """Cluster weighted points for the sum of distances, and keep the best of several starts.
 
@@ -60,7 +62,7 @@ def weighted_kmedian(
     ----------
     points : ndarray of shape (m, d), float64
         In grid steps.
-    weights : ndarray of shape (m,), float64
+    sample_weight : ndarray of shape (m,), float64
         Positive.
     k, n_init, seed : int
 
@@ -74,11 +76,11 @@ def weighted_kmedian(
     >>> weighted_kmedian(points, np.ones(4), 2, 1, 0).round().tolist()
     [[100.0], [9000.0]]
     """
-    return best_of_starts(points, weights, k, n_init, seed, "euclidean", _medians)
+    return best_of_starts(points, sample_weight, k, n_init, seed, "euclidean", _medians)
 
 
 def _medians(
-    points: np.ndarray, weights: np.ndarray, centers: np.ndarray
+    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Alternate assignment and Weiszfeld steps; return the centers and their cost."""
     k = len(centers)
@@ -93,13 +95,13 @@ def _medians(
         for start in range(0, len(points), BLOCK_ROWS):
             # Assign points to their nearest centers.
             block = points[start : start + BLOCK_ROWS]
-            block_weights = weights[start : start + BLOCK_ROWS]
+            block_weights = sample_weight[start : start + BLOCK_ROWS]
             distances = cdist(block, centers)
             labels = distances.argmin(axis=1)
             nearest = distances[np.arange(len(block)), labels]
             cost += float(block_weights @ nearest)
 
-            # Remember the point of largest cost, for clusters that are empty.
+            # Track the point of largest cost, for clusters that are empty.
             point_costs = block_weights * nearest
             farthest = int(point_costs.argmax())
             if point_costs[farthest] > largest_cost:

@@ -251,10 +251,10 @@ class SuLloyd(_DPLloyd):
 
     def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
         """All rounds, from public quantities only."""
-        rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
+        n_rounds, coordinate_epsilon, count_epsilon = self._split(n_points, n_features)
         # The sum's L1 sensitivity is d: it costs d * coordinate_epsilon.
         sum_noise = Laplace(SCALE / coordinate_epsilon)
-        return [Round(None, sum_noise, Laplace(SCALE / count_epsilon))] * rounds
+        return [Round(None, sum_noise, Laplace(SCALE / count_epsilon))] * n_rounds
 
     def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
         """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
@@ -264,9 +264,9 @@ class SuLloyd(_DPLloyd):
         weight = count_weight(d)
         # The least epsilon of a round that keeps to the target error.
         min_epsilon = math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
-        rounds = self._n_rounds(self.epsilon / min_epsilon)
-        coordinate_epsilon = self.epsilon / rounds / (d + weight)
-        return rounds, coordinate_epsilon, weight * coordinate_epsilon
+        n_rounds = self._n_rounds(self.epsilon / min_epsilon)
+        coordinate_epsilon = self.epsilon / n_rounds / (d + weight)
+        return n_rounds, coordinate_epsilon, weight * coordinate_epsilon
 
 
 @dataclass(eq=False, repr=False)
@@ -316,13 +316,13 @@ class GLloyd(_GaussianLloyd):
         total = count_part + math.sqrt(d)
 
         # Rounds that keep the error of each to the target.
-        rounds = self._n_rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2))
+        n_rounds = self._n_rounds(TARGET_ERROR * n**2 / (k**3 * d * sigma**2 * total**2))
 
         # Noise of a round, divided between sums and counts for the least error.
-        round_sigma = sigma * math.sqrt(rounds) * SCALE
+        round_sigma = sigma * math.sqrt(n_rounds) * SCALE
         sum_noise = Gaussian(round_sigma * math.sqrt(d) * math.sqrt(total) / d**0.25)
         count_noise = Gaussian(round_sigma * math.sqrt(total / count_part))
-        return [Round(None, sum_noise, count_noise)] * rounds
+        return [Round(None, sum_noise, count_noise)] * n_rounds
 
 
 @dataclass(eq=False, repr=False)
@@ -396,14 +396,14 @@ class FastLloyd(_GaussianLloyd):
 
         # Rounds that keep the error of each to the target.
         bound = 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
-        rounds = self._n_rounds(bound)
+        n_rounds = self._n_rounds(bound)
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = math.sqrt(d) if self.radius_schedule == "step" else eta
-        radii = [first, *[eta] * (rounds - 1)]
+        radii = [first, *[eta] * (n_rounds - 1)]
 
         # Noise of a round, divided between sums and counts for the least error.
-        count_noise = Gaussian(sigma * math.sqrt(rounds) * SCALE * math.sqrt(1 + diagonal))
+        count_noise = Gaussian(sigma * math.sqrt(n_rounds) * SCALE * math.sqrt(1 + diagonal))
         return [
             Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
             for radius in radii

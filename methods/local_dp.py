@@ -29,7 +29,7 @@ MAX_EPOCHS = 10
 
 @dataclass(eq=False, repr=False)
 class LocalModel(PrivateKMeans):
-    """Parameters and checks common to the methods of the local model; see there."""
+    """Parameters and checks common to the methods of the local model, which describe them."""
 
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "sound": PrivacyClaim("pure", Adjacency.LOCAL, "local")
@@ -58,7 +58,7 @@ class LocalModel(PrivateKMeans):
 
 @dataclass(eq=False, repr=False)
 class LocalMean(LocalModel):
-    """One center: the mean of the users' reports. No useful method of the local model is worse.
+    """One center: the mean of the users' reports, on which a useful local method improves.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class LocalMean(LocalModel):
     epsilon : float, default=1.0
         Of every user's only report: pure, local adjacency. At most 40.
     radius : float or "auto", default="auto"
-        Of the public ball about the center of the domain that users move their point into, in
+        Of the public ball about the midpoint of the domain that users move their point into, in
         half-widths. ``auto`` is sqrt(d): the whole domain.
     secure : bool, default=False
         Draw the users' randomness from the operating system's entropy instead of the seed.
@@ -106,9 +106,9 @@ class NoisedReports(LocalModel):
 
     Notes
     -----
-    A report is unbiased but of a length of several radii, whatever the point: it hides the
-    clusters. Nothing is deconvolved. The k-means is scikit-learn's on mini-batches: full passes
-    would hardly be better.
+    Reports are unbiased, but several radii long whatever the point, so that noise hides the
+    clusters. The noise is not deconvolved. The k-means is scikit-learn's on mini-batches: full
+    passes would hardly be better.
     """
 
     label: ClassVar[str] = "k-means on noisy reports"
@@ -149,7 +149,7 @@ class LocalLloyd(LocalModel):
     """Lloyd's algorithm, every round with users who have not reported before.
 
     A round has two cohorts: one reports which center is nearest, through a frequency oracle; the
-    other reports its points about the center of the domain, with public random signs. A center
+    other reports its points about the midpoint of the domain, with public random signs. A center
     moves to the ratio of the two estimates.
 
     Parameters
@@ -168,7 +168,7 @@ class LocalLloyd(LocalModel):
     Raises
     ------
     ValueError
-        For too few users or too little budget; the message says what would do.
+        For too few users or too little budget; the message names a sufficient n or epsilon.
     """
 
     label: ClassVar[str] = "local Lloyd"
@@ -276,7 +276,7 @@ def check_sufficient_users(epsilon: float, n_users: int, shares: Sequence[float]
     Raises
     ------
     ValueError
-        The message names an n and an epsilon that would do.
+        The message names a sufficient n and a sufficient epsilon.
     """
     share = min(shares) / math.fsum(shares)
     if min_users(epsilon) <= share * n_users:
@@ -296,5 +296,5 @@ def check_sufficient_users(epsilon: float, n_users: int, shares: Sequence[float]
     raise ValueError(
         f"epsilon={epsilon} is too little for n={n_users} users in {len(shares)} cohorts, the "
         f"smallest with a share of {share:.3g}: noise would hide even a value that all users of a "
-        f"cohort have; {sufficient} would do"
+        f"cohort have; {sufficient} would suffice"
     )

@@ -2,9 +2,9 @@
 
 Gupta, Ligett, McSherry, Roth, Talwar (SODA 2010), used for k-means by Balcan, Dick, Liang, Mou,
 Zhang (ICML 2017) and by Kaplan and Stemmer (NeurIPS 2018, Theorem 2.1). From a random choice of k
-candidates, each round draws a swap with odds that fall with the cost after it, and a last draw
-picks one of the choices on the way. This implementation differs in the scale of the exponents
-(costs only rise with a record, which halves what they cost), the accounting (each draw is
+candidates, each round draws a swap, more likely the lower the cost after it, and a last draw
+picks one of the visited choices. This implementation differs in the scale of the exponents
+(a record never lowers a cost, which halves the epsilon of a draw), the accounting (each draw is
 Gaussian-private for the range of its exponents), and far fewer rounds than the theory's hundreds
 per center.
 """
@@ -23,7 +23,7 @@ def private_local_search(
     candidates: np.ndarray,
     k: int,
     *,
-    rounds: int,
+    n_swaps: int,
     mu: float,
     generator: np.random.Generator,
     moves: str = "all",
@@ -37,10 +37,10 @@ def private_local_search(
     candidates : ndarray of shape (m, d), int64
         Released, in the ball and the domain, m at least k.
     k : int
-    rounds : int
-        Number of swaps, at least 1.
+    n_swaps : int
+        At least 1.
     mu : float
-        Of all draws together: each of the ``rounds + 1`` gets an equal part of its square.
+        Of all draws together: each of the ``n_swaps + 1`` gets an equal part of its square.
     generator : numpy.random.Generator
         Public: draws the first choice.
     moves : {"all", "round_robin"}, default="all"
@@ -54,12 +54,12 @@ def private_local_search(
         raise ValueError(f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}")
     if not 1 <= k <= len(candidates):
         raise ValueError(f"k={k} must be from 1 to the number of candidates, {len(candidates)}")
-    draw_mu = mu / math.sqrt(rounds + 1)
+    draw_mu = mu / math.sqrt(n_swaps + 1)
 
     # Start from a random choice of k candidates.
     current = generator.permutation(len(candidates))[:k]
     visited = [current]
-    for step in range(rounds):
+    for step in range(n_swaps):
         # Draw a swap of a chosen center for a candidate, by the cost after it.
         slots = range(k) if moves == "all" else [step % k]
         slot, candidate = points.choose_swap(candidates, current, slots, mu=draw_mu)

@@ -14,7 +14,7 @@ import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from pkm.methods.dpm import origin_of, root_count
+from pkm.methods.dpm import Node, origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -29,8 +29,9 @@ from pkm.privacy import (
 )
 from pkm.privacy.noise import INITIALIZATION, child
 
-COUNT_EPSILON = 0.2  # shares of the centering's budget
-SUM_EPSILON = 0.8
+# Shares of the centering's epsilon.
+COUNT_SHARE = 0.2
+SUM_SHARE = 0.8
 COUNTS_TO_SUM = 20  # scale of the counts' Laplace noise per unit of the sums' noise multiplier
 BRANCH = 3  # a cell is split if it has at least this many times the smallest size
 
@@ -49,17 +50,17 @@ class LSHSplits(PrivateKMeans):
     variant : {"published", "sound"}, default="sound"
         ``published`` adds its shares up, centers about the origin of the data's units, and takes
         the largest shifted bound times sqrt(d) as radius. ``sound`` centers about the domain's
-        midpoint, takes the radius from the shifted bounds of every column, has Gaussian noise
+        midpoint, takes the radius from the shifted bounds of every feature, has Gaussian noise
         throughout, scaled so that the ledger's total is the budget, and uses the public number of
         points.
     centering_share : float, default=0.1
         Of the budget, for the private mean that the hyperplanes pass through.
     depth : int, default=20
-        Maximum number of levels of the tree; all are paid for.
+        Maximum number of levels of the tree; the counts of all levels are charged.
     n_init : int, default=1
         Starts of the k-means on the coreset.
     bounds, clip, random_state
-        As for :class:`pkm.methods.base.PrivateKMeans`. Where columns have different bounds,
+        As for :class:`pkm.methods.base.PrivateKMeans`. Where features have different bounds,
         ``published`` takes the cube [-1, 1]^d for the data's units.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
@@ -130,7 +131,7 @@ class LSHSplits(PrivateKMeans):
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         sums = tree.sums(cells, multiplier, np.tile(mean, (len(cells), 1)), radius)
-        coreset = _into_ball(sums / sizes[:, None], radius * SCALE)
+        coreset = clip_to_ball(sums / sizes[:, None], radius * SCALE)
 
         # Cluster the coreset.
         seed = int(generator.integers(2**32))
@@ -145,8 +146,8 @@ class LSHSplits(PrivateKMeans):
         origin, _ = origin_of(curator.domain)
         delta = self.resolved_delta(curator.n_points)
         epsilon = self.centering_share * self.epsilon
-        size = root_count(curator, Laplace(SCALE / (COUNT_EPSILON * epsilon)))
-        sum_mu = gaussian_mu(SUM_EPSILON * epsilon, self.centering_share * delta)
+        size = root_count(curator, Laplace(SCALE / (COUNT_SHARE * epsilon)))
+        sum_mu = gaussian_mu(SUM_SHARE * epsilon, self.centering_share * delta)
         mean = _mean(curator, size, 1 / sum_mu, origin)
 
         # The tree spends the rest: one Gaussian for the sums and depth + 1 Laplace counts.
@@ -185,28 +186,28 @@ class LSHSplits(PrivateKMeans):
         cluster_size = int(size / (2 * self.n_clusters))
         min_size = float(max(1, min(noise_size, cluster_size)))
 
-        nodes = [(0, size)]
-        leaves = []
+        nodes = [Node(0, size)]
+        leaves: list[Node] = []
         for level in range(self.depth):
             # Split the cells with several times the smallest size by the level's hyperplane.
-            large = [node for node in nodes if node[1] >= BRANCH * min_size]
-            leaves += [node for node in nodes if node[1] < BRANCH * min_size]
-            pairs = [tree.split(cell, level) for cell, _ in large]
+            large = [node for node in nodes if node.size >= BRANCH * min_size]
+            leaves += [node for node in nodes if node.size < BRANCH * min_size]
+            pairs = [tree.split(node.cell, level) for node in large]
 
             # Count both parts of every split.
             cells = [cell for pair in pairs for cell in pair]
             counts = tree.counts(cells, count_noise)
-            parts = list(zip(cells, counts, strict=True))
+            parts = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
 
             # Keep the parts that are large enough; a cell with none is a leaf.
             nodes = []
             for i, node in enumerate(large):
-                selected = [part for part in parts[2 * i : 2 * i + 2] if part[1] >= min_size]
+                selected = [part for part in parts[2 * i : 2 * i + 2] if part.size >= min_size]
                 nodes += selected
                 if not selected:
                     leaves.append(node)
         leaves += nodes
-        return [cell for cell, _ in leaves], np.array([size for _, size in leaves])
+        return [leaf.cell for leaf in leaves], np.array([leaf.size for leaf in leaves])
 
 
 def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
@@ -215,7 +216,7 @@ def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) 
     return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
 
 
-def _into_ball(points: np.ndarray, radius: float) -> np.ndarray:
-    """Shorten vectors (m, d) that are longer than a radius."""
+def clip_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
+    """Shorten vectors (m, d) that are longer than a radius; both in grid steps."""
     length = np.sqrt((points * points).sum(axis=1, keepdims=True))
     return points * np.minimum(1.0, radius / np.maximum(length, 1.0))

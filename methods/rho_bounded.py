@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 
 @dataclass(eq=False, repr=False)
 class RhoBoundedMethod(PrivateKMeans):
-    """Parameters and budget common to the methods under rho-bounded adjacency; see there."""
+    """Parameters and budget common to the rho-bounded methods, which describe them."""
 
     curator: ClassVar[type] = RhoBoundedCurator
     batched: ClassVar[bool] = False
@@ -89,27 +89,58 @@ def sufficient_points(stddev: float) -> int:
     return math.ceil((stddev * SCALE / MAX_NOISED) ** 2)
 
 
-def insufficient_data(
-    method: RhoBoundedMethod,
-    n_points: int,
-    n_sufficient: int,
-    is_sufficient: Callable[[float], bool],
-) -> ValueError:
-    """The error for a budget that is too small for the number of points.
+class RhoBoundedSchedule(Protocol):
+    """Releases of a run, from public values alone."""
+
+    @property
+    def n_sufficient(self) -> int:
+        """Number of points from which on the releases are not hidden by noise."""
+        ...
+
+    def insufficient_data(self, n_points: int) -> bool:
+        """Whether noise hides every release about that many points."""
+        ...
+
+
+Method = TypeVar("Method", bound=RhoBoundedMethod)
+Schedule = TypeVar("Schedule", bound=RhoBoundedSchedule)
+
+
+def sufficient_schedule(
+    method: Method,
+    curator: RhoBoundedCurator,
+    make_schedule: Callable[[Method, int, int, float], Schedule],
+) -> Schedule:
+    """Schedule of a run whose releases are not all hidden by noise.
 
     Parameters
     ----------
     method : RhoBoundedMethod
-    n_points : int
-    n_sufficient : int
-        Number of points that would do.
-    is_sufficient : callable
-        Whether an epsilon would do: a public condition.
+    curator : RhoBoundedCurator
+    make_schedule : callable
+        From method, n_points, n_features and max_shift to a schedule.
+
+    Raises
+    ------
+    ValueError
+        If noise hides all releases; the message names a sufficient n and a sufficient epsilon.
     """
+    n_points = curator.n_points
+
+    def schedule_of(candidate: Method) -> Schedule:
+        return make_schedule(candidate, n_points, curator.n_features, curator.max_shift)
+
+    schedule = schedule_of(method)
+    if not schedule.insufficient_data(n_points):
+        return schedule
+
+    def is_sufficient(epsilon: float) -> bool:
+        return not schedule_of(replace(method, epsilon=epsilon)).insufficient_data(n_points)
+
     epsilon = _smallest_epsilon(method.epsilon, is_sufficient)
-    return ValueError(
+    raise ValueError(
         f"epsilon={method.epsilon} with n={n_points} points and rho={method.rho} is too little for "
-        f"any release to say where points are: take n >= {n_sufficient}, epsilon >= {epsilon:g}, "
+        f"any release to locate points: take n >= {schedule.n_sufficient}, epsilon >= {epsilon:g}, "
         "or a smaller rho"
     )
 

@@ -1,6 +1,6 @@
 """Federated clustering with exact removal of points and of clients: MUFC and DC-KMeans.
 
-Every client clusters its own points; the server clusters the clients' centers. With seeding by an
+Every client clusters its points; the server clusters the clients' centers. With seeding by an
 exponential race (see :mod:`pkm.compute.seeding`) the model is a function of the remaining points
 and of arrival times that belong to them. Removing points therefore gives, bit for bit, the model of
 a fit without these points with the same seed, ids and bins. No privacy is claimed.
@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pkm.compute import SCALE, Points
 from pkm.methods.base import is_integer, is_number
-from pkm.methods.client_lloyd import squared_distances
+from pkm.methods.client_lloyd import pairwise_squared_distances
 from pkm.methods.unlearning_clients import Client, LloydClient, SeedingClient
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, PrivacyClaim
@@ -129,7 +129,7 @@ class Unlearning:
         seed : int
             Of the replicate; secret, and not chosen by whoever requests removals.
         ids : sequence of ndarray of int64, optional
-            Identifiers of the points, all different. Default: counted through, client by client.
+            Identifiers of the points, all different. Default: consecutive, client by client.
 
         Returns
         -------
@@ -151,8 +151,8 @@ class Unlearning:
             for part, part_ids in zip(parts, ids, strict=True)
         ]
 
-        # From a number, not from the sequence, which holds the seed: from that the arrival times of
-        # removed points would follow.
+        # Store derived numbers, not the seed sequences: these hold the seed, from which the arrival
+        # times of removed points could be computed.
         server_seed = int(server_sequence.generate_state(1)[0])
         fresh_seed = int(fresh_sequence.generate_state(1, np.uint64)[0])
         generator = np.random.default_rng(fresh_seed)
@@ -184,8 +184,8 @@ def _check_ids(ids: Sequence[np.ndarray], sizes: Sequence[int]) -> int:
     if all_ids.min() < 0 or all_ids.max() >= MAX_ID_FACTOR * n_points:
         raise ValueError(
             f"ids={all_ids.max()} must be at least 0 and less than {MAX_ID_FACTOR} times the "
-            "number of points: arrival times are drawn for all ids up to the largest; count the "
-            "points through"
+            "number of points: arrival times are drawn for all ids up to the largest; "
+            "number the points consecutively"
         )
     return all_ids.max() + 1
 
@@ -340,12 +340,11 @@ class FederatedModel:
         return Removal(len(requested), n_reseeded, slowest, time.perf_counter() - started)
 
     def remove_clients(self, clients: Sequence[int]) -> Removal:
-        """Remove all points of some clients; see :meth:`remove`. The other clients do nothing."""
+        """Remove all points of given clients; see :meth:`remove`."""
         numbers = sorted(set(clients))
         if not numbers or not all(0 <= number < len(self._clients) for number in numbers):
             raise ValueError(
-                f"clients={list(clients)} must be one or more of the {len(self._clients)} that "
-                "there are"
+                f"clients={list(clients)} must be one or more of the {len(self._clients)} clients"
             )
         members = np.concatenate([self.members(number) for number in numbers])
         return self.remove(members) if len(members) else Removal(0, 0, 0.0, 0.0)
@@ -393,7 +392,7 @@ class FederatedModel:
 
     @property
     def n_bins(self) -> int:
-        """Bins per coordinate: numbered from 0, symmetric about the center of the domain.
+        """Bins per coordinate: numbered from 0, symmetric about the midpoint of the domain.
 
         Raises
         ------
@@ -421,7 +420,7 @@ class FederatedModel:
 
     def _aggregate(self) -> tuple[np.ndarray, np.ndarray]:
         """Positions, in lexicographic order, and weights: the sum of the clients' messages."""
-        # The contents of the messages at once: this is part of the latency of a removal.
+        # Concatenate before rounding: this is faster, and part of the latency of a removal.
         weights = np.concatenate([self._weights(client) for client in self._clients])
         centers = np.concatenate([client.centers for client in self._clients])
         positions = self._positions(centers[weights > 0])
@@ -447,7 +446,7 @@ class FederatedModel:
         )
 
         # The global cluster of each position.
-        labels = squared_distances(coordinates, centers).argmin(axis=1)
+        labels = pairwise_squared_distances(coordinates, centers).argmin(axis=1)
         keys = map(bytes, np.ascontiguousarray(positions))
         label_of = dict(zip(keys, labels.tolist(), strict=True))
         self._server = _ServerState(positions, weights, centers, label_of)
@@ -482,11 +481,11 @@ class FederatedModel:
 
         # Each point by way of its nearest client center.
         rows = client.rows[: client.n].astype(np.float64)
-        local_labels = squared_distances(rows, client.centers).argmin(axis=1)
+        local_labels = pairwise_squared_distances(rows, client.centers).argmin(axis=1)
         assigned = self.centers[np.array(global_labels)[local_labels]]
         return ((rows / SCALE - assigned) ** 2).sum(axis=1)
 
 
 def _central_bin(gamma: float) -> int:
-    """Number of the bin about the center of the domain."""
+    """Number of the bin about the midpoint of the domain."""
     return math.floor(1 / gamma + 0.5)

@@ -1,6 +1,6 @@
 """Clients of federated clustering with removals: k-means++ seeds (MUFC) or means (DC-KMeans).
 
-The state of a client holds nothing of a removed point: rows are overwritten.
+The state of a client holds no data of a removed point: rows are overwritten.
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3. Units:
 grid steps.
 """
@@ -25,7 +25,7 @@ class Client:
     Attributes
     ----------
     n : int
-        Points that are left: the first rows of the three arrays, zeros follow.
+        Number of points that are left, the first rows of the three arrays; zeros follow.
     seeds : ndarray of shape (k,), int64
         Rows of the seeds, the first `n_seeds` of them.
     n_seeds : int
@@ -112,7 +112,7 @@ class Client:
         self.centers = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
 
     def _clear(self) -> None:
-        """Forget the seeds and centers of a client without points."""
+        """Reset the seeds and centers of a client without points."""
         self.n_seeds = 0
         self.seeds[:] = 0
         self.sizes[:] = 0

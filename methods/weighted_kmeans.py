@@ -13,7 +13,7 @@ TOLERANCE = 1e-4  # of the mean variance: scikit-learn's default
 
 
 def weighted_kmeans(
-    points: np.ndarray, weights: np.ndarray, k: int, n_init: int, seed: int
+    points: np.ndarray, sample_weight: np.ndarray, k: int, n_init: int, seed: int
 ) -> np.ndarray:
     """Cluster weighted points by Lloyd's algorithm from greedy k-means++ starts, and keep the best.
 
@@ -23,7 +23,7 @@ def weighted_kmeans(
     Parameters
     ----------
     points : ndarray of shape (m, d), float64
-    weights : ndarray of shape (m,), float64
+    sample_weight : ndarray of shape (m,), float64
         Positive.
     k : int
     n_init : int
@@ -40,12 +40,12 @@ def weighted_kmeans(
     >>> weighted_kmeans(points, np.array([3.0, 1.0, 2.0]), 2, 1, 0).tolist()
     [[0.25], [9.0]]
     """
-    return best_of_starts(points, weights, k, n_init, seed, "sqeuclidean", _lloyd)
+    return best_of_starts(points, sample_weight, k, n_init, seed, "sqeuclidean", _lloyd)
 
 
 def best_of_starts(
     points: np.ndarray,
-    weights: np.ndarray,
+    sample_weight: np.ndarray,
     k: int,
     n_init: int,
     seed: int,
@@ -56,12 +56,12 @@ def best_of_starts(
 
     Parameters
     ----------
-    points, weights, k, n_init, seed
+    points, sample_weight, k, n_init, seed
         As for :func:`weighted_kmeans`.
     distance : {"sqeuclidean", "euclidean"}
         Of a point to its nearest center: the point's cost.
     refine : callable
-        From points, weights and starting centers to centers and their cost.
+        From points, sample_weight and starting centers to centers and their cost.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def best_of_starts(
         In lexicographic order.
     """
     points = np.ascontiguousarray(points, np.float64)
-    weights = np.ascontiguousarray(weights, np.float64)
+    sample_weight = np.ascontiguousarray(sample_weight, np.float64)
     distinct = np.unique(points, axis=0)
     if len(distinct) <= k:
         return distinct
@@ -77,15 +77,15 @@ def best_of_starts(
     generator = np.random.default_rng(seed)
     fits = []
     for _ in range(n_init):
-        start = _greedy_start(points, weights, k, generator, distance)
-        fits.append(refine(points, weights, start))
+        start = _greedy_start(points, sample_weight, k, generator, distance)
+        fits.append(refine(points, sample_weight, start))
     centers, _ = min(fits, key=lambda fit: fit[1])
     return centers[np.lexsort(centers.T[::-1])]
 
 
 def _greedy_start(
     points: np.ndarray,
-    weights: np.ndarray,
+    sample_weight: np.ndarray,
     k: int,
     generator: np.random.Generator,
     distance: Literal["sqeuclidean", "euclidean"],
@@ -95,27 +95,27 @@ def _greedy_start(
     centers = np.empty((k, points.shape[1]))
 
     # Pick the first center by weight.
-    centers[0] = points[generator.choice(len(points), p=weights / weights.sum())]
+    centers[0] = points[generator.choice(len(points), p=sample_weight / sample_weight.sum())]
     nearest = cdist(points, centers[:1], distance)[:, 0]
     for j in range(1, k):
         # Draw candidates with probability proportional to their cost.
-        cumulated = np.cumsum(nearest * weights)
+        cumulated = np.cumsum(nearest * sample_weight)
         drawn = np.searchsorted(cumulated, generator.random(n_trials) * cumulated[-1])
         candidates = points[np.minimum(drawn, len(points) - 1)]
 
         # Take the one that lowers the total cost most.
         closer = np.minimum(nearest, cdist(candidates, points, distance))
-        best = np.argmin((closer * weights).sum(axis=1))
+        best = np.argmin((closer * sample_weight).sum(axis=1))
         centers[j] = candidates[best]
         nearest = closer[best]
     return centers
 
 
 def _lloyd(
-    points: np.ndarray, weights: np.ndarray, centers: np.ndarray
+    points: np.ndarray, sample_weight: np.ndarray, centers: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Move the centers in place by Lloyd's algorithm; return them and their cost."""
     tolerance = TOLERANCE * points.var(axis=0).mean()
-    weighted_lloyd(points, weights, centers, tolerance, MAX_ITERATIONS)
+    weighted_lloyd(points, sample_weight, centers, tolerance, MAX_ITERATIONS)
     nearest = cdist(points, centers, "sqeuclidean").min(axis=1)
-    return centers, float((nearest * weights).sum())
+    return centers, float((nearest * sample_weight).sum())

@@ -1,4 +1,4 @@
-"""What all curators have in common: private shards, a ledger, noise streams and public facts."""
+"""Base class of the curators: private shards, a ledger, noise streams, public properties."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class BaseCurator:
     streams : NoiseStreams
         One stream family per replicate.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
 
     Attributes
     ----------

@@ -12,11 +12,10 @@ from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.stability_histogram import StabilityHistogram
 
-TWO_RECORDS = math.sqrt(
-    2
-)  # L2 norm of the change if one count decreases and another increases by 1
+#: L2 norm of the change if one count decreases and another increases by 1.
+TWO_RECORDS = math.sqrt(2)
 UNCHARGED = "F-17"  # the flaw of charging a move as one record
-MAX_NORMAL = 1 << 20
+MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 
 
 class ClippedRegions:
@@ -25,9 +24,9 @@ class ClippedRegions:
     Made by :meth:`pkm.privacy.rho_bounded.RhoBoundedCurator.regions`.
 
     Cells 0 .. m - 1 are the regions. A move takes a record out of one cell and puts it into
-    another, in the same region or in two: it acts as the removal of one record and the addition of
-    another, and is charged so. Given earlier answers each of the two lies in one of any disjoint
-    cells.
+    another, of the same region or of another one: it is charged as the removal of one record and
+    the addition of another. Given earlier answers, each of these two records lies in one of any
+    disjoint cells.
 
     Parameters
     ----------
@@ -41,8 +40,8 @@ class ClippedRegions:
         Of the balls, in half-widths.
     max_shift : float
         Largest move of a record, in half-widths.
-    charged : bool
-        Whether a move is charged as two records.
+    charge_both : bool
+        Whether a move is charged as two records, or as one (with a flaw).
     streams : NoiseStreams
         Of one replicate.
     charge : callable
@@ -66,19 +65,19 @@ class ClippedRegions:
         n_cells: int,
         radius: float,
         max_shift: float,
-        charged: bool,
+        charge_both: bool,
         streams: NoiseStreams,
         charge: ChargeRelease,
     ) -> None:
         self._points = points
         self._cell = cell
-        self._charged = charged
+        self._charge_both = charge_both
         self._region = np.arange(n_cells)  # of each cell
         self._streams = streams
         self._charge = charge
         self.n_cells = n_cells
         inside = min(max_shift + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
-        self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charged else radius
+        self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charge_both else radius
 
     def sizes(self, noise: StabilityHistogram | Gaussian) -> tuple[np.ndarray, np.ndarray]:
         """Noisy sizes of regions in records, before any split.
@@ -123,7 +122,7 @@ class ClippedRegions:
             "region_sizes", "gaussian_threshold", mu=mu, delta=noise.delta, details=details
         )
         exact = self._counts()
-        present = np.flatnonzero(exact)  # an empty region is never looked at
+        present = np.flatnonzero(exact)  # empty regions are never released
         selected, noisy = noise.release(exact[present], self._streams, key)
         return present[selected], noisy
 
@@ -156,16 +155,16 @@ class ClippedRegions:
 
     def _charge_counts(self, noise: Gaussian | Laplace) -> StreamKey:
         """Charge a release of counts and return its stream key; a move may cost two charges."""
-        flaw = "" if self._charged else UNCHARGED
+        flaw = "" if self._charge_both else UNCHARGED
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
         epsilon = SCALE / noise.scale
         if isinstance(noise, Gaussian):
-            sensitivity = TWO_RECORDS if self._charged else 1.0
+            sensitivity = TWO_RECORDS if self._charge_both else 1.0
             details["count_sensitivity"] = sensitivity
             mu = SCALE / noise.scale * sensitivity
             return self._charge("region_counts", noise.name, mu=mu, details=details, flaw=flaw)
         key = self._charge("region_counts", noise.name, epsilon=epsilon, details=details, flaw=flaw)
-        if self._charged:
+        if self._charge_both:
             self._charge(
                 "region_counts_second_record", noise.name, epsilon=epsilon, details=details
             )
@@ -206,34 +205,34 @@ class ClippedRegions:
         self._region = np.concatenate([self._region, new_regions])
         return first_part[cells][:, None] + [0, 1]
 
-    def sums(self, owner: ArrayLike, n_owners: int, multiplier: float) -> np.ndarray:
-        """Noisy sums of the clipped records about their region's center, over unions of cells.
+    def sums(self, groups: ArrayLike, n_groups: int, multiplier: float) -> np.ndarray:
+        """Noisy sums of the clipped records about their region's center, over groups of cells.
 
         Parameters
         ----------
-        owner : ndarray of shape (n_cells,), int
-            Public: the union that each cell belongs to, -1 for none.
-        n_owners : int
+        groups : ndarray of shape (n_cells,), int
+            Public: the group that each cell belongs to, -1 for none.
+        n_groups : int
         multiplier : float
             Standard deviation of the Gaussian noise per unit of :attr:`sum_sensitivity`.
 
         Returns
         -------
-        ndarray of shape (n_owners, d), int64
+        ndarray of shape (n_groups, d), int64
             In grid steps.
         """
-        owner = np.asarray(owner)
-        is_in_range = owner.min(initial=-1) >= -1 and owner.max(initial=-1) < n_owners
-        if owner.shape != (self.n_cells,) or not is_in_range:
-            raise ValueError(f"owner must have {self.n_cells} entries from -1 to {n_owners - 1}")
+        groups = np.asarray(groups)
+        is_in_range = groups.min(initial=-1) >= -1 and groups.max(initial=-1) < n_groups
+        if groups.shape != (self.n_cells,) or not is_in_range:
+            raise ValueError(f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}")
 
-        # About two centers a move could change one sum by twice the radius.
-        is_owned = owner >= 0
-        owners_and_regions = np.stack([owner[is_owned], self._region[is_owned]])
-        regions_of_owners = np.unique(owners_and_regions, axis=1)
-        if regions_of_owners.shape[1] > len(np.unique(owner[is_owned])):
+        # In a group about two centers, a move could change the sum by twice the radius.
+        is_grouped = groups >= 0
+        group_and_region = np.stack([groups[is_grouped], self._region[is_grouped]])
+        n_pairs = np.unique(group_and_region, axis=1).shape[1]
+        if n_pairs > len(np.unique(groups[is_grouped])):
             raise ValueError(
-                "owner must not unite cells of different regions, whose records lie about "
+                "groups must not unite cells of different regions, whose records lie about "
                 "different centers"
             )
 
@@ -244,9 +243,9 @@ class ClippedRegions:
             noise.name,
             mu=1 / multiplier,
             details={"multiplier": multiplier},
-            flaw="" if self._charged else UNCHARGED,
+            flaw="" if self._charge_both else UNCHARGED,
         )
-        exact = group_sums(self._points, owner[self._cell], n_owners)
+        exact = group_sums(self._points, groups[self._cell], n_groups)
         unit = self.sum_sensitivity * SCALE
         return noise.add(exact[None], self._streams, key, unit=unit)[0]
 

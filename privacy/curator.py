@@ -40,7 +40,7 @@ class Curator(BaseCurator):
     streams : NoiseStreams
         One stream family per replicate.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Curator(BaseCurator):
 
         Notes
         -----
-        One record lies in one cell, so all cells together cost what the most expensive one does.
+        One record lies in one cell, so the cost of the query is that of its most expensive cell.
         Under zero-out or add-remove adjacency it changes that cell's count by 1 and its sum by at
         most the radius (relative) or sqrt(d) (absolute) in L2, sqrt(d) times as much in L1.
         """
@@ -188,8 +188,9 @@ class Curator(BaseCurator):
         sum_noise: Gaussian | Laplace | None,
         count_noise: Gaussian | Laplace | None,
     ) -> None:
+        """Refuse a query of sums and counts that is ill-posed, before it is charged."""
         # Relative sums about centers between grid points would show the exact count in their
-        # fractions.
+        # fractional parts.
         if not np.issubdtype(centers.dtype, np.integer) or len(centers) != self.n_replicates:
             raise ValueError(
                 f"centers must be grid integers for {self.n_replicates} replicates, got "
@@ -252,6 +253,7 @@ class Curator(BaseCurator):
     def _exact_sums_and_counts(
         self, centers: np.ndarray, radius: float | None, relative: bool
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Exact sums (R, k, d), in grid steps, and counts (R, k), in records."""
         limit = None if radius is None else math.floor((radius * SCALE) ** 2)
         sums, counts = sums_and_counts(self._shards[0], centers, limit)
         for shard in self._shards[1:]:
@@ -268,14 +270,14 @@ class Curator(BaseCurator):
         Parameters
         ----------
         intervals : int
-            Number of equal intervals per column, at least 1.
+            Number of equal intervals per feature, at least 1.
         noise : Gaussian or Laplace
 
         Returns
         -------
         ndarray of shape (R, intervals, ..., intervals), int64
-            One axis per column, in units of 2**-16 records. Interval i of m reaches from -1 + 2 i /
-            m to -1 + 2 (i + 1) / m in half-widths of the domain.
+            One axis per feature, in units of 2**-16 records. Interval i of m goes from -1 + 2 i / m
+            to -1 + 2 (i + 1) / m in half-widths of the domain.
 
         Notes
         -----
@@ -288,8 +290,8 @@ class Curator(BaseCurator):
         shape = (intervals,) * self.n_features
         if intervals < 1 or math.prod(shape) > MAX_CELLS:
             raise ValueError(
-                f"intervals={intervals} must be at least 1 and, in {self.n_features} columns, "
-                f"make at most {MAX_CELLS} cells; take fewer, or a method for more columns"
+                f"intervals={intervals} must be at least 1 and, in {self.n_features} features, "
+                f"make at most {MAX_CELLS} cells; take fewer, or a method for more features"
             )
         details = {
             "count_scale": noise.scale / SCALE,
@@ -320,7 +322,7 @@ class Curator(BaseCurator):
         See :class:`pkm.privacy.tree.PartitionTree` for the queries on its cells.
         """
         self._check_supported("partition")
-        return PartitionTree.by_columns(self._shards, grid, self._streams, self._charge)
+        return PartitionTree.by_features(self._shards, grid, self._streams, self._charge)
 
     def hyperplanes(self, normals: np.ndarray, origin: np.ndarray) -> PartitionTree:
         """Return a tree over the points of the only replicate, to be split by public hyperplanes.
@@ -362,7 +364,7 @@ class Curator(BaseCurator):
         return ProjectedPoints(self._shards, matrix, length, self._streams, self._charge)
 
     def hashed_points(self, radius: float) -> HashedPoints:
-        """Pull the points of the only replicate into a public ball around the center of the domain.
+        """Pull the points of the only replicate into a public ball around the domain's midpoint.
 
         Parameters
         ----------
@@ -378,7 +380,7 @@ class Curator(BaseCurator):
         return HashedPoints(self._shards, self.n_points, radius, self._streams, self._charge)
 
     def gap_percentile(self, percent: float, epsilon: float) -> float:
-        """Percentile of the gaps between neighboring values, averaged over columns rank by rank.
+        """Percentile of the gaps between neighboring values, averaged over features rank by rank.
 
         Parameters
         ----------
@@ -394,7 +396,7 @@ class Curator(BaseCurator):
 
         Notes
         -----
-        Not private for two or more columns: a record shifts the ranks of different columns
+        Not private for two or more features: a record shifts the ranks of different features
         differently, and the claimed rank sensitivity of 2 does not hold. The charge carries that
         flaw.
         """
@@ -413,8 +415,8 @@ class Curator(BaseCurator):
             last = min(first + GAP_BLOCK, self.n_points)
             edges = _gap_edges(gaps, first, last)
             lengths = np.maximum(np.diff(edges), 0.0)
-            # An interval weighs its length; ranks that the claim lets move by two count with
-            # epsilon / 4.
+            # The weight of an interval is its length times exp(epsilon / 4 * utility): the claimed
+            # sensitivity of a rank is 2.
             utility = -np.abs(np.arange(first, last) - target_rank)
             with np.errstate(divide="ignore"):
                 exponents = epsilon / 4 * utility + np.log(lengths)
@@ -479,7 +481,7 @@ def noisy_sums_and_counts(
     streams: NoiseStreams,
     key: Key,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Add noise to int64 sums and counts, each from a stream of its own."""
+    """Add noise to int64 sums (R, k, d) and counts (R, k), from separate streams."""
     noisy_sums = sum_noise.add(sums, streams, (*key, "sums"))
     noisy_counts = count_noise.add(counts, streams, (*key, "counts"))
     return noisy_sums, noisy_counts
@@ -492,7 +494,7 @@ def sum_sensitivity_of(n_features: int, radius: float | None, norm: int) -> floa
     ----------
     n_features : int
     radius : float or None
-        Radius of relative sums, in half-widths; None for sums about the domain's center.
+        Radius of relative sums, in half-widths; None for sums about the domain's midpoint.
     norm : {1, 2}
 
     Returns

@@ -1,10 +1,10 @@
 """The 2^-16 grid on which private data, released centers and noise live.
 
 half-width
-    Half the length of the public domain in one column. The domain is mapped to [-1, 1]^d, so a
-    length of 1 is one half-width of the domain in the data's own units.
+    Half the length of the public domain in one feature. The domain is mapped to [-1, 1]^d, so a
+    length of 1 is one half-width of the domain in the units of the data.
 grid step
-    2^-16 half-widths, the distance between neighboring grid positions of a column. In grid steps
+    2^-16 half-widths, the distance between neighboring grid positions of a feature. In grid steps
     the domain is [-65536, 65536]^d and every coordinate is an integer; :data:`SCALE` is the number
     of grid steps per half-width. Counts are released in units of 2^-16 records, on the same
     integers.

@@ -2,9 +2,9 @@
 
 There are two sets: all points, and the restricted set of those that were farthest from released
 centers. A record that is present or not (zero-out adjacency) changes the restricted set by one
-replacement, because without it the next farthest takes its position; so queries on the restricted
+replacement, because without it the next farthest is in the set; so queries on the restricted
 set are calibrated to a replacement. :class:`HashedPoints` keeps track of that: a method chooses the
-cost of a release, and gets the noise that this takes.
+cost of a release, from which the noise follows.
 
 What a record changes, in records and half-widths of the domain:
 
@@ -45,7 +45,7 @@ class _Choice(NamedTuple):
 
 
 class HashedPoints:
-    """One replicate's points, pulled into a public ball around the center of the domain.
+    """One replicate's points, pulled into a public ball around the midpoint of the domain.
 
     Made by :meth:`pkm.privacy.Curator.hashed_points`. Every release is charged ``mu`` before
     anything is drawn, whatever the data; all noise is Gaussian, but for the choices.
@@ -70,7 +70,7 @@ class HashedPoints:
         At most sqrt(d).
     n_points, n_restricted, n_features : int
         Public: number of records, largest number of records of the restricted set, number of
-        columns.
+        features.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class HashedPoints:
     def sums(
         self, hashing: Hash, codes: np.ndarray, origins: np.ndarray, radius: float, *, mu: float
     ) -> np.ndarray:
-        """Noisy sums of the points of some buckets of the restricted set, each about an origin.
+        """Noisy sums of the points of released buckets of the restricted set, each about an origin.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class HashedPoints:
         candidates : ndarray of shape (m, d), int64
             Released, in the domain and in the ball.
         current : ndarray of shape (k,), int64
-            Indices of the present centers among the candidates.
+            Indices of the current centers among the candidates.
         slots : sequence of int
             Positions in ``current`` that may be replaced, in increasing order.
         mu : float
@@ -391,8 +391,7 @@ class HashedPoints:
         if not is_integer or positions.ndim != 2 or positions.shape[1] != self.n_features:
             raise ValueError(
                 f"positions must be grid integers of shape (m, {self.n_features}), got "
-                f"{positions.dtype} of shape "
-                f"{positions.shape}; release them through into_ball"
+                f"{positions.dtype} of shape {positions.shape}; release them through into_ball"
             )
         if np.abs(positions).max(initial=0) > SCALE:
             raise ValueError("positions must lie in the domain; release them through into_ball")

@@ -120,7 +120,7 @@ class ChargeRelease(Protocol):
 
 
 class _Tally(NamedTuple):
-    """What all releases that concern one record cost together."""
+    """Composed costs of all releases that concern one record."""
 
     mu: float  # of all Gaussian releases
     epsilons: tuple[float, ...]  # of each pure release, increasing

@@ -21,8 +21,7 @@ from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.noise import SPLIT, NoiseStreams, child
 from pkm.privacy.randomizers import SignedSums, VectorRandomizer, check_epsilon, frequency_oracle
 
-# Users whose reports are drawn together: a public constant, so that streams do not depend on
-# shards.
+# Number of users whose reports are drawn together: public, so that streams do not depend on shards.
 CHUNK = 1 << 15
 
 
@@ -43,7 +42,7 @@ class SingleCell:
 
 @dataclass(frozen=True)
 class NearestCenter:
-    """The nearest of some centers; ties go to the lower index.
+    """Cells of the nearest centers; ties go to the lower index.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ class Boxes:
     directions : ndarray of shape (m, d), int64
         Orthonormal, in multiples of 2**-16.
     lower : ndarray of shape (m,), float64
-        Start of the first interval of each direction, in half-widths about the domain's center.
+        Start of the first interval of each direction, in half-widths about the domain's midpoint.
     width : float
         Of an interval, in half-widths.
     intervals : int
@@ -94,8 +93,7 @@ class Boxes:
     def __post_init__(self) -> None:
         if not self.width > 0 or self.intervals < 1 or self.size > MAX_CELLS:
             raise ValueError(
-                f"width={self.width} must be positive and intervals={self.intervals} at least 1, "
-                "and "
+                f"width={self.width} must be positive, intervals={self.intervals} at least 1, and "
                 f"{len(self.directions)} directions may make at most {MAX_CELLS} cells"
             )
 
@@ -165,9 +163,9 @@ class LocalAggregator(BaseCurator):
     ledger : Ledger
         Under local adjacency.
     streams : NoiseStreams
-        Of one replicate: the users' own randomness.
+        Of one replicate: the randomness of the users.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
 
     Attributes
     ----------
@@ -221,7 +219,7 @@ class LocalAggregator(BaseCurator):
         shares : sequence of float
             Positive; each cohort's share of the users.
         radius : float, optional
-            Of a public ball around the center of the domain, in half-widths: users pull their own
+            Of a public ball around the midpoint of the domain, in half-widths: each user pulls the
             point into it. Default: half of the domain's diagonal, which holds all points.
 
         Returns
@@ -297,7 +295,7 @@ class Cohort:
     Attributes
     ----------
     size, n_features : int
-        Number of users, and of columns of their points.
+        Number of users, and of features of their points.
     radius : float
         Of the public ball that users pull their points into, in half-widths.
     """
@@ -365,7 +363,7 @@ class Cohort:
     def sums(
         self, rule: Rule, cells: ArrayLike, origins: np.ndarray, radii: ArrayLike
     ) -> np.ndarray:
-        """Estimate the sums of the points of some cells about origins.
+        """Estimate the sums of the points of cells, each about an origin.
 
         Parameters
         ----------
@@ -513,7 +511,6 @@ def cohort_sizes(n_users: int, shares: Sequence[float]) -> list[int]:
         needed = math.floor(math.fsum(shares) / min(shares)) + 1
         raise ValueError(
             f"n={n_users} users are too few for {len(sizes)} disjoint cohorts of shares "
-            f"{list(shares)}: a cohort would "
-            f"be empty; {needed} users are needed for certain"
+            f"{list(shares)}: a cohort would be empty; {needed} users are always enough"
         )
     return sizes

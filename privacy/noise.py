@@ -1,4 +1,4 @@
-"""Random numbers for private releases: every release of every replicate has a stream of its own.
+"""Random numbers for private releases: every release of every replicate has a separate stream.
 
 Seeded streams (the default) make experiments repeatable and are therefore not private: whoever
 knows the seed can subtract the noise. ``secure=True`` draws from the operating system's entropy.
@@ -21,10 +21,8 @@ MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
 
-
-Key = tuple[
-    object, ...
-]  # of a stream: label and round of a release, and what tells its parts apart
+#: Key of a stream: label and round of a release, then names of its parts.
+Key = tuple[object, ...]
 Shape = tuple[int, ...]
 _Draw = Callable[[np.random.Generator, np.ndarray], object]
 
@@ -125,7 +123,7 @@ class NoiseStreams:
         self._philox_keys = [] if secure else [_philox_key(seed) for seed in self.seeds]
 
     def by_replicate(self) -> list["NoiseStreams"]:
-        """Return the streams of each replicate on its own."""
+        """Return the streams of each replicate separately."""
         return [NoiseStreams([seed], self.secure) for seed in self.seeds]
 
     def normal(self, key: Key, shape: Shape) -> np.ndarray:

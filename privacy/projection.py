@@ -11,8 +11,8 @@ pick i covers it. Until it is covered, the sum of weights on A is ``1 + (exp(wei
 times that on B; afterwards all is equal. So any outcome is at most ``exp(weight)`` times as likely
 on A. Conversely the ratio is at most ``exp((exp(weight) - 1) S)``, where S sums p_i over the picks
 before the record is covered (the covering pick itself has a ratio of at most 1); S exceeds ln(1 /
-delta) with probability at most delta, because so much has to be missed. Hence ``epsilon =
-max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of the papers' constant.
+delta) with probability at most delta, because all these picks must miss the record. Hence
+``epsilon = max(weight, (exp(weight) - 1) ln(1 / delta))``, about half of the papers' constant.
 
 Most grid points cover nothing and are never listed. A pick is drawn from a mixture with the same
 distribution: every grid point weighs 1, and a grid point that covers c points weighs ``exp(weight
@@ -193,7 +193,7 @@ class ProjectedPoints:
         Returns
         -------
         sums : ndarray of shape (k, d), int64
-            About the domain's center, in grid steps.
+            About the domain's midpoint, in grid steps.
         counts : ndarray of shape (k,), int64
             In units of 2**-16 records.
 

@@ -114,7 +114,7 @@ class FrequencyOracle:
         users, values : ndarray of shape (m,), int64
             Numbers of the users; values in 0 .. size - 1.
         streams : NoiseStreams
-            Of one replicate: the users' own randomness, user by user.
+            Of one replicate: the randomness of the users, user by user.
         key : tuple
             Of a release that has been charged.
 
@@ -363,7 +363,7 @@ class VectorRandomizer:
         vectors : ndarray of shape (m, dimensions), float64
             In radii; longer ones count as of length 1.
         streams : NoiseStreams
-            Of one replicate: the users' own randomness, user by user.
+            Of one replicate: the randomness of the users, user by user.
         key : tuple
             Of a release that has been charged.
 
@@ -460,6 +460,5 @@ def check_epsilon(epsilon: float) -> None:
     if not 0 < epsilon <= MAX_EPSILON:
         raise ValueError(
             f"epsilon={epsilon} must be positive and, of a local report, at most {MAX_EPSILON:g}: "
-            "beyond, a user's "
-            "random numbers are too coarse for the smallest probability"
+            "beyond, random numbers are too coarse for the smallest probability"
         )

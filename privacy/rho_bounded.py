@@ -1,14 +1,13 @@
 """The curator under rho-bounded adjacency: neighbors differ in one record, moved by at most rho.
 
-The effect of a move is derived here query by query. A statistic that adds up the records themselves
-moves by at most rho; a statistic that says where records lie changes as if one record were removed
-and another added, however short the move, because a border may lie between them. Where records are
-grouped by released data, a move does not change the group of the record.
+The effect of a move is derived here query by query. A sum of the records changes by at most rho. A
+count of the records in a cell changes as if one record were removed and another added, however
+short the move, because it may cross the border of the cell. Where records are grouped by released
+data, a move does not change the group of the record.
 
 Records have no public order: they are released in the order of their noised values, and later
-queries name them by their position in it. Noise is drawn independently for each record, so that
-this is what a mechanism that keeps the records' own numbers would release, with the numbers
-forgotten.
+queries name them by their position in it. Noise is drawn independently for each record, so the
+release is that of a mechanism on numbered records, without the numbers.
 """
 
 import math
@@ -28,8 +27,8 @@ from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.stability_histogram import StabilityHistogram
 
-MAX_NODES = 1 << 18
-MAX_COLUMNS = 10  # of a grid: a point counts at 2^d nodes
+MAX_NODES = 1 << 18  # of a grid of soft counts
+MAX_FEATURES = 10  # of a grid: a point counts at 2^d nodes
 
 
 class _Histogram(NamedTuple):
@@ -54,7 +53,7 @@ class RhoBoundedCurator(BaseCurator):
     streams : NoiseStreams
         Of one replicate.
     domain : array-like of shape (2, d), optional
-        Public bounds, in the data's own units, that the grid stands for. Default: -1 and 1.
+        Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
 
     Attributes
     ----------
@@ -70,7 +69,7 @@ class RhoBoundedCurator(BaseCurator):
     Raises
     ------
     ValueError
-        If the ledger's adjacency is another, rho exceeds the domain's diagonal 2 sqrt(d), a point
+        If the ledger has another adjacency, rho exceeds the domain's diagonal 2 sqrt(d), a point
         lies off the domain, or there is more than one replicate.
 
     Examples
@@ -92,13 +91,13 @@ class RhoBoundedCurator(BaseCurator):
         adjacency = None if ledger is None else ledger.budget.adjacency
         if ledger is None or adjacency is not Adjacency.RHO_BOUNDED:
             raise ValueError(
-                f"adjacency={adjacency} is not supported here: this curator charges what "
+                f"adjacency={adjacency} is not supported by this curator: it charges what "
                 "rho_bounded costs"
             )
         if len(streams.seeds) != 1:
             raise ValueError(
-                f"{len(streams.seeds)} replicates were requested, one is served at a time: batched "
-                "= False"
+                f"a curator serves one replicate at a time, not {len(streams.seeds)}: set "
+                "batched = False"
             )
         super().__init__(points, ledger, streams, domain)
 
@@ -108,8 +107,7 @@ class RhoBoundedCurator(BaseCurator):
         if rho > max_distance:
             raise ValueError(
                 f"rho={rho} must be at most the diagonal {max_distance:.6g} of the domain, in "
-                "half-widths: no point can "
-                "move farther, that would be replace_one"
+                "half-widths: no point can move farther, that would be replace_one"
             )
         self.max_shift = min(rho + math.sqrt(self.n_features) / SCALE, max_distance)
 
@@ -152,7 +150,7 @@ class RhoBoundedCurator(BaseCurator):
         key = self._charge("noised_points", noise.name, mu=mu, details=self._move_details(noise))
         noised = noise.add(self._rows[None], self._streams, (*key, "noise"))[0]
 
-        # Sort; equal values in their private order would tell which of them came first.
+        # Sort, equal values at random: their private order must not be released.
         ties = self._streams.uniform((*key, "ties"), (self.n_points,))[0]
         order = np.lexsort((ties, *noised.T[::-1]))
         self._rows = self._rows[order]
@@ -248,7 +246,7 @@ class RhoBoundedCurator(BaseCurator):
         exact = np.concatenate([histogram.counts for histogram in histograms])
         selected, noisy = noise.release(exact, self._streams, key)
 
-        # Hand each histogram its own cells.
+        # Separate the released cells of each histogram.
         answers = []
         start = 0
         for tree, level, cells, counts in histograms:
@@ -261,21 +259,21 @@ class RhoBoundedCurator(BaseCurator):
     def soft_counts(self, intervals: int, noise: Gaussian) -> np.ndarray:
         """Noisy numbers of points at all nodes of a public grid; nearby nodes share a point.
 
-        A point between nodes counts for each of the 2^d around it by how near it is, column by
-        column: with weight 1 - a for the node below and a for the one above, at the fraction a of
-        the way, multiplied over the columns. Its weights add up to 1, and the weighted mean of the
+        A point between nodes counts for each of the 2^d around it by how near it is, feature by
+        feature: with weight 1 - a for the node below and a for the one above, at the fraction a of
+        the way, multiplied over the features. Its weights add up to 1, and the weighted mean of the
         nodes is the point.
 
         Parameters
         ----------
         intervals : int
-            Between the ends of the domain, per column; at least 1.
+            Between the ends of the domain, per feature; at least 1.
         noise : Gaussian
 
         Returns
         -------
         ndarray of shape (intervals + 1, ..., intervals + 1), int64
-            One axis per column, in units of 2**-16 records. Node i of m intervals lies at -1 + 2 i
+            One axis per feature, in units of 2**-16 records. Node i of m intervals lies at -1 + 2 i
             / m.
 
         Notes
@@ -284,11 +282,10 @@ class RhoBoundedCurator(BaseCurator):
         """
         d = self.n_features
         shape = (intervals + 1,) * d
-        if intervals < 1 or d > MAX_COLUMNS or math.prod(shape) > MAX_NODES:
+        if intervals < 1 or d > MAX_FEATURES or math.prod(shape) > MAX_NODES:
             raise ValueError(
-                f"intervals={intervals} in {d} columns must be at least 1, in at most "
-                f"{MAX_COLUMNS} columns, and make "
-                f"at most {MAX_NODES} nodes"
+                f"intervals={intervals} in {d} features must be at least 1, in at most "
+                f"{MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
             )
         sensitivity = soft_sensitivity(d, 2 / intervals, self.max_shift)
         details = {
@@ -309,7 +306,7 @@ class RhoBoundedCurator(BaseCurator):
         *,
         groups: np.ndarray | None = None,
         members: np.ndarray | None = None,
-        charged: bool = True,
+        charge_both: bool = True,
     ) -> ClippedRegions:
         """Assign records to regions around public centers, and clip them to balls.
 
@@ -324,9 +321,9 @@ class RhoBoundedCurator(BaseCurator):
             point, so that a move may change the region.
         members : ndarray of shape (n,), bool, optional
             Released records that take part where regions follow from true points. Default: all.
-        charged : bool, default=True
-            Charge a move as two records. False charges one, as for neighbors of which one has a
-            record more; the charges carry the flaw.
+        charge_both : bool, default=True
+            Charge a move as two records. False charges one, as under add-remove adjacency; the
+            charges carry the flaw.
 
         Returns
         -------
@@ -359,7 +356,7 @@ class RhoBoundedCurator(BaseCurator):
             len(centers),
             radius,
             self.max_shift,
-            charged,
+            charge_both,
             self._streams,
             self._charge,
         )
@@ -392,9 +389,9 @@ class RhoBoundedCurator(BaseCurator):
         return members
 
     def _check_released(self, parameter: str) -> None:
-        # Before, records have no public names: to name them by their private order would leak it.
+        # Before that, records have a private order alone, by which no query may name them.
         if not self._released:
-            raise ValueError(f"{parameter} name released records; ask for noised_points first")
+            raise ValueError(f"{parameter} name released records; query noised_points first")
 
 
 def diagonal(n_features: int) -> float:
@@ -413,11 +410,12 @@ def diagonal(n_features: int) -> float:
 def soft_sensitivity(n_features: int, side: float, max_shift: float) -> float:
     """L2 sensitivity of soft counts if a point moves by at most ``max_shift``.
 
-    Inside a cell the weights are products of 1 - a and a. Their derivatives by two columns have
-    inner products of at most 2 (the same column) and 1 (two columns) over the side squared, so that
-    along a unit vector they change at a rate of at most sqrt(1 + d) / side; they are continuous
-    across cells. The weights of two points, which add up to 1 each, differ by at most sqrt(2) in
-    L2. Rounding to 2**-16 moves each of the 2^d weights of either point by half a unit at most.
+    Inside a cell the weights are products of 1 - a and a. Their derivatives by two features have
+    inner products of at most 2 (the same feature) and 1 (two features) over the side squared, so
+    that along a unit vector they change at a rate of at most sqrt(1 + d) / side; they are
+    continuous across cells. The weights of two points, which add up to 1 each, differ by at most
+    sqrt(2) in L2. Rounding to 2**-16 moves each of the 2^d weights of either point by half a unit
+    at most.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def _score_cell(
     last: np.ndarray,
     exponents: np.ndarray,
 ) -> None:
-    """Fill the exponents (columns, candidates) of a cell from its counts (columns, bins)."""
+    """Fill the exponents (d, candidates) of a cell from its counts (d, bins)."""
     t, q, emptiness_weight, from_both_ends = score
     total = counts[0].sum()
     for h in range(exponents.shape[0]):
@@ -209,13 +209,13 @@ class SplitScore:
         Parameters
         ----------
         counts : ndarray of shape (d, 2 m + 1), unsigned
-            Exact number of the cell's points per column and bin.
+            Exact number of the cell's points per feature and bin.
         size : float
             Its released count, in records.
         scale : float
             Factor of the scores.
         first, last : ndarray of shape (d,), int64
-            Candidate c is allowed in column h if ``first[h] < 2 c + 1 < last[h]``.
+            Candidate c is allowed in feature h if ``first[h] < 2 c + 1 < last[h]``.
         out : ndarray of shape (d, m), float64
             Receives the scaled scores, ``-inf`` where a candidate is not allowed.
         """
@@ -279,9 +279,9 @@ def selection_mu(epsilon: float) -> float:
     -----
     Losses in an interval of length epsilon (bounded range, Durfee and Rogers 2019) let no event of
     probability q be more likely than p for the neighbor with ``logit(p) = logit(q) + epsilon``.
-    Gaussians ``mu`` apart allow ``probit(p) = probit(q) + mu``. The slope of probit against logit
-    is largest at one half, so the interval of length epsilon that needs the largest mu is the one
-    about it: ``mu = 2 probit(expit(epsilon / 2))``.
+    Gaussians whose means differ by ``mu`` allow ``probit(p) = probit(q) + mu``. The slope of probit
+    against logit is largest at one half, so the interval of length epsilon that needs the largest
+    mu is the one about it: ``mu = 2 probit(expit(epsilon / 2))``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Counts of the cells of an unbounded domain: only large noisy counts are released.
 
-Which cells occur is private, so a cell that is empty is never looked at, and a cell of one record
-must hardly ever pass the threshold. Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with
+Which cells occur is private: empty cells are never released, and a cell of one record passes the
+threshold with small probability only. Source: Korolova, Kenthapadi, Mishra, Ntoulas 2009; with
 Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 """
 
@@ -25,8 +25,7 @@ class StabilityHistogram:
     stddev : float
         Standard deviation of the noise, in records.
     delta : float
-        Probability that a change of one record shows by a cell that occurs for one neighbor only;
-        in (0, 1).
+        Probability that a cell which occurs for one neighbor only is released; in (0, 1).
     cells : int, default=1
         Largest number of cells in which neighbors can differ, over all histograms that are released
         together.

@@ -2,8 +2,8 @@
 
 A method grows the tree by splits that are functions of released values only. Which points lie in
 which cell is private: the method names cells by number, and every answer is charged before it is
-drawn. The cells of one query must be disjoint, so that a record changes one of them and all
-together cost what the most expensive one does.
+drawn. The cells of one query must be disjoint, so that a record changes one of them and the cost
+of the query is that of its most expensive cell.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ MAX_SUM = 2.0**60  # grid steps
 
 @dataclass(frozen=True)
 class BoxGrid:
-    """Public grid on [-1, 1], the same for every column, of equal intervals.
+    """Public grid on [-1, 1], the same for every feature, of equal intervals.
 
     The midpoints of the intervals are the candidates for splits. Every interval is two bins. A last
     bin holds what the intervals leave over at the upper end.
@@ -69,7 +69,7 @@ class BoxGrid:
 
     @property
     def n_bins(self) -> int:
-        """Number of bins per column."""
+        """Number of bins per feature."""
         return len(self.thresholds) + 1
 
     @property
@@ -105,7 +105,7 @@ class _Shard:
 
 @dataclass
 class _Cell:
-    """Public facts of a cell: its bins per column, its parent, and its children once split."""
+    """Public facts of a cell: its bins per feature, its parent, and its children once split."""
 
     first: np.ndarray
     last: np.ndarray
@@ -122,9 +122,9 @@ class PartitionTree:
     ----------
     shards : sequence of Points
     codes : sequence of ndarray of shape (n, m), unsigned
-        What cells are split by.
+        Codes that cells are split by, one column per feature or hyperplane.
     grid : BoxGrid or None
-        The grid that the codes lie on; None for codes that are not bins of columns.
+        The grid that the codes lie on; None for codes that are not bins of features.
     streams : NoiseStreams
         Of one replicate.
     charge : callable
@@ -162,19 +162,19 @@ class PartitionTree:
     def whole(
         cls, shards: Sequence[Points], streams: NoiseStreams, charge: ChargeRelease
     ) -> "PartitionTree":
-        """One cell that cannot be split."""
+        """Start a tree of one cell that cannot be split."""
         codes = [np.empty((shard.shape[0], 0), np.uint8) for shard in shards]
         return cls(shards, codes, None, streams, charge)
 
     @classmethod
-    def by_columns(
+    def by_features(
         cls,
         shards: Sequence[Points],
         grid: BoxGrid,
         streams: NoiseStreams,
         charge: ChargeRelease,
     ) -> "PartitionTree":
-        """Cells that are split at grid boundaries of one column at a time."""
+        """Start a tree whose cells are split at grid boundaries of a feature."""
         codes = [digitize(shard, grid.thresholds) for shard in shards]
         return cls(shards, codes, grid, streams, charge)
 
@@ -187,7 +187,7 @@ class PartitionTree:
         streams: NoiseStreams,
         charge: ChargeRelease,
     ) -> "PartitionTree":
-        """Cells that are split by hyperplanes; see :func:`pkm.compute.hyperplane_sides`."""
+        """Start a tree whose cells are split by hyperplanes."""
         codes = [hyperplane_sides(shard, normals, origin) for shard in shards]
         return cls(shards, codes, None, streams, charge)
 
@@ -199,7 +199,7 @@ class PartitionTree:
         cell : int
             One that is not split yet.
         feature : int
-            Column (or hyperplane) to split by.
+            Feature (or hyperplane) to split by.
         boundary : int, default=1
             Codes below it go to the first part.
 
@@ -335,7 +335,7 @@ class PartitionTree:
         Returns
         -------
         list of (int, int)
-            Column and boundary.
+            Feature and boundary.
         """
         self._check_disjoint(cells)
         grid = self._grid
@@ -361,7 +361,7 @@ class PartitionTree:
         scales = mechanism.epsilon * np.maximum(1.0, sizes - margin) / score.sensitivity
         uniforms = self._streams.uniform(key, (len(cells),))[0].tolist()
 
-        # Score all candidates of a cell, in every column, and draw one of them.
+        # Score all candidates of a cell, in every feature, and draw one of them.
         splits: list[tuple[int, int]] = []
         exponents = np.empty((self._d, len(grid.boundaries)))
         for cell, size, scale, uniform in zip(
@@ -437,10 +437,10 @@ class PartitionTree:
             ancestor = self._cells[cell].parent
             while ancestor is not None:
                 if ancestor in requested:
-                    raise ValueError(f"cells {ancestor} and {cell} overlap; ask for disjoint cells")
+                    raise ValueError(f"cells {ancestor} and {cell} overlap; query disjoint cells")
                 ancestor = self._cells[ancestor].parent
 
     def _check_exist(self, cells: Sequence[int]) -> None:
         n_cells = len(self._cells)
         if not all(cell in range(n_cells) for cell in cells):
-            raise ValueError(f"cells={list(cells)} must be among the {n_cells} that there are")
+            raise ValueError(f"cells={list(cells)} must be among the {n_cells} cells")

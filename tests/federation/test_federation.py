@@ -456,7 +456,7 @@ def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
 
 
 def bytes_held_by(roots):
-    """Contents of all bytes and arrays that can be reached."""
+    """Contents of all bytes, integers and arrays that can be reached."""
     found, seen, queue = [], set(), list(roots)
     while queue:
         each = queue.pop()
@@ -465,6 +465,8 @@ def bytes_held_by(roots):
         seen.add(id(each))
         if isinstance(each, bytes | bytearray):
             found.append(bytes(each))
+        elif isinstance(each, int):
+            found += [each.to_bytes(40, order, signed=True) for order in ("little", "big")]
         elif isinstance(each, np.ndarray):
             found.append(each.tobytes())
         elif isinstance(each, dict):
@@ -550,7 +552,7 @@ def test_what_does_not_fit_the_ring_is_refused_before_anything_is_sent():
 
 def test_a_client_with_more_points_than_there_are_is_refused():
     """The number of all points bounds the sums: were it too small, they could wrap unseen."""
-    with pytest.raises(ValueError, match="n_points=100 must be at least this client's own 400"):
+    with pytest.raises(ValueError, match="n_points=100 must be at least this client's 400"):
         run_client(None, FastLloyd(2), some_points(n=400), 100, [0], None, Network(2))
 
 

@@ -353,9 +353,9 @@ def test_released_order_says_nothing_about_private_order(monkeypatch):
 
 def test_records_cannot_be_named_before_they_are_released():
     asked = curator(np.zeros((4, 2), np.int64))
-    with pytest.raises(ValueError, match="ask for noised_points first"):
+    with pytest.raises(ValueError, match="query noised_points first"):
         asked.group_sums(np.zeros(4, int), 1, Gaussian(10.0 * SCALE))
-    with pytest.raises(ValueError, match="ask for noised_points first"):
+    with pytest.raises(ValueError, match="query noised_points first"):
         asked.regions(np.zeros((1, 2), int), 0.5, members=np.ones(4, bool))
     asked.noised_points(Gaussian(10.0 * SCALE))
     with pytest.raises(ValueError, match="released once"):
@@ -421,11 +421,11 @@ def test_small_cells_leave_as_rarely_as_their_delta_says():
 
 def test_other_adjacencies_are_refused():
     rows = np.zeros((3, 2), np.int64)
-    with pytest.raises(ValueError, match="adjacency=zero_out is not supported here"):
+    with pytest.raises(ValueError, match="adjacency=zero_out is not supported"):
         RhoBoundedCurator(rows, Ledger(Budget(1.0, 1e-6)), NoiseStreams([0]))
     with pytest.raises(ValueError, match="adjacency=None"):
         RhoBoundedCurator(rows, None, NoiseStreams([0]))
-    with pytest.raises(ValueError, match="one is served at a time"):
+    with pytest.raises(ValueError, match="one replicate at a time"):
         RhoBoundedCurator(rows, Ledger(Budget(1.0, 1e-6, "rho_bounded", 0.1)), NoiseStreams([0, 1]))
 
 
@@ -492,7 +492,7 @@ def test_ill_posed_questions_are_refused():
         ),
         (
             lambda: asked.regions(zero, 0.5).sums(np.ones(1, int), 1, 10.0),
-            "owner must have 1 entries",
+            "groups must have 1 entries",
         ),
         (
             lambda: asked.regions(np.array([[-9, 0], [9, 0]]), 0.5).sums(np.zeros(2, int), 1, 10.0),
@@ -501,7 +501,7 @@ def test_ill_posed_questions_are_refused():
         (lambda: list(occupied_cells(zero, zero[0], range(2, 7, 2))), "must be consecutive"),
         (
             lambda: asked.soft_counts(0, Gaussian(SCALE)),
-            "intervals=0 in 2 columns must be at least 1",
+            "intervals=0 in 2 features must be at least 1",
         ),
         (lambda: asked.soft_counts(10_000, Gaussian(SCALE)), "at most 262144 nodes"),
     ):
@@ -604,7 +604,7 @@ def test_logged_scales_stay_within_the_budget(case):
 
 
 @pytest.mark.parametrize(
-    "reading",
+    "interpretation",
     [
         {},
         {"regions": "noised", "least_region": 20},
@@ -616,11 +616,11 @@ def test_logged_scales_stay_within_the_budget(case):
     ],
     ids=str,
 )
-def test_published_spends_three_equal_parts(reading):
+def test_published_spends_three_equal_parts(interpretation):
     """Points, fine cells, and regions with their summaries stay within a third of both parameters
     each.
     """
-    method = DistDP(4, variant="published", **reading)
+    method = DistDP(4, variant="published", **interpretation)
     charges = method.fit_batch(snap(blobs(3000, d=2)), [0]).ledger.charges
     parts = {"points": [], "cells": [], "regions": []}
     for charge in charges:
@@ -816,7 +816,7 @@ def test_without_distance_to_protect_it_is_plain_clustering(variant):
 
 
 @pytest.mark.parametrize(
-    ("d", "rho", "way"),
+    ("d", "rho", "strategy"),
     [
         (2, 0.0005, "groups"),
         (2, 0.5, "grid"),
@@ -825,7 +825,7 @@ def test_without_distance_to_protect_it_is_plain_clustering(variant):
         (12, 1.0, "tree"),
     ],
 )
-def test_sound_chooses_its_way_by_public_values(d, rho, way):
+def test_sound_chooses_its_strategy_by_public_values(d, rho, strategy):
     method = DistDP(4, rho=rho)
     points = snap(blobs(20_000, d=2) if d == 2 else np.tile(blobs(20_000, d=2), d // 2))
     labels = {
@@ -834,8 +834,10 @@ def test_sound_chooses_its_way_by_public_values(d, rho, way):
         "cells": {"cell_counts", "region_counts"},
         "tree": {"total", "region_counts", "region_sums"},
     }
-    assert method.plan(20_000, d, rho).strategy == way
-    assert {charge.label for charge in method.fit_batch(points, [0]).ledger.charges} == labels[way]
+    assert method.plan(20_000, d, rho).strategy == strategy
+    assert {charge.label for charge in method.fit_batch(points, [0]).ledger.charges} == labels[
+        strategy
+    ]
 
 
 def test_sound_cells_find_clusters_of_different_sizes():

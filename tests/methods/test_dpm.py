@@ -12,8 +12,8 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from pkm.compute import Points, inertia
 from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from pkm.methods.dpm import GAP_CONSTANT, _Node, gap_constant, interval_width, level_budgets
-from pkm.methods.lsh_splits import _into_ball
+from pkm.methods.dpm import GAP_CONSTANT, Node, gap_constant, interval_width, level_budgets
+from pkm.methods.lsh_splits import clip_to_ball
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -456,7 +456,7 @@ def test_published_margins_are_the_papers():
 def test_rejected_parts_count_with_their_own_weight():
     """The inverse-variance mean of a count and of the sum of its parts' counts."""
     noise = [None, Gaussian(2.0 * SCALE), Gaussian(1.0 * SCALE)]
-    node, sides = _Node(0, 100.0), [_Node(1, 70.0), _Node(2, 36.0)]
+    node, sides = Node(0, 100.0), [Node(1, 70.0), Node(2, 36.0)]
     combined = DPM()._leaf_size(node, sides, noise, 1)
     assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
     assert (
@@ -496,7 +496,7 @@ def test_lsh_splits_radius_reaches_the_farthest_corner_and_no_further():
 
 
 def test_coreset_points_are_pulled_into_the_ball():
-    assert _into_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0).tolist() == [
+    assert clip_to_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0).tolist() == [
         [3.0, 4.0],
         [6.0, 8.0],
     ]

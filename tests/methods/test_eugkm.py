@@ -104,7 +104,7 @@ def test_too_much_is_refused_before_anything_is_drawn():
     door = curator(draw(10, 2), budget=1.0)
     with pytest.raises(BudgetExceeded):
         door.grid_counts(3, Laplace(SCALE / 1.01))
-    with pytest.raises(ValueError, match="intervals=3000 must be at least 1 and, in 2 columns"):
+    with pytest.raises(ValueError, match="intervals=3000 must be at least 1 and, in 2 features"):
         door.grid_counts(3000, Laplace(SCALE))
     with pytest.raises(ValueError, match="needs a ledger"):
         Curator(draw(10, 2), None, NoiseStreams([0])).grid_counts(3, Laplace(SCALE))
@@ -250,8 +250,8 @@ def test_bad_parameters_are_refused(parameters, message):
 
 
 def test_too_many_columns_are_refused_by_name():
-    with pytest.raises(ValueError, match=r"max_cells=2000000 is too few for d=21 columns"):
+    with pytest.raises(ValueError, match=r"max_cells=2000000 is too few for d=21 features"):
         EUGkM(n_clusters=2).fit_batch(draw(50, 21), [0])
-    with pytest.raises(ValueError, match=r"max_cells=7 is too few for d=3 columns"):
+    with pytest.raises(ValueError, match=r"max_cells=7 is too few for d=3 features"):
         EUGkM(n_clusters=2, max_cells=7).fit_batch(draw(50, 3), [0])
     assert EUGkM(n_clusters=2, max_cells=8).fit_batch(draw(50, 3), [0]).n_centers[0] <= 2

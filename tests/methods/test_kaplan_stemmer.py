@@ -103,7 +103,7 @@ def test_directions_are_orthonormal_and_exactly_reproducible():
         )
         assert (directions == orthonormal(np.random.default_rng(d), m, d)).all()
     with pytest.raises(
-        ValueError, match="projections=3 must be from 1 to the number of columns, 2"
+        ValueError, match="projections=3 must be from 1 to the number of features, 2"
     ):
         orthonormal(np.random.default_rng(0), 3, 2)
 
@@ -529,7 +529,7 @@ def test_local_search_without_noise_ends_where_no_swap_helps(moves):
     rows, candidates = grid_points(500, 2, 5), grid_points(12, 2, 6)
     log = []
     found = private_local_search(
-        opened(rows, radius=2.0, log=log), candidates, 3, rounds=15, mu=1e9,
+        opened(rows, radius=2.0, log=log), candidates, 3, n_swaps=15, mu=1e9,
         generator=np.random.default_rng(0), moves=moves,
     )  # fmt: skip
     assert len(log) == 16 and math.hypot(*(cost["mu"] for _, _, cost in log)) == pytest.approx(1e9)
@@ -899,7 +899,7 @@ def test_too_little_budget_says_what_would_do(release, parameters):
 
     told = (
         r"epsilon=0.5 is too little for one release from n=50 records: "
-        r".* about n=(\d+) or epsilon=([\d.]+) would do"
+        r".* about n=(\d+) or epsilon=([\d.]+) would suffice"
     )
     with pytest.raises(ValueError, match=told) as refusal:
         run(50, 0.5)
@@ -910,7 +910,7 @@ def test_too_little_budget_says_what_would_do(release, parameters):
 
 def test_a_coreset_of_one_record_is_refused():
     with pytest.raises(
-        ValueError, match=r"n=1 records are too few for one release: n=\d+ would do"
+        ValueError, match=r"n=1 records are too few for one release: n=\d+ would suffice"
     ):
         KaplanStemmer(1, epsilon=1.0).coreset(np.zeros((1, 2)))
 

@@ -489,7 +489,7 @@ def test_too_little_says_what_would_do(method):
     ) as refused:
         method(3, epsilon=0.01).check_parameters(2000)
     users, epsilon = re.search(
-        r"n=(\d+) users or epsilon=(\S+) would do", str(refused.value)
+        r"n=(\d+) users or epsilon=(\S+) would suffice", str(refused.value)
     ).groups()
     users, epsilon = int(users), float(epsilon)
     method(3, epsilon=0.01).check_parameters(users)
