@@ -32,8 +32,9 @@ def project(points: Points, matrix: np.ndarray, length: float) -> np.ndarray:
         If the matrix does not fit the points or is too large.
     """
     d = points.shape[1]
+    is_integer = np.issubdtype(matrix.dtype, np.integer)
     fits = matrix.ndim == 2 and matrix.shape[1] == d and 0 not in matrix.shape
-    if not fits or not np.issubdtype(matrix.dtype, np.integer):
+    if not (fits and is_integer):
         raise ValueError(
             f"matrix must be integers of shape (m, {d}), got {matrix.dtype} of shape {matrix.shape}"
         )

@@ -118,4 +118,6 @@ class FederatedCurator(Curator):
         timings.exchange += received - masked
         timings.masking += (masked - started) + (unmasked - received)
         timings.exchanges += 1
-        return np.ascontiguousarray(answer[:, :, :-1]), np.ascontiguousarray(answer[:, :, -1])
+        noisy_sums = np.ascontiguousarray(answer[:, :, :-1])
+        noisy_counts = np.ascontiguousarray(answer[:, :, -1])
+        return noisy_sums, noisy_counts

@@ -47,8 +47,10 @@ def split_points(
 
     # Cut that order where the sizes say.
     weights = np.arange(1, n_clients + 1) if split == "unbalanced" else np.ones(n_clients)
-    ends = np.rint(np.cumsum(weights)[:-1] / weights.sum() * n).astype(int)
-    return [Points.prepare(points.rows[part].astype(np.int64)) for part in np.split(order, ends)]
+    fractions = np.cumsum(weights)[:-1] / weights.sum()
+    ends = np.rint(fractions * n).astype(int)
+    parts = np.split(order, ends)
+    return [Points.prepare(points.rows[part].astype(np.int64)) for part in parts]
 
 
 def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:

@@ -24,7 +24,7 @@ import numpy as np
 
 from pkm.compute import DIRECTION_SCALE, largest_packing
 from pkm.compute.hashing import Hash, orthonormal
-from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, is_integer, is_positive
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
 from pkm.privacy.hashed_points import HashedPoints
@@ -110,7 +110,7 @@ class Balcan(PrivateKMeans):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.radius != "auto" and not (is_number(self.radius) and 0 < self.radius < math.inf):
+        if self.radius != "auto" and not is_positive(self.radius):
             raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
         for name in ("n_dimensions", "search_rounds"):
             value = getattr(self, name)

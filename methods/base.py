@@ -74,6 +74,11 @@ def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def is_positive(value: object) -> TypeGuard[float]:
+    """Tell whether a value is a positive finite number."""
+    return is_number(value) and 0 < value < math.inf
+
+
 class _OptionalParameters:
     """Parameters that a method may declare, with their values where it does not.
 

@@ -6,13 +6,12 @@ as released, and the other points are summarized region by region, as a few weig
 docs/distance-based.md for what the paper says and what it leaves open.
 """
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import is_number
+from pkm.methods.base import is_positive
 from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_published import published_coreset
 from pkm.methods.dist_dp_sound import Schedule, sound_coreset, sound_schedule
@@ -164,9 +163,7 @@ class NoisedPoints(RhoBoundedMethod):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.project is not None and not (
-            is_number(self.project) and 0 < self.project < math.inf
-        ):
+        if self.project is not None and not is_positive(self.project):
             raise ValueError(
                 f"project={self.project!r} must be None or a positive finite number, in half-widths"
             )

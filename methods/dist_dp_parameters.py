@@ -8,7 +8,7 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal
 
-from pkm.methods.base import is_integer, is_number
+from pkm.methods.base import is_integer, is_number, is_positive
 from pkm.methods.rho_bounded import RhoBoundedMethod, noise_multiplier
 from pkm.privacy import Budget, PrivacyClaim
 from pkm.privacy.budget import Adjacency
@@ -92,7 +92,7 @@ class DistDPParameters(RhoBoundedMethod):
 
     def _check_positive(self, name: str, words: tuple[str, ...]) -> None:
         value = getattr(self, name)
-        if value not in words and not (is_number(value) and 0 < value < math.inf):
+        if value not in words and not is_positive(value):
             raise ValueError(
                 f"{name}={value!r} must be a positive number or one of "
                 f"{', '.join(map(repr, words))}"

@@ -202,10 +202,9 @@ def _assign_true_points(
     charge_both = method.replacement == "charged"
     regions = curator.regions(centers, schedule.radius, members=~is_far, charge_both=charge_both)
     released, sizes = regions.sizes(_sizes_noise(method, part))
-    remaining = 1 - method.size_share
-    return _Assignment(
-        regions, released[sizes > 0], is_far, part.epsilon * remaining, part.delta * remaining
-    )
+    roots = released[sizes > 0]
+    rest = 1 - method.size_share
+    return _Assignment(regions, roots, is_far, part.epsilon * rest, part.delta * rest)
 
 
 def _assign_noised_points(
@@ -226,7 +225,8 @@ def _assign_noised_points(
     groups = np.where(ungrouped, -1, nearest)
     charge_both = method.replacement == "charged"
     regions = curator.regions(centers, schedule.radius, groups=groups, charge_both=charge_both)
-    return _Assignment(regions, np.unique(groups[groups >= 0]), ungrouped, part.epsilon, part.delta)
+    roots = np.unique(groups[groups >= 0])
+    return _Assignment(regions, roots, ungrouped, part.epsilon, part.delta)
 
 
 def _sizes_noise(method: DistDPParameters, part: Budget) -> StabilityHistogram | Gaussian:
@@ -247,7 +247,9 @@ def _min_region(method: DistDPParameters, n_points: int, n_features: int) -> flo
         return float(method.least_region)
     k = method.n_clusters
     log = math.log(1 / method.resolved_delta(n_points))
-    return (k * math.log(n_points) ** 2 * log + k * math.sqrt(n_features * log)) / method.epsilon
+    for_clusters = k * math.log(n_points) ** 2 * log
+    for_features = k * math.sqrt(n_features * log)
+    return (for_clusters + for_features) / method.epsilon
 
 
 def _summarize(

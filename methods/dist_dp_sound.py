@@ -98,7 +98,9 @@ def sound_schedule(
 
     # The tree: leaves of about twice the smallest size, as cubes that share the domain equally.
     tree_mu = mu * math.sqrt((1 - CENTERING_SHARE) / 2)
-    min_size = max(1.0, min(10 * math.sqrt(2 * d) / tree_mu, n / (2 * k)))
+    noise_size = 10 * math.sqrt(2 * d) / tree_mu
+    cluster_size = n / (2 * k)
+    min_size = max(1.0, min(noise_size, cluster_size))
     n_leaves = max(1.0, n / (2 * min_size))
     depth = min(method.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
     tree_error = n_leaves ** (-1 / d) / math.sqrt(3)
@@ -124,10 +126,9 @@ def _best_grid(n: int, d: int, k: int, mu: float, max_shift: float) -> tuple[flo
         if n_nodes > MAX_NODES or d > MAX_FEATURES:
             break
         noise = soft_sensitivity(d, 2 / intervals, max_shift) / mu
-        error = math.hypot(
-            2 / (intervals * math.sqrt(12)),
-            NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3) * k ** (-1 / d) / n,
-        )
+        rounding_error = 2 / (intervals * math.sqrt(12))
+        noise_error = NOISE_WEIGHT * noise * math.sqrt(k * n_nodes / 3) * k ** (-1 / d) / n
+        error = math.hypot(rounding_error, noise_error)
         if error < best_error:
             best_error = error
             best_intervals = intervals
@@ -269,7 +270,8 @@ def _tree(
     center = np.clip(mean, -SCALE, SCALE).astype(np.int64)[None]
 
     # One region with all points: its ball reaches the farthest corner, so nothing is clipped.
-    radius = math.sqrt(((SCALE + np.abs(center)) ** 2).sum()) / SCALE
+    shifted_bounds = SCALE + np.abs(center)
+    radius = math.sqrt((shifted_bounds**2).sum()) / SCALE
     trees = RegionTrees(
         curator.regions(center, radius),
         center,

@@ -57,7 +57,12 @@ class _Cells:
 
     def select(self, rows: np.ndarray) -> "_Cells":
         """The cells that a mask or an index array selects."""
-        return _Cells(self.index[rows], self.region[rows], self.size[rows], self.min_size[rows])
+        return _Cells(
+            index=self.index[rows],
+            region=self.region[rows],
+            size=self.size[rows],
+            min_size=self.min_size[rows],
+        )
 
 
 @dataclass
@@ -138,7 +143,12 @@ class RegionTrees:
         """
         n_features = self._centers.shape[1]
         directions = generator.standard_normal((self._depth, n_features)) * DIRECTION_SCALE
-        cells = _Cells(roots.copy(), roots.copy(), sizes.copy(), self._min_sizes(sizes))
+        cells = _Cells(
+            index=roots.copy(),
+            region=roots.copy(),
+            size=sizes.copy(),
+            min_size=self._min_sizes(sizes),
+        )
         leaves = _Leaves()
         for normal in np.rint(directions).astype(np.int64):
             # A cell that is too small to be split is a leaf.
@@ -159,7 +169,10 @@ class RegionTrees:
             # The parts that are large enough are the cells of the next level.
             parent, _ = np.nonzero(accepted)
             cells = _Cells(
-                parts[accepted], cells.region[parent], counts[accepted], cells.min_size[parent]
+                index=parts[accepted],
+                region=cells.region[parent],
+                size=counts[accepted],
+                min_size=cells.min_size[parent],
             )
         leaves.add(cells, cells.index[:, None])
         return self._summarize(leaves)
@@ -169,7 +182,8 @@ class RegionTrees:
         n_features = self._centers.shape[1]
         noise = self._sum_multiplier * self._regions.sum_sensitivity / self._radius
         min_size = int(10 * math.sqrt(n_features) * noise)
-        return np.maximum(1.0, np.minimum(min_size, np.floor(sizes / (2 * self._n_clusters))))
+        cluster_sizes = np.floor(sizes / (2 * self._n_clusters))
+        return np.maximum(1.0, np.minimum(min_size, cluster_sizes))
 
     def _summarize(self, leaves: _Leaves) -> tuple[np.ndarray, np.ndarray]:
         """Noisy means (leaves, d) and sizes (leaves,) of the leaves."""

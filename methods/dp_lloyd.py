@@ -62,7 +62,9 @@ class DPLloyd(SuLloyd):
 
         # Origin of the data's units on the grid, clipped to the domain.
         lower, upper = curator.domain
-        origin = np.rint(-(lower / 2 + upper / 2) / (upper / 2 - lower / 2) * SCALE)
+        half_width = upper / 2 - lower / 2
+        midpoint = lower / 2 + upper / 2
+        origin = np.rint(-midpoint / half_width * SCALE)
         origin = np.clip(origin, -SCALE, SCALE).astype(np.int64)
 
         centers = self._starting_centers(curator)

@@ -72,7 +72,11 @@ def gap_constant(percentile: float = PERCENTILE) -> float:
     """
 
     def excess(gap: float) -> float:
-        fraction, _ = quad(lambda z: norm.pdf(z) * -math.expm1(-gap * norm.pdf(z)), -12, 12)
+        def smaller_gaps(z: float) -> float:
+            density = float(norm.pdf(z))
+            return density * -math.expm1(-gap * density)
+
+        fraction, _ = quad(smaller_gaps, -12, 12)
         return fraction - percentile / 100
 
     return root_scalar(excess, bracket=(0.1, 100), method="brentq", xtol=1e-10).root
@@ -287,7 +291,9 @@ class DPM(PrivateKMeans):
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
         midpoints = np.array([tree.midpoint(cell) for cell in cells])
         sums = tree.sums(cells, 1 / (factor * average_mu), midpoints)
-        lower, upper = (np.array(side) for side in zip(*map(tree.box, cells), strict=True))
+        boxes = np.array([tree.box(cell) for cell in cells])
+        lower = boxes[:, 0]
+        upper = boxes[:, 1]
         return np.clip(midpoints + sums / sizes[:, None], lower, upper), sizes
 
     def _grow(
@@ -414,13 +420,15 @@ def origin_of(domain: np.ndarray) -> tuple[np.ndarray, float]:
         grid.
     """
     lower, upper = domain
-    half = upper / 2 - lower / 2
+    half_width = upper / 2 - lower / 2
+    midpoint = lower / 2 + upper / 2
     if not ((lower == lower[0]).all() and (upper == upper[0]).all()):
         return np.zeros(len(lower), np.int64), 1.0
-    if abs(lower[0] / 2 + upper[0] / 2) > MAX_ORIGIN_DISTANCE * half[0]:
+    if abs(midpoint[0]) > MAX_ORIGIN_DISTANCE * half_width[0]:
         raise ValueError(
             f"bounds=({lower[0]}, {upper[0]}) are more than {MAX_ORIGIN_DISTANCE} times their "
             "half-width from zero, about which variant='published' averages: shift the data, or "
             "take variant='sound'"
         )
-    return np.rint(-(lower / 2 + upper / 2) / half * SCALE).astype(np.int64), float(half[0])
+    origin = np.rint(-midpoint / half_width * SCALE).astype(np.int64)
+    return origin, float(half_width[0])

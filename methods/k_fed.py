@@ -129,7 +129,8 @@ def client_centers(
         squares = pairwise_squared_distances(projected, projected[seeds]).min(axis=1)
         if not squares.any():
             break
-        seeds.append(int(generator.choice(len(points), p=squares / squares.sum())))
+        probabilities = squares / squares.sum()
+        seeds.append(int(generator.choice(len(points), p=probabilities)))
 
     # Start Lloyd's algorithm from the means of the cores: points much nearer to one seed than to
     # all others.

@@ -19,7 +19,7 @@ import numpy as np
 from pkm.compute import largest_packing
 from pkm.compute.hashing import euclidean_hash
 from pkm.methods.balcan import noisy_lloyd_step
-from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -187,7 +187,7 @@ class KaplanStemmer(CoresetMethod):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.radius != "auto" and not (is_number(self.radius) and 0 < self.radius < math.inf):
+        if self.radius != "auto" and not is_positive(self.radius):
             raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
         for name in ("rounds", "search_rounds", "projections"):
             value = getattr(self, name)
@@ -205,7 +205,7 @@ class KaplanStemmer(CoresetMethod):
             )
         if self.widths != "auto":
             numbers = not isinstance(self.widths, str) and all(
-                is_number(width) and 0 < width < math.inf for width in self.widths
+                is_positive(width) for width in self.widths
             )
             if not (numbers and len(self.widths)):
                 raise ValueError(

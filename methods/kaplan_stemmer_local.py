@@ -28,7 +28,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.compute import DIRECTION_SCALE
-from pkm.methods.base import is_integer, is_number
+from pkm.methods.base import is_integer, is_positive
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_dp import (
     LocalModel,
@@ -145,7 +145,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
             return
         n_rounds = 2 + self.passes + self.lloyd_steps
         numbers = not isinstance(self.shares, str) and all(
-            is_number(share) and 0 < share < math.inf for share in self.shares
+            is_positive(share) for share in self.shares
         )
         if not numbers or len(self.shares) != n_rounds:
             raise ValueError(

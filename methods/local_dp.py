@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
-from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
@@ -47,7 +47,7 @@ class LocalModel(PrivateKMeans):
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         check_epsilon(self.epsilon)
-        if self.radius != "auto" and not (is_number(self.radius) and 0 < self.radius < math.inf):
+        if self.radius != "auto" and not is_positive(self.radius):
             raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
 
     def resolved_radius(self, n_features: int) -> float:

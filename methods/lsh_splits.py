@@ -130,7 +130,8 @@ class LSHSplits(PrivateKMeans):
         cells, sizes = self._grow(tree, multiplier, count_noise, curator)
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
-        sums = tree.sums(cells, multiplier, np.tile(mean, (len(cells), 1)), radius)
+        origins = np.tile(mean, (len(cells), 1))
+        sums = tree.sums(cells, multiplier, origins, radius)
         coreset = clip_to_ball(sums / sizes[:, None], radius * SCALE)
 
         # Cluster the coreset.
@@ -154,7 +155,8 @@ class LSHSplits(PrivateKMeans):
         rest = 1 - self.centering_share
         epsilons = [1 / COUNTS_TO_SUM] * (self.depth + 1)
         multiplier = 1 / largest_multiple([1.0], epsilons, rest * self.epsilon, rest * delta)
-        radius = math.sqrt(curator.n_features) * float(SCALE + np.abs(mean).max()) / SCALE
+        largest_bound = float(SCALE + np.abs(mean).max())
+        radius = math.sqrt(curator.n_features) * largest_bound / SCALE
         return mean, radius, multiplier, Laplace(SCALE * COUNTS_TO_SUM * multiplier)
 
     def _sound_centering(self, curator: Curator) -> tuple[np.ndarray, float, float, Gaussian]:
@@ -167,7 +169,8 @@ class LSHSplits(PrivateKMeans):
 
         midpoint = np.zeros(curator.n_features, np.int64)
         mean = _mean(curator, float(curator.n_points), 1 / centering_mu, midpoint)
-        radius = math.sqrt(((SCALE + np.abs(mean)) ** 2).sum()) / SCALE
+        shifted_bounds = SCALE + np.abs(mean)
+        radius = math.sqrt((shifted_bounds**2).sum()) / SCALE
         count_noise = Gaussian(SCALE * math.sqrt(self.depth + 1) / tree_mu)
         return mean, radius, 1 / tree_mu, count_noise
 
@@ -212,7 +215,8 @@ class LSHSplits(PrivateKMeans):
 
 def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
     """Private mean of all points, clipped to the domain."""
-    mean = origin + curator.whole().sums([0], multiplier, origin[None])[0] / max(size, 1.0)
+    total = curator.whole().sums([0], multiplier, origin[None])[0]
+    mean = origin + total / max(size, 1.0)
     return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
 
 

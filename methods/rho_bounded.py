@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from pkm.methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_number
+from pkm.methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_positive
 from pkm.methods.kmedian import weighted_kmedian
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
@@ -48,7 +48,7 @@ class RhoBoundedMethod(PrivateKMeans):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if self.rho != "diagonal" and not (is_number(self.rho) and 0 < self.rho < math.inf):
+        if self.rho != "diagonal" and not is_positive(self.rho):
             raise ValueError(
                 f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain, "
                 "or 'diagonal'"

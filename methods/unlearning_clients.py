@@ -106,9 +106,9 @@ class Client:
         if n == 0:
             self._clear()
             return
-        self.n_seeds = exponential_race(
-            self.rows[:n], self.arrival_times[:n], self.ids[:n], self.seeds, first, self.sizes
-        )
+        rows = self.rows[:n]
+        times = self.arrival_times[:n]
+        self.n_seeds = exponential_race(rows, times, self.ids[:n], self.seeds, first, self.sizes)
         self.centers = self.rows[self.seeds[: self.n_seeds]].astype(np.float64)
 
     def _clear(self) -> None:

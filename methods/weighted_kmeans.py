@@ -95,7 +95,8 @@ def _greedy_start(
     centers = np.empty((k, points.shape[1]))
 
     # Pick the first center by weight.
-    centers[0] = points[generator.choice(len(points), p=sample_weight / sample_weight.sum())]
+    probabilities = sample_weight / sample_weight.sum()
+    centers[0] = points[generator.choice(len(points), p=probabilities)]
     nearest = cdist(points, centers[:1], distance)[:, 0]
     for j in range(1, k):
         # Draw candidates with probability proportional to their cost.

@@ -303,7 +303,8 @@ class PartitionTree:
             for shard in self._shards:
                 members = shard.members(cell)
                 sums[i] += column_sums(shard.rows, members) - len(members) * origins[i]
-        noisy = noise.add(sums[None], self._streams, key, unit=sensitivities[:, None])[0]
+        unit = sensitivities[:, None]
+        noisy = noise.add(sums[None], self._streams, key, unit=unit)[0]
         return noisy.astype(np.float64)
 
     def choose_splits(
@@ -413,7 +414,8 @@ class PartitionTree:
         self, cells: Sequence[int], origins: np.ndarray, radius: float | None
     ) -> np.ndarray:
         """L2 sensitivity of each cell's sum about its origin, in grid steps."""
-        corners = np.array([self.box(cell) for cell in cells]).reshape(-1, 2, self._d)
+        boxes = np.array([self.box(cell) for cell in cells])
+        corners = boxes.reshape(-1, 2, self._d)  # also without a cell
         differences = np.abs(corners - origins[:, None])
         farthest = differences.max(axis=1).astype(np.float64)
         distances = np.sqrt((farthest * farthest).sum(axis=1))
