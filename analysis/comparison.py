@@ -2,9 +2,9 @@
 
 A ratio is a run's NICV over that of the best non-private k-means run stored for the data set.
 Methods are compared by the median ratio of their seeds: private runs have heavy tails. Ranks follow
-Demšar (2006): on every data set the methods are ranked by their median, Friedman's test asks
-whether their mean ranks could be those of chance, and two methods differ at a level where their
-mean ranks are farther apart than Nemenyi's critical difference.
+Demšar (2006): on every data set the methods are ranked by their median, Friedman's test is that of
+equal mean ranks, and two methods differ at a level if their mean ranks differ by more than
+Nemenyi's critical difference.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,18 @@ from scipy import stats
 
 from pkm.analysis.accounting import min_released_count
 from pkm.analysis.charges import charges_of
-from pkm.analysis.tables import Study, concatenate
+from pkm.analysis.tables import Panel, Study, concatenate
 
 METRIC = "nicv"
+#: The method whose NICV divides that of all methods.
 REFERENCE = "kmeans"
-YARDSTICKS = ("mean", "packing")
-#: Methods that release as many centers as they find: shown beside the others, not ranked with them.
-NATIVE = ("dpm_sound",)
+#: Methods without privacy or data that a useful private method must beat.
+BASELINES = ("mean", "packing")
+#: Methods that choose their number of centers: shown, not ranked with those that release k.
+UNRANKED = ("dpm_sound",)
+#: Of Nemenyi's critical difference.
 LEVEL = 0.05
+#: Bootstrap resamples of the data sets.
 REPEATS = 2000
 _SEED = 20250602
 COLUMNS = [
@@ -68,12 +72,18 @@ class Ranking:
             First and last line of `table`, of groups of two methods or more that are part of no
             larger one; none where the test cannot be made.
         """
-        ranks, found = self.table["mean_rank"].to_numpy(), []
-        for first in range(len(ranks)) if np.isfinite(self.critical) else ():
-            last = int(np.flatnonzero(ranks - ranks[first] <= self.critical)[-1])
-            if last > first and (not found or last > found[-1][1]):
-                found.append((first, last))
-        return found
+        if not np.isfinite(self.critical):
+            return []
+        ranks = self.table["mean_rank"].to_numpy()
+        cliques = []
+        previous_last = -1
+        for first, rank_of_first in enumerate(ranks):
+            alike = ranks - rank_of_first <= self.critical
+            last = int(np.flatnonzero(alike)[-1])
+            if last > first and last > previous_last:
+                cliques.append((first, last))
+                previous_last = last
+        return cliques
 
 
 def median_interval(
@@ -97,25 +107,32 @@ def median_interval(
     >>> [float(end[0]) for end in median_interval(np.arange(1.0, 21.0)[:, None])]
     [10.5, 6.0, 15.0, 20.0]
     """
-    columns = []
-    for column in np.asarray(values, dtype=float).T:
-        own = np.sort(column[np.isfinite(column)])
-        if not own.size:
-            columns.append((np.nan, np.nan, np.nan, 0))
+    values = np.asarray(values, dtype=float)
+    n_columns = values.shape[1]
+    median = np.full(n_columns, np.nan)
+    low = np.full(n_columns, np.nan)
+    high = np.full(n_columns, np.nan)
+    counts = np.zeros(n_columns, dtype=int)
+    for column in range(n_columns):
+        finite = values[np.isfinite(values[:, column]), column]
+        counts[column] = finite.size
+        if not finite.size:
             continue
-        inside = max(int(stats.binom.ppf((1 - level) / 2, own.size, 0.5)), 1) - 1
-        columns.append((np.median(own), own[inside], own[own.size - 1 - inside], own.size))
-    return (
-        tuple(np.array(part) for part in zip(*columns, strict=True))
-        if columns
-        else (np.empty(0),) * 4
-    )
+        # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
+        ordered = np.sort(finite)
+        quantile = int(stats.binom.ppf((1 - level) / 2, finite.size, 0.5))
+        rank_low = max(quantile, 1) - 1
+        rank_high = finite.size - 1 - rank_low
+        median[column] = np.median(ordered)
+        low[column] = ordered[rank_low]
+        high[column] = ordered[rank_high]
+    return median, low, high, counts
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
     """Tell which runs could release no bucket.
 
-    That is, every threshold that they paid for is above the number of records. What such a method
+    Every threshold that they were charged for is above the number of records. What such a method
     returns comes from its public fallback and from later releases.
 
     Parameters
@@ -149,50 +166,60 @@ def ratios(study: Study) -> pd.DataFrame:
     DataFrame
         Columns `COLUMNS`: median over seeds with its interval and quartiles; `reference` is the
         NICV that divides, `n_centers` the mean number of released centers, `insufficient_data` as
-        the function of that name says. Methods without epsilon stand at every epsilon of the grid.
-        Data sets without the reference are left out.
+        the function of that name says. Methods without epsilon are listed at every epsilon of the
+        grid. Data sets without the reference are left out.
     """
-    panels = {}
-    for metric in (METRIC, "n_centers"):
-        found = [study.panel(sweep, metric) for sweep in study.sweeps]
-        panel = concatenate(found) if found else None
-        once = ~panel.cells["cell"].duplicated().to_numpy() & ~panel.cells["timing"].to_numpy(
-            dtype=bool
-        )
-        panels[metric] = panel.take(once).broadcast()
-    panel, numbers = panels[METRIC], panels["n_centers"]
+    panel = _all_cells(study, METRIC)
     cells = panel.cells
+
+    # Divide by the best run of the reference on the same data set.
     is_reference = (cells["method"] == REFERENCE).to_numpy()
-    best = pd.Series(
-        np.nanmin(panel.values[:, is_reference], axis=0), index=cells.loc[is_reference, "dataset"]
-    )
-    reference = cells["dataset"].map(best.groupby(level=0).min()).to_numpy(dtype=float)
+    reference_datasets = cells.loc[is_reference, "dataset"]
+    best_runs = np.nanmin(panel.values[:, is_reference], axis=0)
+    best = pd.Series(best_runs, index=reference_datasets).groupby(level=0).min()
+    reference = cells["dataset"].map(best).to_numpy(dtype=float)
     values = panel.values / reference
+
+    # Summarize the ratios over the seeds.
     median, low, high, seeds = median_interval(values)
     lower, upper = pd.DataFrame(values).quantile([0.25, 0.75]).to_numpy()
-    key = ["cell", "epsilon"]
-    centers = (
-        numbers.cells[key].assign(n_centers=np.nanmean(numbers.values, axis=0))
-        if len(numbers.cells)
-        else None
+    table = cells.assign(
+        median=median,
+        low=low,
+        high=high,
+        seeds=seeds,
+        reference=reference,
+        lower_quartile=lower,
+        upper_quartile=upper,
+        insufficient_data=insufficient_data(cells),
     )
-    table = cells.assign(median=median, low=low, high=high, seeds=seeds, reference=reference)
-    table = table.assign(lower_quartile=lower, upper_quartile=upper)
-    table = table.assign(insufficient_data=insufficient_data(cells))
-    table = (
-        table.merge(centers, on=key, how="left")
-        if centers is not None
-        else table.assign(n_centers=np.nan)
-    )
-    return table.loc[np.isfinite(table["median"]), COLUMNS].reset_index(drop=True)
+    table = table.merge(_mean_n_centers(study), on=["cell", "epsilon"], how="left")
+    known = np.isfinite(table["median"])
+    return table.loc[known, COLUMNS].reset_index(drop=True)
+
+
+def _all_cells(study: Study, metric: str) -> Panel:
+    """Every cell of the study once, timing cells left out, at every epsilon of the grid."""
+    panel = concatenate([study.panel(sweep, metric) for sweep in study.sweeps])
+    repeated = panel.cells["cell"].duplicated().to_numpy()
+    timed = panel.cells["timing"].to_numpy(dtype=bool)
+    return panel.take(~repeated & ~timed).broadcast()
+
+
+def _mean_n_centers(study: Study) -> pd.DataFrame:
+    """Mean number of released centers by `cell` and `epsilon`."""
+    panel = _all_cells(study, "n_centers")
+    n_cells = len(panel.cells)
+    means = np.nanmean(panel.values, axis=0) if n_cells else np.empty(0)
+    return panel.cells[["cell", "epsilon"]].assign(n_centers=means)
 
 
 def private(table: pd.DataFrame) -> pd.DataFrame:
     """Lines of the methods that are compared: private ones, with as many centers as requested."""
-    return table[(table["notion"] != "none") & ~table["method"].isin(NATIVE)]
+    return table[(table["notion"] != "none") & ~table["method"].isin(UNRANKED)]
 
 
-def matrix(
+def median_matrix(
     table: pd.DataFrame, epsilon: float, datasets: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """Medians at one epsilon: data sets down, private methods across; NaN without a result."""
@@ -214,17 +241,17 @@ def complete(
     tuple of (list of str, dict)
         The first sorted; the second says by method on which data sets it lacks a result.
     """
-    epsilons = sorted(table["epsilon"].dropna().unique())
-    table = private(table)
-    missing = {}
-    for method in sorted(set(table["method"])):
-        lines = table[table["method"] == method]
-        stored = set(zip(lines["dataset"], lines["epsilon"], strict=True))
-        missing[method] = [
-            name for name in datasets if any((name, epsilon) not in stored for epsilon in epsilons)
-        ]
-    with_all = [method for method, names in missing.items() if not names]
-    return with_all, {method: names for method, names in missing.items() if names}
+    epsilons = set(table["epsilon"].dropna())
+    complete_methods = []
+    missing_by_method = {}
+    for method, lines in private(table).groupby("method", sort=True):
+        stored = {name: set(part["epsilon"]) for name, part in lines.groupby("dataset")}
+        missing = [name for name in datasets if not epsilons <= stored.get(name, set())]
+        if missing:
+            missing_by_method[method] = missing
+        else:
+            complete_methods.append(method)
+    return complete_methods, missing_by_method
 
 
 def shared_datasets(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
@@ -233,8 +260,11 @@ def shared_datasets(table: pd.DataFrame, datasets: Sequence[str]) -> list[str]:
     Methods that have one on fewer than half of the data sets do not count: they would leave nothing
     to compare.
     """
-    missing = complete(table, datasets)[1].values()
-    excluded = {name for names in missing if len(names) <= len(datasets) / 2 for name in names}
+    _, missing_by_method = complete(table, datasets)
+    excluded = set()
+    for missing in missing_by_method.values():
+        if len(missing) <= len(datasets) / 2:
+            excluded.update(missing)
     return [name for name in datasets if name not in excluded]
 
 
@@ -267,22 +297,25 @@ def rank(
     -------
     Ranking
     """
-    wide = matrix(table, epsilon, list(datasets))[list(methods)]
-    ranks = stats.rankdata(wide.to_numpy(), axis=1) if wide.size else np.empty(wide.shape)
+    medians = median_matrix(table, epsilon, list(datasets))[list(methods)].to_numpy()
+    ranks = stats.rankdata(medians, axis=1) if medians.size else np.empty(medians.shape)
+    n_datasets = len(datasets)
+    n_methods = len(methods)
 
     # Friedman's test and Nemenyi's difference.
-    p_value = critical = np.nan
-    if len(methods) > 2 and len(datasets) > 1:
-        p_value = float(stats.friedmanchisquare(*wide.to_numpy().T).pvalue)
-        critical = critical_difference(len(methods), len(datasets))
+    p_value = np.nan
+    critical = np.nan
+    if n_methods > 2 and n_datasets > 1:
+        p_value = float(stats.friedmanchisquare(*medians.T).pvalue)
+        critical = critical_difference(n_methods, n_datasets)
 
     # Resample the data sets for intervals of the mean ranks.
-    rng = np.random.default_rng([_SEED, len(datasets)])
-    resamples = rng.integers(len(datasets), size=(REPEATS, len(datasets)))
-    low, high = np.quantile(ranks[resamples].mean(axis=1), [0.025, 0.975], axis=0)
-    lines = pd.DataFrame(
-        {"method": list(methods), "mean_rank": ranks.mean(axis=0), "low": low, "high": high}
-    )
+    rng = np.random.default_rng([_SEED, n_datasets])
+    resamples = rng.integers(n_datasets, size=(REPEATS, n_datasets))
+    resampled_ranks = ranks[resamples].mean(axis=1)
+    low, high = np.quantile(resampled_ranks, [0.025, 0.975], axis=0)
+    lines = pd.DataFrame({"method": list(methods), "mean_rank": ranks.mean(axis=0)})
+    lines = lines.assign(low=low, high=high)
     lines = lines.sort_values(["mean_rank", "method"], ignore_index=True)
     return Ranking(float(epsilon), tuple(datasets), lines, p_value, critical)
 
@@ -294,33 +327,31 @@ def best_methods(table: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         `dataset`, `epsilon`, `n`, `d`, `k`, `records` (n epsilon / k), `method`, `median`, `second`
-        and its `second_median` (the next best), `yardstick` (the smaller ratio of the mean as only
+        and its `second_median` (the next best), `baseline` (the smaller ratio of the mean as only
         center and of centers without data; NaN without them) and `useful`: whether the method is
         below it.
     """
     lines = []
-    for (dataset, epsilon), mine in table.groupby(["dataset", "epsilon"], sort=True):
-        own = private(mine).sort_values(["median", "method"])
-        if not len(own):
+    for (dataset, epsilon), group in table.groupby(["dataset", "epsilon"], sort=True):
+        ranked = private(group).sort_values(["median", "method"])
+        if not len(ranked):
             continue
-        first, others = own.iloc[0], own.iloc[1:]
-        yardstick = mine.loc[mine["method"].isin(YARDSTICKS), "median"].min()
-        lines.append(
-            {
-                "dataset": dataset,
-                "epsilon": epsilon,
-                **{name: first[name] for name in ("n", "d", "k", "method", "median")},
-                "records": first["n"] * epsilon / first["k"],
-                "second": others["method"].iloc[0] if len(others) else "",
-                "second_median": others["median"].iloc[0] if len(others) else np.nan,
-                "yardstick": yardstick,
-                "useful": not first["median"] >= yardstick,
-            }
-        )
+        best = ranked.iloc[0]
+        second = ranked.iloc[1] if len(ranked) > 1 else {"method": "", "median": np.nan}
+        baseline = group.loc[group["method"].isin(BASELINES), "median"].min()
+        line = {"dataset": dataset, "epsilon": epsilon}
+        line |= {name: best[name] for name in ("n", "d", "k", "method", "median")}
+        line["records"] = best["n"] * epsilon / best["k"]
+        line["second"] = second["method"]
+        line["second_median"] = second["median"]
+        line["baseline"] = baseline
+        # Without a baseline a method is useful.
+        line["useful"] = not best["median"] >= baseline
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
-def times(study: Study) -> pd.DataFrame:
+def fit_times(study: Study) -> pd.DataFrame:
     """Seconds of a fit, alone on the machine, by data set and method.
 
     Returns
@@ -331,9 +362,8 @@ def times(study: Study) -> pd.DataFrame:
     """
     rows = study.rows_with(["fit_seconds"])
     rows = rows[rows["timing"].astype(bool)] if "timing" in rows else rows.iloc[:0]
-    keys = ["dataset", "method", "n", "d", "k"]
+    keys = ["dataset", "method", "n", "d", "k", "epsilon"]
     if not len(rows):
-        return pd.DataFrame(columns=[*keys, "epsilon", "seconds", "seeds"])
-    grouped = rows.groupby([*keys, rows["epsilon"].fillna(-1.0)], sort=True)["fit_seconds"]
-    table = grouped.agg(seconds="median", seeds="size").reset_index()
-    return table.assign(epsilon=table["epsilon"].where(table["epsilon"] >= 0))
+        return pd.DataFrame(columns=[*keys, "seconds", "seeds"])
+    grouped = rows.groupby(keys, sort=True, dropna=False)["fit_seconds"]
+    return grouped.agg(seconds="median", seeds="size").reset_index()

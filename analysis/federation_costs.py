@@ -1,14 +1,15 @@
 """What federated runs cost, from per-seed rows: time in parts, bytes and rounds.
 
-Costs are compared with the numbers that a paper prints.
+Costs are compared with the numbers that a paper reports.
 
-A claims file lists, under ``reported: <name>:``, the `sweep` and `method` that hold our runs,
+A claims file lists, under ``reported: <name>:``, the `sweep` and `method` of the measured runs,
 `slept_ms` (latency in a reported iteration) and `cells`: data set, `title`, ``iteration_ms: "mean ±
 half-width"`` and `bytes_per_iteration` as reported; where the paper quotes another protocol,
 `cited_ms` with the reported `speedup`, and `cited_bytes` with the reported `reduction`.
 """
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -31,20 +32,24 @@ TRANSPORTS = {
     "mpi": "MPI processes on one host",
     "threads": "threads of one process, without MPI",
 }
-FASTER, SLOWER, LEVEL = "faster", "slower", "no difference shown"
-EQUAL, DIFFERENT = "equal", "differs"
+FASTER = "faster"
+SLOWER = "slower"
+NO_DIFFERENCE = "no difference shown"
+EQUAL = "equal"
+DIFFERENT = "differs"
 THREADS = (
-    "our parties were threads of one process: they share an interpreter, and no message leaves it"
+    "the measured parties were threads of one process: they share an interpreter, and no message "
+    "leaves it"
 )
 
 
 def network(latency_ms: float) -> str:
-    """Name a simulated latency: LAN and WAN as in the paper, else its milliseconds."""
+    """Name a simulated latency: LAN and WAN as in the paper, milliseconds for all others."""
     return NETWORKS.get(latency_ms, f"{latency_ms:g} ms a send")
 
 
 def federated(table: pd.DataFrame) -> pd.DataFrame:
-    """Lines of cells or rows that ran as a protocol; none of a table from before there was one."""
+    """Lines of cells or rows that ran as a protocol; none where no column says so."""
     return table[table["clients"] > 0] if "clients" in table else table.iloc[:0]
 
 
@@ -58,27 +63,29 @@ def costs(study: Study) -> pd.DataFrame:
         ``<name>_half_width`` (95 % Student t interval over runs).
     """
     cells = federated(study.cells).reset_index(drop=True)
-    found = {
-        name: np.full(len(cells), np.nan) for cost in COSTS for name in (cost, f"{cost}_half_width")
-    }
+    names = [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
+    columns = {name: np.full(len(cells), np.nan) for name in names}
     seeds = np.zeros(len(cells), dtype=int)
-    for sweep, name in ((sweep, name) for sweep in cells["sweep"].unique() for name in COSTS):
-        panel = study.panel(sweep, name)
-        place = cells.index[cells["sweep"] == sweep]
-        place = pd.Series(place, index=cells.loc[place, "cell"])
-        kept = panel.cells["cell"].isin(place.index).to_numpy()
-        at = place[panel.cells.loc[kept, "cell"]].to_numpy()
-        mean, half_width, _, count = column_statistics(panel.values[:, kept])
-        found[name][at], found[f"{name}_half_width"][at] = mean, half_width
-        if name == "iteration_ms":
-            seeds[at] = count
-    return cells.assign(
-        network=[network(value) for value in cells["latency_ms"]], seeds=seeds, **found
-    )
+    for sweep, cost in product(cells["sweep"].unique(), COSTS):
+        panel = study.panel(sweep, cost)
+
+        # Find the line of each cell of the panel in the table of all federated cells.
+        of_sweep = cells[cells["sweep"] == sweep]
+        line_of_cell = pd.Series(of_sweep.index, index=of_sweep["cell"])
+        is_federated = panel.cells["cell"].isin(of_sweep["cell"]).to_numpy()
+        lines = line_of_cell[panel.cells.loc[is_federated, "cell"]].to_numpy()
+
+        mean, half_width, _, count = column_statistics(panel.values[:, is_federated])
+        columns[cost][lines] = mean
+        columns[f"{cost}_half_width"][lines] = half_width
+        if cost == "iteration_ms":
+            seeds[lines] = count
+    networks = [network(value) for value in cells["latency_ms"]]
+    return cells.assign(network=networks, seeds=seeds, **columns)
 
 
 def transports(table: pd.DataFrame) -> str:
-    """Say in words what carried the messages of some cells."""
+    """Describe how the messages of some cells were sent."""
     names = sorted(table["transport"].unique())
     return " and ".join(TRANSPORTS.get(name, name) for name in names)
 
@@ -107,7 +114,7 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     """
     table = costs(study)
     table = table[(table["sweep"] == reported["sweep"]) & (table["method"] == reported["method"])]
-    # Where a data set was run both ways, processes come before threads.
+    # Where a data set was run with both transports, processes come before threads.
     table = table.sort_values("transport", kind="stable").drop_duplicates("dataset")
     stored = {line["dataset"]: line for line in table.to_dict("records")}
     lines = []
@@ -116,19 +123,35 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
         for quantity, (judge, cited) in _JUDGES.items():
             if quantity not in cell:
                 continue
-            line = {"dataset": cell["dataset"], "quantity": quantity, "reported": cell[quantity]}
-            line |= {"cited": number(cell[cited])[0] if cited else np.nan}
-            line |= {"reported_mean": number(cell[quantity].split("±")[0])[0]}
+            reported_mean, _ = number(cell[quantity].split("±")[0])
+            line = {
+                "dataset": cell["dataset"],
+                "quantity": quantity,
+                "reported": cell[quantity],
+                "cited": number(cell[cited])[0] if cited else np.nan,
+                "reported_mean": reported_mean,
+            }
             if measured is None:
-                line |= {"mean": np.nan, "half_width": np.nan}
-                line |= {"verdict": NOT_STORED, "reason": "no stored rows"}
-                line |= {"seeds": 0, "transport": "", "rounds": np.nan}
+                line |= _NOT_MEASURED
             else:
-                line |= {"seeds": measured["seeds"], "transport": measured["transport"]}
-                line |= {"rounds": measured["rounds_per_iteration"]}
+                line["seeds"] = measured["seeds"]
+                line["transport"] = measured["transport"]
+                line["rounds"] = measured["rounds_per_iteration"]
                 line |= judge(cell, line, measured, reported)
-            lines.append(line | {"ratio": line["mean"] / line["reported_mean"]})
+            line["ratio"] = line["mean"] / reported_mean
+            lines.append(line)
     return pd.DataFrame(lines)
+
+
+_NOT_MEASURED = {
+    "mean": np.nan,
+    "half_width": np.nan,
+    "verdict": NOT_STORED,
+    "reason": "no stored rows",
+    "seeds": 0,
+    "transport": "",
+    "rounds": np.nan,
+}
 
 
 def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
@@ -145,13 +168,19 @@ def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) ->
         verdict = FEW_SEEDS
         reason = f"{measured['seeds']} seeds"
     elif abs(mean - value.mean) <= margin:
-        verdict = LEVEL
+        verdict = NO_DIFFERENCE
     else:
         verdict = FASTER if mean < value.mean else SLOWER
     # Two sends an iteration, one up and one down.
-    bare = (mean - 2 * measured["latency_ms"]) / (value.mean - reported["slept_ms"])
-    facts = {"mean": mean, "half_width": half_width, "ratio_without_latency": bare}
-    return facts | {"verdict": verdict, "reason": reason}
+    mean_without_latency = mean - 2 * measured["latency_ms"]
+    reported_without_latency = value.mean - reported["slept_ms"]
+    return {
+        "mean": mean,
+        "half_width": half_width,
+        "ratio_without_latency": mean_without_latency / reported_without_latency,
+        "verdict": verdict,
+        "reason": reason,
+    }
 
 
 def _speedup(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:

@@ -1,4 +1,4 @@
-"""What a check finds, and how truth under resampling or a table of agreements gives a verdict."""
+"""The result of a check, and how resampled predicates or a table of agreements give a verdict."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,9 +8,15 @@ import pandas as pd
 
 from pkm.analysis.inference import holm
 
-HOLDS, FAILS, INCONCLUSIVE, NOT_RUN = "holds", "fails", "inconclusive", "not run"
+HOLDS = "holds"
+FAILS = "fails"
+INCONCLUSIVE = "inconclusive"
+NOT_RUN = "not run"
+#: Of every test and of every share of resamples.
 LEVEL = 0.05
+#: Fewer paired seeds give no verdict on means.
 MIN_SEEDS = 10
+#: How many sweeps a message spells out.
 SWEEPS_NAMED = 4
 _ROUNDING = 1e-9
 
@@ -28,9 +34,9 @@ class Finding:
     comparisons : int
         How many single comparisons were made.
     seeds : int or None
-        Fewest paired seeds behind a comparison; None where seeds play no part.
+        Fewest paired seeds of a comparison; None where no seeds are compared.
     missing : str
-        Data that the claim asks for and that are absent; empty if complete.
+        Data that the claim needs and that are not stored; empty if complete.
     evidence : DataFrame
         One line per comparison.
     """
@@ -45,7 +51,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Context:
-    """What an evaluator may look at besides the rows.
+    """Input of an evaluator besides the rows.
 
     Attributes
     ----------
@@ -70,12 +76,15 @@ class Context:
     def why(self, sweeps: str | Sequence[str]) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
         sweeps = [sweeps] if isinstance(sweeps, str) else list(sweeps)
-        named = sweeps[:SWEEPS_NAMED]
+        names = sweeps[:SWEEPS_NAMED]
         if len(sweeps) > SWEEPS_NAMED:
-            named = [*named, "others"]
-        text = f"no stored rows of sweep {' or '.join(named)} that this claim needs"
-        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
-        return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
+            names.append("others")
+        text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
+        of_sweeps = self.missing["sweep"].isin(sweeps)
+        reasons = self.missing.loc[of_sweeps, "reason"]
+        if not len(reasons):
+            return text
+        return f"{text} ({reasons.mode().iloc[0]})"
 
 
 class MissingRows(LookupError):
@@ -100,47 +109,60 @@ def decide(
     truth : ndarray of shape (repeats + 1, parts), bool
         Line 0 is the sample itself, the others are resamples.
     seeds : int
-        Fewest seeds behind a part.
+        Fewest seeds of a part.
     numbers : str
         What was measured, ending in a semicolon.
     missing : str
-        Data that the claim asks for and that are not stored.
+        Data that the claim needs and that are not stored.
     evidence : DataFrame
         One line per part.
     quantifier : {"all", "some", "most"}, default="all"
-        Of which parts the claim is made.
+        How many of the parts the claim says to be true.
+
+    Returns
+    -------
+    Finding
+        Its evidence has, of each part, `true_on_sample`, `true_in_resamples` (a share) and
+        `outcome`: kept, violated or open.
     """
+    on_sample = truth[0]
+    resampled = truth[1:]
     n_parts = len(evidence)
-    share = truth[1:].mean(axis=0)
-    p_true = holm((1 + truth[1:].sum(axis=0)) / len(truth))
-    kept = truth[0] & (share >= 1 - LEVEL)
-    violated = ~truth[0] & (p_true <= LEVEL)
-    n_open = (~kept & ~violated).sum()
-    evidence = evidence.assign(
-        true_on_sample=truth[0],
-        true_in_resamples=share,
-        outcome=np.select([violated, kept], ["violated", "kept"], "open"),
-    )
+
+    # Decide every part: kept, violated or neither.
+    share = resampled.mean(axis=0)
+    p_true = holm((1 + resampled.sum(axis=0)) / len(truth))
+    kept = on_sample & (share >= 1 - LEVEL)
+    violated = ~on_sample & (p_true <= LEVEL)
+    outcome = np.select([violated, kept], ["violated", "kept"], "open")
+    evidence = evidence.assign(true_on_sample=on_sample, true_in_resamples=share, outcome=outcome)
+
+    # Decide the claim, from its parts or from the joint predicate.
     if quantifier == "all":
         verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
-        counted = f"true in {percent(share[0])} of resamples."
+        text = f"true in {percent(share[0])} of resamples."
         if n_parts > 1:
-            counted = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated"
-            counted += f" of {n_parts} parts."
+            n_open = np.count_nonzero(outcome == "open")
+            text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated "
+            text += f"of {n_parts} parts."
     else:
         joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
-        level = joint[1:].mean()
+        joint_share = joint[1:].mean()
+        # A part that is not stored could be the one that makes "some" true.
+        may_fail = not (quantifier == "some" and missing)
         verdict = INCONCLUSIVE
-        if joint[0] and level >= 1 - LEVEL:
+        if joint[0] and joint_share >= 1 - LEVEL:
             verdict = HOLDS
-        elif not joint[0] and level <= LEVEL and not (quantifier == "some" and missing):
+        elif not joint[0] and joint_share <= LEVEL and may_fail:
             verdict = FAILS
-        counted = f"true for {truth[0].sum()} of {n_parts} parts; "
-        counted += f"“{quantifier}” true in {percent(level)} of resamples."
+        text = f"true for {on_sample.sum()} of {n_parts} parts; "
+        text += f"“{quantifier}” true in {percent(joint_share)} of resamples."
     if seeds < MIN_SEEDS:
         verdict = INCONCLUSIVE
-    text = f"{numbers} {counted}{too_few(seeds)}"
-    return Finding(verdict, text[0].upper() + text[1:], n_parts, seeds, missing, evidence)
+
+    text = f"{numbers} {text}{too_few(seeds)}"
+    text = text[0].upper() + text[1:]
+    return Finding(verdict, text, n_parts, seeds, missing, evidence)
 
 
 def decide_joint(
@@ -151,20 +173,26 @@ def decide_joint(
     return replace(finding, evidence=evidence)
 
 
-def exact(
-    evidence: pd.DataFrame, numbers: str, missing: str = "", agreed: str = "agrees"
-) -> Finding:
-    """Turn a table with a truth column into a finding: holds if every line agrees, else fails."""
-    if not len(evidence):
+def exact(evidence: pd.DataFrame, numbers: str, missing: str = "") -> Finding:
+    """Turn a table with a column `agrees` into a finding: holds if all lines agree, else fails.
+
+    Raises
+    ------
+    MissingRows
+        If the table is empty, with `numbers` as the message.
+    """
+    n_lines = len(evidence)
+    if not n_lines:
         raise MissingRows(numbers)
-    wrong = evidence[~evidence[agreed].astype(bool)]
-    text = f"{len(evidence) - len(wrong)} of {len(evidence)} agree. {numbers}"
+    wrong = evidence[~evidence["agrees"].astype(bool)]
+    text = f"{n_lines - len(wrong)} of {n_lines} agree. {numbers}"
+    verdict = HOLDS
     if len(wrong):
-        first = wrong.iloc[0].to_dict()
-        values = ", ".join(f"{name} {value}" for name, value in first.items() if name != agreed)
+        verdict = FAILS
+        first = wrong.iloc[0].drop("agrees").to_dict()
+        values = ", ".join(f"{name} {value}" for name, value in first.items())
         text += f" First that does not: {values}."
-    verdict = FAILS if len(wrong) else HOLDS
-    return Finding(verdict, text.strip(), len(evidence), None, missing, evidence)
+    return Finding(verdict, text.strip(), n_lines, None, missing, evidence)
 
 
 def within(values: np.ndarray, check: Mapping) -> np.ndarray:

@@ -7,9 +7,9 @@ from scipy import stats
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Holm's step-down adjustment: controls the chance of any false rejection.
+    """Holm's step-down adjustment, which controls the familywise error rate.
 
-    Whatever the dependence of the tests.
+    It does so under any dependence of the tests.
 
     Parameters
     ----------
@@ -27,7 +27,8 @@ def holm(p_values: ArrayLike) -> np.ndarray:
     """
     p_values = np.asarray(p_values, dtype=float)
     order = np.argsort(p_values, kind="stable")
-    stepped = np.maximum.accumulate(p_values[order] * np.arange(p_values.size, 0, -1))
+    n_remaining = np.arange(p_values.size, 0, -1)
+    stepped = np.maximum.accumulate(p_values[order] * n_remaining)
     adjusted = np.empty_like(p_values)
     adjusted[order] = np.minimum(stepped, 1.0)
     return adjusted
@@ -64,14 +65,17 @@ def paired_tests(differences: np.ndarray) -> pd.DataFrame:
     # Without a difference neither direction has evidence.
     known = count > 1
     testable = known & (mean != 0)
-    otherwise = np.where(known & ~constant, 0.5, 1.0)
+    p_untestable = np.where(known & ~constant, 0.5, 1.0)
+    half_width = stats.t.ppf(0.975, freedom) * error
+    p_greater = stats.t.sf(t, freedom)
+    p_less = stats.t.cdf(t, freedom)
     return pd.DataFrame(
         {
             "difference": np.where(count > 0, mean, np.nan),
-            "half_width": np.where(known, stats.t.ppf(0.975, freedom) * error, np.nan),
+            "half_width": np.where(known, half_width, np.nan),
             "seeds": count,
-            "p_greater": np.where(testable, stats.t.sf(t, freedom), otherwise),
-            "p_less": np.where(testable, stats.t.cdf(t, freedom), otherwise),
+            "p_greater": np.where(testable, p_greater, p_untestable),
+            "p_less": np.where(testable, p_less, p_untestable),
         }
     )
 
@@ -94,8 +98,12 @@ def rank_correlation(x: ArrayLike, values: np.ndarray) -> np.ndarray:
     >>> rank_correlation([1, 2, 4], np.array([[0.1, 0.2, 0.3], [3.0, 2.0, 1.0]])).tolist()
     [1.0, -1.0]
     """
-    ranks = stats.rankdata(values, axis=1) - (len(x) + 1) / 2
-    along = stats.rankdata(x) - (len(x) + 1) / 2
-    scale = np.sqrt((ranks**2).sum(axis=1) * (along**2).sum())
-    usable = np.isfinite(values).all(axis=1) & (scale > 0)
-    return np.where(usable, (ranks @ along) / np.where(scale > 0, scale, 1), np.nan)
+    mean_rank = (len(x) + 1) / 2
+    value_ranks = stats.rankdata(values, axis=1) - mean_rank
+    x_ranks = stats.rankdata(x) - mean_rank
+    value_squares = (value_ranks**2).sum(axis=1)
+    scale = np.sqrt(value_squares * (x_ranks**2).sum())
+    varies = scale > 0
+    usable = np.isfinite(values).all(axis=1) & varies
+    correlation = (value_ranks @ x_ranks) / np.where(varies, scale, 1)
+    return np.where(usable, correlation, np.nan)

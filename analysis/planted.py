@@ -1,4 +1,4 @@
-"""Curves over one quantity: costs on instances whose optimum is known, and what is paid above it.
+"""Curves over one quantity: costs on instances whose optimum is known, and the excess above it.
 
 A check names a `sweep` (or several), a `metric`, a selector (`method`: a name, or column values),
 what the curve runs `along` (``n``, ``k``, ``d``, ``epsilon``, a parameter, or ``small``, the size
@@ -55,7 +55,7 @@ class Curve:
     cells : DataFrame
         One line per value of `x`.
     seeds : int
-        Fewest seeds behind a value.
+        Fewest seeds of a value.
     """
 
     along: str
@@ -84,13 +84,13 @@ class Curve:
         return np.log(np.where(self.values > 0, self.values, np.nan))
 
     def evidence(self) -> pd.DataFrame:
-        """One line per value: `x` under its own name, value, 95 % interval."""
+        """One line per value: `x` under the name `along`, value, 95 % interval."""
         low, high = percentile_interval(self.values)
         facts = self.cells[["method", "dataset"]].reset_index(drop=True)
         return facts.assign(**{self.along: self.x}, value=self.values[0], low=low, high=high)
 
     def missing_reach(self, reach: float) -> str:
-        """Say that the curve does not reach as far as a claim asks; empty where it does."""
+        """Say that the curve ends before the value that a claim needs; empty where it does not."""
         last = self.x.max()
         if last >= reach * (1 - 1e-9):
             return ""
@@ -98,7 +98,7 @@ class Curve:
 
 
 def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
-    """Add what the names of planted data sets say.
+    """Add the facts that the names of planted data sets encode.
 
     Returns
     -------
@@ -130,7 +130,9 @@ def curve(
     Raises
     ------
     analysis.findings.MissingRows
-        If fewer than `places` values (2 unless said) are stored.
+        If fewer values than the check's `min_values` (2 by default) are stored.
+    ValueError
+        If the check's `value` is unknown, or its selector matches several cells at one `x`.
     """
     selector = method or check["method"]
     along = check["along"]
@@ -158,21 +160,26 @@ def curve(
         cell = cells.loc[position]
         used = [position]
         line = means[:, position].copy()
-        if value == "ratio" or (value == "excess" and cell["ball"] != 0):
-            same = (cells["dataset"] == cell["dataset"]) & (cells["k"] == cell["k"])
-            optima = np.flatnonzero(is_optimum & same)
+        # The optimum is 0 where all points of a ball coincide.
+        needs_optimum = value == "ratio" or (value == "excess" and cell["ball"] != 0)
+        if needs_optimum:
+            same_instance = (cells["dataset"] == cell["dataset"]) & (cells["k"] == cell["k"])
+            optima = np.flatnonzero(is_optimum & same_instance)
             if not optima.size:
                 continue
             used.append(optima[0])
             optimum = means[:, optima[0]]
             line = line - optimum if value == "excess" else line / optimum
+        if value in ("cost", "excess"):
+            line = line * cell["n"]
+        paired = np.isfinite(panel.values[:, used]).all(axis=1)
         columns.append(position)
-        values.append(line if value in ("mean", "ratio") else line * cell["n"])
-        seeds.append(int(np.isfinite(panel.values[:, used]).all(axis=1).sum()))
+        values.append(line)
+        seeds.append(np.count_nonzero(paired))
 
     x = cells[along].iloc[columns].to_numpy(dtype=float)
     n_values = len(set(x))
-    if n_values < check.get("places", 2):
+    if n_values < check.get("min_values", 2):
         few = f"only {n_values} values of {along} are stored"
         raise MissingRows(few if columns else context.why(check["sweep"]))
     if n_values < len(x):
@@ -184,12 +191,12 @@ def curve(
 
 
 def not_positive(line: Curve) -> Finding | None:
-    """Finding for a curve that has no logarithm, None for one that has."""
+    """Finding for a curve that has no logarithm; None where all values are positive."""
     positive = line.values[0] > 0
     if positive.all():
         return None
-    numbers = f"What is paid above the optimum is not above zero at {line.along} = "
-    numbers += f"{line.x[~positive][0]:g}, so it has no slope."
+    first = line.x[~positive][0]
+    numbers = f"The excess cost is not above zero at {line.along} = {first:g}, so it has no slope."
     return Finding(INCONCLUSIVE, numbers, 1, line.seeds, "", line.evidence())
 
 
@@ -210,7 +217,7 @@ def slope_table(lines: Sequence[Curve], slopes: Sequence[np.ndarray]) -> pd.Data
 
 
 def slopes_text(slopes: pd.DataFrame) -> str:
-    """Write the lines of `slope_table`."""
+    """Write the slopes of `slope_table` with their intervals."""
     texts = [
         f"{line.method} {line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]"
         for line in slopes.itertuples()
@@ -227,7 +234,7 @@ def with_outcome(finding: Finding, evidence: pd.DataFrame) -> Finding:
 def excess_slope(study: Study, check: Mapping, context: Context) -> Finding:
     """Check the slope of log(`value`) over log(`along`) against bounds.
 
-    Options: `reach`, the last value that the claim asks for; what is stored to a smaller one is
+    Options: `reach`, the last value that the claim is about; a curve that ends before it is
     partial.
     """
     line = curve(study, check, context)

@@ -1,12 +1,13 @@
-"""What removals cost, from per-seed rows: times of requests and retraining, losses.
+"""Cost of removals, from per-seed rows: times of requests and retraining, losses.
 
-A metric of `STACKED` puts several stored ones on one axis: the time of a retraining is shown like
-that of a request, as if it were a method of its own (``"mufc, retraining"``). So every check on
-methods serves here as well.
+A metric of `STACKED` combines several stored metrics: the time of a retraining is that of a method
+``"mufc, retraining"`` next to the time of a request of ``"mufc"``. So every check that compares
+methods can compare the two.
 """
 
 import json
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ STACKED = {
     },
     "reseed_share": {"reseeded": "{}", "reseeded_predicted": "{}, predicted"},
 }
-# What a claim or figure calls a sweep: the stored ones behind it, with parts of theirs
+# A sweep as claims and figures name it: the stored sweeps that it consists of, with their parts
 # (`table1_split`), and the kind of requests. The default bins of the search over their sides are
 # those of Table 1.
 SWEEPS = {
@@ -41,13 +42,13 @@ SWEEPS = {
 
 @dataclass(frozen=True)
 class Speedup:
-    """A way to write a speed-up.
+    """A definition of the speed-up: a ratio of mean times.
 
     Attributes
     ----------
     title : str
     above, below : str
-        What is divided by what, under the names of `STACKED`.
+        Methods of the stacked metric ``request_ms``: numerator and denominator.
     """
 
     title: str
@@ -65,17 +66,15 @@ SPEEDUP_DEFINITIONS = {
         "full retraining over a lazy request", "mufc_lazy, full retraining", "mufc_lazy"
     ),
     "refit": Speedup("full retraining over an exact request", "mufc, full retraining", "mufc"),
-    "honest": Speedup("own retraining over an exact request", "mufc, retraining", "mufc"),
+    "exact": Speedup("retraining over an exact request", "mufc, retraining", "mufc"),
     "dc_kmeans": Speedup(
-        "DC-KMeans: own retraining over a request", "dc_kmeans, retraining", "dc_kmeans"
+        "DC-KMeans: retraining over a request", "dc_kmeans, retraining", "dc_kmeans"
     ),
 }
 
 
 class View:
-    """A study as checks on unlearning see it.
-
-    With sweeps by the names of `SWEEPS`, `STACKED` metrics, and cells with comparable settings.
+    """A study with the sweeps of `SWEEPS`, the metrics of `STACKED` and comparable settings.
 
     Parameters
     ----------
@@ -89,28 +88,34 @@ class View:
         """Panel of a stored or stacked metric.
 
         Its cells have `gamma_factor`, the side of the bins over 1 / sqrt(n) (NaN without bins), and
-        those of even splits have all clusters. What two sweeps have alike is in it once; of an even
-        split and one over as many clusters as there are, the even one.
+        those of even splits have all clusters. A setting that two sweeps share is in it once, from
+        an even split if one has it.
         """
         bases, requests = SWEEPS.get(sweep, ((sweep,), None))
         stored_sweeps = [name for name in self._study.sweeps if family(name) in bases]
+
+        # Collect the stored metrics, each under the names of its methods.
         parts = []
-        for stored_metric, template in STACKED.get(metric, {metric: "{}"}).items():
-            for stored_sweep in stored_sweeps:
-                panel = self._study.panel(stored_sweep, stored_metric)
-                if requests is not None:
-                    panel = panel.take((panel.cells["requests"] == requests).to_numpy())
-                if len(panel.cells):
-                    methods = [template.format(name) for name in panel.cells["method"]]
-                    cells = panel.cells.assign(method=methods, sweep=sweep)
-                    parts.append(replace(panel, metric=metric, cells=cells))
+        templates = STACKED.get(metric, {metric: "{}"})
+        for (stored_metric, template), name in product(templates.items(), stored_sweeps):
+            panel = self._study.panel(name, stored_metric)
+            if requests is not None:
+                panel = panel.take((panel.cells["requests"] == requests).to_numpy())
+            if len(panel.cells):
+                methods = [template.format(method) for method in panel.cells["method"]]
+                cells = panel.cells.assign(method=methods, sweep=sweep)
+                parts.append(replace(panel, metric=metric, cells=cells))
         if not parts:
             no_cells = self._study.cells.iloc[:0]
             return Panel(metric, no_cells, np.empty(0), np.empty((0, 0)), np.empty(0, int))
+
+        # Drop repeated settings; even splits come first.
         panel = concatenate(parts)
         panel = replace(panel, cells=_comparable(panel.cells))
-        panel = panel.take(np.argsort(panel.cells["split"] != "iid", kind="stable"))
-        return panel.take(~panel.cells.duplicated(_SETTINGS).to_numpy())
+        is_uneven = panel.cells["split"] != "iid"
+        panel = panel.take(np.argsort(is_uneven, kind="stable"))
+        is_repeated = panel.cells.duplicated(_SETTINGS).to_numpy()
+        return panel.take(~is_repeated)
 
 
 _SETTINGS = [
@@ -126,7 +131,7 @@ _SETTINGS = [
 
 
 def family(sweep: str) -> str:
-    """Name of a sweep without that of the part of it.
+    """Name of the sweep that a part belongs to.
 
     Examples
     --------
@@ -147,9 +152,12 @@ def _comparable(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _factor(gamma: float | str | None, n: int) -> float:
+    """Side of the bins over its default, to four digits; NaN without bins."""
     if gamma == "auto":
         return 1.0
-    return np.nan if gamma is None else float(f"{gamma * n**0.5:.4g}")
+    if gamma is None:
+        return np.nan
+    return float(f"{gamma * n**0.5:.4g}")
 
 
 def series(study: Study) -> pd.DataFrame:
@@ -173,7 +181,7 @@ def series(study: Study) -> pd.DataFrame:
 
 
 def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Mean, standard deviation (n - 1) and runs of a column of `series` at every checkpoint."""
+    """Mean, standard deviation (n - 1) and number of runs of a column of `series`, by request."""
     keys = ["dataset", "method", "requests", "batch", "request"]
     grouped = lines.groupby(keys)[value].agg(mean="mean", deviation="std", runs="count")
     return grouped.reset_index().assign(quantity=value)

@@ -89,7 +89,7 @@ def build(
         reference=content["reference"],
         **_claims_context(findings, content["title"], folders["tables"]),
         paper_figures=[figure for figure in figures if figure["in_paper"]],
-        own_figures=[figure for figure in figures if not figure["in_paper"]],
+        further_figures=[figure for figure in figures if not figure["in_paper"]],
         extent=_extent(rows, study),
         missing=_missing(missing),
         deviations=content["deviations"],

@@ -1,9 +1,9 @@
 """Reported numbers of a paper against stored ones: which differ by more than sampling error.
 
-A claims file lists, under ``reported: <name>:``, the `sweeps` that hold our runs, the `runs` behind
-a reported number, the `epsilon` they used, if any, `cells` (table, data set, method, and for each
-metric ``"mean ± standard deviation"`` as reported), `not_comparable` and `notes` (which cells they
-concern, and a `reason`).
+A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the number of
+`runs` of a reported mean, the `epsilon` of the private ones, `cells` (table, data set, method, and
+for each metric ``"mean ± standard deviation"`` as reported), `not_comparable` and `notes` (which
+cells they concern, and a `reason`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,19 @@ from pkm.analysis.tables import (
     standard_deviations,
 )
 
-WITHIN, BETTER, WORSE = "within sampling error", "better", "worse"
-NOT_COMPARABLE, FEW_SEEDS, NOT_STORED = "not comparable", "too few seeds", "not run"
+WITHIN = "within sampling error"
+BETTER = "better"
+WORSE = "worse"
+NOT_COMPARABLE = "not comparable"
+FEW_SEEDS = "too few seeds"
+NOT_STORED = "not run"
+#: Verdicts of the numbers that can be compared.
 JUDGED = (WITHIN, BETTER, WORSE)
+#: A difference of more standard errors is no sampling error.
 STANDARD_ERRORS = 2
-LOOSE = 0.1
-# Silhouettes are means over one fixed sample, whose error no number of seeds averages away: the
+#: Share of the reported mean that a measured one may differ by to be near it.
+NEAR_SHARE = 0.1
+# Silhouettes are means over one fixed sample, whose error is the same for all seeds: the
 # standard deviation of a mean of 10,000 silhouettes that scatter by about 0.2 (other samples of the
 # same labels of k-means on Gas agree).
 SAMPLE_ERRORS = {"silhouette": 0.2 / np.sqrt(10_000)}
@@ -58,7 +65,7 @@ class ReportedNumber:
 
 
 def parse(text: str) -> ReportedNumber | None:
-    """Read ``"0.61 ± 0.02"``; None where the paper prints that there is no number.
+    """Parse ``"0.61 ± 0.02"``; None where the paper reports that there is no number.
 
     Raises
     ------
@@ -75,7 +82,9 @@ def parse(text: str) -> ReportedNumber | None:
     if text == "N/A":
         return None
     try:
-        (mean, unit), (deviation, deviation_unit) = (number(part) for part in text.split("±"))
+        mean_text, deviation_text = text.split("±")
+        mean, unit = number(mean_text)
+        deviation, deviation_unit = number(deviation_text)
     except (InvalidOperation, ValueError):
         raise ValueError(
             f"reported number {text!r} should be 'mean ± standard deviation' or 'N/A'"
@@ -84,7 +93,7 @@ def parse(text: str) -> ReportedNumber | None:
 
 
 def number(text: str) -> tuple[float, float]:
-    """Read one reported number: its value and one unit of its last digit.
+    """Parse one reported number: its value and one unit of its last digit.
 
     Examples
     --------
@@ -92,7 +101,8 @@ def number(text: str) -> tuple[float, float]:
     (1330000.0, 10000.0)
     """
     value = Decimal(text.strip())
-    return float(value), float(Decimal(1).scaleb(value.as_tuple().exponent))
+    unit = Decimal(1).scaleb(value.as_tuple().exponent)
+    return float(value), float(unit)
 
 
 def compare(study: Study, reported: Mapping) -> pd.DataFrame:
@@ -122,10 +132,12 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     for cell, metric in product(reported["cells"], metrics):
         if metric not in cell:
             continue
-        key = {name: cell[name] for name in ("table", "dataset", "method")} | {"metric": metric}
+        key = {name: cell[name] for name in ("table", "dataset", "method")}
+        key["metric"] = metric
         pair = (cell["dataset"], cell["method"])
         measured = stored[metric].get(pair)
-        lines.append(key | _compared(cell[metric], measured, pair in known, key, reported))
+        line = _compared(cell[metric], measured, pair in known, key, reported)
+        lines.append(key | line)
     return pd.DataFrame(lines)
 
 
@@ -156,6 +168,7 @@ def _compared(
     """Compare one reported number (None where the paper reports none) with the measured one."""
     value = parse(text)
     mean, deviation, seeds, cell = measured or (np.nan, np.nan, 0, {})
+    facts = {name: cell.get(name, np.nan) for name in ("epsilon", "epsilon_spent", "adjacency")}
     line = {
         "mean": mean,
         "deviation": deviation,
@@ -166,9 +179,10 @@ def _compared(
         "margin": np.nan,
         "ratio": np.nan,
         "note": _reason(reported.get("notes", ()), key),
-        **{name: cell.get(name, np.nan) for name in ("epsilon", "epsilon_spent", "adjacency")},
+        **facts,
     }
     if value is not None and np.isfinite(mean):
+        # Standard errors of the reported mean, of the measured one and of a fixed sample.
         errors = [
             value.largest_deviation / np.sqrt(reported["runs"]),
             np.nan_to_num(deviation) / np.sqrt(seeds),
@@ -176,6 +190,8 @@ def _compared(
         ]
         line["margin"] = STANDARD_ERRORS * np.linalg.norm(errors) + value.unit / 2
         line["ratio"] = mean / value.mean if value.mean else np.nan
+
+    # Give the reason where the two cannot be compared.
     if not has_rows or (value is not None and not np.isfinite(mean)):
         return line | {"verdict": NOT_STORED, "reason": "no stored rows"}
     if value is None:
@@ -185,18 +201,21 @@ def _compared(
         return line | {"verdict": NOT_COMPARABLE, "reason": reason}
     if seeds < MIN_SEEDS:
         return line | {"verdict": FEW_SEEDS, "reason": f"{seeds} seeds"}
-    gain = (mean - value.mean) * (1 if key["metric"] in HIGHER_IS_BETTER else -1)
-    verdict = WITHIN if abs(gain) <= line["margin"] else BETTER if gain > 0 else WORSE
+    sign = 1 if key["metric"] in HIGHER_IS_BETTER else -1
+    gain = sign * (mean - value.mean)
+    outside = BETTER if gain > 0 else WORSE
+    verdict = WITHIN if abs(gain) <= line["margin"] else outside
     return line | {"verdict": verdict, "reason": ""}
 
 
 def _reason(rules: Sequence[Mapping], key: Mapping) -> str:
-    """Text of the first rule that concerns a cell; a key that a rule lacks concerns all."""
+    """Text of the first rule that concerns a cell; a rule without a key concerns all its values."""
     for rule in rules:
-        if all(
-            key[name] in rule.get(f"{name}s", (key[name],))
+        concerned = [
+            f"{name}s" not in rule or key[name] in rule[f"{name}s"]
             for name in ("dataset", "method", "metric")
-        ):
+        ]
+        if all(concerned):
             return rule["reason"]
     return ""
 
@@ -205,5 +224,5 @@ def near(line: Mapping) -> bool:
     """Tell whether a measured mean is within a tenth of the reported one, or rounds to a zero."""
     value = parse(line["reported"])
     assert value is not None, "only reported numbers are judged"
-    allowed = LOOSE * abs(line["reported_mean"]) or value.unit / 2
+    allowed = NEAR_SHARE * abs(line["reported_mean"]) or value.unit / 2
     return abs(line["mean"] - line["reported_mean"]) <= allowed

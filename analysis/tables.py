@@ -46,8 +46,8 @@ DESCRIPTION = (
     "iterations",
     "charges",
 )
-# Columns that older rows lack, with the name they have in `Study.cells` and their value there;
-# central cells have no clients.
+# Columns that older rows lack: the name that they have in `Study.cells`, and their value for rows
+# without them; central cells have no clients.
 OPTIONAL = {
     "half_width": ("domain_half_width", np.nan),
     "label": ("label", ""),
@@ -151,7 +151,7 @@ class Panel:
     values : ndarray of shape (n_seeds, n_cells)
         float64; NaN where the seed was not run or the value is not finite.
     left_out : ndarray of shape (n_cells,)
-        How many values of a cell were run but are not finite (an infinite Davies–Bouldin index).
+        How many values of a cell are infinite (such as a Davies–Bouldin index).
     """
 
     metric: str
@@ -211,8 +211,7 @@ class Study:
     Raises
     ------
     ValueError
-        If a column is missing, or a seed stands twice in one cell of one sweep (it would count
-        double).
+        If a column is missing, or a seed is repeated in one cell of one sweep.
     """
 
     def __init__(self, rows: pd.DataFrame):
@@ -223,31 +222,22 @@ class Study:
                 "column"
             )
         self._rows = rows
+
+        # Number the cells of every sweep (entries) and the seeds of each row.
         sweep, _ = pd.factorize(rows["sweep"])
         cell, names = pd.factorize(rows["cell"])
         key = sweep.astype(np.int64) * max(len(names), 1) + cell
-        _, first, self._entry = np.unique(key, return_index=True, return_inverse=True)
+        _, first_rows, self._entry = np.unique(key, return_index=True, return_inverse=True)
         self._seed, self.seeds = pd.factorize(rows["seed"], sort=True)
-        place = self._entry.astype(np.int64) * max(len(self.seeds), 1) + self._seed
-        if np.unique(place).size != len(rows):
-            twice = rows.loc[
-                pd.Series(place, index=rows.index).duplicated(), ["sweep", "cell", "seed"]
-            ].iloc[0]
-            raise ValueError(
-                f"seed {twice['seed']} stands twice in cell {twice['cell']} of sweep "
-                f"{twice['sweep']!r}"
-            )
-        described = [*DESCRIPTION, *(name for name in OPTIONAL if name in rows.columns)]
-        cells = rows.iloc[first][described].reset_index(drop=True)
-        cells = cells.rename(
-            columns={name: OPTIONAL[name][0] for name in described if name in OPTIONAL}
-        )
-        cells = cells.assign(
-            **{name: value for name, value in OPTIONAL.values() if name not in cells}
-        )
-        # Rows from before and after a column came to be may stand together.
-        cells = cells.fillna({name: value for name, value in OPTIONAL.values() if value == value})
-        self.cells = _expand_parameters(cells)
+
+        # A repeated seed would count double.
+        identity = ["sweep", "cell", "seed"]
+        is_repeated = rows.duplicated(identity).to_numpy()
+        if is_repeated.any():
+            sweep_name, cell_key, seed = rows.loc[is_repeated, identity].iloc[0]
+            raise ValueError(f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}")
+
+        self.cells = _expand_parameters(_described_cells(rows.iloc[first_rows]))
         self._panels: dict[tuple[str, str], Panel] = {}
 
     @property
@@ -267,48 +257,63 @@ class Study:
         return self._panels[sweep, metric]
 
     def rows_with(self, metrics: Sequence[str]) -> pd.DataFrame:
-        """Rows that have all of the named metrics (infinite values included); maybe none."""
-        if any(name not in self._rows.columns for name in metrics):
-            return self._rows.iloc[:0]
-        return self._rows[self._rows[list(metrics)].notna().all(axis=1)].drop_duplicates(
-            ["cell", "seed"]
-        )
+        """Rows that have all of the named metrics (infinite values included), each cell once."""
+        rows = self._rows
+        if any(name not in rows.columns for name in metrics):
+            return rows.iloc[:0]
+        has_all = rows[list(metrics)].notna().all(axis=1)
+        return rows[has_all].drop_duplicates(["cell", "seed"])
 
     def _build(self, sweep: str, metric: str) -> Panel:
+        # Columns of the panel: the cells of the sweep.
         entries = np.flatnonzero((self.cells["sweep"] == sweep).to_numpy())
-        column = np.full(len(self.cells), -1)
-        column[entries] = np.arange(entries.size)
-        rows = np.flatnonzero(column[self._entry] >= 0)
-        if metric not in self._rows.columns:
-            rows = rows[:0]
-            measured = np.empty(0)
-        else:
+        column_of_entry = np.full(len(self.cells), -1)
+        column_of_entry[entries] = np.arange(entries.size)
+
+        # Values of the metric, by seed and cell.
+        rows = np.flatnonzero(column_of_entry[self._entry] >= 0)
+        measured = np.empty(0)
+        if metric in self._rows.columns:
             measured = self._rows[metric].to_numpy(dtype=float)[rows]
-        line, across = self._seed[rows], column[self._entry[rows]]
+        else:
+            rows = rows[:0]
+        line = self._seed[rows]
+        column = column_of_entry[self._entry[rows]]
         values = np.full((len(self.seeds), entries.size), np.nan)
-        values[line, across] = np.where(np.isfinite(measured), measured, np.nan)
-        left_out = np.bincount(across[np.isinf(measured)], minlength=entries.size)
+        values[line, column] = np.where(np.isfinite(measured), measured, np.nan)
+        left_out = np.bincount(column[np.isinf(measured)], minlength=entries.size)
+
+        # Drop seeds and cells without a value; cells with infinite values stay.
         used = np.isfinite(values).any(axis=1)
-        panel = Panel(
-            metric,
-            self.cells.iloc[entries].reset_index(drop=True),
-            np.asarray(self.seeds)[used],
-            values[used],
-            left_out,
-        )
-        return panel.take(np.isfinite(panel.values).any(axis=0) | (left_out > 0))
+        cells = self.cells.iloc[entries].reset_index(drop=True)
+        panel = Panel(metric, cells, np.asarray(self.seeds)[used], values[used], left_out)
+        has_values = np.isfinite(panel.values).any(axis=0)
+        return panel.take(has_values | (left_out > 0))
+
+
+def _described_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Describe cells by one row of each; columns of `OPTIONAL` that rows lack are filled in."""
+    stored = [name for name in OPTIONAL if name in rows.columns]
+    cells = rows[[*DESCRIPTION, *stored]].reset_index(drop=True)
+    cells = cells.rename(columns={name: OPTIONAL[name][0] for name in stored})
+    defaults = dict(OPTIONAL.values())
+    absent = {name: value for name, value in defaults.items() if name not in cells}
+    cells = cells.assign(**absent)
+    # Rows with and without such a column may be mixed; NaN, which cannot be filled in, stays.
+    return cells.fillna({name: value for name, value in defaults.items() if value == value})
 
 
 def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
     """Add one column per constructor parameter named in the JSON of `params`."""
     parsed = {text: json.loads(text) if text else {} for text in cells["params"].unique()}
-    names = sorted(
-        {name for parameters in parsed.values() for name in parameters} - set(cells.columns)
-    )
-    columns = {name: [_plain(parsed[text].get(name)) for text in cells["params"]] for name in names}
-    return cells.assign(
-        **{name: pd.Series(values, dtype=object) for name, values in columns.items()}
-    )
+    names: set[str] = set()
+    for parameters in parsed.values():
+        names.update(parameters)
+    columns = {}
+    for name in sorted(names - set(cells.columns)):
+        values = [_plain(parsed[text].get(name)) for text in cells["params"]]
+        columns[name] = pd.Series(values, dtype=object)
+    return cells.assign(**columns)
 
 
 def _plain(value: object) -> object:
@@ -319,7 +324,7 @@ def _plain(value: object) -> object:
 
 
 def matches(cells: pd.DataFrame, selector: str | Mapping) -> np.ndarray:
-    """Mask of the cells that a selector means; none if a column that it names does not exist.
+    """Mask of the cells that a selector matches; none if a column that it names does not exist.
 
     Parameters
     ----------
@@ -344,9 +349,8 @@ def raw_units(panel: Panel) -> Panel:
     power = RAW_POWERS.get(panel.metric, 0)
     if not power:
         return panel
-    return replace(
-        panel, values=panel.values * panel.cells["domain_half_width"].to_numpy(dtype=float) ** power
-    )
+    half_width = panel.cells["domain_half_width"].to_numpy(dtype=float)
+    return replace(panel, values=panel.values * half_width**power)
 
 
 def panel_of_sweeps(study: "Study | View", sweeps: str | Sequence[str], metric: str) -> Panel:
@@ -358,9 +362,10 @@ def panel_of_sweeps(study: "Study | View", sweeps: str | Sequence[str], metric: 
 
 
 def concatenate(panels: Sequence[Panel]) -> Panel:
-    """Put panels of one metric side by side; seeds are matched, values of absent ones are NaN."""
+    """Concatenate the cells of panels of one metric; seeds are matched, absent values are NaN."""
     seeds = np.unique(np.concatenate([panel.seeds for panel in panels]))
-    values = np.full((seeds.size, sum(panel.values.shape[1] for panel in panels)), np.nan)
+    n_cells = sum(panel.values.shape[1] for panel in panels)
+    values = np.full((seeds.size, n_cells), np.nan)
     start = 0
     for panel in panels:
         stop = start + panel.values.shape[1]
@@ -418,8 +423,10 @@ def column_statistics(
     freedom = np.maximum(count - 1, 1)
 
     # Mean and Student's interval about it.
-    mean = np.where(count > 0, np.where(finite, values, 0).sum(axis=0) / n_values, np.nan)
-    deviation = np.sqrt(np.where(finite, (values - mean) ** 2, 0).sum(axis=0) / freedom)
+    total = np.where(finite, values, 0).sum(axis=0)
+    mean = np.where(count > 0, total / n_values, np.nan)
+    squares = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
+    deviation = np.sqrt(squares / freedom)
     quantile = stats.t.ppf(0.975, freedom)
     half_width = np.where(count > 1, quantile * deviation / np.sqrt(n_values), np.nan)
     if values.shape[0] == 0:
@@ -564,22 +571,24 @@ def area_table(panel: Panel, by: list[str], relative_to: str | None = None) -> p
     lines = []
     for group, members in cells[cells["dataset"].isin(common)].groupby(by, sort=True):
         # Average every method over the data sets on which all methods of the group have an area.
-        positions = {name: part.index.to_numpy() for name, part in members.groupby("method")}
-        datasets = {name: cells.loc[at, "dataset"] for name, at in positions.items()}
-        shared = set.intersection(*(set(names) for names in datasets.values()))
+        by_method = dict(iter(members.groupby("method")))
+        shared = set.intersection(*(set(part["dataset"]) for part in by_method.values()))
         if not shared:
             continue
-        averaged = {
-            name: means[:, at[datasets[name].isin(shared).to_numpy()]].mean(axis=1)
-            for name, at in positions.items()
-        }
+        averaged = {}
+        for name, part in by_method.items():
+            positions = part.index[part["dataset"].isin(shared)]
+            averaged[name] = means[:, positions].mean(axis=1)
 
-        for name, at in positions.items():
+        for name, part in by_method.items():
             value = averaged[name] / averaged[relative_to] if relative_to else averaged[name]
             (low,), (high,) = percentile_interval(value[:, None])
-            line = {"method": name, **dict(zip(by, group, strict=True)), "area": value[0]}
-            line |= {"low": low, "high": high}
-            line |= {"datasets": len(shared), "seeds": int(seeds[at].min())}
+            line = {"method": name, **dict(zip(by, group, strict=True))}
+            line["area"] = value[0]
+            line["low"] = low
+            line["high"] = high
+            line["datasets"] = len(shared)
+            line["seeds"] = int(seeds[part.index].min())
             lines.append(line)
     return pd.DataFrame(lines, columns=columns)
 
@@ -699,6 +708,6 @@ def write(
     csv = Path(folder) / f"{name}.csv"
     tex = Path(folder) / f"{name}.tex"
     table.to_csv(csv, index=False)
-    shown = table if formatted is None else formatted
-    tex.write_text(latex(shown, caption, f"tab:{name}"), encoding="utf-8")
+    typeset = table if formatted is None else formatted
+    tex.write_text(latex(typeset, caption, f"tab:{name}"), encoding="utf-8")
     return csv, tex

@@ -9,23 +9,24 @@ The rules, the same for every claim:
   no more ties lean the other way than comparisons are kept; ties count as kept then. A strict claim
   needs every comparison kept. Mere ties prove nothing (inconclusive), except where the claim itself
   says that there is no difference or comes with a margin for ties: ties suffice there. The rule of
-  leaning ties is ours and stricter than the claims as recorded, which count every tie as kept.
+  leaning ties is this project's, and stricter than the claims as recorded, which count every tie as
+  kept.
 * **Averages over data sets** are averages of the metric itself. Where a claim divides by the same
   average of another method it is the ratio of the two means, not the mean of the ratios per data
-  set; the latter is stated beside it.
+  set; the latter is stated too.
 * **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired
   bootstrap resamples of the seeds (one draw for all methods, data sets and epsilons). A part of the
   claim is *kept* if the predicate is true on the sample and in 95 % of the resamples, *violated* if
   it is false on the sample and true in so few resamples that the Holm-corrected share is at most
   0.05. The claim holds if every part is kept, fails if one is violated. "Some" and "most" are
   decided on the joint predicate.
-* **Times of the protocol** are ours, from this machine and with the simulated latency in them; such
-  a claim says what carried the messages. A reported time is compared by its factor: *faster* or
+* **Times of the protocol** are measured on this machine and include the simulated latency; such a
+  claim names the transport of the messages. A reported time is compared by its factor: *faster* or
   *slower* beyond sampling error, never reproduced. Bytes must be equal in every run.
 * **Counts and formulas** are compared exactly (up to rounding) with what the rows and the ledger's
   charges say.
 * Fewer than `MIN_SEEDS` paired seeds decide nothing about means: such a comparison is left out of
-  the verdict, and where no other is left the claim is inconclusive, whatever the numbers look like.
+  the verdict, and where no other is left the claim is inconclusive, whatever its numbers.
 * Where part of the data is absent the claim is judged on the part available and marked *partial*,
   with what is missing. What the absent part could still supply (a larger maximum, "some" case) is
   inconclusive instead of failed.
@@ -113,7 +114,7 @@ def evaluate(study: Study, paper: str, missing: pd.DataFrame | None = None) -> l
     if missing is None:
         missing = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
     context = Context(content["sets"], missing, content.get("reported", {}))
-    evaluators = EVALUATORS | claim_data.own_evaluators(paper)
+    evaluators = EVALUATORS | claim_data.paper_evaluators(paper)
     return [
         Verdict(claim, _check(study, claim["check"], context, evaluators))
         for claim in content["claims"]
@@ -125,21 +126,23 @@ def _check(
 ) -> Finding:
     """Evaluate one check, and state the verdicts of its variants.
 
-    With `also` (a mapping of `text` and options that replace the check's own, or a list of such).
+    `also` lists them, or is a single one: a `text`, and options that replace those of the check.
     """
     if "also" not in check:
         return _evaluate_one(study, check, context, evaluators)
-    plain = {name: value for name, value in check.items() if name != "also"}
-    finding = _evaluate_one(study, plain, context, evaluators)
+    main = {name: value for name, value in check.items() if name != "also"}
+    finding = _evaluate_one(study, main, context, evaluators)
     if finding.verdict == NOT_RUN:
         return finding
-    text = ""
-    for variant in check["also"] if isinstance(check["also"], list) else [check["also"]]:
+    numbers = finding.numbers
+    variants = check["also"] if isinstance(check["also"], list) else [check["also"]]
+    for variant in variants:
         options = {name: value for name, value in variant.items() if name != "text"}
-        found = _evaluate_one(study, plain | options, context, evaluators)
-        text += f" {variant['text']}: {found.verdict}"
-        text += " as well." if found.verdict == finding.verdict else f" instead. {found.numbers}"
-    return replace(finding, numbers=finding.numbers + text)
+        of_variant = _evaluate_one(study, main | options, context, evaluators)
+        numbers += f" {variant['text']}: {of_variant.verdict} "
+        same = of_variant.verdict == finding.verdict
+        numbers += "as well." if same else f"instead. {of_variant.numbers}"
+    return replace(finding, numbers=numbers)
 
 
 def _evaluate_one(
@@ -167,24 +170,24 @@ def _all_of(findings: Sequence[Finding]) -> Finding:
         return findings[0]
     verdicts = {finding.verdict for finding in ran}
     verdict = next(name for name in (FAILS, INCONCLUSIVE, HOLDS) if name in verdicts)
-    numbers = [
-        f"({i}) {finding.verdict}: {finding.numbers}" for i, finding in enumerate(findings, 1)
-    ]
-    seeds = [finding.seeds for finding in ran if finding.seeds is not None]
-    missing = [part for finding in ran for part in finding.missing.split("; ")]
+    numbers = []
+    evidence = []
+    missing = []
+    for number, finding in enumerate(findings, 1):
+        numbers.append(f"({number}) {finding.verdict}: {finding.numbers}")
+        if len(finding.evidence):
+            evidence.append(finding.evidence.assign(part=number))
+    for finding in ran:
+        missing += finding.missing.split("; ")
     missing += [finding.numbers for finding in findings if finding.verdict == NOT_RUN]
-    evidence = [
-        finding.evidence.assign(part=i)
-        for i, finding in enumerate(findings, 1)
-        if len(finding.evidence)
-    ]
+    seeds = [finding.seeds for finding in ran if finding.seeds is not None]
     return Finding(
         verdict,
-        " ".join(numbers),
-        sum(finding.comparisons for finding in ran),
-        min(seeds) if seeds else None,
-        join_texts(*dict.fromkeys(missing)),
-        pd.concat(evidence, ignore_index=True) if evidence else pd.DataFrame(),
+        numbers=" ".join(numbers),
+        comparisons=sum(finding.comparisons for finding in ran),
+        seeds=min(seeds) if seeds else None,
+        missing=join_texts(*dict.fromkeys(missing)),
+        evidence=pd.concat(evidence, ignore_index=True) if evidence else pd.DataFrame(),
     )
 
 
@@ -255,34 +258,34 @@ def _pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     lines = []
     left = []
     right = []
-    scale = []
-    for (left_label, left_side), (right_label, right_side) in product(
-        left_cells, right_cells or [("1", None)]
-    ):
-        for key, cells in left_side.items():
-            others = cells if right_side is None else right_side.get(key, {})
+    scale = None if denominators is None else []
+    sides = product(left_cells, right_cells or [("1", None)])
+    for (left_label, left_side), (right_label, right_side) in sides:
+        for key, left_columns in left_side.items():
+            right_columns = left_columns if right_side is None else right_side.get(key, {})
             if check.get("across"):
-                cells = _nameless(cells, left_label)
-                others = _nameless(others, right_label)
-            datasets = [name for name in cells if name in others]
+                left_columns = _nameless(left_columns, left_label)
+                right_columns = _nameless(right_columns, right_label)
+            datasets = [name for name in left_columns if name in right_columns]
             if denominators is not None:
                 datasets = [name for name in datasets if name in denominators]
             if not datasets:
                 continue
             line = dict(zip(over, key, strict=True))
             lines.append(line | {"left": left_label, "right": right_label})
-            left.append([cells[name] for name in datasets])
-            right.append([others[name] for name in datasets])
-            if denominators is not None:
+            left.append([left_columns[name] for name in datasets])
+            right.append([right_columns[name] for name in datasets])
+            if denominators is not None and scale is not None:
                 scale.append([denominators[name] for name in datasets])
     if not lines:
         raise MissingRows(context.why(check["sweep"]))
     keys = pd.DataFrame(lines)
+    n_datasets = min(len(columns) for columns in left)
     missing = join_texts(
-        _missing_comparisons(check, over, keys, min(map(len, left))),
+        _missing_comparisons(check, over, keys, n_datasets),
         _missing_candidates(check, panel.cells),
     )
-    return Pairs(panel, keys, left, right, None if denominators is None else scale, missing)
+    return Pairs(panel, keys, left, right, scale, missing)
 
 
 def _nameless(positions: Mapping[str, int], label: str) -> dict[str, int]:
@@ -313,21 +316,25 @@ def _as_mapping(selector: Selector) -> dict:
 
 
 def _allowed(cells: pd.DataFrame, over: Mapping, min_d: int) -> np.ndarray:
-    allowed = (cells["d"] >= min_d).to_numpy()
+    """Mask of the cells with `min_d` columns or more and expected values of the `over` columns."""
+    allowed = cells["d"] >= min_d
     for name, values in over.items():
         if name not in cells:
             raise MissingRows(f"no stored row has the parameter {name}")
         if name in ("dataset", "epsilon", "n", "d", "k") and not isinstance(values, str):
-            listed = cells[name].isin(values) | ((name == "epsilon") & cells[name].isna())
-            allowed = allowed & listed.to_numpy()
-    return allowed
+            listed = cells[name].isin(values)
+            if name == "epsilon":
+                listed |= cells[name].isna()
+            allowed &= listed
+    return allowed.to_numpy()
 
 
 def _cells_of(
     cells: pd.DataFrame, selectors: Sequence[Selector], over: Mapping
 ) -> list[tuple[str, dict]]:
-    """Label of every selector with its cells."""
-    return [(_label(each), _positions(cells, each, list(over))) for each in selectors]
+    """Label of every selector with its cells; see `_positions`."""
+    keys = list(over)
+    return [(_label(selector), _positions(cells, selector, keys)) for selector in selectors]
 
 
 def _positions(
@@ -358,33 +365,39 @@ def _denominators(cells: pd.DataFrame, selector: Selector | None) -> dict[str, i
 def _label(selector: Selector) -> str:
     if isinstance(selector, str):
         return selector
-    return ", ".join(
-        f"{name}={value}" if name != "method" else str(value) for name, value in selector.items()
-    )
+    texts = {name: f"{name}={value}" for name, value in selector.items()}
+    if "method" in selector:
+        texts["method"] = str(selector["method"])
+    return ", ".join(texts.values())
 
 
 def _missing_comparisons(
     check: Mapping, over: Mapping, keys: pd.DataFrame, min_datasets: int
 ) -> str:
     """Say which comparisons, or data sets inside one, the claim asks for and are not stored."""
-    n_found = len(keys)
+    # Count the comparisons that are available and those that are expected.
+    n_available = len(keys)
     if "best_of" in check:
-        n_found = len(keys[[*over, "left"]].drop_duplicates())
+        n_available = len(keys[[*over, "left"]].drop_duplicates())
     n_expected = check.get("expected")
     if n_expected is None:
         n_right = 1 if "best_of" in check else len(check.get("right", "1"))
         n_values = np.prod([len(values) for values in over.values()], dtype=int)
         n_expected = n_values * len(check["left"]) * n_right
+
+    # Name the expected values that no comparison has.
     texts = []
-    if n_found < n_expected:
-        absent = {
-            name: [str(value) for value in values if value not in set(keys[name])]
-            for name, values in over.items()
-            if not isinstance(values, str)
-        }
-        named = [f"{name} {', '.join(values)}" for name, values in absent.items() if values]
-        text = f"{n_found} of {n_expected} comparisons available"
-        texts.append(text + (f"; absent: {'; '.join(named)}" if named else ""))
+    if n_available < n_expected:
+        texts.append(f"{n_available} of {n_expected} comparisons available")
+        absent_texts = []
+        for name, values in over.items():
+            if isinstance(values, str):
+                continue
+            absent = [str(value) for value in values if value not in set(keys[name])]
+            if absent:
+                absent_texts.append(f"{name} {', '.join(absent)}")
+        if absent_texts:
+            texts.append(f"absent: {'; '.join(absent_texts)}")
     n_datasets = check.get("datasets_each", 1)
     if min_datasets < n_datasets:
         texts.append(f"only {min_datasets} of {n_datasets} data sets behind some comparisons")
@@ -455,13 +468,13 @@ def improving(study: Study, check: Mapping, context: Context) -> Finding:
         for before, after in pairwise(in_order):
             line = dict(zip(groups, group, strict=True))
             label = line.pop("left")
-            step = f"{keys[along][before]} to {keys[along][after]}"
-            lines.append(line | {along: step, "left": label, "right": "the one before"})
+            line[along] = f"{keys[along][before]} to {keys[along][after]}"
+            lines.append(line | {"left": label, "right": "the value before"})
             left.append(pairs.left[after])
             right.append(pairs.left[before])
     if not lines:
         raise MissingRows(f"only one value of {along} is stored")
-    # Steps are counted here, not values.
+    # The expected number is one of steps, not of values.
     n_steps = check["steps"]
     missing = f"{len(lines)} of {n_steps} steps available" if len(lines) < n_steps else ""
     steps = replace(pairs, keys=pd.DataFrame(lines), left=left, right=right, missing=missing)
@@ -475,17 +488,15 @@ def _order(pairs: Pairs, check: Mapping) -> Finding:
     average = check.get("average", "ratio_of_means")
     means = column_statistics(values)[0][None]
 
-    # Test the differences per seed, averaged over data sets. The denominators are data of their own
-    # and the same on both sides; here they only set the scale.
+    # Test the differences per seed, averaged over data sets. The denominators are the same on both
+    # sides: their means are factors.
     scale = pairs.scale or [[]] * len(pairs.left)
-    weights = [_weights(means[0, columns], average) for columns in scale]
-    differences = np.column_stack(
-        [
-            ((values[:, left] - values[:, right]) * weight).mean(axis=1) * sign
-            for left, right, weight in zip(pairs.left, pairs.right, weights, strict=True)
-        ]
-    )
-    tests = paired_tests(differences)
+    differences = []
+    for left, right, denominators in zip(pairs.left, pairs.right, scale, strict=True):
+        weights = _weights(means[0, denominators], average)
+        weighted = (values[:, left] - values[:, right]) * weights
+        differences.append(weighted.mean(axis=1) * sign)
+    tests = paired_tests(np.column_stack(differences))
     violation = holm(tests["p_greater"])
     support = holm(tests["p_less"])
     outcome = np.select(
@@ -511,24 +522,30 @@ def _weights(denominators: np.ndarray, average: str) -> np.ndarray | float:
     """Factors of the differences on each data set, before their mean over data sets is taken."""
     if not denominators.size:
         return 1.0
-    return 1 / (denominators if average == "mean_of_ratios" else denominators.mean())
+    if average == "mean_of_ratios":
+        return 1 / denominators
+    return 1 / denominators.mean()
 
 
 def _judge_ordering(
     evidence: pd.DataFrame, toward_violation: np.ndarray, check: Mapping, missing: str
 ) -> Finding:
+    """Decide an ordering by the outcomes of its comparisons; see the module's rules."""
     outcome = evidence["outcome"]
-    counts = {
-        name: int((outcome == name).sum()) for name in ("kept", "tied", "violated", "few seeds")
-    }
+    outcomes = ("kept", "tied", "violated", "few seeds")
+    counts = {name: int((outcome == name).sum()) for name in outcomes}
     enough = outcome != "few seeds"
     seeds = evidence.loc[enough, "seeds"].min() if enough.any() else evidence["seeds"].max()
     leaning = (outcome == "tied").to_numpy() & (toward_violation > 0)
+
+    # So many values of the key `within` may be violated for each combination of the other keys.
     broken = counts["violated"] > 0
     if "within" in check and broken:
         violated = evidence[outcome == "violated"]
-        others = [name for name in check["over"] if name != check["within"]]
-        broken = violated.groupby(others)[check["within"]].nunique().max() > check["tolerated"]
+        other_keys = [name for name in check["over"] if name != check["within"]]
+        n_violated = violated.groupby(other_keys)[check["within"]].nunique()
+        broken = n_violated.max() > check["tolerated"]
+
     if not enough.any():
         verdict = INCONCLUSIVE
     elif broken:
@@ -554,7 +571,7 @@ def _ordering_numbers(
     counts: Mapping[str, int],
     check: Mapping,
 ) -> str:
-    """Say how many comparisons are kept, which is violated most, and how much a tie could hide."""
+    """Describe the outcomes: counts, the largest violation, the widest interval of a tie."""
     text = f"{counts['kept']} kept, {counts['tied']} tied, {counts['violated']} violated of "
     text += f"{len(evidence)} comparisons."
     outcome = evidence["outcome"].to_numpy()
@@ -690,21 +707,25 @@ def trend(study: Study, check: Mapping, context: Context) -> Finding:
     truth = []
     lines = []
     for group, members in keys.groupby(names, sort=False):
-        facts = dict(zip(names, group, strict=True))
-        at = members.index.to_numpy()
-        at = at[np.argsort(keys[along].to_numpy()[at])]
-        if at.size < 3:
-            label = ", ".join(f"{name} {value}" for name, value in facts.items())
-            missing = join_texts(missing, f"{label}: only {at.size} values of {along}")
+        line = dict(zip(names, group, strict=True))
+        members = members.sort_values(along)
+        n_values = len(members)
+        if n_values < 3:
+            label = ", ".join(f"{name} {value}" for name, value in line.items())
+            missing = join_texts(missing, f"{label}: only {n_values} values of {along}")
             continue
-        values = ratios[:, at]
-        correlation = sign * rank_correlation(keys[along].to_numpy(dtype=float)[at], values)
+        values = ratios[:, members.index]
+        correlation = sign * rank_correlation(members[along].to_numpy(dtype=float), values)
         true = within(correlation, check)
         if check.get("ends"):
-            true &= sign * (values[:, -1] - values[:, 0]) > 0
+            rise = values[:, -1] - values[:, 0]
+            true &= sign * rise > 0
         truth.append(true)
-        ends_of_line = {"first": values[0, 0], "last": values[0, -1], "values": at.size}
-        lines.append(facts | {"correlation": sign * correlation[0]} | ends_of_line)
+        line["correlation"] = sign * correlation[0]
+        line["first"] = values[0, 0]
+        line["last"] = values[0, -1]
+        line["values"] = n_values
+        lines.append(line)
     if not truth:
         raise MissingRows(f"a trend along {along} needs at least three stored values of it")
     evidence = pd.DataFrame(lines)
@@ -739,9 +760,8 @@ def _trend_numbers(evidence: pd.DataFrame, check: Mapping) -> str:
 def ends(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that the ratio left / right is higher or lower at the end of `along`, on average.
 
-    Only groups of the other keys that have both ends count. `first` and `last` name the ends; the
-    outermost stored values stand in for them where they are absent, and the verdict is then
-    partial.
+    Only groups of the other keys that have both ends count. `first` and `last` name the ends; where
+    they are not stored, the outermost stored values are compared and the verdict is partial.
     """
     keys, ratios, seeds, missing = _ratios(study, check, context)
     along = check["along"]
@@ -782,11 +802,11 @@ def largest_gain(study: Study, check: Mapping, context: Context) -> Finding:
     label = ", ".join(f"{name} {key[name]}" for name in check["over"])
     numbers = f"Largest reduction {percent(largest[0])} [{percent(low)}, {percent(high)}] at "
     numbers += f"{label} (required: {bounds_text(check)});"
-    found = decide_joint(within(largest, check), seeds, numbers, missing, evidence)
-    if missing and found.verdict == FAILS and largest[0] < check["at_least"]:
-        text = f"{found.numbers} The absent part may hold a larger one."
-        return replace(found, verdict=INCONCLUSIVE, numbers=text)
-    return found
+    finding = decide_joint(within(largest, check), seeds, numbers, missing, evidence)
+    if missing and finding.verdict == FAILS and largest[0] < check["at_least"]:
+        text = f"{finding.numbers} The absent part may hold a larger one."
+        return replace(finding, verdict=INCONCLUSIVE, numbers=text)
+    return finding
 
 
 def best_value(study: Study, check: Mapping, context: Context) -> Finding:
@@ -797,13 +817,14 @@ def best_value(study: Study, check: Mapping, context: Context) -> Finding:
     keys, ratios, seeds, missing = _ratios(study, check, context)
     along = keys[check["along"]].to_numpy(dtype=float)
     largest = check.get("higher_is_better", False)
-    at = ratios.argmax(axis=1) if largest else ratios.argmin(axis=1)
-    best = along[at]
+    positions = ratios.argmax(axis=1) if largest else ratios.argmin(axis=1)
+    best = along[positions]
     share_best = [(best[1:] == value).mean() for value in along]
     evidence = keys.assign(ratio=ratios[0], best_in_resamples=share_best)
     word = "ratio" if "right" in check or "relative_to" in check else "value"
+    best_ratio = ratios[0, positions[0]]
     numbers = f"{'Largest' if largest else 'Smallest'} at {check['along']} = {best[0]:g} "
-    numbers += f"({word} {ratios[0, at[0]]:.4g}; required: {bounds_text(check)});"
+    numbers += f"({word} {best_ratio:.4g}; required: {bounds_text(check)});"
     return decide_joint(within(best, check), seeds, numbers, missing, evidence)
 
 
@@ -831,7 +852,7 @@ def crossing(study: Study, check: Mapping, context: Context) -> Finding:
                 earliest.append(by_method[first] <= np.min(rivals, axis=0))
                 compared.append(group)
         count = sum(bool(true[0]) for true in earliest)
-        texts.append(f"within {percent(level)}: first or level in {count} of {len(earliest)}")
+        texts.append(f"within {percent(level)}: first or equal in {count} of {len(earliest)}")
         if level == check["level"]:
             truth = earliest
             lines = [
@@ -850,13 +871,15 @@ def _first_epsilons(
 ) -> dict[tuple, dict[str, np.ndarray]]:
     """Smallest epsilon with a ratio of at most 1 + level, by group and method, per resample."""
     epsilons = keys["epsilon"].to_numpy(dtype=float)
-    found: dict[tuple, dict[str, np.ndarray]] = {}
+    by_group: dict[tuple, dict[str, np.ndarray]] = {}
     for name, columns in keys.groupby([*groups, "left"], sort=False).indices.items():
+        *group, method = name
         columns = columns[np.argsort(epsilons[columns])]
         near = ratios[:, columns] <= 1 + level
-        first = np.where(near.any(axis=1), epsilons[columns][near.argmax(axis=1)], np.inf)
-        found.setdefault(tuple(name[:-1]), {})[name[-1]] = first
-    return found
+        first = epsilons[columns][near.argmax(axis=1)]
+        reached = np.where(near.any(axis=1), first, np.inf)
+        by_group.setdefault(tuple(group), {})[method] = reached
+    return by_group
 
 
 def contrast(study: Study, check: Mapping, context: Context) -> Finding:
@@ -910,16 +933,21 @@ def slope(study: Study, check: Mapping, context: Context) -> Finding:
         if x.size < 3:
             continue
         centered = x - x.mean()
-        slopes.append(np.log(values[:, members.index]) @ centered / (centered @ centered))
-        reach = {"from": np.exp(x.min()), "to": np.exp(x.max()), "values": x.size}
-        lines.append(dict(zip(names, group, strict=True)) | reach)
+        logs = np.log(values[:, members.index])
+        slopes.append(logs @ centered / (centered @ centered))
+        line = dict(zip(names, group, strict=True))
+        line["from"] = np.exp(x.min())
+        line["to"] = np.exp(x.max())
+        line["values"] = x.size
+        lines.append(line)
     if not slopes:
         raise MissingRows(f"a slope along {along} needs at least three stored values of it")
     draws = np.column_stack(slopes)
     low, high = percentile_interval(draws)
     evidence = pd.DataFrame(lines).assign(slope=draws[0], low=low, high=high)
-    lines_of_text = evidence.itertuples()
-    texts = [f"{line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in lines_of_text]
+    texts = [
+        f"{line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]" for line in evidence.itertuples()
+    ]
     numbers = f"Slope over {along} from {evidence['from'].min():g} to {evidence['to'].max():g}: "
     numbers += f"{'; '.join(texts)} (required: {bounds_text(check)});"
     finding = decide(within(draws, check), seeds, numbers, missing, evidence)
@@ -941,7 +969,7 @@ def longer_than(study: Study, check: Mapping, context: Context) -> Finding:
         if len(panel.cells):
             seconds = resampled_means(panel)[:, :1]
             total = check["runs"] * seconds
-            evidence = pd.DataFrame({"sweep": [sweep], "seconds_of_one": total[0] / check["runs"]})
+            evidence = pd.DataFrame({"sweep": [sweep], "seconds_per_fit": seconds[0]})
             numbers = f"{check['runs']} fits take {total[0, 0]:.4g} s of CPU time (required: more "
             numbers += f"than {check['seconds']:g} s);"
             return decide(total > check["seconds"], len(panel.seeds), numbers, "", evidence)
@@ -1015,7 +1043,7 @@ def grid_count(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def every_row(study: Study, check: Mapping, context: Context) -> Finding:
-    """Check a metric in every stored row of a method, maybe only of `sweeps`, against bounds."""
+    """Check a metric in every stored row of a method against bounds; `sweeps` is optional."""
     rows = study.rows_with([check["metric"]])
     rows = rows[rows["method"] == check["method"]]
     if "sweeps" in check:
@@ -1035,8 +1063,8 @@ def every_row(study: Study, check: Mapping, context: Context) -> Finding:
 def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that every reported number that can be compared is reproduced within sampling error.
 
-    Holds if every one is; fails if more lie outside than two standard errors let by chance
-    (binomial test at the level of all claims); else inconclusive.
+    Holds if all are; fails if more lie outside than two standard errors allow by chance (binomial
+    test at the level of all claims); else inconclusive.
     """
     table = reported.compare(study, context.reported[check["numbers"]])
     judged = table[table["verdict"].isin(reported.JUDGED)]
@@ -1049,14 +1077,14 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     counts = judged["verdict"].value_counts().reindex(reported.JUDGED, fill_value=0)
     n_outside = len(judged) - counts[reported.WITHIN]
     chance = 2 * stats.norm.sf(reported.STANDARD_ERRORS)
-    by_chance = stats.binom.sf(n_outside - 1, len(judged), chance)
-    verdict = HOLDS if not n_outside else FAILS if by_chance <= LEVEL else INCONCLUSIVE
+    p_value = stats.binom.sf(n_outside - 1, len(judged), chance)
+    verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
 
     n_near = sum(reported.near(line) for line in judged.to_dict("records"))
     numbers = f"Of {len(judged)} reported numbers that can be compared {counts[reported.WITHIN]} "
-    numbers += f"are within sampling error, {counts[reported.BETTER]} better here and "
-    numbers += f"{counts[reported.WORSE]} worse; {n_near} lie within {percent(reported.LOOSE)} of "
-    numbers += "the reported mean."
+    numbers += f"are within sampling error, {counts[reported.BETTER]} measured ones are better and "
+    numbers += f"{counts[reported.WORSE]} worse; {n_near} lie within "
+    numbers += f"{percent(reported.NEAR_SHARE)} of the reported mean."
     missing = [
         f"{count} numbers {name}"
         for name, count in all_counts.items()
@@ -1122,6 +1150,7 @@ EVALUATORS = {
 } | hyperparameters.EVALUATORS
 
 
+#: Columns of `overview`.
 OVERVIEW = [
     "id", "section", "statement", "kind", "basis", "verdict", "partial", "comparisons", "seeds",
     "numbers", "missing", "reported",
@@ -1137,23 +1166,11 @@ def overview(verdicts: Sequence[Verdict]) -> pd.DataFrame:
         `id`, `section`, `statement`, `kind`, `basis`, `verdict`, `partial`, `comparisons`, `seeds`,
         `numbers`, `missing`, `reported`.
     """
-    return pd.DataFrame(
-        [
-            {
-                "id": verdict.claim["id"],
-                "section": verdict.claim["section"],
-                "statement": verdict.claim["statement"],
-                "kind": verdict.claim["kind"],
-                "basis": verdict.claim["basis"],
-                "verdict": verdict.finding.verdict,
-                "partial": verdict.partial,
-                "comparisons": verdict.finding.comparisons,
-                "seeds": verdict.finding.seeds,
-                "numbers": verdict.finding.numbers,
-                "missing": verdict.finding.missing,
-                "reported": verdict.claim.get("reported", ""),
-            }
-            for verdict in verdicts
-        ],
-        columns=OVERVIEW,
-    )
+    lines = []
+    for verdict in verdicts:
+        line = {name: verdict.claim.get(name, "") for name in OVERVIEW}
+        finding = verdict.finding
+        line |= {name: getattr(finding, name) for name in ("verdict", "comparisons", "seeds")}
+        line |= {"partial": verdict.partial, "numbers": finding.numbers, "missing": finding.missing}
+        lines.append(line)
+    return pd.DataFrame(lines, columns=OVERVIEW)

@@ -40,7 +40,7 @@ def load(paper: str) -> dict:
     return content
 
 
-def own_evaluators(paper: str) -> dict[str, Callable]:
+def paper_evaluators(paper: str) -> dict[str, Callable]:
     """Evaluators that only this paper needs, by check type; empty where it has none."""
     name = f"{__name__}.{paper.replace('-', '_')}"
     return import_module(name).EVALUATORS if find_spec(name) else {}

@@ -39,9 +39,8 @@ def radius_slopes(study: Study, check: Mapping, context: Context) -> Finding:
     """Slopes in the radius of the space at a fixed rho, against bounds.
 
     That of `method` against `at_most`, that of `plain` against `plain_at_least`. The box is scaled
-    with the data, so a space L times as large is the same one with rho divided by L and costs
-    multiplied by L squared. A method that knows no rho costs L squared times the same: its slope is
-    2.
+    with the data, so a space L times as large is the same space with rho divided by L and costs
+    multiplied by L squared. The cost of a method without rho grows like L squared: its slope is 2.
     """
     line = curve(study, check | {"along": "rho", "value": "cost"}, context)
     if (finding := not_positive(line)) is not None:
@@ -56,7 +55,8 @@ def radius_slopes(study: Study, check: Mapping, context: Context) -> Finding:
     numbers = f"Slope over the radius from 1 to {radius.max():g}: {slopes_text(table)} "
     numbers += f"(required: ≤ {check['at_most']:g}); that of {check['plain']} is 2, as its cost "
     numbers += f"scales with the space (required: ≥ {check['plain_at_least']:g});"
-    truth = (slope <= check["at_most"]) & (check["plain_at_least"] <= 2)
+    plain_agrees = check["plain_at_least"] <= 2
+    truth = (slope <= check["at_most"]) & plain_agrees
     missing = over_radius.missing_reach(check["reach"])
     finding = decide(truth[:, None], line.seeds, numbers, missing, table)
     return with_outcome(finding, over_radius.evidence())
@@ -71,11 +71,11 @@ def bounded(study: Study, check: Mapping, context: Context) -> Finding:
     cells = study.cells[(study.cells["sweep"] == check["sweep"]).to_numpy()]
     selected = [matches(cells, selector) for selector in check["left"]]
     cells = cells[np.logical_or.reduce(selected)]
-    texts = [
-        f"{name} up to {cells[name].max():,} instead of {last:,}"
-        for name, last in check["reach"].items()
-        if cells[name].max() < last
-    ]
+    texts = []
+    for name, last in check["reach"].items():
+        largest = cells[name].max()
+        if largest < last:
+            texts.append(f"{name} up to {largest:,} instead of {last:,}")
     return replace(finding, missing=join_texts(finding.missing, *texts))
 
 
@@ -132,30 +132,28 @@ def nearer(study: Study, check: Mapping, context: Context) -> Finding:
         raise MissingRows(context.why(check["sweep"]))
 
     # Find the cells of the three methods for every data set and k that all of them have.
-    positions = {
-        name: {
-            (cells["dataset"][position], cells["k"][position]): position
-            for position in np.flatnonzero(matches(cells, check[name]))
-        }
-        for name in ("method", "below", "above")
-    }
+    positions = {}
+    for name in ("method", "below", "above"):
+        of_method = cells[matches(cells, check[name])]
+        keys = zip(of_method["dataset"], of_method["k"], strict=True)
+        positions[name] = dict(zip(keys, of_method.index, strict=True))
     datasets = context.resolve(check["over"]["dataset"])
     expected = set(product(datasets, check["over"]["k"]))
     shared = sorted(expected.intersection(*positions.values()))
     if not shared:
         raise MissingRows(context.why(check["sweep"]))
 
+    # Position of the method's mean between the two other means: 0 is `below`, 1 is `above`.
     means = resampled_means(panel)
-    columns = {name: [found[key] for key in shared] for name, found in positions.items()}
+    columns = {name: [by_key[key] for key in shared] for name, by_key in positions.items()}
     value = means[:, columns["method"]]
     low = means[:, columns["below"]]
     high = means[:, columns["above"]]
-    share = (value - low) / (high - low)
-    evidence = pd.DataFrame(shared, columns=["dataset", "k"]).assign(
-        method=value[0], below=low[0], above=high[0], share_of_the_way=share[0]
-    )
-    numbers = f"Share of the way from {check['below']} to {check['above']} between "
-    numbers += f"{share[0].min():.3g} and {share[0].max():.3g} (required: < 0.5);"
+    position = (value - low) / (high - low)
+    evidence = pd.DataFrame(shared, columns=["dataset", "k"])
+    evidence = evidence.assign(method=value[0], below=low[0], above=high[0], position=position[0])
+    numbers = f"Position between {check['below']} (0) and {check['above']} (1) from "
+    numbers += f"{position[0].min():.3g} to {position[0].max():.3g} (required: < 0.5);"
     seeds = panel.take(np.concatenate(list(columns.values()))).min_seeds
     missing = ""
     if len(shared) < len(expected):
@@ -207,9 +205,13 @@ def thirds(study: Study, check: Mapping, context: Context) -> Finding:
                 delta = np.nan
                 fits = cell["epsilon_spent"] <= cell["epsilon"] * (1 + _TOLERANCE)
             line = {name: cell[name] for name in ("sweep", "dataset", "k", "epsilon")}
-            line |= {"part": part, "releases": len(of_part), "of_no_part": unknown}
-            line |= {"delta_at_a_third": delta, "third_of_delta": allowed}
-            lines.append(line | {"agrees": fits and len(of_part) > 0 and not unknown})
+            line["part"] = part
+            line["releases"] = len(of_part)
+            line["of_no_part"] = unknown
+            line["delta_at_a_third"] = delta
+            line["third_of_delta"] = allowed
+            line["agrees"] = fits and len(of_part) > 0 and not unknown
+            lines.append(line)
     table = pd.DataFrame(lines)
     share = table["delta_at_a_third"] / table["third_of_delta"]
     numbers = f"δ at a third of ε over a third of δ: {share.min():.3f} to {share.max():.3f} where "
@@ -219,12 +221,12 @@ def thirds(study: Study, check: Mapping, context: Context) -> Finding:
 def points_noise(study: Study, check: Mapping, context: Context) -> Finding:
     """Noise on the points of every stored cell against the classical formula.
 
-    And its δ at ε against the part's. ``methods`` names the share of the budget: 3 stands for a
-    third.
+    Its δ at ε is compared with the δ of that part of the budget. ``methods`` maps each method to
+    the number of equal parts, of which the points get one.
     """
     lines = []
     absent = []
-    for method, share in check["methods"].items():
+    for method, n_parts in check["methods"].items():
         try:
             cells = _charged_cells(study, method)
         except MissingRows as missing:
@@ -233,27 +235,28 @@ def points_noise(study: Study, check: Mapping, context: Context) -> Finding:
         for cell, charges in cells:
             if cell.get("calibration") not in (None, "classical"):
                 continue
-            epsilon = cell["epsilon"] / share
-            delta = cell["delta"] / share
+            epsilon = cell["epsilon"] / n_parts
+            delta = cell["delta"] / n_parts
             formula = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
             for charge in charges[charges["label"] == check["label"]].to_dict("records"):
                 stored = charge["scale"] / charge["sensitivity"]
-                needed = gaussian_delta(1 / stored, epsilon)
-                agrees = math.isclose(stored, formula, rel_tol=_TOLERANCE) and needed <= delta
+                delta_at_epsilon = gaussian_delta(1 / stored, epsilon)
+                equal = math.isclose(stored, formula, rel_tol=_TOLERANCE)
                 line = {name: cell[name] for name in ("method", "dataset", "epsilon", "rho")}
-                line |= {"stored": stored, "formula": formula}
-                line |= {"delta_at_epsilon": needed, "delta": delta}
-                lines.append(line | {"agrees": agrees})
+                line["stored"] = stored
+                line["formula"] = formula
+                line["delta_at_epsilon"] = delta_at_epsilon
+                line["delta"] = delta
+                line["agrees"] = equal and delta_at_epsilon <= delta
+                lines.append(line)
     table = pd.DataFrame(lines)
     if not len(table):
         none = "no stored cell noises its points by the classical formula"
         raise MissingRows(join_texts(*absent) or none)
     share = (table["delta_at_epsilon"] / table["delta"]).max()
     numbers = f"Standard deviation over ρ: {table['stored'].min():.4g} to "
-    numbers += (
-        f"{table['stored'].max():.4g}; its δ at ε is at most {share:.3g} of the declared one."
-    )
-    return exact(table, numbers, join_texts(*absent, "the audit is no part of the rows"))
+    numbers += f"{table['stored'].max():.4g}; its δ at ε is at most {share:.3g} of the declared δ."
+    return exact(table, numbers, join_texts(*absent, "no row holds an audit"))
 
 
 def runtimes(study: Study, check: Mapping, context: Context) -> Finding:

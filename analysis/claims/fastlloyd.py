@@ -39,7 +39,7 @@ _ROUNDING = 1e-12
 
 @cache
 def noise_multiplier(epsilon: float, delta: float) -> float:
-    """Smallest sigma for which a query of sensitivity one is (epsilon, delta)-private."""
+    """Smallest sigma for which a query of sensitivity 1 is (epsilon, delta)-private."""
     mu = optimize.brentq(
         lambda value: gaussian_delta(value, epsilon) - delta, 1e-6, 100.0, xtol=1e-14
     )
@@ -52,12 +52,13 @@ def iteration_bound(
     """Number of iterations by the error bound of section 5.5, cut to [2, 7] and rounded down."""
     sigma = noise_multiplier(epsilon, delta)
     radius = alpha * math.sqrt(d) / k ** (1 / d)
-    bound = 4 * n**2 * 0.004 / (k**3 * radius**2 * sigma**2 * (1 + math.sqrt(4 * d)) ** 2)
+    error_per_round = k**3 * radius**2 * sigma**2 * (1 + math.sqrt(4 * d)) ** 2
+    bound = 4 * n**2 * 0.004 / error_per_round
     return int(min(max(math.floor(bound), 2), 7))
 
 
 def _fastlloyd_cells(study: Study) -> pd.DataFrame:
-    """Distinct published FastLloyd cells, whichever sweeps they stand in."""
+    """Distinct published FastLloyd cells of all sweeps."""
     cells = study.cells
     is_fastlloyd = cells["target"].str.rsplit(".", n=1).str[-1] == "FastLloyd"
     cells = cells[is_fastlloyd & (cells["variant"] == "published")]
@@ -68,11 +69,13 @@ def _fastlloyd_cells(study: Study) -> pd.DataFrame:
 
 
 def _parameter(cell: pd.Series, name: str, default: float | str) -> float | str:
+    """Value of a constructor parameter as configured, else its default."""
     value = cell.get(name)
-    return default if value is None or (isinstance(value, float) and math.isnan(value)) else value
+    return default if pd.isna(value) else value
 
 
 def _identity(cell: pd.Series) -> dict:
+    """Columns of the evidence that tell which cell a line is about."""
     return {name: cell[name] for name in ("sweep", "method", "dataset", "n", "d", "k", "epsilon")}
 
 
@@ -115,11 +118,16 @@ def noise_split(study: Study, check: Mapping, context: Context) -> Finding:
             counts = charge["count_scale"] / charge["count_sensitivity"]
             ratio = counts / sums
             mu = math.hypot(1 / sums, 1 / counts)
-            agrees = math.isclose(ratio, formula, rel_tol=_TOLERANCE)
-            agrees = agrees and math.isclose(mu, charge["mu"], rel_tol=_TOLERANCE)
-            line = {"round": charge["round"], "ratio": ratio, "formula": formula}
-            line |= {"mu_of_both": mu, "mu_charged": charge["mu"], "agrees": agrees}
-            lines.append(_identity(cell) | line)
+            ratio_agrees = math.isclose(ratio, formula, rel_tol=_TOLERANCE)
+            mu_agrees = math.isclose(mu, charge["mu"], rel_tol=_TOLERANCE)
+            line = _identity(cell)
+            line["round"] = charge["round"]
+            line["ratio"] = ratio
+            line["formula"] = formula
+            line["mu_of_both"] = mu
+            line["mu_charged"] = charge["mu"]
+            line["agrees"] = ratio_agrees and mu_agrees
+            lines.append(line)
     return exact(pd.DataFrame(lines), "Read from the ledger's charges, one line per round.")
 
 
@@ -128,16 +136,20 @@ def radius(study: Study, check: Mapping, context: Context) -> Finding:
     lines = []
     for cell, charges in _charged_cells(study):
         radii = charges["radius"].to_numpy()
-        share_of_one = cell["k"] ** (-1 / cell["d"])
         alpha = _parameter(cell, "alpha", DEFAULT_ALPHA)
-        late = alpha * math.sqrt(cell["d"]) / cell["k"] ** (1 / cell["d"])
-        step = _parameter(cell, "radius_schedule", "step") == "step"
-        first = math.sqrt(cell["d"]) if step else late
-        last = late if len(radii) > 1 else first
-        agrees = math.isclose(radii[-1], last, rel_tol=_TOLERANCE)
-        agrees = agrees and math.isclose(radii[0], first, rel_tol=_TOLERANCE)
-        line = {"first": radii[0], "last": radii[-1], "formula": last}
-        lines.append(_identity(cell) | line | {"share_of_k_1": share_of_one, "agrees": agrees})
+        small = alpha * math.sqrt(cell["d"]) / cell["k"] ** (1 / cell["d"])
+        is_step = _parameter(cell, "radius_schedule", "step") == "step"
+        first = math.sqrt(cell["d"]) if is_step else small
+        last = small if len(radii) > 1 else first
+        first_agrees = math.isclose(radii[0], first, rel_tol=_TOLERANCE)
+        last_agrees = math.isclose(radii[-1], last, rel_tol=_TOLERANCE)
+        line = _identity(cell)
+        line["first"] = radii[0]
+        line["last"] = radii[-1]
+        line["formula"] = last
+        line["share_of_k_1"] = cell["k"] ** (-1 / cell["d"])
+        line["agrees"] = first_agrees and last_agrees
+        lines.append(line)
     table = pd.DataFrame(lines)
     high = table.loc[table["d"].idxmax()]
     numbers = f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of "
@@ -145,7 +157,7 @@ def radius(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def composition(study: Study, check: Mapping, context: Context) -> Finding:
-    """All rounds together: delta by the closed form, and the ledger's own epsilon."""
+    """All rounds composed: delta by the closed form, and the epsilon of the ledger."""
     lines = []
     for cell, charges in _charged_cells(study):
         mu = math.sqrt(math.fsum(charges["mu"] ** 2))
@@ -167,11 +179,11 @@ def composition(study: Study, check: Mapping, context: Context) -> Finding:
 def single_cluster(study: Study, check: Mapping, context: Context) -> Finding:
     """Rows with one non-empty cluster: silhouette -1 and an infinite Davies–Bouldin index.
 
-    This direction only.
+    The converse is not checked.
     """
     needed = ("empty_clusters", "silhouette", "davies_bouldin")
     rows = study.rows_with(needed)
-    # The mean as only center has one cluster by definition, so it has none to lose.
+    # The mean as only center has one cluster by definition.
     rows = rows[~rows["target"].str.endswith("DataMean")]
     if not len(rows):
         raise MissingRows(
@@ -216,23 +228,34 @@ def outliers(study: Study, check: Mapping, context: Context) -> Finding:
         if not bases:
             continue
         used = [[columns[side][base] for base in bases] for side in sides]
-        low, high, free_low, free_high = (means[:, each].mean(axis=1) for each in used)
+        side_means = [means[:, columns_of_side].mean(axis=1) for columns_of_side in used]
+        bounded_from, bounded_to, unbounded_from, unbounded_to = side_means
 
         # Both increases, absolute and relative.
-        increase = high - low
-        free_increase = free_high - free_low
-        relative = high / low - 1
-        free_relative = free_high / free_low - 1
-        truth.append(increase < free_increase)
-        n_relative += int(relative[0] < free_relative[0])
-        seeds.append(np.isfinite(panel.values[:, np.concatenate(used)]).all(axis=1).sum())
-        (lower,), (upper,) = percentile_interval((increase - free_increase)[:, None])
-        line = {"epsilon": epsilon, "datasets": len(bases)}
-        line |= {f"increase_{methods[0]}": increase[0], f"increase_{methods[1]}": free_increase[0]}
-        line |= {f"relative_increase_{methods[0]}": relative[0]}
-        line |= {f"relative_increase_{methods[1]}": free_relative[0]}
-        line |= {"difference": increase[0] - free_increase[0], "low": lower, "high": upper}
-        lines.append(line)
+        bounded_increase = bounded_to - bounded_from
+        unbounded_increase = unbounded_to - unbounded_from
+        bounded_relative = bounded_to / bounded_from - 1
+        unbounded_relative = unbounded_to / unbounded_from - 1
+        difference = bounded_increase - unbounded_increase
+
+        truth.append(bounded_increase < unbounded_increase)
+        n_relative += int(bounded_relative[0] < unbounded_relative[0])
+        paired = np.isfinite(panel.values[:, np.concatenate(used)]).all(axis=1)
+        seeds.append(paired.sum())
+        (low,), (high,) = percentile_interval(difference[:, None])
+        lines.append(
+            {
+                "epsilon": epsilon,
+                "datasets": len(bases),
+                f"increase_{check['bounded']}": bounded_increase[0],
+                f"increase_{check['unbounded']}": unbounded_increase[0],
+                f"relative_increase_{check['bounded']}": bounded_relative[0],
+                f"relative_increase_{check['unbounded']}": unbounded_relative[0],
+                "difference": difference[0],
+                "low": low,
+                "high": high,
+            }
+        )
     if not lines:
         raise MissingRows(
             f"no data set of sweep {check['sweep']} has both methods with {check['from']} and "
@@ -246,7 +269,7 @@ def outliers(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def _outlier_numbers(table: pd.DataFrame, methods: Sequence[str]) -> str:
-    """Say how the metric increases at the first epsilon and at the last."""
+    """Describe the increase of the metric at the first epsilon and at the last."""
     ends = table.iloc[[0, -1]] if len(table) > 1 else table
     texts = []
     for method in methods:
@@ -278,14 +301,15 @@ def _missing_outliers(context: Context, check: Mapping, table: pd.DataFrame) -> 
 
 
 def _time_conditions(study: Study, sweep: str) -> str:
-    """Say what the measured times of a sweep rest on."""
+    """Describe under which conditions the times of a sweep were measured."""
     cells = study.cells[study.cells["sweep"] == sweep]
-    latency = " or ".join(f"{value:g}" for value in sorted(cells["latency_ms"].dropna().unique()))
-    return f"Our times: {transports(cells)}, {latency} ms of simulated latency a send."
+    latencies = sorted(cells["latency_ms"].dropna().unique())
+    latency = " or ".join(f"{value:g}" for value in latencies)
+    return f"Measured times: {transports(cells)}, {latency} ms of simulated latency a send."
 
 
 def timed(study: Study, check: Mapping, context: Context) -> Finding:
-    """Judge another check (`judged`) on measured times, and say what these rest on."""
+    """Judge another check (`judged`) on measured times, and describe their conditions."""
     judged = check["judged"]
     finding = verdicts.EVALUATORS[judged["type"]](study, judged, context)
     text = f"{finding.numbers} {_time_conditions(study, judged['sweep'])}"
@@ -343,8 +367,8 @@ def _messages(study: Study, check: Mapping, context: Context) -> pd.DataFrame:
 def message_bytes(study: Study, check: Mapping, context: Context) -> Finding:
     """Bytes of every run against a formula.
 
-    With `factor`, that times k (d + 1) an iteration, else 2 clients x word x k (d + 1) x T in all.
-    `clients` lists the numbers of clients that the claim is about.
+    With `factor` it is factor x k (d + 1) an iteration, else 2 x clients x word x k (d + 1) x T in
+    all. `clients` lists the numbers of clients that the claim is about.
     """
     rows = _messages(study, check, context)
     measured = rows["bytes_per_iteration"]
@@ -387,7 +411,7 @@ def same_bytes(study: Study, check: Mapping, context: Context) -> Finding:
     return exact(table, "Compared: k and d with both sizes.", missing)
 
 
-def central_twin(study: Study, check: Mapping, context: Context) -> Finding:
+def equals_central_run(study: Study, check: Mapping, context: Context) -> Finding:
     """NICV of federated runs equals that of the central run of the same cell and seed.
 
     The same cell: method, data, budget.
@@ -421,7 +445,7 @@ EVALUATORS = {
     "over_cited": over_cited,
     "message_bytes": message_bytes,
     "same_bytes": same_bytes,
-    "central_twin": central_twin,
+    "equals_central_run": equals_central_run,
     "iterations": iterations,
     "noise_split": noise_split,
     "radius": radius,

@@ -35,11 +35,10 @@ from pkm.analysis.planted import (
 from pkm.analysis.tables import Study, matches, resampled_means
 
 _TOLERANCE = 1e-6
-NEVER = math.inf
+_ROUNDING = 1e-12
 
-
-# Table 1: factor and additive bound of every row; logarithms, epsilon and constants are left out,
-# as they are there.
+# Table 1: factor and additive bound of every row, without logarithms, epsilon and constants, which
+# the paper's table leaves out too.
 BOUNDS = {
     "feldman2009": (lambda n, k, d: np.sqrt(d), lambda n, k, d: (k * d) ** (2.0 * d)),
     "nock2016": (lambda n, k, d: np.log(k), lambda n, k, d: n / np.log(n) ** 2),
@@ -51,18 +50,21 @@ BOUNDS = {
 
 
 def eventually(study: Study, check: Mapping, context: Context) -> Finding:
-    """Check that a curve stays at most `at_most` from the first value on where it is.
+    """Check that a curve is at most `at_most` at its last value, and never exceeds it again.
 
-    That is the last value at the latest.
+    Once a value is at most `at_most`, all later ones must be.
     """
     line = curve(study, check, context)
     below = line.values <= check["at_most"]
+    reached = below.any(axis=1)
     n_values = below.shape[1]
-    first = np.where(below.any(axis=1), below.argmax(axis=1), n_values)
+    first = np.where(reached, below.argmax(axis=1), n_values)
     before_first = np.arange(n_values) < first[:, None]
-    truth = below.any(axis=1) & (below | before_first).all(axis=1)
-    since = f"from {line.along} = {line.x[first[0]]:g} on" if first[0] < n_values else "nowhere"
-    numbers = f"Between {line.values[0].min():.4g} and {line.values[0].max():.4g}, at most "
+    stays = (below | before_first).all(axis=1)
+    truth = reached & stays
+    since = f"from {line.along} = {line.x[first[0]]:g} on" if reached[0] else "nowhere"
+    on_sample = line.values[0]
+    numbers = f"Between {on_sample.min():.4g} and {on_sample.max():.4g}, at most "
     numbers += f"{check['at_most']:g} {since};"
     missing = line.missing_reach(check["reach"])
     return decide_joint(truth, line.seeds, numbers, missing, line.evidence())
@@ -71,27 +73,28 @@ def eventually(study: Study, check: Mapping, context: Context) -> Finding:
 def polylogarithmic(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that a (log x)^c fits a curve no worse than a x^b.
 
-    Up to `slack` of the error of the logarithm. A curve that does not rise keeps below any such
-    bound, whatever fits it.
+    Its error, that of the curve's logarithm, may be larger by the share `slack`. A curve that does
+    not rise is within any such bound, whatever fits it.
     """
-    line = curve(study, check | {"places": 3}, context)
+    line = curve(study, check | {"min_values": 3}, context)
     if (finding := not_positive(line)) is not None:
         return finding
-    power = line.residuals()
-    polylog = line.residuals(logarithmic=False)
-    slopes = line.slopes()
+    power_error = line.residuals()
+    polylog_error = line.residuals(logarithmic=False)
+    powers = line.slopes()
     exponents = line.slopes(logarithmic=False)
-    truth = (polylog <= (1 + check["slack"]) * power) | (slopes <= 0)
-    evidence = slope_table([line], [slopes]).assign(
-        exponent_of_log=exponents[0], error_power=power[0], error_polylog=polylog[0]
+    fits = polylog_error <= (1 + check["slack"]) * power_error
+    truth = fits | (powers <= 0)
+    evidence = slope_table([line], [powers]).assign(
+        exponent_of_log=exponents[0], error_power=power_error[0], error_polylog=polylog_error[0]
     )
-    numbers = f"Power {slopes[0]:.3g} with error {power[0]:.3g}, power of log {exponents[0]:.3g} "
-    numbers += f"with error {polylog[0]:.3g} (of the natural logarithm);"
+    numbers = f"Power {powers[0]:.3g} with error {power_error[0]:.3g}, power of log "
+    numbers += f"{exponents[0]:.3g} with error {polylog_error[0]:.3g} (of the natural logarithm);"
     missing = line.missing_reach(check["reach"])
     return decide(truth[:, None], line.seeds, numbers, missing, evidence)
 
 
-def paid(study: Study, check: Mapping, context: Context) -> Finding:
+def mean_cost(study: Study, check: Mapping, context: Context) -> Finding:
     """Check the mean cost of some cells (`where`) against bounds."""
     panel = planted_panel(study, check["sweep"], check["metric"])
     selected = matches(panel.cells, check["method"])
@@ -110,7 +113,7 @@ def paid(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def capture_shares(study: Study, check: Mapping) -> tuple[pd.DataFrame, np.ndarray, int]:
-    """Share of runs in which no ball is farther than `factor` (r + 1/n) from all candidates.
+    """Share of runs in which every ball has a candidate within `factor` (r + 1/n) of its mean.
 
     Returns
     -------
@@ -123,18 +126,23 @@ def capture_shares(study: Study, check: Mapping) -> tuple[pd.DataFrame, np.ndarr
     panel = panel.take(with_small.to_numpy())
     if not len(panel.cells):
         return panel.cells.assign(large=[], reach=[], share=[]), np.empty((1, 0)), 0
-    large = panel.cells["n"] - panel.cells["small"]  # of the points in all other balls
+
+    # Sort by the number of points in all other balls, then by the size of the small one.
+    large = panel.cells["n"] - panel.cells["small"]
     panel = replace(panel, cells=panel.cells.assign(large=large))
-    panel = panel.take(panel.cells.sort_values(["method", "large", "small"]).index.to_numpy())
+    order = panel.cells.sort_values(["method", "large", "small"]).index
+    panel = panel.take(order.to_numpy())
+
+    # A run captures all balls if the one farthest from all candidates is within reach.
     cells = panel.cells
     reach = check["factor"] * (cells["ball"] + 1 / cells["n"]).to_numpy()
-    near = np.where(np.isfinite(panel.values), panel.values <= reach, np.nan)
-    panel = replace(panel, values=near)
+    captured = np.where(np.isfinite(panel.values), panel.values <= reach, np.nan)
+    panel = replace(panel, values=captured)
     shares = resampled_means(panel)
     return cells.assign(reach=reach, share=shares[0]), shares, panel.min_seeds
 
 
-def least_captured(
+def smallest_captured(
     cells: pd.DataFrame, shares: np.ndarray, level: float
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Smallest size of the small ball from which on the share is at least `level`.
@@ -142,85 +150,105 @@ def least_captured(
     Returns
     -------
     DataFrame, ndarray of shape (repeats + 1, groups)
-        One line per method and n with `least` and `largest` (size stored); the same sizes under
-        every resample, infinite where the largest stored ball is not captured.
+        One line per method and n with `captured` (that size), `smallest` and `largest` (sizes
+        stored); the captured size in every resample, infinite where the largest stored ball is not
+        captured.
     """
     lines = []
-    least = []
+    captured_sizes = []
     for (method, large), group in cells.groupby(["method", "large"], sort=True):
         sizes = group["small"].to_numpy()
-        captured = shares[:, group.index.to_numpy()] >= level - 1e-12
-        # From a size on: captured there and at all larger sizes.
-        onwards = np.flip(np.logical_and.accumulate(np.flip(captured, axis=1), axis=1), axis=1)
-        smallest = np.where(onwards.any(axis=1), sizes[onwards.argmax(axis=1)], NEVER)
-        least.append(smallest)
-        line = {"method": method, "n": large, "least": smallest[0]}
-        lines.append(line | {"smallest": sizes[0], "largest": sizes[-1]})
-    return pd.DataFrame(lines), np.column_stack(least) if least else np.empty((1, 0))
+        captured = shares[:, group.index.to_numpy()] >= level - _ROUNDING
+
+        # Captured at a size and at all larger ones.
+        from_largest = np.logical_and.accumulate(captured[:, ::-1], axis=1)
+        captured_onwards = from_largest[:, ::-1]
+        first = sizes[captured_onwards.argmax(axis=1)]
+        size = np.where(captured_onwards.any(axis=1), first, np.inf)
+        captured_sizes.append(size)
+        lines.append(
+            {
+                "method": method,
+                "n": large,
+                "captured": size[0],
+                "smallest": sizes[0],
+                "largest": sizes[-1],
+            }
+        )
+    by_group = np.column_stack(captured_sizes) if captured_sizes else np.empty((1, 0))
+    return pd.DataFrame(lines), by_group
 
 
 def _captured(
     study: Study, check: Mapping, context: Context
 ) -> tuple[pd.DataFrame, np.ndarray, int]:
+    """Captured sizes of a check, see `smallest_captured`, and the fewest seeds of a cell."""
     cells, shares, seeds = capture_shares(study, check)
     if not len(cells):
         raise MissingRows(context.why(check["sweep"]))
-    return *least_captured(cells, shares, check["level"]), seeds
+    table, sizes = smallest_captured(cells, shares, check["level"])
+    return table, sizes, seeds
 
 
 def capture_growth(study: Study, check: Mapping, context: Context) -> Finding:
     """Check the slope of the smallest captured size over n, on logarithmic axes, against bounds."""
-    table, least, seeds = _captured(study, check, context)
+    table, sizes, seeds = _captured(study, check, context)
     of_method = (table["method"] == check["methods"][0]).to_numpy()
     table = table[of_method].reset_index(drop=True)
-    least = least[:, of_method]
+    sizes = sizes[:, of_method]
     if len(table) < 3:
         raise MissingRows("sizes at three values of n are needed")
-    sizes = ", ".join(f"n = {line.n:g}: {line.least:g}" for line in table.itertuples())
-    if not np.isfinite(least[0]).all():
-        numbers = f"Smallest captured size at {sizes}: not captured at all within the stored sizes."
+    texts = ", ".join(f"n = {line.n:g}: {line.captured:g}" for line in table.itertuples())
+    if not np.isfinite(sizes[0]).all():
+        numbers = f"Smallest captured size at {texts}: not captured at all within the stored sizes."
         return Finding(INCONCLUSIVE, numbers, len(table), seeds, "larger balls are needed", table)
+
+    # Fit a line to the logarithms; resamples without a captured size have no slope.
     x = np.log(table["n"].to_numpy(dtype=float))
     centered = x - x.mean()
     with np.errstate(invalid="ignore"):
-        slope = np.log(least) @ centered / (centered @ centered)
-    numbers = f"Smallest size captured in {percent(check['level'])} of the runs at {sizes}; slope "
+        slope = np.log(sizes) @ centered / (centered @ centered)
+    numbers = f"Smallest size captured in {percent(check['level'])} of the runs at {texts}; slope "
     numbers += f"{slope[0]:.3g} (required: {bounds_text(check)});"
     missing = _missing_n(table, check["reach"])
     finding = decide_joint(within(slope, check), seeds, numbers, missing, table)
-    if (table["least"] == table["smallest"]).all():
+    if (table["captured"] == table["smallest"]).all():
         text = "All are the smallest that is stored, so nothing is known of the growth."
         return replace(finding, verdict=INCONCLUSIVE, numbers=f"{finding.numbers} {text}")
     return finding
 
 
 def _missing_n(table: pd.DataFrame, reach: float) -> str:
-    """Say that the stored n do not reach as far as a claim asks."""
-    return "" if table["n"].max() >= reach else f"n up to {table['n'].max():g} instead of {reach:g}"
+    """Say that the largest stored n is smaller than a claim needs; empty where it is not."""
+    largest = table["n"].max()
+    return "" if largest >= reach else f"n up to {largest:g} instead of {reach:g}"
 
 
 def capture_smaller(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that the first method captures balls no larger than the second, for every n."""
-    table, least, seeds = _captured(study, check, context)
+    table, sizes, seeds = _captured(study, check, context)
     first, second = check["methods"]
-    positions = {
-        name: {line.n: line.Index for line in table[table["method"] == name].itertuples()}
-        for name in (first, second)
-    }
-    shared = [n for n in positions[first] if n in positions[second]]
+
+    # Columns of both methods at every n that they share.
+    columns = {}
+    for name in (first, second):
+        of_method = table[table["method"] == name]
+        columns[name] = dict(zip(of_method["n"], of_method.index, strict=True))
+    shared = [n for n in columns[first] if n in columns[second]]
     if not shared:
         raise MissingRows(context.why(check["sweep"]))
-    first_least = least[:, [positions[first][n] for n in shared]]
-    second_least = least[:, [positions[second][n] for n in shared]]
-    evidence = pd.DataFrame({"n": shared, first: first_least[0], second: second_least[0]})
-    sizes = "; ".join(
-        f"n = {line[0]:g}: {line[1]:g} against {line[2]:g}"
-        for line in evidence.itertuples(index=False)
-    )
-    numbers = f"Smallest captured size, {first} against {second}: {sizes};"
+    first_sizes = sizes[:, [columns[first][n] for n in shared]]
+    second_sizes = sizes[:, [columns[second][n] for n in shared]]
+
+    evidence = pd.DataFrame({"n": shared, first: first_sizes[0], second: second_sizes[0]})
+    texts = [
+        f"n = {n:g}: {first_size:g} against {second_size:g}"
+        for n, first_size, second_size in evidence.itertuples(index=False)
+    ]
+    numbers = f"Smallest captured size, {first} against {second}: {'; '.join(texts)};"
     missing = _missing_n(evidence, check["reach"])
-    finding = decide(first_least <= second_least, seeds, numbers, missing, evidence)
-    neither = ~np.isfinite(first_least[0]) & ~np.isfinite(second_least[0])
+    finding = decide(first_sizes <= second_sizes, seeds, numbers, missing, evidence)
+    neither = np.isinf(first_sizes[0]) & np.isinf(second_sizes[0])
     if neither.any() and finding.verdict != FAILS:
         text = f"{finding.numbers} Neither captures the largest stored ball."
         return replace(finding, verdict=INCONCLUSIVE, numbers=text)
@@ -247,25 +275,30 @@ def candidate_count(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def ledger_total(study: Study, check: Mapping, context: Context) -> Finding:
-    """Epsilon and delta that the ledger has for every stored cell, against those declared.
+    """Epsilon and delta in the ledger of every stored cell, against those declared.
 
-    The ledger is about a record left out. The finding also states what the same releases need at
-    the same delta where a record is replaced, see `replacement_cost`.
+    The ledger is about a record left out. The finding also states the epsilon of the same releases
+    at the same delta where a record is replaced, see `replacement_cost`.
     """
     cells = study.cells[study.cells["method"].isin(check["methods"])].drop_duplicates("cell")
     if not len(cells):
         raise MissingRows(no_rows_of(check["methods"], ()))
-    charges = charges_of(cells)
-    replaced = np.array(
-        [
-            replacement_epsilon(charges[charges.index == index].to_dict("records"), delta)
-            for index, delta in cells["delta"].items()
-        ]
-    )
+
+    # The ledger's totals against the declared ones.
     spent = cells["epsilon_spent"] / cells["epsilon"]
-    fits = (spent <= 1 + _TOLERANCE) & (cells["delta"] <= check["delta"] * (1 + _TOLERANCE))
+    epsilon_fits = spent <= 1 + _TOLERANCE
+    delta_fits = cells["delta"] <= check["delta"] * (1 + _TOLERANCE)
+
+    # Epsilon of the same releases where a record is replaced.
+    charges = charges_of(cells)
+    epsilons = []
+    for index, delta in cells["delta"].items():
+        of_cell = charges[charges.index == index]
+        epsilons.append(replacement_epsilon(of_cell.to_dict("records"), delta))
+    replaced = np.array(epsilons)
+
     facts = ["sweep", "method", "dataset", "epsilon", "epsilon_spent", "delta"]
-    table = cells[facts].assign(epsilon_replaced=replaced, agrees=fits)
+    table = cells[facts].assign(epsilon_replaced=replaced, agrees=epsilon_fits & delta_fits)
     numbers = f"The ledger needs {spent.min():.4f} to {spent.max():.4f} of the declared ε if a "
     numbers += "record is left out. "
     known = np.isfinite(replaced)
@@ -286,8 +319,8 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
     Both the old record and the new one change what is released. Two counts change by 1; a sum
     changes by twice the radius (two sums by less); a threshold may fail for two buckets; costs in
     the exponential mechanism move up and down, so that its exponents range over twice as much.
-    Passes over the farthest points are charged like this already, and a replacement changes the set
-    of these points by one replacement.
+    Passes over the farthest points are charged for a replacement already, and the replacement of a
+    record replaces one of these points.
 
     Parameters
     ----------
@@ -359,7 +392,7 @@ def passes(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def published_passes(n: float) -> int:
-    """Passes that the paper asks for, with logarithms to base 2."""
+    """Number of passes in the paper, with logarithms to base 2."""
     return math.ceil(math.log2(math.log2(n)))
 
 
@@ -378,11 +411,11 @@ def same_rounds(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def unassigned(study: Study, check: Mapping, context: Context) -> Finding:
-    """Check the points without a near candidate against the bound 2 k w n_i^0.1.
+    """Check the number of points without a near candidate against the bound 2 k w n_i^0.1.
 
-    After one pass and after all: `methods` maps each method to the number of its last pass; n
-    keep^(i - 1) points take part in pass i. A share 1 - beta of the runs must keep the bound. Sizes
-    at which it is as large as n, so that it says nothing, are left out.
+    After one pass and after all: `methods` maps each method to the number of its last pass;
+    n_i = n keep^(i - 1) points take part in pass i. A share 1 - beta of the runs must be within the
+    bound. Sizes at which it is n or more, and so no restriction, are left out.
     """
     panel = planted_panel(study, check["sweep"], check["metric"])
     panel = panel.take(panel.cells["method"].isin(list(check["methods"])).to_numpy())
@@ -403,14 +436,14 @@ def unassigned(study: Study, check: Mapping, context: Context) -> Finding:
     panel = replace(panel, cells=cells).take(informative)
     cells = panel.cells
 
-    # The share of runs that keep it.
-    kept = panel.values <= cells["allowed"].to_numpy()
-    kept = np.where(np.isfinite(panel.values), kept, np.nan)
-    shares = resampled_means(replace(panel, values=kept))
+    # The share of runs within it.
+    is_within = panel.values <= cells["allowed"].to_numpy()
+    is_within = np.where(np.isfinite(panel.values), is_within, np.nan)
+    shares = resampled_means(replace(panel, values=is_within))
     table = cells[["method", "dataset", "n", "d", "k", "epsilon", "allowed"]].assign(
         mean=np.nanmean(panel.values, axis=0),
         largest=np.nanmax(panel.values, axis=0),
-        kept=shares[0],
+        share_within=shares[0],
     )
     share_of_n = table["allowed"] / table["n"]
     numbers = f"The bound, its unknown constant set to {check['constant']:g}, is "
@@ -424,23 +457,24 @@ def unassigned(study: Study, check: Mapping, context: Context) -> Finding:
         f"{side.Index} {side.average:.3g} on average, {side.largest:g} at most"
         for side in sides.itertuples()
     ]
-    numbers += f". Points without a near candidate: {'; '.join(texts)};"
-    truth = shares >= 1 - check["beta"] - 1e-12
+    numbers += f". Number of points without a near candidate: {'; '.join(texts)};"
+    truth = shares >= 1 - check["beta"] - _ROUNDING
     return decide(truth, panel.min_seeds, numbers, "", table)
 
 
 def weight(cell: Mapping, constant: float, beta: float) -> float:
-    """The paper's w, the size from which on a cluster is found, with its constant given.
+    """The paper's w, the smallest size of a cluster that is found, for a value of its constant.
 
     Logarithms are natural.
     """
     loglog = math.log(math.log(cell["n"]))
-    first = constant * math.sqrt(cell["d"]) * loglog / cell["epsilon"] * math.log(cell["k"] / beta)
-    return first * math.sqrt(math.log(loglog / cell["delta"]))
+    per_cluster = math.log(cell["k"] / beta)
+    noise = constant * math.sqrt(cell["d"]) * loglog / cell["epsilon"] * per_cluster
+    return noise * math.sqrt(math.log(loglog / cell["delta"]))
 
 
 def sufficient(study: Study, check: Mapping, context: Context) -> Finding:
-    """Judge `judged`, which suffices for the claim but not needed: its failure proves nothing."""
+    """Judge `judged`, a sufficient condition of the claim: if it fails, nothing is decided."""
     judged = check["judged"]
     finding = (verdicts.EVALUATORS | EVALUATORS)[judged["type"]](study, judged, context)
     if finding.verdict != FAILS:
@@ -452,7 +486,7 @@ EVALUATORS = {
     "eventually": eventually,
     "excess_slope": excess_slope,
     "polylogarithmic": polylogarithmic,
-    "paid": paid,
+    "mean_cost": mean_cost,
     "capture_growth": capture_growth,
     "capture_smaller": capture_smaller,
     "candidate_count": candidate_count,

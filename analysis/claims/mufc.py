@@ -26,12 +26,13 @@ from pkm.analysis.findings import (
 from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, family, series, speedup_draws
 from pkm.analysis.tables import Panel, Study, matches, resampled_means
 
-_STAGE = 8  # what k-means++ is off by in expectation, over ln K + 2
+#: Approximation factor of k-means++ in expectation, over ln K + 2.
+_SEEDING_FACTOR = 8
 _ROUNDING = 1e-9
 
 
 def _viewed(evaluator: Callable) -> Callable:
-    """Let a check see stacked metrics, comparable settings, and all parts of a sweep as one."""
+    """Evaluate a check on a `View` of the study, with the gaps of all parts of a sweep."""
 
     def check_view(study: Study, check: Mapping, context: Context) -> Finding:
         gaps = context.missing.assign(sweep=[family(sweep) for sweep in context.missing["sweep"]])
@@ -85,6 +86,7 @@ def steady(study: Study, check: Mapping, context: Context) -> Finding:
     no_left_out = np.zeros(len(cells), int)
     panel = Panel("loss_ratio", cells, wide.index.to_numpy(), wide.to_numpy(), no_left_out)
 
+    # The largest change of each data set, and at which request it is on the sample itself.
     means = resampled_means(panel)
     largest = []
     requests = []
@@ -93,7 +95,8 @@ def steady(study: Study, check: Mapping, context: Context) -> Finding:
         start, *later = cells.index[cells["dataset"] == name]
         change = np.abs(means[:, later] / means[:, [start]] - 1)
         largest.append(change.max(axis=1))
-        requests.append(int(cells["request"][later[change[0].argmax()]]))
+        column = later[change[0].argmax()]
+        requests.append(int(cells["request"][column]))
     changes = np.column_stack(largest)
     evidence = pd.DataFrame(
         {"dataset": stored, "largest_change": changes[0], "at_request": requests}
@@ -107,9 +110,14 @@ def steady(study: Study, check: Mapping, context: Context) -> Finding:
 def _gamma_means(
     study: Study, check: Mapping, context: Context, datasets: Sequence[str]
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], int]:
-    """Sides of bins of each data set with their resampled means, and fewest seeds.
+    """Mean loss ratios by the side of the bins, for each data set with several sides.
 
-    Up to a factor `reach` from the default side.
+    Returns
+    -------
+    dict of str to (ndarray of shape (m,), ndarray of shape (repeats + 1, m))
+        Sides over the default, at most a factor `reach` from it, and resampled means.
+    int
+        Fewest seeds of a mean.
     """
     panel = View(study).panel("gamma", "loss_ratio")
     if len(panel.cells):
@@ -119,25 +127,28 @@ def _gamma_means(
     if not len(panel.cells):
         raise MissingRows(context.why("gamma"))
     means = resampled_means(panel)
-    found = {}
+    by_dataset = {}
     for name in datasets:
         cells = panel.cells[panel.cells["dataset"] == name].sort_values("gamma_factor")
         if len(cells) > 1:
-            found[name] = cells["gamma_factor"].to_numpy(), means[:, cells.index]
-    if not found:
+            by_dataset[name] = cells["gamma_factor"].to_numpy(), means[:, cells.index]
+    if not by_dataset:
         raise MissingRows(f"several sides of bins are needed for {' or '.join(datasets)}")
-    return found, panel.min_seeds
+    return by_dataset, panel.min_seeds
 
 
-def _to_default(factors: np.ndarray, means: np.ndarray) -> np.ndarray:
+def _default_mean(factors: np.ndarray, means: np.ndarray) -> np.ndarray:
     """Means at the default side of bins; NaN where it is not stored."""
-    return means[:, factors == 1].ravel() if (factors == 1).any() else np.full(len(means), np.nan)
+    is_default = factors == 1
+    if not is_default.any():
+        return np.full(len(means), np.nan)
+    return means[:, is_default].ravel()
 
 
 def gamma_extent(study: Study, check: Mapping, context: Context) -> Finding:
     """Check the largest mean loss ratio over the smallest, over all sides of bins."""
-    found, seeds = _gamma_means(study, check, context, [check["dataset"]])
-    ((factors, means),) = found.values()
+    by_dataset, seeds = _gamma_means(study, check, context, [check["dataset"]])
+    ((factors, means),) = by_dataset.values()
     extent = means.max(axis=1) / means.min(axis=1)
     evidence = pd.DataFrame({"gamma_factor": factors, "loss_ratio": means[0]})
     numbers = f"Largest over smallest mean {extent[0]:.4g} from γ√n = {factors[0]:g} to "
@@ -147,51 +158,61 @@ def gamma_extent(study: Study, check: Mapping, context: Context) -> Finding:
 
 def gamma_default(study: Study, check: Mapping, context: Context) -> Finding:
     """Check the mean loss ratio at the default side of bins over the smallest of all sides."""
-    found, seeds = _gamma_means(study, check, context, check["datasets"])
+    by_dataset, seeds = _gamma_means(study, check, context, check["datasets"])
     columns = []
     best = []
-    for factors, means in found.values():
-        columns.append(_to_default(factors, means) / means.min(axis=1))
+    for factors, means in by_dataset.values():
+        smallest = means.min(axis=1)
+        columns.append(_default_mean(factors, means) / smallest)
         best.append(factors[means[0].argmin()])
     ratios = np.column_stack(columns)
-    evidence = pd.DataFrame({"dataset": list(found), "ratio": ratios[0], "best": best})
+    evidence = pd.DataFrame({"dataset": list(by_dataset), "ratio": ratios[0], "best": best})
     texts = [
         f"{line.dataset} {line.ratio:.4g}, best at {line.best:g}" for line in evidence.itertuples()
     ]
     numbers = f"Default over best {', '.join(texts)} (γ√n);"
-    missing = no_rows_of(check["datasets"], found)
+    missing = no_rows_of(check["datasets"], by_dataset)
     return decide(within(ratios, check), seeds, numbers, missing, evidence)
 
 
 def gamma_matters(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that on some of `others` the side of bins matters more than on `dataset`.
 
-    That is, their means range more widely, and the widest bins lose to the default.
+    The largest mean over the smallest is larger there, and the widest bins lose to the default.
     """
-    found, seeds = _gamma_means(study, check, context, [check["dataset"], *check["others"]])
-    others = [name for name in check["others"] if name in found]
-    if check["dataset"] not in found or not others:
-        names = f"{check['dataset']} and one of {', '.join(check['others'])}"
+    reference = check["dataset"]
+    by_dataset, seeds = _gamma_means(study, check, context, [reference, *check["others"]])
+    stored = [name for name in check["others"] if name in by_dataset]
+    if reference not in by_dataset or not stored:
+        names = f"{reference} and one of {', '.join(check['others'])}"
         raise MissingRows(f"several sides of bins are needed for {names}")
-    extents = {name: means.max(axis=1) / means.min(axis=1) for name, (_, means) in found.items()}
-    losses = {name: found[name][1][:, -1] / _to_default(*found[name]) for name in others}
-    plain = extents[check["dataset"]]
-    truth = np.column_stack([(extents[name] > plain) & (losses[name] > 1) for name in others])
-    evidence = pd.DataFrame(
-        {
-            "dataset": others,
-            "extent": [extents[name][0] for name in others],
-            "extent_of_dataset": plain[0],
-            "widest_over_default": [losses[name][0] for name in others],
-        }
-    )
+
+    _, reference_means = by_dataset[reference]
+    reference_extent = reference_means.max(axis=1) / reference_means.min(axis=1)
+    truth = []
+    lines = []
+    for name in stored:
+        factors, means = by_dataset[name]
+        extent = means.max(axis=1) / means.min(axis=1)
+        widest_over_default = means[:, -1] / _default_mean(factors, means)
+        truth.append((extent > reference_extent) & (widest_over_default > 1))
+        lines.append(
+            {
+                "dataset": name,
+                "extent": extent[0],
+                "extent_of_dataset": reference_extent[0],
+                "widest_over_default": widest_over_default[0],
+            }
+        )
+    evidence = pd.DataFrame(lines)
     texts = [
         f"{line.dataset} {line.extent:.4g}, widest over default {line.widest_over_default:.4g}"
         for line in evidence.itertuples()
     ]
-    numbers = f"Largest over smallest mean: {check['dataset']} {plain[0]:.4g}, {', '.join(texts)};"
-    missing = no_rows_of(check["others"], others)
-    return decide(truth, seeds, numbers, missing, evidence, "some")
+    numbers = f"Largest over smallest mean: {reference} {reference_extent[0]:.4g}, "
+    numbers += f"{', '.join(texts)};"
+    missing = no_rows_of(check["others"], stored)
+    return decide(np.column_stack(truth), seeds, numbers, missing, evidence, "some")
 
 
 def approximation(study: Study, check: Mapping, context: Context) -> Finding:
@@ -206,14 +227,19 @@ def approximation(study: Study, check: Mapping, context: Context) -> Finding:
             if cell["cell"] not in optima or not np.isfinite(cell["gamma_factor"]):
                 continue
             best = optima[cell["cell"]]
-            stage = _STAGE * (math.log(cell["k"]) + 2)
-            # n γ² is the factor squared.
-            rounding = 2 * stage * cell["d"] * cell["gamma_factor"] ** 2
-            allowed = stage**2 * best + rounding
-            expected = np.nanmean(loss.values[:, column]) * best
-            line = {"sweep": sweep, **cell[["method", "dataset", "gamma_factor"]], "loss": expected}
-            line |= {"allowed": allowed, "share": expected / allowed}
-            lines.append(line | {"agrees": expected <= allowed})
+
+            # Two stages of seeding, and the rounding to bins: n γ² is the factor squared.
+            seeding = _SEEDING_FACTOR * (math.log(cell["k"]) + 2)
+            rounding = 2 * seeding * cell["d"] * cell["gamma_factor"] ** 2
+            allowed = seeding**2 * best + rounding
+
+            mean_loss = np.nanmean(loss.values[:, column]) * best
+            line = {"sweep": sweep, **cell[["method", "dataset", "gamma_factor"]]}
+            line["loss"] = mean_loss
+            line["allowed"] = allowed
+            line["share"] = mean_loss / allowed
+            line["agrees"] = mean_loss <= allowed
+            lines.append(line)
     if not lines:
         raise MissingRows(context.why(check["sweeps"]))
     table = pd.DataFrame(lines)
@@ -221,7 +247,7 @@ def approximation(study: Study, check: Mapping, context: Context) -> Finding:
 
 
 def induced_above_nearest(study: Study, check: Mapping, context: Context) -> Finding:
-    """Loss by way of the clients is at least the nearest one in every row, and above it in some."""
+    """Induced loss is at least that of nearest centers in every row, and above it in some."""
     rows = study.rows_with(["loss_ratio", "loss_ratio_nearest"])
     if not len(rows):
         raise MissingRows("no stored row has both losses")

@@ -1,7 +1,7 @@
 """Figures in the arrangement of their papers: one module per paper, each with a tuple `FIGURES`.
 
 A module ``analysis/figures/<paper>.py`` (hyphens of the name as underscores) declares `FIGURES`, a
-tuple of `FigureSpec`; nothing else has to know of it.
+tuple of `FigureSpec`; nothing else lists it.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,22 @@ from pkm.analysis.tables import Study
 
 @dataclass(frozen=True)
 class FigureResult:
-    """One figure (or a table alone) with the numbers behind it.
+    """One figure (or a table alone) with its numbers.
 
     Attributes
     ----------
     figure : matplotlib.figure.Figure or None
         None for a table of the paper.
     table : DataFrame
-        The numbers behind it, full precision, one observation per line.
+        The numbers of the figure, full precision, one observation per line.
     formatted : DataFrame
-        The same laid out for print.
+        The same, formatted for the report.
     caption : str
         What is shown, over which data, and how limits and bands were chosen.
     gaps : tuple of str
         What the paper's figure has and this one lacks, in words.
     substitutes : str
-        Which generated data sets stand in for files that were not at hand, in words; empty if none
-        do.
+        Which generated data sets replace files that were not available, in words; empty if none do.
     """
 
     figure: Figure | None

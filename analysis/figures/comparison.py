@@ -10,18 +10,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pkm.analysis.comparison import (
+    BASELINES,
     LEVEL,
-    NATIVE,
     REFERENCE,
-    YARDSTICKS,
+    UNRANKED,
     Ranking,
     best_methods,
     complete,
+    fit_times,
     private,
     rank,
     ratios,
     shared_datasets,
-    times,
 )
 from pkm.analysis.figures import FigureResult, FigureSpec
 from pkm.analysis.figures.layout import (
@@ -38,7 +38,7 @@ from pkm.analysis.figures.panels import heat_map
 from pkm.analysis.figures.style import GREY, INK, PALE, MethodStyle, MethodStyles, epsilon_label
 from pkm.analysis.tables import Study
 
-EPSILON = 1.0  # of figures that show a single one; the nearest of the grid where it was not run
+EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, the nearest is shown
 LOW_DIMENSIONS = 11
 N_DIAGRAMS = 3  # epsilons of the diagrams of critical differences
 WORST_COLOR = 30.0
@@ -136,7 +136,7 @@ def _gaps(table: pd.DataFrame, labels: Labels) -> tuple[str, ...]:
         if rest:
             lines.append(
                 f"{label}: no result at every epsilon on {', '.join(rest)} (not planned at this "
-                "size, not at hand, or over the time limit: see what is missing)"
+                "size, not available, or over the time limit: see what is missing)"
             )
     return tuple(lines)
 
@@ -161,7 +161,7 @@ def _ratio_texts(table: pd.DataFrame) -> list[str]:
 
 
 def _with_table(draw: DrawTable) -> Callable[[Study], FigureResult]:
-    """Give a figure the ratios, or words where there are none."""
+    """Call a figure with the ratios; without ratios it is an empty panel."""
 
     def draw_study(study: Study) -> FigureResult:
         table = ratios(study)
@@ -212,7 +212,7 @@ def draw_ratios(table: pd.DataFrame, labels: Labels) -> FigureResult:
         index="dataset", columns="method", values="text", aggfunc="first"
     ).reindex(datasets)[methods]
     formatted = formatted.fillna(DASH).rename(columns=labels.label).reset_index()
-    native = ", ".join(labels.label(name) for name in NATIVE)
+    native = ", ".join(labels.label(name) for name in UNRANKED)
     caption = (
         f"{_ratio_caption(subset)}Here at ε = {epsilon:g}; the CSV has every epsilon. "
         f"{epsilon_label(_with_labels(subset, labels))}. Data sets by number of columns. {native}: "
@@ -245,7 +245,7 @@ def draw_curves(table: pd.DataFrame, labels: Labels) -> FigureResult:
             curve = subset[subset["method"] == method].sort_values("epsilon")
             if len(curve):
                 axes.plot(curve["epsilon"], curve["median"], **labels.line(method))
-        limiting = subset[~subset["method"].isin([*YARDSTICKS, REFERENCE])]
+        limiting = subset[~subset["method"].isin([*BASELINES, REFERENCE])]
         top = limiting["median"].max() if len(limiting) else 2.0
         axes.set_yscale("log")
         axes.set_ylim(min(float(subset["median"].min()), 1.0) / 1.05, top * 1.15)
@@ -402,8 +402,8 @@ def draw_differences(table: pd.DataFrame, labels: Labels) -> FigureResult:
             _difference_diagram(axes, ranking, labels)
     caption = (
         f"{_rank_caption(table)}Bars join methods whose mean ranks differ by less than Nemenyi's "
-        f"critical difference at level {LEVEL} (CD): these data sets do not tell them apart. p: "
-        "Friedman's test that all are alike. Few data sets make a large CD; they are also no "
+        f"critical difference at level {LEVEL} (CD): these data sets do not distinguish them. p: "
+        "Friedman's test of equal ranks. Few data sets make a large CD; they are also no "
         "random sample of any population."
     )
     lines = _rank_table(rankings)
@@ -510,7 +510,7 @@ def draw_map(table: pd.DataFrame, labels: Labels) -> FigureResult:
     caption = (
         "The private method of k centers with the smallest median ratio, for every data set and "
         "epsilon; a cross where even that one is no better than the mean as only center or centers "
-        "placed without data. Sets of equal d are drawn one above the other. Where methods are "
+        "placed without data. Data sets of equal d are shifted vertically. Where methods are "
         "close the winner is a matter of chance: the table has the second."
     )
     names = {
@@ -518,12 +518,12 @@ def draw_map(table: pd.DataFrame, labels: Labels) -> FigureResult:
         for column in ("method", "second")
     }
     columns = ["dataset", "epsilon", "d", "records", "method", "median", "second"]
-    columns += ["second_median", "yardstick", "useful"]
+    columns += ["second_median", "baseline", "useful"]
     return FigureResult(figure, best, best.assign(**names)[columns].round(3), caption)
 
 
 def _heights(best: pd.DataFrame, datasets: Sequence[str]) -> np.ndarray:
-    """Return d, moved a little for data sets of equal d, which would cover each other."""
+    """Return d, shifted slightly for data sets of equal d, which would overlap."""
     order = {name: index for index, name in enumerate(datasets)}
     by_d = best.groupby("d")["dataset"]
     places = by_d.transform(lambda names: names.map(order).rank(method="dense"))
@@ -533,7 +533,7 @@ def _heights(best: pd.DataFrame, datasets: Sequence[str]) -> np.ndarray:
 
 def draw_times(study: Study) -> FigureResult:
     """Seconds of a fit as a table."""
-    table = times(study)
+    table = fit_times(study)
     if not len(table):
         note = pd.DataFrame({"note": [NO_DATA]})
         return FigureResult(None, table, note, NO_DATA, (f"seconds of a fit: {NO_DATA}",))
@@ -546,7 +546,7 @@ def draw_times(study: Study) -> FigureResult:
     )[methods]
     formatted = formatted.reset_index().set_index("dataset").loc[order].reset_index().fillna(DASH)
     formatted = formatted.rename(columns={name: labels.label(name) for name in methods})
-    untimed = set(METHODS) - set(methods) - {*YARDSTICKS, *NATIVE}
+    untimed = set(METHODS) - set(methods) - {*BASELINES, *UNRANKED}
     gaps = tuple(f"{labels.label(name)}: not timed" for name in in_order(untimed, METHODS))
     epsilons = ", ".join(f"{value:g}" for value in sorted(table["epsilon"].dropna().unique()))
     caption = (
@@ -561,7 +561,7 @@ FIGURES = (
     FigureSpec("comparison_curves", "Ratio over epsilon, data set by data set", False, draw_curves),
     FigureSpec("comparison_ranks", "Mean rank over data sets", False, draw_ranks),
     FigureSpec(
-        "comparison_differences", "Which methods can be told apart", False, draw_differences
+        "comparison_differences", "Which methods differ significantly", False, draw_differences
     ),
     FigureSpec("comparison_map", "Which method does best where", False, draw_map),
     FigureSpec("comparison_times", "Time of a fit", False, draw_times),

@@ -79,8 +79,8 @@ SHORT = {
 NOTIONS = (
     "The paper draws curves of two notions of privacy together: dist-DP protects the move of a "
     "point by at most ρ, the dotted DP curves any change of one point (zero-out). At equal ε these "
-    "are not the same promise. Sound dist-DP with every move protected (ρ is the domain's "
-    "diagonal) is a control: its distance from sound dist-DP is what ρ buys."
+    "are not the same guarantee. Sound dist-DP with every move protected (ρ is the domain's "
+    "diagonal) is a control: its distance from sound dist-DP is the gain from ρ."
 )
 TUNED = {"shuttle", "shuttle-class"}
 DAGGER = (
@@ -98,7 +98,7 @@ RHO_COLORS = ("#b2182b", "#e69f00", "#7a3e9d")
 def _lines(study: Study) -> dict[str, dict[str, Any]]:
     """Return keywords of curves.
 
-    DP promises something else than dist-DP: its curves are dotted, and their labels say what.
+    DP is another notion of privacy than dist-DP: its curves are dotted, and their labels name it.
     """
     styles = MethodStyles(study.cells)
     lines = styles.lines(CURVES)
@@ -155,7 +155,7 @@ def _paper_figure(
             f"standard errors over {count_text(drawn['seeds'])}, as in the paper; on logarithmic "
             "axes they are cut at a third of the mean, and by the limits, which the means set. "
             f"{NOTIONS} {DAGGER} Which S set the paper means, and whether it counts the class as a "
-            "column, it does not say; the cities are made up and replace no set of the paper."
+            "column, it does not say; the cities are generated and replace no set of the paper."
         )
         gaps = gap_texts(TITLES[name] for name in empty_panels(parts))
         formatted = format_curves(drawn, _labels(lines))
@@ -189,7 +189,7 @@ def _draw_with_cut_bands(
     return table.loc[drawn.index]
 
 
-# --- figures of this bench ----------------------------------------------------------------------
+# --- further figures ----------------------------------------------------------------------
 
 
 def _ratio_to_kmeans(panel: Panel) -> pd.DataFrame:
@@ -345,7 +345,7 @@ def _planted(study: Study) -> FigureResult:
         "finds; all methods have ten. (a), (c), (d): cost less the optimum, with fitted exponents. "
         "(b): all points on k places, so the cost is the excess; the space grows by a factor while "
         "ρ stays, which is the same as a smaller ρ in a space of the same size, in other units. "
-        "The cost of a method that knows no ρ has slope 2 there. (e) to (g): cost over the optimum "
+        "The cost of a method without ρ has slope 2 there. (e) to (g): cost over the optimum "
         f"at ρ = 0.01. Bands: 95 % intervals over {count_text(drawn['seeds'])}. DP has separate "
         "axes, as its notion of privacy is another."
     )
@@ -422,7 +422,7 @@ def _times(study: Study) -> FigureResult:
     caption = (
         "CPU time of one fit on one pinned thread, planted balls in four dimensions, eight "
         "clusters, ρ = 0.01, with fitted exponents of n; 95 % intervals over "
-        f"{count_text(drawn['seeds'])}. Our implementations, not the paper's."
+        f"{count_text(drawn['seeds'])}. Implementations are this project's, not the paper's."
     )
     formatted = format_curves(drawn, _labels(lines))
     return FigureResult(figure, drawn, formatted, caption, gap_texts(empty_panels(parts)))
@@ -430,7 +430,7 @@ def _times(study: Study) -> FigureResult:
 
 # --- interpretations of what the paper leaves open ----------------------------------------------
 
-DEFAULT = "default reading"
+DEFAULT = "default interpretation"
 SOUND = "sound variant"
 # Default values of the parameters that choose an interpretation, and the names of other values.
 DEFAULTS: dict[str, Any] = {
@@ -473,18 +473,18 @@ def _interpretation(params: str, method: str) -> str:
 
 def _interpretations(study: Study) -> FigureResult:
     """Cost over that of k-means, for every interpretation and for DP k-means."""
-    panel = planted_panel(study, "readings", "nicv")
+    panel = planted_panel(study, "interpretations", "nicv")
     stored = len(panel.cells) > 0
     empty = pd.DataFrame(columns=[*COLUMNS, "rho", "ratio", "params"])
     ratios = _ratio_to_kmeans(panel) if stored else empty
     references = ratios[ratios["method"].isin(DP_METHODS)]
     table = ratios[ratios["method"].isin(["dist_dp", "dist_dp_sound"])]
     pairs = zip(table["params"], table["method"], strict=True)
-    table = table.assign(reading=[_interpretation(*pair) for pair in pairs])
+    table = table.assign(interpretation=[_interpretation(*pair) for pair in pairs])
     names = _datasets(table, ("s1", "generated-cities", "shuttle", "skin"))
     rhos = sorted(table["rho"].dropna().astype(float).unique(), reverse=True) or [0.05]
     rows = sorted(
-        dict.fromkeys(table["reading"]), key=lambda text: (text == SOUND, text != DEFAULT)
+        dict.fromkeys(table["interpretation"]), key=lambda text: (text == SOUND, text != DEFAULT)
     )
     lines = _lines(study)
     figure, grid = panel_grid(len(names), 2, width=6.0, height=3.4, legend=0.8)
@@ -502,7 +502,7 @@ def _interpretations(study: Study) -> FigureResult:
         axes.set_yticks(range(len(rows)), rows if index % 2 == 0 else [""] * len(rows), fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         labels = [lines[method]["label"] for method in levels["method"]]
-        parts[name] = pd.concat([subset, levels.assign(reading=labels)])
+        parts[name] = pd.concat([subset, levels.assign(interpretation=labels)])
     handles = [
         Line2D([], [], color=color, marker="o", linestyle="", label=f"ρ = {rho:g}")
         for rho, color in zip(rhos, RHO_COLORS, strict=False)
@@ -520,7 +520,7 @@ def _interpretations(study: Study) -> FigureResult:
         if (references["method"] == method).any()
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=2, fontsize=9.5)
-    columns = ["dataset", "rho", "reading", "mean", "ratio", "seeds"]
+    columns = ["dataset", "rho", "interpretation", "mean", "ratio", "seeds"]
     drawn = pd.concat(list(parts.values()), ignore_index=True) if len(table) else table
     drawn = drawn[[name for name in columns if name in drawn]]
     caption = (
@@ -530,9 +530,9 @@ def _interpretations(study: Study) -> FigureResult:
         "distance from which on a point counts as far, at most √d, the fine counts as one release, "
         "trees for k clusters, the classical formula for the noise of points, both records of a "
         "move charged. Dotted: DP k-means at the same ε, under another notion (zero-out), which "
-        "knows no ρ."
+        "has no ρ."
     )
-    formatted = drawn[["dataset", "rho", "reading", "ratio"]]
+    formatted = drawn[["dataset", "rho", "interpretation", "ratio"]]
     formatted = formatted.assign(
         ratio=formatted["ratio"].map(format_number),
         rho=["any" if pd.isna(rho) else f"{rho:g}" for rho in formatted["rho"].astype(float)],
@@ -548,7 +548,7 @@ def _draw_interpretations(
     for order, (rho, color) in enumerate(zip(rhos, RHO_COLORS, strict=False)):
         subset = table[np.isclose(table["rho"].astype(float), rho)]
         shift = 0.2 * (order - (len(rhos) - 1) / 2)
-        y = [rows.index(text) + shift for text in subset["reading"]]
+        y = [rows.index(text) + shift for text in subset["interpretation"]]
         axes.plot(subset["ratio"], y, "o", color=color, markersize=5.5)
 
 
@@ -567,7 +567,7 @@ def _draw_levels(axes: Axes, levels: pd.DataFrame, lines: Lines) -> None:
 # --- strategies of the sound variant ------------------------------------------------------------
 
 STEPS = 2.0**16  # of the grid, in a half-width: rounding adds to the sensitivity of soft counts
-# Strategy by its first release, and the release that says most about points.
+# Strategy by its first release, and the most sensitive release.
 STRATEGIES = {
     "noised_points": "groups",
     "soft_counts": "grid",
@@ -596,8 +596,7 @@ def strategy_of(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, floa
     -------
     strategy : str
     ratio : float
-        Sensitivity of the release that says most about points over what the replacement of a record
-        would change.
+        Sensitivity of the most sensitive release over that under the replacement of a record.
     any_move : bool
         Whether every release has the noise that a replacement needs.
 
@@ -646,18 +645,18 @@ def _strategies(study: Study) -> FigureResult:
             axes.set_yticklabels([])
         axes.set_xlabel(symbol, fontsize=9)
     caption = (
-        "Strategy of the sound variant, read off its stored charges, and the sensitivity of its "
-        "release over what the replacement of a record would change in it (of counts of cells, for "
-        "trees). groups: sums of groups by noised points; grid: soft counts; cells: thresholded "
-        "counts of quadtrees; tree: hyperplanes. At a ratio of 1 any move of a record is "
-        "protected, and such a run owes nothing to ρ; not so for trees, whose mean is charged for "
-        "a move of ρ alone. ε = 1, δ = 10⁻⁶, columns scaled as in Figures 1 and 2."
+        "Strategy of the sound variant, derived from its stored charges, and the sensitivity of "
+        "its release over what the replacement of a record would change in it (of counts of cells, "
+        "for trees). groups: sums of groups by noised points; grid: soft counts; cells: "
+        "thresholded counts of quadtrees; tree: hyperplanes. At a ratio of 1 any move of a record "
+        "is protected, and such a run gains nothing from ρ; not so for trees, whose mean is "
+        "charged for a move of ρ alone. ε = 1, δ = 10⁻⁶, columns scaled as in Figures 1 and 2."
     )
     formatted = table.assign(
         rho=["diagonal" if pd.isna(rho) else f"{rho:g}" for rho in table["rho"]],
         ratio=table["ratio"].map(format_number),
         any_move=["yes" if protected else "no" for protected in table["any_move"]],
-    )[["dataset", "k", "rho", "way", "ratio", "any_move"]]
+    )[["dataset", "k", "rho", "strategy", "ratio", "any_move"]]
     gaps = gap_texts(title for title, (*_, part) in panels.items() if not len(part))
     return FigureResult(figure, table, formatted, caption, gaps)
 
@@ -674,7 +673,7 @@ def _strategy_table(study: Study) -> pd.DataFrame:
     ]
     table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(
         rho=pd.to_numeric(cells["rho"], errors="coerce") if len(cells) else [],
-        way=[strategy for strategy, _, _ in strategies],
+        strategy=[strategy for strategy, _, _ in strategies],
         ratio=[ratio for _, ratio, _ in strategies],
         any_move=[any_move for _, _, any_move in strategies],
     )
@@ -687,7 +686,7 @@ def _strategy_map(axes: Axes, table: pd.DataFrame, along: str, names: Sequence[s
     # The diagonal, which is no number, comes last.
     table = table.assign(x=table[along].fillna(np.inf))
     ratios = table.pivot(index="dataset", columns="x", values="ratio").reindex(names)
-    strategies = table.pivot(index="dataset", columns="x", values="way").reindex(names)
+    strategies = table.pivot(index="dataset", columns="x", values="strategy").reindex(names)
     columns = ["diagonal" if np.isinf(x) else f"{x:g}" for x in ratios.columns]
     marks = strategies.fillna("").map(lambda name: f" {name}").to_numpy(dtype=object)
     rows = [TITLES[name] for name in names]
@@ -730,10 +729,12 @@ FIGURES = (
             "clustering, that it never explains; random points are drawn in its place.",
         ),
     ),
-    FigureSpec("ways", "How the sound variant went, and what ρ buys", False, _strategies),
+    FigureSpec(
+        "strategies", "Strategies of the sound variant, and the gain from ρ", False, _strategies
+    ),
     FigureSpec("grid", "ρ and ε together", False, _grid),
-    FigureSpec("readings", "What the paper leaves open", False, _interpretations),
+    FigureSpec("interpretations", "What the paper leaves open", False, _interpretations),
     FigureSpec("median", "k-median", False, _median),
-    FigureSpec("planted", "Known optimum: what is paid above it", False, _planted),
+    FigureSpec("planted", "Known optimum: the excess cost", False, _planted),
     FigureSpec("times", "Running time", False, _times),
 )

@@ -181,12 +181,12 @@ def _with_deviation(table: pd.DataFrame) -> list[str]:
 
 
 def _table1(study: Study) -> FigureResult:
-    """Sizes of the data sets as stored, beside those the paper prints."""
-    printed = claims.load("dpm")["reported"]["sizes"]
+    """Sizes of the data sets as stored, and as the paper reports them."""
+    reported_sizes = claims.load("dpm")["reported"]["sizes"]
     cells = study.cells[study.cells["sweep"] == "table"] if "table" in study.sweeps else study.cells
     stored = cells.drop_duplicates("dataset").set_index("dataset")
     lines = []
-    for row in [*printed, {"dataset": "letters", "n": DASH, "d": DASH, "k": DASH}]:
+    for row in [*reported_sizes, {"dataset": "letters", "n": DASH, "d": DASH, "k": DASH}]:
         known = row["dataset"] in stored.index
         cell = stored.loc[row["dataset"]] if known else {}
         line = {"data set": TITLES[row["dataset"]]}
@@ -197,7 +197,7 @@ def _table1(study: Study) -> FigureResult:
     table = pd.DataFrame(lines)
     gaps = gap_texts(line["data set"] for line in lines if line["n (here)"] == DASH)
     caption = (
-        "Points, dimensions and classes of the data sets, as printed and as used here. Half range "
+        "Points, dimensions and classes of the data sets, as reported and as used here. Half range "
         "is half the width of the range that all columns share: inertia times its square, and "
         "distances times it, are in raw units. The paper's 18,720 Letters are 720 rows per class "
         "drawn with replacement, so rows repeat; the full 20,000 are listed as well."
@@ -221,10 +221,10 @@ def _quality_table(number: int, datasets: Sequence[str]) -> Callable[[Study], Fi
             lines.append(line)
         counts = table["verdict"].value_counts()
         caption = (
-            "Ours (mean ± standard deviation over seeds, n - 1) | printed, and the verdict: within "
-            "(a difference of at most two standard errors of both and half a printed digit, where "
-            "a printed deviation counts half a digit more and a silhouette has the error of our "
-            "fixed sample of 10,000 points), better, worse, n. c. (not comparable). "
+            "Measured (mean ± standard deviation over seeds, n - 1) | reported, and the verdict: "
+            "within (a difference of at most two standard errors of both and half a reported "
+            "digit, where a reported deviation counts half a digit more and a silhouette has the "
+            "error of the fixed sample of 10,000 points), better, worse, n. c. (not comparable). "
             f"{'; '.join(f'{count} {name}' for name, count in counts.items())}. Inertia in raw "
             "units; the KMeans distance is divided by W√d, the diagonal of the box. Declared ε = "
             "1; spent is what the ledger says. "
@@ -251,36 +251,36 @@ def _quality_text(row: dict[str, Any], letters: dict[str, str]) -> str:
     notes = [letters[text] for text in (row["reason"], row["note"]) if text in letters]
     marks = "".join(f" ({letter})" for letter in notes)
     known = np.isfinite(row["mean"])
-    ours = f"{_number(row['mean'])} ± {_number(row['deviation'])}" if known else DASH
-    return f"{ours} | {row['reported']}: {verdict}{marks}"
+    measured = f"{_number(row['mean'])} ± {_number(row['deviation'])}" if known else DASH
+    return f"{measured} | {row['reported']}: {verdict}{marks}"
 
 
 # --- figures of the paper -----------------------------------------------------------------------
 
 
 def _figure1(study: Study) -> FigureResult:
-    """Bars of the normalized KMeans distance, with the printed values as markers."""
+    """Bars of the normalized KMeans distance, with the reported values as markers."""
     styles = MethodStyles(study.cells)
     panel = _concat_sweeps(study, QUALITY_SWEEPS, "norm_kmeans_distance")
     panel, incomparable = _comparable(_at_epsilon(panel, 1.0))
     table = _means(panel)
     table = table[table["method"].isin(PUBLISHED)].reset_index(drop=True)
-    printed = reported.compare(study, claims.load("dpm")["reported"]["quality"])
-    printed = printed[printed["metric"] == "norm_kmeans_distance"]
-    printed = printed.set_index(["dataset", "method"])["reported_mean"]
+    comparison = reported.compare(study, claims.load("dpm")["reported"]["quality"])
+    comparison = comparison[comparison["metric"] == "norm_kmeans_distance"]
+    reported_means = comparison.set_index(["dataset", "method"])["reported_mean"]
     datasets = _datasets(table["dataset"])
     figure, grid = panel_grid(len(datasets), 4)
     for index, (axes, name) in enumerate(zip(grid, datasets, strict=True)):
         panel_title(axes, index, TITLES[name], fontsize=11)
         subset = table[table["dataset"] == name].set_index("method")
         if len(subset):
-            values = printed.get(name, pd.Series(dtype=float))
+            values = reported_means.get(name, pd.Series(dtype=float))
             _distance_bars(axes, subset, values, styles)
         else:
             empty_panel(axes)
     handles = [Patch(color=styles[name].color, label=_label(styles, name)) for name in PUBLISHED]
     handles += [
-        Line2D([], [], **PRINTED_MARKER, label="printed"),
+        Line2D([], [], **REPORTED_MARKER, label="reported"),
         Line2D([], [], color=INK, marker="^", linestyle="", label="above 1, cut"),
     ]
     figure.legend(
@@ -292,41 +292,41 @@ def _figure1(study: Study) -> FigureResult:
         figure.supxlabel(label, fontsize=10, color=INK)
     caption = (
         "Mean distance of the released centers to the nearest center of a reference clustering, "
-        "averaged over twenty references and divided by the diagonal of the box. Bars: ours, with "
-        f"standard deviations over {count_text(table['seeds'])}. Diamonds: the printed values, "
-        "which the paper takes from its Table 2 (Letters and Gas: Table 3; its figure shows fewer "
-        "sets). Values above 1 lie outside the box; they are cut and written at the top. The "
-        "authors' plotting script swaps the names of the two embeddings in this figure, not in the "
-        "tables. The measure is one-sided: clusters that no center is near cost nothing."
+        "averaged over twenty references and divided by the diagonal of the box. Bars: measured, "
+        f"with standard deviations over {count_text(table['seeds'])}. Diamonds: the reported "
+        f"values, which the paper takes from its Table 2 (Letters and Gas: Table 3; its figure "
+        "shows fewer sets). Values above 1 lie outside the box; they are cut and written at the "
+        "top. The authors' plotting script swaps the names of the two embeddings in this figure, "
+        "not in the tables. The measure is one-sided: clusters that no center is near cost nothing."
     )
     columns = ["dataset", "method", "epsilon", "epsilon_spent"]
     columns += ["mean", "deviation", "median", "seeds"]
     keys = pd.MultiIndex.from_frame(table[["dataset", "method"]])
-    drawn = table[columns].assign(printed=printed.reindex(keys).to_numpy())
+    drawn = table[columns].assign(reported=reported_means.reindex(keys).to_numpy())
     formatted = drawn.assign(
         value=_with_deviation(drawn),
-        printed=[f"{value:.2f}" if np.isfinite(value) else DASH for value in drawn["printed"]],
-    )[["dataset", "method", "value", "printed"]]
+        reported=[f"{value:.2f}" if np.isfinite(value) else DASH for value in drawn["reported"]],
+    )[["dataset", "method", "value", "reported"]]
     gaps = _gaps(table, PUBLISHED, styles, incomparable=incomparable)
     return FigureResult(figure, drawn, formatted, caption, gaps)
 
 
-PRINTED_MARKER = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
+REPORTED_MARKER = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
 
 
 def _distance_bars(
-    axes: Axes, table: pd.DataFrame, printed: pd.Series, styles: MethodStyles
+    axes: Axes, table: pd.DataFrame, reported_means: pd.Series, styles: MethodStyles
 ) -> None:
-    """Draw one bar per method with its printed value.
+    """Draw one bar per method with its reported value.
 
     Values above 1 are cut and written at the top.
     """
-    heights = [value for value in [*table["mean"], *printed.dropna()] if value <= 1]
+    heights = [value for value in [*table["mean"], *reported_means.dropna()] if value <= 1]
     ends = table["mean"] + table["deviation"].fillna(0)
     top = max([*heights, *ends[ends <= 1], 0.01])
     axes.set_ylim(0, 1.32 * top)
     for x, method in enumerate(PUBLISHED):
-        value = printed.get(method, np.nan)
+        value = reported_means.get(method, np.nan)
         labels = []
         if method not in table.index:
             _write(axes, x, 0.03 * top, "not run", color=GREY, rotation=90)
@@ -334,11 +334,11 @@ def _distance_bars(
             mean = table["mean"][method]
             _bar(axes, x, mean, table["deviation"][method], value, top, styles[method].color)
             if mean > 1:
-                labels.append(f"ours {_short(mean)}")
+                labels.append(f"measured {_short(mean)}")
         if value <= 1:
-            axes.plot(x + 0.22, value, **PRINTED_MARKER, markersize=5, zorder=6)
+            axes.plot(x + 0.22, value, **REPORTED_MARKER, markersize=5, zorder=6)
         elif np.isfinite(value):
-            labels.append(f"printed {_short(value)}")
+            labels.append(f"reported {_short(value)}")
         if labels:
             axes.plot(x + 0.36, 1.05 * top, "^", color=INK, markersize=5, clip_on=False)
             _write(axes, x, 1.16 * top, "\n".join(labels))
@@ -351,7 +351,7 @@ def _distance_bars(
 
 
 def _bar(
-    axes: Axes, x: int, mean: float, deviation: float, printed: float, top: float, color: str
+    axes: Axes, x: int, mean: float, deviation: float, reported_mean: float, top: float, color: str
 ) -> None:
     """Draw a bar up to `top`, with its deviation and number where it is not cut."""
     axes.bar(x, min(mean, top), 0.72, color=color, alpha=0.85)
@@ -360,9 +360,9 @@ def _bar(
     error = np.nan_to_num(deviation)
     axes.errorbar(x, mean, [[min(error, mean)], [error]], color=INK, capsize=2.5, elinewidth=1)
     end = min(mean + error, top)
-    if printed <= 1:
-        # The number is clear of the printed marker.
-        end = max(end, printed + 0.02 * top)
+    if reported_mean <= 1:
+        # The number is clear of the marker of the reported value.
+        end = max(end, reported_mean + 0.02 * top)
     _write(axes, x, end + 0.03 * top, _short(mean))
 
 
@@ -408,11 +408,11 @@ def _figure4(study: Study) -> FigureResult:
     caption = (
         "CPU time of one fit on one pinned thread, because other programs may run at the same "
         f"time; mean and standard deviation over {count_text(table['seeds'])}. "
-        f"{_wall_over_cpu(study)}Implementations differ from the paper's (ours are compiled and "
-        "share nothing with them), so heights say nothing about the paper's figure, orders of "
-        "methods may. The authors' plotting script swaps the names of the two embeddings in this "
-        "figure. A method without a marker was not run or was stopped by its time limit; the list "
-        "of missing cells says which."
+        f"{_wall_over_cpu(study)}Implementations differ from the paper's (these are compiled and "
+        "share no code with them), so the order of methods can be compared with the paper's "
+        "figure, heights cannot. The authors' plotting script swaps the names of the two "
+        "embeddings in this figure. A method without a marker was not run or was stopped by its "
+        "time limit; the list of missing cells says which."
     )
     columns = ["dataset", "n", "d", "k", "method", "epsilon"]
     columns += ["mean", "deviation", "median", "seeds"]
@@ -543,7 +543,7 @@ def _figure5(study: Study) -> FigureResult:
         "Shares of ε for the interval size, the counts, the choice of splits and the averages: "
         f"each line is a budget split that adds up to one, out of {count} per data set, ranked by "
         f"its mean over {seeds} seeds at ε = 1. Thin green: the best fifth; thin orange: the "
-        "worst; thick: their means. The paper shows the MNIST embeddings and does not print its "
+        "worst; thick: their means. The paper shows the MNIST embeddings and does not report its "
         "grid."
     )
     if not len(table):
@@ -603,7 +603,7 @@ def _figure6(study: Study) -> FigureResult:
         "Mean of each metric over t (centreness at the edge of the outer part) and q (share of a "
         "node's points in it), where q is at most t / 2; darker is better in every panel, a dash "
         f"marks what is not allowed or not stored. {count_text(table['seeds'])} a cell, ε = 1. The "
-        "paper shows Synth-10d and says that the others look the same; it does not print its grid."
+        "paper shows Synth-10d and says that the others look the same; it does not report its grid."
     )
     if not len(table):
         empty = empty.drop(columns="seeds")
@@ -647,7 +647,7 @@ def _centreness_map(figure: Figure, axes: Axes, settings: pd.DataFrame, metric: 
     axes.tick_params(labelsize=8)
 
 
-# --- figures of this bench ----------------------------------------------------------------------
+# --- further figures ----------------------------------------------------------------------
 
 
 def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
@@ -677,18 +677,19 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     lines = []
     for published, sound in MATCHES:
         declared = (cells["method"] == published) & np.isclose(cells["epsilon"], 1.0)
-        for index, old in cells[declared].iterrows():
-            matched = _matching(cells[cells["method"] == sound], old)
+        for index, published_cell in cells[declared].iterrows():
+            matched = _matching(cells[cells["method"] == sound], published_cell)
             if not len(matched):
                 continue
-            new = matched.iloc[-1]
-            ratio = means[:, new.name] / means[:, index]
+            sound_cell = matched.iloc[-1]
+            ratio = means[:, sound_cell.name] / means[:, index]
             (low,), (high,) = percentile_interval(ratio[:, None])
-            both = np.isfinite(panel.values[:, [new.name, index]]).all(axis=1)
-            line = {"published": published, "sound": sound, "dataset": old["dataset"]}
+            both = np.isfinite(panel.values[:, [sound_cell.name, index]]).all(axis=1)
+            dataset = published_cell["dataset"]
+            line = {"published": published, "sound": sound, "dataset": dataset}
             line |= {"ratio": ratio[0], "low": low, "high": high, "seeds": int(both.sum())}
             line["unproven"] = _unproven(charges[charges.index == index])
-            for side, cell in (("published", old), ("sound", new)):
+            for side, cell in (("published", published_cell), ("sound", sound_cell)):
                 line[f"epsilon_{side}"] = cell["epsilon"]
                 line[f"spent_{side}"] = cell["epsilon_spent"]
                 line[f"delta_{side}"] = cell["delta"]
@@ -696,16 +697,16 @@ def matched_ratios(study: Study, metric: str = "inertia") -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
-def _matching(cells: pd.DataFrame, old: pd.Series) -> pd.DataFrame:
-    """Return the cells that spend no more than `old`, by epsilon.
+def _matching(cells: pd.DataFrame, reference: pd.Series) -> pd.DataFrame:
+    """Return the cells that spend no more than `reference`, by epsilon.
 
     Under the same adjacency and scaling, on the same data set.
     """
     same = np.logical_and.reduce(
-        [cells[name] == old[name] for name in ("dataset", "adjacency", "preprocessing")]
+        [cells[name] == reference[name] for name in ("dataset", "adjacency", "preprocessing")]
     )
-    within_epsilon = cells["epsilon_spent"] <= old["epsilon_spent"] * (1 + 1e-9)
-    within_delta = cells["delta"] <= old["delta"]
+    within_epsilon = cells["epsilon_spent"] <= reference["epsilon_spent"] * (1 + 1e-9)
+    within_delta = cells["delta"] <= reference["delta"]
     return cells[same & within_epsilon & within_delta].sort_values("epsilon")
 
 
@@ -743,7 +744,7 @@ def _matched(study: Study) -> FigureResult:
         "the right of each panel: ε that the ledger says was spent, published | sound. The "
         "published variant declares ε = 1 with its own δ; the sound one runs at the largest stored "
         "ε that spends no more, at a smaller δ, under the same adjacency and range. What the "
-        "published variants spend rests on their own claims: where those are known not to hold "
+        "published variants spend rests on their claims: where those are known not to hold "
         "(column unproven of the table), the comparison is in their favor."
     )
     stored = set(zip(table["published"], table["sound"], table["dataset"], strict=True))

@@ -1,4 +1,4 @@
-"""Figures 2 to 8 and Table 2 of the FastLloyd paper, and the figures this bench adds to them.
+"""Figures 2 to 8 and Table 2 of the FastLloyd paper, and further figures.
 
 Table 3 and what belongs to the protocol are in `pkm.analysis.figures.federation_costs`.
 """
@@ -105,14 +105,14 @@ REFERENCE = (
 
 
 def _counted(datasets: Sequence[str]) -> str:
-    """Say on how many data sets a figure rests: real ones, then others."""
+    """Count the data sets of a figure: real ones, then generated ones."""
     real = sum(name in REAL for name in datasets)
     text = f"{real} real data set{'' if real == 1 else 's'}"
     return f"{text} and {len(datasets) - real} generated" if len(datasets) > real else text
 
 
 def _substitutes(datasets: Iterable[str]) -> str:
-    """Name the generated data sets among `datasets` that take the place of a file."""
+    """Name the generated data sets among `datasets` that replace a file."""
     names = sorted(set(datasets))
     generated = [name for name in names if name.endswith(GENERATED)]
     if not generated:
@@ -121,8 +121,8 @@ def _substitutes(datasets: Iterable[str]) -> str:
     if len(generated) > 4:
         listed += f" and {len(generated) - 4} more"
     return (
-        f"Stand-ins: {len(generated)} of {len(names)} data sets were generated in place of files "
-        f"not at hand ({listed})."
+        f"Substitutes: {len(generated)} of {len(names)} data sets were generated in place of files "
+        f"that are not available ({listed})."
     )
 
 
@@ -227,7 +227,7 @@ def _figure2(study: Study) -> FigureResult:
             "{sets}."
         ),
         note=(
-            "Thin grey lines: the data mean as the only center, and packing centers that never saw "
+            "Thin grey lines: the data mean as the only center, and packing centers that ignore "
             "the data. SuLloyd and GLloyd as the paper plots them, without post-processing to the "
             "domain."
         ),
@@ -492,7 +492,7 @@ def _figure4(study: Study) -> FigureResult:
         f"cell ({_range_text(table['datasets'])} each); (a) and (b) share one logarithmic color "
         "scale; (c) is the share by which FastLloyd's area is smaller than SuLloyd's (negative: "
         "larger). A dash marks a cell without stored rows; values of k and d without any are left "
-        "out. The paper does not say which axis is which; here k runs to the right and d upwards."
+        "out. The paper does not label the axes; here k is horizontal and d vertical."
     )
     absent = 45 - np.isfinite(improvement).sum()
     gaps = gap_texts([f"{absent} of the paper's 45 cells"]) if absent > 0 else ()
@@ -565,7 +565,7 @@ def _range_text(values: pd.Series, to: str = " to ", empty: str = "none") -> str
 def relative_ablation(
     panel: Panel, weights: np.ndarray
 ) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """NICV relative to GLloyd without post-processing, averaged over data sets in two ways.
+    """NICV relative to GLloyd without post-processing, averaged over data sets in two definitions.
 
     Returns
     -------
@@ -799,13 +799,13 @@ def _draw_iterations(axes: Axes, table: pd.DataFrame, colors: dict[float, np.nda
 
 
 def _table2(study: Study) -> FigureResult:
-    """Sizes of the data sets as stored, beside those the paper prints."""
-    printed = pd.DataFrame(claims.load("fastlloyd")["reported"]["table2"])
+    """Sizes of the data sets as stored and as the paper reports them."""
+    reported_sizes = pd.DataFrame(claims.load("fastlloyd")["reported"]["table2"])
     sizes = study.cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]]
-    # Sets with added outliers are a check of this bench, larger than what the paper lists.
+    # Sets with added outliers are not in the paper's table.
     sizes = sizes[~sizes.index.str.contains(r"-o\d+$")]
     lines = []
-    for row in printed.itertuples():
+    for row in reported_sizes.itertuples():
         if row.family:
             stored = sizes[sizes.index.str.startswith(f"{row.dataset}-")]
         else:
@@ -825,7 +825,7 @@ def _table2(study: Study) -> FigureResult:
     table = pd.DataFrame(lines)
     gaps = gap_texts(line["data set"] for line in lines if not line["sets here"])
     caption = (
-        "Sizes of the data sets that were used, beside those the paper prints. Families: smallest "
+        "Sizes of the data sets that were used, and as the paper reports them. Families: smallest "
         "to largest. A dash means that no run on the data set is stored."
     )
     stored_sets = study.cells["dataset"]
@@ -861,5 +861,5 @@ FIGURES = (
     FigureSpec("sound_silhouette", "Sound variants: silhouette score", False, _sound("silhouette")),
     FigureSpec("iterations", "Number of iterations", False, _iterations),
     FigureSpec("initialization", "Packed spheres against a uniform start", False, _initialization),
-    *federation_costs.OWN,
+    *federation_costs.FURTHER_FIGURES,
 )

@@ -53,24 +53,24 @@ def _with_interval(mean: float, half_width: float, form: str = "{:.4g}") -> str:
 
 
 def _table3(study: Study) -> FigureResult:
-    """Times and bytes of this bench beside the printed and the quoted ones."""
+    """Measured times and bytes, the reported ones and the quoted ones."""
     table = compare(study, REPORTED)
     stored = table[table["verdict"] != NOT_STORED]
     formatted = pd.DataFrame([_table3_line(cell, table) for cell in REPORTED["cells"]])
     caption = (
-        "Two clients. Ours | printed: verdict, with our value over the printed one. Times: mean ± "
-        "half width of the 95 % interval (ours: Student t); faster or slower where they differ by "
-        "more than both half-widths and half a printed digit. They come from another machine and "
-        "other code, so a factor measures these together and no time counts as reproduced. Ours "
-        "hold two simulated sends of 0.25 ms an iteration, one up and one down, while the authors' "
-        "code sleeps 0.25 ms in all; the factor without latency leaves both out. Bytes of an "
-        "iteration, all clients, both directions, must be equal. MohLloyd is quoted by the paper "
-        "from its own authors, who give no value where a dash stands, and was run neither there "
-        "nor here; speed-up and reduction divide its numbers by ours. A round is one message up "
-        "and one down for every client."
+        "Two clients. Measured | reported: verdict, with the measured value over the reported one. "
+        "Times: mean ± half width of the 95 % interval (measured: Student t); faster or slower "
+        "where they differ by more than both half-widths and half a reported digit. They come from "
+        "another machine and other code, so a factor measures these together and no time counts as "
+        "reproduced. The measured ones hold two simulated sends of 0.25 ms an iteration, one up "
+        "and one down, while the authors' code sleeps 0.25 ms in all; the factor without latency "
+        "leaves both out. Bytes of an iteration, all clients, both directions, must be equal. "
+        "MohLloyd is quoted by the paper from its own authors, who give no value where a dash "
+        "stands, and was run neither there nor here; speed-up and reduction divide its numbers by "
+        "the measured ones. A round is one message up and one down for every client."
     )
     if len(stored):
-        caption += f" Ours: {transports(stored)}; {count_text(stored['seeds'], 'runs')}. "
+        caption += f" Measured: {transports(stored)}; {count_text(stored['seeds'], 'runs')}. "
         for quantity, name in (("iteration_ms", "Times"), ("bytes_per_iteration", "Bytes")):
             counts = stored.loc[stored["quantity"] == quantity, "verdict"].value_counts()
             listed = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
@@ -88,26 +88,26 @@ def _table3_line(cell: Mapping[str, Any], table: pd.DataFrame) -> dict[str, str]
     rounds = quantities["rounds"].iloc[0]
     return {
         "data set": cell["title"],
-        "ms per iteration": _ours_and_reported(quantities, "iteration_ms", "{:.4g}"),
+        "ms per iteration": _measured_and_reported(quantities, "iteration_ms", "{:.4g}"),
         "MohLloyd ms (quoted)": cell.get("cited_ms", DASH),
-        "speed-up": _ours_and_reported(quantities, "speedup", "{:.4g}"),
-        "bytes": _ours_and_reported(quantities, "bytes_per_iteration", "{:g}"),
+        "speed-up": _measured_and_reported(quantities, "speedup", "{:.4g}"),
+        "bytes": _measured_and_reported(quantities, "bytes_per_iteration", "{:g}"),
         "MohLloyd bytes (quoted)": cell.get("cited_bytes", DASH),
-        "reduction": _ours_and_reported(quantities, "reduction", "{:.3g}"),
+        "reduction": _measured_and_reported(quantities, "reduction", "{:.3g}"),
         "rounds": DASH if np.isnan(rounds) else f"{rounds:g}",
         "transport": quantities["transport"].iloc[0] or DASH,
     }
 
 
-def _ours_and_reported(quantities: pd.DataFrame, quantity: str, form: str) -> str:
+def _measured_and_reported(quantities: pd.DataFrame, quantity: str, form: str) -> str:
     if quantity not in quantities.index:
         return DASH
     line = quantities.loc[quantity]
     if line["verdict"] == NOT_STORED:
         return f"{DASH} | {line['reported']}"
-    ours = _with_interval(line["mean"], line["half_width"], form).replace("e+0", "e")
+    measured = _with_interval(line["mean"], line["half_width"], form).replace("e+0", "e")
     verdict = line["verdict"].replace(NOT_COMPARABLE, "n. c.")
-    text = f"{ours} | {line['reported']}: {verdict}"
+    text = f"{measured} | {line['reported']}: {verdict}"
     if quantity == "iteration_ms":
         text += f", ×{line['ratio']:.2f} (without latency ×{line['ratio_without_latency']:.2f})"
     return text
@@ -154,7 +154,7 @@ def _parties(study: Study) -> FigureResult:
 
 
 def _format_parties(table: pd.DataFrame, wanted: list[tuple[float, int]]) -> pd.DataFrame:
-    """Lay costs out for print, one column per network and number of clients."""
+    """Format costs for the report, one column per network and number of clients."""
     texts = [
         f"{_with_interval(row.iteration_ms, row.iteration_ms_half_width)} ms, "
         f"{row.bytes_per_iteration:g} B"
@@ -205,7 +205,7 @@ def _main_cells(study: Study) -> tuple[pd.DataFrame, str]:
         & (table["word_bytes"] == 8)
         & (table["split"] == "balanced")
     ]
-    # Where a cell was run both ways, processes come before threads.
+    # Where a cell was run with both transports, processes come before threads.
     chosen = chosen.sort_values("transport", kind="stable")
     chosen = chosen.drop_duplicates(["dataset", "clients", "latency_ms"])
     if not len(chosen):
@@ -297,7 +297,7 @@ def _bars(axes: Axes, cells: pd.DataFrame, length: float) -> None:
 def _stacked_bar(axes: Axes, y: float, line: Mapping[str, Any]) -> None:
     start = 0.0
     for part in PARTS:
-        # The rest can be a touch below zero where clocks disagree.
+        # The rest can be slightly below zero where clocks disagree.
         width = max(line[part], 0)
         color = _COLORS[part]
         axes.barh(y, width, 0.82, left=start, color=color, edgecolor="white", linewidth=0.25)
@@ -405,7 +405,7 @@ def _draw_over_clients(
 
 
 TABLE3 = FigureSpec("table3", "Table 3: time and bytes of an iteration", True, _table3)
-OWN = (
+FURTHER_FIGURES = (
     FigureSpec("protocol_parties", "Time and bytes by clients, network and word", False, _parties),
     FigureSpec("protocol_parts", "Where the time of an iteration goes", False, _breakdown),
     FigureSpec(

@@ -46,7 +46,7 @@ from pkm.analysis.tables import Study, percentile_interval, wide
 CONTENT = claims.load("kaplan-stemmer")
 METHOD = "kaplan_stemmer"
 SEARCH = "kaplan_stemmer_search"
-# The method knows the unit ball, or the box alone as the others do.
+# The method is given the unit ball, or the box alone like the other methods.
 BOXED = "kaplan_stemmer_boxed"
 RIVALS = ("balcan", "sulloyd_sound", "lsh_splits_sound", "dpm_sound", "dpm_merged")
 CENTRAL: dict[str, dict[str, Any]] = {
@@ -86,8 +86,8 @@ RECONSTRUCTION = (
     "The method is a reconstruction: the abstract leaves hash family, averaging and constants open."
 )
 KNOWN = (
-    "Kaplan-Stemmer and Balcan et al. know that the points lie in the unit ball; the others, and "
-    "the variant named so, know the box [-1, 1]^d"
+    "Kaplan-Stemmer and Balcan et al. are given the unit ball, in which the points lie; all "
+    "others, and the variant named so, the box [-1, 1]^d"
 )
 _SHADES = ("#3b0f70", "#8c2981", "#de4968", "#fe9f6d", "#8a6d1f", "#56b4e9")
 
@@ -95,12 +95,12 @@ _SHADES = ("#3b0f70", "#8c2981", "#de4968", "#fe9f6d", "#8a6d1f", "#56b4e9")
 def _lines(study: Study) -> dict[str, dict[str, Any]]:
     """Return keywords of the curves of all methods.
 
-    The variant that knows the box alone has no rows of its own name.
+    The variant that is given the box alone has rows under the name of the method.
     """
     styles = MethodStyles(study.cells)
     lines = styles.lines((METHOD, BOXED, SEARCH, *RIVALS, "mean", "packing", *LOCAL))
     method = styles[METHOD]
-    boxed = replace(method, label=f"{method.label} (knows the box only)", marker="v")
+    boxed = replace(method, label=f"{method.label} (given the box only)", marker="v")
     lines[BOXED] = boxed.line() | {"markersize": 4.5}
     return lines
 
@@ -118,7 +118,7 @@ def _interval_text(values: np.ndarray) -> str:
 
 
 def _table1(study: Study) -> FigureResult:
-    """The printed bounds, their slopes over the measured ranges, and the measured slopes."""
+    """The reported bounds, their slopes over the measured ranges, and the measured slopes."""
     selectors = {key: CENTRAL[method] for key, method in IMPLEMENTED.items()}
     measured = {
         name: curves(study, selectors, sweep=list(sweeps), metric="nicv", along=along, value=value)[
@@ -129,9 +129,9 @@ def _table1(study: Study) -> FigureResult:
     rows = CONTENT["reported"]["table1"]
     lines, formatted = zip(*(_table1_line(row, measured) for row in rows), strict=True)
     caption = (
-        "Bounds as printed, ε and logarithms left out as there. Columns to the right: the exponent "
+        "Bounds as reported, without ε and logarithms. Columns to the right: the exponent "
         "of each bound, as its slope on logarithmic axes over the measured range (8 for what stays "
-        "fixed), and for what is implemented behind the stroke the measured one with its 95 % "
+        "fixed), and for what is implemented, after the slash, the measured one with its 95 % "
         "interval: of the cost over the optimum on balls, and of the cost on places, where the "
         "optimum is 0 (over k with 5,000 points on each). Bounds hold for the worst data and up to "
         "constants, measured exponents for planted data. An exponent above that of its bound does "
@@ -155,7 +155,7 @@ def _table1(study: Study) -> FigureResult:
 def _table1_line(
     row: dict[str, str], measured: dict[str, dict[str, Curve]]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return one line of Table 1 in full, and as it is printed."""
+    """Return one line of Table 1 in full, and formatted."""
     line = {
         "method": row["reference"],
         "factor (paper)": row["factor"],
@@ -206,7 +206,7 @@ def _ranges_text(measured: dict[str, dict[str, Curve]]) -> str:
 
 
 def _bound_slope(bound: Callable[..., Any], along: str, ends: tuple[float, float] | None) -> str:
-    """Return the slope of a printed bound between two ends.
+    """Return the slope of a reported bound between two ends.
 
     At 8 for the other sizes and 100,000 points.
     """
@@ -331,9 +331,9 @@ def _local(study: Study) -> FigureResult:
         _share_y_limits(grid[:2])
     caption = (
         "Planted balls in the unit ball. (a) central model, ε = 1, δ = 10⁻⁶, zero-out; (b) to (d) "
-        "local model: every user sends one noisy report, ε alone. The two promise different things "
+        "local model: every user sends one noisy report, ε alone. Their guarantees differ "
         "at equal ε, so they have separate axes; (a) and (b) have equal scales. (d): as many users "
-        "in every ball. The local mean is one center for all, what one gets without clustering. "
+        "in every ball. The local mean is one center for all, the result without clustering. "
         f"Bands: 95 % intervals over {count_text(drawn['seeds'])}. Both are reconstructions."
     )
     formatted = format_curves(drawn, _labels(lines))
@@ -463,7 +463,7 @@ def _real(study: Study) -> FigureResult:
     gaps += incomparable_texts(map(styles.label, incomparable))
     caption = (
         "Mean squared distance to the nearest center over ε, δ = 10⁻⁶, on public bounds, where "
-        "Kaplan-Stemmer knows the box as the others do; 95 % bands over "
+        "Kaplan-Stemmer is given the box like all others; 95 % bands over "
         f"{count_text(summary['seeds'])}. "
     )
     if logarithmic:
@@ -513,7 +513,7 @@ def _times(study: Study) -> FigureResult:
     legend(figure, lines, drawn["method"], columns=4)
     caption = (
         "CPU time of one fit on one pinned thread on planted balls, mean with 95 % intervals over "
-        f"{count_text(drawn['seeds'])}. The local methods play all users in one process."
+        f"{count_text(drawn['seeds'])}. The local methods simulate all users in one process."
     )
     formatted = format_curves(drawn, _labels(lines))
     return FigureResult(figure, drawn, formatted, caption, gap_texts(empty_panels(parts)))

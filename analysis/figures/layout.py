@@ -67,7 +67,7 @@ def panel_title(axes: Axes, index: int, text: str, fontsize: float = 10) -> None
 
 
 def empty_panel(axes: Axes, text: str = NO_DATA) -> None:
-    """Put words in the place of a panel that cannot be drawn."""
+    """Write a text in a panel that has no data."""
     axes.set_axis_off()
     axes.text(
         0.5,
@@ -83,13 +83,13 @@ def empty_panel(axes: Axes, text: str = NO_DATA) -> None:
 
 
 def wants_log(means: np.ndarray) -> bool:
-    """Tell whether positive means are so unequal that a linear axis would squash the small."""
+    """Tell whether positive means differ so much that a linear axis would hide the small ones."""
     means = means[np.isfinite(means)]
     return bool(means.size and (means > 0).all() and means.max() > LOG_RATIO * means.min())
 
 
 def log_axis(axis: Axis) -> None:
-    """Set ticks of a logarithmic value axis: 1-2-5 steps, plain numbers, never a bare axis."""
+    """Set ticks of a logarithmic value axis: 1-2-5 steps, plain numbers."""
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
     if decades < 1.05:

@@ -1,4 +1,4 @@
-"""Panels of curves over any quantity, with bands, and the tables behind them."""
+"""Panels of curves over any quantity, with bands, and their tables."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,9 +35,9 @@ Lines = Mapping[str, Mapping[str, Any]]  # keyword arguments of curves, by metho
 def means_with_bands(
     panel: Panel, along: str, errors: float = 3.0, cost: bool = True
 ) -> pd.DataFrame:
-    """Return the mean of every cell with a band of so many standard errors.
+    """Return the mean of every cell with a band of `errors` standard errors.
 
-    Of the cost (times n) by default.
+    By default the mean is that of the cost (the metric times n).
 
     Returns
     -------
@@ -69,7 +69,9 @@ def curves(
     by_name = {}
     for name, selector in selectors.items():
         try:
-            line = curve(study, check | {"places": check.get("places", 1)}, _EMPTY, selector)
+            line = curve(
+                study, check | {"min_values": check.get("min_values", 1)}, _EMPTY, selector
+            )
         except MissingRows:
             continue
         by_name[name] = line
@@ -118,7 +120,7 @@ def draw(
         Keywords by method; others are not drawn.
     log_x : bool
     log_y : bool, optional
-        By default where positive means lie far apart.
+        By default where positive means differ much, see `wants_log`.
     x_label, y_label : str
     backwards : bool
         Whether x falls from left to right.
@@ -259,7 +261,7 @@ def empty_panels(tables: Mapping[str, pd.DataFrame]) -> list[str]:
 
 
 def format_curves(table: pd.DataFrame, label: Callable[[str], str]) -> pd.DataFrame:
-    """Lay curves out for print: one line per panel and x, one column per method."""
+    """Format curves for the report: one line per panel and x, one column per method."""
     if not len(table):
         return pd.DataFrame(columns=["panel", "x"])
     texts = table.assign(

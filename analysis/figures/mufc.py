@@ -62,12 +62,12 @@ DEFAULT_GAMMA = {
     "linewidth": 1.2,
     "label": "default γ = 1/√n",
 }
-# Color and marker of each way to write a speed-up.
+# Color and marker of each definition of the speed-up.
 SPEEDUPS = {
     "best": ("#9fd4f2", "^"),
     "average": ("#56b4e9", "o"),
     "refit": ("#e69f00", "s"),
-    "honest": ("#009e73", "D"),
+    "exact": ("#009e73", "D"),
     "dc_kmeans": ("#0072b2", "v"),
 }
 WHITE_DIAMOND = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
@@ -120,7 +120,7 @@ def _loss_table(number: int, methods: Sequence[str]) -> Callable[[Study], Figure
     printed = REPORTED[f"table{number}"]
     table1 = REPORTED["table1"]["cells"]
     repeated = [cell for cell in table1 if number == 2 and cell["method"] != "mufc"]
-    # Two kinds of server data, one printed number.
+    # Two kinds of server data, one reported number.
     mufc = [cell for cell in printed["cells"] if cell["method"] == "mufc"]
     points = [cell | {"method": "mufc_points"} for cell in mufc]
     cells = [*printed["cells"], *points, *repeated]
@@ -140,18 +140,18 @@ def _loss_table(number: int, methods: Sequence[str]) -> Callable[[Study], Figure
             _add_speedups(lines, study)
         counts = table["verdict"].value_counts()
         caption = (
-            "Cost by way of the clients over that of the best of 20 k-means starts. Ours (mean ± "
-            "standard deviation over seeds) | printed, and the verdict: within (two standard "
-            "errors of both and half a printed digit, where a printed deviation counts half a "
+            "Induced cost over that of the best of 20 k-means starts. Measured (mean ± "
+            "standard deviation over seeds) | reported, and the verdict: within (two standard "
+            "errors of both and half a reported digit, where a reported deviation counts half a "
             "digit more), better or worse. "
             f"{'; '.join(f'{count} {name}' for name, count in counts.items())}. "
         )
         if number == 1:
             caption += (
                 "MUFC clusters weighted bin centers at the server; with random points in the bins, "
-                "as in the published code, it is judged against the same printed number. Speed-up: "
-                "the paper's best case, lazy server against full retraining, on another machine "
-                "and in other code; see the figure of speed-ups. "
+                "as in the published code, it is judged against the same reported number. "
+                "Speed-up: the paper's best case, lazy server against full retraining, on another "
+                "machine and in other code; see the figure of speed-ups. "
             )
         else:
             caption += "K-FED and DC-KMeans are those of Table 1. "
@@ -179,7 +179,7 @@ def _loss_text(line: pd.Series) -> str:
 
 
 def _sizes(study: Study) -> FigureResult:
-    """Data sets as printed and as stored."""
+    """Data sets as reported and as stored."""
     cells = View(study).panel("table1", "loss_ratio").cells
     stored = cells.drop_duplicates("dataset").set_index("dataset")
     columns = {"n": "n", "d": "d", "k": "K", "clients": "clients"}
@@ -196,7 +196,7 @@ def _sizes(study: Study) -> FigureResult:
         largest = cell["largest_client"] if known else np.nan
         lines.append(line | {"largest client": mean_text(largest, form="{:g}")})
     caption = (
-        "Points, dimensions, clusters and clients of the data sets, as printed and as used here."
+        "Points, dimensions, clusters and clients of the data sets, as reported and as used here."
     )
     table = pd.DataFrame(lines)
     return FigureResult(None, table, table, caption, _gaps(stored.index))
@@ -312,7 +312,7 @@ def _legend(
 
 
 def _concat_panels(parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the numbers of panels under their letters, and their ends laid out for print."""
+    """Return the numbers of panels under their letters, and their ends, formatted."""
     lettered = [
         part.assign(panel=letter)
         for part, letter in zip(parts, string.ascii_lowercase, strict=False)
@@ -363,7 +363,7 @@ def _figure3(study: Study) -> FigureResult:
     nearest = lines["mufc"] | {"linestyle": ":", "label": "MUFC, nearest centers"}
     _legend(figure, lines, [Line2D([], [], **nearest), Line2D([], [], **DEFAULT_GAMMA)])
     caption = (
-        "(a) to (d): cost by way of the clients over the optimum; (a) to (c) solid, with the cost "
+        "(a) to (d): induced cost over the optimum; (a) to (c) solid, with the cost "
         "by nearest centers dotted. (a): the most clusters that a client holds points of, of 10; "
         "the data set is inferred. (b), (c): the side of the bins over 1/√n. (d): on what is left, "
         "against an optimum found anew at every checkpoint (3 starts); the paper does not name its "
@@ -400,7 +400,7 @@ def _figure4(study: Study) -> FigureResult:
             parts.append(_accumulated(axes, adversarial, name, lines))
     _legend(figure, lines)
     caption = (
-        "Top: cost by way of the clients on what is left over an optimum found anew at every "
+        "Top: induced cost of the remaining points over an optimum found anew at every "
         "checkpoint (3 starts). Bottom: seconds of all requests so far, where each removes the "
         f"point that costs most at the time; {ANEW}. The paper does not name its four sets. "
         f"{CLOCK}. Bands: one standard deviation over {_runs_text(parts)}."
@@ -432,7 +432,7 @@ def _figure5(study: Study) -> FigureResult:
     return FigureResult(figure, table, ends, caption, gaps)
 
 
-# --- figures of this bench ----------------------------------------------------------------------
+# --- further figures ----------------------------------------------------------------------
 
 
 def _means(
@@ -494,7 +494,7 @@ def _latency(study: Study) -> FigureResult:
     ]
     handles += [
         Line2D([], [], **WHITE_DIAMOND, label="mean"),
-        Line2D([], [], color=GREY, marker="v", linestyle="", label="its own retraining"),
+        Line2D([], [], color=GREY, marker="v", linestyle="", label="retraining of the same method"),
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=min(2 * len(names), 6), fontsize=9.5
@@ -502,8 +502,8 @@ def _latency(study: Study) -> FigureResult:
     caption = (
         "Milliseconds of one random request for one point, client and server; quantiles over the "
         f"requests of a run, means of these over {count_text(random['seeds'])}. With the lazy "
-        "server most requests do next to nothing and a few fit the server, so its mean says little "
-        f"about either. The CSV has adversarial requests and batches as well. {CLOCK}."
+        "server most requests cost next to nothing and a few fit the server, so its mean says "
+        f"little about either. The CSV has adversarial requests and batches as well. {CLOCK}."
     )
     lines = []
     for line in table.to_dict("records"):
@@ -531,19 +531,21 @@ def _draw_quantiles(axes: Axes, y: int, line: pd.Series, color: str) -> None:
 
 
 def _speedup_figure(study: Study) -> FigureResult:
-    """Speed-ups in every reading, from the paper's to the honest one."""
+    """Speed-ups by every definition, from the paper's to that of the exact method."""
     table = speedups(study)
     names = in_order(table["dataset"], TITLES) or ["celltype"]
-    step = len(SPEEDUP_DEFINITIONS) + 2.0  # a row for the printed number, one between the data sets
+    step = (
+        len(SPEEDUP_DEFINITIONS) + 2.0
+    )  # a row for the reported number, one between the data sets
     size = (9.6, 1.7 + 0.22 * step * len(names))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
     caption = (
         "What a complete retraining takes over what a random request for one point takes; ratios "
-        "of mean times with 95 % intervals over seeds, logarithmic. From the paper's way to the "
-        "honest one: the best case of Table 1, all requests with the lazy server, and the exact "
-        "method against full retraining and against its own. Left of the line forgetting takes "
-        "longer than fitting anew. "
+        "of mean times with 95 % intervals over seeds, logarithmic. From the paper's definition to "
+        "that of the exact method: the best case of Table 1, all requests with the lazy server, "
+        "and the exact method against full retraining and against its own. Left of the line "
+        "forgetting takes longer than fitting anew. "
     )
     if len(table):
         _draw_speedups(axes, table, names, step)
@@ -552,12 +554,12 @@ def _speedup_figure(study: Study) -> FigureResult:
             f"{SPEEDUP_DEFINITIONS[key].title}: {times_text(value)}" for key, value in means.items()
         ]
         caption += (
-            f"Means over the data sets at hand, {len(names)} of 7 (printed average: 84): "
+            f"Means over {len(names)} of 7 data sets (reported average: 84): "
             f"{'; '.join(texts)}. {CLOCK}."
         )
     else:
         empty_panel(axes)
-    handles = [Line2D([], [], **WHITE_DIAMOND, label="printed: best case")]
+    handles = [Line2D([], [], **WHITE_DIAMOND, label="reported: best case")]
     for key, (color, marker) in SPEEDUPS.items():
         edge = {"markeredgecolor": INK, "markeredgewidth": 0.5, "markersize": 7, "linestyle": ""}
         title = SPEEDUP_DEFINITIONS[key].title
@@ -572,13 +574,13 @@ def _speedup_figure(study: Study) -> FigureResult:
 
 
 def _draw_speedups(axes: Axes, table: pd.DataFrame, names: Sequence[str], step: float) -> None:
-    """Draw a group of rows per data set: the printed number, then every reading."""
+    """Draw a group of rows per data set: the reported number, then every definition."""
     order = list(SPEEDUPS)
     for index, name in enumerate(names):
         if name in REPORTED["speedups"]:
-            printed = REPORTED["speedups"][name]
-            axes.plot(printed, index * step, **WHITE_DIAMOND)
-            _write_speedup(axes, printed, (printed, index * step), GREY)
+            reported_value = REPORTED["speedups"][name]
+            axes.plot(reported_value, index * step, **WHITE_DIAMOND)
+            _write_speedup(axes, reported_value, (reported_value, index * step), GREY)
         for row in table[table["dataset"] == name].itertuples():
             color, marker = SPEEDUPS[row.definition]
             y = index * step + 1 + order.index(row.definition)
@@ -615,7 +617,7 @@ def _write_speedup(axes: Axes, value: float, position: tuple[float, float], colo
 
 
 def _lazy(study: Study) -> FigureResult:
-    """Refit and lazy server side by side."""
+    """Exact and lazy server compared."""
     table = _means(study, ["removals", "adversarial", "batch"], LAZY_METRICS, ("mufc", "mufc_lazy"))
     lines = []
     groups = table.groupby(["sweep", "dataset", "batch"], sort=False, observed=True)
@@ -716,7 +718,7 @@ def _messages(study: Study) -> FigureResult:
 
 
 def _losses(study: Study) -> FigureResult:
-    """Both losses of every method, with the printed values."""
+    """Both losses of every method, with the reported values."""
     styles = MethodStyles(study.cells)
     sweeps = ("table1", "table2", "client_clusters")
     table = _means(study, sweeps, ["loss_ratio", "loss_ratio_nearest"])
@@ -747,18 +749,18 @@ def _losses(study: Study) -> FigureResult:
         axes.set_xlabel("loss ratio", fontsize=9)
     point = {"color": INK, "marker": "o", "linestyle": ""}
     handles = [
-        Line2D([], [], **point, label="by way of the clients (induced)"),
+        Line2D([], [], **point, label="induced (by the clients' assignment)"),
         Line2D([], [], **point, markerfacecolor="white", label="by nearest centers"),
-        Line2D([], [], **WHITE_DIAMOND, label="printed (induced)"),
+        Line2D([], [], **WHITE_DIAMOND, label="reported (induced)"),
     ]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=min(len(names), 3), fontsize=9.5
     )
     caption = (
-        "Cost over the optimum, mean over seeds: by way of the clients, which Tables 1 and 2 have, "
-        "and by nearest centers, which is what a user of the centers gets; below 1 all 20 starts "
-        "missed the optimum. K-FED also with K' = 3 clusters a client, as its own paper has it. "
-        f"{count_text(table['seeds'])}."
+        "Cost over the optimum, mean over seeds: induced by the clients' assignment, as in Tables "
+        "1 and 2, and by nearest centers, which is what a user of the centers gets; below 1 all 20 "
+        "starts missed the optimum. K-FED also with K' = 3 clusters a client, as its own paper has "
+        f"it. {count_text(table['seeds'])}."
     )
     lines = [
         {
@@ -781,7 +783,7 @@ def _draw_losses(
     printed: Mapping[str, float | None],
     styles: MethodStyles,
 ) -> None:
-    """Draw one row per method: both losses, joined, and the printed value."""
+    """Draw one row per method: both losses, joined, and the reported value."""
     for y, (method, variant) in enumerate(LOSS_ROWS):
         if variant == ALL_CLUSTERS and printed[method] is not None:
             axes.plot(printed[method], y, markersize=7, zorder=3, **WHITE_DIAMOND)
@@ -813,7 +815,12 @@ FIGURES = (
     FigureSpec("figure3", "Figure 3: settings and removals", True, _figure3),
     FigureSpec("figure4", "Figure 4: loss and adversarial removals", True, _figure4),
     FigureSpec("figure5", "Figure 5: batches", True, _figure5),
-    FigureSpec("speedups", "Speed-ups: the paper's way and the honest one", False, _speedup_figure),
+    FigureSpec(
+        "speedups",
+        "Speed-ups: the paper's definition and the exact method's",
+        False,
+        _speedup_figure,
+    ),
     FigureSpec("latency", "How long a request takes", False, _latency),
     FigureSpec("lazy", "Exact against lazy server", False, _lazy),
     FigureSpec("losses", "Induced and nearest loss", False, _losses),

@@ -72,8 +72,8 @@ def set_value_axis(
 ) -> bool:
     """Choose scale and limits of a value axis from curve means and band ends.
 
-    Means stay inside. Bands may be cut: a heavy-tailed method's band would otherwise set the scale
-    alone.
+    Means stay inside. Bands may be cut: the band of a heavy-tailed method would otherwise set the
+    scale.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def curves(
         Whether the value axis is.
     outside : dict of str to float
         Level lines outside the panel, label to value: the private methods set the limits, a
-        baseline far away must not squash them.
+        distant baseline would compress them.
     """
     grid = np.unique(summary["epsilon"].dropna())
     means = []
@@ -187,7 +187,7 @@ def epsilon_grid_figure(
     ----------
     panel : Panel
     datasets : sequence of str
-        Panels in their order; those without rows say so in words.
+        In the order of the panels; a panel without rows has a text instead.
     methods : sequence of str
         Methods drawn, in drawing order; the last lies on top.
     titles : mapping
@@ -266,7 +266,7 @@ def heat_map(
     fontsize: float = 9.5,
     marks: np.ndarray | None = None,
 ) -> AxesImage:
-    """Draw a matrix with its numbers; cells without a number carry a grey dash.
+    """Draw a matrix with its numbers; cells without a number have a grey dash.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def heat_map(
         Turns a value into its text.
     fontsize : float
     marks : ndarray of str of the shape of `values`, optional
-        What stands behind a number.
+        Appended to the numbers.
     """
     masked = np.ma.masked_invalid(values)
     image = axes.imshow(masked, norm=norm, cmap=cmap, aspect="auto", origin="lower")

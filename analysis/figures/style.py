@@ -22,7 +22,7 @@ DOTTED = (0, (1, 1.5))
 BASELINE_LINESTYLES: dict[str, LineStyle] = {"x": DOTTED, "+": (0, (5, 2))}
 SOUND_LINESTYLE = (0, (4, 1.5))
 VARIATION_LINESTYLE = (0, (2, 1.2))
-# Of methods whose rows have neither.
+# Colors and markers of methods whose rows have none.
 CYCLE = (
     ("#e69f00", "D"),
     ("#56b4e9", "v"),
@@ -61,7 +61,7 @@ RC = {
 
 @dataclass(frozen=True)
 class MethodStyle:
-    """How one method is drawn in every figure.
+    """Style of a method in every figure.
 
     Attributes
     ----------
@@ -118,8 +118,8 @@ class MethodStyle:
 class MethodStyles:
     """Styles of the methods of some rows.
 
-    Methods whose rows have no style, and names without rows, get their name as label, and a color
-    and a marker by their place in `CYCLE`.
+    Methods whose rows have no style, and names without rows, get their name as label, and an
+    unused color and marker of `CYCLE`.
 
     Parameters
     ----------

@@ -16,14 +16,14 @@ from pkm.analysis.comparison import (
     best_methods,
     complete,
     critical_difference,
+    fit_times,
     insufficient_data,
-    matrix,
     median_interval,
+    median_matrix,
     private,
     rank,
     ratios,
     shared_datasets,
-    times,
 )
 from pkm.analysis.figures import comparison as figures
 from pkm.analysis.figures import figures_of
@@ -148,7 +148,7 @@ def test_median_intervals_leave_out_what_is_not_finite():
 
 def test_only_private_methods_with_k_centers_are_compared(table):
     assert set(private(table)["method"]) == set(FACTORS) - {"dpm_sound"}
-    wide = matrix(table, 1.0, ["a", "wide"])
+    wide = median_matrix(table, 1.0, ["a", "wide"])
     assert wide.loc["a"].to_dict() == pytest.approx({name: FACTORS[name] for name in wide.columns})
     assert np.isnan(wide.loc["wide", "eugkm"]) and np.isfinite(wide.loc["wide"].drop("eugkm")).all()
 
@@ -239,7 +239,7 @@ def test_the_best_method_of_a_setting(table):
     line = best.loc["a", 1.0]
     assert (line["method"], line["second"], line["records"]) == ("eugkm", "kaplan_stemmer", 100.0)
     assert line["median"] == pytest.approx(1.1) and line["second_median"] == pytest.approx(1.2)
-    assert line["yardstick"] == pytest.approx(2.5) and line["useful"]
+    assert line["baseline"] == pytest.approx(2.5) and line["useful"]
     assert best.loc["wide", 0.5]["method"] == "kaplan_stemmer"
 
 
@@ -249,13 +249,13 @@ def test_a_method_that_is_no_better_than_one_center_is_of_no_use():
 
 
 def test_times_are_medians_of_timing_cells_alone(study):
-    found = times(study)
+    found = fit_times(study)
     assert found["method"].tolist() == ["eugkm"] * 4 and found[
         "seconds"
     ].to_numpy() == pytest.approx(0.2)
     assert found["seeds"].tolist() == [3] * 4 and found["epsilon"].tolist() == [1.0] * 4
     rows = all_rows()
-    assert len(times(Study(rows[~rows["timing"]]))) == 0
+    assert len(fit_times(Study(rows[~rows["timing"]]))) == 0
 
 
 def test_every_figure_is_drawn_with_its_numbers_and_gaps(study):

@@ -12,10 +12,10 @@ import pytest
 import reports
 from fabricated.distdp import (
     DP,
+    INTERPRETATIONS,
     KS,
     LEVELS,
     MOVED,
-    READINGS,
     RHOS,
     SIZES,
     all_rows,
@@ -141,7 +141,7 @@ def test_every_claim_has_a_verdict(findings):
     assert others == dict.fromkeys(others, HOLDS), {
         name: found.numbers for name, found in findings.items()
     }
-    # The readings beside the main one hold as well, and every claim on the method has the literal
+    # Other interpretations hold like the default one; every claim on the method has the printed
     # radius among them.
     assert not [name for name, found in findings.items() if "instead" in found.numbers]
     checks = {claim["id"].split("/")[1]: claim["check"] for claim in CONTENT["claims"]}
@@ -282,11 +282,11 @@ def test_other_readings_stand_beside_the_published_one(findings):
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp_sound", sweep="figure1")
     found = finding("order-dist-below-dp", rows)
     assert found.verdict == HOLDS and "With the printed radius: holds as well." in found.numbers
-    assert "Sound against sound: fails instead. 0 kept" in found.numbers
+    assert "Sound variants: fails instead. 0 kept" in found.numbers
     rows = changed("nicv", lambda x: 3 * x, method="dist_dp_printed", sweep="figure1")
     found = finding("order-all-four", rows)
     assert "With the printed radius: fails instead. (1) holds" in found.numbers
-    assert found.numbers.endswith("Sound against sound: holds as well.")
+    assert found.numbers.endswith("Sound variants: holds as well.")
 
 
 def test_one_reading_needs_no_list(study):
@@ -458,21 +458,21 @@ def test_own_figures_keep_the_two_notions_apart(study):
     assert titles[3].endswith("slope: published 1.00, sound 1.00")
 
 
-def test_readings_are_named_by_what_differs(study):
-    shown = figure("readings")
+def test_interpretations_are_named_by_what_differs(study):
+    shown = figure("interpretations")
     dp = {
         "DP (zero-out, not ρ-bounded): LSH-Splits",
         "DP (zero-out, not ρ-bounded): LSH-Splits (sound)",
     }
-    assert set(shown.table["reading"]) == {*READINGS, *dp}
+    assert set(shown.table["interpretation"]) == {*INTERPRETATIONS, *dp}
     axes = shown.figure.axes[0]
     dotted = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
     assert dotted == pytest.approx([LEVELS[method] for method in DP], rel=0.02)
-    assert axes.get_yticklabels()[0].get_text() == "default reading"
+    assert axes.get_yticklabels()[0].get_text() == "default interpretation"
 
 
 @pytest.mark.parametrize(
-    ("d", "rho", "way", "any_move"),
+    ("d", "rho", "strategy", "any_move"),
     [
         (2, 0.0005, "groups", False),
         (2, 0.02, "grid", False),
@@ -482,16 +482,16 @@ def test_readings_are_named_by_what_differs(study):
         (12, "diagonal", "tree", True),
     ],
 )
-def test_ways_are_read_off_the_charges(d, rho, way, any_move):
+def test_strategies_are_read_off_the_charges(d, rho, strategy, any_move):
     """Against what the curator says of the same release where any move is protected."""
     points = np.tile(np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2)), d // 2)
     charges = DistDP(4, rho=rho).fit_batch(points, [0]).ledger.charges
     found, ratio, protected = strategy_of([charge.to_dict() for charge in charges], d)
-    assert (found, protected) == (way, any_move)
+    assert (found, protected) == (strategy, any_move)
     diagonal, rounding = 2 * math.sqrt(d), math.sqrt(d) / SCALE
-    if way == "groups":
+    if strategy == "groups":
         assert ratio == pytest.approx((rho + rounding) / diagonal)
-    elif way == "grid":
+    elif strategy == "grid":
         side = 2 / charges[0].details["intervals"]
         replaced = soft_sensitivity(d, side, diagonal)
         assert ratio == pytest.approx(soft_sensitivity(d, side, rho + rounding) / replaced)
@@ -499,8 +499,8 @@ def test_ways_are_read_off_the_charges(d, rho, way, any_move):
         assert ratio == 1
 
 
-def test_ways_stand_in_a_table_of_data_sets_k_and_rho(study):
-    shown = figure("ways")
+def test_strategies_stand_in_a_table_of_data_sets_k_and_rho(study):
+    shown = figure("strategies")
     assert (
         len(shown.formatted)
         == len(shown.table)
@@ -511,7 +511,7 @@ def test_ways_stand_in_a_table_of_data_sets_k_and_rho(study):
     assert sound["ratio"].to_numpy() == pytest.approx(0.5, abs=1e-4) and not sound["any_move"].any()
     printed = shown.formatted[shown.formatted["dataset"] == "s1"]
     assert set(printed.loc[printed["rho"] == "diagonal", "any_move"]) == {"yes"} and set(
-        printed["way"]
+        printed["strategy"]
     ) == {"grid"}
     texts = [text.get_text() for text in shown.figure.axes[0].texts]
     assert "0.5 grid" in texts and "1 grid" in texts

@@ -513,7 +513,7 @@ def test_flat_but_for_a_corner():
     flat = check_finding(CORNER | {"type": "flat", "at_most": 0.05}, rows)
     assert flat.verdict == HOLDS and (flat.evidence["relative_range"] < 0.01).all()
     assert check_finding(CORNER | {"type": "worst_in_corner"}, rows).verdict == HOLDS
-    assert check_finding(CORNER | {"type": "alike", "above": 0.5}, rows).verdict == HOLDS
+    assert check_finding(CORNER | {"type": "same_ranking", "above": 0.5}, rows).verdict == HOLDS
     tilted = grid_rows("centreness", lambda _, p: 1 + 3 * p["q"], PAIRS, datasets=both)
     assert check_finding(CORNER | {"type": "flat", "at_most": 0.05}, tilted).verdict == FAILS
     assert check_finding(CORNER | {"type": "worst_in_corner"}, tilted).verdict == FAILS
@@ -523,7 +523,7 @@ def test_flat_but_for_a_corner():
         PAIRS,
         datasets=both,
     )
-    assert check_finding(CORNER | {"type": "alike", "above": 0.5}, opposite).verdict == FAILS
+    assert check_finding(CORNER | {"type": "same_ranking", "above": 0.5}, opposite).verdict == FAILS
 
 
 def test_part_of_a_grid_is_marked_and_none_is_not_run():
@@ -589,7 +589,7 @@ def test_every_claim_is_there_and_judged(findings):
 
 
 def test_claims_and_deviations_have_what_the_report_prints():
-    known = verdicts.EVALUATORS | claims.own_evaluators("dpm")
+    known = verdicts.EVALUATORS | claims.paper_evaluators("dpm")
     for claim in CONTENT["claims"]:
         assert {"id", "section", "statement", "kind", "basis", "check"} <= set(claim)
         parts = (
@@ -623,13 +623,13 @@ def words(figure):
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_figure1_shows_printed_values_and_cuts_what_lies_outside_the_box(study):
+def test_figure1_shows_reported_values_and_cuts_what_lies_outside_the_box(study):
     drawn = figure("figure1")
     shown = drawn.table.set_index(["dataset", "method"])
-    assert shown.loc[("letters-18720", "em_mc"), "printed"] == 23.81
+    assert shown.loc[("letters-18720", "em_mc"), "reported"] == 23.81
     assert shown.loc[("gas", "dp_lloyd"), "mean"] == pytest.approx(0.25, rel=0.05)
     texts = words(drawn.figure)
-    assert "printed 14.2" in texts and any(text.startswith("ours 23") for text in texts)
+    assert "reported 14.2" in texts and any(text.startswith("measured 23") for text in texts)
     # Bars end below the edge of their panel although one value is a hundred times higher.
     for axes in drawn.figure.axes:
         assert all(patch.get_height() < axes.get_ylim()[1] < 1 for patch in axes.patches)

@@ -18,7 +18,7 @@ from pkm.analysis.federation_costs import (
     DIFFERENT,
     EQUAL,
     FASTER,
-    LEVEL,
+    NO_DIFFERENCE,
     PARTS,
     SLOWER,
     compare,
@@ -135,7 +135,9 @@ def test_times_are_faster_or_slower_and_never_within():
         sweep="protocol",
         dataset="s1",
     )
-    assert compare(Study(same), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == LEVEL
+    assert (
+        compare(Study(same), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == NO_DIFFERENCE
+    )
 
 
 def test_bytes_are_equal_in_every_run_or_differ():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import reports
-from fabricated.kaplan_stemmer import LOCAL, RIVALS, YARDSTICKS, all_rows, charges_of, foreign_rows
+from fabricated.kaplan_stemmer import BASELINES, LOCAL, RIVALS, all_rows, charges_of, foreign_rows
 from fabricated.studies import study_of
 
 from pkm.analysis import claims, verdicts
@@ -17,9 +17,9 @@ from pkm.analysis.accounting import gaussian_epsilon
 from pkm.analysis.claims.kaplan_stemmer import (
     BOUNDS,
     capture_shares,
-    least_captured,
     replacement_cost,
     replacement_epsilon,
+    smallest_captured,
     weight,
 )
 from pkm.analysis.figures import figures_of
@@ -102,11 +102,11 @@ def test_a_ball_is_captured_within_the_reach_of_its_radius(study):
     assert line["reach"][100] == pytest.approx(5 * (0.02 + 1 / 10100))
 
 
-def test_least_captured_size_is_the_first_from_which_all_are(study):
+def test_smallest_captured_size_is_the_first_from_which_all_are(study):
     cells = pd.DataFrame({"method": "m", "large": 10, "small": [1.0, 2.0, 4.0, 8.0]})
     shares = np.array([[0.95, 0.2, 0.9, 1.0], [1, 1, 1, 1], [1, 1, 1, 0.5]])
-    table, least = least_captured(cells, shares, 0.9)
-    assert least[:, 0].tolist() == [4.0, 1.0, math.inf] and table["least"].tolist() == [4.0]
+    table, sizes = smallest_captured(cells, shares, 0.9)
+    assert sizes[:, 0].tolist() == [4.0, 1.0, math.inf] and table["captured"].tolist() == [4.0]
 
 
 def test_sizes_that_are_never_captured_leave_growth_open():
@@ -304,7 +304,9 @@ def test_one_run_in_ten_may_leave_more_points_than_the_bound():
         INCONCLUSIVE,
         FAILS,
     )  # 1 of 20 may be chance or not, 12 of 20 are not
-    assert "10100 at most" in rare.numbers and rare.evidence["kept"].min() == pytest.approx(0.95)
+    assert "10100 at most" in rare.numbers and rare.evidence["share_within"].min() == pytest.approx(
+        0.95
+    )
 
 
 def test_bounds_that_say_nothing_are_left_out(findings):
@@ -436,7 +438,7 @@ def test_a_cost_that_falls_with_n_is_below_every_bound(findings):
 
 def test_passes_are_those_of_the_formula_and_ours_are_told(findings):
     assert "Stored runs made 2 passes." in findings["iterations-loglog"].numbers
-    evaluators = claims.own_evaluators("kaplan-stemmer")
+    evaluators = claims.paper_evaluators("kaplan-stemmer")
     wrong = {"expected": {1000000: 4}, "methods": ["kaplan_stemmer"]}
     assert evaluators["passes"](Study(foreign_rows()), wrong, None).verdict == FAILS
 
@@ -514,7 +516,7 @@ def test_planted_figure_has_all_methods_and_exponents(study):
     shown = figure("planted")
     first = shown.table[shown.table["panel"] == "cost over the optimum, over n"]
     boxed = {"kaplan_stemmer", "kaplan_stemmer_boxed", "kaplan_stemmer_search"}
-    assert set(first["method"]) == {*boxed, *RIVALS, *YARDSTICKS}
+    assert set(first["method"]) == {*boxed, *RIVALS, *BASELINES}
     assert set(first.loc[first["x"] == 1000000, "method"]) == set(first["method"])
     ours = first[(first["method"] == "kaplan_stemmer") & (first["x"] == 10000)]["value"].item()
     assert ours == pytest.approx(1.05, rel=0.02)

@@ -192,7 +192,7 @@ def test_stand_ins_are_named_beside_the_figures_that_use_them(tmp_path, monkeypa
     )
     text = page.read_text(encoding="utf-8")
     figure = text[text.index('<figure id="figure3">') : text.index('<figure id="figure4">')]
-    assert 'class="stand-in"' in figure and "g2-16-20-generated" in figure
+    assert 'class="substitute"' in figure and "g2-16-20-generated" in figure
 
 
 def test_added_outliers_do_not_count_as_the_papers_sets():

@@ -157,7 +157,7 @@ def test_order_of_rows_does_not_matter():
 
 def test_duplicates_and_missing_columns_are_refused():
     rows = small_rows()
-    with pytest.raises(ValueError, match="stands twice"):
+    with pytest.raises(ValueError, match="is repeated"):
         Study(pd.concat([rows, rows.iloc[[5]]], ignore_index=True))
     with pytest.raises(ValueError, match="charges"):
         Study(rows.drop(columns="charges"))

@@ -275,7 +275,7 @@ def outlier_finding(rows, missing=NO_GAPS):
         Study(rows),
         claim["check"],
         context,
-        verdicts.EVALUATORS | claims.own_evaluators("fastlloyd"),
+        verdicts.EVALUATORS | claims.paper_evaluators("fastlloyd"),
     )
 
 
@@ -477,7 +477,7 @@ def test_claims_have_what_the_report_prints():
         assert {"id", "section", "statement", "kind", "basis", "check"} <= set(claim)
         assert claim["basis"] in {"explicit", "implied", "cited", "theorem", "printed", "derived"}
         assert claim["kind"] in {"ordering", "threshold", "trend", "magnitude", "count"}
-        known = verdicts.EVALUATORS | claims.own_evaluators("fastlloyd")
+        known = verdicts.EVALUATORS | claims.paper_evaluators("fastlloyd")
         parts = (
             claim["check"].get("parts", [])
             if claim["check"]["type"] == "all_of"
