@@ -1,6 +1,6 @@
 """Print how densely each room is written: tokens a code line, comments, lines, functions, types.
 
-    python tools/density.py [ROOM ...]
+python tools/density.py [ROOM ...]
 """
 
 import ast
@@ -55,7 +55,8 @@ def measure(paths: list[Path]) -> dict[str, float]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign):
                 assignments += 1
-                tuples += isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+                both = (node.targets[0], node.value)
+                tuples += all(isinstance(side, ast.Tuple) for side in both)
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 functions.append((node.end_lineno or node.lineno) - node.lineno + 1)
                 given = [each for each in node.args.args if each.arg not in ("self", "cls")]
@@ -85,9 +86,8 @@ def docstring_lines(tree: ast.Module) -> set[int]:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         first = node.body[0] if node.body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-            if isinstance(first.value.value, str):
-                found.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        if first is not None and ast.get_docstring(node, clean=False) is not None:
+            found.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     return found
 
 
