@@ -9,8 +9,8 @@ from pkm.compute.hashing import swap_costs
 def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray, int]:
     """Choose k of some candidates by local search on the points.
 
-    From the k candidates that are nearest to the most points, the swap of a chosen candidate for
-    another that lowers the cost most is made until no swap lowers it.
+    From the k candidates that are nearest to the most points, the chosen candidate and the
+    replacement of lowest cost are swapped until no swap lowers the cost.
 
     Parameters
     ----------
@@ -36,10 +36,11 @@ def best_of(points: Points, candidates: np.ndarray, k: int) -> tuple[np.ndarray,
     ([1, 3], 1)
     """
     # Start from the candidates that are nearest to the most points.
-    sizes = np.bincount(labels(points, candidates[None])[0], minlength=len(candidates))
+    nearest = labels(points, candidates[None])[0]
+    sizes = np.bincount(nearest, minlength=len(candidates))
     chosen = np.argsort(-sizes, kind="stable")[:k]
     while True:
-        # costs[i, j]: cost when chosen[i] is swapped for candidate j; a swap for itself is none.
+        # costs[i, j]: cost after chosen[i] is swapped for candidate j, or for itself.
         costs = swap_costs(points, candidates, chosen, np.arange(len(chosen)))
         cost = costs[0, chosen[0]]
 

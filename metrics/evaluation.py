@@ -14,9 +14,9 @@ from pkm.metrics.matching import matched_distance, nearest_distances, reference_
 from pkm.metrics.references import reference_set
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 
-#: Points whose distances are taken at once: what they need stays below some 100 MB.
+#: Points whose distances are computed at once; their memory stays below about 100 MB.
 DISTANCE_ROWS = 1 << 14
-#: A center this many radii of a class from its mean is near to it. This project's number: the
+#: A center is near to a class within this many radii of its mean. A choice of this project: the
 #: paper has O(r).
 NEAR = 5
 
@@ -95,21 +95,22 @@ def silhouette(clustering: _Clustering) -> np.ndarray:
 def davies_bouldin(clustering: _Clustering) -> np.ndarray:
     """Davies-Bouldin index of the labels (lower is better); infinite for a single cluster."""
     means, counts = cluster_means(clustering.points, clustering.labels, clustering.centers.shape[1])
-    spreads = mean_within_distances(clustering.points, clustering.labels, means, counts)
+    scatter = mean_within_distances(clustering.points, clustering.labels, means, counts)
     scores = []
     for replicate in range(len(counts)):
         nonempty = counts[replicate] > 0
-        scores.append(_davies_bouldin(means[replicate][nonempty], spreads[replicate][nonempty]))
+        scores.append(_davies_bouldin(means[replicate][nonempty], scatter[replicate][nonempty]))
     return np.array(scores)
 
 
-def _davies_bouldin(means: np.ndarray, spreads: np.ndarray) -> float:
+def _davies_bouldin(means: np.ndarray, scatter: np.ndarray) -> float:
+    """Index of one replicate by the means and mean within-distances of its clusters."""
     if len(means) < 2:
         return np.inf
     distances = cdist(means, means)
     # A cluster is not compared with itself.
     distances[distances == 0] = np.inf
-    similarities = (spreads[:, None] + spreads) / distances
+    similarities = (scatter[:, None] + scatter) / distances
     return float(similarities.max(axis=1).mean())
 
 
@@ -227,8 +228,8 @@ def unassigned_points(clustering: _Clustering) -> np.ndarray:
 def nicv_best_k(clustering: _Clustering) -> np.ndarray:
     """NICV of the best ``n_clusters`` of the released centers, found by local search on the points.
 
-    What a set of released candidates is good for, whoever chooses among them: a diagnosis without
-    privacy, which equals ``nicv`` where no more centers than that are released.
+    The best result that any choice among the candidates could have: a diagnosis without privacy,
+    which equals ``nicv`` where no more than ``n_clusters`` centers are released.
     """
     points = clustering.points
     per_unit = points.shape[0] * SCALE**2
@@ -278,7 +279,7 @@ def check_metrics(metrics: Sequence[str]) -> None:
 
 
 def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
-    """Compute what metrics need of the points alone: minutes the first time, then kept on disk."""
+    """Compute what metrics need of the points alone: minutes at first, then cached on disk."""
     if set(metrics) & set(REFERENCE_METRICS):
         reference_set(points)
 

@@ -65,7 +65,7 @@ def matched_distance(
 def nearest_distances(
     centers: Sequence[np.ndarray], references: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean distance from centers to the nearest reference center, and the other way round.
+    """Mean distance from centers to the nearest reference center, and in the other direction.
 
     Parameters
     ----------
@@ -98,6 +98,8 @@ def nearest_distances(
     for r, replicate in enumerate(centers):
         # One matrix for all references, whose columns are reduced reference by reference.
         distances = cdist(replicate, all_references)
-        forward[r] = np.minimum.reduceat(distances, starts, axis=1).mean()
-        backward[r] = (np.add.reduceat(distances.min(axis=0), starts) / sizes).mean()
+        to_each_reference = np.minimum.reduceat(distances, starts, axis=1)
+        forward[r] = to_each_reference.mean()
+        sums = np.add.reduceat(distances.min(axis=0), starts)
+        backward[r] = (sums / sizes).mean()
     return forward, backward
