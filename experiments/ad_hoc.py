@@ -1,6 +1,6 @@
 """Ad hoc runs: the cells of some configurations as one batch, and a table of their results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
@@ -14,7 +14,7 @@ from pkm.experiments.estimate import estimator
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.store import Store
 
-#: What points lie outside of, by preprocessing; none can by the data's own extremes.
+#: Names of the domain that points may lie outside of, by preprocessing; with minmax none can.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
 
 
@@ -48,10 +48,10 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
 
     # Run the cells that are not stored yet.
     stored = store.readable([cell.key for cell in plan.cells])
-    waiting = [cell for cell in plan.cells if cell.key not in stored]
+    to_run = [cell for cell in plan.cells if cell.key not in stored]
     estimate = estimator(store, backend)
-    costs = {cell.key: estimate(cell)[0] for cell in waiting}
-    run_cells(waiting, store, backend, mirror=settings.data, costs=costs, console=console)
+    costs = {cell.key: estimate(cell)[0] for cell in to_run}
+    run_cells(to_run, store, backend, mirror=settings.data, costs=costs, console=console)
 
     # Print the results of all.
     rows = plan.rows(store)
@@ -64,7 +64,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
     for gap in missing.itertuples():
         console.print(f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False)
     console.print(
-        f"{len(stored)} cells were stored already, {len(waiting)} were run; results in {store.root}"
+        f"{len(stored)} cells were stored already, {len(to_run)} were run; results in {store.root}"
     )
     if settings.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds, and is rarely wanted.
@@ -83,20 +83,26 @@ def plan_of(config: DictConfig) -> Plan:
         If something is unknown, not allowed or not available.
     """
     values = OmegaConf.to_container(config, resolve=True)
-    for name in ("path", "bounds"):
-        if values["dataset"]["name"] != "file":
+    if values["dataset"]["name"] != "file":
+        for name in ("path", "bounds"):
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")
     sweep = {key: values[key] for key in keys}
+    sweep["datasets"] = [values["dataset"]]
+    sweep["methods"] = [values["method"]]
     for key in ("federation", "unlearning"):
-        given = {name: value for name, value in values[key].items() if value is not None}
-        sweep[key] = given or None
-    sweep |= {"datasets": [values["dataset"]], "methods": [values["method"]]}
+        sweep[key] = without_nulls(values[key]) or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
-    plan = make_plan(paper, {"name": "run", "seeds": values["seeds"]}, mirror=values["data"])
+    profile = {"name": "run", "seeds": values["seeds"]}
+    plan = make_plan(paper, profile, mirror=values["data"])
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
     return plan
+
+
+def without_nulls(values: Mapping) -> dict:
+    """Return the keys of a configuration group that have a value."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
@@ -113,7 +119,7 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     -------
     rich.table.Table
         Mean ± standard deviation of each metric; time per seed; where there are protocols, their
-        parties and time.
+        number of clients, latency and time.
     """
     federated = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
     headings = ("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", *federated)
@@ -123,8 +129,9 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         label = first["method"]
         if first["variant"] not in ("", "published"):
             label += f" ({first['variant']})"
-        budget = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
-        line = [label, first["dataset"], str(first["k"]), budget, str(len(cell))]
+        epsilon = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
+        n_seeds = str(len(cell))
+        line = [label, first["dataset"], str(first["k"]), epsilon, n_seeds]
         line += [mean_and_deviation(cell[metric]) for metric in metrics]
         line.append(f"{1000 * cell['fit_seconds'].mean():.3g}")
         if federated and first["clients"]:
@@ -150,9 +157,11 @@ def mean_and_deviation(values: pd.Series) -> str:
 def clipping_lines(rows: pd.DataFrame) -> list[str]:
     """Say of which data sets points outside the domain were moved to its border, and how many."""
     facts = rows.loc[rows["clipped"] > 0, ["dataset", "preprocessing", "clipped", "n"]]
-    return [
-        f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the "
-        f"{DOMAINS[fact.preprocessing]} "
-        "and were moved to its border (clip=false refuses them)"
-        for fact in facts.drop_duplicates().itertuples()
-    ]
+    lines = []
+    for fact in facts.drop_duplicates().itertuples():
+        domain = DOMAINS[fact.preprocessing]
+        lines.append(
+            f"{fact.dataset}: {fact.clipped} of {fact.n} points lie outside the {domain} "
+            "and were moved to its border (clip=false refuses them)"
+        )
+    return lines

@@ -26,10 +26,10 @@ from pkm.experiments.store import Store
 from pkm.experiments.timing import pinned
 from pkm.methods.base import is_integer
 
-#: A chunk of work handed to a worker is at most this long by the estimate, so that the bar keeps
-#: moving.
+#: Estimated seconds of the longest chunk of work for a worker, so that the progress bar is updated
+#: often.
 CHUNK_SECONDS = 20.0
-#: Where the output is no terminal, a line of progress is printed this often.
+#: Seconds between two lines of progress where the output is no terminal.
 LINE_SECONDS = 20.0
 
 
@@ -38,7 +38,7 @@ class TimeLimitExceeded(RuntimeError):
 
 
 class WorkerDied(RuntimeError):
-    """A worker process ended without an answer, most often killed for want of memory."""
+    """A worker process ended without a result, most often killed for lack of memory."""
 
 
 @dataclass(frozen=True)
@@ -69,20 +69,16 @@ class Backend:
 
     def __post_init__(self) -> None:
         require(self.name in ("serial", "joblib"), "backend", self.name, "one of serial, joblib")
-        for name, least in (("jobs", 1), ("threads", 1), ("retries", 0)):
+        for name, minimum in (("jobs", 1), ("threads", 1), ("retries", 0)):
             value = getattr(self, name)
-            require(
-                is_integer(value) and value >= least,
-                name,
-                value,
-                f"a whole number of at least {least}",
-            )
+            holds = is_integer(value) and value >= minimum
+            require(holds, name, value, f"a whole number of at least {minimum}")
         require_time_limit(self.time_limit)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: ``done`` or ``failed``, its seconds, and the error in one line."""
+    """Result of running a cell: ``done`` or ``failed``, its seconds, and the error in one line."""
 
     key: str
     status: str
@@ -99,7 +95,7 @@ def run_cells(
     costs: Mapping[str, float] | None = None,
     console: Console | None = None,
 ) -> list[Outcome]:
-    """Run cells and store their results; workers write, the caller only keeps count.
+    """Run cells and store their results; the process that runs a cell writes its rows.
 
     Cells of one data set are run next to each other, so that it is loaded once per worker; the most
     expensive data sets come first, so that no long one is left for the end. Neither the order nor
@@ -172,10 +168,11 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
     # Every worker gets some four chunks, none of them too short or too long.
     limit = min(max(sum(costs.values()) / (4 * jobs), 0.5), CHUNK_SECONDS)
     chunks = []
-    for group in sorted(groups.values(), key=lambda group: -sum(costs[cell.key] for cell in group)):
+    total_cost = {data: sum(costs[cell.key] for cell in group) for data, group in groups.items()}
+    for data in sorted(groups, key=lambda data: -total_cost[data]):
         chunk: list[Cell] = []
         seconds = 0.0
-        for cell in sorted(group, key=lambda cell: -costs[cell.key]):
+        for cell in sorted(groups[data], key=lambda cell: -costs[cell.key]):
             if chunk and seconds + costs[cell.key] > limit:
                 chunks.append(chunk)
                 chunk = []
@@ -190,10 +187,10 @@ def in_this_process(
     chunks: Sequence[list[Cell]], store: Store, backend: Backend, mirror: str | None
 ) -> Iterator[Outcome]:
     """Run chunks one after another in this process."""
-    with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
+    with pinned(backend.threads), KillableWorker(store, backend, mirror) as worker:
         for chunk in chunks:
             for cell in chunk:
-                yield run_one(cell, store, backend, mirror, stoppable)
+                yield run_one(cell, store, backend, mirror, worker)
 
 
 def in_workers(
@@ -202,15 +199,17 @@ def in_workers(
     """Run chunks in worker processes.
 
     When a worker dies, joblib gives up the whole pool. Cells already stored are safe; the chunks
-    that were under way are then run one cell at a time in a fresh worker, which tells the guilty
-    cell from its neighbors.
+    that had been started are then run one cell at a time in a fresh worker, which identifies the
+    cell that failed.
     """
     waiting = list(chunks)
     while waiting:
         started: list[list[Cell]] = []
         finished: set[int] = set()
 
-        def tasks(batch=waiting, started=started):
+        def tasks(
+            batch: list[list[Cell]] = waiting, started: list[list[Cell]] = started
+        ) -> Iterator:
             for number, chunk in enumerate(batch):
                 started.append(chunk)
                 yield joblib.delayed(run_chunk)(number, chunk, store, backend, mirror)
@@ -229,19 +228,20 @@ def in_workers(
 
 
 def run_alone(cell: Cell, store: Store, backend: Backend, mirror: str | None) -> Outcome:
-    """Run one cell in a worker of its own, so that its death is known to be its own."""
+    """Run one cell in a separate worker, so that a dead worker is the failure of this cell."""
     if store.status(cell.key) == "done":
         return Outcome(cell.key, "done", 0.0)
     started = time.perf_counter()
     try:
-        ((_, (outcome,)),) = pool(
-            backend, 2, [joblib.delayed(run_chunk)(0, [cell], store, backend, mirror)]
-        )
+        task = joblib.delayed(run_chunk)(0, [cell], store, backend, mirror)
+        ((_, (outcome,)),) = pool(backend, 2, [task])
     except BrokenProcessPool as error:
         cause = WorkerDied("the worker process ended without an answer (killed? out of memory?)")
         cause.__cause__ = error
-        store.write_failure(cell, cause, store.failure_record(cell.key).get("attempts", 0) + 1)
-        return Outcome(cell.key, "failed", time.perf_counter() - started, f"WorkerDied: {cause}")
+        attempts = store.failure_record(cell.key).get("attempts", 0) + 1
+        store.write_failure(cell, cause, attempts)
+        seconds = time.perf_counter() - started
+        return Outcome(cell.key, "failed", seconds, f"WorkerDied: {cause}")
     return outcome
 
 
@@ -259,8 +259,8 @@ def run_chunk(
     number: int, chunk: list[Cell], store: Store, backend: Backend, mirror: str | None
 ) -> tuple[int, list[Outcome]]:
     """Run the cells of a chunk inside a worker; return the chunk's number and the outcomes."""
-    with pinned(backend.threads), Stoppable(store, backend, mirror) as stoppable:
-        return number, [run_one(cell, store, backend, mirror, stoppable) for cell in chunk]
+    with pinned(backend.threads), KillableWorker(store, backend, mirror) as worker:
+        return number, [run_one(cell, store, backend, mirror, worker) for cell in chunk]
 
 
 def limit_of(cell: Cell, backend: Backend) -> float | None:
@@ -269,11 +269,11 @@ def limit_of(cell: Cell, backend: Backend) -> float | None:
 
 
 def run_one(
-    cell: Cell, store: Store, backend: Backend, mirror: str | None, stoppable: "Stoppable"
+    cell: Cell, store: Store, backend: Backend, mirror: str | None, worker: "KillableWorker"
 ) -> Outcome:
-    """Run one cell: here, or where it can be stopped if it has a time limit."""
+    """Run one cell: in this process, or in one that can be killed if the cell has a time limit."""
     limit = limit_of(cell, backend)
-    return attempt(cell, store, backend, mirror) if limit is None else stoppable.run(cell, limit)
+    return attempt(cell, store, backend, mirror) if limit is None else worker.run(cell, limit)
 
 
 def attempt(
@@ -285,7 +285,7 @@ def attempt(
 ) -> Outcome:
     """Run one cell, again if it fails, and store what comes of it.
 
-    `begin` is called when the cell's own work starts.
+    `begin` is called when the data are loaded and the time of the cell starts.
     """
     # A plan does not need what executes cells: a quarter of a second of imports.
     from pkm.experiments.execute import execute, make_ready
@@ -297,8 +297,7 @@ def attempt(
             make_ready(cell, mirror)
             begin()
             rows = execute(cell, mirror)
-        # Whatever a method raises is this cell's failure, recorded below, and no reason to stop the
-        # others.
+        # Any error of a method is recorded as the failure of this cell; other cells go on.
         except Exception as error:
             store.write_failure(cell, error, before + trial)
             failure = f"{type(error).__name__}: {error}"
@@ -308,13 +307,13 @@ def attempt(
     return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
 
-class Stoppable:
-    """A worker process for cells with a time limit, started when the first one comes.
+class KillableWorker:
+    """A worker process for cells with a time limit, started for the first one.
 
     A compiled loop cannot be interrupted, but a process can be killed at any moment: the worker
-    sets an alarm that it does not catch. It stores its results itself, atomically, and says how
-    each cell went. It lives until an alarm ends it or the block is left, so that data and compiled
-    code are loaded once.
+    sets an alarm that it does not catch. It stores its results itself, atomically, and reports
+    the outcome of each cell. It runs until an alarm ends it or the block is left, so that data and
+    compiled code are loaded once.
 
     Parameters
     ----------
@@ -336,12 +335,12 @@ class Stoppable:
         self.end()
 
     def run(self, cell: Cell, limit: float) -> Outcome:
-        """Run a cell in the worker, which ends if the cell's own work takes over `limit` seconds.
+        """Run a cell in the worker, which is killed if the cell takes over `limit` seconds.
 
         Returns
         -------
         Outcome
-            The worker's, or the failure that the cell ran out of time or ended the worker.
+            The worker's, or a failure: the time limit was reached, or the worker ended.
         """
         started = time.perf_counter()
         if self.process is None:
@@ -360,7 +359,7 @@ class Stoppable:
             error.__cause__ = cause
         self.end()
         seconds = time.perf_counter() - started
-        # The last thing it did may have been to store the result.
+        # The worker may have stored the result before it ended.
         if self.store.status(cell.key) == "done":
             return Outcome(cell.key, "done", seconds)
         attempts = self.store.failure_record(cell.key).get("attempts", 0)
@@ -370,12 +369,12 @@ class Stoppable:
     def begin(self) -> None:
         """Start the worker: a fresh interpreter, because a fork of one with threads may hang."""
         self.connection, remote = Pipe()
-        # The path as it is now: methods may lie outside the project, in a folder added on the way.
+        # The current path: methods outside the project may be in a folder that was added to it.
         path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         command = f"from pkm.experiments.backends import serve; serve({remote.fileno()})"
         with remote:
-            # The leader of a group of its own, to which the processes belong that a cell starts; an
-            # interrupt at the keyboard does not reach it.
+            # The leader of a new process group, with the processes that a cell starts; an interrupt
+            # at the keyboard does not reach it.
             self.process = subprocess.Popen(
                 [sys.executable, "-c", command],
                 env=os.environ | {"PYTHONPATH": path},
@@ -388,7 +387,7 @@ class Stoppable:
         """Kill the worker, if there is one, and end what it has started."""
         if self.process is None or self.connection is None:
             return
-        # Not killed: mpirun, told to end, ends the parties; killed, it would leave them.
+        # Terminated, not killed: only then does mpirun end the processes that it started.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGTERM)
         self.process.kill()
@@ -399,10 +398,10 @@ class Stoppable:
 
 
 def serve(descriptor: int) -> None:
-    """Run the cells that a `Stoppable` sends to this process, until the connection is closed."""
+    """Run the cells of a `KillableWorker` in this process, until the connection is closed."""
     connection = Connection(descriptor)
     store, backend, mirror = connection.recv()
-    # Not caught: the kernel ends the process, whatever it is at.
+    # Not caught: the kernel ends the process even inside a compiled loop.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with pinned(backend.threads):
         while True:
@@ -420,10 +419,10 @@ def serve(descriptor: int) -> None:
 def progress_of(
     costs: dict[str, float], console: Console | None
 ) -> Iterator[Callable[[Outcome], None]]:
-    """Show how far a run has come; yields the function to call with each outcome.
+    """Show the progress of a run; yields the function to call with each outcome.
 
     On a terminal a live bar whose length is estimated time, not cells, so that the remaining time
-    is right although the big cells come first; elsewhere a line now and then.
+    is right although the big cells come first; elsewhere a line every `LINE_SECONDS`.
     """
     if console is None or not costs:
         yield lambda outcome: None
@@ -442,14 +441,13 @@ def progress_of(
 
         def line(outcome: Outcome) -> None:
             count(outcome)
-            now = time.monotonic()
-            if state["cells"] == total or now - state["line"] >= LINE_SECONDS:
-                state["line"] = now
-                left = (now - started) * (total_work / state["work"] - 1)
+            moment = time.monotonic()
+            if state["cells"] == total or moment - state["line"] >= LINE_SECONDS:
+                state["line"] = moment
+                remaining = (moment - started) * (total_work / state["work"] - 1)
                 failed = f", {state['failed']} failed" if state["failed"] else ""
-                console.print(
-                    f"{state['cells']}/{total} cells{failed}, about {duration(left)} left"
-                )
+                done = f"{state['cells']}/{total} cells{failed}"
+                console.print(f"{done}, about {duration(remaining)} left")
 
         yield line
         return

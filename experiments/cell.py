@@ -17,7 +17,7 @@ from pkm.methods.base import is_integer, is_number
 #: be run.
 SPLITS = ("balanced", "unbalanced", "sorted")
 TRANSPORTS = ("threads", "mpi")
-#: How points are dealt out to the clients of federated clustering, and which are requested to be
+#: How points are split over the clients of federated clustering, and which are requested to be
 #: removed.
 CLIENT_SPLITS = ("published", "noniid", "iid")
 REQUESTS = ("random", "adversarial")
@@ -66,21 +66,21 @@ class Cell:
     clip : bool, default=True
         Whether points outside the public domain are moved to its border or refused.
     timing : bool, default=False
-        Whether the cell measures running time: every seed is a fit of its own, on one thread, with
-        nothing beside it.
+        Whether the cell measures running time: every seed is a separate fit on one thread, while
+        nothing else runs.
     federation : tuple of (str, value) pairs, optional
         How the cell is run as a protocol between clients and a server: clients, latency_ms,
         word_bytes, split and transport, sorted by name. None: centrally. Part of the identity only
         where it is given.
     unlearning : tuple of (str, value) pairs, optional
-        How points are dealt out to clients and removed again: clients, split, clusters_per_client,
+        How points are split over clients and removed again: clients, split, clusters_per_client,
         split_seed, removals, batch, requests and sparse, sorted by name. Part of the identity only
         where it is given.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the
         identity.
     style : tuple of (str, str) pairs, optional
-        Those of `STYLE` that the configuration gives, and not the class. Not part of the identity.
+        Those of `STYLE` that the configuration sets instead of the class. Not part of the identity.
 
     Raises
     ------
@@ -187,7 +187,7 @@ class Cell:
 
     @property
     def harness(self) -> Harness:
-        """What fits this kind of cell: all points in one place, parties, or parties that forget."""
+        """Kind of fit: on all points, as a protocol between parties, or with removals."""
         if self.federation is not None:
             return "federated"
         return "central" if self.unlearning is None else "removals"

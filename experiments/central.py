@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pkm.experiments.cell import Cell
 from pkm.experiments.prepared import Prepared, build
 from pkm.experiments.timing import Timing, timer
-from pkm.methods import Run
+from pkm.methods import PrivateKMeans, Run
 
 
 def fits_of(
@@ -33,13 +33,12 @@ def fits_of(
 
 
 def timed_fits(
-    method, prepared: Prepared, seeds: Sequence[int], *, alone: bool
-) -> list[tuple[Run, "Timing"]]:
+    method: PrivateKMeans, prepared: Prepared, seeds: Sequence[int], *, alone: bool
+) -> list[tuple[Run, Timing]]:
     """Fit all seeds, as one batch or each alone.
 
-    Before the first fit on its own another one is made and thrown away, so that compiling and first
-    touches of memory are not in the measured times; what is kept of the points from one fit to the
-    next is dropped before each.
+    Before fits alone a first one is made and discarded, so that compilation and first accesses to
+    memory are not in the measured times; what is cached of the points is dropped before each fit.
 
     Returns
     -------
@@ -49,7 +48,8 @@ def timed_fits(
     if alone:
         method.fit_batch(prepared.points, seeds[:1], domain=prepared.domain)
     fits = []
-    for batch in [(seed,) for seed in seeds] if alone else [seeds]:
+    batches = [(seed,) for seed in seeds] if alone else [seeds]
+    for batch in batches:
         if alone:
             prepared.points.derived.clear()
         with timer() as elapsed:

@@ -32,8 +32,9 @@ ALWAYS = (
     "pkm.datasets.scaling",
     "pkm.experiments.execute",
 )
-#: Imports that are not followed from `pkm.experiments`: for data sets their fingerprint stands, and
-#: of the methods and harnesses only the cell's own count. Adding one makes no stored result stale.
+#: Imports that are not followed from `pkm.experiments`: data sets are in
+#: the key by their fingerprint, and of the methods and harnesses only those of the cell count.
+#: Adding one makes no stored result stale.
 DECLARED = ("pkm.datasets", "pkm.methods", *HARNESSES.values())
 
 
@@ -72,8 +73,8 @@ def closure(modules: Iterable[str], outside: str | None = None) -> dict[str, Pat
     modules : iterable of str
         Dotted names to start from.
     outside : str, optional
-        A top-level package outside the project whose files are followed as well (that of an outside
-        method).
+        A top-level package outside the project whose files are followed as well (that of a method
+        outside the project).
 
     Returns
     -------

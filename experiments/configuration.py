@@ -83,7 +83,7 @@ def variants_of(override: "Override") -> list[str]:
 def load(overrides: Sequence[str]) -> "DictConfig":
     """Compose the configuration of one job.
 
-    Two comforts over plain Hydra: ``dataset=NAME`` takes any name of the registry, and
+    Two additions to plain Hydra: ``dataset=NAME`` takes any name of the registry, and
     ``method._target_=package.Class`` alone chooses ``method=external``.
 
     Parameters
@@ -131,7 +131,7 @@ def load(overrides: Sequence[str]) -> "DictConfig":
 
 
 def check_settings(config: "DictConfig") -> None:
-    """Refuse settings that would fail only after hours of work, or be passed over.
+    """Refuse settings that would fail only after hours of work, or be ignored.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def check_settings(config: "DictConfig") -> None:
     from pkm.experiments.cell import require
     from pkm.methods.base import is_integer
 
-    # The serial backend does not read it, which is no reason to let a wrong one pass.
+    # The serial backend ignores it; a wrong value is refused all the same.
     jobs = config.jobs
     require(is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1")
     try:

@@ -39,7 +39,7 @@ def environment() -> dict:
 
 
 def origin_of(rows: pd.DataFrame) -> dict:
-    """Say where stored rows come from, which may be other machines and versions than today's.
+    """Describe where stored rows come from: possibly other machines and versions than the current.
 
     Parameters
     ----------
@@ -51,12 +51,13 @@ def origin_of(rows: pd.DataFrame) -> dict:
     dict
         Lists of distinct values: commits, versions as text, and machines.
     """
-    versions = [json.loads(text) for text in sorted(rows["versions"].unique())]
+    texts = []
+    for stored in sorted(rows["versions"].unique()):
+        versions = json.loads(stored)
+        texts.append(" ".join(f"{name} {number}" for name, number in versions.items()))
     return {
         "computed at commit": sorted(rows["git"].unique()),
-        "computed with": " or ".join(
-            " ".join(f"{name} {number}" for name, number in each.items()) for each in versions
-        ),
+        "computed with": " or ".join(texts),
         "computed on": sorted(rows["host"].unique()),
     }
 

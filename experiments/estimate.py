@@ -1,4 +1,4 @@
-"""How long cells will take: from stored cells like them, else by a rough model."""
+"""Estimated running time of cells: from similar stored cells, else by a rough model."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -14,24 +14,24 @@ from pkm.methods.base import is_integer
 SECONDS_PER_CELL = 0.01
 DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
-#: What a method that runs seed by seed takes for each: a fixed part, and how many times the work of
+#: Seconds of a fit of a method that runs seed by seed: a fixed part, and a factor over the work of
 #: batched iterations.
 SECONDS_PER_FIT = 0.1
 FIT_FACTOR = 20
-#: What every party costs that is a process of its own, and the most iterations that a paper's rule
-#: needs.
+#: Seconds to start the process of a party, and the largest number of iterations of the papers'
+#: rules.
 SECONDS_PER_PROCESS = 1.5
 MAX_ITERATIONS = 7
-#: What federated clustering costs for each seed, and each request to remove points, with what is
-#: measured of it.
+#: Seconds of federated clustering for each seed, and for each request to remove points, with its
+#: measurements.
 SECONDS_PER_MODEL = 0.3
 SECONDS_PER_REQUEST = 0.05
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000
 #: Cells alike in these columns take about the same time.
-ALIKE = ("method", "dataset", "k", "metrics_asked", "timing", "clients", "latency_ms", "transport")
-#: Of which rows of older versions may lack these: they were neither timed nor run as a protocol.
-CENTRAL = {"timing": False, "clients": 0, "latency_ms": 0.0, "transport": ""}
+ALIKE = ("method", "dataset", "k", "metrics", "timing", "clients", "latency_ms", "transport")
+#: Values of these columns for rows of older versions, which lack them.
+DEFAULTS = {"metrics": "", "timing": False, "clients": 0, "latency_ms": 0.0, "transport": ""}
 
 
 def rough_seconds(cell: Cell) -> float:
@@ -52,12 +52,15 @@ def rough_seconds(cell: Cell) -> float:
     if not getattr(method_class(cell.target), "batched", True):
         seconds += fits * (SECONDS_PER_FIT + FIT_FACTOR * cell.k * per_center)
     if "silhouette" in cell.metrics:
-        seconds += min(n, 10_000) ** 2 * (2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE)
+        seconds_per_pair = 2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE
+        seconds += min(n, 10_000) ** 2 * seconds_per_pair
     if cell.federation is not None:
-        seconds += fits * MAX_ITERATIONS * 2 * dict(cell.federation)["latency_ms"] / 1000
+        latency = dict(cell.federation)["latency_ms"] / 1000
+        seconds += fits * MAX_ITERATIONS * 2 * latency
     if cell.unlearning is not None:
         removals = dict(cell.unlearning)["removals"]
-        seconds += len(cell.seeds) * (SECONDS_PER_MODEL + SECONDS_PER_REQUEST * removals)
+        seconds_per_seed = SECONDS_PER_MODEL + SECONDS_PER_REQUEST * removals
+        seconds += len(cell.seeds) * seconds_per_seed
     return seconds
 
 
@@ -72,7 +75,8 @@ def max_centers(cell: Cell) -> int:
     """Return how many centers a cell's method may release: k, or all leaves of an unmerged tree."""
     values = presets(cell.target) | dict(cell.params)
     depth = values.get("depth")
-    return 2**depth if values.get("merge") is False and is_integer(depth) else cell.k
+    unmerged = values.get("merge") is False
+    return 2**depth if unmerged and is_integer(depth) else cell.k
 
 
 def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -> float:
@@ -86,10 +90,10 @@ def wall_seconds(costs: Mapping[str, float], cells: Iterable[Cell], jobs: int) -
 def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], tuple[float, bool]]:
     """Make the function that estimates a cell's seconds.
 
-    It does so from stored cells like it, else by the rough model. Alike are cells of the same
-    method, data set, k and metrics, timed or not, with the same parties and latency, whatever their
-    budget, parameters or code version; their time is scaled to the number of seeds. Only the newest
-    cells are looked at. No cell takes longer than its time limit.
+    From similar stored cells, else by the rough model. Similar are cells of the same method, data
+    set, k and metrics, timed or not, with the same parties and latency, whatever their budget,
+    parameters or code version; their time is scaled to the number of seeds. Only the newest cells
+    are read. No cell takes longer than its time limit.
 
     Parameters
     ----------
@@ -109,14 +113,14 @@ def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], 
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
-        for name, value in CENTRAL.items():
+        for name, value in DEFAULTS.items():
             rows[name] = rows[name].where(rows[name].notna(), value) if name in rows else value
         measured = rows.groupby(list(ALIKE))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        facts = CENTRAL | dict(cell.federation or ())
+        facts = DEFAULTS | dict(cell.federation or ())
         facts |= {"method": cell.method, "dataset": cell.dataset_name, "k": cell.k}
-        facts |= {"metrics_asked": " ".join(cell.metrics), "timing": cell.timing}
+        facts |= {"metrics": " ".join(cell.metrics), "timing": cell.timing}
         seconds_per_fit = measured.get(tuple(facts[name] for name in ALIKE))
         seconds = rough_seconds(cell)
         if seconds_per_fit is not None:

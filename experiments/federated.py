@@ -26,7 +26,7 @@ from pkm.federation import (
 )
 from pkm.methods import Run
 
-#: Seconds that a party which cannot go on gives the others to say why.
+#: Seconds that a failed party waits before it ends the job, so that others can report why.
 GRACE = 1.0
 #: How many times longer than a party waits for a message a job of processes may take to start and
 #: to end.
@@ -34,7 +34,7 @@ START_AND_END = 10
 
 
 def network_of(cell: Cell) -> Network:
-    """Return what all parties of a cell's runs know."""
+    """Return the settings that all parties of a cell's runs share."""
     setting = dict(cell.federation or ())
     latency = setting["latency_ms"] / 1000
     return Network(setting["clients"], word_bytes=setting["word_bytes"], latency=latency)
@@ -43,7 +43,7 @@ def network_of(cell: Cell) -> Network:
 def fits_of(
     cell: Cell, prepared: Prepared, mirror: str | None
 ) -> tuple[list[tuple[Run, Timing]], dict[str, np.ndarray]]:
-    """Run a cell's seeds one by one, after a run of the first one that is thrown away.
+    """Run a cell's seeds one by one, after a run of the first one that is discarded.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def fits_of(
     Raises
     ------
     federation.ProtocolError
-        Naming the party at fault.
+        Naming the party that failed.
     ValueError
         If the method cannot be run as a protocol.
     """
@@ -95,7 +95,7 @@ def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCost
 def in_processes(cell: Cell, mirror: str | None) -> list[tuple[Run, FederationCosts]]:
     """Run a cell's seeds as one job of processes, in which every party loads the data itself."""
     network = network_of(cell)
-    # The path as it is now: methods may lie outside the project, in a folder added on the way.
+    # The current path: methods outside the project may be in a folder that was added to it.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; "
         "from pkm.experiments.federated import party; party(sys.argv[1])"

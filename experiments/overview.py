@@ -1,4 +1,4 @@
-"""What a plan holds and how far it has come, printed for people."""
+"""The content of a plan and its progress, printed on the console."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from pkm.experiments.plan import Plan
 from pkm.experiments.store import Store
 from pkm.experiments.sweep import Gap, Substitution
 
-#: How many names a printed line spells out.
+#: How many names a line spells out.
 NAMES_SHOWN = 10
 
 

@@ -68,7 +68,7 @@ class Plan:
         return named[["sweep", *rows.columns]]
 
     def missing(self, store: Store) -> pd.DataFrame:
-        """List what a report cannot show.
+        """List the cells that a report lacks.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What a cell needs before its work begins: data on the integer grid, a configured method."""
+"""Inputs of a cell's fit: data on the integer grid, a configured method."""
 
 import inspect
 import math
@@ -12,14 +12,14 @@ from pkm.compute import Points
 from pkm.experiments.cell import Cell, to_json
 from pkm.methods import load_method
 
-#: Constructor parameters that no configuration sets: the cell's own fields, and those of `fit`,
-#: which cells do not use.
-OWN_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
+#: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
+#: uses.
+RESERVED_PARAMETERS = ("n_clusters", "epsilon", "delta", "bounds", "clip", "random_state", "secure")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set as the methods see it: on the integer grid, with how it got there.
+    """A data set as the methods get it: on the integer grid, with the mapping that led there.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Prepared:
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone.
     clients : ndarray of shape (n,) or None
-        Number of the client that holds each point, where the data came with such a split.
+        Number of the client that holds each point, where the data set has a published split.
     domain : ndarray of shape (2, d)
         The bounds in raw units that [-1, 1] stands for.
     private_bounds : bool
@@ -66,7 +66,7 @@ def prepare_data(
     clip: bool,
     mirror: str | None,
 ) -> Prepared:
-    """Load, scale and snap a data set; the last two asked for are kept.
+    """Load, scale and snap a data set; the last two are cached.
 
     Parameters
     ----------
@@ -86,13 +86,12 @@ def prepare_data(
         If points lie outside the public domain and `clip` is false, or there is no such domain.
     """
     given = {"path": path, "bounds": to_json(bounds)} if dataset == "file" else {}
-    scaled = datasets.scale(
-        datasets.load(dataset, mirror=mirror, **given), preprocessing, clip=clip
-    )
+    loaded = datasets.load(dataset, mirror=mirror, **given)
+    scaled = datasets.scale(loaded, preprocessing, clip=clip)
+    ones = np.ones(scaled.points.shape[1])
+    points, *_ = Points.from_box(scaled.points, -ones, ones)
     return Prepared(
-        points=Points.from_box(
-            scaled.points, *np.array([[-1.0], [1.0]]).repeat(scaled.points.shape[1], axis=1)
-        )[0],
+        points=points,
         labels=scaled.labels,
         clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),
@@ -155,7 +154,7 @@ def build(cell: Cell):
         If the method has no parameter of a given name; the message lists those it has.
     """
     given = {name: to_json(value) for name, value in cell.params}
-    known = [name for name in parameters(cell.target) if name not in OWN_PARAMETERS]
+    known = [name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS]
     unknown = sorted(set(given) - set(known))
     if unknown:
         listed = f"known are {', '.join(known)}" if known else "it has none"

@@ -1,4 +1,4 @@
-"""A cell as federated clustering with removals: fits, requests, and what both cost."""
+"""A cell as federated clustering with removals: fits, requests, and their cost."""
 
 import json
 import math
@@ -24,7 +24,7 @@ from pkm.privacy import snap_centers
 
 #: Starts of the k-means whose cost stands for the optimum.
 OPTIMUM_STARTS = 20
-#: After how many of the requests losses are measured, and after how many retraining is timed.
+#: Number of requests after which losses are measured, and after which retraining is timed.
 N_CHECKPOINTS = 25
 N_RETRAININGS = 5
 #: Percentiles of the latencies.
@@ -107,7 +107,7 @@ def client_data(cell: Cell, prepared: Prepared) -> ClientData:
 def fits_of(
     cell: Cell, prepared: Prepared, mirror: str | None
 ) -> tuple[list[tuple[Run, Timing]], dict[str, list]]:
-    """Fit and serve removals for a cell's seeds one by one, after a fit that is thrown away.
+    """Fit and serve removals for a cell's seeds one by one, after a fit that is discarded.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def k_fed_columns(centers: np.ndarray, labels: np.ndarray, data: ClientData) -> 
 
 
 def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
-    """Return a model's losses over the optimum, and what its fit took at clients and server."""
+    """Return a model's losses over the optimum, and the times of its fit at clients and server."""
     return {
         "loss_ratio": float(model.induced()[1].sum()) / data.optimum,
         "loss_ratio_nearest": nearest_cost(data.points, model.centers) / data.optimum,
@@ -188,7 +188,7 @@ def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
 def request_columns(
     cell: Cell, model: FederatedModel, data: ClientData, seed: int
 ) -> dict[str, float | str]:
-    """Return what sparse aggregation and removals cost, where the cell requests them."""
+    """Return the cost of sparse aggregation and of removals, where the cell requests them."""
     setting = dict(cell.unlearning or ())
     columns: dict[str, float | str] = {}
     if setting["sparse"]:
@@ -218,7 +218,7 @@ def best_k_means(points: Points, k: int, starts: int) -> KMeans:
 
 
 def optimum_of(points: np.ndarray, centers: np.ndarray) -> float:
-    """Cost of k-means started from good centers, near which the remaining points have theirs."""
+    """Cost of k-means started from good centers, near which those of the remaining points are."""
     return float(KMeans(len(centers), init=centers, n_init=1).fit(points).inertia_)
 
 
@@ -273,12 +273,12 @@ def removal_columns(
     setting : dict
         The cell's `unlearning`.
     best : ndarray of shape (k, d)
-        The best known centers of all points, from which those of what is left are found.
+        The best known centers of all points, from which those of the remaining points are found.
 
     Returns
     -------
     dict
-        Latencies, rates, losses, and what retraining would have cost.
+        Latencies, rates, losses, and the time of retraining.
     """
     requests = setting["removals"]
     batch = setting["batch"]
@@ -381,7 +381,7 @@ def chance_of_a_seed(model: FederatedModel, victims: np.ndarray) -> float:
 
 
 def retraining(model: FederatedModel, grid: np.ndarray, seed: int, client: str) -> float:
-    """Seconds of a fit of what is left from scratch: slowest client and server."""
+    """Seconds of a fit from scratch of the remaining points: slowest client and server."""
     ids = [model.members(number) for number in range(len(model.sizes))]
     method = Unlearning(**(vars(model.method) | {"client": client, "gamma": model.gamma}))
     parts = [Points.prepare(grid[positions]) for positions in ids]

@@ -58,7 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "words", nargs="*", metavar="[verb] key=value", help=f"one of {', '.join(VERBS)}; changes"
     )
     words = parser.parse_intermixed_args(argv).words
-    verb, overrides = (words[0], words[1:]) if words and "=" not in words[0] else (None, words)
+    has_verb = bool(words) and "=" not in words[0]
+    verb = words[0] if has_verb else None
+    overrides = words[1:] if has_verb else words
     if verb not in (None, *VERBS):
         parser.error(f"verb {verb!r} is unknown; known: {', '.join(VERBS)}")
     console, errors = consoles()

@@ -1,4 +1,4 @@
-"""The rows that a cell leaves: one per seed, and which columns they have."""
+"""The rows of a cell, one per seed: which columns they have and how these are filled."""
 
 import importlib.metadata
 import json
@@ -17,14 +17,13 @@ from pkm.experiments.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
 
-#: What is measured of every run of a protocol; the fields of `pkm.federation.Measured`, but for the
-#: iterations.
+#: What is measured of every run of a protocol; fields of `pkm.federation.FederationCosts`.
 MEASURED = (
     "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms",
     "masking_ms", "server_ms",
     "wire_ms", "waiting_ms", "noise_ms",
 )  # fmt: skip
-#: The columns of a protocol, with what they hold where there is none.
+#: The columns of a protocol, with their values for cells without one.
 CENTRAL = {
     "clients": 0, "latency_ms": math.nan, "word_bytes": 0, "split": "", "transport": "",
     **dict.fromkeys(MEASURED, math.nan),
@@ -49,11 +48,11 @@ def rows_of(
     prepared : Prepared
         On which data.
     fits : sequence of (Run, Timing)
-        What the method released, all seeds in their order.
+        Results and times of the fits, all seeds in their order.
     values : mapping of str to ndarray
         Values of every metric, one per seed.
     metric_time : Timing
-        What evaluating them took, all seeds together.
+        Time of the evaluation, all seeds together.
     measured : mapping of str to ndarray
         Columns of the cell's harness, one value per seed.
     peak_mib : float
@@ -83,7 +82,7 @@ def rows_of(
         "metric_cpu_seconds": metric_time.cpu / replicates,
         "peak_memory_mb": peak_mib,
         **origin_columns(cell),
-        "metrics_asked": " ".join(cell.metrics),
+        "metrics": " ".join(cell.metrics),
     }
     return pd.DataFrame(columns, index=range(replicates))
 
@@ -139,7 +138,7 @@ def style_columns(target: str, variant: str, style: Mapping[str, str]) -> dict[s
 
 
 def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, np.ndarray]:
-    """Return what a fit decides, one value per replicate: what its ledger holds, and its time."""
+    """Return the columns of the fits, one value per replicate: charges, iterations and times."""
     tables = []
     for run, elapsed in fits:
         replicates = len(run.seeds)
@@ -155,7 +154,7 @@ def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, np.ndarray]:
 
 
 def ledger_columns(run: Run) -> dict[str, float | str]:
-    """Return what a run was charged; nothing where it has no ledger."""
+    """Return the charges of a run and their totals; no charges where it has no ledger."""
     ledger = run.ledger
     if ledger is None:
         return {
@@ -180,7 +179,7 @@ def reference_sizes(cell: Cell, points: Points) -> list[int]:
 
 
 def origin_columns(cell: Cell) -> dict[str, str]:
-    """Return by which code, on which machine and with which versions a cell was run."""
+    """Return the code, the data, the machine and the versions of a cell's run."""
     return {
         "code": cell.code,
         "data": data_fingerprint(cell.dataset, cell.path),

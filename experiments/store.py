@@ -27,8 +27,8 @@ class Store:
     """Results on disk, addressed by cell key.
 
     A cell is complete or absent: its file appears under its final name only after every byte is on
-    disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which nobody
-    reads.
+    disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which is
+    never read.
 
     Parameters
     ----------
@@ -40,15 +40,15 @@ class Store:
         self.root = Path(root)
 
     def path(self, key: str) -> Path:
-        """Return where the rows of a cell lie (or would lie)."""
+        """Return where the rows of a cell lie (or would be)."""
         return self.root / "cells" / key[:2] / f"{key}.parquet"
 
     def failure_path(self, key: str) -> Path:
-        """Return where the failure record of a cell lies (or would lie)."""
+        """Return where the failure record of a cell lies (or would be)."""
         return self.root / "cells" / key[:2] / f"{key}.failed.json"
 
     def report_folder(self, paper: str, profile: str) -> Path:
-        """Return where the report on a paper lies (or would lie)."""
+        """Return where the report on a paper lies (or would be)."""
         return self.root / "reports" / f"{paper}-{profile}"
 
     def check_writable(self) -> None:
@@ -96,9 +96,8 @@ class Store:
             )
         table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
         sink = pa.BufferOutputStream()
-        # The page checksums let a later read tell a flipped bit from a result. Snappy, because
-        # opening a decompressor of zstd for every column takes twice as long as all the rest of
-        # reading so small a file.
+        # Page checksums let a later read detect a flipped bit. Snappy, because a zstd decompressor
+        # for every column takes twice as long as the rest of reading so small a file.
         pq.write_table(
             table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
         )
@@ -115,7 +114,7 @@ class Store:
         cell : Cell
             Which cell.
         error : exception
-            What it died of.
+            The error that ended it.
         attempts : int
             How often it was tried in all, this time included.
         """
@@ -134,7 +133,7 @@ class Store:
         )
 
     def status(self, key: str) -> str:
-        """Say how a cell stands without reading its rows.
+        """Return the status of a cell without reading its rows.
 
         Returns
         -------

@@ -54,7 +54,7 @@ RANGED_FAMILIES = ("g2", "blobs")
 
 @dataclass(frozen=True)
 class Gap:
-    """A cell that a sweep requests and cannot have, with the reason in words."""
+    """A cell that a sweep requests and that cannot be run, with the reason."""
 
     sweep: str
     method: str
@@ -92,7 +92,7 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
     Raises
     ------
     ConfigurationError
-        If the profile changes a sweep that does not exist, or a sweep has a key that nothing reads.
+        If the profile changes a sweep that does not exist, or a sweep has an unknown key.
     """
     paper = (
         OmegaConf.to_container(paper, resolve=True) if OmegaConf.is_config(paper) else dict(paper)
@@ -104,12 +104,13 @@ def sized_sweeps(paper: Mapping, profile: Mapping) -> dict[str, dict]:
         raise ConfigurationError(
             unknown(f"profile {profile['name']}: sweep", unknown_sweeps[0], list(sweeps))
         )
-    general = {key: paper[key] for key in SWEEP_KEYS if key in paper} | {"seeds": profile["seeds"]}
+    general = {key: paper[key] for key in SWEEP_KEYS if key in paper}
+    general["seeds"] = profile["seeds"]
     sized = {}
-    for name, own in sweeps.items():
-        if own is None or (name in changes and changes[name] is None):
+    for name, declared in sweeps.items():
+        if declared is None or (name in changes and changes[name] is None):
             continue
-        spec = general | own | (changes.get(name) or {})
+        spec = general | declared | (changes.get(name) or {})
         unknown_keys = sorted(set(spec) - set(SWEEP_KEYS))
         if unknown_keys:
             raise ConfigurationError(unknown(f"sweep {name}: key", unknown_keys[0], SWEEP_KEYS))
@@ -153,7 +154,7 @@ class Sweep:
 
 
 def read_sweep(name: str, spec: Mapping) -> Sweep:
-    """Read a sweep's keys, each on its own.
+    """Parse the keys of a sweep and check each of them.
 
     Raises
     ------
@@ -187,7 +188,7 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
             "value of each key "
             "of federation and unlearning (or none at all)"
         )
-    # A cell checks its own values, but a method without epsilon would let a wrong one pass unseen.
+    # A cell checks its values, but a cell of a method without epsilon has none to check.
     for setting in ("clip", "timing"):
         require_flag(setting, sweep.settings[setting])
     require_time_limit(sweep.settings["time_limit"])
@@ -400,7 +401,7 @@ def obtainable(dataset: str, path: str | None, mirror: str | None) -> str | None
 
 
 def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
-    """Refuse a cell that cannot succeed, as far as that can be told before running it.
+    """Refuse a cell that cannot succeed, as far as that is known before running it.
 
     Raises
     ------
@@ -421,13 +422,8 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
         check_unlearning(cell, facts.n)
     else:
         method = build(cell)
-        through = hasattr(method, "fit_with")
-        require(
-            through,
-            "method",
-            cell.method,
-            "one that asks a curator; this one needs the sweep's key unlearning",
-        )
+        rule = "one with fit_with; this one needs the sweep's key unlearning"
+        require(hasattr(method, "fit_with"), "method", cell.method, rule)
         method.check_parameters(facts.n)
     if cell.federation is not None and None not in (facts.n, facts.d):
         check_schedule(method, facts.n, facts.d, network_of(cell))
@@ -449,12 +445,12 @@ def has_common_range(dataset: str) -> bool:
     )
 
 
-def as_list(value) -> list:
-    """Return a list as it is and anything else as the only item of one."""
+def as_list(value: object) -> list:
+    """Return a list as it is, and any other value as a list of one item."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def seed_list(seeds) -> tuple:
+def seed_list(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """Turn a number of seeds, or a list of them, into the tuple of seeds.
 
     Raises
@@ -477,7 +473,7 @@ def seed_list(seeds) -> tuple:
     return tuple(range(seeds))
 
 
-def known_metrics(names) -> tuple[str, ...]:
+def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return metric names as a tuple without repetition.
 
     Raises
@@ -495,13 +491,13 @@ def known_metrics(names) -> tuple[str, ...]:
 def dataset_entries(specs: Sequence) -> list[dict]:
     """Expand the data sets of a sweep: names, patterns, and mappings with name, path and bounds.
 
-    A pattern may name, under ``fallback``, the pattern of a data set that takes its place where it
-    is not available.
+    A pattern may name, under ``fallback``, the pattern of a data set that replaces it where it is
+    not available.
 
     Raises
     ------
     ConfigurationError
-        If a pattern's places and values do not fit.
+        If a pattern has a field without values.
 
     Examples
     --------
@@ -516,19 +512,18 @@ def dataset_entries(specs: Sequence) -> list[dict]:
         elif "pattern" in spec:
             texts = {"name": spec["pattern"], "fallback": spec.get("fallback") or ""}
             family = {"family": " as ".join(text for text in texts.values() if text)}
-            places = {
+            fields = {
                 name: as_list(values)
                 for name, values in spec.items()
                 if name not in ("pattern", "fallback")
             }
-            for values in itertools.product(*places.values()):
-                chosen = dict(zip(places, values, strict=True))
+            for values in itertools.product(*fields.values()):
+                chosen = dict(zip(fields, values, strict=True))
                 try:
-                    entries.append(
-                        family | {field: text.format(**chosen) for field, text in texts.items()}
-                    )
+                    names = {key: text.format(**chosen) for key, text in texts.items()}
+                    entries.append(family | names)
                 except (KeyError, IndexError) as error:
-                    rule = f"pattern {spec['pattern']!r} has a place without values: {error}"
+                    rule = f"pattern {spec['pattern']!r} has a field without values: {error}"
                     raise ConfigurationError(rule) from error
         else:
             entries.append(dict(spec))
@@ -565,7 +560,7 @@ def method_entries(specs: Sequence) -> list[dict]:
     return entries
 
 
-def federation_entries(spec) -> list[tuple | None]:
+def federation_entries(spec: Mapping | None) -> list[tuple | None]:
     """Expand the `federation` of a sweep: every combination of its lists.
 
     None alone for a sweep without it.
@@ -573,7 +568,7 @@ def federation_entries(spec) -> list[tuple | None]:
     Raises
     ------
     ConfigurationError
-        If it has a key that nothing reads.
+        If it has an unknown key.
     ValueError
         If it is no mapping.
 
@@ -590,7 +585,7 @@ def federation_entries(spec) -> list[tuple | None]:
     ]
 
 
-def crossed(key: str, spec, presets: Mapping) -> list[tuple | None]:
+def crossed(key: str, spec: Mapping | None, presets: Mapping) -> list[tuple | None]:
     """Expand a sweep's key that is a mapping of lists: every combination.
 
     None alone for a sweep without it.
@@ -598,7 +593,7 @@ def crossed(key: str, spec, presets: Mapping) -> list[tuple | None]:
     Raises
     ------
     ConfigurationError
-        If it has a key that nothing reads.
+        If it has an unknown key.
     ValueError
         If it is no mapping.
     """
@@ -617,9 +612,7 @@ def crossed(key: str, spec, presets: Mapping) -> list[tuple | None]:
 
 def missing_transport(federation: tuple | None) -> str | None:
     """Say what is missing for parties to be processes of their own; None where nothing is."""
-    processes = federation is not None and dict(federation)["transport"] == "mpi"
-    return (
-        "transport=mpi needs mpi4py and mpirun: make protocol"
-        if processes and not mpi_available()
-        else None
-    )
+    needs_mpi = federation is not None and dict(federation)["transport"] == "mpi"
+    if not needs_mpi or mpi_available():
+        return None
+    return "transport=mpi needs mpi4py and mpirun: make protocol"

@@ -1,8 +1,9 @@
-"""What work costs: seconds of wall clock and CPU, peak memory; and a hold on its threads."""
+"""Wall-clock and CPU seconds and peak memory of a block, and limits on its threads."""
 
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 
 @contextmanager
-def pinned(threads: int):
-    """Hold the thread pools of BLAS, OpenMP and numba at `threads` during a block."""
+def pinned(threads: int) -> Iterator[None]:
+    """Limit the thread pools of BLAS, OpenMP and numba to `threads` during a block."""
     before = numba.get_num_threads()
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     try:
@@ -32,12 +33,14 @@ class Timing:
 
 
 @contextmanager
-def timer():
+def timer() -> Iterator[Timing]:
     """Measure the wall-clock and CPU seconds of a block."""
     elapsed = Timing()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall_start = time.perf_counter()
+    cpu_start = time.process_time()
     yield elapsed
-    elapsed.wall, elapsed.cpu = time.perf_counter() - wall, time.process_time() - cpu
+    elapsed.wall = time.perf_counter() - wall_start
+    elapsed.cpu = time.process_time() - cpu_start
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Peak:
 
 
 @contextmanager
-def peak_memory():
+def peak_memory() -> Iterator[Peak]:
     """Measure the peak resident memory of the process during a block.
 
     Linux lets a process reset its own high-water mark; elsewhere the peak since the process began

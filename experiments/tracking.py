@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TIMES = ("fit_seconds", "metric_seconds")
-#: What runs of federated clusters that can forget are compared by: without removals, and with.
+#: Metrics of federated clustering with removals: of the fit, and of the removals.
 LOSSES = ("loss_ratio", "loss_ratio_nearest")
 REMOVALS = (
     "removal_mean_ms", "removal_p50_ms", "removal_p95_ms", "removal_p99_ms", "removal_max_ms",
@@ -54,7 +54,7 @@ REMOVALS = (
 KIND = "custom_model_development"
 VIEW = "bench"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
-#: Widths in pixels, so that all fit beside the panel that MLflow opens at the side.
+#: Widths in pixels, so that all fit next to the side panel of MLflow.
 COLUMNS = {
     "params.`method`": 120,
     "params.`dataset`": 90,
@@ -63,7 +63,7 @@ COLUMNS = {
     "metrics.`silhouette_mean`": 105,
     "metrics.`fit_seconds_mean`": 105,
 }
-#: Shown as well where a cell of the paper asks for them.
+#: Shown as well where a cell of the paper has them.
 MORE_METRICS = (
     "inertia",
     "accuracy",
@@ -78,15 +78,15 @@ PAGE = 1000
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as MLflow will hold it.
+    """A run as it is written to MLflow.
 
     Parameters
     ----------
     identity : str
-        32 hexadecimal digits, a function of what the run stands for; a tag, by which it is found
-        again.
+        32 hexadecimal digits, a function of what the run stands for; a tag, by which a later
+        sync finds it.
     name : str
-        What people see.
+        Shown in the interface.
     start, end : int
         Milliseconds since 1970.
     params, tags : dict of str to str
@@ -192,7 +192,7 @@ def write_children(writer: "RunWriter", parent_id: str, children: Sequence[RunRe
 
 
 def open_client(uri: str) -> "MlflowClient":
-    """Return an MLflow client that keeps to itself: no telemetry, no look-ups of the environment.
+    """Return an MLflow client without telemetry and look-ups of the environment.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def open_client(uri: str) -> "MlflowClient":
     os.environ["DO_NOT_TRACK"] = "true"
     if uri.startswith("sqlite:///"):
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-    # Creating the tables is announced line by line; nobody needs to read it.
+    # Creating the tables is logged line by line.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     from mlflow import MlflowClient
@@ -232,10 +232,10 @@ def open_experiment(client: "MlflowClient", paper: str, artifacts: str) -> str:
 def prepare_view(client: "MlflowClient", experiment: str, metrics: Collection[str] = ()) -> None:
     """Save the prepared view in an experiment, with the columns that the paper's metrics call for.
 
-    The interface shows no parameter and no metric until somebody picks columns, and folds children
-    under their parents as long as runs are sorted by date. A saved view is a tag of the experiment
-    that holds such picks; this one lists cells, those with the best silhouette first and those
-    without one last.
+    The interface shows no parameter and no metric until the user selects columns, and folds
+    children under their parents as long as runs are sorted by date. A saved view is a tag of the
+    experiment that holds such a selection; this view lists cells by silhouette, the best first and
+    those without a silhouette last.
     """
     columns = COLUMNS | {f"metrics.`{name}_mean`": 105 for name in MORE_METRICS if name in metrics}
     state = {
@@ -288,8 +288,8 @@ def measured_in(cell: Cell) -> tuple[str, ...]:
 def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) -> RunRecord:
     """Describe the child run of a cell.
 
-    Only what a person compares runs by becomes a parameter or a metric, the rest are tags: the
-    interface's table shows a column for every parameter and metric.
+    Only what runs are compared by becomes a parameter or a metric, the rest are tags: the table of
+    the interface has a column for every parameter and metric.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) ->
 
 
 def child_params(cell: Cell) -> dict[str, str]:
-    """Return what a person selects cells by."""
+    """Return the parameters by which cells are selected in the interface."""
     params = {
         "method": cell.method,
         "dataset": cell.dataset_name,
@@ -327,7 +327,7 @@ def child_params(cell: Cell) -> dict[str, str]:
 
 
 def child_tags(cell: Cell, first: pd.Series) -> dict[str, str]:
-    """Return what is known of a cell beside its parameters; `first` is the first of its rows."""
+    """Return the facts about a cell besides its parameters; `first` is the first of its rows."""
     copied = ("code", "data", "git", "notion", "adjacency", "trust", "view", "flaws", "references")
     return {
         "kind": "cell",
@@ -478,8 +478,8 @@ def attach(
         client.log_artifact(parent_id, str(table), "rows")
         if report is not None:
             copy = Path(folder) / "report"
-            # The page holds its figures and tables; of the files beside it the images alone can be
-            # looked at here.
+            # The page holds its figures and tables; of the other files only the images can be
+            # displayed by MLflow.
             shutil.copytree(report, copy, ignore=shutil.ignore_patterns("*.pdf", "tables"))
             client.log_artifacts(parent_id, str(copy), "report")
 

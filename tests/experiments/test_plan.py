@@ -324,7 +324,7 @@ def test_method_that_cannot_be_found_is_a_gap():
             {"methods": [{"method": "lloyd", "grid": {"random_state": [1]}}]},
             "no parameter random_state",
         ),
-        ({"datasets": [{"pattern": "g2-{d}-{sd}", "d": [2]}]}, "has a place without values"),
+        ({"datasets": [{"pattern": "g2-{d}-{sd}", "d": [2]}]}, "has a field without values"),
         ({"datasets": [{"name": "file", "path": "nowhere.csv"}]}, "k=None|nowhere.csv"),
     ],
 )
