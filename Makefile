@@ -51,8 +51,8 @@ report: setup    ## build the report from what is stored
 # The tests of one file share a process and what it has made.
 PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist loadgroup
 
-test: setup      ## run all tests but the slow ones, with coverage (with the original data too, if DATA is at hand)
-	$(PYTEST) -m "not slow" --cov
+test: setup      ## run all tests but the slow ones (on the original data too, if DATA is given); COVERAGE=yes prints coverage
+	$(PYTEST) -m "not slow" $(if $(COVERAGE),--cov)
 
 test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLflow's database, whole reports, wheels
 	$(PYTEST) -m slow
