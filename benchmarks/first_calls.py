@@ -8,8 +8,8 @@ import tempfile
 
 import numpy as np
 
+from pkm.benchmarks.inputs import raw_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
-from pkm.benchmarks.points import raw_points
 from pkm.compute import Points
 from pkm.methods import FastLloyd
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pkm.benchmarks.inputs import scaled_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
-from pkm.benchmarks.points import scaled_points
 from pkm.benchmarks.reference import cluster, nicv
 from pkm.compute import Points, labels
 from pkm.methods import FastLloyd, GLloyd, Lloyd, SuLloyd

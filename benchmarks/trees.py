@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from pkm.benchmarks.inputs import raw_points
 from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
-from pkm.benchmarks.points import raw_points
 from pkm.benchmarks.reference import separate
 from pkm.compute import Points
 from pkm.methods import DPM, LSHSplits

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
+from pkm.benchmarks.inputs import scaled_points
 from pkm.benchmarks.measurement import Measurement, min_seconds
-from pkm.benchmarks.points import scaled_points
 from pkm.compute import SCALE, Points
 from pkm.methods.unlearning import mufc
 from pkm.privacy import snap
