@@ -128,9 +128,9 @@ def test_untrained_embeddings_say_how_to_get_them(name, cache, no_torch):
         rf"or 'pip install -r requirements-embeddings\.txt' and "
         rf"'pkm data embeddings {name}'.* torch is needed for the training only"
     )
-    for door in (datasets.load, datasets.fingerprint):
+    for function in (datasets.load, datasets.fingerprint):
         with pytest.raises(DataUnavailable, match=expected):
-            door(name)
+            function(name)
     assert "make embeddings" in datasets.obtainable(name)
     assert not cache.exists()
 
@@ -173,12 +173,12 @@ def damaged(path, how):
 def test_damaged_arrays_are_noticed(stored, entry, how, capsys):
     arrays = embeddings.stored_paths(entry)[0]
     arrays.write_bytes(damaged(arrays, how))
-    for door in (datasets.load, datasets.obtainable):
+    for function in (datasets.load, datasets.obtainable):
         with pytest.raises(
             ChecksumMismatch,
             match=r"\.npz has SHA-256 .*, its manifest says .*: run 'make embeddings'",
         ):
-            door(NAME)
+            function(NAME)
     assert main(["verify"]) == 1
     assert "its manifest says" in capsys.readouterr().out
 
@@ -188,9 +188,9 @@ def test_damaged_arrays_are_noticed(stored, entry, how, capsys):
 )
 def test_a_damaged_note_is_noticed(stored, entry, content):
     embeddings.stored_paths(entry)[1].write_bytes(content)
-    for door in (datasets.load, datasets.obtainable, datasets.fingerprint):
+    for function in (datasets.load, datasets.obtainable, datasets.fingerprint):
         with pytest.raises(ChecksumMismatch, match=r"\.json is damaged: run 'make embeddings'"):
-            door(NAME)
+            function(NAME)
 
 
 def test_a_changed_checksum_in_the_note_is_noticed(stored, entry):

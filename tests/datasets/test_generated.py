@@ -321,9 +321,9 @@ def test_the_public_domain_of_generated_sets_holds_the_points(name):
     ],
 )
 def test_names_with_wrong_numbers_are_refused(name, message):
-    for door in (datasets.load, datasets.fingerprint, datasets.obtainable):
+    for function in (datasets.load, datasets.fingerprint, datasets.obtainable):
         with pytest.raises(ValueError, match=re.escape(message)):
-            door(name)
+            function(name)
 
 
 @pytest.mark.parametrize(

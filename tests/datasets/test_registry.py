@@ -332,11 +332,11 @@ def test_entry_refuses_bounds_of_another_width():
 
 
 def test_unknown_name_lists_the_known_ones():
-    for door in (datasets.load, datasets.fingerprint, datasets.obtainable):
+    for function in (datasets.load, datasets.fingerprint, datasets.obtainable):
         with pytest.raises(
             ValueError, match=r"unknown data set 'irsi'; known are iris, lsun, .*synth-<k>.*, file"
         ):
-            door("irsi")
+            function("irsi")
 
 
 @pytest.mark.parametrize("n_clusters", [0, -1, 151, 2.5, True, "3"])

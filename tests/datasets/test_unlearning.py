@@ -219,9 +219,9 @@ def test_files_of_the_users_own_are_asked_for(name):
         rf"data set '{name}' needs the file {file.path}, published at http.* "
         rf"Put it into .*cache or into a "
     )
-    for door in (datasets.load, datasets.fingerprint):
+    for function in (datasets.load, datasets.fingerprint):
         with pytest.raises(datasets.DataUnavailable, match=expected) as caught:
-            door(name)
+            function(name)
         assert "fetch" not in str(caught.value)
     assert re.match(expected, datasets.obtainable(name))
     with pytest.raises(datasets.DataUnavailable):
@@ -313,12 +313,12 @@ def test_the_first_file_read_is_noted_and_another_one_refused(tmp_path, cache, c
     # The recorded hash identifies the file, wherever it is now.
     assert datasets.fingerprint("tcga") == first.fingerprint
     put(tmp_path, "tcga/tcga.npz", packed(**tcga(client=None)))
-    for door in (datasets.load, datasets.obtainable):
+    for function in (datasets.load, datasets.obtainable):
         with pytest.raises(
             datasets.ChecksumMismatch,
             match=r"recorded in .*tcga\.npz\.sha256 is .*delete the record",
         ):
-            door("tcga", mirror=tmp_path)
+            function("tcga", mirror=tmp_path)
     assert main(["--mirror", str(tmp_path), "verify"]) == 1
     assert "recorded in" in capsys.readouterr().out
     (cache / "noted" / "tcga" / "tcga.npz.sha256").unlink()

@@ -567,17 +567,17 @@ def test_only_methods_with_a_public_schedule_run_as_a_protocol():
 
 def test_a_federated_curator_answers_sums_and_counts_alone():
     member = ClientSession(None, None, 400)
-    door = FederatedCurator(some_points(), None, (0,), None, member)
-    assert door.n_points == 400
+    curator = FederatedCurator(some_points(), None, (0,), None, member)
+    assert curator.n_points == 400
     for ask in (
-        lambda: door.whole(),
-        lambda: door.partition(BoxGrid.of_intervals(0.5)),
-        lambda: door.hyperplanes(np.ones((1, 2), np.int64), np.zeros(2, np.int64)),
-        lambda: door.projection(np.ones((1, 2), np.int64), 1.0),
-        lambda: door.gap_percentile(50, 1.0),
-        lambda: door.disclose(),
-        lambda: door.grid_counts(4, Laplace(1.0)),
-        lambda: door.counts_and_bounded_sums(
+        lambda: curator.whole(),
+        lambda: curator.partition(BoxGrid.of_intervals(0.5)),
+        lambda: curator.hyperplanes(np.ones((1, 2), np.int64), np.zeros(2, np.int64)),
+        lambda: curator.projection(np.ones((1, 2), np.int64), 1.0),
+        lambda: curator.gap_percentile(50, 1.0),
+        lambda: curator.disclose(),
+        lambda: curator.grid_counts(4, Laplace(1.0)),
+        lambda: curator.counts_and_bounded_sums(
             np.zeros((1, 1, 2), np.int64),
             count_noise=Laplace(1.0),
             sum_noise=BoundedLaplace(1.0, 2.0 * SCALE),

@@ -1,8 +1,6 @@
-"""The crowd and the methods of the local model: who reports what and how often, accounting, what is
-found.
+"""The local aggregator and the methods of the local model.
 
-Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic or
-more (fewer than one false alarm in a million).
+Who reports what and how often, accounting, and what is found.
 """
 
 import math
@@ -46,7 +44,7 @@ def ledger(epsilon=1.0):
     return Ledger(Budget(epsilon, 0.0, "local"))
 
 
-def crowd(points, epsilon=1.0, seed=0, book=None):
+def aggregator_of(points, epsilon=1.0, seed=0, book=None):
     return LocalAggregator(points, book or ledger(epsilon), NoiseStreams([seed]))
 
 
@@ -87,14 +85,14 @@ def test_groups_share_out_all_users(shares, n):
 
 def test_groups_are_disjoint_public_and_fair():
     points = cloud(4000)
-    members = [group._users for group in crowd(points).cohorts([0.3, 0.5, 0.2])]
+    members = [group._users for group in aggregator_of(points).cohorts([0.3, 0.5, 0.2])]
     assert [len(each) for each in members] == [1200, 2000, 800]
     assert (np.sort(np.concatenate(members)) == np.arange(4000)).all()
-    other = [group._users for group in crowd(cloud(4000, seed=9)).cohorts([0.3, 0.5, 0.2])]
+    other = [group._users for group in aggregator_of(cloud(4000, seed=9)).cohorts([0.3, 0.5, 0.2])]
     assert all(
         (one == two).all() for one, two in zip(members, other, strict=True)
     )  # whatever the data
-    another = crowd(points, seed=1).cohorts([0.3, 0.5, 0.2])[0]._users
+    another = aggregator_of(points, seed=1).cohorts([0.3, 0.5, 0.2])[0]._users
     assert (another != members[0]).any()
     assert abs(np.mean(members[0]) - 2000) < 5 * 4000 / math.sqrt(
         12 * 1200
@@ -102,7 +100,7 @@ def test_groups_are_disjoint_public_and_fair():
 
 
 def test_each_user_reports_once():
-    asked = crowd(cloud())
+    asked = aggregator_of(cloud())
     first, second = asked.cohorts([1, 1])
     first.counts(SingleCell())
     for again in (
@@ -119,15 +117,15 @@ def test_each_user_reports_once():
 
 
 def test_a_ledger_pays_for_one_report_of_each_user():
-    """Dealt out again by another crowd, users would report twice; groups of one crowd have a budget
+    """Split again by another aggregator, users would report twice; cohorts of one have a budget
     each.
     """
     book = ledger()
-    crowd(cloud(), book=book).cohorts([1.0])[0].reports()
+    aggregator_of(cloud(), book=book).cohorts([1.0])[0].reports()
     with pytest.raises(ReportReuseError, match="the ledger has reports of users"):
-        crowd(cloud(), book=book, seed=1)
+        aggregator_of(cloud(), book=book, seed=1)
     shared = ledger()
-    one, other = crowd(cloud(), book=shared), crowd(cloud(), book=shared, seed=1)
+    one, other = aggregator_of(cloud(), book=shared), aggregator_of(cloud(), book=shared, seed=1)
     one.cohorts([1.0])[0].reports()
     with pytest.raises(ReportReuseError, match="reports of another aggregator"):
         other.cohorts([0.5, 0.5])[1].reports()
@@ -140,7 +138,7 @@ def test_a_ledger_pays_for_one_report_of_each_user():
 def test_nothing_is_drawn_that_is_not_paid_for(monkeypatch, question):
     book = ledger()
     book.charge(Charge("before", 0, "none", epsilon=0.5))
-    group = crowd(cloud(), book=book).cohorts([1.0])[0]
+    group = aggregator_of(cloud(), book=book).cohorts([1.0])[0]
     for law in ("uniform", "normal"):
         monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("randomness was drawn"))
     ask = {
@@ -164,11 +162,11 @@ def test_a_crowd_serves_the_local_model_alone():
     with pytest.raises(ValueError, match="one replicate at a time, not 2"):
         LocalAggregator(cloud(), ledger(), NoiseStreams([0, 1]))
     with pytest.raises(ValueError, match="epsilon=50"):
-        crowd(cloud(), epsilon=50.0)
+        aggregator_of(cloud(), epsilon=50.0)
 
 
 def test_ill_posed_questions_are_refused_and_cost_nothing():
-    asked = crowd(cloud())
+    asked = aggregator_of(cloud())
     with pytest.raises(ValueError, match=r"shares=\[1, 0\] must be one or more positive numbers"):
         asked.cohorts([1, 0])
     with pytest.raises(ValueError, match="radius=0 must be positive"):
@@ -221,14 +219,14 @@ def test_a_user_changes_that_users_report_alone():
     moved = points.copy()
     for user in (3, CHUNK, CHUNK + 499):
         points[user], moved[user] = SCALE, -SCALE
-    (one,), (other,) = crowd(points).cohorts([1]), crowd(moved).cohorts([1])
+    (one,), (other,) = aggregator_of(points).cohorts([1]), aggregator_of(moved).cohorts([1])
     changed = (one.reports()[0] != other.reports()[0]).any(axis=1)
     assert set(np.flatnonzero(changed)) <= {3, CHUNK, CHUNK + 499} and changed.any()
     oracle = frequency_oracle(1.0, 4)
     rule = NearestCenter(
         np.array([[SCALE, SCALE], [-SCALE, -SCALE], [SCALE, -SCALE], [-SCALE, SCALE]])
     )
-    (one,), (other,) = crowd(points).cohorts([1]), crowd(moved).cohorts([1])
+    (one,), (other,) = aggregator_of(points).cohorts([1]), aggregator_of(moved).cohorts([1])
     step = np.abs(one.counts(rule) - other.counts(rule))
     assert step.max() <= 3 / (oracle.p_true - oracle.p_false_support) + 1e-6
 
@@ -240,7 +238,7 @@ def test_answers_do_not_depend_on_shards(question):
     rule = NearestCenter(cloud(40, 2, seed=1))
     answers = []
     for data in (points, shards):
-        group = crowd(data).cohorts([0.9, 0.1], radius=1.0)[0]
+        group = aggregator_of(data).cohorts([0.9, 0.1], radius=1.0)[0]
         if question == "counts":
             answers.append(group.counts(rule, domain_size=50))
         elif question == "sums":
@@ -258,11 +256,11 @@ def test_users_pull_their_point_into_the_ball():
     radius = 0.25
     factor = np.minimum(1, radius * SCALE / np.maximum(lengths, 1))[:, None]
     pulled = np.where(factor < 1, np.rint(points * factor), points).astype(int)
-    one, other = (crowd(data).cohorts([1], radius)[0] for data in (points, pulled))
+    one, other = (aggregator_of(data).cohorts([1], radius)[0] for data in (points, pulled))
     assert (one._users == other._users).all()
     differing = (one.reports()[0] != other.reports()[0]).any(axis=1)
     assert differing.sum() <= 3  # pulled twice, a point may round to the next step
-    assert crowd(points).cohorts([1], radius=9.0)[0].radius == math.sqrt(2)
+    assert aggregator_of(points).cohorts([1], radius=9.0)[0].radius == math.sqrt(2)
 
 
 @pytest.mark.statistical
@@ -272,7 +270,7 @@ def test_counts_and_sums_are_unbiased_through_the_door():
     """
     points, centers = cloud(100_000, 2), cloud(12, 2, seed=5)
     rule, asked = NearestCenter(centers), np.array([4, 0, 9])
-    counted, summed = crowd(points).cohorts([1, 1])
+    counted, summed = aggregator_of(points).cohorts([1, 1])
     cells = rule.cells(points[counted._users])
     exact = np.bincount(cells, minlength=12)
     estimate = counted.counts(rule, domain_size=200)
@@ -296,7 +294,7 @@ def test_counts_and_sums_are_unbiased_through_the_door():
 def test_counts_are_exact_where_epsilon_is_ample():
     """Metamorphic: at epsilon 30 nobody lies, and the oracle of a few values returns the truth."""
     points, rule = cloud(5000, 2), NearestCenter(cloud(7, 2, seed=5))
-    group = crowd(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
+    group = aggregator_of(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
     exact = np.bincount(rule.cells(points[group._users]), minlength=7)
     np.testing.assert_allclose(group.counts(rule), exact, atol=1e-6)
 
@@ -462,7 +460,7 @@ def test_candidates_lie_in_their_boxes_and_weights_are_shares():
 
 
 def test_steps_are_shrunk_by_their_noise():
-    (group,) = crowd(cloud(10_000, 4), epsilon=2.0).cohorts([1])
+    (group,) = aggregator_of(cloud(10_000, 4), epsilon=2.0).cohorts([1])
     sizes, radii = np.array([5000.0, 1.0]), np.array([0.5, 0.5])
     sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]]) * SCALE
     steps = shrunken_means(sums, sizes, radii, group)
@@ -562,6 +560,6 @@ def test_degenerate_data_have_defined_results(method, d, k):
 
 
 def test_points_are_reported_as_whole_steps():
-    directions, length = crowd(cloud(500, 4)).cohorts([1], radius=0.5)[0].reports()
+    directions, length = aggregator_of(cloud(500, 4)).cohorts([1], radius=0.5)[0].reports()
     assert directions.dtype == np.int32 and np.abs(directions).max() <= REPORT_SCALE
     assert length == 0.5 * VectorRandomizer(1.0, 4).length
