@@ -26,7 +26,6 @@ def trees() -> list[Measurement]:
         lower, upper = bounds
         raw, label = raw_points(name, n, d, bounds)
         points, _ = Points.from_box(raw, np.full(d, lower), np.full(d, upper))
-        hash(points)  # the data set's identity, computed once
         domain = [[lower] * d, [upper] * d]
         for variant in ("published", "sound"):
             method = DPM(k, variant=variant)
