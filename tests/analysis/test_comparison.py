@@ -131,7 +131,8 @@ def test_a_data_set_without_the_reference_has_no_ratio():
 @pytest.mark.parametrize("n", [3, 6, 20, 101])
 def test_median_intervals_cover_as_they_say(n):
     _, low, high, count = median_interval(np.arange(1.0, n + 1)[:, None])
-    first, last = int(low[0]), int(high[0])
+    first = int(low[0])
+    last = int(high[0])
     assert first + last == n + 1 and count[0] == n
     # The median lies between two order statistics with a binomial probability, whatever the law.
     covered = 1 - 2 * stats.binom.cdf(first - 1, n, 0.5)

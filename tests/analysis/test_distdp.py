@@ -488,7 +488,8 @@ def test_strategies_are_read_off_the_charges(d, rho, strategy, any_move):
     charges = DistDP(4, rho=rho).fit_batch(points, [0]).ledger.charges
     found, ratio, protected = strategy_of([charge.to_dict() for charge in charges], d)
     assert (found, protected) == (strategy, any_move)
-    diagonal, rounding = 2 * math.sqrt(d), math.sqrt(d) / SCALE
+    diagonal = 2 * math.sqrt(d)
+    rounding = math.sqrt(d) / SCALE
     if strategy == "groups":
         assert ratio == pytest.approx((rho + rounding) / diagonal)
     elif strategy == "grid":

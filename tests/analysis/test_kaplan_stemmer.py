@@ -411,7 +411,8 @@ def test_both_notions_of_neighbors_are_told(findings):
     )
     # Of four equal parts of mu squared, those of the first histogram, the sums and the counts or
     # the choice grow.
-    each, left = gaussian_mu(1.0, 5e-7) / 2, 1e-6 - (1 - (1 - 2.5e-7) ** 2) - 2.5e-7
+    each = gaussian_mu(1.0, 5e-7) / 2
+    left = 1e-6 - (1 - (1 - 2.5e-7) ** 2) - 2.5e-7
     square = {
         "kaplan_stemmer": 2 * each**2,
         "kaplan_stemmer_search": selection_mu(2 * selection_epsilon(each)) ** 2,
@@ -484,7 +485,8 @@ def test_claims_without_rows_give_the_recorded_reason():
 
 def test_table1_has_bounds_and_measured_slopes(study):
     shown = figure("table1")
-    table, printed = shown.table.set_index("method"), shown.formatted.set_index("method")
+    table = shown.table.set_index("method")
+    printed = shown.formatted.set_index("method")
     assert len(table) == len(printed) == 6 and not shown.gaps
     assert table.loc["This work", "additive over n: measured"].startswith("0.13 [")
     assert table.loc["This work", "additive over k: measured"].startswith("1.20 [")
@@ -552,7 +554,8 @@ def test_candidates_table_tells_what_they_are_good_for(study):
 
 
 def test_central_and_local_never_share_an_axis(study):
-    shown, times = figure("local"), figure("times")
+    shown = figure("local")
+    times = figure("times")
     for table in (shown.table, times.table):
         for _, panel in table.groupby("panel"):
             assert len({method in LOCAL for method in panel["method"]}) == 1

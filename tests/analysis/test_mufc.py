@@ -273,7 +273,8 @@ def test_every_judged_claim_can_fail(name, column, change, where):
 
 
 def test_speedup_claims_are_read_in_both_ways(findings):
-    best, average = findings["speedup-no-retraining"], findings["speedup-average-84"]
+    best = findings["speedup-no-retraining"]
+    average = findings["speedup-average-84"]
     assert (
         "celltype" in best.numbers.lower()
         and "its own retraining, at least 50: fails as well" in best.numbers

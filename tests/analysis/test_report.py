@@ -279,10 +279,8 @@ def test_a_report_replaces_an_older_one_and_leaves_foreign_files(tmp_path, monke
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / name).write_text("old")
     (tmp_path / "index.html").write_text("old")
-    rows, some = (
-        cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"]),
-        ("figure2", "table2"),
-    )
+    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    some = ("figure2", "table2")
     with monkeypatch.context() as broken:
         # The page is written last and in one step, so a report that breaks off leaves the old one
         # readable.

@@ -117,7 +117,8 @@ def test_styles_are_no_parameters_and_no_part_of_the_identity():
     from pkm.experiments.cell import Cell
 
     facts = ("a", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
-    plain, styled = Cell(*facts), Cell(*facts, style=(("label", "b"),))
+    plain = Cell(*facts)
+    styled = Cell(*facts, style=(("label", "b"),))
     assert plain == styled and plain.identity() == styled.identity() and plain.key == styled.key
 
 

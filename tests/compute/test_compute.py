@@ -45,7 +45,10 @@ def draw(n, d, k, replicates=3, seed=0, spread=SCALE):
 
 def brute_force(points, centers, limit=None):
     """Points, centers and coordinates one by one, in Python integers; ties to the lower index."""
-    sums, counts, total, found = [[0] * points.shape[1] for _ in centers], [0] * len(centers), 0, []
+    sums = [[0] * points.shape[1] for _ in centers]
+    counts = [0] * len(centers)
+    total = 0
+    found = []
     for x in points.tolist():
         squares = [sum((a - b) ** 2 for a, b in zip(x, c, strict=True)) for c in centers.tolist()]
         j = squares.index(min(squares))
@@ -64,7 +67,8 @@ def test_kernels_equal_brute_force(shape, limit):
     points, centers = draw(n, d, k)
     prepared = Points.prepare(points)
     sums, counts = fast_sums(prepared, centers, limit)
-    totals, found = inertia(prepared, centers), labels(prepared, centers)
+    totals = inertia(prepared, centers)
+    found = labels(prepared, centers)
     for r in range(len(centers)):
         expected = brute_force(points, centers[r], limit)
         assert (sums[r].tolist(), counts[r].tolist(), totals[r], found[r].tolist()) == expected
@@ -133,13 +137,16 @@ def test_packing_meets_the_published_starting_centers():
 
 
 def straightforward_halving(seed, k, d):
-    generator, radius = np.random.RandomState(seed), 1.0
+    generator = np.random.RandomState(seed)
+    radius = 1.0
     while True:
-        kept, rejected = [], 0
+        kept = []
+        rejected = 0
         while len(kept) < k and rejected < 100:
             candidate = generator.uniform(-1 + radius, 1 - radius, size=d)
             if all(np.linalg.norm(candidate - other) >= 2 * radius for other in kept):
-                kept, rejected = [*kept, candidate], 0
+                kept = [*kept, candidate]
+                rejected = 0
             else:
                 rejected += 1
         if len(kept) == k:
@@ -250,7 +257,8 @@ def test_centers_without_exact_distances_are_refused(bad, d):
 @pytest.mark.parametrize("d", [2, 11])
 def test_mapping_a_box_is_scaling_clipping_and_rounding(d):
     rng = np.random.default_rng(0)
-    lower, upper = rng.uniform(-5, 0, d), rng.uniform(1, 9, d)
+    lower = rng.uniform(-5, 0, d)
+    upper = rng.uniform(1, 9, d)
     points = rng.uniform(-6, 10, (300, d))
     mapped, outside = Points.from_box(points, lower, upper)
     units = (points - (upper / 2 + lower / 2)) / (upper / 2 - lower / 2)

@@ -272,7 +272,8 @@ def test_a_half_is_drawn_from_separated_points_of_a_small_ball(d, k, radius):
 @pytest.mark.statistical
 def test_each_point_is_in_a_half_as_often_as_not():
     # The draw depends on the radius in the name: 400 names, 6 of 12 places each.
-    whole, counts = generated.planted_centers(2, 12), np.zeros(12)
+    whole = generated.planted_centers(2, 12)
+    counts = np.zeros(12)
     for radius in range(1, 401):
         points = datasets.load(f"half-2-6-{radius / 1e4:.4f}").points
         counts[cdist(points, radius / 1e4 * whole).argmin(axis=1)] += 1

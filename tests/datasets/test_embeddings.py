@@ -311,7 +311,8 @@ def test_fetch_leads_on_to_the_training(entry, pictures, capsys):
 def test_a_training_is_stored_reproducible_and_tells_the_classes_apart(
     entry, pictures, torch, cache, capsys
 ):
-    threads, state = torch.get_num_threads(), torch.random.get_rng_state()
+    threads = torch.get_num_threads()
+    state = torch.random.get_rng_state()
     assert main(["--mirror", str(pictures), "embeddings"]) == 0
     said = capsys.readouterr().out
     assert (

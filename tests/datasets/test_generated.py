@@ -35,7 +35,8 @@ def test_prescribed_separation_measured_independently(k, d):
     # Every pair by a general optimizer (few dimensions) or by dense solves (many), straight from
     # means and covariances.
     found = law(k, d, 0.21)
-    covariances, measure = found.covariances(), best_by_search if d < 10 else best_by_shares
+    covariances = found.covariances()
+    measure = best_by_search if d < 10 else best_by_shares
     index = np.full((k, k), np.inf)
     for i in range(k):
         for j in range(k):
@@ -142,7 +143,8 @@ def test_outlier_counts_and_separations_fill_their_ranges():
 
 
 def test_outlier_count_can_be_given():
-    drawn, given = datasets.load("synth-4-2-0"), datasets.load("synth-4-2-0-o7")
+    drawn = datasets.load("synth-4-2-0")
+    given = datasets.load("synth-4-2-0-o7")
     assert np.sum(given.labels == clusters.OUTLIER) == 7
     recipe = generated.find("synth-4-2-0")[1]
     other = generated.find("synth-4-2-0-o7")[1]
@@ -152,7 +154,8 @@ def test_outlier_count_can_be_given():
 
 @pytest.mark.statistical
 def test_outliers_lie_in_the_box_of_the_mixture():
-    found, sizes = law(3, 4, 0.2), [500, 500, 500]
+    found = law(3, 4, 0.2)
+    sizes = [500, 500, 500]
     points, labels = clusters.draw(np.random.default_rng(0), found, sizes, 2000)
     lower, upper = clusters.mixture_box(found, sizes)
     outliers = points[labels == clusters.OUTLIER]
@@ -197,7 +200,8 @@ def test_timesynth_is_balanced(n, k, d):
     ],
 )
 def test_a_name_always_means_the_same_points(name):
-    first, second = datasets.load(name), datasets.load(name)
+    first = datasets.load(name)
+    second = datasets.load(name)
     np.testing.assert_array_equal(first.points, second.points)
     np.testing.assert_array_equal(first.labels, second.labels)
     assert first.fingerprint == second.fingerprint == datasets.fingerprint(name)
@@ -388,7 +392,8 @@ def test_g2_generator_has_the_law_of_the_published_files(name, mirror):
 def test_published_g2_files_are_cut_down_to_integers(mirror):
     # Rounding would leave the mean at the center, cutting lowers it by one half: why the generator
     # uses floor.
-    offsets, weights = [], []
+    offsets = []
+    weights = []
     for name in G2_HASHES:
         _, d, sd = name.split("-")
         points = datasets.load(name, mirror=mirror).points if int(d) <= 64 else None

@@ -216,7 +216,8 @@ def test_resampling_follows_the_stated_draws(mirror):
     # The same draws, made one row at a time from the file.
     with (mirror / "letters" / "letter-recognition.data").open() as stream:
         rows = [line.strip().split(",") for line in stream]
-    generator, drawn = np.random.default_rng(42), []
+    generator = np.random.default_rng(42)
+    drawn = []
     for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         own = [row for row in rows if row[0] == letter]
         drawn += [own[i] for i in generator.integers(0, len(own), size=720)]

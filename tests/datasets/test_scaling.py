@@ -260,7 +260,8 @@ def test_blank_lines_and_quoted_fields_of_a_csv_are_no_points(tmp_path):
 
 
 def test_fingerprint_of_a_file_follows_its_content(tmp_path):
-    first, second = tmp_path / "a.npy", tmp_path / "b.npy"
+    first = tmp_path / "a.npy"
+    second = tmp_path / "b.npy"
     np.save(first, POINTS)
     np.save(second, POINTS)
     before = datasets.fingerprint("file", path=first)

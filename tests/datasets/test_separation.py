@@ -38,7 +38,8 @@ def test_one_dimension_has_a_closed_form(distance, sd_first, sd_second):
 def test_covariances_that_are_multiples_of_each_other_have_a_closed_form(d, factor, seed):
     # The Krylov space has one dimension here, so this also shows that Lanczos stops there unharmed.
     generator = np.random.default_rng(seed)
-    covariance, difference = random_covariance(generator, d), 3 * generator.standard_normal(d)
+    covariance = random_covariance(generator, d)
+    difference = 3 * generator.standard_normal(d)
     found = separations(
         np.array([0 * difference, difference]), np.array([covariance, factor * covariance])
     )[0, 1]
@@ -50,7 +51,8 @@ def test_covariances_that_are_multiples_of_each_other_have_a_closed_form(d, fact
 @pytest.mark.parametrize("d", [2, 3, 7])
 def test_equals_a_direct_search_over_directions(d, seed):
     generator = np.random.default_rng(seed)
-    first, second = random_covariance(generator, d), random_covariance(generator, d, 100.0)
+    first = random_covariance(generator, d)
+    second = random_covariance(generator, d, 100.0)
     difference = 4 * generator.standard_normal(d)
     found = separations(np.array([0 * difference, difference]), np.array([first, second]))[0, 1]
     assert found == pytest.approx(best_by_search(difference, first, second), abs=1e-7)
@@ -61,7 +63,8 @@ def test_few_nodes_are_enough_in_many_dimensions(d):
     # More dimensions than Lanczos steps, and the second covariance grown as far as a generator ever
     # does.
     generator = np.random.default_rng(d)
-    first, second = random_covariance(generator, d), 4 * random_covariance(generator, d)
+    first = random_covariance(generator, d)
+    second = 4 * random_covariance(generator, d)
     difference = generator.standard_normal(d)
     found = separations(np.array([0 * difference, difference]), np.array([first, second]))[0, 1]
     assert found == pytest.approx(best_by_shares(difference, first, second), abs=1e-9)

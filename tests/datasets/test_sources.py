@@ -33,7 +33,8 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def server():
     """Pages by path, and the paths asked for, on 127.0.0.1."""
-    pages, asked = {}, []
+    pages = {}
+    asked = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -201,7 +202,8 @@ def test_fetch_takes_members_out_of_one_archive_with_one_download(
 
 def test_fetch_tries_the_urls_in_turn(known, server):
     base, pages, asked = server
-    pages["/wrong.txt"], pages["/right.txt"] = b"not the file", CONTENT
+    pages["/wrong.txt"] = b"not the file"
+    pages["/right.txt"] = CONTENT
     file = known(f"{base}/absent.txt", f"{base}/wrong.txt", f"{base}/right.txt")
     assert sources.fetch(file, "tiny").content == CONTENT
     assert asked == ["/absent.txt", "/wrong.txt", "/right.txt"]

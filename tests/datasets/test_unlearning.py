@@ -392,7 +392,8 @@ def test_a_split_is_drawn_again_until_the_last_client_may_have_it(monkeypatch):
     labels = datasets.load("gaussian-10").labels
     first = splits.noniid(labels, 100, 2, seed=0)
     assert not np.array_equal(first, splits.noniid(labels, 100, 2, seed=1))
-    default_rng, streams = np.random.default_rng, []
+    default_rng = np.random.default_rng
+    streams = []
 
     def recorded(stream):
         streams.append(tuple(stream))

@@ -110,10 +110,8 @@ def test_order_of_cells_does_not_matter(serial, tmp_path):
 def test_seed_gives_the_same_row_whatever_its_neighbors(serial, tmp_path):
     alone = replace(CELLS[0], seeds=(2,))
     run_cells([alone], Store(tmp_path), Backend())
-    row, same = (
-        stored(Store(tmp_path), [alone]),
-        serial[(serial["cell"] == CELLS[0].key) & (serial["seed"] == 2)],
-    )
+    row = stored(Store(tmp_path), [alone])
+    same = serial[(serial["cell"] == CELLS[0].key) & (serial["seed"] == 2)]
     pd.testing.assert_frame_equal(
         row.drop(columns="cell"), same.drop(columns="cell").reset_index(drop=True), check_exact=True
     )
@@ -122,7 +120,8 @@ def test_seed_gives_the_same_row_whatever_its_neighbors(serial, tmp_path):
 @pytest.mark.slow
 def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path):
     cells = [trouble("Slow", seeds=(seed,)) for seed in range(8)]
-    whole, broken = Store(tmp_path / "whole"), Store(tmp_path / "broken")
+    whole = Store(tmp_path / "whole")
+    broken = Store(tmp_path / "broken")
     (tmp_path / "work").write_bytes(pickle.dumps((cells, broken)))
     script = (
         "import pickle\n"
@@ -153,7 +152,8 @@ def test_killed_in_the_middle_and_resumed_equals_uninterrupted(trouble, tmp_path
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_failure_is_recorded_and_does_not_stop_the_others(trouble, tmp_path, jobs):
-    store, cells = Store(tmp_path / "results"), [trouble("Broken"), BASE]
+    store = Store(tmp_path / "results")
+    cells = [trouble("Broken"), BASE]
     outcomes = {
         outcome.key: outcome
         for outcome in run_cells(cells, store, Backend("joblib", jobs=jobs, retries=2))
@@ -166,7 +166,8 @@ def test_failure_is_recorded_and_does_not_stop_the_others(trouble, tmp_path, job
 
 
 def test_passing_trouble_is_tried_again_and_leaves_no_failure(trouble, tmp_path):
-    store, cell = Store(tmp_path / "results"), trouble("BrokenOnce")
+    store = Store(tmp_path / "results")
+    cell = trouble("BrokenOnce")
     assert [outcome.status for outcome in run_cells([cell], store, Backend(retries=1))] == ["done"]
     assert store.failure(cell.key) == ""
 
@@ -187,7 +188,8 @@ def test_dying_worker_costs_its_own_cell_only(trouble, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_time_limit_stops_a_cell_without_a_second_try(trouble, tmp_path, jobs):
-    store, cells = Store(tmp_path / "results"), [trouble("Endless"), trouble("Slow")]
+    store = Store(tmp_path / "results")
+    cells = [trouble("Endless"), trouble("Slow")]
     found = run_cells(cells, store, Backend("joblib", jobs=jobs, time_limit=6, retries=3))
     outcomes = {outcome.key: outcome for outcome in found}
     error = outcomes[cells[0].key].error
@@ -202,7 +204,8 @@ def test_time_limit_stops_a_cell_without_a_second_try(trouble, tmp_path, jobs):
 
 @pytest.mark.slow
 def test_time_limit_holds_inside_compiled_code(trouble, tmp_path):
-    store, cell = Store(tmp_path / "results"), trouble("Compiled", time_limit=1.0)
+    store = Store(tmp_path / "results")
+    cell = trouble("Compiled", time_limit=1.0)
     started = time.monotonic()
     (outcome,) = run_cells([cell], store, Backend())
     # Starting a process and compiling take a few seconds; the loop alone would take decades.
@@ -212,11 +215,9 @@ def test_time_limit_holds_inside_compiled_code(trouble, tmp_path):
 
 
 def test_cell_may_have_a_time_limit_of_its_own(trouble, tmp_path):
-    store, generous, strict = (
-        Store(tmp_path),
-        trouble("Slow", time_limit=60.0),
-        trouble("Endless", time_limit=0.3),
-    )
+    store = Store(tmp_path)
+    generous = trouble("Slow", time_limit=60.0)
+    strict = trouble("Endless", time_limit=0.3)
     outcomes = {
         outcome.key: outcome
         for outcome in run_cells([generous, strict], store, Backend(time_limit=0.1))
@@ -235,10 +236,8 @@ def test_time_limit_changes_neither_key_nor_rows(serial, tmp_path):
 
 @pytest.mark.slow
 def test_failures_of_a_cell_with_a_limit_are_recorded_as_ever(trouble, tmp_path):
-    store, cells = (
-        Store(tmp_path / "results"),
-        [trouble(name) for name in ("Broken", "Deadly", "BrokenOnce", "Slow")],
-    )
+    store = Store(tmp_path / "results")
+    cells = [trouble(name) for name in ("Broken", "Deadly", "BrokenOnce", "Slow")]
     outcomes = {
         outcome.key: outcome for outcome in run_cells(cells, store, Backend(time_limit=60.0))
     }

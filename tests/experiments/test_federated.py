@@ -290,7 +290,8 @@ def test_protocol_finds_what_a_central_run_finds(transport, change):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_rows_say_who_took_part_and_what_it_took(transport):
-    rows, central = execute(protocol(transport=transport, latency_ms=2)), execute(CENTER)
+    rows = execute(protocol(transport=transport, latency_ms=2))
+    central = execute(CENTER)
     equal = [name for name in central if name not in {"cell", "code", *CENTRAL, "peak_memory_mb"}]
     equal = [name for name in equal if not name.endswith("_seconds")]
     assert rows[equal].equals(central[equal])
@@ -325,7 +326,8 @@ def test_central_rows_have_the_same_columns_empty():
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_failure_of_a_party_is_the_failure_of_the_cell(trouble, tmp_path, transport):
-    cell, store = trouble("Broken", transport=transport), Store(tmp_path / "results")
+    cell = trouble("Broken", transport=transport)
+    store = Store(tmp_path / "results")
     (outcome,) = run_cells([cell], store, Backend(retries=0))
     assert outcome.status == "failed"
     told = "ProtocolError: client 2 stopped: ValueError: the second client broke"
@@ -354,7 +356,8 @@ def test_time_limit_ends_all_parties(trouble, tmp_path, transport):
 
 
 def test_estimate_knows_latency_and_processes(tmp_path):
-    near, far = protocol(), protocol(latency_ms=100)
+    near = protocol()
+    far = protocol(latency_ms=100)
     # Three seeds and a run before them, of at most seven iterations, with two sends each.
     assert rough_seconds(far) - rough_seconds(near) == pytest.approx(4 * 7 * 2 * 0.1)
     assert (

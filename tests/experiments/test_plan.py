@@ -342,7 +342,8 @@ def test_profile_of_an_unknown_sweep_is_refused():
 
 
 def test_estimate_prefers_what_was_measured(tmp_path):
-    store, (cell,) = Store(tmp_path), cells()
+    store = Store(tmp_path)
+    (cell,) = cells()
     assert estimator(store)(cell) == (rough_seconds(cell), False)
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows)
@@ -359,7 +360,8 @@ def test_estimate_prefers_what_was_measured(tmp_path):
 
 
 def test_results_of_older_versions_still_give_estimates(tmp_path):
-    store, (cell,) = Store(tmp_path), cells()
+    store = Store(tmp_path)
+    (cell,) = cells()
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
     store.write(cell, rows.drop(columns=["timing", "half_width", "n_centers", "references"]))
     assert estimator(store)(cell)[1]
@@ -413,7 +415,8 @@ def test_cell_over_its_time_limit_is_failed_with_that_reason(tmp_path, monkeypat
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
 def test_every_method_file_runs(name):
     target = method_entry(name)["_target_"]
-    private, central = accepts(target, "epsilon"), hasattr(load_method(target), "fit_with")
+    private = accepts(target, "epsilon")
+    central = hasattr(load_method(target), "fit_with")
     # Published versions of the DPM paper's methods know one range for all columns only.
     setting = {} if central else {"unlearning": {"clients": 4, "clusters_per_client": 2}}
     (cell,) = cells(

@@ -189,7 +189,9 @@ def test_a_split_that_was_not_published_is_refused():
 
 
 def test_random_requests_take_points_of_one_client():
-    model, generator, seen = a_model(), np.random.default_rng(0), set()
+    model = a_model()
+    generator = np.random.default_rng(0)
+    seen = set()
     for _ in range(60):
         ids = random(model, 3, generator)
         (client,) = set(model.clients_of(ids).tolist())
@@ -212,7 +214,8 @@ def test_adversarial_requests_take_what_costs_most():
 
 
 def test_the_chance_of_a_seed_is_that_of_drawing_one():
-    model, generator = a_model(1), np.random.default_rng(1)
+    model = a_model(1)
+    generator = np.random.default_rng(1)
     members = model.members(1)
     hits = [
         bool(np.isin(generator.choice(members, 2, replace=False), model.seeds).any())
@@ -225,7 +228,8 @@ def test_the_chance_of_a_seed_is_that_of_drawing_one():
 
 def test_the_optimum_is_the_cost_of_its_labels():
     points = Points.prepare(np.random.default_rng(0).integers(-60000, 60000, (200, 3)))
-    best, rows = best_k_means(points, 4, 5), points.rows / 2**16
+    best = best_k_means(points, 4, 5)
+    rows = points.rows / 2**16
     centers = np.array([rows[best.labels_ == j].mean(axis=0) for j in range(4)])
     assert best.inertia_ == pytest.approx(((rows - centers[best.labels_]) ** 2).sum(), rel=1e-6)
     # Going on from there without some of the points costs less, and no more than starting anew

@@ -39,7 +39,8 @@ def store(tmp_path):
 
 
 def test_read_returns_what_was_written_in_the_order_asked(store):
-    first, second = cell_of(0), cell_of(10)
+    first = cell_of(0)
+    second = cell_of(10)
     store.write(first, rows_of(first, extra=[1.0, 2.0]))
     store.write(second, rows_of(second))
     rows = store.read([second.key, "absent" * 10, first.key])
@@ -65,7 +66,8 @@ def test_rows_of_another_cell_are_refused(store):
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flip", "foreign"])
 def test_corrupt_file_is_set_aside_and_counts_as_absent(store, damage):
-    cell, other = cell_of(), cell_of(10)
+    cell = cell_of()
+    other = cell_of(10)
     path = store.write(cell, rows_of(cell))
     content = path.read_bytes()
     if damage == "empty":

@@ -43,7 +43,8 @@ PAPER = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tracking")
-    plan, store = make_plan(PAPER, {"name": "tiny", "seeds": 3}), Store(folder / "results")
+    plan = make_plan(PAPER, {"name": "tiny", "seeds": 3})
+    store = Store(folder / "results")
     run_cells(plan.cells, store, Backend())
     (folder / "report").mkdir()
     (folder / "report" / "index.html").write_text("<p>report</p>")
@@ -161,7 +162,8 @@ def test_cell_of_changed_code_replaces_its_older_run(world, tmp_path):
     changed = make_plan(PAPER, {"name": "tiny", "seeds": 3})
     for cell in changed.cells:
         # The same cell under the key that other source files would give it.
-        old, cell.__dict__["key"] = cell.key, cell.key[::-1]
+        old = cell.key
+        cell.__dict__["key"] = cell.key[::-1]
         newer.write(cell, store.read([old]).assign(cell=cell.key))
     for _, cell in changed.entries:
         cell.__dict__["key"] = next(other.key for other in changed.cells if other == cell)

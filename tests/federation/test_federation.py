@@ -70,7 +70,8 @@ def in_threads(n_clients, client, server, network=None):
     what the server did.
     """
     network = network or Network(n_clients, time_limit=20)
-    link, outcomes = ThreadServerLink(n_clients, network.latency, network.time_limit), {}
+    link = ThreadServerLink(n_clients, network.latency, network.time_limit)
+    outcomes = {}
 
     def play(number):
         own = link.client(number)
@@ -150,7 +151,9 @@ def test_no_noise_is_larger_than_the_bound_the_ring_is_checked_with(secure):
 @given(st.integers(1, 6), st.sampled_from(RINGS), st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
 def test_masks_cancel_for_every_client_and_are_as_free_as_their_streams(n_clients, ring, seed):
-    rng, secret, shape = np.random.default_rng(seed), os.urandom(SECRET_BYTES), (2, 3)
+    rng = np.random.default_rng(seed)
+    secret = os.urandom(SECRET_BYTES)
+    shape = (2, 3)
     masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
     streams = [KeyStream(secret, number) for number in range(n_clients)]
     for _ in range(3):
@@ -167,7 +170,9 @@ def test_masks_cancel_for_every_client_and_are_as_free_as_their_streams(n_client
 
 
 def test_masks_are_fresh_for_every_message_and_every_client():
-    secret, ring, zeros = bytes(range(32)), Ring(8), np.zeros(64, np.int64)
+    secret = bytes(range(32))
+    ring = Ring(8)
+    zeros = np.zeros(64, np.int64)
     seen = []
     for client in (1, 2, 3):
         masks = Masks(secret, client, 3, ring)
@@ -207,7 +212,9 @@ def test_clients_agree_on_a_fresh_secret_that_the_server_does_not_see(n_clients)
 
     secrets = []
     for _ in range(2):
-        seen, link, found = [], Watched(n_clients, 0.0, 20), {}
+        seen = []
+        link = Watched(n_clients, 0.0, 20)
+        found = {}
         threads = [
             threading.Thread(
                 target=lambda c=client, to=link, into=found: into.update(
@@ -224,7 +231,8 @@ def test_clients_agree_on_a_fresh_secret_that_the_server_does_not_see(n_clients)
         assert len(found) == n_clients and len(set(found.values())) == 1
         secrets.append(found[1])
         assert len(found[1]) == SECRET_BYTES and not any(found[1] in message for message in seen)
-        up, down = link.bytes_received, link.bytes_sent
+        up = link.bytes_received
+        down = link.bytes_sent
         if n_clients > 1:
             assert up == n_clients * PUBLIC_BYTES + (n_clients - 1) * BOX_BYTES
             assert down == n_clients**2 * PUBLIC_BYTES + (n_clients - 1) * BOX_BYTES
@@ -238,7 +246,8 @@ def test_an_altered_box_and_a_degenerate_key_are_refused():
                 messages = [message ^ np.uint8(1) for message in messages]
             super().deliver(messages, clients)
 
-    link, raised = Altering(2, 0.0, 20), []
+    link = Altering(2, 0.0, 20)
+    raised = []
 
     def second():
         try:
@@ -274,7 +283,11 @@ def test_an_altered_box_and_a_degenerate_key_are_refused():
 @given(st.integers(1, 5), st.sampled_from(RINGS), st.integers(0, 10**6), st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace):
-    rng, secret, (r, k, d) = np.random.default_rng(seed), os.urandom(SECRET_BYTES), (2, 3, 2)
+    rng = np.random.default_rng(seed)
+    secret = os.urandom(SECRET_BYTES)
+    r = 2
+    k = 3
+    d = 2
     law = Laplace if laplace else Gaussian
     this = Round(None, law(1000.0), law(3000.0))
     masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
@@ -298,7 +311,8 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
 @pytest.mark.parametrize("method", KIN, ids=lambda m: f"{type(m).__name__}-{m.variant}")
 @pytest.mark.parametrize("split", ["balanced", "unbalanced", "sorted"])
 def test_federated_equals_central(method, split):
-    points, seeds = some_points(), [0, 7]
+    points = some_points()
+    seeds = [0, 7]
     central = method.fit_batch(points, seeds)
     for n_clients in (1, 2, 5):
         parts = split_points(points, n_clients, seed=n_clients, split=split)
@@ -324,7 +338,8 @@ def test_federated_equals_central(method, split):
 @settings(max_examples=20, deadline=None)
 def test_no_split_and_no_ring_changes_a_bit(sizes, word_bytes, seed):
     """Any sizes, clients without a point included."""
-    points, method = some_points(seed, n=sum(sizes) + 20, d=3), FastLloyd(4, epsilon=1.0)
+    points = some_points(seed, n=sum(sizes) + 20, d=3)
+    method = FastLloyd(4, epsilon=1.0)
     central = method.fit_batch(points, [seed])
     parts = cut(points, sizes)
     network = Network(len(parts), word_bytes=word_bytes)
@@ -359,7 +374,8 @@ def test_parts_are_the_points_dealt_out():
 
 def seen_by_the_server(points, runs=60):
     """All words that the server receives over some runs, and what it sends."""
-    received, sent = [], []
+    received = []
+    sent = []
 
     class Watched(ThreadServerLink):
         def gather(self, n_bytes, clients=None):
@@ -373,9 +389,11 @@ def seen_by_the_server(points, runs=60):
                 sent.append(np.ravel(messages[0]).copy())
             super().deliver(messages, clients)
 
-    method, words = FastLloyd(4, epsilon=1.0, n_iterations=4), 4 * 3
+    method = FastLloyd(4, epsilon=1.0, n_iterations=4)
+    words = 4 * 3
     for run in range(runs):
-        parts, link = split_points(points, 2, run), Watched(2, 0.0, 20)
+        parts = split_points(points, 2, run)
+        link = Watched(2, 0.0, 20)
         threads = [
             threading.Thread(
                 target=lambda n=number, p=part, to=link, r=run: run_client(
@@ -429,8 +447,10 @@ def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
         "agree_on_secret",
         lambda link: secrets.append(agree_on_secret(link)) or secrets[-1],
     )
-    points, method = some_points(), FastLloyd(3, epsilon=1.0)
-    link, noise = ThreadServerLink(2, 0.0, 20), NoiseStreams([0])
+    points = some_points()
+    method = FastLloyd(3, epsilon=1.0)
+    link = ThreadServerLink(2, 0.0, 20)
+    noise = NoiseStreams([0])
     threads = [
         threading.Thread(
             target=lambda n=n, p=p: run_client(
@@ -457,7 +477,9 @@ def test_the_server_holds_nothing_from_which_masks_follow(monkeypatch):
 
 def bytes_held_by(roots):
     """Contents of all bytes, integers and arrays that can be reached."""
-    found, seen, queue = [], set(), list(roots)
+    found = []
+    seen = set()
+    queue = list(roots)
     while queue:
         each = queue.pop()
         if id(each) in seen:
@@ -485,7 +507,8 @@ def test_noise_of_sums_counts_rounds_and_runs_is_independent():
     """What clients get minus the exact answer, with secure noise: standardized, uncorrelated
     wherever one looks.
     """
-    points, method = some_points(n=60), FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
+    points = some_points(n=60)
+    method = FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
     noises = []
     for run in range(150):
         seen = []
@@ -529,7 +552,8 @@ def test_noise_of_sums_counts_rounds_and_runs_is_independent():
 
 
 def test_what_does_not_fit_the_ring_is_refused_before_anything_is_sent():
-    points, method = some_points(n=40_000), FastLloyd(2, epsilon=1.0)
+    points = some_points(n=40_000)
+    method = FastLloyd(2, epsilon=1.0)
     parts = split_points(points, 2, 0)
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
         run_in_threads(method, parts, [0], network=Network(2, word_bytes=4))
@@ -619,7 +643,8 @@ def failing_run(monkeypatch, misbehave, n_clients=3, time_limit=1.0):
         return release(self, *args)
 
     monkeypatch.setattr(FederatedCurator, "_release", odd)
-    points, method = some_points(), FastLloyd(3, epsilon=1.0, n_iterations=5)
+    points = some_points()
+    method = FastLloyd(3, epsilon=1.0, n_iterations=5)
     method.fit_batch(points, [0])  # compiled before the clock runs
     with pytest.raises(ProtocolError) as raised:
         run_in_threads(
@@ -691,7 +716,8 @@ def test_the_other_clients_hear_why():
 
 
 def test_measured_times_add_up_and_cover_the_latency():
-    points, latency = some_points(), 0.003
+    points = some_points()
+    latency = 0.003
     _, measured = run_in_threads(
         FastLloyd(3), split_points(points, 2, 0), [0], network=Network(2, latency=latency)
     )

@@ -59,7 +59,8 @@ def added(code, vectors, salt=SALT):
 )
 @settings(deadline=None)
 def test_power_sums_are_exact(pairs, length):
-    values, locators = [v for v, _ in pairs], [x for _, x in pairs]
+    values = [v for v, _ in pairs]
+    locators = [x for _, x in pairs]
     expected = [sum(v * pow(x, i, PRIME) for v, x in pairs) % PRIME for i in range(length)]
     assert power_sums(values, locators, length).tolist() == expected
     other = 2**89 - 1
@@ -103,9 +104,11 @@ def test_decoding_gives_the_sum_back(seed, clients, k, shape):
 @settings(max_examples=20, deadline=None)
 def test_the_literal_construction_decodes_alike(seed):
     vectors = some_vectors(seed, d=10, n_bins=111)
-    literal, salted = SparseCode(10, 111, 6, "literal"), SparseCode(10, 111, 6)
+    literal = SparseCode(10, 111, 6, "literal")
+    salted = SparseCode(10, 111, 6)
     assert literal.prime > 111**10 and literal.elements_per_bin == 0
-    a, b = aggregate_sparse(literal, vectors), aggregate_sparse(salted, vectors)
+    a = aggregate_sparse(literal, vectors)
+    b = aggregate_sparse(salted, vectors)
     assert (a[0] == b[0]).all() and (a[1] == b[1]).all()
 
 
@@ -158,8 +161,10 @@ def test_as_many_bins_as_allowed_and_one_more():
 @given(st.integers(0, 10**6), st.integers(1, 2**60), st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_damaged_message_is_found_out(seed, change, data):
-    vectors, code = some_vectors(seed), SparseCode(3, 10, 6)
-    words, (_, counts) = added(code, vectors), together(vectors)
+    vectors = some_vectors(seed)
+    code = SparseCode(3, 10, 6)
+    words = added(code, vectors)
+    (_, counts) = together(vectors)
     place = data.draw(st.integers(0, code.n_elements - 1))
     used = code.n_sums + len(
         counts
@@ -171,8 +176,10 @@ def test_a_damaged_message_is_found_out(seed, change, data):
 
 
 def test_a_wrong_total_or_salt_is_found_out():
-    vectors, code = some_vectors(1), SparseCode(3, 10, 6)
-    words, total = added(code, vectors), int(together(vectors)[1].sum())
+    vectors = some_vectors(1)
+    code = SparseCode(3, 10, 6)
+    words = added(code, vectors)
+    total = int(together(vectors)[1].sum())
     decode(code, SALT, words, total)
     with pytest.raises(DecodeFailure, match="counts must add up"):
         decode(code, SALT, words, total + 1)
@@ -189,7 +196,8 @@ def test_negative_counts_are_refused_where_none_can_be():
 
 
 def test_a_collision_of_hashes_is_answered_by_a_fresh_salt(monkeypatch):
-    locate, calls = SparseCode.locate, []
+    locate = SparseCode.locate
+    calls = []
 
     def colliding(self, bins, salt):
         calls.append(salt)
@@ -231,7 +239,8 @@ def test_bins_outside_the_grid_are_refused():
 
 @given(st.integers(1, 30), st.integers(1, 2**20), st.integers(0, 1000))
 def test_coordinates_are_packed_without_loss(d, n_bins, seed):
-    code, bins = SparseCode(d, n_bins, 4), np.random.default_rng(seed).integers(0, n_bins, (5, d))
+    code = SparseCode(d, n_bins, 4)
+    bins = np.random.default_rng(seed).integers(0, n_bins, (5, d))
     packed = code.pack(bins)
     assert all(len(row) == code.elements_per_bin and max(row) < 2**60 for row in packed)
     assert [code.unpack(row) for row in packed] == bins.tolist()

@@ -69,7 +69,8 @@ def test_candidates_are_middles_of_large_nested_cubes():
     found = method._candidates(
         asked, directions, gaussian_mu(1e15, 5e-7), 5e-7, np.random.default_rng(2)
     )
-    generator, sizes = np.random.default_rng(2), {}
+    generator = np.random.default_rng(2)
+    sizes = {}
     smallest = round(SCALE * DIRECTION_SCALE / 8)
     for _ in range(2):
         shift = generator.integers(0, 8 * smallest, 2)
@@ -93,7 +94,8 @@ def test_candidates_are_middles_of_large_nested_cubes():
 def test_accounting_from_the_charges(epsilon):
     """Recomputed from scales and sensitivities alone."""
     ledger = Balcan(3, epsilon=epsilon, depth=5).fit_batch(clusters(2000), [0]).ledger
-    counted, swaps = ["bucket_counts"] * 10, ["swaps"] * 3
+    counted = ["bucket_counts"] * 10
+    swaps = ["swaps"] * 3
     assert [charge.label for charge in ledger.charges] == [
         *counted,
         *swaps,

@@ -85,7 +85,8 @@ def after_a_move(one, row, i, moved):
     elsewhere.
     """
     other = exact(one._rows, rho=one._ledger.budget.rho)
-    other._rows, other._released = one._rows.copy(), one._released
+    other._rows = one._rows.copy()
+    other._released = one._released
     (place,) = np.flatnonzero((one._rows == row).all(axis=1))[:1]
     other._rows[place] = moved
     return other
@@ -106,7 +107,8 @@ class Open(StabilityHistogram):
 def test_cells_agree_with_plain_counting(d, levels):
     rng = np.random.default_rng(d)
     points = rng.integers(-2 * SCALE, 2 * SCALE + 1, (300, d)) // (1 << 12) * (1 << 12)
-    points[0], points[1] = 2 * SCALE, -2 * SCALE
+    points[0] = 2 * SCALE
+    points[1] = -2 * SCALE
     shift = rng.integers(0, 4 * SCALE + 1, d)
     for level, cells, counts in occupied_cells(points, shift, levels):
         side = 8 * SCALE / 2**level
@@ -126,7 +128,8 @@ def test_cells_agree_with_plain_counting(d, levels):
 
 
 def test_a_shift_to_the_end_stays_in_the_top_cell():
-    points, shift = np.full((1, 2), 2 * SCALE), np.full(2, 4 * SCALE)
+    points = np.full((1, 2), 2 * SCALE)
+    shift = np.full(2, 4 * SCALE)
     assert [cells.tolist() for _, cells, _ in occupied_cells(points, shift, range(2))] == [
         [[1, 1]],
         [[0, 0]],
@@ -139,7 +142,8 @@ def test_keys_keep_order_and_never_collide(bits, d, m, seed):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 1 << bits, (m, d))
     rows[rng.random((m, d)) < 0.7] = (1 << bits) - 1
-    keys, rows = row_keys(rows, bits), rows.tolist()
+    keys = row_keys(rows, bits)
+    rows = rows.tolist()
     for (a, one), (b, other) in itertools.combinations(zip(keys, rows, strict=True), 2):
         assert (a < b) == (one < other) and (a == b) == (one == other)
 
@@ -147,10 +151,8 @@ def test_keys_keep_order_and_never_collide(bits, d, m, seed):
 @pytest.mark.parametrize("d", [1, 3, 8, 9, 20])
 def test_nearest_center_agrees_with_all_distances(d):
     rng = np.random.default_rng(d)
-    points, centers = (
-        rng.integers(-SCALE, SCALE, (200, d)),
-        rng.integers(-6 * SCALE, 6 * SCALE, (70, d)),
-    )
+    points = rng.integers(-SCALE, SCALE, (200, d))
+    centers = rng.integers(-6 * SCALE, 6 * SCALE, (70, d))
     index, distance = nearest_of_many(points, centers)
     all_distances = cdist(points, centers)
     assert (index == all_distances.argmin(axis=1)).all()
@@ -178,7 +180,8 @@ def test_soft_counts_keep_every_point_as_a_mean(d, intervals):
 @pytest.mark.parametrize("rho", [1e-6, 0.003, 0.2, 1.5])
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_a_move_changes_points_and_sums_by_no_more_than_its_reach(d, rho):
-    rng, farthest = np.random.default_rng(d), 0.0
+    rng = np.random.default_rng(d)
+    farthest = 0.0
     for _ in range(100):
         rows, i, moved = moves(rng, d, rho)
         one = exact(rows, rho)
@@ -198,7 +201,8 @@ def test_a_move_changes_points_and_sums_by_no_more_than_its_reach(d, rho):
 def test_rounding_to_the_grid_can_lengthen_a_move():
     """Half a step before rounding is a whole one after it: the reach has to cover more than rho."""
     rho = 1e-6
-    row, moved = np.array([0.4999, 0.4999]) / SCALE, np.array([0.5001, 0.5001]) / SCALE
+    row = np.array([0.4999, 0.4999]) / SCALE
+    moved = np.array([0.5001, 0.5001]) / SCALE
     assert np.linalg.norm(row - moved) < rho
     assert np.linalg.norm(snap(row) - snap(moved)) > 10 * rho * SCALE
     assert (
@@ -212,7 +216,8 @@ def test_rounding_to_the_grid_can_lengthen_a_move():
 )
 def test_a_move_changes_two_cells_of_every_histogram(d, trees, levels):
     rng = np.random.default_rng(d)
-    noise, seen = Open(1e-9, 1e-6, 2 * trees * len(levels)), 0
+    noise = Open(1e-9, 1e-6, 2 * trees * len(levels))
+    seen = 0
     for _ in range(50):
         rows, i, moved = moves(rng, d, 0.6)
         shifts = rng.integers(0, 4 * SCALE + 1, (trees, d))
@@ -242,7 +247,9 @@ def test_a_move_changes_two_cells_of_every_histogram(d, trees, levels):
     [(1, 0.5, 0.05), (2, 0.25, 0.2), (3, 0.4, 0.1), (4, 1.0, 0.4), (2, 0.1, 0.5)],
 )
 def test_a_move_changes_soft_counts_by_no_more_than_declared(d, side, rho):
-    rng, intervals, worst = np.random.default_rng(d), round(2 / side), 0.0
+    rng = np.random.default_rng(d)
+    intervals = round(2 / side)
+    worst = 0.0
     declared = soft_sensitivity(d, 2 / intervals, exact(np.zeros((1, d), np.int64), rho).max_shift)
     for trial in range(300):
         rows, i, moved = moves(rng, d, rho, n=3)
@@ -250,10 +257,8 @@ def test_a_move_changes_soft_counts_by_no_more_than_declared(d, side, rho):
             node = 2 / intervals * rng.integers(0, intervals + 1, d) - 1
             rows[i] = snap(node)
             moved = snap(np.clip(node - np.sign(node + 1e-9) * rho / math.sqrt(d), -1, 1))
-        one, other = (
-            exact(rows, rho),
-            exact(np.concatenate([np.delete(rows, i, axis=0), moved[None]]), rho),
-        )
+        one = exact(rows, rho)
+        other = exact(np.concatenate([np.delete(rows, i, axis=0), moved[None]]), rho)
         counts = [
             each.soft_counts(intervals, Gaussian(SILENT)).ravel() / SCALE for each in (one, other)
         ]
@@ -265,7 +270,8 @@ def test_a_move_changes_soft_counts_by_no_more_than_declared(d, side, rho):
 
 def tree_of(regions, rng, depth=5):
     """Exact counts of all levels and exact sums of what is left, for random splits."""
-    cells, counts = np.arange(regions.n_cells), []
+    cells = np.arange(regions.n_cells)
+    counts = []
     counts.append(regions.counts(cells, Gaussian(SILENT)))
     for _ in range(depth):
         chosen = cells[rng.random(len(cells)) < 0.7]
@@ -293,7 +299,8 @@ def test_a_move_is_a_record_less_and_another_more_in_regions(radius, rho, by_noi
         one.noised_points(Gaussian(SILENT))
         other = after_a_move(one, rows[i], i, moved)
         centers = rng.integers(-SCALE, SCALE, (6, 2))
-        groups, members = rng.integers(-1, 6, len(rows)), rng.random(len(rows)) < 0.8
+        groups = rng.integers(-1, 6, len(rows))
+        members = rng.random(len(rows)) < 0.8
         named = {"groups": groups} if by_noised else {"members": members}
         both = [each.regions(centers, radius, **named) for each in (one, other)]
         for each in both:
@@ -435,7 +442,8 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         asked._released = True
         return asked
 
-    zero, quiet = np.zeros((1, 2), np.int64), Gaussian(0.01 * SCALE)
+    zero = np.zeros((1, 2), np.int64)
+    quiet = Gaussian(0.01 * SCALE)
     for ask in (
         lambda asked: curator(zero).noised_points(Gaussian(0.1 * SCALE)),
         lambda asked: asked.total(quiet),
@@ -459,7 +467,8 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
 def test_ill_posed_questions_are_refused():
     asked = curator(np.zeros((5, 2), np.int64))
     asked.noised_points(Gaussian(10.0 * SCALE))
-    zero, charged = np.zeros((1, 2), np.int64), asked._ledger.charges
+    zero = np.zeros((1, 2), np.int64)
+    charged = asked._ledger.charges
     for ask, message in (
         (
             lambda: asked.group_sums(np.zeros(4, int), 1, Gaussian(SCALE)),
@@ -534,7 +543,9 @@ def delta_of(charges, epsilon):
     A Laplace release is at worst a coin that is right with odds exp(1 / scale) : 1, and the rest
     one Gaussian.
     """
-    mu, coins, delta = 0.0, Counter(), 0.0
+    mu = 0.0
+    coins = Counter()
+    delta = 0.0
     for charge in charges:
         details = charge.details
         scale = next(
@@ -640,7 +651,8 @@ def test_published_spends_three_equal_parts(interpretation):
         assert delta_of(part, 1 / 3 / share) == pytest.approx(1e-6 / 3 / share, rel=1e-3)
     if method.regions == "true":
         # Sizes use up their share of the third part, and summaries stay within the rest.
-        share, (sizes, *rest) = method.size_share, parts["regions"]
+        share = method.size_share
+        (sizes, *rest) = parts["regions"]
         assert sizes.label == "region_sizes" and (sizes.delta == 0) == (method.sizes == "noisy")
         assert delta_of([sizes], share / 3) == pytest.approx(share * 1e-6 / 3, rel=1e-3)
         assert delta_of(rest, (1 - share) / 3) <= (1 - share) * 1e-6 / 3 * (1 + 1e-3)
@@ -670,8 +682,10 @@ def test_published_scales_are_the_papers():
 
 
 def test_noisy_sizes_have_no_threshold_and_drop_what_is_not_above_zero(monkeypatch):
-    rows, seen = snap(blobs(3000, d=2)), []
-    sizes, summaries = ClippedRegions.sizes, dist_dp_published._summarize
+    rows = snap(blobs(3000, d=2))
+    seen = []
+    sizes = ClippedRegions.sizes
+    summaries = dist_dp_published._summarize
 
     def told(self, noise):
         seen.append((noise, sizes(self, noise)))
@@ -880,7 +894,8 @@ def test_published_serves_points_that_are_near_and_far():
 
 @pytest.mark.parametrize("case", [*CASES[:3], {"variant": "published", "p": 1, "rho": 0.001}])
 def test_order_and_shards_do_not_matter(case):
-    points, method = snap(blobs(1500, d=3)), DistDP(4, **case)
+    points = snap(blobs(1500, d=3))
+    method = DistDP(4, **case)
     whole = method.fit_batch(points, [5]).centers
     shuffled = np.random.default_rng(0).permutation(points)
     assert (method.fit_batch(shuffled, [5]).centers == whole).all()
@@ -968,7 +983,8 @@ def test_bad_points_are_refused():
     "case", [{"variant": "published"}, {"variant": "published", "sizes": "noisy"}, {}], ids=str
 )
 def test_too_small_a_budget_is_refused_with_what_would_do(case):
-    rows, method = snap(blobs(50)), DistDP(3, epsilon=0.01, rho=1.0, **case)
+    rows = snap(blobs(50))
+    method = DistDP(3, epsilon=0.01, rho=1.0, **case)
     with pytest.raises(
         ValueError, match=r"epsilon=0.01 with n=50 points and rho=1.0 is too little"
     ) as caught:
@@ -990,7 +1006,8 @@ def test_too_small_a_budget_is_refused_with_what_would_do(case):
 @pytest.mark.parametrize("seed", range(5))
 def test_one_median_is_the_geometric_median(seed):
     rng = np.random.default_rng(seed)
-    points, weights = SCALE * rng.standard_normal((40, 3)), rng.integers(1, 9, 40).astype(float)
+    points = SCALE * rng.standard_normal((40, 3))
+    weights = rng.integers(1, 9, 40).astype(float)
 
     def total(center):
         return float(weights @ np.linalg.norm(points - center, axis=1))

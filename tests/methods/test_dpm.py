@@ -50,7 +50,8 @@ def cost(points, run):
 @pytest.mark.statistical
 def test_gap_constant_is_what_simulation_gives():
     """Percentiles of gaps times n over 20 samples; their spread gives the standard error."""
-    rng, n = np.random.default_rng(0), 50_000
+    rng = np.random.default_rng(0)
+    n = 50_000
     found = [n * np.percentile(np.diff(np.sort(rng.standard_normal(n))), 65) for _ in range(20)]
     # Beyond the sampling error, a finite sample is off by its order in 1 / n: below 0.1 %.
     error = 5 * np.std(found, ddof=1) / math.sqrt(20) + 1e-3 * GAP_CONSTANT
@@ -161,10 +162,8 @@ def test_schedules_do_not_depend_on_the_points():
     """Replicates, and very different data of the same shape, are charged alike."""
     points, _ = blobs(n=500)
     for method in (DPM(variant="published"), DPM(), LSHSplits(variant="published"), LSHSplits()):
-        one, other = (
-            method.fit_batch(points, [0, 1, 2]),
-            method.fit_batch(np.full_like(points, SCALE), [7]),
-        )
+        one = method.fit_batch(points, [0, 1, 2])
+        other = method.fit_batch(np.full_like(points, SCALE), [7])
         assert one.ledger.charges == other.ledger.charges
 
 
@@ -298,7 +297,8 @@ def test_interval_sizes_beyond_the_range_or_far_below_it_are_defined(domain):
 @pytest.mark.parametrize("method", [DPM, LSHSplits])
 def test_published_methods_see_columns_with_ranges_of_their_own_as_scaled_to_the_cube(method):
     cube = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
-    lower, upper = np.array([0.0, -3.0]), np.array([1.0, 5.0])
+    lower = np.array([0.0, -3.0])
+    upper = np.array([1.0, 5.0])
     raw = lower + (cube + 1) / 2 * (upper - lower)
     setting = {"variant": "published", "epsilon": 4.0, "random_state": 3}
     one = method(bounds=(lower, upper), **setting).fit(raw).cluster_centers_
@@ -345,7 +345,8 @@ def test_lsh_splits_refuses(parameters):
 
 def test_weights_are_copies():
     rng = np.random.default_rng(2)
-    points, weights = rng.uniform(-1, 1, (7, 2)), rng.integers(1, 5, 7)
+    points = rng.uniform(-1, 1, (7, 2))
+    weights = rng.integers(1, 5, 7)
     copies = np.repeat(points, weights, axis=0)
 
     def loss(centers):
@@ -360,7 +361,8 @@ def test_weighted_kmeans_finds_the_optimum_of_tiny_cases():
     """All partitions of six points into two parts, by brute force."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        points, weights = rng.uniform(-1, 1, (6, 2)), rng.uniform(0.5, 4, 6)
+        points = rng.uniform(-1, 1, (6, 2))
+        weights = rng.uniform(0.5, 4, 6)
         best = math.inf
         for choice in range(1, 2**5):
             mask = np.array([choice >> i & 1 for i in range(6)], bool)
@@ -456,7 +458,8 @@ def test_published_margins_are_the_papers():
 def test_rejected_parts_count_with_their_own_weight():
     """The inverse-variance mean of a count and of the sum of its parts' counts."""
     noise = [None, Gaussian(2.0 * SCALE), Gaussian(1.0 * SCALE)]
-    node, sides = Node(0, 100.0), [Node(1, 70.0), Node(2, 36.0)]
+    node = Node(0, 100.0)
+    sides = [Node(1, 70.0), Node(2, 36.0)]
     combined = DPM()._leaf_size(node, sides, noise, 1)
     assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
     assert (

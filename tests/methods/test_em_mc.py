@@ -66,7 +66,8 @@ def test_lattice_counts_its_points(m, side):
 
 @pytest.mark.statistical
 def test_lattice_draws_uniformly():
-    lattice, rng = Lattice(3, 0.5), np.random.default_rng(0)
+    lattice = Lattice(3, 0.5)
+    rng = np.random.default_rng(0)
     points = [tuple(point) for point in listed(lattice)]
     drawn = [tuple(lattice.draw(rng.random(3))) for _ in range(100 * len(points))]
     assert set(drawn) == set(points)
@@ -136,7 +137,8 @@ def test_cover_agrees_with_enumeration(m, side, weight):
 def test_cover_does_not_depend_on_the_order_of_points():
     points = ball_points(300, 3, seed=3)
     shuffled = np.random.default_rng(0).permutation(points)
-    one, other = Cover(points, 0.1, 0.35, 0.05), Cover(shuffled, 0.1, 0.35, 0.05)
+    one = Cover(points, 0.1, 0.35, 0.05)
+    other = Cover(shuffled, 0.1, 0.35, 0.05)
     for these, those in zip(
         (*one.positive_counts(), one.bounds), (*other.positive_counts(), other.bounds), strict=True
     ):
@@ -156,7 +158,8 @@ def test_a_record_changes_no_count_by_more_than_one():
         points = ball_points(40, 3, seed=trial)
         without = np.delete(points, rng.integers(40), axis=0)
         grid_points = listed(Lattice(3, 0.3))
-        one, other = Cover(points, 0.3, 1.0, 0.1), Cover(without, 0.3, 1.0, 0.1)
+        one = Cover(points, 0.3, 1.0, 0.1)
+        other = Cover(without, 0.3, 1.0, 0.1)
         change = [len(one.covered(v)) - len(other.covered(v)) for v in grid_points]
         assert set(change) <= {0, 1} and sum(change) > 0
 
@@ -171,13 +174,15 @@ def test_a_record_changes_no_count_by_more_than_one():
 def test_draws_follow_the_exponential_mechanism(n, weight, kinds):
     """Frequencies of all grid points against probabilities worked out by plain enumeration."""
     points = np.concatenate([ball_points(n, 2, seed=1, spread=0.1), ball_points(n // 2, 2, seed=2)])
-    side, radius = 0.18, 0.5
+    side = 0.18
+    radius = 0.5
     cover = Cover(points, side, radius, weight)
     has = len(cover.positive_counts()[0]) > 0, len(cover.bounds) > 0
     assert has == {"bounded": (False, True), "both": (True, True), "counted": (True, False)}[kinds]
     grid_points = listed(cover.lattice)
     weights = np.exp(weight * covered(grid_points, points, side, radius))
-    streams, draws = NoiseStreams([7]), 8_000
+    streams = NoiseStreams([7])
+    draws = 8_000
     drawn = [tuple(draw_cover(cover, weight, streams, ("test", i))) for i in range(draws)]
     seen = np.array([drawn.count(tuple(v)) for v in grid_points])
     assert seen.sum() == draws  # nothing outside the ball
@@ -220,14 +225,13 @@ def test_cover_costs_what_is_charged(weight, delta):
     """Outcome by outcome, both directions: delta at the charged epsilon is no more than charged."""
     grids = [(np.linspace(-1, 1, 5), 0.3), (np.linspace(-1, 1, 3), 0.6)]
     epsilon = cover_epsilon(weight, delta)
-    rng, closest = np.random.default_rng(0), 0.0
+    rng = np.random.default_rng(0)
+    closest = 0.0
     for trial in range(8):
         rest = rng.uniform(-1, 1, 6) if trial else np.empty(0)
         record = rng.uniform(-1, 1, 1) if trial % 2 else np.array([1.0])
-        one, other = (
-            outcomes(np.append(rest, record), grids, 3, weight),
-            outcomes(rest, grids, 3, weight),
-        )
+        one = outcomes(np.append(rest, record), grids, 3, weight)
+        other = outcomes(rest, grids, 3, weight)
         for p, q in ((one, other), (other, one)):
             needed = sum(max(0.0, p[each] - math.exp(epsilon) * q[each]) for each in p)
             assert needed <= delta
@@ -248,7 +252,9 @@ def test_cover_weight_inverts_its_cost_and_beats_the_papers():
 def test_a_record_changes_one_cell_by_no_more_than_declared():
     rng = np.random.default_rng(1)
     for _ in range(50):
-        d, m, k = rng.integers(1, 8), rng.integers(1, 5), rng.integers(1, 6)
+        d = rng.integers(1, 8)
+        m = rng.integers(1, 5)
+        k = rng.integers(1, 6)
         rows = rng.choice([-SCALE, SCALE, 0, 1234], (30, d))
         matrix = rng.integers(-SCALE, SCALE, (m, d))
         centers = ball_points(k, m, seed=rng.integers(1000))
@@ -288,7 +294,8 @@ def test_noise_has_the_declared_scale():
     sums, sizes = projection(points)._exact_sums_and_counts(centers)
     assert sizes.sum() == 500 and (sums.sum(axis=0) == points.sum(axis=0)).all()
     sizes = sizes * SCALE
-    gaussian, laplace = Gaussian(30.0 * SCALE), Laplace(9.0 * SCALE)
+    gaussian = Gaussian(30.0 * SCALE)
+    laplace = Laplace(9.0 * SCALE)
     noise = {"sums": [], "sizes": [], "counts": []}
     for seed in range(300):
         asked = projection(points, epsilon=5.0, seed=seed)
@@ -513,5 +520,6 @@ def test_candidates_without_weight():
 def test_secure_noise_is_fresh():
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     method = EMMC(3, secure=True)
-    one, other = method.fit_batch(points, [0]).centers, method.fit_batch(points, [0]).centers
+    one = method.fit_batch(points, [0]).centers
+    other = method.fit_batch(points, [0]).centers
     assert (one != other).any()

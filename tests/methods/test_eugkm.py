@@ -68,12 +68,14 @@ def test_cells_are_those_of_the_definition(d, intervals):
 @given(st.integers(1, 4), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_a_record_changes_one_count_by_one(d, intervals, seed):
     points = draw(20, d, seed)
-    with_it, without = exact_counts(points, intervals), exact_counts(points[1:], intervals)
+    with_it = exact_counts(points, intervals)
+    without = exact_counts(points[1:], intervals)
     assert np.abs(with_it - without).sum() == SCALE and (with_it >= without).all()
 
 
 def test_counts_depend_neither_on_order_nor_on_shards_nor_on_the_batch():
-    points, noise = draw(300, 2), Laplace(SCALE)
+    points = draw(300, 2)
+    noise = Laplace(SCALE)
     whole = curator(points, (3, 1)).grid_counts(5, noise)
     shuffled = np.random.default_rng(1).permutation(points)
     np.testing.assert_array_equal(

@@ -132,7 +132,9 @@ def test_codes_are_the_cells_in_exact_arithmetic(m, d, width):
 
 def test_collisions_follow_the_closed_form():
     """One projection of a pair s apart: the mean of max(0, 1 - g / w) over the law of its gap g."""
-    d, width, draws = 6, 0.8, 4000
+    d = 6
+    width = 0.8
+    draws = 4000
     rng = np.random.default_rng(0)
     start = 0.2 * rng.standard_normal(d)
     unit = rng.standard_normal(d)
@@ -167,7 +169,8 @@ def test_ill_posed_hashes_are_refused():
 
 
 def test_clipped_sums_agree_with_their_definition():
-    rows, about = grid_points(300, 5, 0), grid_points(4, 5, 1)
+    rows = grid_points(300, 5, 0)
+    about = grid_points(4, 5, 1)
     labels = np.random.default_rng(2).integers(-1, 4, 300)
     radius = 60_000.0
     sums = clipped_sums(Points.prepare(rows), labels, about, radius)
@@ -221,12 +224,14 @@ def test_one_record_changes_the_narrowed_set_by_one_replacement(seed, n, share, 
     rows = grid_points(n, 2, seed, "tied" if tied else "spread")
     centers = [grid_points(2, 2, seed + i, "tied" if tied else "spread") for i in (1, 2)]
     for record in range(n):
-        one, other = opened(rows, n, 2.0), opened(np.delete(rows, record, axis=0), n, 2.0)
+        one = opened(rows, n, 2.0)
+        other = opened(np.delete(rows, record, axis=0), n, 2.0)
         for some in centers:
             one.filter_farthest(some, share)
             other.filter_farthest(some, share)
             assert one.n_restricted == other.n_restricted
-            these, those = Counter(kept_rows(one)), Counter(kept_rows(other))
+            these = Counter(kept_rows(one))
+            those = Counter(kept_rows(other))
             assert (these - those).total() <= 1 and (those - these).total() <= 1
 
 
@@ -250,7 +255,8 @@ def test_narrowing_keeps_the_farthest_half():
 def neighbors(trial, narrowed):
     """Two neighbors behind their doors, with a hash, references and a radius."""
     rng = np.random.default_rng(trial)
-    n, d = int(rng.integers(5, 40)), int(rng.integers(1, 5))
+    n = int(rng.integers(5, 40))
+    d = int(rng.integers(1, 5))
     rows = grid_points(n, d, trial, ["spread", "tied", "extreme"][trial % 3])
     radius = float(rng.uniform(0.3, 1.2) * math.sqrt(d))
     pair = [opened(each, n, radius) for each in (rows, np.delete(rows, rng.integers(n), axis=0))]
@@ -292,16 +298,16 @@ def test_sensitivities_of_questions_to_all_points():
     largest = {"counts": 0.0, "sums": 0.0, "costs": 0.0}
     for trial in range(200):
         one, other, _, rng = neighbors(trial, narrowed=trial % 2 == 1)
-        k, d = int(rng.integers(1, 5)), one.n_features
-        centers, reach = (
-            one.into_ball(grid_points(k + 3, d, trial + 3)),
-            float(rng.uniform(0.1, 2.0)),
-        )
+        k = int(rng.integers(1, 5))
+        d = one.n_features
+        centers = one.into_ball(grid_points(k + 3, d, trial + 3))
+        reach = float(rng.uniform(0.1, 2.0))
         answers = [each._exact_sums_and_counts(centers, reach) for each in (one, other)]
         sums, counts = (a - b for a, b in zip(*answers, strict=True))
         largest["counts"] = max(largest["counts"], np.linalg.norm(counts))
         largest["sums"] = max(largest["sums"], np.linalg.norm(sums) / (reach * SCALE))
-        current, slots = rng.permutation(k + 3)[:k], np.arange(k)
+        current = rng.permutation(k + 3)[:k]
+        slots = np.arange(k)
         costs = [swap_costs(each._all[0], centers, current, slots) for each in (one, other)]
         change = (costs[0] - costs[1]).astype(float)
         assert (change >= 0).all()  # a record only adds to costs
@@ -323,13 +329,15 @@ def test_sensitivities_where_a_record_is_replaced(narrowed):
     )
     for trial in range(400):
         rng = np.random.default_rng(trial)
-        n, d = int(rng.integers(5, 40)), int(rng.integers(1, 5))
+        n = int(rng.integers(5, 40))
+        d = int(rng.integers(1, 5))
         rows = grid_points(n, d, trial, ["spread", "tied", "extreme"][trial % 3])
         radius = float(rng.uniform(0.3, 1.2) * math.sqrt(d))
         rows[0] = rng.choice([-SCALE, SCALE], d)
         changed = rows.copy()
         changed[0] = -rows[0] if trial % 2 else grid_points(1, d, trial + 5)[0]
-        one, other = opened(rows, n, radius), opened(changed, n, radius)
+        one = opened(rows, n, radius)
+        other = opened(changed, n, radius)
         if narrowed:
             centers = one.into_ball(grid_points(2, d, trial + 1))
             for each in (one, other):
@@ -367,8 +375,10 @@ def test_sensitivities_where_a_record_is_replaced(narrowed):
 
 
 def test_cost_range_is_that_of_the_ball_and_of_the_box():
-    ball, box = opened(np.zeros((1, 4), int), radius=0.5), opened(np.zeros((1, 4), int), radius=9.0)
-    edge, corner = np.array([[SCALE // 2, 0, 0, 0]]), np.full((1, 4), SCALE)
+    ball = opened(np.zeros((1, 4), int), radius=0.5)
+    box = opened(np.zeros((1, 4), int), radius=9.0)
+    edge = np.array([[SCALE // 2, 0, 0, 0]])
+    corner = np.full((1, 4), SCALE)
     assert ball.radius == 0.5 and ball.cost_range(edge) == 1.0  # the diameter of the ball, squared
     assert (
         box.radius == 2.0 and box.cost_range(corner) == 16.0 and box.cost_range(0 * corner) == 4.0
@@ -381,7 +391,8 @@ def test_cost_range_is_that_of_the_ball_and_of_the_box():
 @pytest.mark.statistical
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
-    n, delta = 3000, 0.01
+    n = 3000
+    delta = 0.01
     rows = (np.arange(2 * n) - n)[:, None] * 20
     released = 0
     for seed in range(10):
@@ -403,15 +414,13 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
 @pytest.mark.parametrize("narrowed", [False, True])
 def test_noise_has_the_declared_scale(narrowed):
     rows = np.concatenate([grid_points(400, 3, 0), np.zeros((400, 3), int)])
-    hashing, reach, mu = (
-        Hash(
-            np.array([[DIRECTION_SCALE, 0, 0]]),
-            np.array([20 * DIRECTION_SCALE * SCALE]),
-            40 * DIRECTION_SCALE * SCALE,
-        ),
-        0.7,
-        0.05,
+    hashing = Hash(
+        np.array([[DIRECTION_SCALE, 0, 0]]),
+        np.array([20 * DIRECTION_SCALE * SCALE]),
+        40 * DIRECTION_SCALE * SCALE,
     )
+    reach = 0.7
+    mu = 0.05
     places = snap([[0.1, 0.2, 0.3], [-0.5, 0.0, 0.4]])
     noise = {name: [] for name in ("counts", "sums", "nearest", "nearest_sums", "nearest_sizes")}
     for seed in range(300):
@@ -458,7 +467,8 @@ def test_cost_of_a_choice_covers_the_worst_pair():
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
 def test_exponential_mechanism_on_costs_is_as_private_as_charged(epsilon):
-    rng, closest = np.random.default_rng(0), 0.0
+    rng = np.random.default_rng(0)
+    closest = 0.0
     for trial in range(200):
         costs = rng.uniform(0, 5, 6)
         more = costs + (rng.integers(0, 2, 6) if trial % 2 else rng.uniform(0, 1, 6))
@@ -485,10 +495,8 @@ def swaps_by_definition(rows, candidates, current, slots):
 def test_swap_costs_are_exact(seed, k, tied):
     rng = np.random.default_rng(seed)
     kind = "tied" if tied else "spread"
-    rows, candidates = (
-        grid_points(int(rng.integers(1, 700)), 3, seed, kind),
-        grid_points(6, 3, seed + 1, kind),
-    )
+    rows = grid_points(int(rng.integers(1, 700)), 3, seed, kind)
+    candidates = grid_points(6, 3, seed + 1, kind)
     current = rng.permutation(6)[:k]
     for slots in (np.arange(k), np.array([k - 1])):
         found = swap_costs(Points.prepare(rows), candidates, current, slots)
@@ -497,9 +505,13 @@ def test_swap_costs_are_exact(seed, k, tied):
 
 @pytest.mark.statistical
 def test_choices_follow_the_exponential_mechanism():
-    rows, candidates = grid_points(30, 2, 0), grid_points(4, 2, 1)
-    current, draws, mu = np.array([0, 2]), 4000, 0.5
-    swaps, sets = [], []
+    rows = grid_points(30, 2, 0)
+    candidates = grid_points(4, 2, 1)
+    current = np.array([0, 2])
+    draws = 4000
+    mu = 0.5
+    swaps = []
+    sets = []
     for seed in range(draws):
         buckets = opened(rows, radius=2.0, seed=seed)
         slot, candidate = buckets.choose_swap(candidates, current, [0, 1], mu=mu)
@@ -526,7 +538,8 @@ def test_choices_follow_the_exponential_mechanism():
 
 @pytest.mark.parametrize("moves", ["all", "round_robin"])
 def test_local_search_without_noise_ends_where_no_swap_helps(moves):
-    rows, candidates = grid_points(500, 2, 5), grid_points(12, 2, 6)
+    rows = grid_points(500, 2, 5)
+    candidates = grid_points(12, 2, 6)
     log = []
     found = private_local_search(
         opened(rows, radius=2.0, log=log), candidates, 3, n_swaps=15, mu=1e9,
@@ -546,7 +559,8 @@ def curator(points, epsilon=1.0, delta=1e-6, seeds=(0,)):
 
 
 def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
-    points, place = np.zeros((10, 3), np.int64), np.zeros((1, 3), np.int64)
+    points = np.zeros((10, 3), np.int64)
+    place = np.zeros((1, 3), np.int64)
     hashing = euclidean_hash(np.random.default_rng(0), 1, 3, 1.0)
     for ask in (
         lambda asked: asked.histogram(hashing, mu=2.0, delta=1e-7),
@@ -643,7 +657,9 @@ def mixture(n=20_000, d=10, k=16, seed=0, sd=0.05):
     """Separated Gaussian clusters in the unit ball, sizes in proportion to the roots of 1 .. k;
     points and centers.
     """
-    rng, centers, apart = np.random.default_rng(seed), [], 1.0
+    rng = np.random.default_rng(seed)
+    centers = []
+    apart = 1.0
     while len(centers) < k:
         direction = rng.standard_normal(d)
         center = direction / np.linalg.norm(direction) * rng.random() ** (1 / d) * 0.8
@@ -707,12 +723,11 @@ def test_accounting_from_the_charges(epsilon, select, release):
         choice = ["nearest_counts"] if select == "counts" else ["swaps"] * 20 + ["sets"]
         last = [*choice, "nearest_sums_and_counts"]
     assert labels == ["bucket_counts", "bucket_sums", "bucket_sums"] * hashes + last
-    squares, delta = 0.0, 0.0
+    squares = 0.0
+    delta = 0.0
     for number, charge in enumerate(ledger.charges):
-        details, narrowed = (
-            charge.details,
-            plan.rounds > 1 and hashes * 3 // 2 <= number < hashes * 3,
-        )
+        details = charge.details
+        narrowed = plan.rounds > 1 and hashes * 3 // 2 <= number < hashes * 3
         if charge.label == "bucket_counts":
             assert details["count_sensitivity"] == pytest.approx(math.sqrt(2) if narrowed else 1)
             delta += charge.delta
@@ -733,8 +748,10 @@ def test_accounting_from_the_charges(epsilon, select, release):
 
 def skeleton(points, k, radius, plan, seed):
     """The method without any noise, in plain numpy."""
-    generator, d = np.random.default_rng(child(seed, INITIALIZATION)), points.shape[1]
-    kept, found = points, np.empty((0, d), np.int64)
+    generator = np.random.default_rng(child(seed, INITIALIZATION))
+    d = points.shape[1]
+    kept = points
+    found = np.empty((0, d), np.int64)
     into = lambda places: np.clip(clip_norms(places, radius * SCALE), -SCALE, SCALE)  # noqa: E731
 
     def shortened(steps, reach):
@@ -1029,9 +1046,12 @@ def test_coreset_keeps_the_costs_of_many_sets_of_centers(ball):
     """Within a factor of 10, up to (ln n)^2: random sets, sets that Lloyd steps improved, sets that
     miss a ball.
     """
-    n, d, k = 20_000, 8, 8
+    n = 20_000
+    d = 8
+    k = 8
     drawn = datasets.load(f"planted-{n}-{d}-{k}-{ball}")
-    points, rng = Points.prepare(snap(drawn.points)), np.random.default_rng(0)
+    points = Points.prepare(snap(drawn.points))
+    rng = np.random.default_rng(0)
     directions = rng.standard_normal((1000, k, d))
     directions /= np.linalg.norm(directions, axis=2, keepdims=True)
     random = snap(directions * rng.random((1000, k, 1)) ** (1 / d))
@@ -1046,7 +1066,8 @@ def test_coreset_keeps_the_costs_of_many_sets_of_centers(ball):
         better = np.where(counts[:, :, None] > 0, np.rint(means).astype(np.int64), better)
     incomplete = np.tile(better[:1], (k, 1, 1))
     incomplete[np.arange(k), np.arange(k)] = np.roll(better[0], 1, axis=0)
-    sets, some = np.concatenate([random, better, incomplete]), math.log(n) ** 2
+    sets = np.concatenate([random, better, incomplete])
+    some = math.log(n) ** 2
     costs = np.array([float(total) for total in inertia(points, sets)]) / SCALE**2
     assert (
         len(np.unique(costs[1000:].round(3))) > 10
@@ -1069,13 +1090,12 @@ def test_coreset_keeps_the_costs_of_many_sets_of_centers(ball):
 
 def test_coreset_in_the_units_of_the_data():
     points = mixture()[0].rows / SCALE
-    shift, stretch = np.arange(10.0), np.linspace(1, 5, 10)
+    shift = np.arange(10.0)
+    stretch = np.linspace(1, 5, 10)
     bounds = np.array([shift - stretch, shift + stretch])
     method = KaplanStemmer(16, epsilon=1.0, radius=1.0, random_state=3)
-    plain, moved = (
-        method.coreset(points),
-        method.set_params(bounds=bounds).coreset(points * stretch + shift),
-    )
+    plain = method.coreset(points)
+    moved = method.set_params(bounds=bounds).coreset(points * stretch + shift)
     assert moved.points == pytest.approx(plain.points * stretch + shift, abs=1e-3)
     assert moved.weights == pytest.approx(plain.weights, abs=1e-6)
     with pytest.raises(ValueError, match=r"centers must have shape \(k, 10\) with k >= 1"):

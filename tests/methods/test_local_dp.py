@@ -125,7 +125,8 @@ def test_a_ledger_pays_for_one_report_of_each_user():
     with pytest.raises(ReportReuseError, match="the ledger has reports of users"):
         aggregator_of(cloud(), book=book, seed=1)
     shared = ledger()
-    one, other = aggregator_of(cloud(), book=shared), aggregator_of(cloud(), book=shared, seed=1)
+    one = aggregator_of(cloud(), book=shared)
+    other = aggregator_of(cloud(), book=shared, seed=1)
     one.cohorts([1.0])[0].reports()
     with pytest.raises(ReportReuseError, match="reports of another aggregator"):
         other.cohorts([0.5, 0.5])[1].reports()
@@ -183,7 +184,8 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
         def cells(self, points):
             pytest.fail("a method saw points")
 
-    zero, centers = np.zeros(1, int), NearestCenter(np.zeros((2, 3), int))
+    zero = np.zeros(1, int)
+    centers = NearestCenter(np.zeros((2, 3), int))
     for ask, message in (
         (lambda: group.counts(Spy()), "must be one of SingleCell, NearestCenter, Boxes"),
         (
@@ -218,15 +220,18 @@ def test_a_user_changes_that_users_report_alone():
     points = cloud(CHUNK + 500, 2)
     moved = points.copy()
     for user in (3, CHUNK, CHUNK + 499):
-        points[user], moved[user] = SCALE, -SCALE
-    (one,), (other,) = aggregator_of(points).cohorts([1]), aggregator_of(moved).cohorts([1])
+        points[user] = SCALE
+        moved[user] = -SCALE
+    (one,) = aggregator_of(points).cohorts([1])
+    (other,) = aggregator_of(moved).cohorts([1])
     changed = (one.reports()[0] != other.reports()[0]).any(axis=1)
     assert set(np.flatnonzero(changed)) <= {3, CHUNK, CHUNK + 499} and changed.any()
     oracle = frequency_oracle(1.0, 4)
     rule = NearestCenter(
         np.array([[SCALE, SCALE], [-SCALE, -SCALE], [SCALE, -SCALE], [-SCALE, SCALE]])
     )
-    (one,), (other,) = aggregator_of(points).cohorts([1]), aggregator_of(moved).cohorts([1])
+    (one,) = aggregator_of(points).cohorts([1])
+    (other,) = aggregator_of(moved).cohorts([1])
     step = np.abs(one.counts(rule) - other.counts(rule))
     assert step.max() <= 3 / (oracle.p_true - oracle.p_false_support) + 1e-6
 
@@ -268,8 +273,10 @@ def test_counts_and_sums_are_unbiased_through_the_door():
     """Against exact answers about the same users, in units of the declared deviations; steps are
     shortened as told.
     """
-    points, centers = cloud(100_000, 2), cloud(12, 2, seed=5)
-    rule, asked = NearestCenter(centers), np.array([4, 0, 9])
+    points = cloud(100_000, 2)
+    centers = cloud(12, 2, seed=5)
+    rule = NearestCenter(centers)
+    asked = np.array([4, 0, 9])
     counted, summed = aggregator_of(points).cohorts([1, 1])
     cells = rule.cells(points[counted._users])
     exact = np.bincount(cells, minlength=12)
@@ -293,7 +300,8 @@ def test_counts_and_sums_are_unbiased_through_the_door():
 
 def test_counts_are_exact_where_epsilon_is_ample():
     """Metamorphic: at epsilon 30 nobody lies, and the oracle of a few values returns the truth."""
-    points, rule = cloud(5000, 2), NearestCenter(cloud(7, 2, seed=5))
+    points = cloud(5000, 2)
+    rule = NearestCenter(cloud(7, 2, seed=5))
     group = aggregator_of(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
     exact = np.bincount(rule.cells(points[group._users]), minlength=7)
     np.testing.assert_allclose(group.counts(rule), exact, atol=1e-6)
@@ -302,7 +310,8 @@ def test_counts_are_exact_where_epsilon_is_ample():
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 3), st.integers(0, 3), st.integers(1, 6), st.integers(0, 10**6))
 def test_boxes(m, more, intervals, seed):
-    generator, d = np.random.default_rng(seed), m + more
+    generator = np.random.default_rng(seed)
+    d = m + more
     basis = np.linalg.qr(generator.standard_normal((d, m)))[0].T
     boxes = Boxes(
         np.rint(basis * DIRECTION_SCALE).astype(int), generator.uniform(-1, 0, m), 0.3, intervals
@@ -410,10 +419,8 @@ def test_methods_order_as_they_should():
     start = float(
         np.median(inertia(points, starting_centers(range(5), 5, 2, "packing", "bisection")))
     )
-    mean, noised = (
-        cost(LocalMean(epsilon=4.0, radius=1.0)),
-        cost(NoisedReports(5, epsilon=4.0, radius=1.0)),
-    )
+    mean = cost(LocalMean(epsilon=4.0, radius=1.0))
+    noised = cost(NoisedReports(5, epsilon=4.0, radius=1.0))
     assert ours < lloyd / 1.5 and lloyd < start and lloyd < mean / 2
     assert noised > 3 * lloyd
 
@@ -461,7 +468,8 @@ def test_candidates_lie_in_their_boxes_and_weights_are_shares():
 
 def test_steps_are_shrunk_by_their_noise():
     (group,) = aggregator_of(cloud(10_000, 4), epsilon=2.0).cohorts([1])
-    sizes, radii = np.array([5000.0, 1.0]), np.array([0.5, 0.5])
+    sizes = np.array([5000.0, 1.0])
+    radii = np.array([0.5, 0.5])
     sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]]) * SCALE
     steps = shrunken_means(sums, sizes, radii, group)
     noise = 4 * (group.sum_stddev(0.5) / 5000) ** 2
@@ -489,7 +497,8 @@ def test_too_little_says_what_would_do(method):
     users, epsilon = re.search(
         r"n=(\d+) users or epsilon=(\S+) would suffice", str(refused.value)
     ).groups()
-    users, epsilon = int(users), float(epsilon)
+    users = int(users)
+    epsilon = float(epsilon)
     method(3, epsilon=0.01).check_parameters(users)
     method(3, epsilon=epsilon * 1.01).check_parameters(2000)
     with pytest.raises(ValueError, match="too little"):
@@ -544,7 +553,8 @@ def test_bad_parameters_are_refused(method, message):
 def test_secure_reports_are_fresh(method):
     points = cloud(400, 2)
     secure = method(2, secure=True)
-    one, other = secure.fit_batch(points, [0]).centers, secure.fit_batch(points, [0]).centers
+    one = secure.fit_batch(points, [0]).centers
+    other = secure.fit_batch(points, [0]).centers
     assert (one != other).any()
 
 

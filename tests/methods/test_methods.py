@@ -60,7 +60,8 @@ def test_own_methods_conform(method):
 def test_no_points_are_held_after_fit(name):
     """Private data die with their owner's last reference: no cache of the process holds them."""
     method = load_method(name)
-    lower, upper = np.full(2, -1.0), np.ones(2)
+    lower = np.full(2, -1.0)
+    upper = np.ones(2)
     for variant in method.claims:
         estimator = method(n_clusters=2, random_state=0)
         if "variant" in estimator.get_params():
@@ -142,8 +143,12 @@ def test_a_foreign_method_needs_only_cluster():
             clip=True,
             random_state=None,
         ):
-            self.n_clusters, self.epsilon, self.delta = n_clusters, epsilon, delta
-            self.bounds, self.clip, self.random_state = bounds, clip, random_state
+            self.n_clusters = n_clusters
+            self.epsilon = epsilon
+            self.delta = delta
+            self.bounds = bounds
+            self.clip = clip
+            self.random_state = random_state
 
         def cluster(self, curator):
             start = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
@@ -235,17 +240,16 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
         [math.sqrt(d)] + [eta] * (len(schedule) - 1)
     )
     for this in schedule:
-        sums, counts = this.sum_noise.scale / SCALE / this.radius, this.count_noise.scale / SCALE
+        sums = this.sum_noise.scale / SCALE / this.radius
+        counts = this.count_noise.scale / SCALE
         assert counts / sums == pytest.approx((4 * d) ** 0.25)
         assert 1 / sums**2 + 1 / counts**2 == pytest.approx(1 / (sigma**2 * len(schedule)))
 
     gaussian = GLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
     bound = 0.004 * n**2 / (k**3 * d * sigma**2 * (2 * RHO + math.sqrt(d)) ** 2)
     assert len(gaussian) == int(np.clip(bound, 2, 7))
-    sums, counts = (
-        gaussian[0].sum_noise.scale / SCALE / math.sqrt(d),
-        gaussian[0].count_noise.scale / SCALE,
-    )
+    sums = gaussian[0].sum_noise.scale / SCALE / math.sqrt(d)
+    counts = gaussian[0].count_noise.scale / SCALE
     assert counts / sums == pytest.approx(math.sqrt(math.sqrt(d) / (2 * RHO)))
     assert 1 / sums**2 + 1 / counts**2 == pytest.approx(1 / (sigma**2 * len(gaussian)))
 
@@ -254,10 +258,8 @@ def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
     assert len(laplace) == int(
         np.clip(epsilon / math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3), 2, 7)
     )
-    for_sums, for_counts = (
-        d / (laplace[0].sum_noise.scale / SCALE),
-        1 / (laplace[0].count_noise.scale / SCALE),
-    )
+    for_sums = d / (laplace[0].sum_noise.scale / SCALE)
+    for_counts = 1 / (laplace[0].count_noise.scale / SCALE)
     assert for_sums + for_counts == pytest.approx(epsilon / len(laplace))
     assert for_sums / for_counts == pytest.approx(d / weight)
 
@@ -367,7 +369,8 @@ def loop_version(method, points, seed):
     centers = starting_centers([seed], k, d, "packing", search)[0].astype(float)
     streams = NoiseStreams([seed])
     for t, this in enumerate(method.schedule(n, d)):
-        sums, counts = np.zeros((k, d)), np.zeros(k)
+        sums = np.zeros((k, d))
+        counts = np.zeros(k)
         for x in points:
             squares = ((x - centers) ** 2).sum(axis=1)
             j = int(squares.argmin())

@@ -68,7 +68,8 @@ def state(model):
 
 def run_race(points, arrival_times, ids=None):
     n, k = arrival_times.shape
-    seeds, sizes = np.zeros(k, np.int64), np.zeros(k, np.int64)
+    seeds = np.zeros(k, np.int64)
+    sizes = np.zeros(k, np.int64)
     ids = np.arange(n) if ids is None else ids
     found = exponential_race(points.astype(np.float32), arrival_times, ids, seeds, 0, sizes)
     return seeds[:found], sizes
@@ -93,8 +94,12 @@ def seeding_law(points, k):
 
 @pytest.mark.statistical
 def test_the_race_has_the_law_of_k_means_plus_plus():
-    points, k, draws = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 40_000
-    law, rng, seen = seeding_law(points, k), np.random.default_rng(0), {}
+    points = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]])
+    k = 3
+    draws = 40_000
+    law = seeding_law(points, k)
+    rng = np.random.default_rng(0)
+    seen = {}
     assert sum(law.values()) == 1
     for _ in range(draws):
         found = tuple(run_race(points, rng.standard_exponential((5, k)))[0].tolist())
@@ -109,7 +114,8 @@ def test_keeping_the_prefix_of_seeds_is_exact_by_enumeration(gone):
     """The paper's algorithm 3: law after a removal, over all draws, is the law without the point;
     to the last digit.
     """
-    points, k = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3
+    points = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]])
+    k = 3
     left = [i for i in range(5) if i != gone]
     target = {tuple(left[i] for i in s): p for s, p in seeding_law(points[left], k).items()}
     after = dict.fromkeys(target, Fraction(0))
@@ -126,9 +132,12 @@ def test_fresh_arrival_times_give_the_law_of_a_fit_without_the_point():
     """The paper's algorithm as it stands: seeds after a removal, over many models, against the
     enumerated law.
     """
-    points, gone, draws = 1000 * np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 4000
+    points = 1000 * np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]])
+    gone = 3
+    draws = 4000
     left = [i for i in range(5) if i != gone]
-    law, seen = seeding_law(points[left], 3), {}
+    law = seeding_law(points[left], 3)
+    seen = {}
     parts = [Points.prepare(points)]
     for seed in range(draws):
         model = mufc(3, arrival_times="fresh").fit(parts, seed)
@@ -147,7 +156,9 @@ def test_fresh_arrival_times_give_the_law_of_a_fit_without_the_point():
 
 def test_restarting_all_seeds_is_not_exact():
     """What the published code does instead, by the same enumeration: the law differs."""
-    points, k, gone = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]]), 3, 3
+    points = np.array([[0, 0], [3, 0], [0, 4], [9, 1], [10, 1]])
+    k = 3
+    gone = 3
     left = [i for i in range(5) if i != gone]
     target = {tuple(left[i] for i in s): p for s, p in seeding_law(points[left], k).items()}
     after = dict.fromkeys(target, Fraction(0))
@@ -160,8 +171,10 @@ def test_restarting_all_seeds_is_not_exact():
 @given(st.integers(0, 10**6), st.sampled_from([1, 16384]))
 @settings(max_examples=50, deadline=None)
 def test_the_race_does_not_depend_on_the_order_of_points(seed, step):
-    rng, points = np.random.default_rng(seed), grid(seed, step=step)
-    arrival_times, order = rng.standard_exponential((40, 4)), rng.permutation(40)
+    rng = np.random.default_rng(seed)
+    points = grid(seed, step=step)
+    arrival_times = rng.standard_exponential((40, 4))
+    order = rng.permutation(40)
     seeds, sizes = run_race(points, arrival_times)
     again, sizes_again = run_race(points[order], arrival_times[order], order)
     # Points that coincide are one place; which of them is the seed is settled by the arrival times.
@@ -198,7 +211,8 @@ def test_removal_equals_a_fit_without_the_points(kind, seed, data):
     parts, ids = without(parts, ids, gone)
     again = Unlearning(**(vars(kind) | {"gamma": model.gamma})).fit(parts, seed, ids=ids)
     assert state(model) == state(again)
-    (i, s), (j, t) = model.induced(), again.induced()
+    (i, s) = model.induced()
+    (j, t) = again.induced()
     assert dict(zip(i.tolist(), s.tolist(), strict=True)) == dict(
         zip(j.tolist(), t.tolist(), strict=True)
     )
@@ -245,7 +259,8 @@ def test_k_fed_clients_train_until_the_loss_stands_still():
 
 def test_seeds_are_removed_too():
     parts, ids = dealt(grid(1), [15, 5, 20])
-    model, rounds = mufc(3).fit(parts, 4), 0
+    model = mufc(3).fit(parts, 4)
+    rounds = 0
     gone = []
     while sum(model.sizes) > 12:
         victim = int(model.seeds[rounds % len(model.seeds)])
@@ -281,9 +296,11 @@ def test_the_lazy_server_is_not_exact():
     removed point.
     """
     parts, ids = dealt(grid(3), [15, 5, 20])
-    lazy, exact = mufc(3, server="lazy"), mufc(3)
+    lazy = mufc(3, server="lazy")
+    exact = mufc(3)
     assert exact.exact and not lazy.exact
-    model, other = lazy.fit(parts, 0), exact.fit(parts, 0)
+    model = lazy.fit(parts, 0)
+    other = exact.fit(parts, 0)
     victim = next(i for i in range(40) if i not in model.seeds)
     before = model.centers.tolist()
     model.remove([victim])
@@ -328,7 +345,8 @@ def test_no_trace_of_a_removed_point_is_left_in_the_state(kind):
     assert model._clients[1].centers.base is None and not model._clients[1].seeds.any()
     # Nor does what draws fresh arrival times lead back to the seed, from which the old ones could
     # be drawn again.
-    sequence, secret = model._generator.bit_generator.seed_seq, child(0, INITIALIZATION)
+    sequence = model._generator.bit_generator.seed_seq
+    secret = child(0, INITIALIZATION)
     assert (sequence.entropy, sequence.spawn_key[:1]) != (secret.entropy, secret.spawn_key)
     for i in gone:
         assert rows[i] not in dump and arrival_times[i] not in dump

@@ -19,15 +19,14 @@ CLASSES = ["farthest_class", "unassigned_points"]
 
 def draw(n=400, d=3, k=4, replicates=3, seed=0):
     rng = np.random.default_rng(seed)
-    points, centers = (
-        rng.integers(-SCALE, SCALE + 1, (n, d)),
-        rng.integers(-SCALE, SCALE + 1, (replicates, k, d)),
-    )
+    points = rng.integers(-SCALE, SCALE + 1, (n, d))
+    centers = rng.integers(-SCALE, SCALE + 1, (replicates, k, d))
     return points, centers, rng.integers(-1, 6, n)
 
 
 def brute(points, centers, classes):
-    points, centers = points / SCALE, centers / SCALE
+    points = points / SCALE
+    centers = centers / SCALE
     distances = np.sqrt(((points[:, None] - centers) ** 2).sum(axis=2)).min(axis=1)
     means = [points[classes == each].mean(axis=0) for each in range(6)]
     return distances.mean(), max(
@@ -59,11 +58,10 @@ def test_known_answers():
 
 def test_a_missed_class_shows_only_in_its_distance():
     rng = np.random.default_rng(0)
-    many, few = (
-        rng.integers(-100, 101, (5000, 2)),
-        rng.integers(-100, 101, (5, 2)) + np.array([SCALE // 2, 0]),
-    )
-    points, classes = np.concatenate([many, few]), np.repeat([0, 1], [5000, 5])
+    many = rng.integers(-100, 101, (5000, 2))
+    few = rng.integers(-100, 101, (5, 2)) + np.array([SCALE // 2, 0])
+    points = np.concatenate([many, few])
+    classes = np.repeat([0, 1], [5000, 5])
     centers = np.array([[[0, 0], [0, 0]], [[0, 0], [SCALE // 2, 0]]])
     found = evaluate(points, centers, BOTH, labels=classes)
     assert found["farthest_class"] == pytest.approx([0.5, 0.0], abs=0.01)
@@ -119,10 +117,8 @@ def test_unassigned_points_against_the_definition(d, rows, monkeypatch):
 
 
 def test_points_on_one_place_need_a_center_within_a_few_steps_of_one_over_n():
-    points, classes = (
-        np.repeat([[0, 0], [SCALE // 2, 0]], [70, 30], axis=0),
-        np.repeat([0, 1], [70, 30]),
-    )
+    points = np.repeat([[0, 0], [SCALE // 2, 0]], [70, 30], axis=0)
+    classes = np.repeat([0, 1], [70, 30])
     away = 5 / 100 * SCALE  # of n = 100 points
     centers = np.array(
         [
@@ -135,7 +131,8 @@ def test_points_on_one_place_need_a_center_within_a_few_steps_of_one_over_n():
 
 
 def test_outliers_are_not_unassigned():
-    points, classes = np.array([[0, 0]] * 9 + [[SCALE, SCALE]]), np.array([0] * 9 + [-1])
+    points = np.array([[0, 0]] * 9 + [[SCALE, SCALE]])
+    classes = np.array([0] * 9 + [-1])
     assert evaluate(points, np.zeros((1, 1, 2), int), ["unassigned_points"], labels=classes)[
         "unassigned_points"
     ] == [0]
@@ -147,10 +144,8 @@ def test_outliers_are_not_unassigned():
 @pytest.mark.parametrize("seed", range(5))
 def test_no_swap_helps_the_chosen_candidates(seed):
     rng = np.random.default_rng(seed)
-    points, candidates = (
-        rng.integers(-SCALE, SCALE + 1, (300, 2)),
-        rng.integers(-SCALE, SCALE + 1, (9, 2)),
-    )
+    points = rng.integers(-SCALE, SCALE + 1, (300, 2))
+    candidates = rng.integers(-SCALE, SCALE + 1, (9, 2))
     chosen, cost = best_of(Points.prepare(points), candidates, 3)
 
     def cost_of(some):

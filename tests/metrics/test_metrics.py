@@ -106,7 +106,8 @@ def test_silhouette_of_many_points_is_that_of_a_fixed_sample(monkeypatch):
 def test_scaling_data_and_centers_together():
     """Twice the coordinates: four times the NICV, the same silhouette and Davies-Bouldin index."""
     points, centers = draw()
-    points, centers = points // 4 * 2, centers // 4 * 2
+    points = points // 4 * 2
+    centers = centers // 4 * 2
     once, twice = (
         evaluate(points // f, centers // f, ["nicv", "silhouette", "davies_bouldin"])
         for f in (2, 1)
@@ -233,7 +234,8 @@ def test_one_good_center_is_near_the_references_and_they_are_not_near_it():
 
 def test_distances_from_one_clustering_to_another_and_back_swap():
     rng = np.random.default_rng(4)
-    some, others = [rng.random((5, 2))], [rng.random((3, 2))]
+    some = [rng.random((5, 2))]
+    others = [rng.random((3, 2))]
     there, back = nearest_distances(some, others)
     assert nearest_distances(others, some) == (pytest.approx(back), pytest.approx(there))
     assert nearest_distances(some, some) == (0.0, 0.0)
@@ -305,7 +307,8 @@ def test_damaged_cache_is_replaced(cache, damage):
 
 
 def test_cache_knows_points_and_search_apart(tmp_path, monkeypatch):
-    points, others = Points.prepare(draw()[0]), Points.prepare(draw(seed=1)[0])
+    points = Points.prepare(draw()[0])
+    others = Points.prepare(draw(seed=1)[0])
     keys = {references.search_key(points), references.search_key(others)}
     assert references.SOURCES[0].name == "references.py" and len(keys) == 2
     changed = tmp_path / "references.py"

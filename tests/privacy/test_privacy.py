@@ -37,7 +37,8 @@ from pkm.privacy import (
 )
 from pkm.privacy.curator import sum_sensitivity_of
 
-EPSILONS, DELTAS = (0.05, 0.1, 0.5, 1.0, 4.0, 10.0), (1e-3, 1e-5, 1e-9)
+EPSILONS = (0.05, 0.1, 0.5, 1.0, 4.0, 10.0)
+DELTAS = (1e-3, 1e-5, 1e-9)
 
 
 # Calibration
@@ -393,7 +394,8 @@ def curator(points, budget=None, streams=None):
 
 
 def test_released_noise_has_the_charged_scale():
-    points, centers = np.zeros((10, 2), np.int64), np.zeros((1, 1, 2), np.int64)
+    points = np.zeros((10, 2), np.int64)
+    centers = np.zeros((1, 1, 2), np.int64)
     asked = curator(points, streams=Ones([0]))
     sums, counts = asked.sums_and_counts(
         centers,
@@ -453,10 +455,8 @@ def test_points_beyond_the_radius_are_left_out():
 
 def test_shards_answer_like_the_whole():
     rng = np.random.default_rng(0)
-    points, centers = (
-        rng.integers(-SCALE, SCALE + 1, (50, 3)),
-        rng.integers(-SCALE, SCALE + 1, (2, 4, 3)),
-    )
+    points = rng.integers(-SCALE, SCALE + 1, (50, 3))
+    centers = rng.integers(-SCALE, SCALE + 1, (2, 4, 3))
     noise = {
         "sum_noise": Gaussian(9.0 * SCALE),
         "count_noise": Gaussian(9.0 * SCALE),

@@ -65,9 +65,11 @@ def test_reports_are_locally_private_by_enumeration(kind, epsilon):
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("kind", ORACLES)
 def test_reports_follow_the_law_that_is_enumerated(kind, secure):
-    oracle, draws = kind(1.5, 9, 3), 40_000
+    oracle = kind(1.5, 9, 3)
+    draws = 40_000
     for user, value in ((0, 0), (5, 8)):
-        users, values = np.full(draws, user), np.full(draws, value)
+        users = np.full(draws, user)
+        values = np.full(draws, value)
         reports = oracle.report(users, values, NoiseStreams([1], secure), ("law", user))
         expected = oracle.probabilities(user)[value] * draws
         assert (
@@ -80,8 +82,10 @@ def test_probabilities_that_estimates_rest_on(kind):
     """Support of the own value with probability keep, of another with probability agree, on average
     over the hash.
     """
-    oracle, users = kind(1.0, 12, 11), np.arange(60_000)
-    own, foreign = np.full(len(users), 4), np.full(len(users), 9)
+    oracle = kind(1.0, 12, 11)
+    users = np.arange(60_000)
+    own = np.full(len(users), 4)
+    foreign = np.full(len(users), 9)
     reports = oracle.report(users, own, streams(), ("support",))
     for value, expected in ((own, oracle.p_true), (foreign, oracle.p_false_support)):
         share = (oracle.symbols_of(users, value) == reports).mean()
@@ -98,7 +102,8 @@ def test_probabilities_that_estimates_rest_on(kind):
 )
 def test_supports_by_brute_force(kind, size, key, epsilon, users):
     """Kernels, the Hadamard transform among them, against asking every user about every value."""
-    oracle, users = kind(epsilon, size, key), np.array(users)
+    oracle = kind(epsilon, size, key)
+    users = np.array(users)
     reports = np.random.default_rng(0).integers(0, oracle.symbols, len(users))
     tally = oracle.tally()
     for part in (slice(0, 3), slice(3, None)):
@@ -112,7 +117,8 @@ def test_supports_by_brute_force(kind, size, key, epsilon, users):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("kind", ORACLES)
 def test_estimates_are_unbiased(kind, epsilon):
-    n, size = 100_000, 40
+    n = 100_000
+    size = 40
     oracle = kind(epsilon, size, 5)
     values = np.minimum(np.random.default_rng(2).geometric(0.1, n) - 1, size - 1)
     counts = np.bincount(values, minlength=size)
@@ -127,7 +133,9 @@ def test_deviation_is_that_of_the_estimates(kind):
     """Rare and frequent values, fresh hashes in every repetition: the sample variance against its
     chi-square law.
     """
-    n, size, repetitions = 400, 30, 600
+    n = 400
+    size = 30
+    repetitions = 600
     values = np.repeat([0, 1, 2], [300, 99, 1])
     found = np.array(
         [
@@ -170,7 +178,9 @@ def test_the_oracle_is_chosen_by_the_size_of_the_domain():
 
 @pytest.mark.statistical
 def test_hashes_are_uniform_and_agree_as_often_as_they_should():
-    users, g, n = np.arange(80_000), 5, 80_000
+    users = np.arange(80_000)
+    g = 5
+    n = 80_000
     one, other = (hash_values(77, users, np.full(n, value), g) for value in (3, 4))
     for drawn in (one, other, hash_values(78, users, np.full(n, 3), g)):
         assert stats.chisquare(np.bincount(drawn, minlength=g)).pvalue > 1e-6
@@ -186,7 +196,8 @@ def test_hashes_are_uniform_and_agree_as_often_as_they_should():
 
 @pytest.mark.parametrize("kind", ORACLES)
 def test_a_report_depends_on_its_own_user_alone(kind):
-    oracle, users = kind(1.0, 20, 1), np.arange(1000)
+    oracle = kind(1.0, 20, 1)
+    users = np.arange(1000)
     values = np.random.default_rng(0).integers(0, 20, 1000)
     changed = values.copy()
     changed[::2] = (changed[::2] + 7) % 20
@@ -221,7 +232,8 @@ def test_density_ratio(d, epsilon):
     """At most exp(epsilon) between any two vectors of the ball, attained by opposite ones on its
     surface.
     """
-    randomizer, generator = VectorRandomizer(epsilon, d), np.random.default_rng(d)
+    randomizer = VectorRandomizer(epsilon, d)
+    generator = np.random.default_rng(d)
     directions = generator.standard_normal((2000, d))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     vectors = generator.standard_normal((60, d))
@@ -248,7 +260,8 @@ def test_density_ratio(d, epsilon):
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_reports_have_the_density(d, length):
     """Side by a binomial test; along the vector, on either side, as a uniform direction is."""
-    n, randomizer = 50_000, VectorRandomizer(1.0, d)
+    n = 50_000
+    randomizer = VectorRandomizer(1.0, d)
     axis = np.ones(d) / math.sqrt(d)
     reports = (
         randomizer.report(np.tile(length * axis, (n, 1)), streams(d), ("density",)) / REPORT_SCALE
@@ -282,7 +295,8 @@ def test_length_makes_reports_unbiased(d, epsilon):
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("d", [1, 2, 10])
 def test_vectors_are_unbiased_with_the_declared_deviation(d, epsilon):
-    n, randomizer = 100_000, VectorRandomizer(epsilon, d)
+    n = 100_000
+    randomizer = VectorRandomizer(epsilon, d)
     for number, vector in enumerate((np.zeros(d), np.full(d, 0.6 / math.sqrt(d)), np.eye(d)[0])):
         reports = randomizer.report(np.tile(vector, (n, 1)), streams(), ("mean", number))
         vectors = reports * (randomizer.length / REPORT_SCALE)
@@ -322,9 +336,12 @@ def test_signs_are_fair_and_independent():
 
 
 def test_sums_of_any_cell_are_decoded_from_the_same_reports():
-    n, d, cells = 100_000, 3, 500
+    n = 100_000
+    d = 3
+    cells = 500
     generator = np.random.default_rng(1)
-    users, cell = np.arange(n), np.minimum(generator.geometric(0.3, n) - 1, cells - 1)
+    users = np.arange(n)
+    cell = np.minimum(generator.geometric(0.3, n) - 1, cells - 1)
     vectors = generator.uniform(-0.5, 0.5, (n, d)) + 0.2
     signed = SignedSums(VectorRandomizer(1.0, d), 17)
     reports = signed.report(users, cell, vectors, streams(), ("signed",))
@@ -344,7 +361,8 @@ def test_sums_of_any_cell_are_decoded_from_the_same_reports():
 
 def test_signed_sums_by_brute_force():
     generator = np.random.default_rng(0)
-    users, cells = generator.choice(10**9, 50), np.array([3, 0, 12])
+    users = generator.choice(10**9, 50)
+    cells = np.array([3, 0, 12])
     reports = generator.integers(-(2**20), 2**20, (50, 4)).astype(np.int32)
     totals = np.zeros((3, 4), np.int64)
     add_signed_reports(99, users, reports, cells, totals)

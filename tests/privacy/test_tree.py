@@ -61,7 +61,8 @@ def curator(points, seed=0, budget=ROOMY, domain=None):
 def grown(points, seed, splits=6, grid=None):
     """A partition after some random public splits."""
     partition = curator(points).partition(grid or BoxGrid.of_intervals(2 / 9))
-    rng, leaves = np.random.default_rng(seed), [0]
+    rng = np.random.default_rng(seed)
+    leaves = [0]
     for _ in range(splits):
         cell = leaves.pop(rng.integers(len(leaves)))
         leaves += partition.split(
@@ -108,7 +109,8 @@ def test_divide_is_stable_and_histogram_and_sums_are_exact():
 
 
 def test_signs_are_those_of_exact_integer_products():
-    points, rng = grid_points(3, n=3000, d=7), np.random.default_rng(3)
+    points = grid_points(3, n=3000, d=7)
+    rng = np.random.default_rng(3)
     normals = np.rint(rng.standard_normal((9, 7)) * SCALE).astype(int)
     about = points[5]  # a point on all hyperplanes: its products are zero and count as not negative
     expected = (points.astype(object) @ normals.T.astype(object)) >= about.astype(
@@ -217,14 +219,16 @@ def test_answers_do_not_depend_on_shards_or_order():
 @settings(max_examples=40, deadline=None)
 def test_a_record_changes_one_cell_by_one_and_its_sum_by_no_more_than_the_reach(seed, gone):
     points = grid_points(seed)
-    (one, leaves), (other, same) = grown(points, seed), grown(np.delete(points, gone, axis=0), seed)
+    (one, leaves) = grown(points, seed)
+    (other, same) = grown(np.delete(points, gone, axis=0), seed)
     assert leaves == same
     rng = np.random.default_rng(seed)
     about = rng.integers(-2 * SCALE, 2 * SCALE, (len(leaves), 3))
     reach = one._sum_sensitivities(leaves, about, None)
     changed = 0
     for i, cell in enumerate(leaves):
-        mine, theirs = members(one, cell), members(other, cell)
+        mine = members(one, cell)
+        theirs = members(other, cell)
         changed += len(mine) - len(theirs)
         step = (mine - about[i]).sum(axis=0) - (theirs - about[i]).sum(axis=0)
         assert math.sqrt(int(step @ step)) <= reach[i] * (1 + 1e-12)
@@ -261,7 +265,8 @@ def test_the_spread_is_attained():
     """A record inside the emptiest interval and outside the outer ranks of another candidate: no
     slack is left.
     """
-    score, size = SplitScore(0.3, 1 / 12, 5.0, True), 120.0
+    score = SplitScore(0.3, 1 / 12, 5.0, True)
+    size = 120.0
     counts = np.array(
         [2, 2, 0, 116]
     )  # candidate 1: five below, inside the outer ranks; the record lands beside both
@@ -270,7 +275,8 @@ def test_the_spread_is_attained():
     def scores(left, inside):
         return score(np.array(left, float), np.array(inside, float), float(below[-1]), size)
 
-    before, after = scores([4, 60], [4, 10]), scores([5, 60], [4, 11])
+    before = scores([4, 60], [4, 10])
+    after = scores([5, 60], [4, 11])
     step = after - before
     assert step.max() - step.min() == pytest.approx(score.sensitivity / size, rel=1e-9)
 
@@ -327,7 +333,8 @@ def test_selection_has_the_laws_probabilities():
     exponents = np.array([0.0, 1.5, -2.0, 0.5, -np.inf, 1.0])
     uniforms = NoiseStreams([11]).uniform(("x", 0), (20_000,))[0]
     drawn = [Exponential(1.0).choose(exponents, uniform) for uniform in uniforms]
-    drawn, weights = np.bincount(drawn, minlength=6), np.exp(exponents)
+    drawn = np.bincount(drawn, minlength=6)
+    weights = np.exp(exponents)
     assert drawn[4] == 0
     expected = 20_000 * weights / weights.sum()
     assert stats.chisquare(drawn[weights > 0], expected[weights > 0]).pvalue > 1e-6
@@ -344,10 +351,12 @@ def test_selection_survives_scores_that_cannot_be_exponentiated():
 
 @given(st.lists(st.floats(-60, 60), min_size=1, max_size=30), st.integers(0, 10**6))
 def test_selection_inverts_the_distribution_function(exponents, seed):
-    exponents, uniform = np.array(exponents), np.random.default_rng(seed).uniform(2.0**-54, 1)
+    exponents = np.array(exponents)
+    uniform = np.random.default_rng(seed).uniform(2.0**-54, 1)
     weights = [math.exp(each - exponents.max()) for each in exponents]
     i = Exponential(1.0).choose(exponents, uniform)
-    below, total = math.fsum(weights[:i]), math.fsum(weights)
+    below = math.fsum(weights[:i])
+    total = math.fsum(weights)
     assert below / total - 1e-14 <= uniform <= (below + weights[i]) / total + 1e-14
 
 
@@ -388,7 +397,10 @@ def test_bounded_laplace_is_private_by_its_density(epsilon, width):
 
 @pytest.mark.statistical
 def test_bounded_laplace_has_the_moments_of_its_law():
-    mechanism, lower, upper, value = BoundedLaplace(0.5, 1000.0), -4000.0, 9000.0, 500
+    mechanism = BoundedLaplace(0.5, 1000.0)
+    lower = -4000.0
+    upper = 9000.0
+    value = 500
     drawn = mechanism.add(
         np.full((1, 60_000), value), np.array(lower), np.array(upper), NoiseStreams([1]), ("x", 0)
     )[0]
@@ -452,8 +464,10 @@ def test_every_release_of_a_partition_is_charged_before_it_is_drawn():
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", [Gaussian, Laplace])
 def test_noise_on_counts_and_sums_has_the_scale_that_is_charged(kind):
-    points, reps = grid_points(1, n=40, d=2), 400
-    counts, sums = [], []
+    points = grid_points(1, n=40, d=2)
+    reps = 400
+    counts = []
+    sums = []
     for seed in range(reps):
         partition = curator(points, seed=seed).partition(BoxGrid.of_intervals(0.25))
         counts.append(partition.counts([0], kind(3.0 * SCALE))[0])
@@ -556,7 +570,8 @@ def test_hyperplane_cells_need_the_whole_domains_radius():
 
 
 def test_a_schedule_is_stretched_to_its_budget_and_no_further():
-    mus, epsilons = [0.01, 0.02, 0.1], [0.01, 0.02, 0.05]
+    mus = [0.01, 0.02, 0.1]
+    epsilons = [0.01, 0.02, 0.05]
     factor = largest_multiple(mus, epsilons, 1.0, 1e-6)
     ledger = Ledger(Budget(1.0, 1e-6))
     for i, mu in enumerate(mus):
@@ -575,7 +590,8 @@ def test_the_plain_sum_lets_nothing_through_that_the_composition_would_refuse():
     """Sums of epsilons bound the composition from above, so the quick path is the stricter one."""
     rng = np.random.default_rng(0)
     for _ in range(20):
-        epsilons, mu = rng.uniform(0, 0.2, 4), rng.uniform(0.01, 0.3)
+        epsilons = rng.uniform(0, 0.2, 4)
+        mu = rng.uniform(0.01, 0.3)
         plain = epsilons.sum() + gdp_epsilon(mu, 1e-6)
         ledger = Ledger(Budget(10.0, 1e-6))
         ledger.charge(Charge("g", 0, "gaussian", mu=mu))
@@ -636,7 +652,8 @@ def test_a_record_moves_the_exponents_of_all_cells_by_no_more_than_is_charged(
     """Same released sizes, same tree, one record less: summed over the cells, the exponents move
     apart by epsilon.
     """
-    points, epsilon = grid_points(seed, step=step), 0.7
+    points = grid_points(seed, step=step)
+    epsilon = 0.7
     score = SplitScore(0.3, 1 / 12, 5.0, both)
     grid = BoxGrid.of_intervals(2 / 9, inside_cell=both)
     sizes = np.random.default_rng(seed).uniform(-3, 40, 7)
@@ -660,10 +677,8 @@ def test_the_charge_of_a_selection_is_attained():
     points = np.array([[-60000]] * 3 + [[60000]] * 57)
     seen = []
     for given_points in (points, np.vstack([points, [[-22000]]])):
-        partition, mechanism = (
-            curator(given_points).partition(BoxGrid.of_intervals(0.25)),
-            Recorded(0.7),
-        )
+        partition = curator(given_points).partition(BoxGrid.of_intervals(0.25))
+        mechanism = Recorded(0.7)
         partition.choose_splits([0], [60.0], SplitScore(0.3, 1 / 12, 5.0, True), mechanism)
         seen.append(mechanism.seen[0])
     step = seen[1] - seen[0]
@@ -701,13 +716,16 @@ def test_candidates_outside_a_cell_are_left_out_where_the_grid_says_so():
 @settings(max_examples=40, deadline=None)
 def test_the_exponents_of_a_cell_are_its_candidates_scores(seed, both):
     """Against counting the points around each candidate one by one."""
-    points, score = grid_points(seed), SplitScore(0.3, 1 / 12, 5.0, both)
+    points = grid_points(seed)
+    score = SplitScore(0.3, 1 / 12, 5.0, both)
     grid = BoxGrid.of_intervals(2 / 9, inside_cell=both)
     partition, leaves = grown(points, seed, grid=grid)
-    sizes, mechanism = np.random.default_rng(seed).uniform(-3, 40, len(leaves)), Recorded(0.7)
+    sizes = np.random.default_rng(seed).uniform(-3, 40, len(leaves))
+    mechanism = Recorded(0.7)
     partition.choose_splits(leaves, sizes, score, mechanism)
     for cell, size, seen in zip(leaves, sizes, np.concatenate(mechanism.seen), strict=True):
-        inside, (lower, upper) = members(partition, cell), partition.box(cell)
+        inside = members(partition, cell)
+        (lower, upper) = partition.box(cell)
         for h, row in enumerate(seen.reshape(points.shape[1], -1)):
             for c, exponent in enumerate(row):
                 # An interval's ends: the boundaries half an interval to either side of the
@@ -725,11 +743,13 @@ def test_the_exponents_of_a_cell_are_its_candidates_scores(seed, both):
 
 
 def test_each_cell_gets_noise_for_its_own_reach():
-    points, reps = grid_points(1, d=2), 400
+    points = grid_points(1, d=2)
+    reps = 400
     noise = []
     for seed in range(reps):
         partition = curator(points, seed=seed).partition(BoxGrid.of_intervals(0.25))
-        small, large = partition.split(partition.split(0, 0, 1)[0], 1, 1)[0], 2
+        small = partition.split(partition.split(0, 0, 1)[0], 1, 1)[0]
+        large = 2
         about = np.array([partition.midpoint(small), partition.midpoint(large)])
         exact = [
             (members(partition, c) - a).sum(axis=0)
@@ -746,12 +766,14 @@ def test_each_cell_gets_noise_for_its_own_reach():
 @given(st.integers(0, 10**6), st.integers(0, 59))
 @settings(max_examples=30, deadline=None)
 def test_hyperplane_cells_and_the_whole_change_by_one_record(seed, gone):
-    points, rng = grid_points(seed), np.random.default_rng(seed)
+    points = grid_points(seed)
+    rng = np.random.default_rng(seed)
     normals = np.rint(rng.standard_normal((3, 3)) * SCALE).astype(int)
     about = points[rng.integers(60)]
     changed = np.zeros(8, int)
     for sign, given_points in ((1, points), (-1, np.delete(points, gone, axis=0))):
-        partition, leaves = curator(given_points).hyperplanes(normals, about), [0]
+        partition = curator(given_points).hyperplanes(normals, about)
+        leaves = [0]
         for level in range(3):
             leaves = [child for cell in leaves for child in partition.split(cell, level)]
         changed += sign * np.array([len(members(partition, cell)) for cell in leaves])
@@ -770,7 +792,8 @@ def test_hyperplane_cells_and_the_whole_change_by_one_record(seed, gone):
 def test_bounded_sums_change_by_no_more_than_their_sensitivity(seed, gone):
     points = grid_points(seed, n=50)
     rng = np.random.default_rng(seed)
-    centers, about = grid_points(seed + 1, n=4)[None], rng.integers(-SCALE, SCALE, 3)
+    centers = grid_points(seed + 1, n=4)[None]
+    about = rng.integers(-SCALE, SCALE, 3)
     one, other = (
         Curator(given_points, Ledger(ROOMY), NoiseStreams([0]))._exact_sums_and_counts(
             centers, None, False

@@ -14,7 +14,8 @@ def index_along(direction, difference, first, second):
     span together.
     """
     sds = np.sqrt([direction @ first @ direction, direction @ second @ direction])
-    lower, upper = 0 - Z * sds[0], direction @ difference + Z * sds[1]
+    lower = 0 - Z * sds[0]
+    upper = direction @ difference + Z * sds[1]
     return (direction @ difference - Z * sds[1] - Z * sds[0]) / (upper - lower)
 
 

@@ -70,10 +70,8 @@ def all_rows(factors=FACTORS, lacking=(("eugkm", "wide"),)):
         for method, factor in factors.items():
             for epsilon in EPSILONS:
                 if (method, name) not in lacking:
-                    value, own = (
-                        spread(level * factor * (1.5 if epsilon < 1 else 1.0)),
-                        method == "dpm_sound",
-                    )
+                    value = spread(level * factor * (1.5 if epsilon < 1 else 1.0))
+                    own = method == "dpm_sound"
                     parts.append(
                         cell("runs", method, name, epsilon, value, n_centers=3 if own else None)
                     )

@@ -214,10 +214,8 @@ def all_rows():
             row_of("interpretations", method, dataset, level=0.01 * LEVELS[method]) for method in DP
         ]
         for interpretation in INTERPRETATIONS:
-            level, given = (
-                0.02 + 0.01 * len(INTERPRETATIONS[interpretation]),
-                INTERPRETATIONS[interpretation],
-            )
+            level = 0.02 + 0.01 * len(INTERPRETATIONS[interpretation])
+            given = INTERPRETATIONS[interpretation]
             rows = row_of(
                 "interpretations", "dist_dp", dataset, rho=0.05, level=level, params=given
             )
@@ -255,7 +253,8 @@ def all_rows():
         )
         parts.append(rows)
     for k in (4, 8, 16, 32):
-        name, size = f"planted-{2500 * k}-4-{k}-0.05", (2500 * k, 4)
+        name = f"planted-{2500 * k}-4-{k}-0.05"
+        size = (2500 * k, 4)
         # An excess over n that grows like k^2 for dist-DP and like k for DP.
         for method in ("kmeans", *DP, *DIST):
             cost = k**2 if method in DIST else k if method in DP else 0

@@ -80,7 +80,8 @@ def _level(dataset, method, metric):
     """Mean of a metric in half-widths: the printed one where there is one, a sound variant a little
     better.
     """
-    base, known = _base(method), printed_means()
+    base = _base(method)
+    known = printed_means()
     key = dataset if dataset in SIZES and dataset != "letters" else "letters-18720"
     half = HALF_RANGE[dataset.split("-")[0]]
     sound = method != base
@@ -116,8 +117,11 @@ def dpm_rows(
     columns.
     """
     n, d, k = size or SIZES[dataset]
-    params, factors, base = params or {}, factors or {}, _base(method)
-    private, sound = base != "kmeans", method != base
+    params = params or {}
+    factors = factors or {}
+    base = _base(method)
+    private = base != "kmeans"
+    sound = method != base
     text = json.dumps([sweep, method, dataset, epsilon, params, k], sort_keys=True)
     rng = np.random.default_rng(int(hashlib.sha256(text.encode()).hexdigest()[:12], 16))
     pure = base == "dp_lloyd"
@@ -243,7 +247,8 @@ def _grids(datasets, seeds):
     for name in datasets:
         if name in ("letters-18720", "mnist-embeddings"):
             for split in splits():
-                params, factors = {"shares": list(split)}, split_factors(split)
+                params = {"shares": list(split)}
+                factors = split_factors(split)
                 yield dpm_rows("budget", "dpm", name, seeds=seeds, params=params, factors=factors)
         if name in ("letters-18720", "synth-10d"):
             for t, q in itertools.product(

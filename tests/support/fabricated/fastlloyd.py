@@ -62,7 +62,8 @@ def _charges(base, n, d, k, epsilon, delta, params):
         return [
             {"mechanism": "laplace", "label": "sums_and_counts", "round": 0, "epsilon": epsilon}
         ]
-    alpha, sigma = params.get("alpha", 0.8), noise_multiplier(epsilon, delta)
+    alpha = params.get("alpha", 0.8)
+    sigma = noise_multiplier(epsilon, delta)
     fixed = params.get("n_iterations", "auto")
     rounds = iteration_bound(n, d, k, epsilon, delta, alpha) if fixed == "auto" else fixed
     late = alpha * math.sqrt(d) / k ** (1 / d)
@@ -252,7 +253,8 @@ def _plan(datasets, alphas, small):
             )
     sides, separations = ((2, 8), (0.25, 0.75)) if small else ((2, 4, 8, 16), (0.25, 0.5, 0.75))
     for k, d, separation in itertools.product(sides, sides, separations):
-        name, size = f"ablation-{k}-{d}-{separation}", (2048, d, k)
+        name = f"ablation-{k}-{d}-{separation}"
+        size = (2048, d, k)
         yield "ablation", "glloyd", name, size, {"postprocessing": "none"}, ("nicv",), "published"
         for alpha, schedule, clipping, post in itertools.product(
             alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")

@@ -87,7 +87,8 @@ def charges_of(method, epsilon):
     """
     if not method.startswith("kaplan_stemmer") or method in LOCAL:
         return []
-    each, delta = gaussian_mu(epsilon, 5e-7) / 2, 2.5e-7
+    each = gaussian_mu(epsilon, 5e-7) / 2
+    delta = 2.5e-7
     first = {
         "label": "bucket_counts",
         "mu": each,
@@ -215,7 +216,8 @@ def _released(n):
         facts = best | {"n_centers": count, "nicv_best_k": 1.1 * BALL}
         params = knows(method) | {"rounds": 1 if "one_pass" in method else 2}
         yield row_of("candidates", method, name, size=size, level=BALL, params=params, **facts)
-    method, places = "kaplan_stemmer_candidates", planted(n, 8, 8, "0")[0]
+    method = "kaplan_stemmer_candidates"
+    places = planted(n, 8, 8, "0")[0]
     level = {"nicv_best_k": additive("kaplan_stemmer", n)}
     yield row_of(
         "candidates_points", method, places, size=size, level=BALL, params=knows(method), **level

@@ -33,7 +33,10 @@ MEANS = {
 
 # Milliseconds: a request with the server's fit, one that does next to nothing, a retraining, one
 # with full clients.
-FIT, NOTHING, RETRAIN, FULL = 3.0, 0.02, 4.0, 30.0
+FIT = 3.0
+NOTHING = 0.02
+RETRAIN = 4.0
+FULL = 30.0
 
 
 def place_of(sweep, dataset):
