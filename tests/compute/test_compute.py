@@ -1,6 +1,4 @@
-"""The kernels against brute force, and the equalities that make results independent of how they
-were computed.
-"""
+"""The kernels against brute force, and independence of results from how they are computed."""
 
 from fractions import Fraction
 
@@ -38,26 +36,34 @@ SHAPES = [
 
 def draw(n, d, k, replicates=3, seed=0, spread=SCALE):
     rng = np.random.default_rng(seed)
-    return rng.integers(-spread, spread + 1, (n, d)), rng.integers(
-        -spread, spread + 1, (replicates, k, d)
-    )
+    points = rng.integers(-spread, spread + 1, (n, d))
+    centers = rng.integers(-spread, spread + 1, (replicates, k, d))
+    return points, centers
 
 
 def brute_force(points, centers, limit=None):
-    """Points, centers and coordinates one by one, in Python integers; ties to the lower index."""
+    """Compute everything one point and one coordinate at a time, in Python integers.
+
+    Ties go to the lower index.
+    """
     sums = [[0] * points.shape[1] for _ in centers]
     counts = [0] * len(centers)
     total = 0
-    found = []
-    for x in points.tolist():
-        squares = [sum((a - b) ** 2 for a, b in zip(x, c, strict=True)) for c in centers.tolist()]
+    nearest_centers = []
+    for point in points.tolist():
+        squares = [squared_distance(point, center) for center in centers.tolist()]
         j = squares.index(min(squares))
-        found.append(j)
+        nearest_centers.append(j)
         total += squares[j]
         if limit is None or squares[j] <= limit:
             counts[j] += 1
-            sums[j] = [a + b for a, b in zip(sums[j], x, strict=True)]
-    return sums, counts, total, found
+            for column, coordinate in enumerate(point):
+                sums[j][column] += coordinate
+    return sums, counts, total, nearest_centers
+
+
+def squared_distance(point, center):
+    return sum((x - c) ** 2 for x, c in zip(point, center, strict=True))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -67,42 +73,50 @@ def test_kernels_equal_brute_force(shape, limit):
     points, centers = draw(n, d, k)
     prepared = Points.prepare(points)
     sums, counts = fast_sums(prepared, centers, limit)
-    totals = inertia(prepared, centers)
-    found = labels(prepared, centers)
+    inertias = inertia(prepared, centers)
+    assigned = labels(prepared, centers)
     for r in range(len(centers)):
-        expected = brute_force(points, centers[r], limit)
-        assert (sums[r].tolist(), counts[r].tolist(), totals[r], found[r].tolist()) == expected
+        expected_sums, expected_counts, total, nearest_centers = brute_force(
+            points, centers[r], limit
+        )
+        assert sums[r].tolist() == expected_sums
+        assert counts[r].tolist() == expected_counts
+        assert inertias[r] == total
+        assert assigned[r].tolist() == nearest_centers
 
 
 @pytest.mark.parametrize("d", [1, 4, 5])
 def test_scan_and_products_give_the_same_bits(monkeypatch, d):
-    """Three ways to the nearest center, chosen by shape, must agree exactly, on ties too (small
-    integers tie often).
+    """Three ways to the nearest center, chosen by shape, must agree exactly.
+
+    They must agree on ties too; small integers tie often.
     """
     points, centers = draw(2500, d, 9, spread=3)
-    scanned = (
-        fast_sums(Points.prepare(points), centers, 5),
-        inertia(Points.prepare(points), centers),
-    )
+    scanned_sums, scanned_counts = fast_sums(Points.prepare(points), centers, 5)
+    scanned_inertia = inertia(Points.prepare(points), centers)
     monkeypatch.setattr("pkm.compute.points.SCAN_DIMENSIONS", 0)
-    for few in (0, 1000):
-        monkeypatch.setattr(nearest, "FEW_ROWS", few)
+    for few_rows in (0, 1000):
+        monkeypatch.setattr(nearest, "FEW_ROWS", few_rows)
         prepared = Points.prepare(points)
-        again = fast_sums(prepared, centers, 5)
-        assert (again[0] == scanned[0][0]).all() and (again[1] == scanned[0][1]).all()
-        assert inertia(prepared, centers) == scanned[1]
+        sums, counts = fast_sums(prepared, centers, 5)
+        assert (sums == scanned_sums).all()
+        assert (counts == scanned_counts).all()
+        assert inertia(prepared, centers) == scanned_inertia
 
 
 @pytest.mark.parametrize("d", [2, 64, 784])
 def test_extreme_coordinates_stay_exact(d):
-    """At the corners of the domain and the largest allowed centers, distances still equal Python's
-    integers.
-    """
+    """Corners of the domain and the largest allowed centers: Python's integers are the truth."""
     limit = exact_limit(d)
     points = np.array([[SCALE] * d, [-SCALE] * d, [SCALE - 1] * d])
-    centers = np.array([[[limit] * d, [limit - 1] * d], [[-limit] * d, [limit] * d]])
-    totals = inertia(Points.prepare(points), centers)
-    assert totals == [brute_force(points, each)[2] for each in centers]
+    centers = np.array(
+        [
+            [[limit] * d, [limit - 1] * d],
+            [[-limit] * d, [limit] * d],
+        ]
+    )
+    inertias = inertia(Points.prepare(points), centers)
+    assert inertias == [brute_force(points, replicate)[2] for replicate in centers]
     assert d * (limit + SCALE) ** 2 < 2**53
 
 
@@ -115,24 +129,37 @@ def test_exact_limit_refuses_too_many_features():
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 6))
 def test_order_and_split_do_not_matter(seed, d, k):
     points, centers = draw(120, d, k, seed=seed)
-    whole = fast_sums(Points.prepare(points), centers)
+    whole = Points.prepare(points)
+    sums, counts = fast_sums(whole, centers)
+
     shuffled = np.random.default_rng(seed).permutation(points)
-    parts = [fast_sums(Points.prepare(part), centers) for part in np.split(shuffled, [1, 50])]
-    assert (sum(part[0] for part in parts) == whole[0]).all()
-    assert (sum(part[1] for part in parts) == whole[1]).all()
-    assert whole[1].sum(axis=1).tolist() == [120] * len(centers)
-    assert inertia(Points.prepare(shuffled), centers) == inertia(Points.prepare(points), centers)
+    shard_sums = np.zeros_like(sums)
+    shard_counts = np.zeros_like(counts)
+    for shard in np.split(shuffled, [1, 50]):
+        part_sums, part_counts = fast_sums(Points.prepare(shard), centers)
+        shard_sums += part_sums
+        shard_counts += part_counts
+
+    assert (shard_sums == sums).all()
+    assert (shard_counts == counts).all()
+    assert counts.sum(axis=1).tolist() == [120] * len(centers)
+    assert inertia(Points.prepare(shuffled), centers) == inertia(whole, centers)
 
 
 def test_centers_of_wrong_shape_are_refused():
+    points = Points.prepare(np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"centers must have shape \(replicate, cluster, 2\)"):
-        labels(Points.prepare(np.zeros((3, 2))), np.zeros((4, 2)))
+        labels(points, np.zeros((4, 2)))
 
 
-def test_packing_meets_the_published_starting_centers():
+def test_packing_gives_the_published_starting_centers():
     """Check value of the published code: seed 0, d = 2, k = 3."""
     centers = largest_packing(np.random.RandomState(0), 3, 2, "halving")
-    expected = [(0.5542328, -0.0687564), (-0.25994868, -0.40088381), (0.17169706, -0.70038811)]
+    expected = [
+        (0.5542328, -0.0687564),
+        (-0.25994868, -0.40088381),
+        (0.17169706, -0.70038811),
+    ]
     np.testing.assert_allclose(centers, expected, atol=5e-8)
 
 
@@ -144,8 +171,9 @@ def straightforward_halving(seed, k, d):
         rejected = 0
         while len(kept) < k and rejected < 100:
             candidate = generator.uniform(-1 + radius, 1 - radius, size=d)
-            if all(np.linalg.norm(candidate - other) >= 2 * radius for other in kept):
-                kept = [*kept, candidate]
+            distances = [np.linalg.norm(candidate - center) for center in kept]
+            if all(distance >= 2 * radius for distance in distances):
+                kept.append(candidate)
                 rejected = 0
             else:
                 rejected += 1
@@ -154,33 +182,39 @@ def straightforward_halving(seed, k, d):
         radius /= 2
 
 
-@pytest.mark.parametrize(("k", "d"), [(1, 1), (3, 2), (15, 2), (4, 6), (100, 2), (10, 50)])
+@pytest.mark.parametrize(
+    ("k", "d"),
+    [
+        (1, 1),
+        (3, 2),
+        (15, 2),
+        (4, 6),
+        (100, 2),
+        (10, 50),
+    ],
+)
 def test_halving_equals_a_straightforward_loop(k, d):
     for seed in range(3):
         expected, _ = straightforward_halving(seed, k, d)
-        np.testing.assert_allclose(
-            largest_packing(np.random.RandomState(seed), k, d, "halving"), expected, atol=1e-15
-        )
+        packed = largest_packing(np.random.RandomState(seed), k, d, "halving")
+        np.testing.assert_allclose(packed, expected, atol=1e-15)
 
 
 def packing_radius(centers):
-    """Largest a that these centers respect: half the least pair distance, and the distance to the
-    border.
-    """
-    apart = (
-        np.linalg.norm(centers[:, None] - centers, axis=2)[np.triu_indices(len(centers), 1)].min()
-        / 2
-    )
-    return min(apart, (1 - np.abs(centers)).min())
+    """Return the largest radius of balls about the centers that are disjoint and in the domain."""
+    distances = np.linalg.norm(centers[:, None] - centers, axis=2)
+    pairs = np.triu_indices(len(centers), 1)
+    half_gap = distances[pairs].min() / 2
+    border_distance = (1 - np.abs(centers)).min()
+    return min(half_gap, border_distance)
 
 
 @pytest.mark.parametrize(("k", "d"), [(3, 2), (15, 2), (5, 8)])
 def test_bisection_packs_wider_than_halving(k, d):
     for seed in range(5):
         _, halved = straightforward_halving(seed, k, d)
-        assert (
-            packing_radius(largest_packing(np.random.RandomState(seed), k, d, "bisection")) > halved
-        )
+        bisected = largest_packing(np.random.RandomState(seed), k, d, "bisection")
+        assert packing_radius(bisected) > halved
 
 
 def test_unknown_search_is_refused():
@@ -191,51 +225,58 @@ def test_unknown_search_is_refused():
 @pytest.mark.parametrize(("n", "d", "k"), [(50, 1, 3), (333, 4, 6), (300, 30, 2)])
 def test_silhouette_equals_scikit_learn(n, d, k):
     points, centers = draw(n, d, k, replicates=4)
-    found = labels(Points.prepare(points), centers)
-    ours = mean_silhouettes(distance_tiles(Points.prepare(points)), found, k)
-    expected = [silhouette_score(points, row) if len(set(row)) > 1 else -1 for row in found]
-    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)  # distances in single precision
+    prepared = Points.prepare(points)
+    assigned = labels(prepared, centers)
+    means = mean_silhouettes(distance_tiles(prepared), assigned, k)
+    expected = []
+    for row in assigned:
+        single_cluster = len(set(row)) == 1
+        expected.append(-1 if single_cluster else silhouette_score(points, row))
+    # Distances are in single precision.
+    np.testing.assert_allclose(means, expected, rtol=0, atol=1e-6)
 
 
-def test_silhouette_does_not_depend_on_the_other_replicates():
+def test_silhouette_is_independent_of_the_batch():
     points, centers = draw(400, 3, 5, replicates=6)
     prepared = Points.prepare(points)
-    found = labels(prepared, centers)
+    assigned = labels(prepared, centers)
     tiles = distance_tiles(prepared)
-    batch = mean_silhouettes(tiles, found, 5)
-    alone = [mean_silhouettes(tiles, found[r : r + 1], 5)[0] for r in range(6)]
-    assert batch.tolist() == alone
+    batch = mean_silhouettes(tiles, assigned, 5)
+    for r in range(6):
+        single = mean_silhouettes(tiles, assigned[r : r + 1], 5)
+        assert batch[r] == single[0]
 
 
 def test_cluster_means_against_fractions():
     points, centers = draw(40, 2, 4)
-    found = labels(Points.prepare(points), centers)
-    means, counts = cluster_means(Points.prepare(points), found, 4)
-    for r, row in enumerate(found):
+    prepared = Points.prepare(points)
+    assigned = labels(prepared, centers)
+    means, counts = cluster_means(prepared, assigned, 4)
+    for r, row in enumerate(assigned):
         for j in range(4):
             members = points[row == j]
+            divisor = max(1, len(members))
+            column_sums = members.sum(axis=0)
+            expected = [float(Fraction(int(total), divisor)) for total in column_sums]
             assert counts[r, j] == len(members)
-            expected = [
-                float(Fraction(int(total), max(1, len(members)))) for total in members.sum(axis=0)
-            ]
             assert means[r, j].tolist() == expected
 
 
 def test_points_are_equal_if_their_coordinates_are():
     points, _ = draw(20, 3, 1)
-    assert Points.prepare(points) == Points.prepare(points.copy())
-    assert hash(Points.prepare(points)) == hash(Points.prepare(points.copy()))
-    assert Points.prepare(points) != Points.prepare(points[::-1])
-    assert Points.prepare(points) != Points.prepare(points.reshape(15, 4))
+    prepared = Points.prepare(points)
+    assert prepared == Points.prepare(points.copy())
+    assert hash(prepared) == hash(Points.prepare(points.copy()))
+    assert prepared != Points.prepare(points[::-1])
+    assert prepared != Points.prepare(points.reshape(15, 4))
 
 
 def test_distance_tiles_hold_every_pair():
     points, _ = draw(70, 4, 1)
     tiles = distance_tiles(Points.prepare(points))
     matrix = np.concatenate(list(tiles), axis=1)
-    np.testing.assert_allclose(
-        matrix[:, :70], np.linalg.norm(points[:, None] - points, axis=2), rtol=1e-7
-    )
+    expected = np.linalg.norm(points[:, None] - points, axis=2)
+    np.testing.assert_allclose(matrix[:, :70], expected, rtol=1e-7)
     assert (matrix[:, 70:] == 0).all()
 
 
@@ -247,36 +288,44 @@ def test_points_off_the_grid_are_refused():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**40])
 @pytest.mark.parametrize("d", [2, 20])
 def test_centers_without_exact_distances_are_refused(bad, d):
-    """NaN above all: no point would find a nearest center, and labels would be whatever memory
-    holds.
-    """
+    """NaN above all: no center would be nearest, and labels would be uninitialized memory."""
+    points = Points.prepare(np.zeros((3, d), np.int64))
+    centers = np.full((1, 2, d), bad)
     with pytest.raises(ValueError, match="centers must be finite, at most"):
-        fast_sums(Points.prepare(np.zeros((3, d), np.int64)), np.full((1, 2, d), bad))
+        fast_sums(points, centers)
 
 
 @pytest.mark.parametrize("d", [2, 11])
-def test_mapping_a_box_is_scaling_clipping_and_rounding(d):
+def test_mapping_a_box_scales_clips_and_rounds(d):
     rng = np.random.default_rng(0)
     lower = rng.uniform(-5, 0, d)
     upper = rng.uniform(1, 9, d)
     points = rng.uniform(-6, 10, (300, d))
     mapped, outside = Points.from_box(points, lower, upper)
-    units = (points - (upper / 2 + lower / 2)) / (upper / 2 - lower / 2)
     assert outside
+
+    midpoint = upper / 2 + lower / 2
+    half_width = upper / 2 - lower / 2
+    units = (points - midpoint) / half_width
     steps = np.clip(units, -1, 1) * SCALE
-    assert (mapped.rows == np.rint(steps)).all() and (
-        mapped.squared_norms == (np.rint(steps) ** 2).sum(axis=1)
-    ).all()
-    assert mapped.remainders == pytest.approx((steps - np.rint(steps)) * SCALE, abs=0.6)
-    assert mapped != Points.prepare(
-        np.rint(steps).astype(np.int64)
-    )  # which do not know what was rounded away
-    assert not Points.from_box(np.clip(points, lower + 1e-9, upper - 1e-9), lower, upper)[1]
+    rounded = np.rint(steps)
+    assert (mapped.rows == rounded).all()
+    assert (mapped.squared_norms == (rounded**2).sum(axis=1)).all()
+    assert mapped.remainders == pytest.approx((steps - rounded) * SCALE, abs=0.6)
+
+    # Points on the grid do not know what was rounded away.
+    assert mapped != Points.prepare(rounded.astype(np.int64))
+
+    inside = np.clip(points, lower + 1e-9, upper - 1e-9)
+    _, outside = Points.from_box(inside, lower, upper)
+    assert not outside
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_points_that_are_not_finite_are_refused(bad):
     points = np.zeros((5, 3))
     points[2, 1] = bad
+    lower = np.full(3, -1.0)
+    upper = np.full(3, 1.0)
     with pytest.raises(ValueError, match="NaN or infinite"):
-        Points.from_box(points, np.full(3, -1.0), np.full(3, 1.0))
+        Points.from_box(points, lower, upper)
