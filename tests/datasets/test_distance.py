@@ -20,7 +20,7 @@ MIRRORED = {
     "skin": (245057, 3, 2),
     "skin-class": (245057, 4, 2),
 }
-OWN = {"brightkite": (51406, 2), "gowalla": (107092, 2), "rangequeries": (200_000, 6)}
+USER_FILES = {"brightkite": (51406, 2), "gowalla": (107092, 2), "rangequeries": (200_000, 6)}
 CHECKINS = (
     "0\t2010-10-17T01:48:53Z\t39.747652\t-104.99251\t88c46bf2\n"
     "0\t2010-10-16T06:02:04Z\t39.891383\t-105.070814\t7a0f88982\n"
@@ -46,67 +46,81 @@ RECORDED = {
 pytestmark = pytest.mark.usefixtures("cache")
 
 
+def cluster_means(dataset):
+    labels = np.unique(dataset.labels)
+    means = [dataset.points[dataset.labels == label].mean(axis=0) for label in labels]
+    return np.stack(means)
+
+
 @pytest.mark.parametrize("name", MIRRORED)
-def test_published_sets_have_the_papers_shape(name, mirror):
+def test_published_sets_have_the_declared_shape(name, mirror):
     dataset = datasets.load(name, mirror=mirror)
     assert (*dataset.points.shape, dataset.n_clusters) == MIRRORED[name]
-    assert dataset.fingerprint == datasets.fingerprint(name) and dataset.origin == "mirror"
-    assert not dataset.prescaled and registry.find(name).reason
+    assert dataset.fingerprint == datasets.fingerprint(name)
+    assert dataset.origin == "mirror"
+    assert not dataset.prescaled
+    assert registry.find(name).reason
 
 
-def test_s_sets_lie_in_their_square_and_overlap_more_and_more(mirror):
+def test_overlap_increases_across_the_s_sets(mirror):
     shares = []
     for name in ("s1", "s2", "s3", "s4"):
         dataset = datasets.load(name, mirror=mirror)
         assert datasets.scale(dataset, "public", clip=False).clipped == 0
         assert np.bincount(dataset.labels).min() >= 300
-        means = np.stack([dataset.points[dataset.labels == i].mean(axis=0) for i in range(15)])
-        shares.append(np.mean(cdist(dataset.points, means).argmin(axis=1) == dataset.labels))
-    # Labels belong to the rows; the share that the nearest mean gets right falls from set to set.
-    assert shares[0] > 0.98 and shares[3] > 0.75 and shares == sorted(shares, reverse=True)
+        means = cluster_means(dataset)
+        assert len(means) == 15
+        nearest = cdist(dataset.points, means).argmin(axis=1)
+        shares.append(np.mean(nearest == dataset.labels))
+    # Labels belong to the rows; the share of correct nearest means decreases from set to set.
+    assert shares[0] > 0.98
+    assert shares[3] > 0.75
+    assert shares == sorted(shares, reverse=True)
 
 
-def test_shuttle_holds_the_published_classes(mirror):
-    plain, classed = (datasets.load(name, mirror=mirror) for name in ("shuttle", "shuttle-class"))
+def test_shuttle_has_the_published_classes(mirror):
+    plain = datasets.load("shuttle", mirror=mirror)
+    with_class = datasets.load("shuttle-class", mirror=mirror)
     # Class sizes as the collection's description prints them.
     assert np.bincount(plain.labels).tolist() == [45586, 50, 171, 8903, 3267, 10, 13]
-    np.testing.assert_array_equal(classed.points[:, :9], plain.points)
-    np.testing.assert_array_equal(classed.points[:, 9], plain.labels + 1)
+    np.testing.assert_array_equal(with_class.points[:, :9], plain.points)
+    np.testing.assert_array_equal(with_class.points[:, 9], plain.labels + 1)
     clipped = datasets.scale(plain, "public").clipped
     assert 0 < clipped < 0.02 * len(plain.points)
 
 
-def test_skin_holds_bytes_and_the_published_classes(mirror):
-    plain, classed = (datasets.load(name, mirror=mirror) for name in ("skin", "skin-class"))
+def test_skin_has_bytes_and_published_classes(mirror):
+    plain = datasets.load("skin", mirror=mirror)
+    with_class = datasets.load("skin-class", mirror=mirror)
     assert np.bincount(plain.labels).tolist() == [50859, 194198]
     assert datasets.scale(plain, "public", clip=False).clipped == 0
     np.testing.assert_array_equal(plain.points, np.rint(plain.points))
-    np.testing.assert_array_equal(classed.points, np.column_stack([plain.points, plain.labels + 1]))
+    expected = np.column_stack([plain.points, plain.labels + 1])
+    np.testing.assert_array_equal(with_class.points, expected)
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_file_that_only_users_can_get_is_asked_for_by_name_and_place(name):
+@pytest.mark.parametrize("name", USER_FILES)
+def test_missing_user_file_is_named_in_the_error(name):
     entry = registry.find(name)
-    assert (entry.n, entry.d) == OWN[name] and name in datasets.names()
+    assert (entry.n, entry.d) == USER_FILES[name]
+    assert name in datasets.names()
+    path = entry.files[0].path
     reason = datasets.obtainable(name)
-    assert (
-        f"data set '{name}' needs the file {entry.files[0].path}" in reason and "https://" in reason
-    )
-    with pytest.raises(datasets.DataUnavailable, match=entry.files[0].path):
+    assert f"data set '{name}' needs the file {path}" in reason
+    assert "https://" in reason
+    with pytest.raises(datasets.DataUnavailable, match=path):
         datasets.load(name)
 
 
-def test_of_check_ins_the_last_of_each_user_counts():
+def test_latest_check_in_of_each_user_is_kept():
     points, labels = parsers.checkins(gzip.compress(CHECKINS.encode()))
-    # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 never was
-    # anywhere.
-    assert (
-        points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]]
-        and labels is None
-    )
+    # Users 0, 3, 7: the latest, and of two at the same second the first line; user 9 has no
+    # location.
+    assert points.tolist() == [[39.747652, -104.99251], [-33.5, 151.2], [11.0, 21.0]]
+    assert labels is None
 
 
-def put(folder, name, content, monkeypatch, n):
+def write_user_file(folder, name, content, monkeypatch, n):
     entry = replace(registry.find(name), n=n, n_clusters=2)
     monkeypatch.setitem(registry.BY_NAME, name, entry)
     target = folder / entry.files[0].path
@@ -116,11 +130,16 @@ def put(folder, name, content, monkeypatch, n):
 
 
 @pytest.mark.parametrize(("name", "n"), [("brightkite", 3), ("gowalla", 3), ("rangequeries", 2)])
-def test_a_file_put_in_place_is_read_noted_and_pinned(name, n, cache, monkeypatch):
-    content = gzip.compress(CHECKINS.encode(), mtime=0) if n == 3 else QUERIES.encode()
-    target = put(cache, name, content, monkeypatch, n)
+def test_user_file_is_read_and_its_hash_recorded(name, n, cache, monkeypatch):
+    if name == "rangequeries":
+        content = QUERIES.encode()
+    else:
+        content = gzip.compress(CHECKINS.encode(), mtime=0)
+    target = write_user_file(cache, name, content, monkeypatch, n)
     dataset = datasets.load(name)
-    assert dataset.points.shape == (n, OWN[name][1]) and dataset.labels is None
+    d = USER_FILES[name][1]
+    assert dataset.points.shape == (n, d)
+    assert dataset.labels is None
     assert dataset.fingerprint == datasets.fingerprint(name)
     assert datasets.scale(dataset, "public", clip=False).clipped == 0
     target.write_bytes(content + b"\n")
@@ -128,10 +147,11 @@ def test_a_file_put_in_place_is_read_noted_and_pinned(name, n, cache, monkeypatc
         datasets.load(name)
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_file_of_another_size_is_not_the_papers(name, cache, monkeypatch):
+@pytest.mark.parametrize("name", USER_FILES)
+def test_user_file_of_another_size_is_refused(name, cache, monkeypatch):
     content = QUERIES.encode() if name == "rangequeries" else gzip.compress(CHECKINS.encode())
-    put(cache, name, content, monkeypatch, OWN[name][0])
+    n = USER_FILES[name][0]
+    write_user_file(cache, name, content, monkeypatch, n)
     with pytest.raises(ValueError, match=f"{name}: parsed to shape .* declared is"):
         datasets.load(name)
 
@@ -148,137 +168,139 @@ def test_a_file_of_another_size_is_not_the_papers(name, cache, monkeypatch):
         ("rangequeries", b"x,y\n1,2\n", "x_range"),
     ],
 )
-def test_another_kind_of_file_is_refused(name, content, message, cache, monkeypatch):
-    put(cache, name, content, monkeypatch, 3)
+def test_user_file_of_another_format_is_refused(name, content, message, cache, monkeypatch):
+    write_user_file(cache, name, content, monkeypatch, 3)
     with pytest.raises(ValueError, match=f"{name}: .*{message}"):
         datasets.load(name)
 
 
-def test_queries_keep_the_six_complete_columns():
+def test_range_queries_keep_the_six_complete_columns():
     points, labels = parsers.range_queries(QUERIES.encode())
-    assert points.shape == (2, 6) and labels is None
+    assert points.shape == (2, 6)
+    assert labels is None
     assert points[1].tolist() == [1170000.0, 1900000.0, 100.0, 90.0, 0.0, 0.0]
 
 
-def test_places_are_scaled_by_ninety_and_a_hundred_and_eighty():
+def test_coordinates_are_scaled_by_latitude_and_longitude_bounds():
     dataset = datasets.load("generated-cities")
     scaled = datasets.scale(dataset, "public", clip=False)
     np.testing.assert_allclose(scaled.points, dataset.points / [90.0, 180.0], rtol=0, atol=1e-15)
     assert not scaled.uses_private_bounds
 
 
-def test_cities_are_generated_heavy_tailed_and_always_the_same():
+def test_generated_cities_are_heavy_tailed_and_reproducible():
     dataset = datasets.load("generated-cities")
-    assert (
-        dataset.points.shape == (50_000, 2)
-        and dataset.origin == "generated"
-        and "No real places" in dataset.citation
-    )
+    assert dataset.points.shape == (50_000, 2)
+    assert dataset.origin == "generated"
+    assert "No real places" in dataset.citation
     np.testing.assert_array_equal(dataset.points, datasets.load("generated-cities").points)
     sizes = np.sort(np.bincount(dataset.labels))[::-1]
-    # The largest tenth of the cities holds several times its share, yet no city holds nearly
-    # everybody.
-    assert sizes[: len(sizes) // 10].sum() > 0.35 * sizes.sum() and sizes[0] < 0.5 * sizes.sum()
+    # The largest tenth of the cities has several times its share; no city has a majority.
+    largest_tenth = sizes[: len(sizes) // 10]
+    assert largest_tenth.sum() > 0.35 * sizes.sum()
+    assert sizes[0] < 0.5 * sizes.sum()
     assert sizes[0] > 20 * np.median(sizes)
-    # People live near their city: most of the variance is between cities.
-    middles = np.stack(
-        [dataset.points[dataset.labels == each].mean(axis=0) for each in np.unique(dataset.labels)]
-    )
-    places = np.searchsorted(np.unique(dataset.labels), dataset.labels)
-    assert (
-        np.mean((dataset.points - middles[places]) ** 2) < 0.01 * dataset.points.var(axis=0).mean()
-    )
+    # Most of the variance is between cities.
+    means = cluster_means(dataset)
+    cities = np.searchsorted(np.unique(dataset.labels), dataset.labels)
+    within = np.mean((dataset.points - means[cities]) ** 2)
+    assert within < 0.01 * dataset.points.var(axis=0).mean()
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_values_of_the_generated_sets(name):
-    # Pin the seeds: whoever changes them must know that every stored result of these sets goes
-    # stale.
+    # These pin the seeds: a change of them makes every stored result of these sets stale.
     row, expected = RECORDED[name]
-    np.testing.assert_allclose(datasets.load(name).points[row, :2], expected, rtol=0, atol=1e-12)
+    points = datasets.load(name).points
+    np.testing.assert_allclose(points[row, :2], expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("radius", [0, 0.01, 0.05])
 @pytest.mark.parametrize(("d", "k"), [(2, 16), (5, 7), (1, 3)])
 def test_planted_balls(d, k, radius):
-    dataset = datasets.load(f"planted-1000-{d}-{k}-{radius}")
-    assert dataset.points.shape == (1000, d) and dataset.n_clusters == k
+    name = f"planted-1000-{d}-{k}-{radius}"
+    dataset = datasets.load(name)
+    assert dataset.points.shape == (1000, d)
+    assert dataset.n_clusters == k
     np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], d, axis=1))
     sizes = np.bincount(dataset.labels)
-    assert len(sizes) == k and np.ptp(sizes) <= 1
+    assert len(sizes) == k
+    assert np.ptp(sizes) <= 1
     assert np.linalg.norm(dataset.points, axis=1).max() <= 1 + 1e-12
-    centers = generated.planted_layout(generated.find(f"planted-1000-{d}-{k}-{radius}")[1])
-    away = np.linalg.norm(dataset.points - centers[dataset.labels], axis=1)
-    assert away.max() <= radius * (1 + 1e-9)
+    recipe = generated.find(name)[1]
+    centers = generated.planted_layout(recipe)
+    distances = np.linalg.norm(dataset.points - centers[dataset.labels], axis=1)
+    assert distances.max() <= radius * (1 + 1e-9)
     if radius:
         assert pdist(centers).min() >= 4 * radius
         # Uniform in the ball: the share within half the radius is 2^-d (five standard errors).
-        inner = np.mean(away <= radius / 2)
+        inner = np.mean(distances <= radius / 2)
         assert abs(inner - 2.0**-d) < 5 * np.sqrt(2.0**-d / 1000)
 
 
-def test_balls_of_radius_zero_are_single_points_of_the_grid():
+def test_balls_of_radius_zero_are_single_grid_points():
     dataset = datasets.load("planted-900-4-9-0")
     points = snap(datasets.scale(dataset, "public", clip=False).points)
     assert len(np.unique(points, axis=0)) == 9
-    for each in range(9):
-        assert len(np.unique(points[dataset.labels == each], axis=0)) == 1
+    for label in range(9):
+        assert len(np.unique(points[dataset.labels == label], axis=0)) == 1
 
 
-def test_the_number_of_points_leaves_the_centers_where_they_are():
-    few, many = (
-        generated.planted_layout(generated.find(f"planted-{n}-6-10-0.05")[1])
-        for n in (100, 100_000)
-    )
-    np.testing.assert_array_equal(few, many)
-    # Well separated: in six dimensions ten points of the unit ball can be about one apart.
-    assert pdist(few).min() > 0.8
+def test_planted_centers_do_not_depend_on_n():
+    small = generated.find("planted-100-6-10-0.05")[1]
+    large = generated.find("planted-100000-6-10-0.05")[1]
+    centers = generated.planted_layout(small)
+    np.testing.assert_array_equal(centers, generated.planted_layout(large))
+    # In six dimensions the distances of ten points of the unit ball can be about one.
+    assert pdist(centers).min() > 0.8
 
 
-def test_a_small_far_ball_is_added_and_nothing_else_changes():
-    plain, more = (
-        generated.find(name)[1] for name in ("planted-900-4-9-0.05", "planted-small-900-4-9-0.05-7")
-    )
-    centers = generated.planted_layout(more)
+def test_planted_small_adds_one_distant_ball():
+    plain = generated.find("planted-900-4-9-0.05")[1]
+    extended = generated.find("planted-small-900-4-9-0.05-7")[1]
+    centers = generated.planted_layout(extended)
     np.testing.assert_array_equal(centers[:-1], generated.planted_layout(plain))
     dataset = datasets.load("planted-small-900-4-9-0.05-7")
-    assert dataset.points.shape == (907, 4) and dataset.n_clusters == 10
+    assert dataset.points.shape == (907, 4)
+    assert dataset.n_clusters == 10
     assert np.bincount(dataset.labels).tolist() == [100] * 9 + [7]
-    far = dataset.points[dataset.labels == 9]
-    assert np.linalg.norm(far - centers[-1], axis=1).max() <= 0.05 * (1 + 1e-9)
+    small_ball = dataset.points[dataset.labels == 9]
+    distances = np.linalg.norm(small_ball - centers[-1], axis=1)
+    assert distances.max() <= 0.05 * (1 + 1e-9)
     assert cdist(centers[-1:], centers[:-1]).min() > 0.5
 
 
 @pytest.mark.parametrize(
     ("d", "k", "radius"), [(8, 32, "0.05"), (4, 64, "0.2"), (2, 16, "0.001"), (1, 4, "0.05")]
 )
-def test_a_half_is_drawn_from_separated_points_of_a_small_ball(d, k, radius):
+def test_half_is_a_subset_of_separated_points(d, k, radius):
     dataset = datasets.load(f"half-{d}-{k}-{radius}")
-    assert (
-        dataset.points.shape == (k, d)
-        and dataset.n_clusters == k
-        and sorted(dataset.labels) == list(range(k))
-    )
+    assert dataset.points.shape == (k, d)
+    assert dataset.n_clusters == k
+    assert sorted(dataset.labels) == list(range(k))
     np.testing.assert_array_equal(dataset.domain, np.repeat([[-1.0], [1.0]], d, axis=1))
     assert np.linalg.norm(dataset.points, axis=1).max() <= float(radius)
-    whole = float(radius) * generated.planted_centers(d, 2 * k)
-    assert pdist(whole).min() >= float(radius) / 10
-    # Each of the k is one of the 2 k, none twice.
-    places = cdist(dataset.points, whole).argmin(axis=1)
-    np.testing.assert_array_equal(dataset.points, whole[places])
-    assert len(set(places)) == k
+    candidates = float(radius) * generated.planted_centers(d, 2 * k)
+    assert pdist(candidates).min() >= float(radius) / 10
+    # The k points are distinct points of the 2 k candidates.
+    nearest = cdist(dataset.points, candidates).argmin(axis=1)
+    np.testing.assert_array_equal(dataset.points, candidates[nearest])
+    assert len(set(nearest)) == k
 
 
 @pytest.mark.statistical
-def test_each_point_is_in_a_half_as_often_as_not():
-    # The draw depends on the radius in the name: 400 names, 6 of 12 places each.
-    whole = generated.planted_centers(2, 12)
+def test_half_contains_each_point_with_probability_half():
+    # The draw depends on the radius in the name: 400 names, 6 of 12 candidates in each set.
+    unit_candidates = generated.planted_centers(2, 12)
     counts = np.zeros(12)
-    for radius in range(1, 401):
-        points = datasets.load(f"half-2-6-{radius / 1e4:.4f}").points
-        counts[cdist(points, radius / 1e4 * whole).argmin(axis=1)] += 1
-    # Binomial with 400 draws of 1/2: standard deviation 10; 12 places within 5.5 of them but for
-    # odds of 5e-7.
+    for step in range(1, 401):
+        radius = step / 1e4
+        points = datasets.load(f"half-2-6-{radius:.4f}").points
+        candidates = radius * unit_candidates
+        nearest = cdist(points, candidates).argmin(axis=1)
+        counts[nearest] += 1
+    # Binomial with 400 draws of 1/2 has standard deviation 10; the 12 counts lie within 5.5
+    # standard deviations except with probability 5e-7.
     assert np.abs(counts - 200).max() < 55
 
 
@@ -299,12 +321,12 @@ def test_each_point_is_in_a_half_as_often_as_not():
         ("generated-cities-2", "unknown data set"),
     ],
 )
-def test_wrong_names_are_refused(name, message):
+def test_invalid_names_are_refused(name, message):
     with pytest.raises(ValueError, match=message):
         datasets.load(name)
 
 
-def test_fingerprints_tell_the_sets_apart():
+def test_fingerprints_differ_between_sets():
     names = [
         "generated-cities",
         "planted-100-2-4-0",
