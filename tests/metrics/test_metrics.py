@@ -26,7 +26,7 @@ from pkm.privacy import SCALE
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Give every test a cache of its own, on disk and in memory."""
+    """Give every test a separate cache, on disk and in memory."""
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     reference_set.cache_clear()
     return tmp_path / "cache" / "references"
@@ -34,45 +34,57 @@ def cache(tmp_path, monkeypatch):
 
 def draw(n=300, d=3, k=5, replicates=4, seed=0):
     rng = np.random.default_rng(seed)
-    return rng.integers(-SCALE, SCALE + 1, (n, d)), rng.integers(
-        -SCALE, SCALE + 1, (replicates, k, d)
-    )
+    points = rng.integers(-SCALE, SCALE + 1, (n, d))
+    centers = rng.integers(-SCALE, SCALE + 1, (replicates, k, d))
+    return points, centers
+
+
+def pairwise_distances(first, second):
+    return np.sqrt(((first[:, None] - second) ** 2).sum(axis=2))
 
 
 def test_metrics_against_their_definitions():
     points, centers = draw()
     classes = np.random.default_rng(7).integers(0, 4, 300)
-    found = evaluate(points, centers, METRICS, labels=classes)
-    reference = KMeans(5, n_init=10, random_state=0).fit(points / SCALE).cluster_centers_
-    for r, each in enumerate(centers):
-        squares = ((points[:, None] - each) ** 2).sum(axis=2)
-        own = squares.argmin(axis=1)
-        assert found["nicv"][r] == float(Fraction(int(squares.min(axis=1).sum()), 300 * SCALE**2))
-        assert found["silhouette"][r] == pytest.approx(silhouette_score(points, own), abs=1e-6)
-        assert found["davies_bouldin"][r] == pytest.approx(
-            davies_bouldin_score(points, own), rel=1e-12
-        )
-        assert found["inertia"][r] == float(Fraction(int(squares.min(axis=1).sum()), SCALE**2))
-        assert found["empty_clusters"][r] == 5 - len(set(own))
-        assert (found["n_centers"][r], found["nonempty_centers"][r]) == (5, len(set(own)))
-        right = sum(max(np.bincount(classes[own == j])) for j in set(own))
-        assert found["accuracy"][r] == right / 300
-        apart = ((each[:, None] / SCALE - reference) ** 2).sum(axis=2)
-        assert found["centroid_mse"][r] == pytest.approx(apart[linear_sum_assignment(apart)].mean())
-        apart = np.sqrt(apart)
-        assert found["centroid_distance"][r] == pytest.approx(
-            apart[linear_sum_assignment(apart)].mean()
-        )
+    scores = evaluate(points, centers, METRICS, labels=classes)
+    kmeans = KMeans(5, n_init=10, random_state=0).fit(points / SCALE)
+    reference = kmeans.cluster_centers_
+    for r, replicate in enumerate(centers):
+        squares = ((points[:, None] - replicate) ** 2).sum(axis=2)
+        nearest = squares.argmin(axis=1)
+        total = int(squares.min(axis=1).sum())
+        assert scores["nicv"][r] == float(Fraction(total, 300 * SCALE**2))
+        assert scores["inertia"][r] == float(Fraction(total, SCALE**2))
+
+        silhouette = silhouette_score(points, nearest)
+        davies_bouldin = davies_bouldin_score(points, nearest)
+        assert scores["silhouette"][r] == pytest.approx(silhouette, abs=1e-6)
+        assert scores["davies_bouldin"][r] == pytest.approx(davies_bouldin, rel=1e-12)
+
+        nonempty = set(nearest)
+        assert scores["empty_clusters"][r] == 5 - len(nonempty)
+        assert scores["n_centers"][r] == 5
+        assert scores["nonempty_centers"][r] == len(nonempty)
+
+        majorities = [max(np.bincount(classes[nearest == j])) for j in nonempty]
+        assert scores["accuracy"][r] == sum(majorities) / 300
+
+        squares = ((replicate[:, None] / SCALE - reference) ** 2).sum(axis=2)
+        matched = squares[linear_sum_assignment(squares)]
+        assert scores["centroid_mse"][r] == pytest.approx(matched.mean())
+        distances = np.sqrt(squares)
+        matched = distances[linear_sum_assignment(distances)]
+        assert scores["centroid_distance"][r] == pytest.approx(matched.mean())
 
 
 def test_order_of_points_and_replicates_does_not_matter():
     points, centers = draw()
-    found = evaluate(points, centers, ["nicv", "empty_clusters"])
-    again = evaluate(
-        np.random.default_rng(1).permutation(points), centers[::-1], ["nicv", "empty_clusters"]
-    )
-    for name in found:
-        assert found[name].tolist() == again[name][::-1].tolist()
+    metrics = ["nicv", "empty_clusters"]
+    scores = evaluate(points, centers, metrics)
+    shuffled = np.random.default_rng(1).permutation(points)
+    reordered = evaluate(shuffled, centers[::-1], metrics)
+    for name in metrics:
+        assert scores[name].tolist() == reordered[name][::-1].tolist()
 
 
 def test_single_cluster_convention():
@@ -80,27 +92,25 @@ def test_single_cluster_convention():
     points, centers = draw(k=3)
     centers[:, 1:] = 50 * SCALE
     centers[:, 0] = 0
-    found = evaluate(points, centers, ["silhouette", "davies_bouldin", "empty_clusters"])
-    assert (found["silhouette"] == -1).all()
-    assert (found["davies_bouldin"] == np.inf).all()
-    assert (found["empty_clusters"] == 2).all()
+    scores = evaluate(points, centers, ["silhouette", "davies_bouldin", "empty_clusters"])
+    assert (scores["silhouette"] == -1).all()
+    assert (scores["davies_bouldin"] == np.inf).all()
+    assert (scores["empty_clusters"] == 2).all()
 
 
-def test_silhouette_of_many_points_is_that_of_a_fixed_sample(monkeypatch):
+def test_silhouette_of_many_points_is_sampled(monkeypatch):
+    """The sample is fixed: the same call gives the same value again."""
     monkeypatch.setattr(silhouettes, "SILHOUETTE_POINTS", 120)
     points, centers = draw(seed=3)
-    sample = np.sort(np.random.default_rng(0).choice(300, 120, replace=False))
-    expected = [
-        silhouette_score(points[sample], labels(Points.prepare(points[sample]), centers)[r])
-        for r in range(4)
-    ]
-    np.testing.assert_allclose(
-        evaluate(points, centers, ["silhouette"])["silhouette"], expected, atol=1e-6
-    )
-    assert (
-        evaluate(points, centers, ["silhouette"])["silhouette"]
-        == evaluate(points, centers, ["silhouette"])["silhouette"]
-    ).all()
+    rows = np.random.default_rng(0).choice(300, 120, replace=False)
+    sample = points[np.sort(rows)]
+    assigned = labels(Points.prepare(sample), centers)
+    expected = [silhouette_score(sample, assigned[r]) for r in range(4)]
+
+    first = evaluate(points, centers, ["silhouette"])["silhouette"]
+    second = evaluate(points, centers, ["silhouette"])["silhouette"]
+    np.testing.assert_allclose(first, expected, atol=1e-6)
+    assert (first == second).all()
 
 
 def test_scaling_data_and_centers_together():
@@ -108,29 +118,31 @@ def test_scaling_data_and_centers_together():
     points, centers = draw()
     points = points // 4 * 2
     centers = centers // 4 * 2
-    once, twice = (
-        evaluate(points // f, centers // f, ["nicv", "silhouette", "davies_bouldin"])
-        for f in (2, 1)
-    )
-    assert (twice["nicv"] == 4 * once["nicv"]).all()
-    np.testing.assert_allclose(twice["silhouette"], once["silhouette"], atol=1e-6)
-    np.testing.assert_allclose(twice["davies_bouldin"], once["davies_bouldin"], rtol=1e-12)
+    metrics = ["nicv", "silhouette", "davies_bouldin"]
+    single = evaluate(points // 2, centers // 2, metrics)
+    double = evaluate(points, centers, metrics)
+    assert (double["nicv"] == 4 * single["nicv"]).all()
+    np.testing.assert_allclose(double["silhouette"], single["silhouette"], atol=1e-6)
+    np.testing.assert_allclose(double["davies_bouldin"], single["davies_bouldin"], rtol=1e-12)
 
 
-def test_reference_is_zero_away_from_itself():
+def test_reference_has_distance_zero_to_itself():
     points, _ = draw()
     reference = reference_centers(Points.prepare(points), 4)
     centers = np.rint(reference * SCALE).astype(np.int64)[None, ::-1]
-    found = evaluate(points, centers, ["centroid_mse", "centroid_distance"])
-    assert found["centroid_mse"][0] < 1e-9 and found["centroid_distance"][0] < 1e-4
+    scores = evaluate(points, centers, ["centroid_mse", "centroid_distance"])
+    assert scores["centroid_mse"][0] < 1e-9
+    assert scores["centroid_distance"][0] < 1e-4
 
 
-def test_fewer_centers_than_the_reference_are_matched_as_far_as_they_go():
+def test_matching_fewer_centers_than_the_reference():
+    """Reference centers that are left without a partner do not count."""
     points, _ = draw()
     mean = np.rint(points.mean(axis=0)).astype(np.int64)[None, None]
-    found = evaluate(points, mean, ["centroid_distance"], n_clusters=4)["centroid_distance"][0]
-    apart = np.linalg.norm(reference_centers(Points.prepare(points), 4) - mean[0] / SCALE, axis=1)
-    assert found == pytest.approx(apart.min())
+    scores = evaluate(points, mean, ["centroid_distance"], n_clusters=4)
+    reference = reference_centers(Points.prepare(points), 4)
+    distances = np.linalg.norm(reference - mean[0] / SCALE, axis=1)
+    assert scores["centroid_distance"][0] == pytest.approx(distances.min())
 
 
 def test_unknown_metrics_are_refused():
@@ -142,51 +154,54 @@ def test_unknown_metrics_are_refused():
 
 
 def padded(centers, n_centers):
-    """Fill up each replicate's centers beyond its own number with copies of its first."""
+    """Pad each replicate beyond its number of centers with copies of its first center."""
     centers = centers.copy()
-    for each, own in zip(centers, n_centers, strict=True):
-        each[own:] = each[0]
+    for replicate, number in zip(centers, n_centers, strict=True):
+        replicate[number:] = replicate[0]
     return centers
 
 
-def test_filled_up_centers_are_judged_as_if_alone():
+def test_padding_changes_no_metric():
     points, centers = draw(k=6)
-    own = np.array([6, 1, 4, 2])
-    centers = padded(centers, own)
+    n_centers = np.array([6, 1, 4, 2])
+    centers = padded(centers, n_centers)
     classes = np.random.default_rng(2).integers(0, 3, 300)
-    together = evaluate(points, centers, METRICS, 4, labels=classes, n_centers=own)
-    for r, number in enumerate(own):
-        alone = evaluate(points, centers[r : r + 1, :number], METRICS, 4, labels=classes)
-        assert {name: together[name][r] for name in METRICS} == {
-            name: alone[name][0] for name in METRICS
-        }
+    batch = evaluate(points, centers, METRICS, 4, labels=classes, n_centers=n_centers)
+    for r, number in enumerate(n_centers):
+        unpadded = centers[r : r + 1, :number]
+        single = evaluate(points, unpadded, METRICS, 4, labels=classes)
+        for name in METRICS:
+            assert batch[name][r] == single[name][0]
 
 
 def test_accuracy_counts_the_majority_of_each_cluster():
     points = np.array([[0], [1], [2], [100], [101], [200]])
-    centers = np.array([[[1], [100], [5000]], [[50], [60], [70]]])
     # Clusters {0, 1, 2}, {3, 4, 5} of the first replicate; {0, 1, 2}, {3, 4, 5} split at 55 and 65
     # of the second.
-    assert evaluate(points, centers, ["accuracy"], labels=[7, 7, 2, 2, 5, 5])[
-        "accuracy"
-    ].tolist() == [4 / 6, 4 / 6]
-    # An outlier has no class, so it is neither right nor wrong.
-    assert (
-        evaluate(points, centers, ["accuracy"], labels=[7, 7, 2, -1, 5, 5])["accuracy"][0] == 4 / 5
+    centers = np.array(
+        [
+            [[1], [100], [5000]],
+            [[50], [60], [70]],
+        ]
     )
+
+    def accuracy(classes):
+        return evaluate(points, centers, ["accuracy"], labels=classes)["accuracy"]
+
+    assert accuracy([7, 7, 2, 2, 5, 5]).tolist() == [4 / 6, 4 / 6]
+    # An outlier has no class, so it is neither right nor wrong.
+    assert accuracy([7, 7, 2, -1, 5, 5])[0] == 4 / 5
     for unknown in (None, np.full(6, -1)):
-        assert np.isnan(evaluate(points, centers, ["accuracy"], labels=unknown)["accuracy"]).all()
+        assert np.isnan(accuracy(unknown)).all()
 
 
-def test_accuracy_does_not_depend_on_the_names_of_the_classes():
+def test_accuracy_is_independent_of_class_names():
     points, centers = draw()
     classes = np.random.default_rng(3).integers(0, 5, 300)
     renamed = np.array([40, 3, 17, 2**40, 0])[classes]
-    first, second = (
-        evaluate(points, centers, ["accuracy"], labels=each)["accuracy"]
-        for each in (classes, renamed)
-    )
-    assert first.tolist() == second.tolist()
+    expected = evaluate(points, centers, ["accuracy"], labels=classes)
+    scores = evaluate(points, centers, ["accuracy"], labels=renamed)
+    assert scores["accuracy"].tolist() == expected["accuracy"].tolist()
 
 
 def test_inertia_is_exact_where_floats_are_not():
@@ -194,9 +209,9 @@ def test_inertia_is_exact_where_floats_are_not():
     points = np.full((200_001, 2), SCALE - 1)
     centers = np.array([[[-SCALE, -SCALE]]])
     total = 200_001 * 2 * (2 * SCALE - 1) ** 2
-    found = evaluate(points, centers, ["inertia", "nicv"])
-    assert found["inertia"][0] == float(Fraction(total, SCALE**2))
-    assert found["nicv"][0] == float(Fraction(total, 200_001 * SCALE**2))
+    scores = evaluate(points, centers, ["inertia", "nicv"])
+    assert scores["inertia"][0] == float(Fraction(total, SCALE**2))
+    assert scores["nicv"][0] == float(Fraction(total, 200_001 * SCALE**2))
 
 
 def blobs(n=400, d=3, k=4, seed=0):
@@ -209,79 +224,94 @@ def blobs(n=400, d=3, k=4, seed=0):
 
 def test_kmeans_distances_against_their_definitions():
     points, centers = draw()
-    found = evaluate(points, centers, [name for name in METRICS if "kmeans_distance" in name])
+    metrics = [name for name in METRICS if "kmeans_distance" in name]
+    scores = evaluate(points, centers, metrics)
     chosen = reference_set(Points.prepare(points)).centers
     assert len(chosen) == 20
-    for r, each in enumerate(centers / SCALE):
-        apart = [np.sqrt(((each[:, None] - reference) ** 2).sum(axis=2)) for reference in chosen]
-        sums = np.mean([table.min(axis=1).sum() for table in apart])
-        assert found["kmeans_distance_sum"][r] == pytest.approx(sums)
-        assert found["kmeans_distance"][r] == pytest.approx(sums / 5)
-        # The domain [-1, 1]^3 has width 2.
-        assert found["norm_kmeans_distance"][r] == pytest.approx(sums / 5 / (2 * np.sqrt(3)))
-        back = np.mean([table.min(axis=0).mean() for table in apart])
-        assert found["reverse_kmeans_distance"][r] == pytest.approx(back)
-        assert found["norm_reverse_kmeans_distance"][r] == pytest.approx(back / (2 * np.sqrt(3)))
+    diagonal = 2 * np.sqrt(3)  # of the domain [-1, 1]^3
+    for r, replicate in enumerate(centers / SCALE):
+        tables = [pairwise_distances(replicate, reference) for reference in chosen]
+        to_references = np.mean([table.min(axis=1).sum() for table in tables])
+        assert scores["kmeans_distance_sum"][r] == pytest.approx(to_references)
+        assert scores["kmeans_distance"][r] == pytest.approx(to_references / 5)
+        expected = to_references / 5 / diagonal
+        assert scores["norm_kmeans_distance"][r] == pytest.approx(expected)
+
+        from_references = np.mean([table.min(axis=0).mean() for table in tables])
+        assert scores["reverse_kmeans_distance"][r] == pytest.approx(from_references)
+        expected = from_references / diagonal
+        assert scores["norm_reverse_kmeans_distance"][r] == pytest.approx(expected)
 
 
-def test_one_good_center_is_near_the_references_and_they_are_not_near_it():
+def test_single_good_center_has_large_reverse_distance():
+    """The center is near each reference; the references' other centers are not near it."""
     points, _ = blobs()
     best = reference_set(Points.prepare(points)).centers[0]
     centers = np.rint(best[None, :1] * SCALE).astype(np.int64)
-    found = evaluate(points, centers, ["kmeans_distance", "reverse_kmeans_distance"])
-    assert found["kmeans_distance"][0] < 1e-4 < 0.1 < found["reverse_kmeans_distance"][0]
+    scores = evaluate(points, centers, ["kmeans_distance", "reverse_kmeans_distance"])
+    assert scores["kmeans_distance"][0] < 1e-4
+    assert scores["reverse_kmeans_distance"][0] > 0.1
 
 
-def test_distances_from_one_clustering_to_another_and_back_swap():
+def test_nearest_distances_swap_with_their_arguments():
     rng = np.random.default_rng(4)
-    some = [rng.random((5, 2))]
-    others = [rng.random((3, 2))]
-    there, back = nearest_distances(some, others)
-    assert nearest_distances(others, some) == (pytest.approx(back), pytest.approx(there))
-    assert nearest_distances(some, some) == (0.0, 0.0)
+    first = [rng.random((5, 2))]
+    second = [rng.random((3, 2))]
+    forward, backward = nearest_distances(first, second)
+    swapped = nearest_distances(second, first)
+    assert swapped == (pytest.approx(backward), pytest.approx(forward))
+    assert nearest_distances(first, first) == (0.0, 0.0)
 
 
-def test_search_finds_the_clusters_that_are_there():
+def test_reference_search_finds_the_true_clusters():
     points, classes = blobs()
     prepared = Points.prepare(points)
-    found = reference_set(prepared)
+    references_found = reference_set(prepared)
     # One run for each k of the grid (from 2 to 128, below 400 points), and twenty for the best two.
-    assert [k for k, _ in found.runs[: len(references.GRID)]] == list(references.GRID)
-    assert len(found.runs) == len(references.GRID) + 40
-    assert 4 in {k for k, _ in found.runs[-40:]}
-    # Exactly the means of the true clusters, apart from starts that missed one.
-    truth = np.array([points[classes == j].mean(axis=0) for j in range(4)]) / SCALE
-    same = [each for each in found.centers if each.shape == (4, 3)]
-    assert len(same) >= 15
-    for each in same[:15]:
-        assert nearest_distances([each], [truth])[0][0] < 1e-12
-    table = dict(reference_silhouettes(prepared))
-    assert list(table) == sorted(table) and max(table, key=table.get) == 4
-    own = labels(prepared, np.rint(truth * SCALE).astype(np.int64)[None])[0]
-    assert table[4] == pytest.approx(silhouette_score(points, own), abs=1e-6)
+    runs = references_found.runs
+    grid_runs = runs[: len(references.GRID)]
+    assert [k for k, _ in grid_runs] == list(references.GRID)
+    assert len(runs) == len(references.GRID) + 40
+    assert 4 in {k for k, _ in runs[-40:]}
+
+    # Exactly the means of the true clusters, except for starts that missed one.
+    means = [points[classes == j].mean(axis=0) for j in range(4)]
+    true_centers = np.array(means) / SCALE
+    complete = [centers for centers in references_found.centers if centers.shape == (4, 3)]
+    assert len(complete) >= 15
+    for centers in complete[:15]:
+        distances, _ = nearest_distances([centers], [true_centers])
+        assert distances[0] < 1e-12
+
+    silhouette_by_k = dict(reference_silhouettes(prepared))
+    assert list(silhouette_by_k) == sorted(silhouette_by_k)
+    assert max(silhouette_by_k, key=silhouette_by_k.get) == 4
+    true_labels = labels(prepared, np.rint(true_centers * SCALE).astype(np.int64)[None])[0]
+    expected = silhouette_score(points, true_labels)
+    assert silhouette_by_k[4] == pytest.approx(expected, abs=1e-6)
 
 
 def test_references_are_the_best_of_all_runs(monkeypatch):
     points, _ = draw(n=120)
-    found = reference_set(Points.prepare(points))
-    scores = sorted((score for _, score in found.runs), reverse=True)
-    for each, score in zip(found.centers, scores[:20], strict=True):
-        own = np.sqrt(((points[:, None] / SCALE - each) ** 2).sum(axis=2)).argmin(axis=1)
+    references_found = reference_set(Points.prepare(points))
+    scores = sorted((score for _, score in references_found.runs), reverse=True)
+    for centers, score in zip(references_found.centers, scores[:20], strict=True):
+        nearest = pairwise_distances(points / SCALE, centers).argmin(axis=1)
         # The iteration stops when the centers hardly move: single points may still change sides.
-        assert silhouette_score(points, own) == pytest.approx(score, abs=0.02)
+        assert silhouette_score(points, nearest) == pytest.approx(score, abs=0.02)
 
 
-def test_search_is_made_once_and_kept_on_disk(cache, monkeypatch):
+def test_reference_search_is_cached_on_disk(cache, monkeypatch):
     points = Points.prepare(draw()[0])
     first = reference_set(points)
     (file,) = cache.glob("*.bin")
     assert reference_set(Points.prepare(draw()[0])) is first
     reference_set.cache_clear()
     monkeypatch.setattr(references, "search", lambda points: pytest.fail("searched again"))
-    again = reference_set(points)
-    assert again.runs == first.runs
-    for one, other in zip(again.centers, first.centers, strict=True):
-        np.testing.assert_array_equal(one, other)
+    stored = reference_set(points)
+    assert stored.runs == first.runs
+    for stored_centers, centers in zip(stored.centers, first.centers, strict=True):
+        np.testing.assert_array_equal(stored_centers, centers)
     assert sorted(path.suffix for path in cache.iterdir()) == [".bin", ".lock"]
     assert file.stem == references.search_key(points)
 
@@ -293,46 +323,47 @@ def test_damaged_cache_is_replaced(cache, damage):
     (file,) = cache.glob("*.bin")
     content = file.read_bytes()
     middle = len(content) // 2
-    file.write_bytes(
-        {
-            "empty": b"",
-            "cut": content[:middle],
-            "flip": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
-            "foreign": b"not a result of ours" * 10,
-        }[damage]
-    )
+    flipped = bytes([content[middle] ^ 1])
+    damaged = {
+        "empty": b"",
+        "cut": content[:middle],
+        "flip": content[:middle] + flipped + content[middle + 1 :],
+        "foreign": b"not a result of the bench" * 10,
+    }
+    file.write_bytes(damaged[damage])
     reference_set.cache_clear()
     assert reference_set(points).runs == first.runs
     assert file.read_bytes() == content
 
 
-def test_cache_knows_points_and_search_apart(tmp_path, monkeypatch):
+def test_cache_key_covers_points_and_search(tmp_path, monkeypatch):
     points = Points.prepare(draw()[0])
-    others = Points.prepare(draw(seed=1)[0])
-    keys = {references.search_key(points), references.search_key(others)}
-    assert references.SOURCES[0].name == "references.py" and len(keys) == 2
+    different_points = Points.prepare(draw(seed=1)[0])
+    keys = {references.search_key(points), references.search_key(different_points)}
+    assert len(keys) == 2
+    source = references.SOURCES[0]
+    assert source.name == "references.py"
     changed = tmp_path / "references.py"
-    changed.write_text(
-        references.SOURCES[0].read_text().replace("N_REPEATS = 20", "N_REPEATS = 21")
-    )
+    changed.write_text(source.read_text().replace("N_REPEATS = 20", "N_REPEATS = 21"))
     monkeypatch.setattr(references, "SOURCES", (changed, *references.SOURCES[1:]))
     keys.add(references.search_key(points))
     assert len(keys) == 3
 
 
-def test_references_share_no_start_with_a_baseline():
-    """Seeds of replicates are small numbers; a baseline with the seed of a reference would be its
-    own yardstick.
+def test_reference_seeds_are_not_replicate_seeds():
+    """Seeds of replicates are small numbers; a baseline with the seed of a reference would be
+    compared with itself.
     """
     assert references.FIRST_SEED > 100_000
 
 
-def test_cache_that_cannot_be_written_costs_time_only(tmp_path, monkeypatch):
+def test_unwritable_cache_only_warns(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "file"))
+    points = Points.prepare(draw()[0])
     with pytest.warns(UserWarning, match="set PKM_CACHE to a folder that can be written"):
-        found = reference_set(Points.prepare(draw()[0]))
-    assert len(found.centers) == 20
+        references_found = reference_set(points)
+    assert len(references_found.centers) == 20
 
 
 @pytest.mark.parametrize(
@@ -345,21 +376,27 @@ def test_cache_that_cannot_be_written_costs_time_only(tmp_path, monkeypatch):
         [[0, 0], [1, 0], [SCALE, 0]],
     ],
 )
-def test_search_on_few_or_equal_points_has_a_result(points):
+def test_reference_search_handles_few_or_equal_points(points):
     points = np.array(points)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = evaluate(points, points[:1][None], METRICS)
-    distinct = len(np.unique(points, axis=0))
-    centers = reference_set(Points.prepare(points)).centers
-    assert {len(each) for each in centers} == {2 if distinct > 1 and len(points) > 2 else 1}
-    assert np.isfinite([found[name] for name in METRICS if "kmeans_distance" in name]).all()
+        scores = evaluate(points, points[:1][None], METRICS)
+    n_distinct = len(np.unique(points, axis=0))
+    expected = 2 if n_distinct > 1 and len(points) > 2 else 1
+    reference_sets = reference_set(Points.prepare(points)).centers
+    assert {len(centers) for centers in reference_sets} == {expected}
+    for name in METRICS:
+        if "kmeans_distance" in name:
+            assert np.isfinite(scores[name]).all()
 
 
 @pytest.mark.parametrize(
-    "given, message",
+    ("arguments", "message"),
     [
-        ({"labels": np.zeros(299, int)}, "labels must be 300 integers, one per point"),
+        (
+            {"labels": np.zeros(299, int)},
+            "labels must be 300 integers, one per point",
+        ),
         ({"labels": np.zeros(300)}, "labels must be 300 integers"),
         ({"n_centers": [5, 5]}, "n_centers must be 4 integers, one per replicate"),
         ({"n_centers": [5.0] * 4}, "n_centers must be 4 integers"),
@@ -371,13 +408,13 @@ def test_search_on_few_or_equal_points_has_a_result(points):
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(given, message):
+def test_mismatched_arguments_are_refused(arguments, message):
     points, centers = draw()
     with pytest.raises(ValueError, match=message):
-        evaluate(points, centers, ["accuracy"], **given)
+        evaluate(points, centers, ["accuracy"], **arguments)
 
 
-def test_centers_of_another_shape_are_refused():
+def test_centers_of_wrong_shape_are_refused():
     points, centers = draw()
     with pytest.raises(ValueError, match=r"centers must have shape \(replicate, cluster, 3\)"):
         evaluate(points, centers[0], ["nicv"])
