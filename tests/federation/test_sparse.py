@@ -1,4 +1,4 @@
-"""Sparse aggregation: field arithmetic, decoding against the truth, every way to fail, masks.
+"""Sparse aggregation: field arithmetic, decoding against the exact sum, failures, masks.
 
 Salts and keys are fresh entropy; a salted locator collides once in 10^14 rounds of these sizes.
 """
@@ -29,28 +29,45 @@ from pkm.federation.sparse import (
 SALT = b"0123456789abcdef"
 
 
-def some_vectors(seed, clients=3, k=2, d=3, n_bins=10, low=1, high=50):
+def random_vectors(seed, n_clients=3, k=2, d=3, n_bins=10, low=1, high=50):
+    """Bins and counts of each client."""
     rng = np.random.default_rng(seed)
-    return [(rng.integers(0, n_bins, (k, d)), rng.integers(low, high, k)) for _ in range(clients)]
+    vectors = []
+    for _ in range(n_clients):
+        bins = rng.integers(0, n_bins, (k, d))
+        counts = rng.integers(low, high, k)
+        vectors.append((bins, counts))
+    return vectors
 
 
-def together(vectors):
-    return sum_by_bin(
-        np.concatenate([b for b, _ in vectors]), np.concatenate([c for _, c in vectors])
-    )
+def exact_sum(vectors):
+    """Distinct bins of all clients, and the sums of their counts."""
+    bins = np.concatenate([vector[0] for vector in vectors])
+    counts = np.concatenate([vector[1] for vector in vectors])
+    return sum_by_bin(bins, counts)
 
 
-def added(code, vectors, salt=SALT):
-    return (
-        sum(
-            (encode(code, salt, *vector) for vector in vectors),
-            np.zeros(code.n_elements, code.dtype),
-        )
-        % code.prime
-    )
+def sum_of_messages(code, vectors, salt=SALT):
+    """The sum of all clients' encoded vectors in the field."""
+    total = np.zeros(code.n_elements, code.dtype)
+    for bins, counts in vectors:
+        total = total + encode(code, salt, bins, counts)
+    return total % code.prime
 
 
 # Field
+
+
+def power_sums_by_integers(values, locators, length, prime):
+    """Power sums in Python's integers."""
+    sums = []
+    for exponent in range(length):
+        terms = [
+            value * pow(locator, exponent, prime)
+            for value, locator in zip(values, locators, strict=True)
+        ]
+        sums.append(sum(terms) % prime)
+    return sums
 
 
 @given(
@@ -59,25 +76,27 @@ def added(code, vectors, salt=SALT):
 )
 @settings(deadline=None)
 def test_power_sums_are_exact(pairs, length):
-    values = [v for v, _ in pairs]
-    locators = [x for _, x in pairs]
-    expected = [sum(v * pow(x, i, PRIME) for v, x in pairs) % PRIME for i in range(length)]
+    values = [value for value, _ in pairs]
+    locators = [locator for _, locator in pairs]
+    expected = power_sums_by_integers(values, locators, length, PRIME)
     assert power_sums(values, locators, length).tolist() == expected
-    other = 2**89 - 1
-    expected = [sum(v * pow(x, i, other) for v, x in pairs) % other for i in range(length)]
-    assert power_sums(values, locators, length, other).tolist() == expected
+
+    larger_prime = 2**89 - 1
+    expected = power_sums_by_integers(values, locators, length, larger_prime)
+    assert power_sums(values, locators, length, larger_prime).tolist() == expected
 
 
 @pytest.mark.parametrize(
-    "edge", [PRIME - 1, PRIME - 2, 1 << 60, (1 << 32) - 1, 1 << 32, (1 << 61) - (1 << 32)]
+    "value", [PRIME - 1, PRIME - 2, 1 << 60, (1 << 32) - 1, 1 << 32, (1 << 61) - (1 << 32)]
 )
-def test_products_at_the_edges_of_the_field(edge):
-    for other in (1, 2, PRIME - 1, 1 << 60, 0xFFFFFFFF):
-        assert power_sums([edge], [other], 3).tolist() == [
-            edge,
-            edge * other % PRIME,
-            edge * other**2 % PRIME,
+def test_products_at_the_limits_of_the_field(value):
+    for locator in (1, 2, PRIME - 1, 1 << 60, 0xFFFFFFFF):
+        expected = [
+            value,
+            value * locator % PRIME,
+            value * locator**2 % PRIME,
         ]
+        assert power_sums([value], [locator], 3).tolist() == expected
 
 
 # Decoding
@@ -90,96 +109,125 @@ def test_products_at_the_edges_of_the_field(edge):
     st.sampled_from([(1, 2), (3, 10), (13, 111), (2, 2**30)]),
 )
 @settings(max_examples=60, deadline=None)
-def test_decoding_gives_the_sum_back(seed, clients, k, shape):
+def test_decode_recovers_the_sum(seed, n_clients, k, shape):
     d, n_bins = shape
-    vectors = some_vectors(seed, clients, k, d, n_bins)
-    code = SparseCode(d, n_bins, clients * k)
+    vectors = random_vectors(seed, n_clients, k, d, n_bins)
+    code = SparseCode(d, n_bins, n_clients * k)
     bins, counts, report = aggregate_sparse(code, vectors)
-    expected = together(vectors)
-    assert (bins == expected[0]).all() and (counts == expected[1]).all()
-    assert report.attempts == 1 and report.bytes_per_client == math.ceil(61 * code.n_elements / 8)
+
+    expected_bins, expected_counts = exact_sum(vectors)
+    assert (bins == expected_bins).all()
+    assert (counts == expected_counts).all()
+    assert report.attempts == 1
+    assert report.bytes_per_client == math.ceil(61 * code.n_elements / 8)
 
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=20, deadline=None)
-def test_the_literal_construction_decodes_alike(seed):
-    vectors = some_vectors(seed, d=10, n_bins=111)
+def test_literal_and_salted_locators_agree(seed):
+    vectors = random_vectors(seed, d=10, n_bins=111)
     literal = SparseCode(10, 111, 6, "literal")
     salted = SparseCode(10, 111, 6)
-    assert literal.prime > 111**10 and literal.elements_per_bin == 0
-    a = aggregate_sparse(literal, vectors)
-    b = aggregate_sparse(salted, vectors)
-    assert (a[0] == b[0]).all() and (a[1] == b[1]).all()
+    assert literal.prime > 111**10
+    assert literal.elements_per_bin == 0
+
+    literal_bins, literal_counts, _ = aggregate_sparse(literal, vectors)
+    salted_bins, salted_counts, _ = aggregate_sparse(salted, vectors)
+    assert (literal_bins == salted_bins).all()
+    assert (literal_counts == salted_counts).all()
 
 
-def test_the_first_bin_is_not_lost():
-    """Counted from 0 its locator would be 0, which has no power sums but one."""
+def test_first_bin_is_decoded():
+    """Counted from 0 its locator would be 0, whose power sums are all 0 but the first."""
+    corners = np.array([[0, 0], [3, 3]])
     for locators in ("literal", "salted"):
         code = SparseCode(2, 4, 3, locators)
-        bins, counts = decode(
-            code, SALT, encode(code, SALT, np.array([[0, 0], [3, 3]]), np.array([5, 7])), 12
-        )
-        assert bins.tolist() == [[0, 0], [3, 3]] and counts.tolist() == [5, 7]
-    assert 0 not in SparseCode(1, 4, 3, "literal").locate(np.arange(4)[:, None], SALT)
+        message = encode(code, SALT, corners, np.array([5, 7]))
+        bins, counts = decode(code, SALT, message, 12)
+        assert bins.tolist() == [[0, 0], [3, 3]]
+        assert counts.tolist() == [5, 7]
+
+    literal = SparseCode(1, 4, 3, "literal")
+    all_bins = np.arange(4)[:, None]
+    assert 0 not in literal.locate(all_bins, SALT)
 
 
-def test_equal_bins_are_one_entry_and_nothing_is_nothing():
+def test_equal_bins_are_merged():
     code = SparseCode(2, 10, 4)
-    vectors = [(np.array([[1, 2], [1, 2]]), np.array([3, 4])), (np.array([[1, 2]]), np.array([5]))]
+    vectors = [
+        (np.array([[1, 2], [1, 2]]), np.array([3, 4])),
+        (np.array([[1, 2]]), np.array([5])),
+    ]
     bins, counts, _ = aggregate_sparse(code, vectors)
-    assert bins.tolist() == [[1, 2]] and counts.tolist() == [12]
-    empty = np.empty((0, 2), np.int64), np.empty(0, np.int64)
+    assert bins.tolist() == [[1, 2]]
+    assert counts.tolist() == [12]
+
+    # Empty vectors have an empty sum and a message of zeros.
+    empty = (np.empty((0, 2), np.int64), np.empty(0, np.int64))
     bins, counts, _ = aggregate_sparse(code, [empty, empty])
-    assert bins.shape == (0, 2) and len(counts) == 0
+    assert bins.shape == (0, 2)
+    assert len(counts) == 0
     assert not encode(code, SALT, *empty).any()
 
 
-def test_signed_differences_lose_entries_that_cancel():
+def test_signed_counts_that_cancel_are_dropped():
     code = SparseCode(2, 10, 6)
     vectors = [
         (np.array([[1, 1], [2, 2]]), np.array([-1, 4])),
         (np.array([[2, 2], [3, 3]]), np.array([-4, -2])),
     ]
     bins, counts, _ = aggregate_sparse(code, vectors, signed=True)
-    assert bins.tolist() == [[1, 1], [3, 3]] and counts.tolist() == [-1, -2]
+    assert bins.tolist() == [[1, 1], [3, 3]]
+    assert counts.tolist() == [-1, -2]
 
 
-def test_as_many_bins_as_allowed_and_one_more():
+def test_decode_refuses_too_many_bins():
     rng = np.random.default_rng(0)
     bins = rng.permutation(1000)[:9].repeat(2).reshape(9, 2) // [1, 1]
     code = SparseCode(2, 1000, 8)
-    kept, _ = decode(code, SALT, encode(code, SALT, bins[:8], np.arange(1, 9)), 36)
-    assert len(kept) == 8
-    for extra in range(1, 5):
-        more = rng.integers(0, 1000, (8 + extra, 2))
+
+    # As many bins as the code allows.
+    message = encode(code, SALT, bins[:8], np.arange(1, 9))
+    decoded_bins, _ = decode(code, SALT, message, 36)
+    assert len(decoded_bins) == 8
+
+    # One to four bins more.
+    for n_extra in range(1, 5):
+        n_bins = 8 + n_extra
+        too_many = rng.integers(0, 1000, (n_bins, 2))
+        message = encode(code, SALT, too_many, np.ones(n_bins, int))
         with pytest.raises(DecodeFailure):
-            decode(code, SALT, encode(code, SALT, more, np.ones(8 + extra, int)), 8 + extra)
+            decode(code, SALT, message, n_bins)
+
+    too_many = rng.integers(0, 1000, (12, 2))
     with pytest.raises(DecodeFailure):
-        aggregate_sparse(code, [(rng.integers(0, 1000, (12, 2)), np.ones(12, int))])
+        aggregate_sparse(code, [(too_many, np.ones(12, int))])
 
 
 @given(st.integers(0, 10**6), st.integers(1, 2**60), st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_damaged_message_is_found_out(seed, change, data):
-    vectors = some_vectors(seed)
+def test_decode_detects_a_damaged_message(seed, change, data):
+    vectors = random_vectors(seed)
     code = SparseCode(3, 10, 6)
-    words = added(code, vectors)
-    (_, counts) = together(vectors)
-    place = data.draw(st.integers(0, code.n_elements - 1))
-    used = code.n_sums + len(
-        counts
-    )  # payload sums from the number of bins on are not needed, and not looked at
-    words[place] = (int(words[place]) + change) % PRIME
-    if place < used:
+    words = sum_of_messages(code, vectors)
+    _, counts = exact_sum(vectors)
+
+    index = data.draw(st.integers(0, code.n_elements - 1))
+    words[index] = (int(words[index]) + change) % PRIME
+
+    # Payload sums from the number of bins on are not needed, and not read.
+    n_read = code.n_sums + len(counts)
+    if index < n_read:
         with pytest.raises(DecodeFailure):
             decode(code, SALT, words, int(counts.sum()))
 
 
-def test_a_wrong_total_or_salt_is_found_out():
-    vectors = some_vectors(1)
+def test_decode_detects_a_wrong_total_or_salt():
+    vectors = random_vectors(1)
     code = SparseCode(3, 10, 6)
-    words = added(code, vectors)
-    total = int(together(vectors)[1].sum())
+    words = sum_of_messages(code, vectors)
+    _, counts = exact_sum(vectors)
+    total = int(counts.sum())
     decode(code, SALT, words, total)
     with pytest.raises(DecodeFailure, match="counts must add up"):
         decode(code, SALT, words, total + 1)
@@ -187,121 +235,149 @@ def test_a_wrong_total_or_salt_is_found_out():
         decode(code, b"another salt 123", words, total)
 
 
-def test_negative_counts_are_refused_where_none_can_be():
+def test_negative_counts_are_refused_unless_signed():
     code = SparseCode(1, 10, 4)
-    words = encode(code, SALT, np.array([[1], [2]]), np.array([9, -1]))
+    bins = np.array([[1], [2]])
+    words = encode(code, SALT, bins, np.array([9, -1]))
     with pytest.raises(DecodeFailure, match="each of them possible"):
         decode(code, SALT, words, 8)
-    assert decode(code, SALT, words, 8, signed=True)[1].tolist() == [9, -1]
+    _, counts = decode(code, SALT, words, 8, signed=True)
+    assert counts.tolist() == [9, -1]
 
 
-def test_a_collision_of_hashes_is_answered_by_a_fresh_salt(monkeypatch):
+def test_hash_collision_is_retried_with_a_fresh_salt(monkeypatch):
     locate = SparseCode.locate
-    calls = []
+    salts = []
 
     def colliding(self, bins, salt):
-        calls.append(salt)
-        if salt == calls[0]:  # under the first salt all bins look alike
+        """Equal locators for all bins under the first salt."""
+        salts.append(salt)
+        if salt == salts[0]:
             return [7] * len(bins)
         return locate(self, bins, salt)
 
     monkeypatch.setattr(SparseCode, "locate", colliding)
-    vectors = some_vectors(3)
-    bins, counts, report = aggregate_sparse(SparseCode(3, 10, 6), vectors)
-    assert (
-        report.attempts == 2
-        and (bins == together(vectors)[0]).all()
-        and (counts == together(vectors)[1]).all()
-    )
+    vectors = random_vectors(3)
+    code = SparseCode(3, 10, 6)
+    bins, counts, report = aggregate_sparse(code, vectors)
+    expected_bins, expected_counts = exact_sum(vectors)
+    assert report.attempts == 2
+    assert (bins == expected_bins).all()
+    assert (counts == expected_counts).all()
 
 
-def test_a_locator_of_zero_is_refused():
+def test_locator_zero_is_refused():
     code = SparseCode(1, 10, 4)
     words = encode(code, SALT, np.array([[1]]), np.array([9]))
-    words[0] = (int(words[0]) + 3) % PRIME  # what a bin with locator 0 and count 3 would add
+    # What a bin with locator 0 and count 3 would add.
+    words[0] = (int(words[0]) + 3) % PRIME
     with pytest.raises(DecodeFailure, match="zero"):
         decode(code, SALT, words, 12)
 
 
 def test_bins_outside_the_grid_are_refused():
-    for bad in (-1, 10):
+    for bin_index in (-1, 10):
+        code = SparseCode(1, 10, 4)
+        bins = np.array([[bin_index]])
         with pytest.raises(ValueError, match=r"bins must be in 0 \.\. 9"):
-            encode(SparseCode(1, 10, 4), SALT, np.array([[bad]]), np.array([1]))
-    for given_, message in (
-        ((0, 2, 1), "n_features=0"), ((1, 0, 1), "n_bins=0"), ((1, 2, 0), "max_bins=0"),
+            encode(code, SALT, bins, np.array([1]))
+
+    for arguments, message in (
+        ((0, 2, 1), "n_features=0"),
+        ((1, 0, 1), "n_bins=0"),
+        ((1, 2, 0), "max_bins=0"),
         ((1, 2**61, 1), "n_bins="),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=message):
-            SparseCode(*given_)
+            SparseCode(*arguments)
+
     with pytest.raises(ValueError, match="locators='hash' is unknown"):
         SparseCode(1, 2, 1, "hash")
 
 
 @given(st.integers(1, 30), st.integers(1, 2**20), st.integers(0, 1000))
-def test_coordinates_are_packed_without_loss(d, n_bins, seed):
+def test_unpack_inverts_pack(d, n_bins, seed):
     code = SparseCode(d, n_bins, 4)
-    bins = np.random.default_rng(seed).integers(0, n_bins, (5, d))
+    rng = np.random.default_rng(seed)
+    bins = rng.integers(0, n_bins, (5, d))
     packed = code.pack(bins)
-    assert all(len(row) == code.elements_per_bin and max(row) < 2**60 for row in packed)
-    assert [code.unpack(row) for row in packed] == bins.tolist()
+    for row in packed:
+        assert len(row) == code.elements_per_bin
+        assert max(row) < 2**60
+    unpacked = [code.unpack(row) for row in packed]
+    assert unpacked == bins.tolist()
 
 
-def test_size_of_a_message():
-    code = SparseCode(10, 111, 400)  # 7 bits, 8 coordinates to an element
-    assert code.elements_per_bin == 2 and code.n_elements == 2 * 400 + N_CHECK_SUMS + 2 * 400
-    assert SparseCode(10, 111, 400, "literal").n_elements == 802
+def test_message_size():
+    # A coordinate below 111 takes 7 bits, so an element holds 8 coordinates.
+    code = SparseCode(10, 111, 400)
+    assert code.elements_per_bin == 2
+    assert code.n_elements == 2 * 400 + N_CHECK_SUMS + 2 * 400
+
+    literal = SparseCode(10, 111, 400, "literal")
+    assert literal.n_elements == 802
 
 
 # Masks
 
 
-@pytest.mark.parametrize("locators", ["salted", "literal"])
-@pytest.mark.parametrize("clients", [1, 2, 5])
-def test_masks_of_a_round_add_up_to_zero(clients, locators):
-    code = SparseCode(10, 111, 3, locators)
-    private = [X25519PrivateKey.generate() for _ in range(clients)]
+def key_pairs(n_clients):
+    """Fresh private and public keys of some clients."""
+    private = [X25519PrivateKey.generate() for _ in range(n_clients)]
     public = [key.public_key() for key in private]
-    rounds = [
-        [zero_sum_masks(key, client, public, name, code) for client, key in enumerate(private)]
-        for name in "ab"
-    ]
+    return private, public
+
+
+@pytest.mark.parametrize("locators", ["salted", "literal"])
+@pytest.mark.parametrize("n_clients", [1, 2, 5])
+def test_masks_of_a_round_sum_to_zero(n_clients, locators):
+    code = SparseCode(10, 111, 3, locators)
+    private, public = key_pairs(n_clients)
+    rounds = []
+    for name in "ab":
+        masks = [
+            zero_sum_masks(key, client, public, name, code) for client, key in enumerate(private)
+        ]
+        rounds.append(masks)
+
     for masks in rounds:
-        assert not (sum(mask.astype(object) for mask in masks) % code.prime).any()
-        assert all(0 <= int(word) < code.prime for mask in masks for word in mask)
-    if clients > 1:
-        assert not any(
-            (a == b).any() for a, b in zip(*rounds, strict=True)
-        )  # fresh for every round
+        total = sum(mask.astype(object) for mask in masks)
+        assert not (total % code.prime).any()
+        for mask in masks:
+            assert all(0 <= int(word) < code.prime for word in mask)
+
+    # Masks are fresh in every round; a single client has none.
+    if n_clients > 1:
+        for first, second in zip(*rounds, strict=True):
+            assert not (first == second).any()
 
 
 @pytest.mark.statistical
-def test_masked_messages_are_uniform_whatever_is_in_them():
+def test_masked_messages_are_uniform():
+    """The law of a masked message is the same for an empty vector and for a full bin."""
     code = SparseCode(3, 10, 500)
-    private = [X25519PrivateKey.generate() for _ in range(3)]
-    public = [key.public_key() for key in private]
-    seen = []
-    for vector in (
-        (np.empty((0, 3), int), np.empty(0, int)),
-        (np.full((1, 3), 9), np.array([10**6])),
-    ):
-        for name in range(20):
-            message = encode(code, SALT, *vector) + zero_sum_masks(
-                private[1], 1, public, f"{vector[1]} {name}", code
-            )
-            seen.append(message % code.prime)
-    for group in (seen[:20], seen[20:]):
-        words = np.concatenate(group)
+    private, public = key_pairs(3)
+    empty = (np.empty((0, 3), int), np.empty(0, int))
+    single_bin = (np.full((1, 3), 9), np.array([10**6]))
+
+    samples = []
+    for bins, counts in (empty, single_bin):
+        messages = []
+        for number in range(20):
+            name = f"{counts} {number}"
+            masks = zero_sum_masks(private[1], 1, public, name, code)
+            message = encode(code, SALT, bins, counts) + masks
+            messages.append(message % code.prime)
+        samples.append(np.concatenate(messages))
+
+    for words in samples:
         for shift in (0, 30, 53):
-            observed = np.bincount(
-                ((words >> np.uint64(shift)) & np.uint64(255)).astype(int), minlength=256
-            )
+            bits = (words >> np.uint64(shift)) & np.uint64(255)
+            observed = np.bincount(bits.astype(int), minlength=256)
             assert stats.chisquare(observed).pvalue > 1e-8
-    assert (
-        stats.ks_2samp(
-            *(np.concatenate(group).astype(float) for group in (seen[:20], seen[20:]))
-        ).pvalue
-        > 1e-8
-    )
+
+    first, second = (words.astype(float) for words in samples)
+    assert stats.ks_2samp(first, second).pvalue > 1e-8
 
 
 @pytest.mark.statistical
@@ -310,7 +386,9 @@ def test_uniform_elements_are_drawn_by_rejection():
     favored.
     """
     code = SparseCode(1, 10, 20_000, "literal")
-    object.__setattr__(code, "__dict__", {**code.__dict__, "prime": 5})
-    found = sparse._uniform_elements(bytes(32), code)
-    observed = np.bincount(found.astype(int), minlength=5)
-    assert len(observed) == 5 and stats.chisquare(observed).pvalue > 1e-6
+    attributes = {**code.__dict__, "prime": 5}
+    object.__setattr__(code, "__dict__", attributes)
+    elements = sparse._uniform_elements(bytes(32), code)
+    observed = np.bincount(elements.astype(int), minlength=5)
+    assert len(observed) == 5
+    assert stats.chisquare(observed).pvalue > 1e-6
