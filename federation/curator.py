@@ -1,8 +1,9 @@
 """The curator of one client: queries about all points, answered by masked secure aggregation."""
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from pkm.compute import Points
 from pkm.federation.links import ClientLink
 from pkm.federation.masks import Masks
-from pkm.privacy import Curator, Gaussian, Laplace, Ledger
+from pkm.privacy import BaseCurator, Ledger, Query, Sensitivity, SumsAndCounts
 
 
 @dataclass
@@ -39,14 +40,12 @@ class ClientSession:
     timings: ClientTimings = field(default_factory=ClientTimings)
 
 
-class FederatedCurator(Curator):
+class FederatedCurator(BaseCurator):
     """Curator of one client, whose points are a part of all points.
 
-    It serves :meth:`sums_and_counts` alone, the only query of the Lloyd family; every other
-    query of :class:`pkm.privacy.Curator` raises ValueError. The exact sums and counts of the
-    client's points are sent masked, and the noisy sums and counts of all clients' points come back.
-    The ledger is charged as by the central curator. The noise is the server's, so no stream of
-    noise is held here.
+    It serves the query of the Lloyd family, whose parts are sums over records. The client's exact
+    part is sent masked, and the noisy sum over all clients comes back. The ledger is charged as by
+    the central curator. The noise is the server's, so no stream of noise is held here.
 
     Parameters
     ----------
@@ -58,6 +57,8 @@ class FederatedCurator(Curator):
     domain : array-like of shape (2, d), optional
     session : ClientSession
     """
+
+    serves: ClassVar[tuple[type[Query], ...]] = (SumsAndCounts,)
 
     def __init__(
         self,
@@ -71,31 +72,22 @@ class FederatedCurator(Curator):
         self.n_points = session.n_points
         self._session = session
 
-    def counts_and_bounded_sums(self, *args: object, **kwargs: object) -> None:
-        """Not served: see the class."""
-        self._check_supported("counts_and_bounded_sums")
-
-    def grid_counts(self, *args: object, **kwargs: object) -> None:
-        """Not served: see the class."""
-        self._check_supported("grid_counts")
-
-    def disclose(self) -> None:
-        """Not served: a client's points stay with it."""
-        self._check_supported("disclose")
-
-    def _check_supported(self, query: str) -> None:
-        raise ValueError(
-            f"{query} is not answered by a federated curator: it serves sums_and_counts alone"
-        )
-
-    def _release(
+    def _draw(
         self,
-        sums: np.ndarray,
-        counts: np.ndarray,
-        sum_noise: Gaussian | Laplace | None,
-        count_noise: Gaussian | Laplace | None,
+        query: Query,
+        exact: Mapping[str, np.ndarray],
+        sensitivities: Mapping[str, Sensitivity],
+        noise: Mapping[str, Any],
         key: Hashable,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> dict[str, np.ndarray]:
+        """Have the server add up the clients' parts and its noise."""
+        return self._exchange(exact)
+
+    def _collect(self, query: Query, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Have the server add up the clients' parts, without noise."""
+        return self._exchange(exact)
+
+    def _exchange(self, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Send the exact sums and counts masked; return the noisy ones of all clients."""
         masks = self._session.masks
         link = self._session.link
@@ -103,7 +95,7 @@ class FederatedCurator(Curator):
 
         # Mask the sums and counts of this client, (R, k, d + 1).
         started = time.perf_counter()
-        message = masks.mask(np.concatenate([sums, counts[:, :, None]], axis=2))
+        message = masks.mask(np.concatenate([exact["sums"], exact["counts"][:, :, None]], axis=2))
         masked = time.perf_counter()
 
         # Send them, and wait for the noisy sum over all clients.
@@ -118,6 +110,7 @@ class FederatedCurator(Curator):
         timings.exchange += received - masked
         timings.masking += (masked - started) + (unmasked - received)
         timings.exchanges += 1
-        noisy_sums = np.ascontiguousarray(answer[:, :, :-1])
-        noisy_counts = np.ascontiguousarray(answer[:, :, -1])
-        return noisy_sums, noisy_counts
+        return {
+            "sums": np.ascontiguousarray(answer[:, :, :-1]),
+            "counts": np.ascontiguousarray(answer[:, :, -1]),
+        }

@@ -23,7 +23,7 @@ from pkm.federation.keys import agree_on_secret, relay
 from pkm.federation.links import ClientLink, ProtocolError, ServerLink, ThreadServerLink
 from pkm.federation.masks import Masks
 from pkm.federation.ring import Ring
-from pkm.privacy import Curator, Gaussian, Laplace, Ledger, NoiseStreams, noisy_sums_and_counts
+from pkm.privacy import BaseCurator, Gaussian, Laplace, Ledger, NoiseStreams, SumsAndCounts
 
 
 class PublicRound(Protocol):
@@ -49,7 +49,7 @@ class ScheduledMethod(Protocol):
 
     def fit_with(
         self,
-        make_curator: Callable[[Ledger | None, NoiseStreams], Curator],
+        make_curator: Callable[[Ledger | None, NoiseStreams], BaseCurator],
         n_points: int,
         n_features: int,
         seeds: Sequence[int],
@@ -357,14 +357,9 @@ def encoded_noise(
     if public_round.sum_noise is None or public_round.count_noise is None:
         return None
     zeros = np.zeros(shape, np.int64)
-    sums, counts = noisy_sums_and_counts(
-        zeros[:, :, :-1],
-        zeros[:, :, -1],
-        public_round.sum_noise,
-        public_round.count_noise,
-        noise,
-        ("sums_and_counts", number),
-    )
+    key = (SumsAndCounts.label, number)
+    sums = noise.release(public_round.sum_noise, zeros[:, :, :-1], (*key, "sums"))
+    counts = noise.release(public_round.count_noise, zeros[:, :, -1], (*key, "counts"))
     return ring.encode(np.concatenate([sums, counts[:, :, None]], axis=2))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.initialization import starting_centers
-from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, snap_centers
+from pkm.privacy import NO_CLAIM, SCALE, Curator, PrivacyClaim, SumsAndCounts, snap_centers
 
 
 @dataclass(eq=False, repr=False)
@@ -24,8 +24,8 @@ class DataMean(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Sum and count all points; see :meth:`PrivateKMeans.cluster`."""
         center = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
-        sums, counts = curator.sums_and_counts(center, sum_noise=None, count_noise=None)
-        return snap_centers(sums / (counts[:, :, None] / SCALE)), 1
+        answer = curator.release(SumsAndCounts(center), sums=None, counts=None)
+        return snap_centers(answer["sums"] / (answer["counts"][:, :, None] / SCALE)), 1
 
 
 @dataclass(eq=False, repr=False)

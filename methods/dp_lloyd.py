@@ -6,7 +6,17 @@ from typing import ClassVar
 import numpy as np
 
 from pkm.methods.lloyd import SuLloyd, count_weight
-from pkm.privacy import SCALE, BoundedLaplace, Budget, Curator, Laplace, PrivacyClaim, snap_centers
+from pkm.privacy import (
+    SCALE,
+    BoundedLaplace,
+    Budget,
+    CountsAndBoundedSums,
+    Curator,
+    Laplace,
+    PrivacyClaim,
+    mirrored,
+    snap_centers,
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -70,13 +80,13 @@ class DPLloyd(SuLloyd):
         centers = self._starting_centers(curator)
         for _ in range(n_rounds):
             # Release noisy counts, then sums drawn inside what those counts allow.
-            counts, sums = curator.counts_and_bounded_sums(
-                centers,
-                count_noise=Laplace(SCALE / count_epsilon),
-                sum_noise=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
-                origin=origin,
+            answer = curator.release(
+                CountsAndBoundedSums(centers, origin),
+                counts=Laplace(SCALE / count_epsilon),
+                sums=BoundedLaplace(sum_epsilon, 2.0 * SCALE),
             )
 
             # Move every center to the noisy mean.
-            centers = snap_centers(origin + sums / (counts[:, :, None] / SCALE))
+            records = mirrored(answer["counts"])[:, :, None] / SCALE
+            centers = snap_centers(origin + answer["sums"] / records)
         return centers, n_rounds

@@ -20,12 +20,17 @@ from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     BoxGrid,
+    CellCounts,
+    CellSums,
     Curator,
     Exponential,
+    GapPercentile,
     Gaussian,
     Laplace,
     PartitionTree,
+    Percentile,
     PrivacyClaim,
+    Splits,
     SplitScore,
     gaussian_mu,
     largest_multiple,
@@ -248,7 +253,8 @@ class DPM(PrivateKMeans):
 
         # Estimate the interval size from the gaps between neighboring values (Algorithm 2).
         size = root_count(curator, count_noise[0])
-        gap = curator.gap_percentile(PERCENTILE, interval) * half_width
+        answer = curator.release(GapPercentile(PERCENTILE), gap=Percentile(interval))
+        gap = float(answer["gap"][0]) / SCALE * half_width
         width = interval_width(gap, size) / half_width
 
         # Split recursively at the candidates of highest score.
@@ -262,7 +268,8 @@ class DPM(PrivateKMeans):
         origins = np.tile(origin, (len(leaves), 1))
         radius = math.sqrt(curator.n_features) * float(SCALE + abs(origin[0])) / SCALE
         multiplier = 1 / gaussian_mu(averages, AVERAGE_DELTA_SHARE * delta)
-        sums = tree.sums(cells, multiplier, origins, radius)
+        query = CellSums(cells, origins, radius)
+        sums = tree.release(query, sums=Gaussian(multiplier))["sums"]
         return origin + sums / sizes[:, None], sizes
 
     def _sound(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
@@ -290,7 +297,8 @@ class DPM(PrivateKMeans):
         cells = [leaf.cell for leaf in leaves]
         sizes = np.array([max(leaf.size, 1.0) for leaf in leaves])
         midpoints = np.array([tree.midpoint(cell) for cell in cells])
-        sums = tree.sums(cells, 1 / (factor * average_mu), midpoints)
+        noise = Gaussian(1 / (factor * average_mu))
+        sums = tree.release(CellSums(cells, midpoints), sums=noise)["sums"]
         boxes = np.array([tree.box(cell) for cell in cells])
         lower = boxes[:, 0]
         upper = boxes[:, 1]
@@ -329,23 +337,24 @@ class DPM(PrivateKMeans):
         leaves: list[Node] = []
         for level in range(self.depth):
             # Choose one split of every cell by the exponential mechanism.
-            splits = tree.choose_splits(
+            query = Splits(
                 [node.cell for node in nodes],
                 [node.size for node in nodes],
                 score,
-                split_mechanisms[level],
-                margin=margins[level],
-                delta=failure,
+                margins[level],
+                failure,
             )
+            choices = tree.release(query, choices=split_mechanisms[level])["choices"]
             parts = [
-                tree.split(node.cell, *split) for node, split in zip(nodes, splits, strict=True)
+                tree.split(node.cell, *tree.candidate(choice))
+                for node, choice in zip(nodes, choices, strict=True)
             ]
 
             # Count both parts of every split.
             noise = count_noise[level + 1]
             assert noise is not None, "only the root's count is public"
             cells = [cell for pair in parts for cell in pair]
-            counts = tree.counts(cells, noise)
+            counts = tree.release(CellCounts(cells), counts=noise)["counts"] / SCALE
             children = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
 
             # Accept a split if both parts are large enough; otherwise the cell is a leaf.
@@ -383,7 +392,8 @@ class DPM(PrivateKMeans):
 
 def root_count(curator: Curator, noise: Laplace) -> float:
     """Noisy number of all points."""
-    return float(curator.whole().counts([0], noise)[0])
+    answer = curator.whole().release(CellCounts([0]), counts=noise)
+    return float(answer["counts"][0] / SCALE)
 
 
 def interval_width(gap: float, size: float) -> float:

@@ -12,7 +12,16 @@ import numpy as np
 from pkm.methods.base import PrivateKMeans, is_integer
 from pkm.methods.coreset import consistent
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import MAX_CELLS, SCALE, Budget, Curator, Laplace, PrivacyClaim, snap_centers
+from pkm.privacy import (
+    MAX_CELLS,
+    SCALE,
+    Budget,
+    Curator,
+    GridCounts,
+    Laplace,
+    PrivacyClaim,
+    snap_centers,
+)
 from pkm.privacy.noise import INITIALIZATION, child
 
 MIN_INTERVALS = 2
@@ -161,7 +170,8 @@ class EUGkM(PrivateKMeans):
         """Count the grid's cells, cluster their midpoints; see :meth:`PrivateKMeans.cluster`."""
         # Noisy counts of all cells of the grid.
         intervals = self._intervals(curator.n_points, curator.n_features)
-        counts = curator.grid_counts(intervals, Laplace(SCALE / self.epsilon))[0]
+        answer = curator.release(GridCounts(intervals), counts=Laplace(SCALE / self.epsilon))
+        counts = answer["counts"][0]
 
         # Weights that are not negative; consistent ones add up to the public number of points.
         weights = counts.ravel() / SCALE

@@ -25,6 +25,7 @@ from pkm.privacy import (
     Gaussian,
     Laplace,
     PrivacyClaim,
+    SumsAndCounts,
     gaussian_mu,
     snap_centers,
 )
@@ -148,16 +149,13 @@ class Lloyd(PrivateKMeans):
         centers = self._starting_centers(curator)
         for this_round in schedule:
             # Assign points to their nearest centers; release noisy sums and counts.
-            sums, counts = curator.sums_and_counts(
-                centers,
-                radius=this_round.radius,
-                relative=self.relative,
-                sum_noise=this_round.sum_noise,
-                count_noise=this_round.count_noise,
+            query = SumsAndCounts(centers, this_round.radius, self.relative)
+            answer = curator.release(
+                query, sums=this_round.sum_noise, counts=this_round.count_noise
             )
 
             # Move every center to the noisy mean.
-            centers = self._move(centers, sums, counts, this_round.radius)
+            centers = self._move(centers, answer["sums"], answer["counts"], this_round.radius)
         return centers, len(schedule)
 
     def _starting_centers(self, curator: Curator) -> np.ndarray:

@@ -18,6 +18,8 @@ from pkm.methods.dpm import Node, origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
+    CellCounts,
+    CellSums,
     Curator,
     Gaussian,
     Laplace,
@@ -131,7 +133,8 @@ class LSHSplits(PrivateKMeans):
 
         # The coreset: noisy means of the leaves, weighted by their noisy counts.
         origins = np.tile(mean, (len(cells), 1))
-        sums = tree.sums(cells, multiplier, origins, radius)
+        query = CellSums(cells, origins, radius)
+        sums = tree.release(query, sums=Gaussian(multiplier))["sums"]
         coreset = clip_to_ball(sums / sizes[:, None], radius * SCALE)
 
         # Cluster the coreset.
@@ -184,7 +187,8 @@ class LSHSplits(PrivateKMeans):
         """Split while cells are large; return leaves and their released counts."""
         # Smallest size of a part: large against the noise of its sum, but not above half of an
         # average cluster.
-        size = max(tree.counts([0], count_noise)[0], 1.0)
+        count = tree.release(CellCounts([0]), counts=count_noise)["counts"][0] / SCALE
+        size = max(count, 1.0)
         noise_size = int(10 * math.sqrt(curator.n_features) * multiplier)
         cluster_size = int(size / (2 * self.n_clusters))
         min_size = float(max(1, min(noise_size, cluster_size)))
@@ -199,7 +203,7 @@ class LSHSplits(PrivateKMeans):
 
             # Count both parts of every split.
             cells = [cell for pair in pairs for cell in pair]
-            counts = tree.counts(cells, count_noise)
+            counts = tree.release(CellCounts(cells), counts=count_noise)["counts"] / SCALE
             parts = [Node(cell, count) for cell, count in zip(cells, counts, strict=True)]
 
             # Keep the parts that are large enough; a cell with none is a leaf.
@@ -215,7 +219,8 @@ class LSHSplits(PrivateKMeans):
 
 def _mean(curator: Curator, size: float, multiplier: float, origin: np.ndarray) -> np.ndarray:
     """Private mean of all points, clipped to the domain."""
-    total = curator.whole().sums([0], multiplier, origin[None])[0]
+    query = CellSums([0], origin[None])
+    total = curator.whole().release(query, sums=Gaussian(multiplier))["sums"][0]
     mean = origin + total / max(size, 1.0)
     return np.clip(np.rint(mean), -SCALE, SCALE).astype(np.int64)
 

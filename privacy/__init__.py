@@ -1,16 +1,24 @@
 """Privacy core: budgets, claims, calibration, mechanisms, noise streams, ledger and curators."""
 
-from pkm.privacy.base import BaseCurator, prepare, shards_of
+from pkm.privacy.base import BaseCurator, DisclosureError, prepare, shards_of
 from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
-from pkm.privacy.curator import Curator, DisclosureError, noisy_sums_and_counts
+from pkm.privacy.curator import Curator
 from pkm.privacy.grid import MAX_CELLS, SCALE, snap, snap_centers, to_unit
 from pkm.privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuseError, largest_multiple
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.selection import Exponential, SplitScore
+from pkm.privacy.queries import (
+    CountsAndBoundedSums,
+    GapPercentile,
+    GridCounts,
+    SumsAndCounts,
+    mirrored,
+)
+from pkm.privacy.query import Query, Sensitivity
+from pkm.privacy.selection import Exponential, Percentile, SplitScore
 from pkm.privacy.stability_histogram import StabilityHistogram
-from pkm.privacy.tree import BoxGrid, PartitionTree
+from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 
 __all__ = [
     "MAX_CELLS",
@@ -22,24 +30,34 @@ __all__ = [
     "BoxGrid",
     "Budget",
     "BudgetExceeded",
+    "CellCounts",
+    "CellSums",
     "Charge",
+    "CountsAndBoundedSums",
     "Curator",
     "DisclosureError",
     "Exponential",
+    "GapPercentile",
     "Gaussian",
+    "GridCounts",
     "Laplace",
     "Ledger",
     "NoiseStreams",
     "PartitionTree",
+    "Percentile",
     "PrivacyClaim",
+    "Query",
+    "Sensitivity",
     "SplitScore",
+    "Splits",
     "StabilityHistogram",
     "StreamReuseError",
+    "SumsAndCounts",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",
     "largest_multiple",
-    "noisy_sums_and_counts",
+    "mirrored",
     "prepare",
     "shards_of",
     "snap",

@@ -1,17 +1,25 @@
 """Base class of the curators: private shards, a ledger, noise streams, public properties."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import Points
+from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, Ledger, StreamKey
 from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.query import Query, View
 
 PointsLike = np.ndarray | Points | Sequence[np.ndarray | Points]
 """Private points on the grid, whole or in shards."""
+
+
+class DisclosureError(PermissionError):
+    """An exact answer was requested under a privacy claim."""
 
 
 class BaseCurator:
@@ -32,10 +40,16 @@ class BaseCurator:
     ----------
     n_points, n_features, n_replicates : int
         Public.
+    adjacency : Adjacency or None
+        Of the ledger's budget; None where no privacy is claimed.
     seeds : tuple of int
         One per replicate, for randomness that does not depend on the data.
     domain : ndarray of shape (2, d), float64
+    serves : tuple of type
+        The queries that it answers, also on its views.
     """
+
+    serves: ClassVar[tuple[type[Query], ...]] = ()
 
     def __init__(
         self,
@@ -48,12 +62,66 @@ class BaseCurator:
         self._ledger = ledger
         self._streams = streams
         self._rounds: Counter[str] = Counter()  # releases so far, by label
+        self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
         self.n_points = sum(shard.shape[0] for shard in self._shards)
         self.n_features = self._shards[0].shape[1]
         self.n_replicates = len(streams.seeds)
         self.seeds = streams.seeds
         self.domain = np.empty((2, self.n_features))
         self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
+
+    def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
+        """Charge a query, compute its exact answer and add noise: the only way out of a curator.
+
+        Parameters
+        ----------
+        query : Query
+            A function of public values and earlier releases only.
+        **noise : mechanism or None
+            One for each part of the answer, by the part's name. None for all parts asks for the
+            exact answer, which only methods that claim no privacy get.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Each part of the answer: in grid steps, counts in units of 2**-16 records, choices as
+            indices.
+
+        Raises
+        ------
+        DisclosureError
+            If an exact answer is requested under a ledger.
+        BudgetExceeded
+            If the release costs more than is left.
+        TypeError
+            If a mechanism does not fit the part.
+        ValueError
+            If the query is ill-posed, or a mechanism's scale is out of range; nothing is charged or
+            drawn then.
+        """
+        return self.release_from(self, query, noise)
+
+    def release_from(
+        self, view: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Release a query on a view of this curator's points; see :meth:`release`."""
+        self._check_served(query)
+        check_mechanisms(query, noise)
+        query.check(view)
+        if self._ledger is None or None in noise.values():
+            self._refuse_disclosure(query, noise)
+            return self._collect(query, query.exact(view))
+
+        # Charge before anything private is computed.
+        adjacency = self.adjacency
+        assert adjacency is not None, "there is a ledger"
+        sensitivities = query.sensitivity(view, adjacency)
+        for part, mechanism in noise.items():
+            mechanism.check(sensitivities[part])
+        key = (query.label, self._rounds[query.label])
+        self._ledger.charge(charge_of(key, query, view, sensitivities, noise))
+        self._rounds[query.label] += 1
+        return self._draw(query, query.exact(view), sensitivities, noise, key)
 
     def _charge(
         self,
@@ -83,6 +151,107 @@ class BaseCurator:
         self._ledger.charge(charge)
         self._rounds[label] += 1
         return key
+
+    def _draw(
+        self,
+        query: Query,
+        exact: Mapping[str, Any],
+        sensitivities: Mapping[str, Any],
+        noise: Mapping[str, Any],
+        key: StreamKey,
+    ) -> dict[str, np.ndarray]:
+        """Draw the parts of a charged answer one after the other, each from its own stream."""
+        released: dict[str, np.ndarray] = {}
+        for part, mechanism in noise.items():
+            values = query.values(part, exact[part], released)
+            part_key = stream_key(query, key, part)
+            released[part] = self._streams.release(mechanism, values, part_key, sensitivities[part])
+        return released
+
+    def _collect(self, query: Query, exact: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Return an exact answer, of a method that claims no privacy."""
+        return dict(exact)
+
+    def _check_served(self, query: Query) -> None:
+        """Refuse a query that this curator does not serve; types must be equal."""
+        if type(query) not in self.serves:
+            names = ", ".join(kind.__name__ for kind in self.serves)
+            raise TypeError(f"query={query!r} is not served by {type(self).__name__}: {names} are")
+        if self.adjacency is not None and self.adjacency not in query.adjacencies:
+            raise ValueError(
+                f"adjacency={self.adjacency} is not served by {query.label}: its sensitivity is "
+                f"derived for {', '.join(query.adjacencies)}"
+            )
+
+    def check_single(self, query: str) -> None:
+        """Refuse a query or view that serves a single replicate, where there are more."""
+        if self.n_replicates != 1:
+            raise ValueError(
+                f"{query} serves one replicate at a time, not {self.n_replicates}: "
+                "set batched = False"
+            )
+
+    def _refuse_disclosure(self, query: Query, noise: Mapping[str, Any]) -> None:
+        """Refuse exact answers under a ledger, and noise without one."""
+        if self._ledger is not None:
+            raise DisclosureError(
+                f"{query.label} would return exact answers, but the method claims privacy: give "
+                f"it noise for {', '.join(query.mechanisms)}"
+            )
+        if set(noise.values()) != {None} or not query.exact_without_ledger:
+            raise ValueError(
+                f"{query.label} needs a ledger to be charged to, and this curator has none"
+            )
+
+
+def check_mechanisms(query: Query, noise: Mapping[str, Any]) -> None:
+    """Refuse noise that is not of the project's own types, one for each part of the answer.
+
+    A subclass could draw or charge as it likes, so that types must be equal.
+    """
+    if noise.keys() != query.mechanisms.keys():
+        raise TypeError(
+            f"noise for {', '.join(noise) or 'nothing'} was given, but {query.label} releases "
+            f"{', '.join(query.mechanisms)}: give one mechanism for each"
+        )
+    for part, mechanism in noise.items():
+        allowed = query.mechanisms[part]
+        if mechanism is not None and type(mechanism) not in allowed:
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise TypeError(
+                f"{part}={mechanism!r} of {query.label} must be one of {names}, and no subclass"
+            )
+
+
+def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
+    """Key of the noise stream of one part: that of the release, and the part if there are more."""
+    return key if len(query.mechanisms) == 1 else (*key, part)
+
+
+def charge_of(
+    key: StreamKey,
+    query: Query,
+    view: Any,
+    sensitivities: Mapping[str, Any],
+    noise: Mapping[str, Any],
+) -> Charge:
+    """What a release costs: that of its parts together, each from its noise and sensitivity."""
+    costs = [mechanism.cost(sensitivities[part]) for part, mechanism in noise.items()]
+    details: dict[str, float | None] = {}
+    for part, mechanism in noise.items():
+        singular = part.removesuffix("s")
+        for name, value in mechanism.details(sensitivities[part]).items():
+            details[f"{singular}_{name}"] = value
+    details.update(query.details())
+    return Charge(
+        *key,
+        next(iter(noise.values())).name,
+        mu=math.hypot(*(cost.mu for cost in costs)),
+        epsilon=math.fsum(cost.epsilon for cost in costs),
+        delta=math.fsum(cost.delta for cost in costs),
+        details=details,
+        flaw=query.flaw(view),
+    )
 
 
 def shards_of(points: PointsLike) -> list[Points]:

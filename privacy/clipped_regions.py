@@ -10,6 +10,7 @@ from pkm.privacy.grid import SCALE
 from pkm.privacy.ledger import ChargeRelease, StreamKey
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.query import Sensitivity
 from pkm.privacy.stability_histogram import StabilityHistogram
 
 #: L2 norm of the change if one count decreases and another increases by 1.
@@ -105,7 +106,7 @@ class ClippedRegions:
             mu = TWO_RECORDS * SCALE / noise.scale
             key = self._charge("region_sizes", noise.name, mu=mu, details=details)
             exact = self._counts() * SCALE
-            noisy = noise.add(exact[None], self._streams, key)[0] / SCALE
+            noisy = noise.draw(exact[None], self._streams, key)[0] / SCALE
             return np.arange(self.n_cells), noisy
 
         if noise.cells < 2:
@@ -151,7 +152,7 @@ class ClippedRegions:
             raise ValueError(f"cells={cells.tolist()} must be different and below {self.n_cells}")
         key = self._charge_counts(noise)
         exact = self._counts()[cells] * SCALE
-        return noise.add(exact[None], self._streams, key)[0] / SCALE
+        return noise.draw(exact[None], self._streams, key)[0] / SCALE
 
     def _charge_counts(self, noise: Gaussian | Laplace) -> StreamKey:
         """Charge a release of counts and return its stream key; a move may cost two charges."""
@@ -247,7 +248,7 @@ class ClippedRegions:
         )
         exact = group_sums(self._points, groups[self._cell], n_groups)
         unit = self.sum_sensitivity * SCALE
-        return noise.add(exact[None], self._streams, key, unit=unit)[0]
+        return noise.draw(exact[None], self._streams, key, Sensitivity(0.0, 0.0, unit=unit))[0]
 
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)

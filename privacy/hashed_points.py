@@ -32,7 +32,7 @@ from pkm.compute.hashing import Hash, clip_norms, clipped_sums, farthest_points,
 from pkm.privacy.ledger import ChargeRelease, StreamKey
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.noise import Key, NoiseStreams
-from pkm.privacy.selection import Exponential, selection_epsilon
+from pkm.privacy.selection import Exponential, ScoreRange, selection_epsilon
 from pkm.privacy.stability_histogram import StabilityHistogram
 
 
@@ -169,7 +169,7 @@ class HashedPoints:
         key = self._charge("bucket_sums", Gaussian.name, mu=mu, details=details)
         exact = self._exact_sums(hashing, codes, origins, radius)
         noise = Gaussian(sensitivity * SCALE / mu)
-        return noise.add(exact[None], self._streams, key)[0].astype(np.float64)
+        return noise.draw(exact[None], self._streams, key)[0].astype(np.float64)
 
     def _exact_sums(
         self, hashing: Hash, codes: np.ndarray, origins: np.ndarray, radius: float
@@ -232,7 +232,7 @@ class HashedPoints:
             nearest = labels(shard, centers[None])[0]
             exact += np.bincount(nearest, minlength=len(centers))
         noise = Gaussian(SCALE / mu)
-        return noise.add(exact[None] * SCALE, self._streams, key)[0] / SCALE
+        return noise.draw(exact[None] * SCALE, self._streams, key)[0] / SCALE
 
     def sums_and_counts(
         self, centers: np.ndarray, radius: float, *, sum_mu: float, count_mu: float
@@ -270,8 +270,8 @@ class HashedPoints:
         exact_sums, exact_counts = self._exact_sums_and_counts(centers, radius)
         sum_noise = Gaussian(radius * SCALE / sum_mu)
         count_noise = Gaussian(SCALE / count_mu)
-        sums = sum_noise.add(exact_sums[None], self._streams, (*key, "sums"))[0]
-        counts = count_noise.add(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
+        sums = sum_noise.draw(exact_sums[None], self._streams, (*key, "sums"))[0]
+        counts = count_noise.draw(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
         return sums.astype(np.float64), counts / SCALE
 
     def _exact_sums_and_counts(
@@ -375,8 +375,8 @@ class HashedPoints:
         # 2**52.
         weight = -(mechanism.epsilon / max_change)
         exponents = np.array([weight * float(cost - smallest) for cost in costs])
-        uniform = float(self._streams.uniform(key, (1,))[0, 0])
-        return mechanism.choose(exponents, uniform)
+        change = ScoreRange(mechanism.epsilon, one_sided=True)
+        return int(mechanism.draw([exponents], self._streams, key, change)[0, 0])
 
     def _codes(self, hashing: Hash) -> list[np.ndarray]:
         """Codes of the restricted set's points; those of the last hash are cached."""

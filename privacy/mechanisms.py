@@ -7,20 +7,26 @@ same privacy curve. (Truncation toward zero is not: it makes an atom of double w
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, TypedDict
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from pkm.privacy.grid import SCALE
 from pkm.privacy.noise import MAX_VARIATE, Key, NoiseStreams
+from pkm.privacy.query import Sensitivity
 
-_SATURATION = 2.0**61  # grid steps: noise saturates far beyond any sum and never wraps
+# Largest scale of additive noise, in grid steps. Beyond 2**53 float noise comes in multiples of a
+# power of two, and the low bits of an answer would be released as they are. The largest scale of a
+# built-in schedule is about 2**40 (at epsilon = 1e-4 in 784 features).
+MAX_SCALE = 2.0**44
 
 
-class Cost(TypedDict, total=False):
-    """Cost of a release, as keyword arguments of a charge: mu or epsilon."""
+class Cost(NamedTuple):
+    """Cost of a release, or of a part of one: that of Gaussian noise, of pure mechanisms, delta."""
 
-    mu: float
-    epsilon: float
+    mu: float = 0.0
+    epsilon: float = 0.0
+    delta: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class _Additive:
     scale: float
     name: ClassVar[str]
     distribution: ClassVar[str]
-    norm: ClassVar[int]
+    norm: ClassVar[str]
 
     def __post_init__(self) -> None:
         if not (self.scale > 0 and math.isfinite(self.scale)):
@@ -42,24 +48,48 @@ class _Additive:
     @property
     def max_noise(self) -> int:
         """Bound on the absolute noise, in grid steps."""
-        return math.ceil(min(self.scale * MAX_VARIATE[self.distribution], _SATURATION))
+        return math.ceil(self.scale * MAX_VARIATE[self.distribution])
 
-    def cost(self, sensitivity: float) -> Cost:
-        """Cost of a release of a sensitivity, in grid steps and in the mechanism's norm.
+    def check(self, sensitivity: Sensitivity) -> None:
+        """Refuse a scale that integers do not carry, before anything is charged.
+
+        Raises
+        ------
+        ValueError
+            If the scale, in grid steps, is above :data:`MAX_SCALE`.
+        """
+        unit = sensitivity.unit
+        largest = self.scale * (unit if isinstance(unit, float) else np.max(unit, initial=0.0))
+        if not largest <= MAX_SCALE:
+            raise ValueError(
+                f"scale={largest:.3g} grid steps of {self.name} noise must be at most "
+                f"{MAX_SCALE:.3g}: beyond, integers do not carry it; spend more on the release"
+            )
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Cost of a release: the norm of what neighbors change, over the scale.
 
         Examples
         --------
-        >>> Gaussian(200.0).cost(50.0), Laplace(200.0).cost(50.0)
-        ({'mu': 0.25}, {'epsilon': 0.25})
+        >>> change = Sensitivity(l1=60.0, l2=50.0)
+        >>> Gaussian(200.0).cost(change).mu, Laplace(200.0).cost(change).epsilon
+        (0.25, 0.3)
         """
         raise NotImplementedError(f"{type(self).__name__} must define cost(sensitivity)")
 
-    def add(
+    def details(self, sensitivity: Sensitivity) -> dict[str, float]:
+        """Scale and sensitivity for the ledger: in half-widths or records, or per unit."""
+        is_plain = isinstance(sensitivity.unit, float) and sensitivity.unit == 1.0
+        steps = SCALE if is_plain else 1
+        norm = getattr(sensitivity, self.norm)
+        return {"scale": self.scale / steps, "sensitivity": norm / steps}
+
+    def draw(
         self,
         values: np.ndarray,
         streams: NoiseStreams,
         key: Key,
-        unit: float | np.ndarray = 1.0,
+        sensitivity: Sensitivity | None = None,
     ) -> np.ndarray:
         """Add rounded noise to integer values.
 
@@ -70,18 +100,18 @@ class _Additive:
         streams : NoiseStreams
         key : tuple
             Of the stream that the noise is drawn from.
-        unit : float or ndarray, default=1
-            Factor of the scale; an array broadcasts against the values.
+        sensitivity : Sensitivity, optional
+            For its unit, a factor of the scale.
 
         Returns
         -------
         ndarray of the same shape, int64
             In grid steps.
         """
-        draw = getattr(streams, self.distribution)
-        noise = self.scale * unit * draw(key, values.shape[1:])
-        saturated = np.minimum(np.maximum(noise, -_SATURATION), _SATURATION)
-        return values + np.rint(saturated).astype(np.int64)
+        unit = 1.0 if sensitivity is None else sensitivity.unit
+        noise = getattr(streams, self.distribution)(key, values.shape[1:])
+        noise *= self.scale * unit
+        return values + np.rint(noise, out=noise).astype(np.int64)
 
 
 class Gaussian(_Additive):
@@ -95,11 +125,11 @@ class Gaussian(_Additive):
 
     name = "gaussian"
     distribution = "normal"
-    norm = 2
+    norm = "l2"
 
-    def cost(self, sensitivity: float) -> Cost:
-        """Return mu of a release whose L2 sensitivity is given in grid steps."""
-        return {"mu": sensitivity / self.scale}
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """L2 sensitivity over the standard deviation: mu."""
+        return Cost(mu=sensitivity.l2 / self.scale)
 
 
 class Laplace(_Additive):
@@ -113,11 +143,11 @@ class Laplace(_Additive):
 
     name = "laplace"
     distribution = "laplace"
-    norm = 1
+    norm = "l1"
 
-    def cost(self, sensitivity: float) -> Cost:
-        """Return epsilon of a release whose L1 sensitivity is given in grid steps."""
-        return {"epsilon": sensitivity / self.scale}
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """L1 sensitivity over the scale: epsilon."""
+        return Cost(epsilon=sensitivity.l1 / self.scale)
 
 
 @dataclass(frozen=True)
@@ -144,6 +174,22 @@ class BoundedLaplace:
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name}={value} must be positive and finite")
 
+    def check(self, sensitivity: Sensitivity) -> None:
+        """Refuse a sensitivity below what neighbors change in a value."""
+        if self.sensitivity < sensitivity.linf:
+            raise ValueError(
+                f"sensitivity={self.sensitivity} must be at least {sensitivity.linf}, what a "
+                "record changes in a value"
+            )
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """Sum over the values that neighbors change: epsilon."""
+        return Cost(epsilon=sensitivity.l0 * self.epsilon)
+
+    def details(self, sensitivity: Sensitivity) -> dict[str, float]:
+        """Epsilon of a value, for the ledger."""
+        return {"epsilon": self.epsilon}
+
     def scale(self, width: np.ndarray) -> np.ndarray:
         """Scale for intervals of given widths, in grid steps.
 
@@ -168,41 +214,51 @@ class BoundedLaplace:
             high = np.where(is_below, high, middle)
         return high * self.sensitivity
 
-    def add(
+    def draw(
         self,
-        values: np.ndarray,
-        lower: np.ndarray,
-        upper: np.ndarray,
+        values: "BoundedValues",
         streams: NoiseStreams,
         key: Key,
+        sensitivity: Sensitivity | None = None,
     ) -> np.ndarray:
-        """Draw inside intervals around integer values.
+        """Draw inside public intervals around integer values.
 
         Parameters
         ----------
-        values : ndarray of shape (replicates, ...), int64
-            In grid steps; values outside their interval are first moved to its nearer end.
-        lower, upper : ndarray
-            Ends of the intervals, in grid steps; they broadcast against the values.
+        values : BoundedValues
         streams : NoiseStreams
         key : tuple
             Of the stream that the noise is drawn from.
+        sensitivity : ignored
 
         Returns
         -------
-        ndarray of the same shape, int64
+        ndarray of the shape of the values, int64
             In grid steps.
         """
-        center = np.clip(values, lower, upper).astype(np.float64)
+        lower = values.lower
+        upper = values.upper
+        center = np.clip(values.exact, lower, upper).astype(np.float64)
         b = self.scale(upper - lower)
 
         # Invert the Laplace distribution function on the part of [0, 1] that the interval covers.
         below = 0.5 * np.exp((lower - center) / b)
         above = 0.5 * np.exp((center - upper) / b)
-        uniforms = streams.uniform(key, values.shape[1:])
+        uniforms = streams.uniform(key, center.shape[1:])
         p = below + uniforms * (1 - above - below)
         left_tail = np.log(2 * np.minimum(p, 0.5))
         right_tail = -np.log(2 * np.minimum(1 - p, 0.5))
         variate = np.where(p < 0.5, left_tail, right_tail)
         noisy = np.clip(center + b * variate, lower, upper)
         return np.rint(noisy).astype(np.int64)
+
+
+class BoundedValues(NamedTuple):
+    """Integer values, each with the public interval that its noisy value lies in, in grid steps.
+
+    Values outside their interval are moved to its nearer end. The ends broadcast against them.
+    """
+
+    exact: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray

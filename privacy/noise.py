@@ -11,6 +11,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -35,6 +36,13 @@ def child(seed: int, purpose: int) -> np.random.SeedSequence:
 @lru_cache(maxsize=4096)
 def _philox_key(seed: int) -> tuple[int, ...]:
     return tuple(child(seed, NOISE).generate_state(2, np.uint64).tolist())
+
+
+@lru_cache(maxsize=4096)
+def _position(key: str) -> tuple[int, ...]:
+    """Upper half of the counter at which the stream of a key begins."""
+    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
+    return struct.unpack("=2Q", digest)
 
 
 def _secure_tails(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,6 +134,26 @@ class NoiseStreams:
         """Return the streams of each replicate separately."""
         return [NoiseStreams([seed], self.secure) for seed in self.seeds]
 
+    def release(self, mechanism: Any, values: Any, key: Key, sensitivity: Any = None) -> Any:
+        """Draw the outcome of a mechanism on exact values: the only draw that sees private values.
+
+        Parameters
+        ----------
+        mechanism
+            One of the project's mechanisms.
+        values
+            What it takes: for additive noise int64 of shape (replicates, ...), in grid steps.
+        key : tuple
+            Of a release that has been charged.
+        sensitivity : Sensitivity, optional
+            That the release was charged for.
+
+        Returns
+        -------
+        The mechanism's outcome.
+        """
+        return mechanism.draw(values, self, key, sensitivity)
+
     def normal(self, key: Key, shape: Shape) -> np.ndarray:
         """Standard normal variates of shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:
@@ -165,8 +193,7 @@ class NoiseStreams:
 
     def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
-        digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-        position = struct.unpack("=2Q", digest)
+        position = _position(repr(key))
         values = np.empty((len(self.seeds), *shape))
         for philox_key, replicate_values in zip(self._philox_keys, values, strict=True):
             draw(_thread_generator.at(philox_key, position), replicate_values)

@@ -32,6 +32,7 @@ from pkm.compute.unit_ball import label_sums, nearest_labels, project
 from pkm.privacy.ledger import ChargeRelease
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.queries import ONE_COUNT
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -173,11 +174,13 @@ class ProjectedPoints:
         """
         self._check_centers(centers)
         details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
-        key = self._charge("projected_counts", noise.name, details=details, **noise.cost(SCALE))
+        key = self._charge(
+            "projected_counts", noise.name, details=details, **noise.cost(ONE_COUNT)._asdict()
+        )
         exact = np.zeros(len(centers), np.int64)
         for projected in self._projected:
             exact += np.bincount(nearest_labels(projected, centers), minlength=len(centers))
-        return noise.add(exact[None] * SCALE, self._streams, key)[0]
+        return noise.draw(exact[None] * SCALE, self._streams, key)[0]
 
     def sums_and_counts(
         self, centers: np.ndarray, *, sum_noise: Gaussian, count_noise: Gaussian
@@ -213,8 +216,8 @@ class ProjectedPoints:
         }
         key = self._charge("projected_sums_and_counts", sum_noise.name, mu=mu, details=details)
         exact_sums, exact_counts = self._exact_sums_and_counts(centers)
-        sums = sum_noise.add(exact_sums[None], self._streams, (*key, "sums"))[0]
-        counts = count_noise.add(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
+        sums = sum_noise.draw(exact_sums[None], self._streams, (*key, "sums"))[0]
+        counts = count_noise.draw(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
         return sums, counts
 
     def _exact_sums_and_counts(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

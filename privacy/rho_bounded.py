@@ -148,7 +148,7 @@ class RhoBoundedCurator(BaseCurator):
             )
         mu = self.max_shift * SCALE / noise.scale
         key = self._charge("noised_points", noise.name, mu=mu, details=self._move_details(noise))
-        noised = noise.add(self._rows[None], self._streams, (*key, "noise"))[0]
+        noised = noise.draw(self._rows[None], self._streams, (*key, "noise"))[0]
 
         # Sort, equal values at random: their private order must not be released.
         ties = self._streams.uniform((*key, "ties"), (self.n_points,))[0]
@@ -165,7 +165,7 @@ class RhoBoundedCurator(BaseCurator):
         mu = self.max_shift * SCALE / noise.scale
         key = self._charge("total", noise.name, mu=mu, details=self._move_details(noise))
         exact = self._rows.sum(axis=0)
-        return noise.add(exact[None], self._streams, key)[0]
+        return noise.draw(exact[None], self._streams, key)[0]
 
     def group_sums(self, groups: np.ndarray, n_groups: int, noise: Gaussian) -> np.ndarray:
         """Noisy sums of the true points of groups that released data define.
@@ -193,7 +193,7 @@ class RhoBoundedCurator(BaseCurator):
         mu = self.max_shift * SCALE / noise.scale
         key = self._charge("group_sums", noise.name, mu=mu, details=self._move_details(noise))
         exact = group_sums(self._rows, groups, n_groups)
-        return noise.add(exact[None], self._streams, key)[0]
+        return noise.draw(exact[None], self._streams, key)[0]
 
     def cell_counts(
         self, shifts: np.ndarray, levels: range, noise: StabilityHistogram
@@ -297,7 +297,7 @@ class RhoBoundedCurator(BaseCurator):
         key = self._charge("soft_counts", noise.name, mu=mu, details=details)
         counts = np.zeros(math.prod(shape), np.int64)
         add_soft_counts(self._rows, intervals, counts)
-        return noise.add(counts.reshape(1, *shape), self._streams, key)[0]
+        return noise.draw(counts.reshape(1, *shape), self._streams, key)[0]
 
     def regions(
         self,

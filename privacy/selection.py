@@ -5,12 +5,18 @@ none can overflow.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit, vectorize
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
+from pkm.privacy.mechanisms import Cost
+from pkm.privacy.noise import Key, NoiseStreams
+
+GAP_BLOCK = 1 << 13  # gaps that are scored together
 NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a uniform variate
 
 
@@ -49,47 +55,46 @@ def _score_cell(
     counts: np.ndarray,
     size: float,
     score: tuple[float, float, float, bool],
-    scale: float,
     first: np.ndarray,
     last: np.ndarray,
-    exponents: np.ndarray,
+    scores: np.ndarray,
 ) -> None:
-    """Fill the exponents (d, candidates) of a cell from its counts (d, bins)."""
+    """Fill the scores (d, candidates) of a cell from its counts (d, bins)."""
     t, q, emptiness_weight, from_both_ends = score
     total = counts[0].sum()
-    for h in range(exponents.shape[0]):
+    for h in range(scores.shape[0]):
         # Before each candidate, ``below`` is the number of points in the bins below its interval.
         below = 0
-        for candidate in range(exponents.shape[1]):
+        for candidate in range(scores.shape[1]):
             # A candidate's interval is the two bins on either side of its boundary.
             boundary = 2 * candidate + 1
             left = below + counts[h, boundary - 1]
             inside = np.int64(counts[h, boundary - 1]) + counts[h, boundary]
             below += inside
-            exponents[h, candidate] = -np.inf
+            scores[h, candidate] = -np.inf
             if first[h] < boundary < last[h]:
-                value = _split_score(
+                scores[h, candidate] = _split_score(
                     left, inside, total, size, t, q, emptiness_weight, from_both_ends
                 )
-                exponents[h, candidate] = value * scale
 
 
 @njit(cache=True)
-def _draw(exponents: np.ndarray, uniform: float) -> int:
-    """Draw an index with probability proportional to ``exp(exponents)``, by inversion."""
+def _choose(scores: np.ndarray, scale: float, uniform: float) -> int:
+    """Draw an index with probability proportional to ``exp(scale * scores)``, by inversion."""
     # Loops throughout: numpy's max and searchsorted take a second to compile each.
     top = -np.inf
-    for i in range(len(exponents)):
-        top = max(top, exponents[i])
+    for i in range(len(scores)):
+        top = max(top, scores[i] * scale)
     if top == -np.inf:
         return 0
 
     # After step i, ``total`` is the weight of candidates 0 .. i, relative to the largest.
-    cumulative = np.empty(len(exponents))
+    cumulative = np.empty(len(scores))
     total = 0.0
-    for i in range(len(exponents)):
-        if exponents[i] > top - NEGLIGIBLE:
-            total += math.exp(exponents[i] - top)
+    for i in range(len(scores)):
+        exponent = scores[i] * scale
+        if exponent > top - NEGLIGIBLE:
+            total += math.exp(exponent - top)
         cumulative[i] = total
 
     # Find the first candidate beyond the target. Rounding may lift the target to the total itself:
@@ -199,7 +204,6 @@ class SplitScore:
         self,
         counts: np.ndarray,
         size: float,
-        scale: float,
         first: np.ndarray,
         last: np.ndarray,
         out: np.ndarray,
@@ -212,53 +216,194 @@ class SplitScore:
             Exact number of the cell's points per feature and bin.
         size : float
             Its released count, in records.
-        scale : float
-            Factor of the scores.
         first, last : ndarray of shape (d,), int64
             Candidate c is allowed in feature h if ``first[h] < 2 c + 1 < last[h]``.
         out : ndarray of shape (d, m), float64
-            Receives the scaled scores, ``-inf`` where a candidate is not allowed.
+            Receives the scores, ``-inf`` where a candidate is not allowed.
         """
-        _score_cell(counts, float(size), self._numbers, float(scale), first, last, out)
+        _score_cell(counts, float(size), self._numbers, first, last, out)
 
     @property
     def _numbers(self) -> tuple[float, float, float, bool]:
         return float(self.t), float(self.q), float(self.emptiness_weight), bool(self.from_both_ends)
 
 
+class ScoreRange(NamedTuple):
+    """Bound on what neighbors change in the difference of two scores.
+
+    Attributes
+    ----------
+    change : float or ndarray of shape (m,)
+        One for all selections of a release, or one for each.
+    one_sided : bool, default=False
+        Whether a record moves all scores one way only.
+    failure : float, default=0
+        Probability that the bound does not hold: charged as delta.
+    """
+
+    change: float | np.ndarray
+    one_sided: bool = False
+    failure: float = 0.0
+
+
 @dataclass(frozen=True)
 class Exponential:
-    """Exponential mechanism: candidate y with probability proportional to ``exp(exponent(y))``.
+    """Exponential mechanism: scores are likely by ``exp(epsilon * score / change)``.
 
     Parameters
     ----------
     epsilon : float
-        Its cost, if no record changes the difference of two exponents by more than that.
+        Its range: no record changes the difference of two exponents by more than that.
     """
 
     epsilon: float
+    name: ClassVar[str] = "exponential"
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < np.inf:
             raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
 
-    def choose(self, exponents: np.ndarray, uniform: float) -> int:
-        """Choose a candidate.
+    def check(self, sensitivity: ScoreRange) -> None:
+        """Any epsilon is served: scores are divided by what neighbors change."""
+
+    def cost(self, sensitivity: ScoreRange) -> Cost:
+        """Epsilon; where a record moves all scores one way, what that costs as Gaussian noise."""
+        if sensitivity.one_sided:
+            return Cost(mu=selection_mu(self.epsilon))
+        return Cost(epsilon=self.epsilon, delta=sensitivity.failure)
+
+    def details(self, sensitivity: ScoreRange) -> dict[str, float]:
+        """The range of the exponents, where it is not what is charged."""
+        return {"range": self.epsilon} if sensitivity.one_sided else {}
+
+    def draw(
+        self,
+        values: Iterable[np.ndarray],
+        streams: NoiseStreams,
+        key: Key,
+        sensitivity: ScoreRange,
+    ) -> np.ndarray:
+        """Choose a candidate in every selection of a release.
 
         Parameters
         ----------
-        exponents : ndarray of shape (m,), float64
-            ``-inf`` for candidates that must not be chosen, unless there are no others.
-        uniform : float
-            Secret uniform variate in (0, 1). A candidate less likely than its resolution, 2**-53,
-            is never chosen.
+        values : iterable of ndarray of shape (c,), float64
+            Scores of the candidates, one selection after the other: ``-inf`` for candidates that
+            must not be chosen, unless there are no others.
+        streams : NoiseStreams
+            Of one replicate.
+        key : tuple
+        sensitivity : ScoreRange
 
         Returns
         -------
-        int
-            Index of the candidate.
+        ndarray of shape (1, m), int64
+            Index of the candidate of each selection. A candidate less likely than the resolution of
+            a uniform variate, 2**-53, is never chosen.
         """
-        return int(_draw(exponents, uniform))
+        scales = self.epsilon / np.atleast_1d(sensitivity.change)
+        uniforms = streams.uniform(key, scales.shape)[0].tolist()
+        choices = [
+            _choose(scores, scale, uniform)
+            for scores, scale, uniform in zip(values, scales.tolist(), uniforms, strict=True)
+        ]
+        return np.array([choices], np.int64)
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """Exponential mechanism for a percentile: near in rank is likely, uniform between neighbors.
+
+    Parameters
+    ----------
+    epsilon : float
+    """
+
+    epsilon: float
+    name: ClassVar[str] = "exponential"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < np.inf:
+            raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
+
+    def check(self, sensitivity: ScoreRange) -> None:
+        """Any epsilon is served."""
+
+    def cost(self, sensitivity: ScoreRange) -> Cost:
+        """The epsilon."""
+        return Cost(epsilon=self.epsilon)
+
+    def details(self, sensitivity: ScoreRange) -> dict[str, float]:
+        """Nothing but what is charged."""
+        return {}
+
+    def draw(
+        self,
+        values: "OrderStatistics",
+        streams: NoiseStreams,
+        key: Key,
+        sensitivity: ScoreRange,
+    ) -> np.ndarray:
+        """Draw a value near the rank.
+
+        Parameters
+        ----------
+        values : OrderStatistics
+        streams : NoiseStreams
+            Of one replicate.
+        key : tuple
+        sensitivity : ScoreRange
+            Bound on the change of the difference of two ranks.
+
+        Returns
+        -------
+        ndarray of shape (1,), float64
+        """
+        # Draw an interval between neighboring values, block by block: the largest of exponent plus
+        # Gumbel variate wins.
+        best = -math.inf
+        lower = 0.0
+        length = values.upper
+        n_intervals = len(values.ordered) + 1
+        for first in range(0, n_intervals, GAP_BLOCK):
+            last = min(first + GAP_BLOCK, n_intervals)
+            edges = values.edges(first, last)
+            lengths = np.maximum(np.diff(edges), 0.0)
+            # The weight of an interval is its length times the exponential of its utility.
+            utility = -np.abs(np.arange(first, last) - values.rank)
+            with np.errstate(divide="ignore"):
+                exponents = self.epsilon / sensitivity.change * utility + np.log(lengths)
+            variates = streams.gumbel((*key, "interval", first), exponents.shape)[0]
+            noisy = exponents + variates
+            winner = int(noisy.argmax())
+            if noisy[winner] > best:
+                best = noisy[winner]
+                lower = edges[winner]
+                length = lengths[winner]
+
+        # Draw a uniform value inside the interval.
+        fraction = float(streams.uniform((*key, "inside"), (1,))[0, 0])
+        return np.array([lower + fraction * length])
+
+
+class OrderStatistics(NamedTuple):
+    """Values in increasing order between 0 and ``upper``, and the rank to release."""
+
+    ordered: np.ndarray
+    rank: float
+    upper: float
+
+    def edges(self, first: int, last: int) -> np.ndarray:
+        """Ends of the intervals ``first`` .. ``last`` - 1 between neighboring values.
+
+        Interval i lies between the i-th smallest value and the next; the outermost ones end at the
+        ends of the range.
+        """
+        edges = np.empty(last - first + 1)
+        edges[1:-1] = self.ordered[first : last - 1]
+        edges[0] = self.ordered[first - 1] if first > 0 else 0.0
+        edges[-1] = self.ordered[last - 1] if last <= len(self.ordered) else self.upper
+        return edges
 
 
 def selection_mu(epsilon: float) -> float:

@@ -7,13 +7,15 @@ Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri_exp
 
 from pkm.privacy.grid import SCALE
-from pkm.privacy.mechanisms import Gaussian
+from pkm.privacy.mechanisms import Cost, Gaussian
 from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.query import Sensitivity
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class StabilityHistogram:
     stddev: float
     delta: float
     cells: int = 1
+    name: ClassVar[str] = "gaussian_threshold"
 
     def __post_init__(self) -> None:
         if not (self.stddev > 0 and math.isfinite(self.stddev)):
@@ -64,38 +67,84 @@ class StabilityHistogram:
         # threshold.
         return 1 + self.stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
-    def release(
+    def check(self, sensitivity: Sensitivity) -> None:
+        """Refuse a histogram in which neighbors differ in more cells, or a scale out of range."""
+        if self.cells < sensitivity.l0:
+            raise ValueError(
+                f"cells={self.cells} of the noise must be at least {sensitivity.l0:g}: neighbors "
+                "differ in as many counts"
+            )
+        self._noise.check(sensitivity)
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """That of the Gaussian noise, and the threshold's delta."""
+        return Cost(mu=self._noise.cost(sensitivity).mu, delta=self.delta)
+
+    def details(self, sensitivity: Sensitivity) -> dict[str, float]:
+        """Scale, sensitivity and threshold for the ledger, in records."""
+        return {**self._noise.details(sensitivity), "threshold": self.threshold}
+
+    def draw(
         self,
-        counts: np.ndarray,
+        values: "OccupiedCells",
         streams: NoiseStreams,
         key: Key,
-        min_count: float = 0.0,
-    ) -> tuple[np.ndarray, np.ndarray]:
+        sensitivity: Sensitivity,
+    ) -> list["ReleasedCells"]:
         """Add noise to the exact counts of cells that occur and select the large ones.
 
         Parameters
         ----------
-        counts : ndarray of shape (m,), int64
-            Positive, in records, in a public order that does not depend on that of the records.
+        values : OccupiedCells
         streams : NoiseStreams
             Of one replicate.
         key : tuple
-            Of a release that has been charged.
-        min_count : float, default=0
-            A higher public threshold, in records.
+        sensitivity : Sensitivity
 
         Returns
         -------
-        selected : ndarray of int64
-            Indices of the cells whose counts are released.
-        noisy : ndarray of float64
-            Their noisy counts, in records.
+        list of one ReleasedCells
         """
-        noise = Gaussian(self.stddev * SCALE)
-        exact = np.asarray(counts, np.int64)[None] * SCALE
-        noisy = noise.add(exact, streams, key)[0] / SCALE
-        selected = np.flatnonzero(noisy >= max(self.threshold, min_count))
-        return selected, noisy[selected]
+        exact = np.asarray(values.counts, np.int64)[None] * SCALE
+        noisy = self._noise.draw(exact, streams, key)[0]
+        selected = np.flatnonzero(noisy / SCALE >= max(self.threshold, values.min_count))
+        return [ReleasedCells(values.cells[selected], noisy[selected])]
+
+    @property
+    def _noise(self) -> Gaussian:
+        return Gaussian(self.stddev * SCALE)
+
+
+class OccupiedCells(NamedTuple):
+    """Exact counts of the cells that occur: private.
+
+    Attributes
+    ----------
+    cells : ndarray of shape (m, ...)
+        Names of the cells, in a public order that does not depend on that of the records.
+    counts : ndarray of shape (m,), int64
+        Positive, in records.
+    min_count : float, default=0
+        A public threshold above that of the noise, in records.
+    """
+
+    cells: np.ndarray
+    counts: np.ndarray
+    min_count: float = 0.0
+
+
+class ReleasedCells(NamedTuple):
+    """Cells whose noisy counts passed the threshold, in the order of their names.
+
+    Attributes
+    ----------
+    cells : ndarray of shape (b, ...)
+    counts : ndarray of shape (b,), int64
+        In units of 2**-16 records.
+    """
+
+    cells: np.ndarray
+    counts: np.ndarray
 
 
 def quantile(delta: float, cells: int = 1) -> float:

@@ -6,8 +6,10 @@ drawn. The cells of one query must be disjoint, so that a record changes one of 
 of the query is that of its most expensive cell.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -20,10 +22,14 @@ from pkm.compute import (
     hyperplane_sides,
     stable_partition,
 )
-from pkm.privacy.ledger import ChargeRelease
+from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian, Laplace
-from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.selection import Exponential, SplitScore
+from pkm.privacy.queries import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
+from pkm.privacy.selection import Exponential, ScoreRange, SplitScore
+
+if TYPE_CHECKING:
+    from pkm.privacy.base import BaseCurator
 
 MAX_INTERVALS = 4096  # a finer grid would not fit the memory of large trees
 MAX_SUM = 2.0**60  # grid steps
@@ -113,83 +119,75 @@ class _Cell:
     children: tuple[int, int] | None = None
 
 
-class PartitionTree:
+class PartitionTree(View):
     """A growing tree of cells over one replicate's points; made by a :class:`pkm.privacy.Curator`.
 
-    Cell 0 holds all points.
+    Cell 0 holds all points. Its queries are :class:`CellCounts`, :class:`CellSums` and
+    :class:`Splits`.
 
     Parameters
     ----------
-    shards : sequence of Points
+    curator : BaseCurator
+        Of one replicate.
     codes : sequence of ndarray of shape (n, m), unsigned
-        Codes that cells are split by, one column per feature or hyperplane.
+        For each shard of the curator's points, codes that cells are split by: one column per
+        feature or hyperplane.
     grid : BoxGrid or None
         The grid that the codes lie on; None for codes that are not bins of features.
-    streams : NoiseStreams
-        Of one replicate.
-    charge : callable
-        Charges a release and returns its stream key.
     """
 
     def __init__(
-        self,
-        shards: Sequence[Points],
-        codes: Sequence[np.ndarray],
-        grid: BoxGrid | None,
-        streams: NoiseStreams,
-        charge: ChargeRelease,
+        self, curator: "BaseCurator", codes: Sequence[np.ndarray], grid: BoxGrid | None
     ) -> None:
+        curator.check_single(type(self).__name__)
+        super().__init__(curator)
         self._shards = [
-            _Shard(shard, shard_codes) for shard, shard_codes in zip(shards, codes, strict=True)
+            _Shard(shard, shard_codes)
+            for shard, shard_codes in zip(curator._shards, codes, strict=True)
         ]
+        self.n_features = curator.n_features
         self._grid = grid
-        self._streams = streams
-        self._charge = charge
         self._n_codes = codes[0].shape[1]
         self._n_points = sum(len(shard_codes) for shard_codes in codes)
-        self._d = shards[0].shape[1]
         n_bins = 1 if grid is None else grid.n_bins
-        first = np.zeros(self._d, np.int64)
-        last = np.full(self._d, n_bins)
+        first = np.zeros(self.n_features, np.int64)
+        last = np.full(self.n_features, n_bins)
         self._cells = [_Cell(first, last)]
         # Bin b reaches from above edges[b] to edges[b + 1], the first from the domain's lower end
         # itself.
         thresholds = () if grid is None else grid.thresholds
         self._edges = np.array([-SCALE - 1, *thresholds, SCALE], np.int64)
-        self._unrestricted = (np.full(self._d, -1), np.full(self._d, n_bins))
+        self._unrestricted = (np.full(self.n_features, -1), np.full(self.n_features, n_bins))
 
     @classmethod
-    def whole(
-        cls, shards: Sequence[Points], streams: NoiseStreams, charge: ChargeRelease
-    ) -> "PartitionTree":
+    def whole(cls, curator: "BaseCurator") -> "PartitionTree":
         """Start a tree of one cell that cannot be split."""
-        codes = [np.empty((shard.shape[0], 0), np.uint8) for shard in shards]
-        return cls(shards, codes, None, streams, charge)
+        codes = [np.empty((shard.shape[0], 0), np.uint8) for shard in curator._shards]
+        return cls(curator, codes, None)
 
     @classmethod
-    def by_features(
-        cls,
-        shards: Sequence[Points],
-        grid: BoxGrid,
-        streams: NoiseStreams,
-        charge: ChargeRelease,
-    ) -> "PartitionTree":
+    def by_features(cls, curator: "BaseCurator", grid: BoxGrid) -> "PartitionTree":
         """Start a tree whose cells are split at grid boundaries of a feature."""
-        codes = [digitize(shard, grid.thresholds) for shard in shards]
-        return cls(shards, codes, grid, streams, charge)
+        codes = [digitize(shard, grid.thresholds) for shard in curator._shards]
+        return cls(curator, codes, grid)
 
     @classmethod
     def by_hyperplanes(
-        cls,
-        shards: Sequence[Points],
-        normals: np.ndarray,
-        origin: np.ndarray,
-        streams: NoiseStreams,
-        charge: ChargeRelease,
+        cls, curator: "BaseCurator", normals: np.ndarray, origin: np.ndarray
     ) -> "PartitionTree":
-        """Start a tree whose cells are split by hyperplanes."""
-        codes = [hyperplane_sides(shard, normals, origin) for shard in shards]
-        return cls(shards, codes, None, streams, charge)
+        """Start a tree whose cells are split by hyperplanes.
+
+        Parameters
+        ----------
+        curator : BaseCurator
+        normals : ndarray of shape (m, d), int64
+            Entries of at most 2**20 in size; points on the side that a normal points to go to the
+            second part.
+        origin : ndarray of shape (d,), int64
+            Released or public point of the domain that all hyperplanes contain, in grid steps.
+        """
+        codes = [hyperplane_sides(shard, normals, origin) for shard in curator._shards]
+        return cls(curator, codes, None)
 
     def split(self, cell: int, feature: int, boundary: int = 1) -> tuple[int, int]:
         """Split a cell by a public rule and name its two parts.
@@ -207,7 +205,7 @@ class PartitionTree:
         -------
         tuple of int
         """
-        self._check_exist([cell])
+        self.check_exist([cell])
         parent = self._cells[cell]
         if parent.children is not None:
             raise ValueError(f"cell={cell} is split already")
@@ -233,147 +231,6 @@ class PartitionTree:
         self._cells += [left, right]
         return parent.children
 
-    def counts(self, cells: Sequence[int], noise: Gaussian | Laplace) -> np.ndarray:
-        """Noisy numbers of points.
-
-        Parameters
-        ----------
-        cells : sequence of int
-            Disjoint cells; may be empty, the release is charged all the same.
-        noise : Gaussian or Laplace
-
-        Returns
-        -------
-        ndarray of shape (len(cells),), float64
-            In records.
-        """
-        self._check_disjoint(cells)
-        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
-        key = self._charge("cell_counts", noise.name, details=details, **noise.cost(SCALE))
-        sizes = [sum(shard.size(cell) for shard in self._shards) for cell in cells]
-        exact = np.array([sizes], dtype=np.int64)
-        return noise.add(exact * SCALE, self._streams, key)[0] / SCALE
-
-    def sums(
-        self,
-        cells: Sequence[int],
-        multiplier: float,
-        origins: np.ndarray,
-        radius: float | None = None,
-    ) -> np.ndarray:
-        """Noisy sums of the points of each cell about an origin, with Gaussian noise.
-
-        Parameters
-        ----------
-        cells : sequence of int
-            Disjoint cells.
-        multiplier : float
-            Standard deviation per unit of L2 sensitivity.
-        origins : ndarray of shape (len(cells), d), int64
-            Subtracted from each point of a cell, in grid steps.
-        radius : float, optional
-            In half-widths: a bound on the distance from the origin to calibrate to, if larger than
-            the exact one.
-
-        Returns
-        -------
-        ndarray of shape (len(cells), d), float64
-            In grid steps.
-
-        Notes
-        -----
-        A record adds at most the distance from the origin to the farthest corner of its cell's box.
-        """
-        self._check_disjoint(cells)
-        if not np.issubdtype(origins.dtype, np.integer) or origins.shape != (len(cells), self._d):
-            raise ValueError(f"origins must be grid integers of shape {(len(cells), self._d)}")
-        farthest = np.abs(origins).max(initial=0)
-        if farthest * float(self._n_points) > MAX_SUM:
-            raise ValueError(
-                f"origins={farthest} steps is too far away for sums of {self._n_points} points"
-            )
-        noise = Gaussian(multiplier)
-        sensitivities = self._sum_sensitivities(cells, origins, radius)
-        # The cost is known before any cell is: the multiplier alone.
-        details = {"multiplier": multiplier}
-        key = self._charge("cell_sums", noise.name, mu=1 / multiplier, details=details)
-
-        sums = np.zeros((len(cells), self._d), np.int64)
-        for i, cell in enumerate(cells):
-            for shard in self._shards:
-                members = shard.members(cell)
-                sums[i] += column_sums(shard.rows, members) - len(members) * origins[i]
-        unit = sensitivities[:, None]
-        noisy = noise.add(sums[None], self._streams, key, unit=unit)[0]
-        return noisy.astype(np.float64)
-
-    def choose_splits(
-        self,
-        cells: Sequence[int],
-        sizes: Sequence[float] | np.ndarray,
-        score: SplitScore,
-        mechanism: Exponential,
-        *,
-        margin: float = 0.0,
-        delta: float = 0.0,
-    ) -> list[tuple[int, int]]:
-        """Choose a split for each cell by the exponential mechanism.
-
-        Parameters
-        ----------
-        cells : sequence of int
-            Disjoint cells.
-        sizes : sequence of float
-            Their released counts, in records.
-        score : SplitScore
-        mechanism : Exponential
-        margin : float, default=0
-            In records: subtracted from the size that the sensitivity is computed from, a margin of
-            safety that is not needed.
-        delta : float, default=0
-            Charged in addition to epsilon, where a paper does so.
-
-        Returns
-        -------
-        list of (int, int)
-            Feature and boundary.
-        """
-        self._check_disjoint(cells)
-        grid = self._grid
-        if grid is None:
-            raise ValueError(
-                "splits can be chosen on a grid only; make the cells with curator.partition(grid)"
-            )
-        sizes = np.asarray(sizes, np.float64)
-        if sizes.shape != (len(cells),) or not np.isfinite(sizes).all():
-            raise ValueError(
-                f"sizes must be {len(cells)} finite numbers, one for each cell, got {sizes}"
-            )
-        if not margin >= 0:
-            raise ValueError(
-                f"margin={margin} must not be negative: the cost would exceed what is charged"
-            )
-        details = {"score_sensitivity": score.sensitivity, "margin": margin}
-        key = self._charge(
-            "splits", "exponential", epsilon=mechanism.epsilon, delta=delta, details=details
-        )
-
-        # Scores move by sensitivity / size; the floor only matters where all scores are 0 anyway.
-        scales = mechanism.epsilon * np.maximum(1.0, sizes - margin) / score.sensitivity
-        uniforms = self._streams.uniform(key, (len(cells),))[0].tolist()
-
-        # Score all candidates of a cell, in every feature, and draw one of them.
-        splits: list[tuple[int, int]] = []
-        exponents = np.empty((self._d, len(grid.boundaries)))
-        for cell, size, scale, uniform in zip(
-            cells, sizes.tolist(), scales.tolist(), uniforms, strict=True
-        ):
-            self._score(grid, cell, size, scale, score, exponents)
-            choice = mechanism.choose(exponents.ravel(), uniform)
-            feature, candidate = divmod(choice, len(grid.boundaries))
-            splits.append((feature, grid.boundaries[candidate]))
-        return splits
-
     def box(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper corner of a cell, each of shape (d,), in grid steps: public."""
         lower = self._edges[self._cells[cell].first] + 1
@@ -385,53 +242,21 @@ class PartitionTree:
         lower, upper = self.box(cell)
         return (lower + upper) // 2
 
+    def candidate(self, choice: int) -> tuple[int, int]:
+        """Feature and boundary of a choice among the candidates of a grid: public."""
+        assert self._grid is not None  # candidates are those of a grid
+        boundaries = self._grid.boundaries
+        feature, position = divmod(int(choice), len(boundaries))
+        return feature, boundaries[position]
+
     def position(self, boundary: int) -> int:
         """Grid position of a boundary: points at or below it go to the left."""
         assert self._grid is not None  # boundaries are those of a grid
         return self._grid.thresholds[boundary - 1]
 
-    def _score(
-        self,
-        grid: BoxGrid,
-        cell: int,
-        size: float,
-        scale: float,
-        score: SplitScore,
-        out: np.ndarray,
-    ) -> None:
-        """Scaled scores of all candidates of a cell, into an array of shape (d, candidates)."""
-        count_type = np.uint16 if self._n_points < 1 << 16 else np.uint32
-        counts = np.zeros((self._d, grid.n_bins), count_type)
-        for shard in self._shards:
-            histogram(shard.codes, shard.members(cell), counts)
-        first, last = self._unrestricted
-        if grid.inside_cell:
-            first = self._cells[cell].first
-            last = self._cells[cell].last
-        score.of_cell(counts, size, scale, first, last, out)
-
-    def _sum_sensitivities(
-        self, cells: Sequence[int], origins: np.ndarray, radius: float | None
-    ) -> np.ndarray:
-        """L2 sensitivity of each cell's sum about its origin, in grid steps."""
-        boxes = np.array([self.box(cell) for cell in cells])
-        corners = boxes.reshape(-1, 2, self._d)  # also without a cell
-        differences = np.abs(corners - origins[:, None])
-        farthest = differences.max(axis=1).astype(np.float64)
-        distances = np.sqrt((farthest * farthest).sum(axis=1))
-        if radius is None:
-            # The sum over a cell of one grid point may be 0 for any data: any positive scale will
-            # do.
-            return np.maximum(distances, 1.0)
-        if radius * SCALE < distances.max(initial=0.0) * (1 - 1e-9):
-            raise ValueError(
-                f"radius={radius} must cover the cells: the farthest corner is "
-                f"{distances.max() / SCALE} from its origin"
-            )
-        return np.full(len(cells), radius * SCALE)
-
-    def _check_disjoint(self, cells: Sequence[int]) -> None:
-        self._check_exist(cells)
+    def check_disjoint(self, cells: Sequence[int]) -> None:
+        """Refuse cells that do not exist, overlap or are named twice."""
+        self.check_exist(cells)
         requested = set(cells)
         if len(requested) < len(cells):
             raise ValueError(f"cells={list(cells)} must be named once each")
@@ -442,7 +267,196 @@ class PartitionTree:
                     raise ValueError(f"cells {ancestor} and {cell} overlap; query disjoint cells")
                 ancestor = self._cells[ancestor].parent
 
-    def _check_exist(self, cells: Sequence[int]) -> None:
+    def check_exist(self, cells: Sequence[int]) -> None:
+        """Refuse cells that do not exist."""
         n_cells = len(self._cells)
         if not all(cell in range(n_cells) for cell in cells):
             raise ValueError(f"cells={list(cells)} must be among the {n_cells} cells")
+
+
+@dataclass(frozen=True)
+class CellCounts(Query):
+    """Numbers of points in disjoint cells of a tree.
+
+    Parameters
+    ----------
+    cells : sequence of int
+        Disjoint; may be empty, the release is charged all the same.
+
+    Notes
+    -----
+    Its part is ``counts`` (len(cells),), int64, in units of 2**-16 records.
+    """
+
+    label: ClassVar[str] = "cell_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+
+    cells: Sequence[int]
+
+    def check(self, view: PartitionTree) -> None:
+        """Refuse cells that overlap."""
+        view.check_disjoint(self.cells)
+
+    def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell."""
+        return {"counts": ONE_COUNT}
+
+    def exact(self, view: PartitionTree) -> Mapping[str, np.ndarray]:
+        """Exact counts."""
+        sizes = [sum(shard.size(cell) for shard in view._shards) for cell in self.cells]
+        return {"counts": np.array([sizes], dtype=np.int64) * SCALE}
+
+
+@dataclass(frozen=True, eq=False)
+class CellSums(Query):
+    """Sums of the points of disjoint cells of a tree, each about an origin.
+
+    Parameters
+    ----------
+    cells : sequence of int
+        Disjoint.
+    origins : ndarray of shape (len(cells), d), int64
+        Subtracted from each point of a cell, in grid steps.
+    radius : float, optional
+        In half-widths: a bound on the distance from the origin to calibrate to, if larger than the
+        exact one.
+
+    Notes
+    -----
+    Its part is ``sums`` (len(cells), d), int64, in grid steps. A record adds at most the distance
+    from the origin to the farthest corner of its cell's box. That is the unit of the noise, so that
+    its scale is the noise multiplier, and the cost is known before any cell is.
+    """
+
+    label: ClassVar[str] = "cell_sums"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+
+    cells: Sequence[int]
+    origins: np.ndarray
+    radius: float | None = None
+
+    def check(self, view: PartitionTree) -> None:
+        """Refuse cells that overlap, and origins that are off the grid or too far away."""
+        view.check_disjoint(self.cells)
+        shape = (len(self.cells), view.n_features)
+        if not np.issubdtype(self.origins.dtype, np.integer) or self.origins.shape != shape:
+            raise ValueError(f"origins must be grid integers of shape {shape}")
+        farthest = np.abs(self.origins).max(initial=0)
+        if farthest * float(view._n_points) > MAX_SUM:
+            raise ValueError(
+                f"origins={farthest} steps is too far away for sums of {view._n_points} points"
+            )
+
+    def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One sum by its cell's unit."""
+        unit = self._distances(view)[:, None]
+        return {"sums": Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)}
+
+    def exact(self, view: PartitionTree) -> Mapping[str, np.ndarray]:
+        """Exact sums."""
+        sums = np.zeros((len(self.cells), view.n_features), np.int64)
+        for i, cell in enumerate(self.cells):
+            for shard in view._shards:
+                members = shard.members(cell)
+                sums[i] += column_sums(shard.rows, members) - len(members) * self.origins[i]
+        return {"sums": sums[None]}
+
+    def _distances(self, view: PartitionTree) -> np.ndarray:
+        """L2 sensitivity of each cell's sum about its origin, in grid steps."""
+        boxes = np.array([view.box(cell) for cell in self.cells])
+        corners = boxes.reshape(-1, 2, view.n_features)  # also without a cell
+        differences = np.abs(corners - self.origins[:, None])
+        farthest = differences.max(axis=1).astype(np.float64)
+        distances = np.sqrt((farthest * farthest).sum(axis=1))
+        if self.radius is None:
+            # The sum over a cell of one grid point may be 0 for any data: any positive scale will
+            # do.
+            return np.maximum(distances, 1.0)
+        if self.radius * SCALE < distances.max(initial=0.0) * (1 - 1e-9):
+            raise ValueError(
+                f"radius={self.radius} must cover the cells: the farthest corner is "
+                f"{distances.max() / SCALE} from its origin"
+            )
+        return np.full(len(self.cells), self.radius * SCALE)
+
+
+@dataclass(frozen=True, eq=False)
+class Splits(Query):
+    """A split of each of disjoint cells of a tree, at a candidate of its grid.
+
+    Parameters
+    ----------
+    cells : sequence of int
+        Disjoint.
+    sizes : sequence of float
+        Their released counts, in records.
+    score : SplitScore
+    margin : float, default=0
+        In records: subtracted from the size that the sensitivity is computed from, a margin of
+        safety that is not needed.
+    failure : float, default=0
+        Probability that a size less the margin exceeds the exact one, where a paper charges for it.
+
+    Notes
+    -----
+    Its part is ``choices`` (len(cells),), int64: positions among the candidates of all
+    features; see :meth:`PartitionTree.candidate`.
+    """
+
+    label: ClassVar[str] = "splits"
+    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+
+    cells: Sequence[int]
+    sizes: Sequence[float] | np.ndarray
+    score: SplitScore
+    margin: float = 0.0
+    failure: float = 0.0
+
+    def check(self, view: PartitionTree) -> None:
+        """Refuse cells that overlap, sizes that are no numbers, and a negative margin."""
+        view.check_disjoint(self.cells)
+        if view._grid is None:
+            raise ValueError(
+                "splits can be chosen on a grid only; make the cells with curator.partition(grid)"
+            )
+        sizes = np.asarray(self.sizes, np.float64)
+        if sizes.shape != (len(self.cells),) or not np.isfinite(sizes).all():
+            raise ValueError(
+                f"sizes must be {len(self.cells)} finite numbers, one for each cell, got {sizes}"
+            )
+        if not self.margin >= 0:
+            raise ValueError(
+                f"margin={self.margin} must not be negative: the cost would exceed what is charged"
+            )
+
+    def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+        """Scores of a cell move by the score's sensitivity over the cell's size."""
+        # The floor only matters where all scores are 0 anyway.
+        sizes = np.asarray(self.sizes, np.float64)
+        changes = self.score.sensitivity / np.maximum(1.0, sizes - self.margin)
+        return {"choices": ScoreRange(changes, failure=self.failure)}
+
+    def exact(self, view: PartitionTree) -> Mapping[str, Iterator[np.ndarray]]:
+        """Scores of the candidates, cell by cell."""
+        return {"choices": self._scores(view)}
+
+    def details(self) -> Mapping[str, float | None]:
+        """Sensitivity of the score times the size, and the margin."""
+        return {"score_sensitivity": self.score.sensitivity, "margin": self.margin}
+
+    def _scores(self, view: PartitionTree) -> Iterator[np.ndarray]:
+        """Scores (d * candidates,) of one cell after the other, in an array that is used again."""
+        grid = view._grid
+        assert grid is not None, "checked before"
+        scores = np.empty((view.n_features, len(grid.boundaries)))
+        count_type = np.uint16 if view._n_points < 1 << 16 else np.uint32
+        for cell, size in zip(self.cells, np.asarray(self.sizes, float).tolist(), strict=True):
+            counts = np.zeros((view.n_features, grid.n_bins), count_type)
+            for shard in view._shards:
+                histogram(shard.codes, shard.members(cell), counts)
+            first, last = view._unrestricted
+            if grid.inside_cell:
+                first = view._cells[cell].first
+                last = view._cells[cell].last
+            self.score.of_cell(counts, size, first, last, scores)
+            yield scores.ravel()

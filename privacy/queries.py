@@ -1,0 +1,287 @@
+"""Queries on the points of a curator: sums, counts and the percentile of gaps.
+
+What one record changes, under zero-out or add-remove adjacency, in records and half-widths:
+
+===========================  ==================================================================
+query                        change
+===========================  ==================================================================
+:class:`SumsAndCounts`       one count by 1; its sum by the radius (relative) or sqrt(d) in L2,
+                             and by sqrt(d) times as much in L1
+:class:`CountsAndBoundedSums`  one count by 1; each coordinate of its sum
+:class:`GridCounts`          one count by 1
+:class:`GapPercentile`       what its paper claims, which does not hold for two or more features
+===========================  ==================================================================
+
+One record lies in one cell, so the cost of a query is that of its most expensive cell.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pkm.compute import averaged_gaps, sums_and_counts
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.grid import MAX_CELLS, SCALE
+from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Gaussian, Laplace
+from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.selection import OrderStatistics, Percentile, ScoreRange
+
+ONE_COUNT = Sensitivity(l1=SCALE, l2=SCALE, linf=SCALE, l0=1)
+"""One record more or less in one count, which is in units of 2**-16 records."""
+
+
+@dataclass(frozen=True, eq=False)
+class SumsAndCounts(Query):
+    """Sums and counts of the points nearest to each center.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (R, k, d), int64
+        Released or public centers on the grid, one set per replicate.
+    radius : float, optional
+        In half-widths of the domain: points farther than this from their nearest center are left
+        out.
+    relative : bool, default=False
+        Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one record adds.
+
+    Notes
+    -----
+    Its parts are ``sums`` (R, k, d), int64, in grid steps, and ``counts`` (R, k), int64, in units
+    of 2**-16 records.
+    """
+
+    label: ClassVar[str] = "sums_and_counts"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian, Laplace), "counts": (Gaussian, Laplace)}
+    exact_without_ledger: ClassVar[bool] = True
+
+    centers: np.ndarray
+    radius: float | None = None
+    relative: bool = False
+
+    def check(self, view: Any) -> None:
+        """Refuse centers off the grid, and relative sums without a radius."""
+        check_centers(self.centers, view)
+        if self.radius is not None and not 0 < self.radius < math.inf:
+            raise ValueError(f"radius={self.radius} must be positive and finite, or None")
+        if self.relative and self.radius is None:
+            raise ValueError(
+                "relative sums need a radius: without one a record's contribution is not bounded"
+            )
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell."""
+        return _sums_and_counts(view.n_features, self.radius if self.relative else None)
+
+    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+        """Exact sums and counts over all shards."""
+        limit = None if self.radius is None else math.floor((self.radius * SCALE) ** 2)
+        sums, counts = nearest_sums_and_counts(view, self.centers, limit)
+        if self.relative:
+            sums -= counts[:, :, None] * self.centers
+        counts *= SCALE
+        return {"sums": sums, "counts": counts}
+
+    def details(self) -> Mapping[str, float | None]:
+        """The radius."""
+        return {"radius": self.radius}
+
+
+@lru_cache(maxsize=256)
+def _sums_and_counts(n_features: int, radius: float | None) -> Mapping[str, Sensitivity]:
+    l1 = sum_sensitivity_of(n_features, radius, 1) * SCALE
+    l2 = sum_sensitivity_of(n_features, radius, 2) * SCALE
+    return {"sums": Sensitivity(l1, l2), "counts": ONE_COUNT}
+
+
+def sum_sensitivity_of(n_features: int, radius: float | None, norm: int) -> float:
+    """L1 or L2 sensitivity of a cell's sum, in half-widths: zero-out or add-remove adjacency.
+
+    Parameters
+    ----------
+    n_features : int
+    radius : float or None
+        Radius of relative sums, in half-widths; None for sums about the domain's midpoint.
+    norm : {1, 2}
+
+    Returns
+    -------
+    float
+    """
+    if radius is None:
+        return math.sqrt(n_features) if norm == 2 else float(n_features)
+    return radius if norm == 2 else math.sqrt(n_features) * radius
+
+
+@dataclass(frozen=True, eq=False)
+class CountsAndBoundedSums(Query):
+    """Counts of the points nearest to each center, then sums that the noisy counts bound.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (R, k, d), int64
+    origin : ndarray of shape (d,), int64
+        Subtracted from each point, in grid steps.
+
+    Notes
+    -----
+    Its parts are ``counts`` (R, k), int64, in units of 2**-16 records, and ``sums`` (R, k, d),
+    int64, in grid steps, each between its mirrored count times the domain's ends.
+    """
+
+    label: ClassVar[str] = "counts_and_bounded_sums"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Laplace,), "sums": (BoundedLaplace,)}
+
+    centers: np.ndarray
+    origin: np.ndarray
+
+    def check(self, view: Any) -> None:
+        """Refuse centers off the grid."""
+        check_centers(self.centers, view)
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell: a coordinate changes by its distance to the domain's far end."""
+        d = view.n_features
+        farthest = float(SCALE + np.abs(self.origin).max())
+        sums = Sensitivity(d * farthest, math.sqrt(d) * farthest, farthest, d)
+        return {"counts": ONE_COUNT, "sums": sums}
+
+    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+        """Exact counts, and sums about the origin."""
+        sums, counts = nearest_sums_and_counts(view, self.centers, None)
+        sums -= counts[:, :, None] * self.origin
+        return {"counts": counts * SCALE, "sums": sums}
+
+    def values(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
+        """Bound the sums, about the origin, by the noisy count times the ends of the domain."""
+        if part == "counts":
+            return exact
+        records = mirrored(released["counts"])[:, :, None] / SCALE
+        return BoundedValues(
+            exact, records * (-SCALE - self.origin), records * (SCALE - self.origin)
+        )
+
+
+def mirrored(counts: np.ndarray) -> np.ndarray:
+    """Noisy counts mirrored at one half, so that they are positive."""
+    return np.where(counts < SCALE // 2, SCALE - counts, counts)
+
+
+@dataclass(frozen=True)
+class GridCounts(Query):
+    """Numbers of points in all cells of a public grid.
+
+    Parameters
+    ----------
+    intervals : int
+        Number of equal intervals per feature, at least 1. Interval i of m goes from -1 + 2 i / m to
+        -1 + 2 (i + 1) / m in half-widths of the domain.
+
+    Notes
+    -----
+    Its part is ``counts`` (R, intervals, ..., intervals), int64: one axis per feature, in units of
+    2**-16 records.
+    """
+
+    label: ClassVar[str] = "grid_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+
+    intervals: int
+
+    def check(self, view: Any) -> None:
+        """Refuse too many cells."""
+        if self.intervals < 1 or self.intervals**view.n_features > MAX_CELLS:
+            raise ValueError(
+                f"intervals={self.intervals} must be at least 1 and, in {view.n_features} "
+                f"features, make at most {MAX_CELLS} cells; take fewer, or a method for more "
+                "features"
+            )
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell."""
+        return {"counts": ONE_COUNT}
+
+    def exact(self, view: Any) -> Mapping[str, np.ndarray]:
+        """Exact counts; the domain's upper end belongs to the last interval."""
+        shape = (self.intervals,) * view.n_features
+        counts = np.zeros(math.prod(shape), np.int64)
+        for shard in view._shards:
+            steps = shard.rows.astype(np.int64) + SCALE
+            positions = np.minimum(steps * self.intervals // (2 * SCALE), self.intervals - 1)
+            cells = np.ravel_multi_index(tuple(positions.T), shape)
+            counts += np.bincount(cells, minlength=len(counts))
+        counts *= SCALE
+        return {"counts": np.repeat(counts.reshape(1, *shape), view.n_replicates, axis=0)}
+
+    def details(self) -> Mapping[str, float | None]:
+        """The number of intervals."""
+        return {"intervals": self.intervals}
+
+
+@dataclass(frozen=True)
+class GapPercentile(Query):
+    """Percentile of the gaps between neighboring values, averaged over features rank by rank.
+
+    Parameters
+    ----------
+    percent : float
+        Between 0 and 100.
+
+    Notes
+    -----
+    Its part is ``gap`` (R,), float64, in grid steps. Not private for two or more features: a record
+    shifts the ranks of different features differently, and the claimed rank sensitivity of 2
+    (Algorithm 2 and Lemma 1 of the DPM paper) does not hold. The charge carries that flaw.
+    """
+
+    label: ClassVar[str] = "gap_percentile"
+    mechanisms: ClassVar[Mechanisms] = {"gap": (Percentile,)}
+
+    percent: float
+
+    def check(self, view: Any) -> None:
+        """Refuse more than one replicate, and a percentage that is none."""
+        view.check_single(self.label)
+        if not 0 <= self.percent <= 100:
+            raise ValueError(f"percent={self.percent} must be between 0 and 100")
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+        """A record moves a rank by 2, as the paper claims."""
+        return {"gap": ScoreRange(4.0)}
+
+    def exact(self, view: Any) -> Mapping[str, OrderStatistics]:
+        """All averaged gaps, and the rank of the percentile."""
+        gaps = averaged_gaps(tuple(view._shards))
+        rank = self.percent / 100 * (view.n_points - 1)
+        return {"gap": OrderStatistics(gaps, rank, 2.0 * SCALE)}
+
+    def flaw(self, view: Any) -> str:
+        """The claimed sensitivity holds for one feature alone."""
+        return "F-13" if view.n_features > 1 else ""
+
+
+def nearest_sums_and_counts(
+    view: Any, centers: np.ndarray, limit: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exact sums (R, k, d), in grid steps, and counts (R, k), in records, over all shards."""
+    first, *others = view._shards
+    sums, counts = sums_and_counts(first, centers, limit)
+    for shard in others:
+        shard_sums, shard_counts = sums_and_counts(shard, centers, limit)
+        sums += shard_sums
+        counts += shard_counts
+    return sums, counts
+
+
+def check_centers(centers: np.ndarray, view: Any) -> None:
+    """Refuse centers that are no grid integers, one set per replicate."""
+    # Relative sums about centers between grid points would show the exact count in their fractional
+    # parts.
+    if centers.dtype.kind not in "iu" or len(centers) != view.n_replicates:
+        raise ValueError(
+            f"centers must be grid integers for {view.n_replicates} replicates, got "
+            f"{centers.dtype} of shape {centers.shape}; release them through snap_centers"
+        )

@@ -1,0 +1,131 @@
+"""Queries on private points, and what neighbors change in their answers.
+
+A query is a frozen value. It knows its label, its public arguments, its exact answer, and a bound
+on what neighbors under an adjacency change in each part of the answer. It is released by
+:meth:`pkm.privacy.BaseCurator.release`, the only place that charges.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pkm.privacy.budget import Adjacency
+
+if TYPE_CHECKING:
+    from pkm.privacy.base import BaseCurator
+
+
+Mechanisms = Mapping[str, tuple[type, ...]]
+"""Parts of an answer, with the types of mechanisms that may release them."""
+
+
+PRESENCE = (Adjacency.ZERO_OUT, Adjacency.ADD_REMOVE)
+"""Adjacencies under which neighbors differ in the presence of one record."""
+
+
+class Sensitivity(NamedTuple):
+    """Bounds on what neighbors change in one part of an answer, in grid steps times ``unit``.
+
+    Attributes
+    ----------
+    l1, l2, linf : float
+        Norms of the change.
+    l0 : float
+        Number of entries that change.
+    unit : float or ndarray
+        Public factor of the norms and of the noise's scale, entry by entry where it is an array
+        (it broadcasts against the answer). Where entries have different sensitivities, the norms
+        are 1 and the units are the sensitivities: only one entry changes then.
+    """
+
+    l1: float
+    l2: float
+    linf: float = np.inf
+    l0: float = np.inf
+    unit: float | np.ndarray = 1.0
+
+
+class Query:
+    """Base class of the queries, which are frozen dataclasses of their public arguments.
+
+    Attributes
+    ----------
+    label : str
+        Name in the ledger, and in the keys of noise streams.
+    mechanisms : mapping of str to tuple of type
+        The parts of the answer in the order in which they are drawn, with the mechanisms that may
+        release them; a subclass of a mechanism is not accepted.
+    adjacencies : tuple of Adjacency
+        Those that a sensitivity is derived for.
+    exact_without_ledger : bool
+        Whether methods that claim no privacy may have the exact answer.
+    """
+
+    label: ClassVar[str]
+    mechanisms: ClassVar[Mechanisms]
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = PRESENCE
+    exact_without_ledger: ClassVar[bool] = False
+
+    def check(self, view: Any) -> None:
+        """Refuse arguments that are ill-posed for a view, before anything is charged.
+
+        Raises
+        ------
+        ValueError
+            Naming the argument, its value and the rule.
+        """
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Any]:
+        """Bound what neighbors change, from public values only.
+
+        Parameters
+        ----------
+        view : BaseCurator or View
+            For its public attributes.
+        adjacency : Adjacency
+            One of :attr:`adjacencies`.
+
+        Returns
+        -------
+        mapping of str to Sensitivity
+            One for each part.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define sensitivity")
+
+    def exact(self, view: Any) -> Mapping[str, Any]:
+        """Exact answer, int64 for each part with additive noise: private."""
+        raise NotImplementedError(f"{type(self).__name__} must define exact")
+
+    def details(self) -> Mapping[str, float | None]:
+        """Public arguments to record in the ledger, beside scales and sensitivities."""
+        return {}
+
+    def values(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
+        """What the mechanism of a part takes: the exact part, and what parts before it released."""
+        return exact
+
+    def flaw(self, view: Any) -> str:
+        """Id in ``analysis/flaws.yaml`` where the sensitivity is a paper's, known not to hold."""
+        return ""
+
+
+class View:
+    """Private points as some queries see them: in a tree of cells, in a ball, projected.
+
+    Parameters
+    ----------
+    curator : BaseCurator
+        Of one replicate. It charges and draws all releases of the view.
+    """
+
+    def __init__(self, curator: "BaseCurator") -> None:
+        self._curator = curator
+
+    def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
+        """Release a query on this view; see :meth:`pkm.privacy.BaseCurator.release`.
+
+        Answers have no axis of replicates.
+        """
+        answer = self._curator.release_from(self, query, noise)
+        return {part: released[0] for part, released in answer.items()}
