@@ -334,7 +334,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             raise ValueError(
                 f"bounds must be (lower, upper) or of shape (2, {d}), got shape {bounds.shape}"
             )
-        lower, upper = np.repeat(bounds[:, None], d, axis=1) if bounds.ndim == 1 else bounds
+        if bounds.ndim == 1:
+            bounds = np.broadcast_to(bounds[:, None], (2, d))
+        lower, upper = bounds
         if not (np.isfinite(bounds).all() and (lower < upper).all()):
             raise ValueError(
                 f"bounds={self.bounds} must be finite with lower < upper in every feature"

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from pkm.compute import DIRECTION_SCALE
 from pkm.compute.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
-from pkm.methods.lloyd import TYPICAL_CENTER, truncate
+from pkm.methods.lloyd import TYPICAL_CENTER
 from pkm.privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centers
 from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
@@ -232,7 +232,7 @@ class EMMC(PrivateKMeans):
             centers, sum_noise=schedule.sum_noise, count_noise=schedule.count_noise
         )
         means = sums / np.maximum(counts / SCALE, 1.0)[:, None]
-        return truncate(snap_centers(means))[None], 1
+        return np.clip(snap_centers(means), -SCALE, SCALE)[None], 1
 
 
 def repeated(candidates: np.ndarray) -> np.ndarray:

@@ -10,12 +10,14 @@ Units: the domain is [-1, 1]^d.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from pkm.compute import exact_limit
+from pkm.compute.center_moves import FOLD, KEEP, TRUNCATE, move_centers
 from pkm.methods.base import PrivateKMeans, is_integer, is_number
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import (
@@ -27,7 +29,6 @@ from pkm.privacy import (
     PrivacyClaim,
     SumsAndCounts,
     gaussian_mu,
-    snap_centers,
 )
 
 TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
@@ -35,7 +36,6 @@ TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iter
 MIN_ITERATIONS = 2
 MAX_ITERATIONS = 7
 MIN_ALPHA = 1e-6  # below, a radius is less than a grid step
-_TINY = 1e-9  # keeps the division of the published update finite
 
 
 @dataclass(frozen=True)
@@ -57,39 +57,7 @@ def count_weight(n_features: int) -> float:
     return (4 * n_features * TYPICAL_CENTER**2) ** (1 / 3)
 
 
-def fold(centers: np.ndarray) -> np.ndarray:
-    """Reflect grid coordinates at the borders of [-1, 1] until they lie inside (Sec. 5.3.5).
-
-    Examples
-    --------
-    >>> (fold(np.array([[1.25, -1.5, 3.5]]) * SCALE) / SCALE).tolist()
-    [[0.75, -0.5, -0.5]]
-    """
-    # A triangle wave of period 4 that is 1 at the upper border.
-    from_upper = np.mod(centers - SCALE, 4 * SCALE)
-    return np.abs(from_upper - 2 * SCALE) - SCALE
-
-
-def truncate(centers: np.ndarray) -> np.ndarray:
-    """Move each grid coordinate to the nearest in [-1, 1]."""
-    return np.clip(centers, -SCALE, SCALE)
-
-
-def shorten(step: np.ndarray, longest: float) -> np.ndarray:
-    """Scale steps (..., d) on the grid down to length ``longest``, and round them to the grid.
-
-    Squared lengths are integers, so the outcome does not depend on the memory layout of the steps.
-    """
-    length = np.sqrt((step * step).sum(axis=-1, keepdims=True))
-    factor = np.minimum(1.0, longest / np.maximum(length, 1.0))
-    return np.rint(step * factor).astype(np.int64)
-
-
-POSTPROCESSING: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "none": lambda centers: centers,
-    "truncate": truncate,
-    "fold": fold,
-}
+POSTPROCESSING = {"none": KEEP, "truncate": TRUNCATE, "fold": FOLD}
 
 
 @dataclass(eq=False, repr=False)
@@ -179,12 +147,24 @@ class Lloyd(PrivateKMeans):
         self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
     ) -> np.ndarray:
         """Centers of the next round, (R, k, d) on the grid, from noisy sums and counts."""
-        records = counts[:, :, None] / SCALE
-        origin = centers if self.relative else 0
-        if self.variant == "published":
-            return snap_centers(sums / (records + _TINY) + origin)
-        moved = sums / np.maximum(records, 1.0) + origin
-        return snap_centers(np.where(records < 1.0, centers, moved))
+        return move_centers(
+            centers,
+            sums,
+            counts,
+            self.relative,
+            self.variant == "sound",
+            self._longest_move(radius),
+            float(exact_limit(centers.shape[2])),
+            POSTPROCESSING[self._postprocessing()],
+        )
+
+    def _longest_move(self, radius: float | None) -> float:
+        """Longest move of a center in a round, in grid steps."""
+        return math.inf
+
+    def _postprocessing(self) -> str:
+        """What is done to centers that leave the domain."""
+        return "none"
 
 
 @dataclass(eq=False, repr=False)
@@ -201,12 +181,6 @@ class _DPLloyd(Lloyd):
     epsilon: float = 1.0
     postprocessing: str = "auto"
     secure: bool = False
-
-    def _move(
-        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
-    ) -> np.ndarray:
-        moved = super()._move(centers, sums, counts, radius)
-        return POSTPROCESSING[self._postprocessing()](moved)
 
     def _postprocessing(self) -> str:
         if self.postprocessing != "auto":
@@ -407,14 +381,9 @@ class FastLloyd(_GaussianLloyd):
             for radius in radii
         ]
 
-    def _move(
-        self, centers: np.ndarray, sums: np.ndarray, counts: np.ndarray, radius: float | None
-    ) -> np.ndarray:
+    def _longest_move(self, radius: float | None) -> float:
         assert radius is not None, "all rounds of FastLloyd have a radius"
-        moved = Lloyd._move(self, centers, sums, counts, radius)
-        if self.radius_clipping:
-            moved = centers + shorten(moved - centers, radius * SCALE)
-        return POSTPROCESSING[self._postprocessing()](moved)
+        return radius * SCALE if self.radius_clipping else math.inf
 
     def _postprocessing(self) -> str:
         return "fold" if self.postprocessing == "auto" else self.postprocessing

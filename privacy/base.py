@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,9 +48,12 @@ class BaseCurator:
     domain : ndarray of shape (2, d), float64
     serves : tuple of type
         The queries that it answers, also on its views.
+    group : int or None
+        Of the users that charges concern; see :class:`Charge`.
     """
 
     serves: ClassVar[tuple[type[Query], ...]] = ()
+    group: int | None = None
 
     def __init__(
         self,
@@ -106,7 +110,7 @@ class BaseCurator:
     ) -> dict[str, np.ndarray]:
         """Release a query on a view of this curator's points; see :meth:`release`."""
         self._check_served(query)
-        check_mechanisms(query, noise)
+        noise = checked_mechanisms(query, noise)
         query.check(view)
         if self._ledger is None or None in noise.values():
             self._refuse_disclosure(query, noise)
@@ -119,9 +123,11 @@ class BaseCurator:
         for part, mechanism in noise.items():
             mechanism.check(sensitivities[part])
         key = (query.label, self._rounds[query.label])
-        self._ledger.charge(charge_of(key, query, view, sensitivities, noise))
-        self._rounds[query.label] += 1
-        return self._draw(query, query.exact(view), sensitivities, noise, key)
+        for charge in charges_of(key, query, view, sensitivities, noise):
+            self._ledger.charge(charge)
+            self._rounds[query.label] = charge.round + 1
+        outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
+        return query.finish(view, outcomes)
 
     def _charge(
         self,
@@ -204,10 +210,10 @@ class BaseCurator:
             )
 
 
-def check_mechanisms(query: Query, noise: Mapping[str, Any]) -> None:
-    """Refuse noise that is not of the project's own types, one for each part of the answer.
+def checked_mechanisms(query: Query, noise: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mechanism of each part, in the order in which parts are drawn.
 
-    A subclass could draw or charge as it likes, so that types must be equal.
+    Only the project's own types are accepted, and no subclass: it could draw or charge as it likes.
     """
     if noise.keys() != query.mechanisms.keys():
         raise TypeError(
@@ -221,6 +227,7 @@ def check_mechanisms(query: Query, noise: Mapping[str, Any]) -> None:
             raise TypeError(
                 f"{part}={mechanism!r} of {query.label} must be one of {names}, and no subclass"
             )
+    return {part: noise[part] for part in query.mechanisms}
 
 
 def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
@@ -228,14 +235,24 @@ def stream_key(query: Query, key: StreamKey, part: str) -> tuple[object, ...]:
     return key if len(query.mechanisms) == 1 else (*key, part)
 
 
-def charge_of(
+def charges_of(
     key: StreamKey,
     query: Query,
     view: Any,
     sensitivities: Mapping[str, Any],
     noise: Mapping[str, Any],
-) -> Charge:
-    """What a release costs: that of its parts together, each from its noise and sensitivity."""
+) -> list[Charge]:
+    """What a release costs: that of its parts together, each from its noise and sensitivity.
+
+    One charge, or one for each record that neighbors differ in; see :meth:`Query.n_records`.
+    """
+    # The L1 norm is shared by the records. Gaussian noise is charged once, by the L2 norm of both.
+    n_records = query.n_records(view)
+    if n_records > 1:
+        sensitivities = {
+            part: sensitivity._replace(l1=sensitivity.l1 / n_records)
+            for part, sensitivity in sensitivities.items()
+        }
     costs = [mechanism.cost(sensitivities[part]) for part, mechanism in noise.items()]
     details: dict[str, float | None] = {}
     for part, mechanism in noise.items():
@@ -243,7 +260,7 @@ def charge_of(
         for name, value in mechanism.details(sensitivities[part]).items():
             details[f"{singular}_{name}"] = value
     details.update(query.details())
-    return Charge(
+    charge = Charge(
         *key,
         next(iter(noise.values())).name,
         mu=math.hypot(*(cost.mu for cost in costs)),
@@ -252,6 +269,9 @@ def charge_of(
         details=details,
         flaw=query.flaw(view),
     )
+    if n_records == 1 or charge.epsilon == 0:
+        return [charge]
+    return [charge, replace(charge, label=f"{query.label}_second_record")]
 
 
 def shards_of(points: PointsLike) -> list[Points]:

@@ -157,6 +157,7 @@ class Ledger:
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
         self.charges: tuple[Charge, ...] = ()
+        self._streams_used: set[StreamKey] = set()
 
     def charge(self, charge: Charge) -> None:
         """Record a release, or refuse it.
@@ -168,7 +169,8 @@ class Ledger:
         StreamReuseError
             If a release of the same label and round is on record: its noise stream is used up.
         """
-        if any((c.label, c.round) == (charge.label, charge.round) for c in self.charges):
+        stream = (charge.label, charge.round)
+        if stream in self._streams_used:
             raise StreamReuseError(
                 f"release {charge.label!r} round {charge.round} was made before; "
                 "noise must be fresh"
@@ -177,17 +179,20 @@ class Ledger:
         tallies = _tallies(charges)
 
         # With pure releases the plain sum is cheaper than a composition, and mostly enough.
-        if any(tally.epsilons for tally in tallies) and self._fits_plain_sum(tallies):
-            self.charges = charges
-            return
+        has_pure = any(tally.epsilons for tally in tallies)
+        if not (has_pure and self._fits_plain_sum(tallies)):
+            self._check_composed(charge, tallies)
+        self.charges = charges
+        self._streams_used.add(stream)
 
+    def _check_composed(self, charge: Charge, tallies: Sequence[_Tally]) -> None:
+        """Refuse a charge whose composition with the others exceeds the budget."""
         delta = _delta_at(tallies, self.budget.epsilon * (1 + SLACK))
         if not delta <= self.budget.delta * (1 + SLACK):
             raise BudgetExceeded(
                 f"release {charge.label!r} round {charge.round} would need delta={delta:.3g} at "
                 f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
             )
-        self.charges = charges
 
     def _fits_plain_sum(self, tallies: Sequence[_Tally]) -> bool:
         """Whether the sum of the epsilons, that of the Gaussian releases included, is in budget."""

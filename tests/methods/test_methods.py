@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from pkm.compute import Points
+from pkm.compute.center_moves import KEEP, TRUNCATE, fold, move_centers, shortening
 from pkm.methods import (
     METHODS,
     FastLloyd,
@@ -27,9 +28,16 @@ from pkm.methods import (
 )
 from pkm.methods.conformance import CHECKS, conformance, main
 from pkm.methods.initialization import starting_centers
-from pkm.methods.lloyd import fold, shorten, truncate
 from pkm.metrics import evaluate
-from pkm.privacy import SCALE, Gaussian, NoiseStreams, PrivacyClaim, gaussian_mu, snap
+from pkm.privacy import (
+    SCALE,
+    Gaussian,
+    NoiseStreams,
+    PrivacyClaim,
+    SumsAndCounts,
+    gaussian_mu,
+    snap,
+)
 
 CLASSES = [load_method(name) for name in METHODS]
 
@@ -153,8 +161,9 @@ def test_a_foreign_method_needs_only_cluster():
         def cluster(self, curator):
             start = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
             noise = Gaussian(400.0 * SCALE)
-            sums, counts = curator.sums_and_counts(start, sum_noise=noise, count_noise=noise)
-            return np.rint(sums / (counts[:, :, None] / SCALE)).astype(np.int64), 1
+            answer = curator.release(SumsAndCounts(start), sums=noise, counts=noise)
+            records = answer["counts"][:, :, None] / SCALE
+            return np.rint(answer["sums"] / records).astype(np.int64), 1
 
     assert Middle(random_state=0).fit(blobs(100_000)).cluster_centers_.shape == (1, 2)
 
@@ -339,22 +348,39 @@ def test_fold_is_reflection_at_the_borders(values):
     assert (fold(folded) == folded).all()
 
 
+def moved(center, mean, longest=math.inf, outside=KEEP):
+    """Move one center by ``move_centers`` to the mean of its only point."""
+    centers = np.array([[center]])
+    sums = np.array([[mean]])
+    counts = np.array([[SCALE]])
+    limit = 40.0 * SCALE
+    return move_centers(centers, sums, counts, False, True, longest, limit, outside)[0, 0]
+
+
 @given(st.lists(st.integers(-20 * SCALE, 20 * SCALE), min_size=1, max_size=10))
 def test_truncate_is_the_nearest_point_of_the_domain(values):
-    assert truncate(np.array(values)).tolist() == [
-        min(max(value, -SCALE), SCALE) for value in values
-    ]
+    truncated = moved([0] * len(values), values, outside=TRUNCATE)
+    assert truncated.tolist() == [min(max(value, -SCALE), SCALE) for value in values]
 
 
 @given(st.lists(st.integers(-(2**30), 2**30), min_size=2, max_size=5), st.integers(1, 10 * SCALE))
 def test_shorten_keeps_direction_and_bounds_length(step, longest):
-    short = shorten(np.array([step]), longest)[0]
+    short = np.rint(np.array(step) * shortening(np.array(step), float(longest)))
     length = math.dist(step, [0] * len(step))
     if length <= longest:
         assert short.tolist() == step
     else:
         assert math.dist(short, [0] * len(step)) <= longest + math.sqrt(len(step))
         assert np.abs(short - np.array(step) * (longest / length)).max() <= 0.5 + 1e-6
+
+
+@given(st.lists(st.integers(-SCALE, SCALE), min_size=2, max_size=5), st.data())
+def test_moves_are_shortened_from_the_center(mean, data):
+    center = data.draw(st.lists(st.integers(-SCALE, SCALE), min_size=len(mean), max_size=len(mean)))
+    longest = data.draw(st.integers(1, 3 * SCALE))
+    step = np.array(mean) - np.array(center)
+    expected = center + np.rint(step * shortening(step, float(longest)))
+    assert moved(center, mean, float(longest)).tolist() == expected.tolist()
 
 
 # A straightforward second version
