@@ -105,6 +105,19 @@ class Query:
         """What the mechanism of a part takes: the exact part, and what parts before it released."""
         return exact
 
+    def finish(self, view: Any, outcomes: dict[str, Any]) -> dict[str, Any]:
+        """What is released of the outcomes; the view may keep the rest for later queries."""
+        return outcomes
+
+    def n_records(self, view: Any) -> int:
+        """Number of records that neighbors differ in, 1 or 2, each in an entry of its own.
+
+        Where there are 2, the L1 norm is twice what either record changes. Entries have independent
+        noise, so a pure release is the composition of two, one for each record, and is charged as
+        two: that composes more tightly than one charge of twice the epsilon.
+        """
+        return 1
+
     def flaw(self, view: Any) -> str:
         """Id in ``analysis/flaws.yaml`` where the sensitivity is a paper's, known not to hold."""
         return ""
@@ -117,7 +130,14 @@ class View:
     ----------
     curator : BaseCurator
         Of one replicate. It charges and draws all releases of the view.
+
+    Attributes
+    ----------
+    group : int or None
+        Of the users whose points these are, where users are partitioned into disjoint groups.
     """
+
+    group: int | None = None
 
     def __init__(self, curator: "BaseCurator") -> None:
         self._curator = curator
