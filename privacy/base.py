@@ -268,6 +268,7 @@ def charges_of(
         delta=math.fsum(cost.delta for cost in costs),
         details=details,
         flaw=query.flaw(view),
+        group=view.group,
     )
     if n_records == 1 or charge.epsilon == 0:
         return [charge]
