@@ -23,6 +23,7 @@ EXACT_BITS = 53
 SCAN_DIMENSIONS = 8
 SCAN_BLOCK = 512  # points per block of a scan
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
+MAX_FLOAT = float(np.finfo(np.float64).max)
 MAX_REMAINDER = 32767.0
 
 #: For numba: sums of integers are exact in any order; infinities keep their meaning.
@@ -77,15 +78,19 @@ class Points:
     remainders : ndarray of shape (n, d), int16, or None
         Remainders of rounding to the grid, in units of 2**-16 steps; None for points that were
         given as integers.
+    n_null : int
+        Number of null records: they have no row and contribute nothing, but count among the
+        records.
     """
 
     rows: np.ndarray
     blocks: np.ndarray | None
     squared_norms: np.ndarray
     remainders: np.ndarray | None = None
+    n_null: int = 0
 
     @classmethod
-    def prepare(cls, points: np.ndarray) -> "Points":
+    def prepare(cls, points: np.ndarray, n_null: int = 0) -> "Points":
         """Lay out integer coordinates of shape (n, d), at most 2**16 in size, for the kernels."""
         points = np.asarray(points).astype(np.int64, copy=False)
         rows = np.empty(points.shape, np.float32)
@@ -98,7 +103,7 @@ class Points:
             raise ValueError(
                 f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first"
             )
-        return cls._from_rows(rows, squared_norms)
+        return cls._from_rows(rows, squared_norms, n_null=n_null)
 
     @classmethod
     def from_box(
@@ -117,24 +122,23 @@ class Points:
         Returns
         -------
         points : Points
-            Clipped to the box and rounded to the nearest grid point.
+            Clipped to the box and rounded to the nearest grid point. Rows with a coordinate that is
+            NaN or infinite become null records.
         outside : bool
             Whether a point was clipped.
-
-        Raises
-        ------
-        ValueError
-            If a coordinate is NaN or infinite.
         """
         rows = np.empty(points.shape, np.float32)
         squared_norms = np.empty(len(points))
         remainders = np.empty(points.shape, np.int16)
         center = upper / 2 + lower / 2
         half_width = upper / 2 - lower / 2
-        clipped = _snap_rows(points, center, half_width, rows, squared_norms, remainders)
-        if not np.isfinite(clipped):
-            raise ValueError("points contain NaN or infinite values; remove or impute those rows")
-        return cls._from_rows(rows, squared_norms, remainders), clipped > 0
+        n_clipped, n_null = _snap_rows(points, center, half_width, rows, squared_norms, remainders)
+        if n_null:
+            present = np.isfinite(points).all(axis=1)
+            rows = rows[present]
+            squared_norms = squared_norms[present]
+            remainders = remainders[present]
+        return cls._from_rows(rows, squared_norms, remainders, n_null), n_clipped > 0
 
     @classmethod
     def _from_rows(
@@ -142,17 +146,18 @@ class Points:
         rows: np.ndarray,
         squared_norms: np.ndarray,
         remainders: np.ndarray | None = None,
+        n_null: int = 0,
     ) -> "Points":
         n, d = rows.shape
         if d > SCAN_DIMENSIONS:
-            return cls(rows, None, squared_norms, remainders)
+            return cls(rows, None, squared_norms, remainders, n_null)
         n_full, n_left = divmod(n, SCAN_BLOCK)
         blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK), np.float32)
         full_rows = rows[: n_full * SCAN_BLOCK].reshape(n_full, SCAN_BLOCK, d)
         blocks[:n_full] = full_rows.transpose(0, 2, 1)
         if n_left:
             blocks[n_full, :, :n_left] = rows[-n_left:].T
-        return cls(rows, blocks, squared_norms, remainders)
+        return cls(rows, blocks, squared_norms, remainders, n_null)
 
     @cached_property
     def derived(self) -> dict[tuple, object]:
@@ -165,7 +170,7 @@ class Points:
     @cached_property
     def digest(self) -> bytes:
         """Hash of the shape, the coordinates and the remainders."""
-        content = repr(self.shape).encode() + self.rows.tobytes()
+        content = repr((*self.shape, self.n_null)).encode() + self.rows.tobytes()
         hashed = hashlib.blake2b(content, digest_size=32)
         if self.remainders is not None:
             hashed.update(self.remainders.tobytes())
@@ -179,9 +184,14 @@ class Points:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of points and of features."""
+        """Number of points, null records left out, and of features."""
         n, d = self.rows.shape
         return n, d
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, null ones included: public under zero-out adjacency."""
+        return len(self.rows) + self.n_null
 
 
 @njit(cache=True, fastmath=REORDERED)
@@ -228,23 +238,30 @@ def _snap_rows(
     rows: np.ndarray,
     squared_norms: np.ndarray,
     remainders: np.ndarray,
-) -> float:
+) -> tuple[int, int]:
     """Fill rows, squared norms and remainders from the points of a box.
 
     Returns
     -------
-    float
-        By how much coordinates were clipped, summed, in half-widths; NaN where a coordinate is.
+    n_clipped, n_null : int
+        Number of finite rows with a coordinate outside the box, and of rows with one that is NaN or
+        infinite. Rows are counted, not amounts: a sum of amounts could overflow for one data set
+        and not for its neighbor.
     """
-    excess = 0.0
+    n_clipped = 0
+    n_null = 0
     for i in range(points.shape[0]):
         squared_norm = 0.0
+        outside = False
+        nonfinite = False
         for h in range(points.shape[1]):
+            nonfinite |= not abs(points[i, h]) <= MAX_FLOAT
+
             # Clip to [-1, 1], in half-widths.
             x = (points[i, h] - center[h]) / half_width[h]
             clipped = x if x < 1.0 else 1.0
             clipped = clipped if clipped > -1.0 else -1.0
-            excess += abs(x - clipped)
+            outside |= clipped != x
 
             # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
             snapped = np.rint(clipped * SCALE)
@@ -253,4 +270,6 @@ def _snap_rows(
             remainders[i, h] = np.int16(min(remainder, MAX_REMAINDER))
             squared_norm += snapped * snapped
         squared_norms[i] = squared_norm
-    return excess
+        n_clipped += outside and not nonfinite
+        n_null += nonfinite
+    return n_clipped, n_null

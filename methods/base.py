@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import Points, labels
 from pkm.privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
+from pkm.privacy.query import PRESENCE
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 MIN_EPSILON = 1e-4  # below, rounding of budgets and of random numbers begins to show
@@ -221,7 +222,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
             return self.curator(shards, ledger, streams, domain)
 
-        n_points = sum(shard.shape[0] for shard in shards)
+        n_points = sum(shard.n_records for shard in shards)
         return self.fit_with(make_curator, n_points, shards[0].shape[1], seeds)
 
     def fit_with(
@@ -278,8 +279,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, d)
-            Numbers, finite. Rows outside ``bounds`` are clipped to them, or refused with
-            ``clip=False``.
+            Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``. A row with
+            NaN or an infinite value is the null record of zero-out adjacency: it counts in n and
+            contributes nothing. Under other adjacencies NaN is the middle of the bounds, and
+            infinite values are clipped. No value of one record makes a private fit raise; methods
+            that claim no privacy refuse such rows.
         y : ignored
 
         Returns
@@ -309,7 +313,13 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             raise ValueError(
                 f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}"
             )
-        return labels(Points.from_box(X, *self._fitted_bounds)[0], self._centers)[0]
+        points, _ = Points.from_box(X, *self._fitted_bounds)
+        if points.n_null:
+            raise ValueError(
+                f"X has {points.n_null} rows with NaN or infinite values, which have no nearest "
+                "center; remove or impute them"
+            )
+        return labels(points, self._centers)[0]
 
     def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: object) -> np.ndarray:
         """Fit, then predict the same rows."""
@@ -319,7 +329,13 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
         X = _matrix(X)
         lower, upper = self._bounds_of(X.shape[1])
+        if self.claim.private and self.claim.adjacency not in PRESENCE:
+            X = _replaced(X, lower, upper)
         points, outside = Points.from_box(X, lower, upper)
+        if points.n_null and not self.claim.private:
+            raise ValueError(
+                f"X has {points.n_null} rows with NaN or infinite values; remove or impute them"
+            )
         if outside and not self.clip:
             raise ValueError(
                 f"points lie outside bounds={self.bounds}; widen bounds or set clip=True"
@@ -351,6 +367,14 @@ def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
         row[: len(centers)] = centers
         row[len(centers) :] = centers[0]
     return padded
+
+
+def _replaced(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Put finite numbers in the place of NaN, the middle, and of infinite values, the bounds."""
+    if np.isfinite(X).all():
+        return X
+    X = np.where(np.isnan(X), upper / 2 + lower / 2, X)
+    return np.clip(X, lower, upper)
 
 
 def _matrix(X: ArrayLike) -> np.ndarray:

@@ -19,6 +19,7 @@ from pkm.compute import exact_limit
 from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
+from pkm.privacy.query import PRESENCE
 
 N_POINTS = 600
 N_FEATURES = 3
@@ -188,11 +189,9 @@ def check_bad_input(method: PrivateKMeans) -> None:
             invalid = _clone(method, **{name: value})
             _assert_refused(lambda invalid=invalid: _run(invalid), f"{name}={value}")
 
-    # Points that are not numbers, or lie outside the bounds.
-    for value in (math.nan, math.inf):
-        points = _points()
-        points[7, 1] = value
-        _assert_refused(lambda points=points: _clone(method).fit(points), f"a point with {value}")
+    # Points that are not numbers, where no privacy is claimed; points outside the bounds.
+    for points in [] if method.claim.private else _not_finite():
+        _assert_refused(lambda points=points: _clone(method).fit(points), "a point with NaN or inf")
     _assert_refused(
         lambda: _clone(method, clip=False).fit(2 * _points() + 1),
         "points outside the bounds, clip=False",
@@ -201,6 +200,26 @@ def check_bad_input(method: PrivateKMeans) -> None:
 
     # Equal seeds, which would repeat a replicate.
     _assert_refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
+
+
+def check_no_value_raises(method: PrivateKMeans) -> None:
+    """No value of one record makes a private fit raise: an exception would release something."""
+    if not method.claim.private:
+        return
+    outcomes = [_clone(method, random_state=5).fit(points) for points in _not_finite()]
+    if method.claim.adjacency in PRESENCE:
+        # Each of them is the null record.
+        first = outcomes[0].cluster_centers_
+        for fitted in outcomes[1:]:
+            _assert_equal(fitted.cluster_centers_, first, "NaN and infinite values")
+
+
+def _not_finite() -> list[np.ndarray]:
+    """The blobs with a value of one record that is NaN or infinite."""
+    variants = [_points() for _ in range(3)]
+    for points, value in zip(variants, (math.nan, math.inf, -math.inf), strict=True):
+        points[7, 1] = value
+    return variants
 
 
 def _assert_refused(call: Callable[[], object], case: str) -> None:

@@ -97,7 +97,7 @@ class CoresetMethod(PrivateKMeans):
         Coreset
         """
         shards = shards_of(points)
-        n_points = sum(shard.shape[0] for shard in shards)
+        n_points = sum(shard.n_records for shard in shards)
         self.check_parameters(n_points)
         budget = self.budget(n_points, shards[0].shape[1])
         assert budget is not None, "a coreset is released under a privacy claim"

@@ -67,7 +67,7 @@ class BaseCurator:
         self._streams = streams
         self._rounds: Counter[str] = Counter()  # releases so far, by label
         self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
-        self.n_points = sum(shard.shape[0] for shard in self._shards)
+        self.n_points = sum(shard.n_records for shard in self._shards)
         self.n_features = self._shards[0].shape[1]
         self.n_replicates = len(streams.seeds)
         self.seeds = streams.seeds

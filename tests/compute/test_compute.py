@@ -322,10 +322,30 @@ def test_mapping_a_box_scales_clips_and_rounds(d):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_points_that_are_not_finite_are_refused(bad):
-    points = np.zeros((5, 3))
+def test_rows_that_are_not_finite_are_null_records(bad):
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-2, 2, (700, 3))
+    without = np.delete(points, 2, axis=0)
     points[2, 1] = bad
     lower = np.full(3, -1.0)
     upper = np.full(3, 1.0)
-    with pytest.raises(ValueError, match="NaN or infinite"):
-        Points.from_box(points, lower, upper)
+    with_null, _ = Points.from_box(points, lower, upper)
+    finite, _ = Points.from_box(without, lower, upper)
+    assert with_null.n_null == 1
+    assert with_null.n_records == 700
+    assert with_null.shape == (699, 3)
+    assert (with_null.rows == finite.rows).all()
+    assert (with_null.blocks == finite.blocks).all()
+    assert (with_null.squared_norms == finite.squared_norms).all()
+    assert with_null != finite
+
+
+@pytest.mark.parametrize("width", [1e-3, 1.0, 1e300])
+def test_any_finite_row_is_clipped(width):
+    """Sums of clipped amounts overflowed for some rows and not for their neighbors."""
+    largest = np.finfo(np.float64).max
+    points = np.array([[1e306], [1e308], [-largest], [largest], [0.0]])
+    entered, outside = Points.from_box(points, np.array([0.0]), np.array([width]))
+    assert outside
+    assert entered.n_null == 0
+    assert entered.rows[:, 0].tolist() == [SCALE, SCALE, -SCALE, SCALE, -SCALE]
