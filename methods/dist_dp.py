@@ -16,10 +16,11 @@ from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_published import published_coreset
 from pkm.methods.dist_dp_sound import Schedule, sound_coreset, sound_schedule
 from pkm.methods.rho_bounded import MAX_NOISED, RhoBoundedMethod, noise_multiplier
-from pkm.privacy import SCALE, Gaussian, PrivacyClaim
+from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.rho_bounded import RhoBoundedCurator
+from pkm.privacy.rho_bounded_queries import AllPoints, SortedGaussian
 
 
 @dataclass(eq=False, repr=False)
@@ -174,8 +175,8 @@ class NoisedPoints(RhoBoundedMethod):
         # Release all points with noise.
         delta = self.resolved_delta(curator.n_points)
         multiplier = noise_multiplier(self.calibration, self.epsilon, delta)
-        noise = Gaussian(multiplier * curator.max_shift * SCALE)
-        noised = curator.noised_points(noise).astype(np.float64)
+        noise = SortedGaussian(multiplier * curator.max_shift * SCALE)
+        noised = curator.release(AllPoints(), points=noise)["points"][0].astype(np.float64)
         if self.project is not None:
             noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
 

@@ -18,6 +18,7 @@ from pkm.methods.dist_dp_tree import (
     draw_shifts,
     fullest_cells,
     noised_histograms,
+    released_histograms,
 )
 from pkm.methods.lsh_splits import COUNTS_TO_SUM
 from pkm.methods.rho_bounded import (
@@ -36,7 +37,14 @@ from pkm.privacy import (
     gaussian_mu,
     largest_multiple,
 )
-from pkm.privacy.rho_bounded import ClippedRegions, RhoBoundedCurator
+from pkm.privacy.clipped_regions import (
+    ClippedRegions,
+    LargeRegions,
+    RegionCounts,
+    RegionSizes,
+)
+from pkm.privacy.rho_bounded import RhoBoundedCurator
+from pkm.privacy.rho_bounded_queries import AllPoints, QuadtreeCounts, SortedGaussian
 
 
 @dataclass(frozen=True)
@@ -104,8 +112,9 @@ def published_coreset(
     schedule = sufficient_schedule(method, curator, published_schedule)
 
     # Release all points with noise (Algorithm 1, step 1).
-    noise = Gaussian(schedule.stddev * SCALE)
-    noised = np.clip(curator.noised_points(noise), -MAX_NOISED, MAX_NOISED)
+    noise = SortedGaussian(schedule.stddev * SCALE)
+    released = curator.release(AllPoints(), points=noise)["points"][0]
+    noised = np.clip(released, -MAX_NOISED, MAX_NOISED)
 
     # Crude centers from the fullest cells of shifted quadtrees (Algorithm 2).
     centers = _crude_centers(method, curator, noised, generator, schedule.part)
@@ -154,15 +163,16 @@ def _fine_histograms(
     n_histograms = method.quadtrees * len(levels)
     if method.fine_counts == "joint":
         noise = _cells_noise(part.epsilon, part.delta, n_histograms)
-        return curator.cell_counts(shifts, levels, noise)
+        (released,) = curator.release(QuadtreeCounts(shifts, levels), counts=noise)["counts"]
+        return released_histograms(released)
 
     noise = _cells_noise(part.epsilon / n_histograms, part.delta / n_histograms, 1)
     histograms = []
     for tree in range(method.quadtrees):
         for level in levels:
-            one_level = range(level, level + 1)
-            released = curator.cell_counts(shifts[tree : tree + 1], one_level, noise)
-            histograms += [(tree, *histogram[1:]) for histogram in released]
+            query = QuadtreeCounts(shifts[tree : tree + 1], range(level, level + 1))
+            (released,) = curator.release(query, counts=noise)["counts"]
+            histograms += [(tree, *rest) for _, *rest in released_histograms(released)]
     return histograms
 
 
@@ -201,10 +211,17 @@ def _assign_true_points(
     part = schedule.part
     charge_both = method.replacement == "charged"
     regions = curator.regions(centers, schedule.radius, members=~is_far, charge_both=charge_both)
-    released, sizes = regions.sizes(_sizes_noise(method, part))
-    roots = released[sizes > 0]
+    roots = _positive_regions(regions, _sizes_noise(method, part))
     rest = 1 - method.size_share
     return _Assignment(regions, roots, is_far, part.epsilon * rest, part.delta * rest)
+
+
+def _positive_regions(regions: ClippedRegions, noise: StabilityHistogram | Gaussian) -> np.ndarray:
+    """Regions whose sizes are released, and are above zero."""
+    if isinstance(noise, StabilityHistogram):
+        large = regions.release(LargeRegions(), counts=noise)["counts"]
+        return large.cells[large.counts > 0]
+    return np.flatnonzero(regions.release(RegionSizes(), counts=noise)["counts"] > 0)
 
 
 def _assign_noised_points(
@@ -283,7 +300,8 @@ def _summarize(
         n_clusters=n_clusters,
         depth=method.depth,
         count_noise=count_noise,
-        sum_multiplier=alpha / sensitivity,
+        sum_noise=Gaussian(alpha / sensitivity),
     )
-    sizes = np.maximum(regions.counts(assigned.roots, count_noise), 1.0)
+    counts = regions.release(RegionCounts(assigned.roots), counts=count_noise)["counts"]
+    sizes = np.maximum(counts / SCALE, 1.0)
     return trees.grow(assigned.roots, sizes, generator)

@@ -12,7 +12,13 @@ import numpy as np
 
 from pkm.compute.quadtree import nearest_of_many
 from pkm.methods.dist_dp_parameters import DistDPParameters
-from pkm.methods.dist_dp_tree import RegionTrees, draw_shifts, fullest_cells, noised_histograms
+from pkm.methods.dist_dp_tree import (
+    RegionTrees,
+    draw_shifts,
+    fullest_cells,
+    noised_histograms,
+    released_histograms,
+)
 from pkm.methods.rho_bounded import (
     MAX_NOISED,
     hides_mean,
@@ -20,7 +26,19 @@ from pkm.methods.rho_bounded import (
     sufficient_schedule,
 )
 from pkm.privacy import SCALE, Gaussian, StabilityHistogram, gaussian_mu
-from pkm.privacy.rho_bounded import MAX_FEATURES, MAX_NODES, RhoBoundedCurator, soft_sensitivity
+from pkm.privacy.clipped_regions import RegionCounts
+from pkm.privacy.rho_bounded import RhoBoundedCurator
+from pkm.privacy.rho_bounded_queries import (
+    MAX_FEATURES,
+    MAX_NODES,
+    AllPoints,
+    GroupSums,
+    QuadtreeCounts,
+    SoftCounts,
+    SortedGaussian,
+    Total,
+    soft_sensitivity,
+)
 
 #: Share of mu^2 for the tree's mean: small, because n is public and a move changes it little.
 CENTERING_SHARE = 0.01
@@ -158,8 +176,9 @@ def _groups(
     Far points, and points of small groups, remain as released.
     """
     # Release all points with noise, and group them around the fullest cells of quadtrees.
-    noise = Gaussian(schedule.stddev * SCALE)
-    noised = np.clip(curator.noised_points(noise), -MAX_NOISED, MAX_NOISED)
+    noise = SortedGaussian(schedule.stddev * SCALE)
+    released = curator.release(AllPoints(), points=noise)["points"][0]
+    noised = np.clip(released, -MAX_NOISED, MAX_NOISED)
     shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
     histograms = noised_histograms(noised, shifts, method.finest)
     centers = np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
@@ -174,7 +193,8 @@ def _groups(
     # Release the sums of the true points of the groups: a move changes one of them by rho.
     groups = np.where(ungrouped, -1, nearest)
     sums_mu = schedule.mu * math.sqrt(1 - method.points_share)
-    sums = curator.group_sums(groups, len(centers), Gaussian(curator.max_shift * SCALE / sums_mu))
+    noise = Gaussian(curator.max_shift * SCALE / sums_mu)
+    sums = curator.release(GroupSums(groups, len(centers)), sums=noise)["sums"][0]
     sizes = np.bincount(groups[~ungrouped], minlength=len(centers))
     present = sizes > 0
     points = np.concatenate([sums[present] / sizes[present, None], noised[ungrouped]])
@@ -194,7 +214,8 @@ def _grid(
     intervals = schedule.intervals
     n_features = curator.n_features
     stddev = soft_sensitivity(n_features, 2 / intervals, curator.max_shift) / schedule.mu
-    weights = curator.soft_counts(intervals, Gaussian(stddev * SCALE)).ravel() / SCALE
+    released = curator.release(SoftCounts(intervals), counts=Gaussian(stddev * SCALE))
+    weights = released["counts"].ravel() / SCALE
     selected = _above_noise(weights, stddev, method.n_clusters)
     if not len(selected):
         return np.zeros((1, n_features)), np.ones(1)
@@ -236,8 +257,9 @@ def _cells(
 
     # Release the counts of the cells of all levels that pass the threshold.
     shifts = draw_shifts(generator, method.quadtrees, n_features)
-    histograms = curator.cell_counts(shifts, range(1, method.finest + 1), noise)
-    centers = fullest_cells(histograms, shifts, method.resolved_cells)
+    query = QuadtreeCounts(shifts, range(1, method.finest + 1))
+    (released,) = curator.release(query, counts=noise)["counts"]
+    centers = fullest_cells(released_histograms(released), shifts, method.resolved_cells)
     centers = np.clip(centers, -SCALE, SCALE)
     if not len(centers):
         centers = np.zeros((1, n_features), np.int64)
@@ -246,7 +268,8 @@ def _cells(
     # Count the points nearest to each of their centers: a move changes two counts.
     stddev = math.sqrt(2) / mu
     regions = curator.regions(centers, 2 * math.sqrt(n_features))
-    sizes = regions.counts(np.arange(len(centers)), Gaussian(stddev * SCALE))
+    query = RegionCounts(np.arange(len(centers)))
+    sizes = regions.release(query, counts=Gaussian(stddev * SCALE))["counts"] / SCALE
     selected = _above_noise(sizes, stddev, method.n_clusters)
     if not len(selected):
         return centers[:1].astype(np.float64), np.ones(1)
@@ -265,7 +288,8 @@ def _tree(
     """Leaves of one tree of hyperplanes on all points; the noise covers both records of a move."""
     # Release the mean, through which the hyperplanes pass.
     mean_mu = schedule.mu * math.sqrt(CENTERING_SHARE)
-    total = curator.total(Gaussian(curator.max_shift * SCALE / mean_mu))
+    noise = Gaussian(curator.max_shift * SCALE / mean_mu)
+    total = curator.release(Total(), sums=noise)["sums"][0]
     mean = np.rint(total / curator.n_points)
     center = np.clip(mean, -SCALE, SCALE).astype(np.int64)[None]
 
@@ -279,7 +303,7 @@ def _tree(
         n_clusters=method.n_clusters,
         depth=schedule.depth,
         count_noise=Gaussian(SCALE * math.sqrt(2 * schedule.depth) / schedule.tree_mu),
-        sum_multiplier=1 / schedule.tree_mu,
+        sum_noise=Gaussian(1 / schedule.tree_mu),
     )
     root = np.zeros(1, np.int64)
     return trees.grow(root, np.array([float(curator.n_points)]), generator)

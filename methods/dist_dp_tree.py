@@ -3,6 +3,7 @@
 Units: coordinates are grid steps; sizes and counts are records; radii are half-widths.
 """
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.compute.quadtree import cell_centers, occupied_cells
 from pkm.methods.lsh_splits import BRANCH, clip_to_ball
 from pkm.privacy import SCALE, Gaussian, Laplace
-from pkm.privacy.rho_bounded import ClippedRegions
+from pkm.privacy.clipped_regions import ClippedRegions, RegionCounts, RegionSums
+from pkm.privacy.stability_histogram import ReleasedCells
 
 MAX_QUADTREE_SHIFT = 4 * SCALE
 
@@ -44,6 +46,20 @@ def noised_histograms(noised: np.ndarray, shifts: np.ndarray, last_level: int) -
         for tree, shift in enumerate(shifts)
         for histogram in occupied_cells(noised, shift, range(last_level + 1))
     ]
+
+
+def released_histograms(released: ReleasedCells) -> list[Histogram]:
+    """Separate the released cells of a :class:`QuadtreeCounts` by tree and level."""
+    n_cells = len(released.cells)
+    is_first = np.ones(n_cells, bool)
+    is_first[1:] = (np.diff(released.cells[:, :2], axis=0) != 0).any(axis=1)
+    ends = [*np.flatnonzero(is_first).tolist(), n_cells]
+    histograms = []
+    for start, stop in itertools.pairwise(ends):
+        tree, level = released.cells[start, :2].tolist()
+        counts = released.counts[start:stop] / SCALE
+        histograms.append((tree, level, released.cells[start:stop, 2:], counts))
+    return histograms
 
 
 @dataclass(frozen=True)
@@ -97,8 +113,8 @@ class RegionTrees:
     depth : int
         Largest number of levels.
     count_noise : Gaussian or Laplace
-    sum_multiplier : float
-        Noise of the sums per unit of their sensitivity.
+    sum_noise : Gaussian
+        Its scale is per unit of the sums' sensitivity.
     """
 
     def __init__(
@@ -110,7 +126,7 @@ class RegionTrees:
         n_clusters: int,
         depth: int,
         count_noise: Gaussian | Laplace,
-        sum_multiplier: float,
+        sum_noise: Gaussian,
     ):
         self._regions = regions
         self._centers = centers
@@ -118,7 +134,7 @@ class RegionTrees:
         self._n_clusters = n_clusters
         self._depth = depth
         self._count_noise = count_noise
-        self._sum_multiplier = sum_multiplier
+        self._sum_noise = sum_noise
 
     def grow(
         self, roots: np.ndarray, sizes: np.ndarray, generator: np.random.Generator
@@ -159,7 +175,9 @@ class RegionTrees:
 
             # Split the others by the hyperplane, and count the records of both parts.
             parts = self._regions.split(cells.index, normal)
-            counts = self._regions.counts(parts.ravel(), self._count_noise).reshape(parts.shape)
+            query = RegionCounts(parts.ravel())
+            released = self._regions.release(query, counts=self._count_noise)["counts"]
+            counts = released.reshape(parts.shape) / SCALE
 
             # A cell of which neither part is large enough is a leaf of both parts.
             accepted = counts >= cells.min_size[:, None]
@@ -180,7 +198,7 @@ class RegionTrees:
     def _min_sizes(self, sizes: np.ndarray) -> np.ndarray:
         """Smallest size of a cell in each region: ten times the noise of a mean, at most n / 2k."""
         n_features = self._centers.shape[1]
-        noise = self._sum_multiplier * self._regions.sum_sensitivity / self._radius
+        noise = self._sum_noise.scale * self._regions.sum_sensitivity / self._radius
         min_size = int(10 * math.sqrt(n_features) * noise)
         cluster_sizes = np.floor(sizes / (2 * self._n_clusters))
         return np.maximum(1.0, np.minimum(min_size, cluster_sizes))
@@ -191,7 +209,8 @@ class RegionTrees:
         groups = np.full(self._regions.n_cells, -1, np.int64)
         for leaf, members in enumerate(leaves.members):
             groups[members] = leaf
-        sums = self._regions.sums(groups, len(leaves.members), self._sum_multiplier)
+        query = RegionSums(groups, len(leaves.members))
+        sums = self._regions.release(query, sums=self._sum_noise)["sums"]
 
         # Clip the means to the ball of the region.
         weights = np.array(leaves.sizes, np.float64)

@@ -1,25 +1,31 @@
 """Records clipped to balls around public centers, under rho-bounded adjacency."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
-from pkm.privacy.ledger import ChargeRelease, StreamKey
 from pkm.privacy.mechanisms import Gaussian, Laplace
-from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.query import Sensitivity
-from pkm.privacy.stability_histogram import StabilityHistogram
+from pkm.privacy.queries import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
+from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
 
+if TYPE_CHECKING:
+    from pkm.privacy.rho_bounded import RhoBoundedCurator
+
+RHO_BOUNDED = (Adjacency.RHO_BOUNDED,)
 #: L2 norm of the change if one count decreases and another increases by 1.
 TWO_RECORDS = math.sqrt(2)
+TWO_COUNTS = Sensitivity(l1=2 * SCALE, l2=TWO_RECORDS * SCALE, linf=SCALE, l0=2)
 UNCHARGED = "F-17"  # the flaw of charging a move as one record
 MAX_NORMAL = 1 << 20  # largest entry of a normal vector
 
 
-class ClippedRegions:
+class ClippedRegions(View):
     """Clipped records in regions, which public hyperplanes split into cells.
 
     Made by :meth:`pkm.privacy.rho_bounded.RhoBoundedCurator.regions`.
@@ -29,8 +35,13 @@ class ClippedRegions:
     the addition of another. Given earlier answers, each of these two records lies in one of any
     disjoint cells.
 
+    Its queries are :class:`RegionSizes`, :class:`LargeRegions`, :class:`RegionCounts` and
+    :class:`RegionSums`.
+
     Parameters
     ----------
+    curator : RhoBoundedCurator
+        It charges and draws all releases; its ``max_shift`` is the largest move of a record.
     points : ndarray of shape (n, d), int64
         Private: clipped records about their region's center, in grid steps.
     cell : ndarray of shape (n,), int
@@ -39,19 +50,15 @@ class ClippedRegions:
         Number of regions.
     radius : float
         Of the balls, in half-widths.
-    max_shift : float
-        Largest move of a record, in half-widths.
     charge_both : bool
         Whether a move is charged as two records, or as one (with a flaw).
-    streams : NoiseStreams
-        Of one replicate.
-    charge : callable
-        Charges a release and returns its stream key.
 
     Attributes
     ----------
     n_cells : int
         Cells so far, those that were split included.
+    n_features : int
+    charge_both : bool
     sum_sensitivity : float
         L2 sensitivity of the sums of disjoint cells, in half-widths. Between two cells, one sum
         loses and another gains at most the radius: sqrt(2) radius. Inside a cell the sum moves with
@@ -61,115 +68,24 @@ class ClippedRegions:
 
     def __init__(
         self,
+        curator: "RhoBoundedCurator",
         points: np.ndarray,
         cell: np.ndarray,
         n_cells: int,
         radius: float,
-        max_shift: float,
+        *,
         charge_both: bool,
-        streams: NoiseStreams,
-        charge: ChargeRelease,
     ) -> None:
+        super().__init__(curator)
         self._points = points
         self._cell = cell
-        self._charge_both = charge_both
         self._region = np.arange(n_cells)  # of each cell
-        self._streams = streams
-        self._charge = charge
         self.n_cells = n_cells
-        inside = min(max_shift + math.sqrt(points.shape[1]) / SCALE, 2 * radius)
+        self.n_features = points.shape[1]
+        self.charge_both = charge_both
+        rounding = math.sqrt(self.n_features) / SCALE
+        inside = min(curator.max_shift + rounding, 2 * radius)
         self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charge_both else radius
-
-    def sizes(self, noise: StabilityHistogram | Gaussian) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sizes of regions in records, before any split.
-
-        Parameters
-        ----------
-        noise : StabilityHistogram or Gaussian
-            StabilityHistogram: only large sizes are released, and ``cells`` of the noise must be 2.
-            Gaussian: the sizes of all regions are released, empty ones included; their names are
-            public, for their centers are.
-
-        Returns
-        -------
-        cells : ndarray of int64
-            The regions whose sizes are released.
-        noisy : ndarray of float64
-            In records; those of Gaussian noise may be negative.
-
-        Notes
-        -----
-        A move changes at most two sizes by one: L2 sensitivity sqrt(2).
-        """
-        if isinstance(noise, Gaussian):
-            details = {"count_scale": noise.scale / SCALE, "count_sensitivity": TWO_RECORDS}
-            mu = TWO_RECORDS * SCALE / noise.scale
-            key = self._charge("region_sizes", noise.name, mu=mu, details=details)
-            exact = self._counts() * SCALE
-            noisy = noise.draw(exact[None], self._streams, key)[0] / SCALE
-            return np.arange(self.n_cells), noisy
-
-        if noise.cells < 2:
-            raise ValueError(
-                f"cells={noise.cells} of the noise must be at least 2: a move changes two sizes"
-            )
-        details = {
-            "count_scale": noise.stddev,
-            "count_sensitivity": TWO_RECORDS,
-            "least": noise.threshold,
-        }
-        mu = TWO_RECORDS / noise.stddev
-        key = self._charge(
-            "region_sizes", "gaussian_threshold", mu=mu, delta=noise.delta, details=details
-        )
-        exact = self._counts()
-        present = np.flatnonzero(exact)  # empty regions are never released
-        selected, noisy = noise.release(exact[present], self._streams, key)
-        return present[selected], noisy
-
-    def counts(self, cells: Sequence[int] | np.ndarray, noise: Gaussian | Laplace) -> np.ndarray:
-        """Noisy numbers of records.
-
-        Parameters
-        ----------
-        cells : sequence of int
-            Different cells that are not split; may be empty, the release is charged all the same.
-        noise : Gaussian or Laplace
-
-        Returns
-        -------
-        ndarray of shape (len(cells),), float64
-            In records.
-
-        Notes
-        -----
-        Two of the counts change by one: mu is sqrt(2) over the scale; with Laplace noise two
-        releases are charged.
-        """
-        cells = np.asarray(cells, np.int64)
-        are_different = len(np.unique(cells)) == len(cells)
-        if not are_different or cells.min(initial=0) < 0 or cells.max(initial=-1) >= self.n_cells:
-            raise ValueError(f"cells={cells.tolist()} must be different and below {self.n_cells}")
-        key = self._charge_counts(noise)
-        exact = self._counts()[cells] * SCALE
-        return noise.draw(exact[None], self._streams, key)[0] / SCALE
-
-    def _charge_counts(self, noise: Gaussian | Laplace) -> StreamKey:
-        """Charge a release of counts and return its stream key; a move may cost two charges."""
-        flaw = "" if self._charge_both else UNCHARGED
-        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
-        epsilon = SCALE / noise.scale
-        if isinstance(noise, Gaussian):
-            sensitivity = TWO_RECORDS if self._charge_both else 1.0
-            details["count_sensitivity"] = sensitivity
-            mu = SCALE / noise.scale * sensitivity
-            return self._charge("region_counts", noise.name, mu=mu, details=details, flaw=flaw)
-        key = self._charge("region_counts", noise.name, epsilon=epsilon, details=details, flaw=flaw)
-        if self._charge_both:
-            self._charge(
-                "region_counts_second_record", noise.name, epsilon=epsilon, details=details
-            )
-        return key
 
     def split(self, cells: Sequence[int] | np.ndarray, normal: np.ndarray) -> np.ndarray:
         """Split cells by a public hyperplane through their region's center.
@@ -206,23 +122,14 @@ class ClippedRegions:
         self._region = np.concatenate([self._region, new_regions])
         return first_part[cells][:, None] + [0, 1]
 
-    def sums(self, groups: ArrayLike, n_groups: int, multiplier: float) -> np.ndarray:
-        """Noisy sums of the clipped records about their region's center, over groups of cells.
+    def check_cells(self, cells: np.ndarray) -> None:
+        """Refuse cells that do not exist or are named twice."""
+        are_different = len(np.unique(cells)) == len(cells)
+        if not are_different or cells.min(initial=0) < 0 or cells.max(initial=-1) >= self.n_cells:
+            raise ValueError(f"cells={cells.tolist()} must be different and below {self.n_cells}")
 
-        Parameters
-        ----------
-        groups : ndarray of shape (n_cells,), int
-            Public: the group that each cell belongs to, -1 for none.
-        n_groups : int
-        multiplier : float
-            Standard deviation of the Gaussian noise per unit of :attr:`sum_sensitivity`.
-
-        Returns
-        -------
-        ndarray of shape (n_groups, d), int64
-            In grid steps.
-        """
-        groups = np.asarray(groups)
+    def check_groups(self, groups: np.ndarray, n_groups: int) -> None:
+        """Refuse groups that do not cover all cells, or that unite cells of different regions."""
         is_in_range = groups.min(initial=-1) >= -1 and groups.max(initial=-1) < n_groups
         if groups.shape != (self.n_cells,) or not is_in_range:
             raise ValueError(f"groups must have {self.n_cells} entries from -1 to {n_groups - 1}")
@@ -237,21 +144,145 @@ class ClippedRegions:
                 "different centers"
             )
 
-        # The cost is known before the regions are: the multiplier alone.
-        noise = Gaussian(multiplier)
-        key = self._charge(
-            "region_sums",
-            noise.name,
-            mu=1 / multiplier,
-            details={"multiplier": multiplier},
-            flaw="" if self._charge_both else UNCHARGED,
-        )
-        exact = group_sums(self._points, groups[self._cell], n_groups)
-        unit = self.sum_sensitivity * SCALE
-        return noise.draw(exact[None], self._streams, key, Sensitivity(0.0, 0.0, unit=unit))[0]
-
     def _counts(self) -> np.ndarray:
         return np.bincount(self._cell, minlength=self.n_cells)
+
+
+@dataclass(frozen=True)
+class RegionSizes(Query):
+    """Sizes of all regions, empty ones included, before any split.
+
+    Their names are public, for their centers are.
+
+    Notes
+    -----
+    Its part is ``counts`` (n_cells,), int64, in units of 2**-16 records. A move changes at most two
+    of them by one.
+    """
+
+    label: ClassVar[str] = "region_sizes"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """Two sizes by one."""
+        return {"counts": TWO_COUNTS}
+
+    def exact(self, view: ClippedRegions) -> Mapping[str, np.ndarray]:
+        """Exact sizes."""
+        return {"counts": view._counts()[None] * SCALE}
+
+
+@dataclass(frozen=True)
+class LargeRegions(Query):
+    """Regions of a large size, and their sizes, before any split.
+
+    Notes
+    -----
+    Its part is ``counts``, a :class:`ReleasedCells` of the regions' numbers. A move changes at most
+    two sizes by one, and an occupied region that is empty for the neighbor holds one record.
+    """
+
+    label: ClassVar[str] = "region_sizes"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """Two sizes by one."""
+        return {"counts": TWO_COUNTS}
+
+    def exact(self, view: ClippedRegions) -> Mapping[str, OccupiedCells]:
+        """The regions that are not empty."""
+        counts = view._counts()
+        occupied = np.flatnonzero(counts)
+        return {"counts": OccupiedCells(occupied, counts[occupied])}
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCounts(Query):
+    """Numbers of records in cells of the regions.
+
+    Parameters
+    ----------
+    cells : ndarray of int
+        Different cells that are not split; may be empty, the release is charged all the same.
+
+    Notes
+    -----
+    Its part is ``counts`` (len(cells),), int64, in units of 2**-16 records. A move changes two of
+    them by one, in L2 by sqrt(2); with Laplace noise two releases are charged, one for each record.
+    """
+
+    label: ClassVar[str] = "region_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    cells: np.ndarray
+
+    def check(self, view: ClippedRegions) -> None:
+        """Refuse cells that do not exist or are named twice."""
+        view.check_cells(self.cells)
+
+    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """Two counts by one; one, where a move is charged as one record."""
+        return {"counts": TWO_COUNTS if view.charge_both else ONE_COUNT}
+
+    def n_records(self, view: ClippedRegions) -> int:
+        """A record less in one cell, and one more in another."""
+        return 2 if view.charge_both else 1
+
+    def exact(self, view: ClippedRegions) -> Mapping[str, np.ndarray]:
+        """Exact counts."""
+        return {"counts": view._counts()[self.cells][None] * SCALE}
+
+    def flaw(self, view: ClippedRegions) -> str:
+        """Charging a move as one record."""
+        return "" if view.charge_both else UNCHARGED
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSums(Query):
+    """Sums of the clipped records about their region's center, over groups of cells.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n_cells,), int
+        Public: the group that each cell belongs to, -1 for none. Cells of a group are disjoint and
+        of one region.
+    n_groups : int
+
+    Notes
+    -----
+    Its part is ``sums`` (n_groups, d), int64, in grid steps. A move changes at most two of them,
+    by :attr:`ClippedRegions.sum_sensitivity` in L2. That is the unit of the noise, so that its
+    scale is the noise multiplier, and the cost is known before the regions are.
+    """
+
+    label: ClassVar[str] = "region_sums"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    groups: np.ndarray
+    n_groups: int
+
+    def check(self, view: ClippedRegions) -> None:
+        """Refuse groups that do not cover all cells, or that unite cells of different regions."""
+        view.check_groups(self.groups, self.n_groups)
+
+    def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """Two sums; one by the radius, where a move is charged as one record."""
+        n_changes = 2 * view.n_features
+        unit = view.sum_sensitivity * SCALE
+        return {"sums": Sensitivity(math.sqrt(n_changes), 1.0, 1.0, n_changes, unit)}
+
+    def exact(self, view: ClippedRegions) -> Mapping[str, np.ndarray]:
+        """Exact sums."""
+        sums = group_sums(view._points, self.groups[view._cell], self.n_groups)
+        return {"sums": sums[None]}
+
+    def flaw(self, view: ClippedRegions) -> str:
+        """Charging a move as one record."""
+        return "" if view.charge_both else UNCHARGED
 
 
 def group_sums(rows: np.ndarray, groups: np.ndarray, n_groups: int) -> np.ndarray:

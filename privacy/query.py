@@ -142,7 +142,7 @@ class View:
     def __init__(self, curator: "BaseCurator") -> None:
         self._curator = curator
 
-    def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
+    def release(self, query: Query, **noise: Any) -> dict[str, Any]:
         """Release a query on this view; see :meth:`pkm.privacy.BaseCurator.release`.
 
         Answers have no axis of replicates.

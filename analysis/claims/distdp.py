@@ -239,7 +239,7 @@ def points_noise(study: Study, check: Mapping, context: Context) -> Finding:
             delta = cell["delta"] / n_parts
             formula = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
             for charge in charges[charges["label"] == check["label"]].to_dict("records"):
-                stored = charge["scale"] / charge["sensitivity"]
+                stored = charge["point_scale"] / charge["point_sensitivity"]
                 delta_at_epsilon = gaussian_delta(1 / stored, epsilon)
                 equal = math.isclose(stored, formula, rel_tol=_TOLERANCE)
                 line = {name: cell[name] for name in ("method", "dataset", "epsilon", "rho")}

@@ -602,8 +602,8 @@ def strategy_of(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, floa
 
     Examples
     --------
-    >>> labels = ("noised_points", "group_sums")
-    >>> strategy_of([{"label": label, "sensitivity": 1.0} for label in labels], 4)
+    >>> points = {"label": "noised_points", "point_sensitivity": 1.0}
+    >>> strategy_of([points, {"label": "group_sums", "sum_sensitivity": 1.0}], 4)
     ('groups', 0.25, False)
     """
     strategy = STRATEGIES[charges[0]["label"]]
@@ -616,8 +616,10 @@ def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
 
     It is 1 for counts of cells, which any move changes alike.
     """
-    if charge["label"] in ("noised_points", "group_sums", "total"):
-        return charge["sensitivity"] / (2 * math.sqrt(d))
+    if charge["label"] == "noised_points":
+        return charge["point_sensitivity"] / (2 * math.sqrt(d))
+    if charge["label"] in ("group_sums", "total"):
+        return charge["sum_sensitivity"] / (2 * math.sqrt(d))
     if charge["label"] == "soft_counts":
         return charge["count_sensitivity"] / (math.sqrt(2) + math.sqrt(2.0**d) / STEPS)
     return 1.0

@@ -34,7 +34,7 @@ from pkm.analysis.planted import curve, parse_planted_names, planted_panel
 from pkm.analysis.tables import DESCRIPTION, Study
 from pkm.methods.dist_dp import DistDP
 from pkm.privacy import SCALE
-from pkm.privacy.rho_bounded import soft_sensitivity
+from pkm.privacy.rho_bounded_queries import soft_sensitivity
 
 CONTENT = claims.load("distdp")
 SPECS = {spec.name: spec for spec in figures_of("distdp")}
@@ -262,7 +262,7 @@ def test_absent_data_sets_make_a_verdict_partial(findings):
         (
             "release-is-dist-dp",
             "charges",
-            lambda x: x.str.replace('"sensitivity": 0.05', '"sensitivity": 0.1'),
+            lambda x: x.str.replace('"point_sensitivity": 0.05', '"point_sensitivity": 0.1'),
             {"method": "dist_dp"},
         ),
         (

@@ -84,8 +84,8 @@ def charges_of(method, epsilon, delta):
                 "mechanism": "gaussian",
                 "label": "noised_points",
                 "mu": 1 / scale,
-                "scale": scale,
-                "sensitivity": 1,
+                "point_scale": scale,
+                "point_sensitivity": 1,
             }
         ]
     if method in ("dist_dp_sound", ANY):
@@ -123,7 +123,11 @@ def charges_of(method, epsilon, delta):
             "delta": delta / 6 * (label == "cell_counts"),
         }
         | cost
-        | ({"scale": 0.05 * scale, "sensitivity": 0.05} if label == "noised_points" else {})
+        | (
+            {"point_scale": 0.05 * scale, "point_sensitivity": 0.05}
+            if label == "noised_points"
+            else {}
+        )
         for label, cost in costs.items()
     ]
 

@@ -1,0 +1,357 @@
+"""Queries on the points of a curator under rho-bounded adjacency.
+
+What the move of one record by at most ``max_shift`` changes, in L2, in half-widths and records:
+
+=======================  ==========================================================================
+query                    change
+=======================  ==========================================================================
+:class:`AllPoints`       one row by ``max_shift``
+:class:`Total`           the sum by ``max_shift``
+:class:`GroupSums`       one sum by ``max_shift``: a record keeps its group when it moves
+:class:`QuadtreeCounts`  two counts of each histogram by 1, however short the move
+:class:`SoftCounts`      the weights of one record, by :func:`soft_sensitivity`
+=======================  ==========================================================================
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from pkm.compute.quadtree import add_soft_counts, occupied_cells
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.clipped_regions import RHO_BOUNDED, TWO_RECORDS, group_sums
+from pkm.privacy.grid import SCALE
+from pkm.privacy.mechanisms import Cost, Gaussian
+from pkm.privacy.noise import Key, NoiseStreams
+from pkm.privacy.query import Mechanisms, Query, Sensitivity
+from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
+
+if TYPE_CHECKING:
+    from pkm.privacy.rho_bounded import RhoBoundedCurator
+
+MAX_NODES = 1 << 18  # of a grid of soft counts
+MAX_FEATURES = 10  # of a grid: a point counts at 2^d nodes
+
+
+@dataclass(frozen=True)
+class SortedGaussian:
+    """Gaussian noise on every coordinate of every row, and the rows in the order of their values.
+
+    Rows are released without their private order: it is the noisy values that they are sorted by,
+    equal ones in random order.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation, in grid steps.
+    """
+
+    scale: float
+    name: ClassVar[str] = Gaussian.name
+
+    def __post_init__(self) -> None:
+        Gaussian(self.scale)  # refuses a scale that is none
+
+    def check(self, sensitivity: Sensitivity) -> None:
+        """Refuse a scale that integers do not carry."""
+        self._noise.check(sensitivity)
+
+    def cost(self, sensitivity: Sensitivity) -> Cost:
+        """That of the noise; sorting is post-processing."""
+        return self._noise.cost(sensitivity)
+
+    def details(self, sensitivity: Sensitivity) -> dict[str, float]:
+        """Scale and sensitivity for the ledger, in half-widths."""
+        return self._noise.details(sensitivity)
+
+    def draw(
+        self, values: np.ndarray, streams: NoiseStreams, key: Key, sensitivity: Sensitivity
+    ) -> list["SortedRows"]:
+        """Add noise to rows (1, n, d), int64, and sort them lexicographically.
+
+        Returns
+        -------
+        list of one SortedRows
+        """
+        noised = self._noise.draw(values, streams, (*key, "noise"))[0]
+        ties = streams.uniform((*key, "ties"), (len(noised),))[0]
+        order = np.lexsort((ties, *noised.T[::-1]))
+        return [SortedRows(noised[order], order)]
+
+    @property
+    def _noise(self) -> Gaussian:
+        return Gaussian(self.scale)
+
+
+class SortedRows(NamedTuple):
+    """Outcome of :class:`SortedGaussian`.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, d), int64
+        Noised, in lexicographic order.
+    order : ndarray of shape (n,), int64
+        Exact row that each of them is of: private.
+    """
+
+    rows: np.ndarray
+    order: np.ndarray
+
+
+@dataclass(frozen=True)
+class AllPoints(Query):
+    """All points, with noise on each coordinate; released once.
+
+    Later queries name records by their position in the answer.
+
+    Notes
+    -----
+    Its part is ``points`` (1, n, d), int64, in grid steps and in lexicographic order, equal ones in
+    random order.
+    """
+
+    label: ClassVar[str] = "noised_points"
+    mechanisms: ClassVar[Mechanisms] = {"points": (SortedGaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    def check(self, view: "RhoBoundedCurator") -> None:
+        """Refuse a second release: its order would be another one."""
+        view.check_unreleased()
+
+    def sensitivity(
+        self, view: "RhoBoundedCurator", adjacency: Adjacency
+    ) -> Mapping[str, Sensitivity]:
+        """One row moves."""
+        return {"points": one_move(view)}
+
+    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+        """Exact points, in an order that does not depend on that of the data."""
+        return {"points": view._rows[None]}
+
+    def finish(self, view: "RhoBoundedCurator", outcomes: dict[str, Any]) -> dict[str, Any]:
+        """Keep the order in the curator, and release the rows."""
+        (released,) = outcomes["points"]
+        view.number_records(released.order)
+        return {"points": released.rows[None]}
+
+
+@dataclass(frozen=True)
+class Total(Query):
+    """Sum of all points.
+
+    Notes
+    -----
+    Its part is ``sums`` (1, d), int64, in grid steps.
+    """
+
+    label: ClassVar[str] = "total"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    def sensitivity(
+        self, view: "RhoBoundedCurator", adjacency: Adjacency
+    ) -> Mapping[str, Sensitivity]:
+        """The sum moves with the record."""
+        return {"sums": one_move(view)}
+
+    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+        """Exact sum."""
+        return {"sums": view._rows.sum(axis=0)[None]}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums(Query):
+    """Sums of the true points of groups that released data define.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n,), int
+        Group of each released record, -1 for none: a function of released data. Group sizes are
+        then public.
+    n_groups : int
+
+    Notes
+    -----
+    Its part is ``sums`` (1, n_groups, d), int64, in grid steps. A record keeps its group when it
+    moves, so all groups together have the sensitivity of one sum, whatever their extent.
+    """
+
+    label: ClassVar[str] = "group_sums"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    groups: np.ndarray
+    n_groups: int
+
+    def check(self, view: "RhoBoundedCurator") -> None:
+        """Refuse groups that do not name released records."""
+        view.check_groups(self.groups, self.n_groups)
+
+    def sensitivity(
+        self, view: "RhoBoundedCurator", adjacency: Adjacency
+    ) -> Mapping[str, Sensitivity]:
+        """One sum moves with the record."""
+        return {"sums": one_move(view)}
+
+    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+        """Exact sums."""
+        return {"sums": group_sums(view._rows, self.groups, self.n_groups)[None]}
+
+
+@dataclass(frozen=True, eq=False)
+class QuadtreeCounts(Query):
+    """Large counts of the cells of public shifted quadtrees.
+
+    Parameters
+    ----------
+    shifts : ndarray of shape (r, d), int64
+        Public; see :func:`pkm.compute.quadtree.occupied_cells`.
+    levels : range
+        Consecutive.
+
+    Notes
+    -----
+    Its part is ``counts``, a list of one :class:`ReleasedCells`. A cell is named by its tree, its
+    level and its position, (2 + d,), int64; the names are ordered by tree, by falling level, and
+    lexicographically.
+
+    In each of the H = r len(levels) histograms a move takes one record out of a cell and puts it
+    into another: at most 2 H counts change, by 1 each, hence L2 sensitivity sqrt(2 H). A cell that
+    occurs for one neighbor only holds one record there.
+    """
+
+    label: ClassVar[str] = "cell_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    shifts: np.ndarray
+    levels: range
+
+    def check(self, view: "RhoBoundedCurator") -> None:
+        """Refuse shifts off the grid or of another width, and levels that are not consecutive."""
+        shape = (len(self.shifts), view.n_features)
+        if not np.issubdtype(self.shifts.dtype, np.integer) or self.shifts.shape != shape:
+            raise ValueError(
+                f"shifts must be grid integers of shape {shape}, got {self.shifts.dtype} of shape "
+                f"{self.shifts.shape}"
+            )
+        if self.levels.step != 1:
+            raise ValueError(f"levels={self.levels} must be consecutive")
+
+    def sensitivity(
+        self, view: "RhoBoundedCurator", adjacency: Adjacency
+    ) -> Mapping[str, Sensitivity]:
+        """Two counts of each histogram."""
+        n_changes = 2 * len(self.shifts) * len(self.levels)
+        l2 = math.sqrt(n_changes) * SCALE
+        return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
+
+    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, OccupiedCells]:
+        """The occupied cells of all histograms."""
+        names = [np.empty((0, 2 + view.n_features), np.int64)]
+        counts = [np.empty(0, np.int64)]
+        for tree, shift in enumerate(self.shifts):
+            for level, cells, cell_counts in occupied_cells(view._rows, shift, self.levels):
+                tree_and_level = np.broadcast_to([tree, level], (len(cells), 2))
+                names.append(np.concatenate([tree_and_level, cells], axis=1))
+                counts.append(cell_counts)
+        return {"counts": OccupiedCells(np.concatenate(names), np.concatenate(counts))}
+
+
+@dataclass(frozen=True)
+class SoftCounts(Query):
+    """Numbers of points at all nodes of a public grid, where nearby nodes share a point.
+
+    A point between nodes counts for each of the 2^d around it by how near it is, feature by
+    feature: with weight 1 - a for the node below and a for the one above, at the fraction a of the
+    way, multiplied over the features. Its weights add up to 1, and the weighted mean of the nodes
+    is the point.
+
+    Parameters
+    ----------
+    intervals : int
+        Between the ends of the domain, per feature; at least 1.
+
+    Notes
+    -----
+    Its part is ``counts`` (1, intervals + 1, ..., intervals + 1), int64: one axis per feature, in
+    units of 2**-16 records. Node i of m intervals lies at -1 + 2 i / m. Weights change gradually,
+    so that a short move changes little: see :func:`soft_sensitivity`.
+    """
+
+    label: ClassVar[str] = "soft_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
+
+    intervals: int
+
+    def check(self, view: "RhoBoundedCurator") -> None:
+        """Refuse too many features or nodes."""
+        d = view.n_features
+        n_nodes = (self.intervals + 1) ** d
+        if self.intervals < 1 or d > MAX_FEATURES or n_nodes > MAX_NODES:
+            raise ValueError(
+                f"intervals={self.intervals} in {d} features must be at least 1, in at most "
+                f"{MAX_FEATURES} features, and make at most {MAX_NODES} nodes"
+            )
+
+    def sensitivity(
+        self, view: "RhoBoundedCurator", adjacency: Adjacency
+    ) -> Mapping[str, Sensitivity]:
+        """The weights of one record, around two cells."""
+        d = view.n_features
+        l2 = soft_sensitivity(d, 2 / self.intervals, view.max_shift) * SCALE
+        n_weights = 2 ** (d + 1)
+        return {"counts": Sensitivity(math.sqrt(n_weights) * l2, l2, l2, n_weights)}
+
+    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, np.ndarray]:
+        """Exact sums of the weights, each rounded to 2**-16."""
+        shape = (self.intervals + 1,) * view.n_features
+        counts = np.zeros(math.prod(shape), np.int64)
+        add_soft_counts(view._rows, self.intervals, counts)
+        return {"counts": counts.reshape(1, *shape)}
+
+    def details(self) -> Mapping[str, float | None]:
+        """The number of intervals."""
+        return {"intervals": self.intervals}
+
+
+def one_move(view: "RhoBoundedCurator") -> Sensitivity:
+    """What a move changes in the one row or sum that it changes: ``max_shift`` in L2."""
+    l2 = view.max_shift * SCALE
+    return Sensitivity(math.sqrt(view.n_features) * l2, l2, l2, view.n_features)
+
+
+def soft_sensitivity(n_features: int, side: float, max_shift: float) -> float:
+    """L2 sensitivity of soft counts if a point moves by at most ``max_shift``.
+
+    Inside a cell the weights are products of 1 - a and a. Their derivatives by two features have
+    inner products of at most 2 (the same feature) and 1 (two features) over the side squared, so
+    that along a unit vector they change at a rate of at most sqrt(1 + d) / side; they are
+    continuous across cells. The weights of two points, which add up to 1 each, differ by at most
+    sqrt(2) in L2. Rounding to 2**-16 moves each of the 2^d weights of either point by half a unit
+    at most.
+
+    Parameters
+    ----------
+    n_features : int
+    side : float
+        Distance of neighboring nodes, in half-widths.
+    max_shift : float
+        In half-widths.
+
+    Returns
+    -------
+    float
+        In records.
+
+    Examples
+    --------
+    >>> round(soft_sensitivity(2, 0.5, 0.05), 4), round(soft_sensitivity(2, 0.5, 1.0), 4)
+    (0.1732, 1.4142)
+    """
+    rounding = math.sqrt(2.0**n_features) / SCALE
+    return min(math.sqrt(1 + n_features) * max_shift / side, TWO_RECORDS) + rounding
