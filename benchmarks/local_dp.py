@@ -7,7 +7,7 @@ from pkm.compute import SCALE, Points
 from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
 from pkm.methods.local_dp import LocalLloyd, NoisedReports
 from pkm.privacy import NoiseStreams
-from pkm.privacy.randomizers import HadamardResponse, LocalHashing
+from pkm.privacy.randomizers import HadamardResponse, LocalHashing, UserCells
 
 N_USERS = 1_000_000
 N_COLUMNS = 8
@@ -63,7 +63,8 @@ def estimate(randomizer: type[LocalHashing] | type[HadamardResponse]) -> np.ndar
     """Estimated counts from the reports of all users."""
     oracle = randomizer(1.0, N_VALUES)
     users = np.arange(N_ORACLE_USERS)
+    values = UserCells(users, users % N_VALUES)
+    reports = NoiseStreams([0]).release(oracle, values, ("benchmark",))
     tally = oracle.tally()
-    reports = oracle.report(users, users % N_VALUES, NoiseStreams([0]), ("benchmark",))
-    tally.add(users, reports)
+    tally.add(users, reports[0])
     return tally.estimate()

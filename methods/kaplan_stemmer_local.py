@@ -39,8 +39,17 @@ from pkm.methods.local_dp import (
 )
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, snap_centers
-from pkm.privacy.local_aggregator import Boxes, Cohort, LocalAggregator, NearestCenter
+from pkm.privacy.local_aggregator import (
+    Boxes,
+    Cohort,
+    LocalAggregator,
+    LocalCounts,
+    LocalSums,
+    NearestCenter,
+    Rule,
+)
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.privacy.randomizers import SignedSums, frequency_oracle
 
 # Shares of the users.
 HEAVY_SHARE = 0.25
@@ -242,14 +251,15 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
             if number:
                 # As wide in all directions as a box is in those that it is cut along.
                 radii = np.full(len(cells), boxes.width * math.sqrt(box_cohort.n_features) / 2)
-            sums = cohort.sums(boxes, cells, candidates, radii)
-            steps = shrunken_means(sums, sizes * cohort.size, radii, cohort)
+            steps = self._mean_steps(cohort, boxes, cells, candidates, radii, sizes)
             clipped = boxes.clip(cells, candidates / SCALE + steps)
             candidates = snap_to_ball(clipped, box_cohort.radius)
 
         # 3. Weights. The number of candidates depends on reports, so the oracle is for its maximum.
         rule = NearestCenter(candidates)
-        counts = weight_cohort.counts(rule, MAX_CANDIDATES * self.n_clusters)
+        n_values = MAX_CANDIDATES * self.n_clusters
+        oracle = frequency_oracle(self.epsilon, n_values, weight_cohort.key)
+        counts = weight_cohort.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
         return candidates, consistent(counts, float(weight_cohort.size)) / weight_cohort.size
 
     def _draw_boxes(self, cohort: Cohort, generator: np.random.Generator) -> Boxes:
@@ -269,8 +279,9 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
     def _heavy_boxes(self, cohort: Cohort, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Heavy boxes, and their estimated shares of all users."""
-        counts = cohort.counts(boxes)
-        stddev = cohort.count_stddev(boxes.size)
+        oracle = frequency_oracle(self.epsilon, boxes.size, cohort.key)
+        counts = cohort.release(LocalCounts(boxes), counts=oracle)["counts"] / SCALE
+        stddev = oracle.stddev(cohort.size)
         fullest = np.argsort(-counts, kind="stable")[: MAX_CANDIDATES * self.n_clusters]
         bound = max(HEAVY_STDDEVS * stddev, cohort.size / (SMALLEST_CLUSTER * self.n_clusters))
         heavy = fullest[counts[fullest] > bound]
@@ -318,6 +329,24 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
         nearest = distances.min(axis=1)
         radii = np.clip(relative_radius * nearest, 1 / SCALE, 2 * cohort.radius)
 
-        sums = cohort.sums(rule, np.arange(k), centers, radii)
-        steps = shrunken_means(sums, shares * cohort.size, radii, cohort)
+        steps = self._mean_steps(cohort, rule, np.arange(k), centers, radii, shares)
         return snap_to_ball(centers / SCALE + steps, cohort.radius)
+
+    def _mean_steps(
+        self,
+        cohort: Cohort,
+        rule: Rule,
+        cells: np.ndarray,
+        origins: np.ndarray,
+        radii: np.ndarray,
+        shares: np.ndarray,
+    ) -> np.ndarray:
+        """Shrunken means of the users in cells about their origins, in half-widths.
+
+        The shares are those of all users that are in each cell.
+        """
+        randomizer = SignedSums(self.epsilon, cohort.n_features, cohort.key)
+        query = LocalSums(rule, cells, origins, radii)
+        sums = cohort.release(query, sums=randomizer)["sums"]
+        stddev = randomizer.sum_stddev(cohort.size)
+        return shrunken_means(sums, shares * cohort.size, radii, stddev)

@@ -18,9 +18,24 @@ from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.local_aggregator import Cohort, LocalAggregator, NearestCenter, SingleCell
+from pkm.privacy.local_aggregator import (
+    LocalAggregator,
+    LocalCounts,
+    LocalPoints,
+    LocalSums,
+    NearestCenter,
+    SingleCell,
+)
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.privacy.randomizers import MAX_EPSILON, REPORT_SCALE, LocalHashing, check_epsilon
+from pkm.privacy.randomizers import (
+    MAX_EPSILON,
+    REPORT_SCALE,
+    LocalHashing,
+    SignedSums,
+    VectorRandomizer,
+    check_epsilon,
+    frequency_oracle,
+)
 
 # Of the k-means on noised reports.
 BATCH_SIZE = 1 << 13
@@ -86,7 +101,9 @@ class LocalMean(LocalModel):
         (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(n_features))
         origin = np.zeros((1, n_features), np.int64)
         radii = np.array([cohort.radius])
-        sums = cohort.sums(SingleCell(), np.zeros(1, np.int64), origin, radii)
+        query = LocalSums(SingleCell(), np.zeros(1, np.int64), origin, radii)
+        randomizer = SignedSums(self.epsilon, n_features, cohort.key)
+        sums = cohort.release(query, sums=randomizer)["sums"]
         return snap_to_ball(sums / SCALE / cohort.size, cohort.radius)[None], 1
 
 
@@ -129,7 +146,8 @@ class NoisedReports(LocalModel):
         See :meth:`PrivateKMeans.cluster`.
         """
         (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(aggregator.n_features))
-        directions, length = cohort.reports()
+        randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
+        directions = cohort.release(LocalPoints(), points=randomizer)["points"]
         generator = np.random.default_rng(child(aggregator.seeds[0], INITIALIZATION))
         model = MiniBatchKMeans(
             self.n_clusters,
@@ -140,7 +158,7 @@ class NoisedReports(LocalModel):
         )
         with threadpool_limits(1):  # the same bits on any number of cores
             model.fit(directions / np.float64(REPORT_SCALE))
-        centers = np.asarray(model.cluster_centers_) * length
+        centers = np.asarray(model.cluster_centers_) * (randomizer.length * cohort.radius)
         return snap_to_ball(centers, cohort.radius)[None], 1
 
 
@@ -214,11 +232,14 @@ class LocalLloyd(LocalModel):
             # Count the users nearest to each center, and sum the points of others.
             rule = NearestCenter(centers)
             radius = counted.radius
-            counts = counted.counts(rule)
-            sums = summed.sums(rule, np.arange(k), origins, np.full(k, radius)) / SCALE
+            oracle = frequency_oracle(self.epsilon, k, counted.key)
+            counts = counted.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
+            query = LocalSums(rule, np.arange(k), origins, np.full(k, radius))
+            randomizer = SignedSums(self.epsilon, d, summed.key)
+            sums = summed.release(query, sums=randomizer)["sums"] / SCALE
 
             # Centers whose counts exceed the noise move to the means.
-            above_noise = counts > counted.count_stddev(k)
+            above_noise = counts > oracle.stddev(counted.size)
             sizes = np.where(above_noise, counts, 1.0) * (summed.size / counted.size)
             means = snap_to_ball(sums / sizes[:, None], radius)
             centers = np.where(above_noise[:, None], means, centers)
@@ -233,20 +254,20 @@ def snap_to_ball(points: np.ndarray, radius: float) -> np.ndarray:
 
 
 def shrunken_means(
-    sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, cohort: Cohort
+    sums: np.ndarray, sizes: np.ndarray, radii: np.ndarray, stddev: float
 ) -> np.ndarray:
     """Means from noisy sums, shrunk by the part of their squared length that is noise.
 
     Parameters
     ----------
     sums : ndarray of shape (m, d), float64
-        In grid steps; see :meth:`pkm.privacy.local_aggregator.Cohort.sums`.
+        In grid steps; see :class:`pkm.privacy.local_aggregator.LocalSums`.
     sizes : ndarray of shape (m,), float64
         Estimated numbers of users behind each sum, positive.
     radii : ndarray of shape (m,), float64
         Of the sums, in half-widths.
-    cohort : Cohort
-        That was summed.
+    stddev : float
+        Largest standard deviation of a sum's coordinate, in radii.
 
     Returns
     -------
@@ -254,7 +275,7 @@ def shrunken_means(
         In half-widths.
     """
     means = sums / SCALE / sizes[:, None]
-    noise = means.shape[1] * (cohort.sum_stddev() * radii / sizes) ** 2
+    noise = means.shape[1] * (stddev * radii / sizes) ** 2
     square = (means * means).sum(axis=1)
     return means * (1 - noise / np.maximum(square, noise))[:, None]
 

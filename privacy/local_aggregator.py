@@ -1,14 +1,15 @@
 """The aggregator of the local model: it collects one randomized report per user.
 
 Users are partitioned into disjoint cohorts by public randomness. Each cohort answers one query, and
-each of its users answers it with a report that spends the whole epsilon. A query is a public rule
-that maps a point to a cell; it may depend on what earlier cohorts have answered. Exact answers are
-never computed: the sums here are sums of reports.
+each of its users answers it with one report. A query has a public rule that maps a point to a cell;
+it may depend on what earlier cohorts have answered. Exact answers are never computed: the sums here
+are sums of reports.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +20,19 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.ledger import Ledger, StreamKey
 from pkm.privacy.noise import SPLIT, NoiseStreams, child
-from pkm.privacy.randomizers import SignedSums, VectorRandomizer, check_epsilon, frequency_oracle
+from pkm.privacy.query import Mechanisms, Query, View
+from pkm.privacy.randomizers import (
+    DirectResponse,
+    FrequencyOracle,
+    HadamardResponse,
+    LocalDomain,
+    LocalHashing,
+    SignedSums,
+    UserCells,
+    UserVectors,
+    VectorRandomizer,
+    check_epsilon,
+)
 
 # Number of users whose reports are drawn together: public, so that streams do not depend on shards.
 CHUNK = 1 << 15
@@ -153,6 +166,187 @@ Rule = SingleCell | NearestCenter | Boxes
 RULES = (SingleCell, NearestCenter, Boxes)  # the only rules: code of methods never runs on a point
 
 
+Reports = tuple[np.ndarray, np.ndarray]
+"""Numbers (m,) of a chunk of users, and their reports (m, ...)."""
+
+
+class CohortQuery(Query):
+    """Base class of the queries on a cohort, whose users answer with one report each.
+
+    Its exact answer is the users' values, chunk by chunk; each is the user's own. A neighbor under
+    local adjacency may have any other value.
+    """
+
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.LOCAL,)
+
+    def check(self, view: Any) -> None:
+        """Refuse anything but a cohort that has not reported."""
+        if type(view) is not Cohort:
+            raise TypeError(f"{self.label} is answered by a cohort, not by {type(view).__name__}")
+        view.check_unreported()
+
+    def exact(self, view: Any) -> Mapping[str, Iterator[UserCells | UserVectors]]:
+        """Values of the users, chunk by chunk."""
+        raise NotImplementedError(f"{type(self).__name__} must define exact")
+
+    def estimate(self, mechanism: Any, reports: Iterable[Reports]) -> np.ndarray:
+        """Answer from the reports of all users: post-processing."""
+        raise NotImplementedError(f"{type(self).__name__} must define estimate")
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCounts(CohortQuery):
+    """Numbers of users in each cell of a public rule.
+
+    Parameters
+    ----------
+    rule : SingleCell, NearestCenter or Boxes
+
+    Notes
+    -----
+    Its part is ``counts`` (rule.size,), float64, in units of 2**-16 records: unbiased for this
+    cohort's users; may be negative. The oracle may be for more values than there are cells: where
+    their number is not known before earlier cohorts have answered, so that the schedule is.
+    """
+
+    label: ClassVar[str] = "local_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (DirectResponse, LocalHashing, HadamardResponse)}
+
+    rule: Rule
+
+    def check(self, view: Any) -> None:
+        """Refuse a rule that is not this module's."""
+        super().check(view)
+        check_rule(self.rule)
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, LocalDomain]:
+        """A user is in any cell."""
+        return {"counts": LocalDomain(self.rule.size)}
+
+    def exact(self, view: Any) -> Mapping[str, Iterator[UserCells]]:
+        """The cell of each user."""
+        chunks = (UserCells(users, self.rule.cells(points)) for users, points in view._chunks())
+        return {"counts": chunks}
+
+    def estimate(self, mechanism: FrequencyOracle, reports: Iterable[Reports]) -> np.ndarray:
+        """Unbiased counts."""
+        tally = mechanism.tally()
+        for users, symbols in reports:
+            tally.add(users, symbols)
+        return tally.estimate()[: self.rule.size] * SCALE
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSums(CohortQuery):
+    """Sums of the points of cells, each about an origin.
+
+    Parameters
+    ----------
+    rule : SingleCell, NearestCenter or Boxes
+    cells : ndarray of shape (m,), int64
+        Cells to sum over.
+    origins : ndarray of shape (m, d), int64
+        Subtracted from the points of each cell, in grid steps.
+    radii : ndarray of shape (m,), float64
+        Positive; in half-widths. A user whose difference is longer shortens it to the radius.
+
+    Notes
+    -----
+    Its part is ``sums`` (m, d), float64, in grid steps: unbiased sums of those differences over
+    this cohort's users. A user of a cell that is not summed over reports the vector 0.
+    """
+
+    label: ClassVar[str] = "local_sums"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (SignedSums,)}
+
+    rule: Rule
+    cells: np.ndarray
+    origins: np.ndarray
+    radii: np.ndarray
+
+    def check(self, view: Any) -> None:
+        """Refuse a rule that is not this module's, cells twice, origins and radii of bad shapes."""
+        super().check(view)
+        check_rule(self.rule)
+        cells = self.cells.tolist()
+        is_known = all(cell in range(self.rule.size) for cell in cells)
+        if not cells or len(set(cells)) < len(cells) or not is_known:
+            raise ValueError(
+                f"cells={cells} must name one or more cells, once each, of the {self.rule.size}"
+            )
+        shape = (len(cells), view.n_features)
+        is_positive = self.radii.shape == self.cells.shape and (self.radii > 0).all()
+        if self.origins.shape != shape or not is_positive:
+            raise ValueError(
+                f"origins, of shape {self.origins.shape}, and positive radii must be given for "
+                f"{len(cells)} cells"
+            )
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, LocalDomain]:
+        """A user has any vector of the unit ball: the difference in radii."""
+        return {"sums": LocalDomain(view.n_features, view.radius)}
+
+    def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
+        """The cell of each user, and the difference from its origin, in radii."""
+        return {"sums": self._vectors(view)}
+
+    def estimate(self, mechanism: SignedSums, reports: Iterable[Reports]) -> np.ndarray:
+        """Unbiased sums."""
+        totals = np.zeros(self.origins.shape, np.int64)
+        for users, directions in reports:
+            mechanism.add(totals, users, directions, self.cells)
+        return mechanism.estimate(totals) * (self.radii * SCALE)[:, None]
+
+    def _vectors(self, view: Any) -> Iterator[UserVectors]:
+        # Position of each cell of the rule among those that are summed over, -1 for the others.
+        positions = np.full(self.rule.size, -1)
+        positions[self.cells] = np.arange(len(self.cells))
+        for users, points in view._chunks():
+            user_cells = self.rule.cells(points)
+            position = positions[user_cells][:, None]
+            differences = points - self.origins[position[:, 0]]
+            vectors = differences / (self.radii[position] * SCALE)
+            yield UserVectors(users, user_cells, np.where(position >= 0, vectors, 0.0))
+
+
+@dataclass(frozen=True)
+class LocalPoints(CohortQuery):
+    """Noised points: one vector per user, unbiased for the point.
+
+    Notes
+    -----
+    Its part is ``points`` (size, d), int32: directions in multiples of 2**-20, times the
+    randomizer's ``length`` in radii of the cohort's ball. Users are in the order of their numbers.
+    """
+
+    label: ClassVar[str] = "local_points"
+    mechanisms: ClassVar[Mechanisms] = {"points": (VectorRandomizer,)}
+
+    def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, LocalDomain]:
+        """A user has any vector of the unit ball: the point in radii of the cohort's ball."""
+        return {"points": LocalDomain(view.n_features, view.radius)}
+
+    def exact(self, view: Any) -> Mapping[str, Iterator[UserVectors]]:
+        """The point of each user, in radii; all are in one cell."""
+        scale = view.radius * SCALE
+        chunks = (
+            UserVectors(users, SingleCell().cells(points), points / scale)
+            for users, points in view._chunks()
+        )
+        return {"points": chunks}
+
+    def estimate(self, mechanism: VectorRandomizer, reports: Iterable[Reports]) -> np.ndarray:
+        """The reports of all users."""
+        return np.concatenate([directions for _, directions in reports])
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule that is not this module's; types must be equal."""
+    if type(rule) not in RULES:
+        names = ", ".join(known.__name__ for known in RULES)
+        raise TypeError(f"rule={rule!r} must be one of {names}")
+
+
 class LocalAggregator(BaseCurator):
     """Users of the local model, one replicate.
 
@@ -172,7 +366,7 @@ class LocalAggregator(BaseCurator):
     n_points, n_features, n_replicates : int
         Public.
     epsilon : float
-        Spent by every report.
+        Budget of every report.
     seeds : tuple of int
     domain : ndarray of shape (2, d), float64
 
@@ -183,6 +377,8 @@ class LocalAggregator(BaseCurator):
     ReportReuseError
         If the ledger has reports of users already.
     """
+
+    serves: ClassVar[tuple[type[Query], ...]] = (LocalCounts, LocalSums, LocalPoints)
 
     def __init__(
         self,
@@ -266,21 +462,36 @@ class LocalAggregator(BaseCurator):
             start = stop
         return rows
 
-    def _charge_cohort(
-        self, label: str, mechanism: str, details: dict[str, float | None], cohort: int
-    ) -> StreamKey:
-        """Charge the reports of a cohort and return their stream key."""
-        assert self._ledger is not None  # checked when the aggregator was made
-        # Another aggregator on the same ledger would partition the same users differently.
-        if _n_reports(self._ledger) != self._rounds.total():
-            raise ReportReuseError(
-                "the ledger has reports of another aggregator; users who have reported do not "
-                "report again"
-            )
-        return self._charge(label, mechanism, epsilon=self.epsilon, details=details, group=cohort)
+    def _draw(
+        self,
+        query: Query,
+        exact: Mapping[str, Any],
+        sensitivities: Mapping[str, Any],
+        noise: Mapping[str, Any],
+        key: StreamKey,
+    ) -> dict[str, np.ndarray]:
+        """Draw the users' reports; the answer is made of them alone."""
+        assert isinstance(query, CohortQuery)  # no other is served
+        released: dict[str, np.ndarray] = {}
+        for part, mechanism in noise.items():
+            reports = self._reports(mechanism, exact[part], key, sensitivities[part])
+            released[part] = query.estimate(mechanism, reports)[None]
+        return released
+
+    def _reports(
+        self,
+        mechanism: Any,
+        chunks: Iterable[UserCells | UserVectors],
+        key: StreamKey,
+        domain: LocalDomain,
+    ) -> Iterator[Reports]:
+        """Draw the reports of one chunk of users after the other, each from its own stream."""
+        for number, values in enumerate(chunks):
+            reports = self._streams.release(mechanism, values, (*key, number), domain)
+            yield values.users, reports[0]
 
 
-class Cohort:
+class Cohort(View):
     """Users who report together, once; made by :meth:`LocalAggregator.cohorts`.
 
     Parameters
@@ -294,187 +505,55 @@ class Cohort:
 
     Attributes
     ----------
+    group : int
+        The cohort's number: charges of disjoint cohorts compose as the worst of them.
     size, n_features : int
         Number of users, and of features of their points.
     radius : float
         Of the public ball that users pull their points into, in half-widths.
+    key : int
+        Public, of the hashes and signs of its users.
     """
 
     def __init__(
         self, aggregator: LocalAggregator, number: int, users: np.ndarray, radius: float
     ) -> None:
+        super().__init__(aggregator)
         self._aggregator = aggregator
-        self._number = number
         self._users = users
-        self._has_reported = False
         # Public, and independent of the partition of the users: one sequence per cohort.
         sequence = np.random.SeedSequence(aggregator.seeds[0], spawn_key=(SPLIT, 1 + number))
-        self._public_key = int(sequence.generate_state(1, np.uint64)[0])
+        self.key = int(sequence.generate_state(1, np.uint64)[0])
+        self.group = number
         self.size = len(users)
         self.n_features = aggregator.n_features
         self.radius = radius
 
-    def counts(self, rule: Rule, domain_size: int | None = None) -> np.ndarray:
-        """Estimate the number of users in each cell of a public rule.
-
-        Parameters
-        ----------
-        rule : SingleCell, NearestCenter or Boxes
-        domain_size : int, optional
-            Of the frequency oracle, at least the number of cells: fixed beforehand where the number
-            of cells is not known before earlier cohorts have answered, so that the schedule is.
-            Default: the number of cells.
-
-        Returns
-        -------
-        ndarray of shape (rule.size,), float64
-            Unbiased numbers of this cohort's users; may be negative.
-
-        Raises
-        ------
-        ReportReuseError
-            If this cohort has reported.
-        """
-        self._check_rule(rule)
-        size = rule.size if domain_size is None else domain_size
-        if size < rule.size:
-            raise ValueError(
-                f"domain_size={domain_size} must be at least the number of cells, {rule.size}"
-            )
-        oracle = frequency_oracle(self._aggregator.epsilon, size, self._public_key)
-        details: dict[str, float | None] = {
-            "keep": oracle.p_true,
-            "other": oracle.p_false,
-            "symbols": oracle.symbols,
-            "size": size,
-        }
-        key = self._charge("local_counts", oracle.name, details)
-        tally = oracle.tally()
-        streams = self._aggregator._streams
-        for chunk, users, points in self._chunks():
-            reports = oracle.report(users, rule.cells(points), streams, (*key, chunk))
-            tally.add(users, reports)
-        return tally.estimate()[: rule.size]
-
-    def count_stddev(self, size: int) -> float:
-        """Standard deviation of a small count among ``size`` cells, in users: public."""
-        return frequency_oracle(self._aggregator.epsilon, size).stddev(self.size)
-
-    def sums(
-        self, rule: Rule, cells: ArrayLike, origins: np.ndarray, radii: ArrayLike
-    ) -> np.ndarray:
-        """Estimate the sums of the points of cells, each about an origin.
-
-        Parameters
-        ----------
-        rule : SingleCell, NearestCenter or Boxes
-        cells : ndarray of shape (m,), int64
-            Cells to sum over.
-        origins : ndarray of shape (m, d), int64
-            Subtracted from the points of each cell, in grid steps.
-        radii : ndarray of shape (m,), float64
-            Positive; in half-widths. A user whose difference is longer shortens it to the radius.
-
-        Returns
-        -------
-        ndarray of shape (m, d), float64
-            Unbiased sums of those differences over this cohort's users, in grid steps.
-
-        Notes
-        -----
-        A user of a cell that is not summed over reports the vector 0.
-        """
-        self._check_rule(rule)
-        cells = np.asarray(cells, np.int64)
-        radii = np.asarray(radii, np.float64)
-        if not len(cells) or len(np.unique(cells)) < len(cells):
-            raise ValueError(f"cells={cells.tolist()} must name one or more cells, once each")
-        shape = (len(cells), self.n_features)
-        if origins.shape != shape or radii.shape != cells.shape or not (radii > 0).all():
-            raise ValueError(
-                f"origins, of shape {origins.shape}, and positive radii must be given for "
-                f"{len(cells)} cells"
-            )
-        randomizer = self._randomizer()
-        signed = SignedSums(randomizer, self._public_key)
-        key = self._charge("local_sums", randomizer.name, self._details(randomizer))
-
-        # Position of each cell of the rule among those that are summed over, -1 for the others.
-        positions = np.full(rule.size, -1)
-        positions[cells] = np.arange(len(cells))
-        totals = np.zeros(shape, np.int64)
-        streams = self._aggregator._streams
-        for chunk, users, points in self._chunks():
-            user_cells = rule.cells(points)
-            position = positions[user_cells][:, None]
-            differences = points - origins[position[:, 0]]
-            vectors = differences / (radii[position] * SCALE)
-            vectors = np.where(position >= 0, vectors, 0.0)
-            reports = signed.report(users, user_cells, vectors, streams, (*key, chunk))
-            signed.add(totals, users, reports, cells)
-        return signed.estimate(totals) * (radii * SCALE)[:, None]
-
-    def sum_stddev(self, radius: float = 1.0) -> float:
-        """Largest standard deviation of a sum's coordinate, in the unit of ``radius``: public."""
-        return radius * math.sqrt(self.size) * self._randomizer().stddev
-
-    def reports(self) -> tuple[np.ndarray, float]:
-        """Noised points: one vector per user, unbiased for the point.
-
-        Returns
-        -------
-        directions : ndarray of shape (size, d), int32
-            In multiples of 2**-20.
-        length : float
-            Factor of the directions, in half-widths.
-        """
-        randomizer = self._randomizer()
-        key = self._charge("local_points", randomizer.name, self._details(randomizer))
-        directions = np.empty((self.size, self.n_features), np.int32)
-        streams = self._aggregator._streams
-        start = 0
-        for chunk, users, points in self._chunks():
-            vectors = points / (self.radius * SCALE)
-            stop = start + len(users)
-            directions[start:stop] = randomizer.report(vectors, streams, (*key, chunk))
-            start = stop
-        return directions, randomizer.length * self.radius
-
-    def _randomizer(self) -> VectorRandomizer:
-        return VectorRandomizer(self._aggregator.epsilon, self.n_features)
-
-    def _details(self, randomizer: VectorRandomizer) -> dict[str, float | None]:
-        return {
-            "length": randomizer.length,
-            "dimensions": randomizer.dimensions,
-            "radius": self.radius,
-        }
-
-    def _check_rule(self, rule: Rule) -> None:
-        if type(rule) not in RULES:
-            names = ", ".join(known.__name__ for known in RULES)
-            raise TypeError(f"rule={rule!r} must be one of {names}")
-
-    def _charge(self, label: str, mechanism: str, details: dict[str, float | None]) -> StreamKey:
-        """Charge this cohort's only query and return its stream key."""
-        if self._has_reported:
+    def check_unreported(self) -> None:
+        """Refuse a cohort whose users have reported."""
+        ledger = self._aggregator._ledger
+        assert ledger is not None  # checked when the aggregator was made
+        # Another aggregator on the same ledger would partition the same users differently.
+        if _n_reports(ledger) != self._aggregator._rounds.total():
             raise ReportReuseError(
-                f"cohort {self._number} has reported; a user reports once, query another cohort"
+                "the ledger has reports of another aggregator; users who have reported do not "
+                "report again"
             )
-        key = self._aggregator._charge_cohort(label, mechanism, details, self._number)
-        self._has_reported = True
-        return key
+        if any(charge.group == self.group for charge in ledger.charges):
+            raise ReportReuseError(
+                f"cohort {self.group} has reported; a user reports once, query another cohort"
+            )
 
-    def _chunks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Number, users and points of each chunk; users have pulled their points into the ball."""
+    def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Users and points of each chunk: private; users have pulled their points into the ball."""
         limit = self.radius * SCALE
-        for number, start in enumerate(range(0, self.size, CHUNK)):
+        for start in range(0, self.size, CHUNK):
             users = self._users[start : start + CHUNK]
             points = self._aggregator._rows(users)
             lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
             factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
             pulled = np.where(factors < 1, np.rint(points * factors), points)
-            yield number, users, pulled.astype(np.int64)
+            yield users, pulled.astype(np.int64)
 
 
 def _n_reports(ledger: Ledger) -> int:

@@ -6,6 +6,9 @@ report depends on the user's value and randomness alone. Every randomizer is bui
 distribution is exact: a choice among finitely many outcomes whose probabilities differ by a factor
 of at most exp(epsilon) between any two values.
 
+A randomizer is a mechanism: it draws the reports of a chunk of users at a time. What reports are
+added up to is post-processing.
+
 Sources: optimized local hashing, Wang, Blocki, Li, Jha (USENIX Security 2017); Hadamard response,
 after Acharya, Sun, Zhang (AISTATS 2019) and Cormode, Maddock, Maple (VLDB 2021); the vector
 randomizer, Duchi, Jordan, Wainwright (JASA 2018); signed sums, after Bassily, Smith (STOC 2015).
@@ -13,7 +16,7 @@ randomizer, Duchi, Jordan, Wainwright (JASA 2018); signed sums, after Bassily, S
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, gammaln
@@ -27,6 +30,7 @@ from pkm.compute.ldp import (
     random_signs,
     support_counts,
 )
+from pkm.privacy.mechanisms import Cost
 from pkm.privacy.noise import Key, NoiseStreams
 
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
@@ -36,6 +40,54 @@ MAX_BITS = 10
 MAX_HASHED_VALUES = 256
 REPORT_SCALE = 1 << 20  # steps per unit of a reported direction
 GROWTH = 3  # direct response is more accurate than hashing below GROWTH * exp(epsilon) + 2 values
+
+
+class UserCells(NamedTuple):
+    """Cells of a chunk of users: private.
+
+    Attributes
+    ----------
+    users : ndarray of shape (m,), int64
+        Numbers of the users: public.
+    cells : ndarray of shape (m,), int64
+        The cell of each, from 0.
+    """
+
+    users: np.ndarray
+    cells: np.ndarray
+
+
+class UserVectors(NamedTuple):
+    """Vectors of a chunk of users: private.
+
+    Attributes
+    ----------
+    users : ndarray of shape (m,), int64
+        Numbers of the users: public.
+    cells : ndarray of shape (m,), int64
+        The cell of each, from 0.
+    vectors : ndarray of shape (m, dimensions), float64
+        In radii; longer ones count as of length 1.
+    """
+
+    users: np.ndarray
+    cells: np.ndarray
+    vectors: np.ndarray
+
+
+class LocalDomain(NamedTuple):
+    """Values that a user can have: a user's neighbor may have any other of them.
+
+    Attributes
+    ----------
+    size : int
+        Number of cells; of vectors, that of their dimensions.
+    radius : float, default=1
+        Of the public ball that users pull their points into, in half-widths.
+    """
+
+    size: int
+    radius: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,34 +156,60 @@ class FrequencyOracle:
         """Symbols (m,), int64, of a value of each user."""
         raise NotImplementedError(f"{type(self).__name__} must define symbols_of(users, values)")
 
-    def report(
-        self, users: np.ndarray, values: np.ndarray, streams: NoiseStreams, key: Key
+    def check(self, domain: LocalDomain) -> None:
+        """Refuse an oracle for fewer values than users can have."""
+        if self.size < domain.size:
+            raise ValueError(
+                f"size={self.size} of the oracle must be at least the number of cells, "
+                f"{domain.size}"
+            )
+
+    def cost(self, domain: LocalDomain) -> Cost:
+        """Epsilon: no report is more likely by a larger factor for one value than for another."""
+        return Cost(epsilon=self.epsilon)
+
+    def details(self, domain: LocalDomain) -> dict[str, float]:
+        """Probabilities of the user's symbol and of each false one, numbers of symbols, values."""
+        return {
+            "p_true": self.p_true,
+            "p_false": self.p_false,
+            "symbols": self.symbols,
+            "size": self.size,
+        }
+
+    def draw(
+        self,
+        values: UserCells,
+        streams: NoiseStreams,
+        key: Key,
+        sensitivity: LocalDomain | None = None,
     ) -> np.ndarray:
         """Randomized reports of users.
 
         Parameters
         ----------
-        users, values : ndarray of shape (m,), int64
-            Numbers of the users; values in 0 .. size - 1.
+        values : UserCells
+            Cells in 0 .. size - 1.
         streams : NoiseStreams
             Of one replicate: the randomness of the users, user by user.
         key : tuple
-            Of a release that has been charged.
+            Of a chunk of a release that has been charged.
+        sensitivity : ignored
 
         Returns
         -------
-        ndarray of shape (m,), int64
+        ndarray of shape (1, m), int64
             In 0 .. symbols - 1.
         """
-        uniforms, shift_uniforms = streams.uniform(key, (2, len(users)))[0]
-        true_symbols = self.symbols_of(users, values)
+        uniforms, shift_uniforms = streams.uniform(key, (2, len(values.users)))[0]
+        true_symbols = self.symbols_of(values.users, values.cells)
 
         # False symbols: the true one shifted by 1 .. symbols - 1, uniformly.
         shifts = 1 + (shift_uniforms * (self.symbols - 1)).astype(np.int64)
         false_symbols = (true_symbols + shifts) % self.symbols
 
         # The less likely outcome is near 0, where uniforms are finest.
-        return np.where(uniforms < self._p_any_false, false_symbols, true_symbols)
+        return np.where(uniforms < self._p_any_false, false_symbols, true_symbols)[None]
 
     def probabilities(self, user: int) -> np.ndarray:
         """Probability of every report of a user for every value, shape (size, symbols)."""
@@ -355,23 +433,47 @@ class VectorRandomizer:
         """Largest standard deviation of a report's coordinate: that of the vector 0, in radii."""
         return self.length / math.sqrt(self.dimensions)
 
-    def report(self, vectors: np.ndarray, streams: NoiseStreams, key: Key) -> np.ndarray:
+    def check(self, domain: LocalDomain) -> None:
+        """Refuse vectors of another number of dimensions."""
+        if self.dimensions != domain.size:
+            raise ValueError(
+                f"dimensions={self.dimensions} of the randomizer must be the number of features, "
+                f"{domain.size}"
+            )
+
+    def cost(self, domain: LocalDomain) -> Cost:
+        """Epsilon: no report is more likely by a larger factor for one vector than for another."""
+        return Cost(epsilon=self.epsilon)
+
+    def details(self, domain: LocalDomain) -> dict[str, float]:
+        """Length of the vector that a report stands for, number of dimensions, the ball."""
+        return {"length": self.length, "dimensions": self.dimensions, "radius": domain.radius}
+
+    def draw(
+        self,
+        values: UserVectors,
+        streams: NoiseStreams,
+        key: Key,
+        sensitivity: LocalDomain | None = None,
+    ) -> np.ndarray:
         """Randomized reports of users.
 
         Parameters
         ----------
-        vectors : ndarray of shape (m, dimensions), float64
-            In radii; longer ones count as of length 1.
+        values : UserVectors
         streams : NoiseStreams
             Of one replicate: the randomness of the users, user by user.
         key : tuple
-            Of a release that has been charged.
+            Of a chunk of a release that has been charged.
+        sensitivity : ignored
 
         Returns
         -------
-        ndarray of shape (m, dimensions), int32
+        ndarray of shape (1, m, dimensions), int32
             Directions, in multiples of 2**-20.
         """
+        vectors = values.vectors
+
         # Draw uniform directions.
         directions = streams.normal((*key, "direction"), vectors.shape)[0]
         lengths = np.sqrt(np.einsum("ij,ij->i", directions, directions))
@@ -383,7 +485,7 @@ class VectorRandomizer:
         uniforms = streams.uniform((*key, "side"), (len(vectors),))[0]
         is_flipped = uniforms < p_flip
         directions *= np.where(on_side ^ is_flipped, REPORT_SCALE, -REPORT_SCALE)[:, None]
-        return np.rint(directions).astype(np.int32)
+        return np.rint(directions).astype(np.int32)[None]
 
     def flip_probability(self, lengths: np.ndarray) -> np.ndarray:
         """Probability that a report points away from the user's vector."""
@@ -407,38 +509,35 @@ class VectorRandomizer:
 
 
 @dataclass(frozen=True)
-class SignedSums:
+class SignedSums(VectorRandomizer):
     """Sums of the users' vectors over cells that need not be known when users report.
 
-    A user multiplies the vector by a public random sign of (user, cell) and sends it through a
-    :class:`VectorRandomizer`; for the sum of a cell the server multiplies every report by its sign
-    of that cell, which cancels the sign of that cell's vectors and makes zero-mean noise of all
-    others.
+    A user multiplies the vector by a public random sign of (user, cell) and randomizes it as
+    :class:`VectorRandomizer` does; for the sum of a cell the server multiplies every report by its
+    sign of that cell, which cancels the sign of that cell's vectors and makes zero-mean noise of
+    all others.
 
     Parameters
     ----------
-    randomizer : VectorRandomizer
+    epsilon : float
+    dimensions : int
     key : int, default=0
         Public key of the signs.
     """
 
-    randomizer: VectorRandomizer
     key: int = 0
 
-    def report(
+    def draw(
         self,
-        users: np.ndarray,
-        cells: np.ndarray,
-        vectors: np.ndarray,
+        values: UserVectors,
         streams: NoiseStreams,
         key: Key,
+        sensitivity: LocalDomain | None = None,
     ) -> np.ndarray:
-        """Reports of users (m,) with cells (m,) and vectors (m, d) of the unit ball.
-
-        See :meth:`VectorRandomizer.report`.
-        """
-        signs = random_signs(self.key, users, cells)
-        return self.randomizer.report(vectors * signs[:, None], streams, key)
+        """Randomized reports of users; see :meth:`VectorRandomizer.draw`."""
+        signs = random_signs(self.key, values.users, values.cells)
+        signed = values._replace(vectors=values.vectors * signs[:, None])
+        return super().draw(signed, streams, key, sensitivity)
 
     def add(
         self, totals: np.ndarray, users: np.ndarray, reports: np.ndarray, cells: np.ndarray
@@ -448,11 +547,11 @@ class SignedSums:
 
     def estimate(self, totals: np.ndarray) -> np.ndarray:
         """Unbiased sums of the vectors, in radii."""
-        return totals * (self.randomizer.length / REPORT_SCALE)
+        return totals * (self.length / REPORT_SCALE)
 
-    def stddev(self, n_users: int) -> float:
+    def sum_stddev(self, n_users: int) -> float:
         """Largest standard deviation of a coordinate of a sum, in radii."""
-        return math.sqrt(n_users) * self.randomizer.stddev
+        return math.sqrt(n_users) * self.stddev
 
 
 def check_epsilon(epsilon: float) -> None:

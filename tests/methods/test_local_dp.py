@@ -25,17 +25,36 @@ from pkm.methods.local_dp import (
     shrunken_means,
     snap_to_ball,
 )
-from pkm.privacy import SCALE, Budget, BudgetExceeded, Charge, Curator, Ledger, NoiseStreams, snap
+from pkm.privacy import (
+    SCALE,
+    Budget,
+    BudgetExceeded,
+    Charge,
+    Curator,
+    DisclosureError,
+    Ledger,
+    NoiseStreams,
+    snap,
+)
 from pkm.privacy.local_aggregator import (
     CHUNK,
     Boxes,
     LocalAggregator,
+    LocalCounts,
+    LocalPoints,
+    LocalSums,
     NearestCenter,
     ReportReuseError,
     SingleCell,
     cohort_sizes,
 )
-from pkm.privacy.randomizers import REPORT_SCALE, VectorRandomizer, frequency_oracle
+from pkm.privacy.randomizers import (
+    REPORT_SCALE,
+    DirectResponse,
+    SignedSums,
+    VectorRandomizer,
+    frequency_oracle,
+)
 
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
 
@@ -46,6 +65,30 @@ def ledger(epsilon=1.0):
 
 def aggregator_of(points, epsilon=1.0, seed=0, book=None):
     return LocalAggregator(points, book or ledger(epsilon), NoiseStreams([seed]))
+
+
+def counts_of(group, rule, epsilon=1.0, domain_size=None):
+    """Estimated counts of a cohort, in users."""
+    oracle = frequency_oracle(epsilon, domain_size or rule.size, group.key)
+    return group.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
+
+
+def sums_of(group, rule, cells, origins, radii):
+    """Estimated sums of a cohort, in grid steps, at epsilon 1."""
+    randomizer = SignedSums(1.0, group.n_features, group.key)
+    return group.release(LocalSums(rule, cells, origins, radii), sums=randomizer)["sums"]
+
+
+def reports_of(group):
+    """Directions of a cohort's users, at epsilon 1."""
+    randomizer = VectorRandomizer(1.0, group.n_features)
+    return group.release(LocalPoints(), points=randomizer)["points"]
+
+
+def sum_of_all(group):
+    """Estimated sum of a cohort's points about the midpoint of the domain."""
+    d = group.n_features
+    return sums_of(group, SingleCell(), np.zeros(1, int), np.zeros((1, d), int), np.ones(1))
 
 
 def cloud(n=1000, d=3, seed=0):
@@ -102,17 +145,17 @@ def test_groups_are_disjoint_public_and_fair():
 def test_each_user_reports_once():
     asked = aggregator_of(cloud())
     first, second = asked.cohorts([1, 1])
-    first.counts(SingleCell())
+    counts_of(first, SingleCell())
     for again in (
-        lambda: first.counts(SingleCell()),
-        lambda: first.reports(),
-        lambda: first.sums(SingleCell(), np.zeros(1, int), np.zeros((1, 3), int), np.ones(1)),
+        lambda: counts_of(first, SingleCell()),
+        lambda: reports_of(first),
+        lambda: sum_of_all(first),
     ):
         with pytest.raises(ReportReuseError, match="cohort 0 has reported; a user reports once"):
             again()
     with pytest.raises(ReportReuseError, match="partitioned into cohorts before"):
         asked.cohorts([1.0])
-    second.reports()
+    reports_of(second)
     assert [charge.group for charge in asked._ledger.charges] == [0, 1]
 
 
@@ -121,18 +164,29 @@ def test_a_ledger_pays_for_one_report_of_each_user():
     each.
     """
     book = ledger()
-    aggregator_of(cloud(), book=book).cohorts([1.0])[0].reports()
+    reports_of(aggregator_of(cloud(), book=book).cohorts([1.0])[0])
     with pytest.raises(ReportReuseError, match="the ledger has reports of users"):
         aggregator_of(cloud(), book=book, seed=1)
     shared = ledger()
     one = aggregator_of(cloud(), book=shared)
     other = aggregator_of(cloud(), book=shared, seed=1)
-    one.cohorts([1.0])[0].reports()
+    reports_of(one.cohorts([1.0])[0])
     with pytest.raises(ReportReuseError, match="reports of another aggregator"):
-        other.cohorts([0.5, 0.5])[1].reports()
+        reports_of(other.cohorts([0.5, 0.5])[1])
     book.charge(Charge("elsewhere", 0, "none", epsilon=1.0, group=1))
     with pytest.raises(BudgetExceeded):
         book.charge(Charge("again", 0, "none", epsilon=1e-3, group=0))
+
+
+def test_a_cohort_is_charged_the_epsilon_of_its_reports():
+    aggregator = aggregator_of(cloud(), epsilon=1.0)
+    first, second = aggregator.cohorts([1, 1])
+    with pytest.raises(BudgetExceeded):
+        counts_of(first, SingleCell(), epsilon=1.1)
+    counts_of(first, SingleCell(), epsilon=0.25)
+    reports_of(second)
+    assert [charge.epsilon for charge in aggregator._ledger.charges] == [0.25, 1.0]
+    assert aggregator._ledger.spent() == 1.0
 
 
 @pytest.mark.parametrize("question", ["counts", "sums", "reports"])
@@ -143,11 +197,9 @@ def test_nothing_is_drawn_that_is_not_paid_for(monkeypatch, question):
     for law in ("uniform", "normal"):
         monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("randomness was drawn"))
     ask = {
-        "counts": lambda: group.counts(SingleCell()),
-        "sums": lambda: group.sums(
-            SingleCell(), np.zeros(1, int), np.zeros((1, 3), int), np.ones(1)
-        ),
-        "reports": group.reports,
+        "counts": lambda: counts_of(group, SingleCell()),
+        "sums": lambda: sum_of_all(group),
+        "reports": lambda: reports_of(group),
     }[question]
     with pytest.raises(BudgetExceeded):
         ask()
@@ -184,27 +236,45 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
         def cells(self, points):
             pytest.fail("a method saw points")
 
+    class Truthful(DirectResponse):
+        """Would report the truth for a small charge."""
+
     zero = np.zeros(1, int)
     centers = NearestCenter(np.zeros((2, 3), int))
     for ask, message in (
-        (lambda: group.counts(Spy()), "must be one of SingleCell, NearestCenter, Boxes"),
+        (lambda: counts_of(group, Spy()), "must be one of SingleCell, NearestCenter, Boxes"),
         (
-            lambda: group.counts(centers, domain_size=1),
-            "domain_size=1 must be at least the number of cells, 2",
+            lambda: counts_of(group, centers, domain_size=1),
+            "size=1 of the oracle must be at least the number of cells, 2",
         ),
         (
-            lambda: group.sums(centers, zero[:0], np.zeros((0, 3), int), np.ones(0)),
+            lambda: group.release(LocalCounts(centers), counts=Truthful(1.0, 2)),
+            "and no subclass",
+        ),
+        (
+            lambda: group.release(LocalPoints(), points=VectorRandomizer(1.0, 2)),
+            "dimensions=2 of the randomizer must be the number of features, 3",
+        ),
+        (
+            lambda: asked.release(LocalPoints(), points=VectorRandomizer(1.0, 3)),
+            "is answered by a cohort, not by LocalAggregator",
+        ),
+        (
+            lambda: sums_of(group, centers, zero[:0], np.zeros((0, 3), int), np.ones(0)),
             "must name one or more cells",
         ),
         (
-            lambda: group.sums(centers, np.array([1, 1]), np.zeros((2, 3), int), np.ones(2)),
+            lambda: sums_of(group, centers, np.array([1, 1]), np.zeros((2, 3), int), np.ones(2)),
             "once each",
         ),
-        (lambda: group.sums(centers, zero, np.zeros((1, 2), int), np.ones(1)), "origins, of shape"),
-        (lambda: group.sums(centers, zero, np.zeros((1, 3), int), np.zeros(1)), "positive radii"),
+        (lambda: sums_of(group, centers, zero + 2, np.zeros((1, 3), int), np.ones(1)), "of the 2"),
+        (lambda: sums_of(group, centers, zero, np.zeros((1, 2), int), np.ones(1)), "origins, of"),
+        (lambda: sums_of(group, centers, zero, np.zeros((1, 3), int), zero), "positive radii"),
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             ask()
+    with pytest.raises(DisclosureError, match="local_points would return exact answers"):
+        group.release(LocalPoints(), points=None)
     assert asked._ledger.charges == ()
     with pytest.raises(ValueError, match="width=0 must be positive"):
         Boxes(np.eye(2, dtype=int) * DIRECTION_SCALE, np.zeros(2), 0, 4)
@@ -224,7 +294,7 @@ def test_a_user_changes_that_users_report_alone():
         moved[user] = -SCALE
     (one,) = aggregator_of(points).cohorts([1])
     (other,) = aggregator_of(moved).cohorts([1])
-    changed = (one.reports()[0] != other.reports()[0]).any(axis=1)
+    changed = (reports_of(one) != reports_of(other)).any(axis=1)
     assert set(np.flatnonzero(changed)) <= {3, CHUNK, CHUNK + 499} and changed.any()
     oracle = frequency_oracle(1.0, 4)
     rule = NearestCenter(
@@ -232,7 +302,7 @@ def test_a_user_changes_that_users_report_alone():
     )
     (one,) = aggregator_of(points).cohorts([1])
     (other,) = aggregator_of(moved).cohorts([1])
-    step = np.abs(one.counts(rule) - other.counts(rule))
+    step = np.abs(counts_of(one, rule) - counts_of(other, rule))
     assert step.max() <= 3 / (oracle.p_true - oracle.p_false_support) + 1e-6
 
 
@@ -245,13 +315,13 @@ def test_answers_do_not_depend_on_shards(question):
     for data in (points, shards):
         group = aggregator_of(data).cohorts([0.9, 0.1], radius=1.0)[0]
         if question == "counts":
-            answers.append(group.counts(rule, domain_size=50))
+            answers.append(counts_of(group, rule, domain_size=50))
         elif question == "sums":
             answers.append(
-                group.sums(rule, np.array([7, 0]), rule.centers[[7, 0]], np.array([0.5, 2.0]))
+                sums_of(group, rule, np.array([7, 0]), rule.centers[[7, 0]], np.array([0.5, 2.0]))
             )
         else:
-            answers.append(group.reports()[0])
+            answers.append(reports_of(group))
     assert (answers[0] == answers[1]).all()
 
 
@@ -263,7 +333,7 @@ def test_users_pull_their_point_into_the_ball():
     pulled = np.where(factor < 1, np.rint(points * factor), points).astype(int)
     one, other = (aggregator_of(data).cohorts([1], radius)[0] for data in (points, pulled))
     assert (one._users == other._users).all()
-    differing = (one.reports()[0] != other.reports()[0]).any(axis=1)
+    differing = (reports_of(one) != reports_of(other)).any(axis=1)
     assert differing.sum() <= 3  # pulled twice, a point may round to the next step
     assert aggregator_of(points).cohorts([1], radius=9.0)[0].radius == math.sqrt(2)
 
@@ -280,22 +350,22 @@ def test_counts_and_sums_are_unbiased_through_the_door():
     counted, summed = aggregator_of(points).cohorts([1, 1])
     cells = rule.cells(points[counted._users])
     exact = np.bincount(cells, minlength=12)
-    estimate = counted.counts(rule, domain_size=200)
+    estimate = counts_of(counted, rule, domain_size=200)
     oracle = frequency_oracle(1.0, 200)
     assert (
         np.abs((estimate - exact) / [oracle.stddev(counted.size, count) for count in exact]).max()
         < 5
     )
-    assert counted.count_stddev(200) == oracle.stddev(counted.size)
     radii = np.array([0.2, 0.5, 3.0])
-    sums = summed.sums(rule, asked, centers[asked], radii) / SCALE
+    sums = sums_of(summed, rule, asked, centers[asked], radii) / SCALE
+    stddev = SignedSums(1.0, 2).sum_stddev(summed.size)
     own = points[summed._users]
     cells = rule.cells(own)
     for cell, radius, found in zip(asked, radii, sums, strict=True):
         steps = (own[cells == cell] - centers[cell]) / SCALE
         steps *= np.minimum(1, radius / np.linalg.norm(steps, axis=1))[:, None]
-        assert np.abs(found - steps.sum(axis=0)).max() < 5 * summed.sum_stddev(radius)
-    assert summed.sum_stddev(2.0) == 2 * math.sqrt(summed.size) * VectorRandomizer(1.0, 2).stddev
+        assert np.abs(found - steps.sum(axis=0)).max() < 5 * stddev * radius
+    assert stddev == math.sqrt(summed.size) * VectorRandomizer(1.0, 2).stddev
 
 
 def test_counts_are_exact_where_epsilon_is_ample():
@@ -304,7 +374,7 @@ def test_counts_are_exact_where_epsilon_is_ample():
     rule = NearestCenter(cloud(7, 2, seed=5))
     group = aggregator_of(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
     exact = np.bincount(rule.cells(points[group._users]), minlength=7)
-    np.testing.assert_allclose(group.counts(rule), exact, atol=1e-6)
+    np.testing.assert_allclose(counts_of(group, rule, epsilon=30.0), exact, atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -376,15 +446,17 @@ def test_accounting_from_the_charges(method, labels, epsilon):
     assert [charge.group for charge in charges] == list(range(len(labels)))
     for charge in charges:
         details = charge.details
-        if "keep" in details:
-            assert details["keep"] + (details["symbols"] - 1) * details["other"] == pytest.approx(
-                1, rel=1e-12
-            )
-            loss = math.log(details["keep"] / details["other"])
+        if "count_p_true" in details:
+            p_true = details["count_p_true"]
+            p_false = details["count_p_false"]
+            n_false = details["count_symbols"] - 1
+            assert p_true + n_false * p_false == pytest.approx(1, rel=1e-12)
+            loss = math.log(p_true / p_false)
         else:
             # The length that makes the report unbiased tells the bias of the bit that was sent.
             fair = math.exp(math.lgamma((5 + 1) / 2) - math.lgamma(5 / 2)) * math.sqrt(math.pi)
-            loss = 2 * math.atanh(fair / details["length"])
+            length = details.get("sum_length", details.get("point_length"))
+            loss = 2 * math.atanh(fair / length)
         assert loss == pytest.approx(epsilon, rel=1e-9) and charge.epsilon == epsilon
         assert charge.mu == charge.delta == 0
     assert run.ledger.spent() == epsilon and run.ledger.budget.delta == 0
@@ -471,8 +543,9 @@ def test_steps_are_shrunk_by_their_noise():
     sizes = np.array([5000.0, 1.0])
     radii = np.array([0.5, 0.5])
     sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]]) * SCALE
-    steps = shrunken_means(sums, sizes, radii, group)
-    noise = 4 * (group.sum_stddev(0.5) / 5000) ** 2
+    stddev = SignedSums(2.0, 4).sum_stddev(group.size)
+    steps = shrunken_means(sums, sizes, radii, stddev)
+    noise = 4 * (0.5 * stddev / 5000) ** 2
     np.testing.assert_allclose(steps[0], [1 - noise, 0, 0, 0])
     assert (steps[1] == 0).all()  # all noise
 
@@ -570,6 +643,10 @@ def test_degenerate_data_have_defined_results(method, d, k):
 
 
 def test_points_are_reported_as_whole_steps():
-    directions, length = aggregator_of(cloud(500, 4)).cohorts([1], radius=0.5)[0].reports()
-    assert directions.dtype == np.int32 and np.abs(directions).max() <= REPORT_SCALE
-    assert length == 0.5 * VectorRandomizer(1.0, 4).length
+    aggregator = aggregator_of(cloud(500, 4))
+    directions = reports_of(aggregator.cohorts([1], radius=0.5)[0])
+    assert directions.dtype == np.int32 and directions.shape == (500, 4)
+    assert np.abs(directions).max() <= REPORT_SCALE
+    details = aggregator._ledger.charges[0].details
+    assert details["point_radius"] == 0.5
+    assert details["point_length"] == VectorRandomizer(1.0, 4).length

@@ -21,6 +21,8 @@ from pkm.privacy.randomizers import (
     HadamardResponse,
     LocalHashing,
     SignedSums,
+    UserCells,
+    UserVectors,
     VectorRandomizer,
     frequency_oracle,
 )
@@ -33,9 +35,20 @@ def streams(seed=0):
     return NoiseStreams([seed])
 
 
+def reports_of(oracle, users, values, streams, key):
+    """Symbols that users report."""
+    return streams.release(oracle, UserCells(users, values), key)[0]
+
+
+def directions_of(randomizer, vectors, streams, key):
+    """Directions that users report, all of one cell."""
+    users = np.arange(len(vectors))
+    return streams.release(randomizer, UserVectors(users, 0 * users, vectors), key)[0]
+
+
 def estimates(oracle, users, values, seed=0, key=("test",)):
     tally = oracle.tally()
-    tally.add(users, oracle.report(users, values, streams(seed), key))
+    tally.add(users, reports_of(oracle, users, values, streams(seed), key))
     return tally.estimate()
 
 
@@ -70,7 +83,7 @@ def test_reports_follow_the_law_that_is_enumerated(kind, secure):
     for user, value in ((0, 0), (5, 8)):
         users = np.full(draws, user)
         values = np.full(draws, value)
-        reports = oracle.report(users, values, NoiseStreams([1], secure), ("law", user))
+        reports = reports_of(oracle, users, values, NoiseStreams([1], secure), ("law", user))
         expected = oracle.probabilities(user)[value] * draws
         assert (
             stats.chisquare(np.bincount(reports, minlength=oracle.symbols), expected).pvalue > 1e-6
@@ -86,7 +99,7 @@ def test_probabilities_that_estimates_rest_on(kind):
     users = np.arange(60_000)
     own = np.full(len(users), 4)
     foreign = np.full(len(users), 9)
-    reports = oracle.report(users, own, streams(), ("support",))
+    reports = reports_of(oracle, users, own, streams(), ("support",))
     for value, expected in ((own, oracle.p_true), (foreign, oracle.p_false_support)):
         share = (oracle.symbols_of(users, value) == reports).mean()
         assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / len(users))
@@ -201,7 +214,9 @@ def test_a_report_depends_on_its_own_user_alone(kind):
     values = np.random.default_rng(0).integers(0, 20, 1000)
     changed = values.copy()
     changed[::2] = (changed[::2] + 7) % 20
-    one, other = (oracle.report(users, each, streams(), ("own",)) for each in (values, changed))
+    one, other = (
+        reports_of(oracle, users, each, streams(), ("own",)) for each in (values, changed)
+    )
     assert (one[1::2] == other[1::2]).all()
     assert (one != other).any()
 
@@ -214,7 +229,7 @@ def test_vectors_choose_a_side_and_nothing_else():
     for d in (1, 2, 8):
         randomizer = VectorRandomizer(1.0, d)
         one, other = (
-            randomizer.report(vectors, streams(), ("axis",))
+            directions_of(randomizer, vectors, streams(), ("axis",))
             for vectors in (generator.uniform(-0.5, 0.5, (500, d)), np.zeros((500, d)))
         )
         assert (np.abs(one) == np.abs(other)).all()
@@ -264,7 +279,8 @@ def test_reports_have_the_density(d, length):
     randomizer = VectorRandomizer(1.0, d)
     axis = np.ones(d) / math.sqrt(d)
     reports = (
-        randomizer.report(np.tile(length * axis, (n, 1)), streams(d), ("density",)) / REPORT_SCALE
+        directions_of(randomizer, np.tile(length * axis, (n, 1)), streams(d), ("density",))
+        / REPORT_SCALE
     )
     assert np.abs(np.linalg.norm(reports, axis=1) - 1).max() < d / REPORT_SCALE
     along = reports @ axis
@@ -298,7 +314,7 @@ def test_vectors_are_unbiased_with_the_declared_deviation(d, epsilon):
     n = 100_000
     randomizer = VectorRandomizer(epsilon, d)
     for number, vector in enumerate((np.zeros(d), np.full(d, 0.6 / math.sqrt(d)), np.eye(d)[0])):
-        reports = randomizer.report(np.tile(vector, (n, 1)), streams(), ("mean", number))
+        reports = directions_of(randomizer, np.tile(vector, (n, 1)), streams(), ("mean", number))
         vectors = reports * (randomizer.length / REPORT_SCALE)
         assert np.abs(vectors.mean(axis=0) - vector).max() < 5 * randomizer.stddev / math.sqrt(n)
         second = (vectors**2).mean(axis=0)  # of every coordinate the same, whatever the vector
@@ -343,8 +359,8 @@ def test_sums_of_any_cell_are_decoded_from_the_same_reports():
     users = np.arange(n)
     cell = np.minimum(generator.geometric(0.3, n) - 1, cells - 1)
     vectors = generator.uniform(-0.5, 0.5, (n, d)) + 0.2
-    signed = SignedSums(VectorRandomizer(1.0, d), 17)
-    reports = signed.report(users, cell, vectors, streams(), ("signed",))
+    signed = SignedSums(1.0, d, 17)
+    reports = streams().release(signed, UserVectors(users, cell, vectors), ("signed",))[0]
     asked = np.array([499, 2, 0, 1])
     totals, halves = (np.zeros((4, d), np.int64) for _ in range(2))
     signed.add(totals, users, reports, asked)
@@ -352,11 +368,11 @@ def test_sums_of_any_cell_are_decoded_from_the_same_reports():
         signed.add(halves, users[part], reports[part], asked)
     assert (totals == halves).all()
     exact = np.array([vectors[cell == each].sum(axis=0) for each in asked])
-    scores = (signed.estimate(totals) - exact) / signed.stddev(n)
+    scores = (signed.estimate(totals) - exact) / signed.sum_stddev(n)
     assert np.abs(scores).max() < 5
     # A decoding that forgets the signs would still be within the noise of small cells; it is far
     # off here.
-    assert np.abs(exact[2]).min() > 5 * signed.stddev(n)
+    assert np.abs(exact[2]).min() > 5 * signed.sum_stddev(n)
 
 
 def test_signed_sums_by_brute_force():
@@ -401,5 +417,6 @@ def test_the_rarest_lie_is_resolved_where_randomness_is_secure():
     assert 2.0**-65 < oracle.probabilities(0)[0, 1] < 2.0**-53
     values = np.arange(3000) % 3
     assert (
-        oracle.report(np.arange(3000), values, NoiseStreams([0], secure=True), ("rare",)) == values
+        reports_of(oracle, np.arange(3000), values, NoiseStreams([0], secure=True), ("rare",))
+        == values
     ).all()
