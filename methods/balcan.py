@@ -26,8 +26,16 @@ from pkm.compute import DIRECTION_SCALE, largest_packing
 from pkm.compute.hashing import Hash, orthonormal
 from pkm.methods.base import PrivateKMeans, is_integer, is_positive
 from pkm.methods.local_search import MOVES, private_local_search
-from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from pkm.privacy.hashed_points import HashedPoints
+from pkm.privacy import (
+    SCALE,
+    BucketCounts,
+    Curator,
+    Gaussian,
+    HashedPoints,
+    NearestSumsAndCounts,
+    PrivacyClaim,
+    gaussian_mu,
+)
 from pkm.privacy.noise import INITIALIZATION, child
 
 # Shares of mu squared.
@@ -185,7 +193,7 @@ class Balcan(PrivateKMeans):
         min_count = points.n_points / (SMALLEST_CLUSTER * k)
 
         midpoints = [np.empty((0, points.n_features), np.int64)]
-        counts = [np.empty(0)]
+        counts = [np.empty(0, np.int64)]
         # Sides are halved without a remainder, so that cubes of all levels nest. In steps of the
         # hash: grid steps over DIRECTION_SCALE.
         ball_steps = points.radius * SCALE * DIRECTION_SCALE
@@ -197,9 +205,9 @@ class Balcan(PrivateKMeans):
             for _ in range(self.depth):
                 # Release the cubes of this level whose noisy count passes the threshold.
                 hashing = Hash(directions, shift % side, side)
-                codes, sizes = points.histogram(
-                    hashing, mu=release_mu, delta=delta / n_releases, min_count=min_count
-                )
+                query = BucketCounts(hashing, min_count)
+                noise = points.histogram_noise(release_mu, delta / n_releases)
+                codes, sizes = points.release(query, counts=noise)["counts"]
                 midpoints.append(points.into_ball(hashing.cell_centers(codes)))
                 counts.append(sizes)
                 side //= 2
@@ -242,8 +250,13 @@ def noisy_lloyd_step(
     count_part = 0.5
     sum_mu = mu * math.sqrt(sum_part / (sum_part + count_part))
     count_mu = mu * math.sqrt(count_part / (sum_part + count_part))
-    sums, counts = points.sums_and_counts(centers, radius, sum_mu=sum_mu, count_mu=count_mu)
+    answer = points.release(
+        NearestSumsAndCounts(centers, radius),
+        sums=Gaussian(radius * SCALE / sum_mu),
+        counts=Gaussian(SCALE / count_mu),
+    )
 
     # The center of an empty cluster does not move.
-    moved = centers + sums / np.maximum(counts, 1.0)[:, None]
+    counts = answer["counts"] / SCALE
+    moved = centers + answer["sums"] / np.maximum(counts, 1.0)[:, None]
     return points.into_ball(np.where(counts[:, None] < 1, centers, moved))

@@ -26,7 +26,19 @@ from pkm.compute import DIRECTION_SCALE
 from pkm.compute.lattice import cached_lattice, cover_scales
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
 from pkm.methods.lloyd import TYPICAL_CENTER
-from pkm.privacy import SCALE, Curator, Gaussian, Laplace, PrivacyClaim, gaussian_mu, snap_centers
+from pkm.privacy import (
+    SCALE,
+    CoverPicks,
+    Curator,
+    Gaussian,
+    Laplace,
+    MaximumCover,
+    PrivacyClaim,
+    ProjectedCounts,
+    ProjectedSumsAndCounts,
+    gaussian_mu,
+    snap_centers,
+)
 from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.projection import cover_weight
@@ -54,8 +66,8 @@ class Schedule:
         Of the grids, from fine to coarse.
     n_picks : int
         Grid points picked per grid.
-    weight, delta : float
-        Of the maximum cover.
+    cover : MaximumCover
+        The picks' draws.
     candidate_noise : Laplace
         On the candidates' counts.
     sum_noise, count_noise : Gaussian
@@ -64,8 +76,7 @@ class Schedule:
 
     scales: tuple[tuple[float, float], ...]
     n_picks: int
-    weight: float
-    delta: float
+    cover: MaximumCover
     candidate_noise: Laplace
     sum_noise: Gaussian
     count_noise: Gaussian
@@ -193,8 +204,7 @@ class EMMC(PrivateKMeans):
         return Schedule(
             scales=self._scales(n_points),
             n_picks=math.ceil(self.n_clusters * math.log(math.ceil(1 / GAMMA))),
-            weight=weight,
-            delta=cover_delta,
+            cover=MaximumCover(weight, cover_delta),
             candidate_noise=Laplace(SCALE / count_epsilon),
             sum_noise=Gaussian(math.sqrt(n_features) * SCALE / sum_mu),
             count_noise=Gaussian(SCALE / count_mu),
@@ -215,23 +225,22 @@ class EMMC(PrivateKMeans):
         projected = curator.projection(matrix, length)
 
         # Candidates: the private maximum cover on each grid.
-        candidates = projected.maximum_cover(
-            schedule.scales, schedule.n_picks, weight=schedule.weight, delta=schedule.delta
-        )
+        query = CoverPicks(schedule.scales, schedule.n_picks)
+        candidates = projected.release(query, picks=schedule.cover)["picks"]
 
         # Weigh every candidate by the noisy number of its points.
-        counts = projected.counts(candidates, schedule.candidate_noise)
-        weights = np.maximum(np.ceil(counts / SCALE), 0.0)
+        answer = projected.release(ProjectedCounts(candidates), counts=schedule.candidate_noise)
+        weights = np.maximum(np.ceil(answer["counts"] / SCALE), 0.0)
         weights[repeated(candidates)] = 0.0
 
         # k-means on the weighted candidates, in the projection.
         centers = weighted_centers(candidates, weights, self.n_clusters, generator)
 
         # Average the points of each cluster in all dimensions.
-        sums, counts = projected.sums_and_counts(
-            centers, sum_noise=schedule.sum_noise, count_noise=schedule.count_noise
+        answer = projected.release(
+            ProjectedSumsAndCounts(centers), sums=schedule.sum_noise, counts=schedule.count_noise
         )
-        means = sums / np.maximum(counts / SCALE, 1.0)[:, None]
+        means = answer["sums"] / np.maximum(answer["counts"] / SCALE, 1.0)[:, None]
         return np.clip(snap_centers(means), -SCALE, SCALE)[None], 1
 
 

@@ -23,8 +23,18 @@ from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
-from pkm.privacy import SCALE, Curator, PrivacyClaim, gaussian_mu
-from pkm.privacy.hashed_points import HashedPoints, histogram_noise
+from pkm.privacy import (
+    SCALE,
+    BucketCounts,
+    BucketSums,
+    Curator,
+    Gaussian,
+    HashedPoints,
+    NearestCounts,
+    PrivacyClaim,
+    gaussian_mu,
+)
+from pkm.privacy.hashed_points import histogram_noise
 from pkm.privacy.noise import INITIALIZATION, child
 
 # These constants were chosen on generated mixtures like those of the planted sets, not on real
@@ -320,7 +330,7 @@ class KaplanStemmer(CoresetMethod):
 
         # Choose k of them.
         if self.select == "counts":
-            counts = buckets.counts(candidates, mu=schedule.selection_mu)
+            counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
             centers = self._cluster_candidates(candidates, counts, schedule, generator)
         else:
             centers = private_local_search(
@@ -349,7 +359,7 @@ class KaplanStemmer(CoresetMethod):
         buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
         generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
         candidates = self._candidates(schedule, buckets, generator)
-        counts = buckets.counts(candidates, mu=schedule.selection_mu)
+        counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))
 
     def _resolved_radius(self, n_features: int) -> float:
@@ -394,13 +404,11 @@ class KaplanStemmer(CoresetMethod):
         hashing = euclidean_hash(generator, projections, d, width)
 
         # Release the codes and counts of the large buckets.
-        codes, counts = buckets.histogram(
-            hashing,
-            mu=schedule.histogram_mu,
-            delta=schedule.delta,
-            min_count=buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters),
-        )
+        min_count = buckets.n_restricted / (SMALLEST_CLUSTER * self.n_clusters)
+        noise = buckets.histogram_noise(schedule.histogram_mu, schedule.delta)
+        codes, counts = buckets.release(BucketCounts(hashing, min_count), counts=noise)["counts"]
         centers = buckets.into_ball(hashing.cell_centers(codes))
+        sizes = np.maximum(counts / SCALE, 1.0)
 
         # The coarse average only has to come within the radius of the fine one, so that it hardly
         # matters which points it clips. Buckets that use all features are cubes: half of their
@@ -413,8 +421,10 @@ class KaplanStemmer(CoresetMethod):
         # Average the points of each bucket about its center.
         sum_mu = schedule.average_mu / math.sqrt(len(radii))
         for radius in radii:
-            sums = buckets.sums(hashing, codes, centers, radius, mu=sum_mu)
-            centers = buckets.into_ball(centers + sums / np.maximum(counts, 1.0)[:, None])
+            query = BucketSums(hashing, codes, centers, radius)
+            noise = Gaussian(buckets.sum_sensitivity(radius) / sum_mu)
+            sums = buckets.release(query, sums=noise)["sums"]
+            centers = buckets.into_ball(centers + sums / sizes[:, None])
         return centers
 
     def _fill_up(
@@ -449,3 +459,9 @@ class KaplanStemmer(CoresetMethod):
             return candidates[np.sort(heaviest)].astype(np.float64)
         points = candidates[positive].astype(np.float64)
         return weighted_kmeans(points, weights[positive], self.n_clusters, N_INIT, seed)
+
+
+def _nearest_counts(points: HashedPoints, candidates: np.ndarray, mu: float) -> np.ndarray:
+    """Noisy numbers of points nearest to each candidate, in records: shape (m,), float64."""
+    answer = points.release(NearestCounts(candidates), counts=Gaussian(SCALE / mu))
+    return answer["counts"] / SCALE

@@ -13,7 +13,8 @@ import math
 
 import numpy as np
 
-from pkm.privacy.hashed_points import HashedPoints
+from pkm.privacy import CandidateSets, Exponential, HashedPoints, Swaps
+from pkm.privacy.selection import selection_epsilon
 
 MOVES = ("all", "round_robin")
 
@@ -54,7 +55,7 @@ def private_local_search(
         raise ValueError(f"moves={moves!r} is unknown, choose one of {', '.join(map(repr, MOVES))}")
     if not 1 <= k <= len(candidates):
         raise ValueError(f"k={k} must be from 1 to the number of candidates, {len(candidates)}")
-    draw_mu = mu / math.sqrt(n_swaps + 1)
+    noise = Exponential(selection_epsilon(mu / math.sqrt(n_swaps + 1)))
 
     # Start from a random choice of k candidates.
     current = generator.permutation(len(candidates))[:k]
@@ -62,11 +63,14 @@ def private_local_search(
     for step in range(n_swaps):
         # Draw a swap of a chosen center for a candidate, by the cost after it.
         slots = range(k) if moves == "all" else [step % k]
-        slot, candidate = points.choose_swap(candidates, current, slots, mu=draw_mu)
+        query = Swaps(candidates, current, slots)
+        (choice,) = points.release(query, choices=noise)["choices"]
+        slot, candidate = query.swap(choice)
         current = current.copy()
         current[slot] = candidate
         visited.append(current)
 
     # Draw one of the visited choices, by its cost.
-    chosen = points.choose_set(candidates, np.array(visited), mu=draw_mu)
-    return candidates[visited[chosen]]
+    query = CandidateSets(candidates, np.array(visited))
+    (choice,) = points.release(query, choices=noise)["choices"]
+    return candidates[visited[choice]]

@@ -5,9 +5,25 @@ from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
 from pkm.privacy.curator import Curator
 from pkm.privacy.grid import MAX_CELLS, SCALE, snap, snap_centers, to_unit
+from pkm.privacy.hashed_points import (
+    BucketCounts,
+    BucketSums,
+    CandidateSets,
+    HashedPoints,
+    NearestCounts,
+    NearestSumsAndCounts,
+    Swaps,
+)
 from pkm.privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuseError, largest_multiple
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
+from pkm.privacy.projection import (
+    CoverPicks,
+    MaximumCover,
+    ProjectedCounts,
+    ProjectedPoints,
+    ProjectedSumsAndCounts,
+)
 from pkm.privacy.queries import (
     CountsAndBoundedSums,
     GapPercentile,
@@ -28,24 +44,35 @@ __all__ = [
     "BaseCurator",
     "BoundedLaplace",
     "BoxGrid",
+    "BucketCounts",
+    "BucketSums",
     "Budget",
     "BudgetExceeded",
+    "CandidateSets",
     "CellCounts",
     "CellSums",
     "Charge",
     "CountsAndBoundedSums",
+    "CoverPicks",
     "Curator",
     "DisclosureError",
     "Exponential",
     "GapPercentile",
     "Gaussian",
     "GridCounts",
+    "HashedPoints",
     "Laplace",
     "Ledger",
+    "MaximumCover",
+    "NearestCounts",
+    "NearestSumsAndCounts",
     "NoiseStreams",
     "PartitionTree",
     "Percentile",
     "PrivacyClaim",
+    "ProjectedCounts",
+    "ProjectedPoints",
+    "ProjectedSumsAndCounts",
     "Query",
     "Sensitivity",
     "SplitScore",
@@ -53,6 +80,7 @@ __all__ = [
     "StabilityHistogram",
     "StreamReuseError",
     "SumsAndCounts",
+    "Swaps",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",

@@ -12,10 +12,23 @@ from numpy.typing import ArrayLike
 
 from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
 from pkm.privacy.budget import Adjacency
-from pkm.privacy.hashed_points import HashedPoints
+from pkm.privacy.hashed_points import (
+    BucketCounts,
+    BucketSums,
+    CandidateSets,
+    HashedPoints,
+    NearestCounts,
+    NearestSumsAndCounts,
+    Swaps,
+)
 from pkm.privacy.ledger import Ledger
 from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.projection import ProjectedPoints
+from pkm.privacy.projection import (
+    CoverPicks,
+    ProjectedCounts,
+    ProjectedPoints,
+    ProjectedSumsAndCounts,
+)
 from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts, SumsAndCounts
 from pkm.privacy.query import Query
 from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
@@ -58,6 +71,15 @@ class Curator(BaseCurator):
         CellCounts,
         CellSums,
         Splits,
+        BucketCounts,
+        BucketSums,
+        NearestCounts,
+        NearestSumsAndCounts,
+        Swaps,
+        CandidateSets,
+        CoverPicks,
+        ProjectedCounts,
+        ProjectedSumsAndCounts,
     )
 
     def __init__(
@@ -118,8 +140,7 @@ class Curator(BaseCurator):
         ProjectedPoints
             With the queries on them.
         """
-        self.check_single("projection")
-        return ProjectedPoints(self._shards, matrix, length, self._streams, self._charge)
+        return ProjectedPoints(self, matrix, length)
 
     def hashed_points(self, radius: float) -> HashedPoints:
         """Pull the points of the only replicate into a public ball around the domain's midpoint.
@@ -134,8 +155,7 @@ class Curator(BaseCurator):
         HashedPoints
             With the queries on them.
         """
-        self.check_single("hashed_points")
-        return HashedPoints(self._shards, self.n_points, radius, self._streams, self._charge)
+        return HashedPoints(self, radius)
 
     def disclose(self) -> np.ndarray:
         """Return the points, shape (n, d), in grid steps: for methods that claim no privacy.

@@ -2,187 +2,89 @@
 
 There are two sets: all points, and the restricted set of those that were farthest from released
 centers. A record that is present or not (zero-out adjacency) changes the restricted set by one
-replacement, because without it the next farthest is in the set; so queries on the restricted
-set are calibrated to a replacement. :class:`HashedPoints` keeps track of that: a method chooses the
-cost of a release, from which the noise follows.
+replacement, because without it the next farthest is in the set; so the sensitivities of queries on
+the restricted set are those of a replacement.
 
 What a record changes, in records and half-widths of the domain:
 
-=====================  ========================  =================================
-query                  all points                restricted set
-=====================  ========================  =================================
-``histogram``          one bucket by 1           two buckets by 1, hence sqrt(2)
-``sums``               one sum by the radius     one sum by 2 radii
-``counts``             one count by 1            (all points only)
-``sums_and_counts``    one sum by the radius,    (all points only)
-                       one count by 1
-``choose_*``           all costs up, by at most  (all points only)
-                       the squared diameter
-=====================  ========================  =================================
+=============================  ========================  =================================
+query                          all points                restricted set
+=============================  ========================  =================================
+:class:`BucketCounts`          one bucket by 1           two buckets by 1, hence sqrt(2)
+:class:`BucketSums`            one sum by the radius     one sum by 2 radii
+:class:`NearestCounts`         one count by 1            (all points only)
+:class:`NearestSumsAndCounts`  one sum by the radius,    (all points only)
+                               one count by 1
+:class:`Swaps`,                all costs up, by at most  (all points only)
+:class:`CandidateSets`         the squared diameter
+=============================  ========================  =================================
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, labels
 from pkm.compute.hashing import Hash, clip_norms, clipped_sums, farthest_points, swap_costs
-from pkm.privacy.ledger import ChargeRelease, StreamKey
+from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian
-from pkm.privacy.noise import Key, NoiseStreams
-from pkm.privacy.selection import Exponential, ScoreRange, selection_epsilon
-from pkm.privacy.stability_histogram import StabilityHistogram
+from pkm.privacy.queries import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
+from pkm.privacy.selection import Exponential, ScoreRange
+from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
+
+if TYPE_CHECKING:
+    from pkm.privacy.base import BaseCurator
+
+ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)
+"""One record replaced in counts, which are in units of 2**-16 records."""
 
 
-class _Choice(NamedTuple):
-    """A choice by the exponential mechanism that has been charged."""
-
-    key: StreamKey
-    mechanism: Exponential
-    max_change: float  # that a record can make to a cost, in squared grid steps
-
-
-class HashedPoints:
+class HashedPoints(View):
     """One replicate's points, pulled into a public ball around the midpoint of the domain.
 
-    Made by :meth:`pkm.privacy.Curator.hashed_points`. Every release is charged ``mu`` before
-    anything is drawn, whatever the data; all noise is Gaussian, but for the choices.
+    Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are :class:`BucketCounts` and
+    :class:`BucketSums` on the restricted set, which is all points at first, and
+    :class:`NearestCounts`, :class:`NearestSumsAndCounts`, :class:`Swaps` and
+    :class:`CandidateSets` on all points.
 
     Parameters
     ----------
-    shards : sequence of Points
-        Private; answers depend neither on the shards nor on the order.
-    n_points : int
-        Public number of records, those that contribute nothing included.
+    curator : BaseCurator
+        Of one replicate. Answers depend neither on its shards nor on the order of the points.
     radius : float
         Of the ball, in half-widths of the domain. Points outside are moved to its surface (to the
         grid point next to it inside); at sqrt(d) no point is outside.
-    streams : NoiseStreams
-        Of one replicate.
-    charge : callable
-        Charges a release and returns its stream key.
 
     Attributes
     ----------
     radius : float
         At most sqrt(d).
     n_points, n_restricted, n_features : int
-        Public: number of records, largest number of records of the restricted set, number of
-        features.
+        Public: number of records, those that contribute nothing included, largest number of records
+        of the restricted set, number of features.
+    is_restricted : bool
+        Whether the restricted set is not all points: then a record changes it by a replacement.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[Points],
-        n_points: int,
-        radius: float,
-        streams: NoiseStreams,
-        charge: ChargeRelease,
-    ) -> None:
+    def __init__(self, curator: "BaseCurator", radius: float) -> None:
+        curator.check_single(type(self).__name__)
         if not 0 < radius < math.inf:
             raise ValueError(
                 f"radius={radius} of the public ball must be positive and finite, in half-widths"
             )
-        self.n_points = n_points
-        self.n_restricted = n_points
-        self.n_features = shards[0].shape[1]
+        super().__init__(curator)
+        self.n_points = curator.n_points
+        self.n_restricted = curator.n_points
+        self.n_features = curator.n_features
         self.radius = min(radius, math.sqrt(self.n_features))
-        self._all = [_into_ball(shard, self.radius) for shard in shards]
+        self.is_restricted = False
+        self._all = [_into_ball(shard, self.radius) for shard in curator._shards]
         self._restricted = self._all
-        self._is_restricted = False
-        self._streams = streams
-        self._charge = charge
         self._cached_codes: tuple[Hash, list[np.ndarray]] | None = None
-
-    def histogram(
-        self, hashing: Hash, *, mu: float, delta: float, min_count: float = 0.0
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Buckets of the restricted set whose noisy counts pass a threshold.
-
-        Parameters
-        ----------
-        hashing : Hash
-            Public.
-        mu : float
-            Cost of the noise.
-        delta : float
-            Probability that the threshold may fail: charged in addition.
-        min_count : float, default=0
-            A higher public threshold, in records.
-
-        Returns
-        -------
-        codes : ndarray of shape (b,), int64
-            Buckets by their numbers under the hash, in increasing order.
-        counts : ndarray of shape (b,), float64
-            Noisy, in records.
-        """
-        noise = self.histogram_noise(mu, delta)
-        details = {"count_scale": noise.stddev, "count_sensitivity": self.count_sensitivity}
-        key = self._charge("bucket_counts", Gaussian.name, mu=mu, delta=delta, details=details)
-        codes, counts = np.unique(np.concatenate(self._codes(hashing)), return_counts=True)
-        selected, noisy = noise.release(counts, self._streams, key, min_count)
-        return codes[selected], noisy
-
-    def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
-        """Noise and threshold of a histogram of the restricted set, of cost (mu, delta): public."""
-        return histogram_noise(mu, delta, self._is_restricted)
-
-    @property
-    def count_sensitivity(self) -> float:
-        """L2 sensitivity of the bucket counts of the restricted set, in records: public."""
-        return math.sqrt(2) if self._is_restricted else 1.0
-
-    def sums(
-        self, hashing: Hash, codes: np.ndarray, origins: np.ndarray, radius: float, *, mu: float
-    ) -> np.ndarray:
-        """Noisy sums of the points of released buckets of the restricted set, each about an origin.
-
-        Parameters
-        ----------
-        hashing : Hash
-        codes : ndarray of shape (b,), int64
-            Released, increasing; may be empty, the release is charged all the same.
-        origins : ndarray of shape (b, d), int64
-            Public or released, in the domain, in grid steps.
-        radius : float
-            In half-widths: differences that are longer are shortened to it.
-        mu : float
-            Cost.
-
-        Returns
-        -------
-        ndarray of shape (b, d), float64
-            In grid steps.
-        """
-        self._check_positions(origins)
-        if origins.shape[0] != len(codes) or (np.diff(codes) <= 0).any():
-            raise ValueError(
-                f"codes must be {len(origins)} increasing numbers, one for each origin"
-            )
-        if not 0 < radius < math.inf:
-            raise ValueError(f"radius={radius} must be positive and finite")
-        sensitivity = (2 if self._is_restricted else 1) * radius
-        details = {"sum_scale": sensitivity / mu, "sum_sensitivity": sensitivity, "radius": radius}
-        key = self._charge("bucket_sums", Gaussian.name, mu=mu, details=details)
-        exact = self._exact_sums(hashing, codes, origins, radius)
-        noise = Gaussian(sensitivity * SCALE / mu)
-        return noise.draw(exact[None], self._streams, key)[0].astype(np.float64)
-
-    def _exact_sums(
-        self, hashing: Hash, codes: np.ndarray, origins: np.ndarray, radius: float
-    ) -> np.ndarray:
-        sums = np.zeros(origins.shape, np.int64)
-        if not len(codes):
-            return sums
-        for shard, shard_codes in zip(self._restricted, self._codes(hashing), strict=True):
-            # Position of each point's bucket among the codes, -1 if it is not one of them.
-            positions = np.minimum(np.searchsorted(codes, shard_codes), len(codes) - 1)
-            buckets = np.where(codes[positions] == shard_codes, positions, -1)
-            sums += clipped_sums(shard, buckets, origins, radius * SCALE)
-        return sums
 
     def filter_farthest(self, centers: np.ndarray, fraction: float) -> None:
         """Restrict the set to the records that are farthest from their nearest center.
@@ -202,7 +104,7 @@ class HashedPoints:
         replacement, their restrictions differ by at most one replacement: but for the record
         itself, both hold the farthest ones that the smaller takes.
         """
-        self._check_positions(centers)
+        self.check_positions(centers)
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
         self.n_restricted = math.floor(fraction * self.n_restricted)
@@ -211,137 +113,22 @@ class HashedPoints:
             Points.prepare(shard.rows[mask].astype(np.int64))
             for shard, mask in zip(self._restricted, masks, strict=True)
         ]
-        self._is_restricted = True
+        self.is_restricted = True
         self._cached_codes = None
 
-    def counts(self, centers: np.ndarray, *, mu: float) -> np.ndarray:
-        """Noisy numbers of all points nearest to each center, in records: shape (k,), float64.
+    def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
+        """Noise and threshold of bucket counts of the restricted set that cost (mu, delta)."""
+        return histogram_noise(mu, delta, self.is_restricted)
+
+    def sum_sensitivity(self, radius: float) -> float:
+        """L2 sensitivity of bucket sums of the restricted set, in grid steps: public.
 
         Parameters
         ----------
-        centers : ndarray of shape (k, d), int64
-            Released, in the domain. Ties go to the lower index.
-        mu : float
-            Cost: a record changes one count by 1.
-        """
-        self._check_positions(centers)
-        details = {"count_scale": 1 / mu, "count_sensitivity": 1.0}
-        key = self._charge("nearest_counts", Gaussian.name, mu=mu, details=details)
-        exact = np.zeros(len(centers), np.int64)
-        for shard in self._all:
-            nearest = labels(shard, centers[None])[0]
-            exact += np.bincount(nearest, minlength=len(centers))
-        noise = Gaussian(SCALE / mu)
-        return noise.draw(exact[None] * SCALE, self._streams, key)[0] / SCALE
-
-    def sums_and_counts(
-        self, centers: np.ndarray, radius: float, *, sum_mu: float, count_mu: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums about each center of all points nearest to it, and their noisy numbers.
-
-        Parameters
-        ----------
-        centers : ndarray of shape (k, d), int64
-            Released, in the domain.
         radius : float
-            In half-widths: differences that are longer are shortened to it.
-        sum_mu, count_mu : float
-            Costs; together ``hypot(sum_mu, count_mu)``.
-
-        Returns
-        -------
-        sums : ndarray of shape (k, d), float64
-            In grid steps.
-        counts : ndarray of shape (k,), float64
-            In records.
+            Of the query, in half-widths.
         """
-        self._check_positions(centers)
-        if not 0 < radius < math.inf:
-            raise ValueError(f"radius={radius} must be positive and finite")
-        details = {
-            "sum_scale": radius / sum_mu,
-            "count_scale": 1 / count_mu,
-            "sum_sensitivity": radius,
-            "count_sensitivity": 1.0,
-            "radius": radius,
-        }
-        mu = math.hypot(sum_mu, count_mu)
-        key = self._charge("nearest_sums_and_counts", Gaussian.name, mu=mu, details=details)
-        exact_sums, exact_counts = self._exact_sums_and_counts(centers, radius)
-        sum_noise = Gaussian(radius * SCALE / sum_mu)
-        count_noise = Gaussian(SCALE / count_mu)
-        sums = sum_noise.draw(exact_sums[None], self._streams, (*key, "sums"))[0]
-        counts = count_noise.draw(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
-        return sums.astype(np.float64), counts / SCALE
-
-    def _exact_sums_and_counts(
-        self, centers: np.ndarray, radius: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        sums = np.zeros(centers.shape, np.int64)
-        counts = np.zeros(len(centers), np.int64)
-        for shard in self._all:
-            nearest = labels(shard, centers[None])[0].astype(np.int64)
-            sums += clipped_sums(shard, nearest, centers, radius * SCALE)
-            counts += np.bincount(nearest, minlength=len(centers))
-        return sums, counts
-
-    def choose_swap(
-        self,
-        candidates: np.ndarray,
-        current: np.ndarray,
-        slots: Sequence[int] | np.ndarray,
-        *,
-        mu: float,
-    ) -> tuple[int, int]:
-        """Choose a swap by the exponential mechanism: low cost of all points after it is likely.
-
-        Parameters
-        ----------
-        candidates : ndarray of shape (m, d), int64
-            Released, in the domain and in the ball.
-        current : ndarray of shape (k,), int64
-            Indices of the current centers among the candidates.
-        slots : sequence of int
-            Positions in ``current`` that may be replaced, in increasing order.
-        mu : float
-            Cost.
-
-        Returns
-        -------
-        slot, candidate : int
-            The position to replace and the index of the candidate to put there.
-        """
-        self._check_positions(candidates)
-        slots = np.asarray(slots, np.int64)
-        current = np.asarray(current, np.int64)
-        choice = self._charge_choice("swaps", candidates, mu)
-        costs = [swap_costs(shard, candidates, current, slots) for shard in self._all]
-        total_costs = np.sum(costs, axis=0).ravel()
-        drawn = self._draw(total_costs.tolist(), *choice)
-        slot, candidate = divmod(drawn, len(candidates))
-        return int(slots[slot]), candidate
-
-    def choose_set(self, candidates: np.ndarray, sets: np.ndarray, *, mu: float) -> int:
-        """Choose a set of candidates by the exponential mechanism: low cost is likely.
-
-        Parameters
-        ----------
-        candidates : ndarray of shape (m, d), int64
-        sets : ndarray of shape (s, k), int64
-            Indices of candidates.
-        mu : float
-            Cost.
-
-        Returns
-        -------
-        int
-            Index of the set.
-        """
-        self._check_positions(candidates)
-        choice = self._charge_choice("sets", candidates, mu)
-        costs_of_shards = [inertia(shard, candidates[sets]) for shard in self._all]
-        costs = [sum(costs) for costs in zip(*costs_of_shards, strict=True)]
-        return self._draw(costs, *choice)
+        return (2 if self.is_restricted else 1) * radius * SCALE
 
     def cost_range(self, candidates: np.ndarray) -> float:
         """Bound on what a record adds to the cost of a set of candidates, in squared half-widths.
@@ -355,38 +142,12 @@ class HashedPoints:
         to_far_corner = ((1 + y) ** 2).sum(axis=1)
         return float(np.minimum(to_far_side, to_far_corner).max())
 
-    def _charge_choice(self, label: str, candidates: np.ndarray, mu: float) -> _Choice:
-        mechanism = Exponential(selection_epsilon(mu))
-        # The mechanism's exponents have its epsilon as their range; the range of the costs depends
-        # on released centers, hence stays out of the charge, which is the same for all replicates.
-        key = self._charge(label, "exponential", mu=mu, details={"range": mechanism.epsilon})
-        return _Choice(key, mechanism, self.cost_range(candidates) * SCALE**2)
+    def into_ball(self, positions: np.ndarray) -> np.ndarray:
+        """Round positions (m, d), in grid steps, to int64 grid points of ball and domain."""
+        return np.clip(clip_norms(positions, self.radius * SCALE), -SCALE, SCALE)
 
-    def _draw(
-        self,
-        costs: Sequence[int],
-        key: Key,
-        mechanism: Exponential,
-        max_change: float,
-    ) -> int:
-        """Draw an index of the costs, in squared grid steps, by the exponential mechanism."""
-        smallest = min(costs)
-        # Costs are integers, their differences are exact, so the exponents are good to a part in
-        # 2**52.
-        weight = -(mechanism.epsilon / max_change)
-        exponents = np.array([weight * float(cost - smallest) for cost in costs])
-        change = ScoreRange(mechanism.epsilon, one_sided=True)
-        return int(mechanism.draw([exponents], self._streams, key, change)[0, 0])
-
-    def _codes(self, hashing: Hash) -> list[np.ndarray]:
-        """Codes of the restricted set's points; those of the last hash are cached."""
-        if self._cached_codes is not None and self._cached_codes[0] is hashing:
-            return self._cached_codes[1]
-        codes = [hashing.codes(shard) for shard in self._restricted]
-        self._cached_codes = (hashing, codes)
-        return codes
-
-    def _check_positions(self, positions: np.ndarray) -> None:
+    def check_positions(self, positions: np.ndarray) -> None:
+        """Refuse positions (m, d) that are no grid points of the domain."""
         is_integer = np.issubdtype(positions.dtype, np.integer)
         if not is_integer or positions.ndim != 2 or positions.shape[1] != self.n_features:
             raise ValueError(
@@ -396,16 +157,342 @@ class HashedPoints:
         if np.abs(positions).max(initial=0) > SCALE:
             raise ValueError("positions must lie in the domain; release them through into_ball")
 
-    def into_ball(self, positions: np.ndarray) -> np.ndarray:
-        """Round positions (m, d), in grid steps, to int64 grid points of ball and domain."""
-        return np.clip(clip_norms(positions, self.radius * SCALE), -SCALE, SCALE)
+    def check_hash(self, hashing: Hash) -> None:
+        """Refuse a hash of points of another number of features."""
+        n_features = hashing.directions.shape[1]
+        if n_features != self.n_features:
+            raise ValueError(
+                f"hashing of {n_features} features does not fit points of {self.n_features}"
+            )
+
+    def _codes(self, hashing: Hash) -> list[np.ndarray]:
+        """Codes of the restricted set's points; those of the last hash are cached."""
+        if self._cached_codes is not None and self._cached_codes[0] is hashing:
+            return self._cached_codes[1]
+        codes = [hashing.codes(shard) for shard in self._restricted]
+        self._cached_codes = (hashing, codes)
+        return codes
+
+
+@dataclass(frozen=True, eq=False)
+class BucketCounts(Query):
+    """Buckets of the restricted set whose noisy counts pass a threshold.
+
+    Parameters
+    ----------
+    hashing : Hash
+        Public.
+    min_count : float, default=0
+        A public threshold above that of the noise, in records.
+
+    Notes
+    -----
+    Its part is ``counts``, a :class:`pkm.privacy.stability_histogram.ReleasedCells`: buckets by
+    their numbers under the hash (b,), int64, in increasing order, and their counts (b,), int64, in
+    units of 2**-16 records. A record lies in one bucket; a replacement takes one out of a bucket
+    and puts one into another. The number of records of the restricted set is public under zero-out
+    adjacency alone.
+    """
+
+    label: ClassVar[str] = "bucket_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
+
+    hashing: Hash
+    min_count: float = 0.0
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse a hash of other points."""
+        view.check_hash(self.hashing)
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one bucket, or one replacement."""
+        return {"counts": ONE_REPLACEMENT if view.is_restricted else ONE_COUNT}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, OccupiedCells]:
+        """Buckets that occur, and their exact counts."""
+        codes = np.concatenate(view._codes(self.hashing))
+        buckets, counts = np.unique(codes, return_counts=True)
+        return {"counts": OccupiedCells(buckets, counts, self.min_count)}
+
+
+@dataclass(frozen=True, eq=False)
+class BucketSums(Query):
+    """Sums of the points of released buckets of the restricted set, each about an origin.
+
+    Parameters
+    ----------
+    hashing : Hash
+        Public.
+    codes : ndarray of shape (b,), int64
+        Released buckets, increasing; may be empty, the release is charged all the same.
+    origins : ndarray of shape (b, d), int64
+        Public or released, in the domain, in grid steps.
+    radius : float
+        In half-widths: differences that are longer are shortened to it.
+
+    Notes
+    -----
+    Its part is ``sums`` (b, d), int64, in grid steps. A record adds at most the radius to one sum;
+    a replacement takes as much out of a sum and adds as much to the same or another one. The L2
+    sensitivity, for the scale of the noise, is :meth:`HashedPoints.sum_sensitivity`.
+    """
+
+    label: ClassVar[str] = "bucket_sums"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
+
+    hashing: Hash
+    codes: np.ndarray
+    origins: np.ndarray
+    radius: float
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse origins off the grid or outside the domain, and codes that do not fit them."""
+        view.check_hash(self.hashing)
+        view.check_positions(self.origins)
+        if self.origins.shape[0] != len(self.codes) or (np.diff(self.codes) <= 0).any():
+            raise ValueError(
+                f"codes must be {len(self.origins)} increasing numbers, one for each origin"
+            )
+        check_radius(self.radius)
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """The radius in one sum, or twice the radius for a replacement."""
+        l2 = view.sum_sensitivity(self.radius)
+        return {"sums": Sensitivity(math.sqrt(view.n_features) * l2, l2)}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+        """Exact sums."""
+        sums = np.zeros(self.origins.shape, np.int64)
+        if not len(self.codes):
+            return {"sums": sums[None]}
+        for shard, codes in zip(view._restricted, view._codes(self.hashing), strict=True):
+            # Position of each point's bucket among the codes, -1 if it is not one of them.
+            positions = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+            buckets = np.where(self.codes[positions] == codes, positions, -1)
+            sums += clipped_sums(shard, buckets, self.origins, self.radius * SCALE)
+        return {"sums": sums[None]}
+
+    def details(self) -> Mapping[str, float | None]:
+        """The radius."""
+        return {"radius": self.radius}
+
+
+@dataclass(frozen=True, eq=False)
+class NearestCounts(Query):
+    """Numbers of all points nearest to each center.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (k, d), int64
+        Released, in the domain. Ties go to the lower index.
+
+    Notes
+    -----
+    Its part is ``counts`` (k,), int64, in units of 2**-16 records. A record changes one of them.
+    """
+
+    label: ClassVar[str] = "nearest_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+
+    centers: np.ndarray
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse centers off the grid or outside the domain."""
+        view.check_positions(self.centers)
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell."""
+        return {"counts": ONE_COUNT}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+        """Exact counts."""
+        counts = np.zeros(len(self.centers), np.int64)
+        for shard in view._all:
+            nearest = labels(shard, self.centers[None])[0]
+            counts += np.bincount(nearest, minlength=len(self.centers))
+        return {"counts": counts[None] * SCALE}
+
+
+@dataclass(frozen=True, eq=False)
+class NearestSumsAndCounts(Query):
+    """Sums about each center of all points nearest to it, and their numbers.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (k, d), int64
+        Released, in the domain. Ties go to the lower index.
+    radius : float
+        In half-widths: differences that are longer are shortened to it.
+
+    Notes
+    -----
+    Its parts are ``sums`` (k, d), int64, in grid steps, and ``counts`` (k,), int64, in units of
+    2**-16 records. A record changes one count by 1 and its sum by at most the radius.
+    """
+
+    label: ClassVar[str] = "nearest_sums_and_counts"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
+
+    centers: np.ndarray
+    radius: float
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse centers off the grid or outside the domain."""
+        view.check_positions(self.centers)
+        check_radius(self.radius)
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell, and the radius in its sum."""
+        l2 = self.radius * SCALE
+        sums = Sensitivity(math.sqrt(view.n_features) * l2, l2)
+        return {"sums": sums, "counts": ONE_COUNT}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+        """Exact sums and counts."""
+        sums = np.zeros(self.centers.shape, np.int64)
+        counts = np.zeros(len(self.centers), np.int64)
+        for shard in view._all:
+            nearest = labels(shard, self.centers[None])[0].astype(np.int64)
+            sums += clipped_sums(shard, nearest, self.centers, self.radius * SCALE)
+            counts += np.bincount(nearest, minlength=len(self.centers))
+        return {"sums": sums[None], "counts": counts[None] * SCALE}
+
+    def details(self) -> Mapping[str, float | None]:
+        """The radius."""
+        return {"radius": self.radius}
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps(Query):
+    """A swap of a center for a candidate: low cost of all points after it is likely.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (m, d), int64
+        Released, in the domain and in the ball.
+    current : ndarray of shape (k,), int64
+        Indices of the current centers among the candidates.
+    slots : sequence of int
+        Positions in ``current`` that may be replaced, in increasing order.
+
+    Notes
+    -----
+    Its part is ``choices`` (1,), int64: the position among the slots times m, plus the index of the
+    candidate; see :meth:`swap`. A record adds to all costs, by at most
+    :meth:`HashedPoints.cost_range`. That depends on released centers, hence stays out of the
+    charge, which is the same for all replicates.
+    """
+
+    label: ClassVar[str] = "swaps"
+    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+
+    candidates: np.ndarray
+    current: np.ndarray
+    slots: Sequence[int] | np.ndarray
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse candidates off the grid or outside the domain, and indices of none of them."""
+        view.check_positions(self.candidates)
+        check_indices("current", self.current, len(self.candidates))
+        check_indices("slots", self.slots, len(self.current))
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+        """All costs move one way."""
+        return {"choices": cost_sensitivity(view, self.candidates)}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
+        """Scores of all swaps."""
+        current = np.asarray(self.current, np.int64)
+        slots = np.asarray(self.slots, np.int64)
+        costs = [swap_costs(shard, self.candidates, current, slots) for shard in view._all]
+        total_costs = np.sum(costs, axis=0).ravel()
+        return {"choices": [scores_of_costs(total_costs.tolist())]}
+
+    def swap(self, choice: int) -> tuple[int, int]:
+        """Position to replace and index of the candidate to put there, of a choice: public."""
+        position, candidate = divmod(int(choice), len(self.candidates))
+        return int(self.slots[position]), candidate
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateSets(Query):
+    """One of several sets of candidates: low cost of all points is likely.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (m, d), int64
+        Released, in the domain.
+    sets : ndarray of shape (s, k), int64
+        Indices of candidates.
+
+    Notes
+    -----
+    Its part is ``choices`` (1,), int64: the index of the set. A record adds to all costs as for
+    :class:`Swaps`.
+    """
+
+    label: ClassVar[str] = "sets"
+    mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+
+    candidates: np.ndarray
+    sets: np.ndarray
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse candidates off the grid or outside the domain, and indices of none of them."""
+        view.check_positions(self.candidates)
+        check_indices("sets", self.sets, len(self.candidates))
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+        """All costs move one way."""
+        return {"choices": cost_sensitivity(view, self.candidates)}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, list[np.ndarray]]:
+        """Scores of the sets."""
+        costs_of_shards = [inertia(shard, self.candidates[self.sets]) for shard in view._all]
+        costs = [sum(costs) for costs in zip(*costs_of_shards, strict=True)]
+        return {"choices": [scores_of_costs(costs)]}
+
+
+def cost_sensitivity(view: HashedPoints, candidates: np.ndarray) -> ScoreRange:
+    """Bound on what a record adds to the cost of a set of candidates, in squared grid steps."""
+    return ScoreRange(view.cost_range(candidates) * SCALE**2, one_sided=True)
+
+
+def scores_of_costs(costs: Sequence[int]) -> np.ndarray:
+    """Scores (c,), float64, of exact costs in squared grid steps: the lower, the likelier.
+
+    Relative to the smallest cost. Costs are integers of any size and their differences are exact,
+    so that scores are good to a part in 2**53.
+
+    Examples
+    --------
+    >>> scores_of_costs([2**80 + 3, 2**80 + 1]).tolist()
+    [-2.0, -0.0]
+    """
+    smallest = min(costs)
+    return np.array([-float(cost - smallest) for cost in costs])
 
 
 def histogram_noise(mu: float, delta: float, restricted: bool) -> StabilityHistogram:
-    """Noise and threshold of a histogram of cost (mu, delta)."""
+    """Noise and threshold of bucket counts that cost (mu, delta)."""
     if restricted:
         return StabilityHistogram(math.sqrt(2) / mu, delta, 2)
     return StabilityHistogram(1 / mu, delta)
+
+
+def check_radius(radius: float) -> None:
+    """Refuse a radius that is not positive and finite."""
+    if not 0 < radius < math.inf:
+        raise ValueError(f"radius={radius} must be positive and finite")
+
+
+def check_indices(name: str, indices: Any, size: int) -> None:
+    """Refuse indices that are not in ``range(size)``."""
+    indices = np.asarray(indices)
+    if not indices.size or indices.min() < 0 or indices.max() >= size:
+        raise ValueError(f"{name} must be one or more indices from 0 to {size - 1}, got {indices}")
 
 
 def _into_ball(shard: Points, radius: float) -> Points:

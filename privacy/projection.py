@@ -21,18 +21,25 @@ ratio of the two weights. All computations are in log space.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from pkm.compute import SCALE, Points
+from pkm.compute import SCALE
 from pkm.compute.cover import BLOCK_SIDE, Cover, log_expm1
 from pkm.compute.lattice import uniform_index
 from pkm.compute.unit_ball import label_sums, nearest_labels, project
-from pkm.privacy.ledger import ChargeRelease
-from pkm.privacy.mechanisms import Gaussian, Laplace
+from pkm.privacy.budget import Adjacency
+from pkm.privacy.mechanisms import Cost, Gaussian, Laplace
 from pkm.privacy.noise import Key, NoiseStreams
 from pkm.privacy.queries import ONE_COUNT
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
+from pkm.privacy.selection import ScoreRange
+
+if TYPE_CHECKING:
+    from pkm.privacy.base import BaseCurator
 
 
 def cover_epsilon(weight: float, delta: float) -> float:
@@ -71,23 +78,107 @@ def cover_weight(epsilon: float, delta: float) -> float:
     return min(epsilon, math.log1p(epsilon / math.log(1 / delta)))
 
 
-class ProjectedPoints:
-    """One replicate's points under a public projection; releases are charged first.
+class CoverProblem(NamedTuple):
+    """Points to cover, grid by grid: private, but for the grids and the number of picks.
 
-    Made by :meth:`pkm.privacy.Curator.projection`.
+    Attributes
+    ----------
+    points : ndarray of shape (n, m), float64
+        In the unit ball.
+    scales : sequence of (side, radius)
+    n_picks : int
+        For each grid.
+    """
+
+    points: np.ndarray
+    scales: Sequence[tuple[float, float]]
+    n_picks: int
+
+
+@dataclass(frozen=True)
+class MaximumCover:
+    """Picks of grid points that cover many points, one after the other.
 
     Parameters
     ----------
-    shards : sequence of Points
-        Private; answers do not depend on the shards.
+    weight : float
+        The contribution of a covered point to the exponent.
+    delta : float
+        Probability with which the guarantee may fail.
+    """
+
+    weight: float
+    delta: float
+    name: ClassVar[str] = "maximum_cover"
+
+    def __post_init__(self) -> None:
+        cover_epsilon(self.weight, self.delta)  # refuses what is out of range
+
+    def check(self, sensitivity: ScoreRange) -> None:
+        """Refuse what the cost is not derived for: numbers that a record changes by more than 1."""
+        if not sensitivity.one_sided or sensitivity.change != 1:
+            raise ValueError(f"{sensitivity} must be that of numbers of covered points")
+
+    def cost(self, sensitivity: ScoreRange) -> Cost:
+        """That of the whole cover, whatever the number of picks and grids."""
+        return Cost(epsilon=cover_epsilon(self.weight, self.delta), delta=self.delta)
+
+    def details(self, sensitivity: ScoreRange) -> dict[str, float]:
+        """Weight of a covered point, for the ledger."""
+        return {"weight": self.weight}
+
+    def draw(
+        self,
+        values: CoverProblem,
+        streams: NoiseStreams,
+        key: Key,
+        sensitivity: ScoreRange | None = None,
+    ) -> np.ndarray:
+        """Draw the picks of each grid one after the other; each takes the points it covers out.
+
+        Parameters
+        ----------
+        values : CoverProblem
+        streams : NoiseStreams
+            Of one replicate.
+        key : tuple
+        sensitivity : ignored
+
+        Returns
+        -------
+        ndarray of shape (1, len(scales) * n_picks, m), float64
+            Grid points of the unit ball.
+        """
+        points = values.points
+        picks = []
+        for scale, (side, radius) in enumerate(values.scales):
+            cover = Cover(points, side, radius, self.weight)
+            for i in range(values.n_picks):
+                grid_point = draw_cover(cover, self.weight, streams, (*key, scale, i))
+                picks.append(grid_point * side)
+                cover.remove(cover.covered(grid_point))
+            points = cover.remaining()
+        return np.array([picks])
+
+
+class ProjectedPoints(View):
+    """One replicate's points under a public projection into the unit ball.
+
+    Made by :meth:`pkm.privacy.Curator.projection`. Its queries are :class:`CoverPicks`,
+    :class:`ProjectedCounts` and :class:`ProjectedSumsAndCounts`.
+
+    Parameters
+    ----------
+    curator : BaseCurator
+        Of one replicate. Answers do not depend on its shards.
     matrix : ndarray of shape (m, d), int64
         Public: the projection, small enough that products are exact.
     length : float
         Public: projected points are divided by it and pulled into the unit ball.
-    streams : NoiseStreams
-        Of one replicate.
-    charge : callable
-        Charges a release and returns its stream key.
+
+    Attributes
+    ----------
+    n_dimensions, n_features : int
 
     Raises
     ------
@@ -95,148 +186,142 @@ class ProjectedPoints:
         If the matrix does not fit.
     """
 
-    def __init__(
-        self,
-        shards: Sequence[Points],
-        matrix: np.ndarray,
-        length: float,
-        streams: NoiseStreams,
-        charge: ChargeRelease,
-    ) -> None:
-        self._shards = shards
-        self._streams = streams
-        self._charge = charge
-        self._projected = [project(shard, matrix, length) for shard in shards]
+    def __init__(self, curator: "BaseCurator", matrix: np.ndarray, length: float) -> None:
+        curator.check_single(type(self).__name__)
+        super().__init__(curator)
+        self._shards = curator._shards
+        self._projected = [project(shard, matrix, length) for shard in self._shards]
         self.n_dimensions, self.n_features = matrix.shape
 
-    def maximum_cover(
-        self, scales: Sequence[tuple[float, float]], picks: int, *, weight: float, delta: float
-    ) -> np.ndarray:
-        """Pick grid points that cover many points.
-
-        Parameters
-        ----------
-        scales : sequence of (side, radius)
-            Public grids, each with the distance up to which its grid points cover; a record that is
-            covered on one grid is left out on all later ones.
-        picks : int
-            Number of grid points per grid; a grid point can be picked twice.
-        weight : float
-            The contribution of a covered point to the exponent.
-        delta : float
-            Probability with which the guarantee may fail.
-
-        Returns
-        -------
-        ndarray of shape (len(scales) * picks, m), float64
-            Grid points of the unit ball, in the order of the picks.
-        """
-        if picks < 1 or not scales:
-            raise ValueError(
-                f"picks={picks} and the number of scales, {len(scales)}, must be at least 1"
-            )
-        details = {"weight": weight, "count_sensitivity": 1.0}
-        epsilon = cover_epsilon(weight, delta)
-        key = self._charge(
-            "maximum_cover", "exponential", epsilon=epsilon, delta=delta, details=details
-        )
-
-        # On each grid, draw the picks one after the other; each takes the points it covers out.
-        points = np.concatenate(self._projected)
-        centers = []
-        for scale, (side, radius) in enumerate(scales):
-            cover = Cover(points, side, radius, weight)
-            for i in range(picks):
-                grid_point = draw_cover(cover, weight, self._streams, (*key, scale, i))
-                centers.append(grid_point * side)
-                cover.remove(cover.covered(grid_point))
-            points = cover.remaining()
-        return np.array(centers)
-
-    def counts(self, centers: np.ndarray, noise: Laplace | Gaussian) -> np.ndarray:
-        """Noisy numbers of points nearest to each center in the projection.
-
-        Parameters
-        ----------
-        centers : ndarray of shape (k, m), float64
-            Public or released, in the unit ball's coordinates.
-        noise : Laplace or Gaussian
-
-        Returns
-        -------
-        ndarray of shape (k,), int64
-            In units of 2**-16 records.
-
-        Notes
-        -----
-        One record lies in one cell: all counts together have sensitivity 1 under zero-out
-        adjacency.
-        """
-        self._check_centers(centers)
-        details = {"count_scale": noise.scale / SCALE, "count_sensitivity": 1.0}
-        key = self._charge(
-            "projected_counts", noise.name, details=details, **noise.cost(ONE_COUNT)._asdict()
-        )
-        exact = np.zeros(len(centers), np.int64)
-        for projected in self._projected:
-            exact += np.bincount(nearest_labels(projected, centers), minlength=len(centers))
-        return noise.draw(exact[None] * SCALE, self._streams, key)[0]
-
-    def sums_and_counts(
-        self, centers: np.ndarray, *, sum_noise: Gaussian, count_noise: Gaussian
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy sums, in all features, and counts of the points nearest to each center.
-
-        Parameters
-        ----------
-        centers : ndarray of shape (k, m), float64
-            Public or released, in the unit ball's coordinates.
-        sum_noise, count_noise : Gaussian
-
-        Returns
-        -------
-        sums : ndarray of shape (k, d), int64
-            About the domain's midpoint, in grid steps.
-        counts : ndarray of shape (k,), int64
-            In units of 2**-16 records.
-
-        Notes
-        -----
-        A record changes one cell: its count by 1 and its sum by at most the domain's half-diagonal,
-        sqrt(d).
-        """
-        self._check_centers(centers)
-        sum_sensitivity = math.sqrt(self.n_features)
-        mu = math.hypot(sum_sensitivity * SCALE / sum_noise.scale, SCALE / count_noise.scale)
-        details = {
-            "sum_scale": sum_noise.scale / SCALE,
-            "count_scale": count_noise.scale / SCALE,
-            "sum_sensitivity": sum_sensitivity,
-            "count_sensitivity": 1.0,
-        }
-        key = self._charge("projected_sums_and_counts", sum_noise.name, mu=mu, details=details)
-        exact_sums, exact_counts = self._exact_sums_and_counts(centers)
-        sums = sum_noise.draw(exact_sums[None], self._streams, (*key, "sums"))[0]
-        counts = count_noise.draw(exact_counts[None] * SCALE, self._streams, (*key, "counts"))[0]
-        return sums, counts
-
-    def _exact_sums_and_counts(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        sums = np.zeros((len(centers), self.n_features), np.int64)
-        counts = np.zeros(len(centers), np.int64)
-        for shard, projected in zip(self._shards, self._projected, strict=True):
-            nearest = nearest_labels(projected, centers)
-            shard_sums, shard_counts = label_sums(shard, nearest, len(centers))
-            sums += shard_sums
-            counts += shard_counts
-        return sums, counts
-
-    def _check_centers(self, centers: np.ndarray) -> None:
+    def check_centers(self, centers: np.ndarray) -> None:
+        """Refuse centers (k, m) that are no finite positions in the projection."""
         if centers.ndim != 2 or centers.shape[1] != self.n_dimensions or not len(centers):
             raise ValueError(
                 f"centers must have shape (k, {self.n_dimensions}) with k >= 1, got {centers.shape}"
             )
         if not np.isfinite(centers).all():
             raise ValueError("centers must be finite")
+
+
+@dataclass(frozen=True)
+class CoverPicks(Query):
+    """Grid points that cover many projected points.
+
+    Parameters
+    ----------
+    scales : sequence of (side, radius)
+        Public grids, each with the distance up to which its grid points cover; a record that is
+        covered on one grid is left out on all later ones.
+    n_picks : int
+        Number of grid points for each grid; a grid point can be picked twice.
+
+    Notes
+    -----
+    Its part is ``picks`` (len(scales) * n_picks, m), float64: grid points of the unit ball, in the
+    order of the picks. A record that is not covered yet adds 1 to the numbers of points that its
+    grid points cover, and changes no other.
+    """
+
+    label: ClassVar[str] = "maximum_cover"
+    mechanisms: ClassVar[Mechanisms] = {"picks": (MaximumCover,)}
+
+    scales: Sequence[tuple[float, float]]
+    n_picks: int
+
+    def check(self, view: ProjectedPoints) -> None:
+        """Refuse a cover without grids or picks."""
+        if self.n_picks < 1 or not self.scales:
+            raise ValueError(
+                f"n_picks={self.n_picks} and the number of scales, {len(self.scales)}, must be at "
+                "least 1"
+            )
+
+    def sensitivity(self, view: ProjectedPoints, adjacency: Adjacency) -> Mapping[str, ScoreRange]:
+        """Numbers of covered points move by 1 at most, one way."""
+        return {"picks": ScoreRange(1.0, one_sided=True)}
+
+    def exact(self, view: ProjectedPoints) -> Mapping[str, CoverProblem]:
+        """Projected points."""
+        points = np.concatenate(view._projected)
+        return {"picks": CoverProblem(points, self.scales, self.n_picks)}
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedCounts(Query):
+    """Numbers of points nearest to each center in the projection.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (k, m), float64
+        Public or released, in the unit ball's coordinates.
+
+    Notes
+    -----
+    Its part is ``counts`` (k,), int64, in units of 2**-16 records. One record lies in one cell.
+    """
+
+    label: ClassVar[str] = "projected_counts"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+
+    centers: np.ndarray
+
+    def check(self, view: ProjectedPoints) -> None:
+        """Refuse centers that do not fit the projection."""
+        view.check_centers(self.centers)
+
+    def sensitivity(self, view: ProjectedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell."""
+        return {"counts": ONE_COUNT}
+
+    def exact(self, view: ProjectedPoints) -> Mapping[str, np.ndarray]:
+        """Exact counts."""
+        counts = np.zeros(len(self.centers), np.int64)
+        for projected in view._projected:
+            nearest = nearest_labels(projected, self.centers)
+            counts += np.bincount(nearest, minlength=len(self.centers))
+        return {"counts": counts[None] * SCALE}
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedSumsAndCounts(Query):
+    """Sums, in all features, and numbers of the points nearest to each center in the projection.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (k, m), float64
+        Public or released, in the unit ball's coordinates.
+
+    Notes
+    -----
+    Its parts are ``sums`` (k, d), int64, about the domain's midpoint, in grid steps, and ``counts``
+    (k,), int64, in units of 2**-16 records. A record changes one cell: its count by 1 and its sum
+    by at most the domain's half-diagonal, sqrt(d) half-widths.
+    """
+
+    label: ClassVar[str] = "projected_sums_and_counts"
+    mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
+
+    centers: np.ndarray
+
+    def check(self, view: ProjectedPoints) -> None:
+        """Refuse centers that do not fit the projection."""
+        view.check_centers(self.centers)
+
+    def sensitivity(self, view: ProjectedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one cell."""
+        d = view.n_features
+        return {"sums": Sensitivity(d * SCALE, math.sqrt(d) * SCALE), "counts": ONE_COUNT}
+
+    def exact(self, view: ProjectedPoints) -> Mapping[str, np.ndarray]:
+        """Exact sums and counts."""
+        sums = np.zeros((len(self.centers), view.n_features), np.int64)
+        counts = np.zeros(len(self.centers), np.int64)
+        for shard, projected in zip(view._shards, view._projected, strict=True):
+            nearest = nearest_labels(projected, self.centers)
+            shard_sums, shard_counts = label_sums(shard, nearest, len(self.centers))
+            sums += shard_sums
+            counts += shard_counts
+        return {"sums": sums[None], "counts": counts[None] * SCALE}
 
 
 def draw_cover(cover: Cover, weight: float, streams: NoiseStreams, key: Key) -> np.ndarray:

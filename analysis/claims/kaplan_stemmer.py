@@ -354,7 +354,7 @@ def replacement_cost(charges: Sequence[Mapping]) -> tuple[float, float]:
             sums = (charge["radius"] / charge["sum_scale"]) ** 2
             square += max(4 * sums, 2 * sums + 2 / charge["count_scale"] ** 2)
         elif label in ("swaps", "sets"):
-            square += (2 * special.ndtri(special.expit(charge["range"]))) ** 2
+            square += (2 * special.ndtri(special.expit(charge["choice_range"]))) ** 2
         else:
             return math.nan, math.nan
         delta += failure

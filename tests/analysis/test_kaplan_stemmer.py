@@ -383,8 +383,8 @@ def test_epsilon_of_a_gaussian_is_that_of_the_ledger():
             0.1**0.5,
             0.0,
         ),
-        ({"label": "swaps", "range": 0.4}, selection_mu(0.8), 0.0),
-        ({"label": "sets", "range": 3.0}, selection_mu(6.0), 0.0),
+        ({"label": "swaps", "choice_range": 0.4}, selection_mu(0.8), 0.0),
+        ({"label": "sets", "choice_range": 3.0}, selection_mu(6.0), 0.0),
     ],
 )
 def test_a_replacement_costs_what_its_sensitivity_says(charge, mu, delta):

@@ -105,8 +105,8 @@ def test_accounting_from_the_charges(epsilon):
     squares = dict.fromkeys(("bucket_counts", "search", "nearest_sums_and_counts"), 0.0)
     for charge in ledger.charges:
         details = charge.details
-        if "range" in details:
-            squares["search"] += (2 * ndtri(expit(details["range"] / 2))) ** 2
+        if "choice_range" in details:
+            squares["search"] += (2 * ndtri(expit(details["choice_range"] / 2))) ** 2
         for kind in ("count", "sum"):
             if f"{kind}_scale" in details:
                 squares[charge.label] += (

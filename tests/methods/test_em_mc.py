@@ -24,15 +24,20 @@ from pkm.privacy import (
     SCALE,
     Budget,
     BudgetExceeded,
+    CoverPicks,
     Curator,
     Gaussian,
     Laplace,
     Ledger,
+    MaximumCover,
     NoiseStreams,
+    ProjectedCounts,
+    ProjectedSumsAndCounts,
     gaussian_mu,
     snap,
 )
 from pkm.privacy.projection import cover_epsilon, cover_weight, draw_cover
+from pkm.privacy.selection import ScoreRange
 
 
 def ball_points(n, m, seed, spread=0.35):
@@ -291,18 +296,21 @@ def projection(points, *args, **kwargs):
 def test_noise_has_the_declared_scale():
     points = np.random.default_rng(2).integers(-SCALE, SCALE, (500, 3))
     centers = np.array([[0.2, 0.0], [-0.2, 0.1]])
-    sums, sizes = projection(points)._exact_sums_and_counts(centers)
-    assert sizes.sum() == 500 and (sums.sum(axis=0) == points.sum(axis=0)).all()
-    sizes = sizes * SCALE
+    query = ProjectedSumsAndCounts(centers)
+    exact = query.exact(projection(points))
+    sums = exact["sums"][0]
+    sizes = exact["counts"][0]
+    assert sizes.sum() == 500 * SCALE and (sums.sum(axis=0) == points.sum(axis=0)).all()
     gaussian = Gaussian(30.0 * SCALE)
     laplace = Laplace(9.0 * SCALE)
     noise = {"sums": [], "sizes": [], "counts": []}
     for seed in range(300):
         asked = projection(points, epsilon=5.0, seed=seed)
-        noisy = asked.sums_and_counts(centers, sum_noise=gaussian, count_noise=gaussian)
-        noise["sums"].append((noisy[0] - sums).ravel())
-        noise["sizes"].append(noisy[1] - sizes)
-        noise["counts"].append(asked.counts(centers, laplace) - sizes)
+        noisy = asked.release(query, sums=gaussian, counts=gaussian)
+        noise["sums"].append((noisy["sums"] - sums).ravel())
+        noise["sizes"].append(noisy["counts"] - sizes)
+        noisy = asked.release(ProjectedCounts(centers), counts=laplace)
+        noise["counts"].append(noisy["counts"] - sizes)
     for name, law in (
         ("sums", stats.norm(0, 30)),
         ("sizes", stats.norm(0, 30)),
@@ -314,50 +322,46 @@ def test_noise_has_the_declared_scale():
 
 def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
     points = np.zeros((10, 3), np.int64)
-    for ask in (
-        lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1.0, delta=1e-7),
-        lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1e-3, delta=1e-3),
-        lambda asked: asked.counts(np.zeros((1, 2)), Laplace(SCALE / 2)),
-        lambda asked: asked.sums_and_counts(
-            np.zeros((1, 2)), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0)
-        ),
+    cover = CoverPicks([(0.5, 1.0)], 1)
+    origin = np.zeros((1, 2))
+    for query, noise in (
+        (cover, {"picks": MaximumCover(1.0, 1e-7)}),
+        (cover, {"picks": MaximumCover(1e-3, 1e-3)}),
+        (ProjectedCounts(origin), {"counts": Laplace(SCALE / 2)}),
+        (ProjectedSumsAndCounts(origin), {"sums": Gaussian(1.0), "counts": Gaussian(1.0)}),
     ):
         asked = projection(points)
         for law in ("gumbel", "normal", "laplace"):
             monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("noise was drawn"))
         with pytest.raises(BudgetExceeded):
-            ask(asked)
+            asked.release(query, **noise)
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("query", "noise", "message"),
     [
+        (CoverPicks([], 1), {"picks": (1.0, 0.1)}, r"number of scales, 0, must be at least 1"),
+        (CoverPicks([(0.5, 1.0)], 0), {"picks": (1.0, 0.1)}, r"n_picks=0"),
+        (CoverPicks([(0.5, 1.0)], 1), {"picks": (0.0, 0.1)}, r"weight=0.0 must be positive"),
+        (CoverPicks([(0.5, 1.0)], 1), {"picks": (1.0, 0.0)}, r"delta=0.0 must be in \(0, 1\)"),
         (
-            lambda asked: asked.maximum_cover([], 1, weight=1.0, delta=0.1),
-            r"number of scales, 0, must be at least 1",
-        ),
-        (lambda asked: asked.maximum_cover([(0.5, 1.0)], 0, weight=1.0, delta=0.1), r"picks=0"),
-        (
-            lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=0.0, delta=0.1),
-            r"weight=0.0 must be positive",
-        ),
-        (
-            lambda asked: asked.maximum_cover([(0.5, 1.0)], 1, weight=1.0, delta=0.0),
-            r"delta=0.0 must be in \(0, 1\)",
-        ),
-        (
-            lambda asked: asked.counts(np.zeros((1, 3)), Laplace(1.0)),
+            ProjectedCounts(np.zeros((1, 3))),
+            {"counts": (1.0,)},
             r"centers must have shape \(k, 2\)",
         ),
-        (
-            lambda asked: asked.counts(np.full((1, 2), np.nan), Laplace(1.0)),
-            r"centers must be finite",
-        ),
+        (ProjectedCounts(np.full((1, 2), np.nan)), {"counts": (1.0,)}, r"centers must be finite"),
     ],
 )
-def test_ill_posed_questions_are_refused(ask, message):
+def test_ill_posed_questions_are_refused(query, noise, message):
+    asked = projection(np.zeros((10, 3), np.int64))
     with pytest.raises(ValueError, match=message):
-        ask(projection(np.zeros((10, 3), np.int64)))
+        asked.release(query, **{part: query.mechanisms[part][0](*noise[part]) for part in noise})
+
+
+@pytest.mark.parametrize("change", [ScoreRange(1.0), ScoreRange(2.0, one_sided=True)])
+def test_a_cover_refuses_scores_that_its_cost_is_not_derived_for(change):
+    with pytest.raises(ValueError, match="numbers of covered points"):
+        MaximumCover(1.0, 0.1).check(change)
 
 
 def test_projections_are_exact_or_refused():
@@ -390,8 +394,8 @@ def test_published_follows_the_paper():
     assert method.resolved_delta(18_720) == delta and method.dimensions(18_720) == 4
     assert schedule.n_picks == 19  # 26 ln 2 = 18.02
     assert (
-        schedule.weight == 0.2 / (2 * math.log(math.e / (delta / 2)))
-        and schedule.delta == delta / 2
+        schedule.cover.weight == 0.2 / (2 * math.log(math.e / (delta / 2)))
+        and schedule.cover.delta == delta / 2
     )
     assert schedule.candidate_noise == Laplace(5 * SCALE)
     mu = math.hypot(4 * SCALE / schedule.sum_noise.scale, SCALE / schedule.count_noise.scale)
@@ -422,7 +426,7 @@ def test_accounting_from_the_charges(variant, epsilon):
         ledger.charges[0].delta == delta / 2
         and ledger.charges[1].delta == ledger.charges[2].delta == 0
     )
-    cover_loss = math.expm1(cover["weight"]) * math.log(2 / delta)
+    cover_loss = math.expm1(cover["pick_weight"]) * math.log(2 / delta)
     gaussians = privacy_loss_distribution.from_gaussian_mechanism(
         averages["sum_scale"] / 2
     ).compose(privacy_loss_distribution.from_gaussian_mechanism(averages["count_scale"]))

@@ -38,18 +38,27 @@ from pkm.methods.local_search import private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
+    Adjacency,
+    BucketCounts,
+    BucketSums,
     Budget,
     BudgetExceeded,
+    CandidateSets,
     Curator,
+    Exponential,
+    Gaussian,
     Ledger,
+    NearestCounts,
+    NearestSumsAndCounts,
     NoiseStreams,
+    Swaps,
     gaussian_mu,
     gdp_delta,
     snap,
 )
-from pkm.privacy.hashed_points import HashedPoints
+from pkm.privacy.hashed_points import scores_of_costs
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.privacy.selection import Exponential, selection_epsilon, selection_mu
+from pkm.privacy.selection import ScoreRange, selection_epsilon, selection_mu
 from pkm.privacy.stability_histogram import quantile
 
 
@@ -62,29 +71,36 @@ def grid_points(n, d, seed, kind="spread"):
     return rng.integers(-SCALE, SCALE + 1, (n, d))
 
 
-def charged(log):
-    """A door that charges a list."""
-
-    def charge(label, mechanism, **cost):
-        log.append((label, mechanism, cost))
-        return label, len(log)
-
-    return charge
+def ample():
+    """A ledger with more budget than any test spends."""
+    return Ledger(Budget(1e20, 0.999))
 
 
-def opened(rows, n_points=None, radius=1.0, seed=0, log=None):
+def opened(rows, n_points=None, radius=1.0, seed=0, ledger=None):
     """HashedPoints of some rows; the public number of records may be larger, the others contribute
     nothing.
     """
-    shards = (
-        [Points.prepare(rows)]
-        if isinstance(rows, np.ndarray)
-        else [Points.prepare(each) for each in rows]
-    )
-    n = sum(shard.shape[0] for shard in shards) if n_points is None else n_points
-    return HashedPoints(
-        shards, n, radius, NoiseStreams([seed]), charged([] if log is None else log)
-    )
+    holder = Curator(rows, ample() if ledger is None else ledger, NoiseStreams([seed]))
+    if n_points is not None:
+        holder.n_points = n_points
+    return holder.hashed_points(radius)
+
+
+def declared(query, buckets, part):
+    """Sensitivity of a part under zero-out adjacency."""
+    return query.sensitivity(buckets, Adjacency.ZERO_OUT)[part]
+
+
+def released(buckets, query, **noise):
+    """The parts of an answer, in grid steps and records."""
+    answer = buckets.release(query, **noise)
+    return [answer[part] / (SCALE if part == "counts" else 1) for part in answer]
+
+
+def chosen(buckets, query, mu):
+    """A choice that costs mu."""
+    (choice,) = buckets.release(query, choices=Exponential(selection_epsilon(mu)))["choices"]
+    return choice
 
 
 def kept_rows(buckets):
@@ -276,15 +292,23 @@ def test_sensitivities_of_histograms_and_sums(narrowed):
         counts = [Counter(np.concatenate(each._codes(hashing)).tolist()) for each in (one, other)]
         codes = np.array(sorted(counts[0].keys() | counts[1].keys()), np.int64)
         change = np.array([counts[0][code] - counts[1][code] for code in codes.tolist()])
-        largest["counts"] = max(largest["counts"], np.linalg.norm(change) / one.count_sensitivity)
+        count = declared(BucketCounts(hashing), one, "counts")
+        assert (
+            np.abs(change).sum() * SCALE <= count.l1 and np.abs(change).max() * SCALE <= count.linf
+        )
+        assert np.count_nonzero(change) <= count.l0
+        largest["counts"] = max(largest["counts"], np.linalg.norm(change) * SCALE / count.l2)
         largest["cells"] = max(
             largest["cells"], sum(0 in (counts[0][c], counts[1][c]) for c in codes.tolist())
         )
         reach = float(rng.uniform(0.1, 2.0))
         about = one.into_ball(grid_points(len(codes), one.n_features, trial + 2))
-        sums = [each._exact_sums(hashing, codes, about, reach) for each in (one, other)]
-        sensitivity = (2 if narrowed else 1) * reach * SCALE
-        largest["sums"] = max(largest["sums"], np.linalg.norm(sums[0] - sums[1]) / sensitivity)
+        query = BucketSums(hashing, codes, about, reach)
+        change = np.subtract(*(query.exact(each)["sums"] for each in (one, other)))
+        sensitivity = declared(query, one, "sums")
+        assert sensitivity.l2 == (2 if narrowed else 1) * reach * SCALE
+        assert np.abs(change).sum() <= sensitivity.l1
+        largest["sums"] = max(largest["sums"], np.linalg.norm(change) / sensitivity.l2)
     assert (
         largest["counts"] <= 1 + 1e-12
         and largest["cells"] <= (2 if narrowed else 1)
@@ -302,18 +326,24 @@ def test_sensitivities_of_questions_to_all_points():
         d = one.n_features
         centers = one.into_ball(grid_points(k + 3, d, trial + 3))
         reach = float(rng.uniform(0.1, 2.0))
-        answers = [each._exact_sums_and_counts(centers, reach) for each in (one, other)]
-        sums, counts = (a - b for a, b in zip(*answers, strict=True))
-        largest["counts"] = max(largest["counts"], np.linalg.norm(counts))
-        largest["sums"] = max(largest["sums"], np.linalg.norm(sums) / (reach * SCALE))
+        query = NearestSumsAndCounts(centers, reach)
+        for asked in (query, NearestCounts(centers)):
+            answers = [asked.exact(each) for each in (one, other)]
+            for part in asked.mechanisms:
+                change = answers[0][part] - answers[1][part]
+                sensitivity = declared(asked, one, part)
+                assert np.abs(change).sum() <= sensitivity.l1
+                largest[part] = max(largest[part], np.linalg.norm(change) / sensitivity.l2)
+        assert declared(query, one, "sums").l2 == reach * SCALE
         current = rng.permutation(k + 3)[:k]
         slots = np.arange(k)
         costs = [swap_costs(each._all[0], centers, current, slots) for each in (one, other)]
         change = (costs[0] - costs[1]).astype(float)
         assert (change >= 0).all()  # a record only adds to costs
-        largest["costs"] = max(
-            largest["costs"], change.max() / (one.cost_range(centers) * SCALE**2)
-        )
+        for asked in (Swaps(centers, current, slots), CandidateSets(centers, current[None])):
+            bound = declared(asked, one, "choices")
+            assert bound.one_sided and bound.change == one.cost_range(centers) * SCALE**2
+        largest["costs"] = max(largest["costs"], change.max() / bound.change)
         sets = [inertia(each._all[0], centers[current][None])[0] for each in (one, other)]
         assert 0 <= sets[0] - sets[1] <= one.cost_range(centers) * SCALE**2
     assert max(largest.values()) <= 1 and min(largest.values()) > 0.9
@@ -347,11 +377,13 @@ def test_sensitivities_where_a_record_is_replaced(narrowed):
         codes = np.array(sorted(counts[0].keys() | counts[1].keys()), np.int64)
         reach = float(rng.uniform(0.1, 2.0))
         about = one.into_ball(grid_points(len(codes), d, trial + 2))
-        sums = [each._exact_sums(hashing, codes, about, reach) for each in (one, other)]
+        query = BucketSums(hashing, codes, about, reach)
+        sums = [query.exact(each)["sums"] for each in (one, other)]
         k = int(rng.integers(1, 4))
         centers = one.into_ball(grid_points(k + 3, d, trial + 3))
-        nearest = [each._exact_sums_and_counts(centers, reach) for each in (one, other)]
-        moved, sizes = (np.linalg.norm(a - b) for a, b in zip(*nearest, strict=True))
+        nearest = [NearestSumsAndCounts(centers, reach).exact(each) for each in (one, other)]
+        moved = np.linalg.norm(nearest[0]["sums"] - nearest[1]["sums"])
+        sizes = np.linalg.norm(nearest[0]["counts"] - nearest[1]["counts"]) / SCALE
         sum_scale, count_scale = rng.uniform(0.1, 10, 2)
         allowed = max(
             4 * (reach / sum_scale) ** 2, 2 * (reach / sum_scale) ** 2 + 2 / count_scale**2
@@ -394,7 +426,7 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
     n = 3000
     delta = 0.01
     rows = (np.arange(2 * n) - n)[:, None] * 20
-    released = 0
+    passed = 0
     for seed in range(10):
         buckets = opened(rows, radius=2.0, seed=seed)
         if narrowed:
@@ -402,12 +434,13 @@ def test_singletons_pass_the_threshold_as_rarely_as_charged(narrowed):
         hashing = Hash(
             np.array([[DIRECTION_SCALE]]), np.array([0]), 15 * DIRECTION_SCALE
         )  # no two points share a cell
-        codes, counts = buckets.histogram(hashing, mu=0.5, delta=delta)
-        released += len(codes)
-        assert (counts >= buckets.histogram_noise(0.5, delta).threshold).all()
+        noise = buckets.histogram_noise(0.5, delta)
+        large = buckets.release(BucketCounts(hashing), counts=noise)["counts"]
+        passed += len(large.cells)
+        assert (large.counts / SCALE >= noise.threshold).all()
     # Two cells that only one neighbor has fail together with probability delta.
     rate, asked = (1 - math.sqrt(1 - delta), 10 * n) if narrowed else (delta, 20 * n)
-    assert abs(released - rate * asked) < 5 * math.sqrt(rate * asked)
+    assert abs(passed - rate * asked) < 5 * math.sqrt(rate * asked)
 
 
 @pytest.mark.statistical
@@ -424,23 +457,28 @@ def test_noise_has_the_declared_scale(narrowed):
     places = snap([[0.1, 0.2, 0.3], [-0.5, 0.0, 0.4]])
     noise = {name: [] for name in ("counts", "sums", "nearest", "nearest_sums", "nearest_sizes")}
     for seed in range(300):
-        log = []
-        buckets = opened(rows, radius=2.0, seed=seed, log=log)
+        ledger = ample()
+        buckets = opened(rows, radius=2.0, seed=seed, ledger=ledger)
         if narrowed:
             buckets.filter_farthest(places, 0.5)
-        codes, counts = buckets.histogram(hashing, mu=mu, delta=0.4)
-        noise["counts"].append(counts - buckets.n_restricted)  # one bucket holds all
-        exact = buckets._exact_sums(hashing, codes, places[:1], reach)
-        noise["sums"].append(
-            (buckets.sums(hashing, codes, places[:1], reach, mu=mu) - exact).ravel() / SCALE
-        )
-        sums, sizes = buckets._exact_sums_and_counts(places, reach)
-        noise["nearest"].append(buckets.counts(places, mu=mu) - sizes)
-        noisy = buckets.sums_and_counts(places, reach, sum_mu=mu, count_mu=2 * mu)
-        noise["nearest_sums"].append((noisy[0] - sums).ravel() / SCALE)
-        noise["nearest_sizes"].append(noisy[1] - sizes)
-        costs = [cost["mu"] for _, _, cost in log]
-        assert costs == [mu, mu, mu, math.hypot(mu, 2 * mu)] and log[0][2]["delta"] == 0.4
+        answer = buckets.release(BucketCounts(hashing), counts=buckets.histogram_noise(mu, 0.4))
+        codes, counts = answer["counts"]
+        noise["counts"].append(counts / SCALE - buckets.n_restricted)  # one bucket holds all
+        query = BucketSums(hashing, codes, places[:1], reach)
+        answer = buckets.release(query, sums=Gaussian(buckets.sum_sensitivity(reach) / mu))
+        noise["sums"].append((answer["sums"] - query.exact(buckets)["sums"]).ravel() / SCALE)
+        query = NearestCounts(places)
+        answer = buckets.release(query, counts=Gaussian(SCALE / mu))
+        noise["nearest"].append((answer["counts"] - query.exact(buckets)["counts"]).ravel() / SCALE)
+        query = NearestSumsAndCounts(places, reach)
+        exact = query.exact(buckets)
+        scales = {"sums": Gaussian(reach * SCALE / mu), "counts": Gaussian(SCALE / (2 * mu))}
+        answer = buckets.release(query, **scales)
+        noise["nearest_sums"].append((answer["sums"] - exact["sums"]).ravel() / SCALE)
+        noise["nearest_sizes"].append((answer["counts"] - exact["counts"]).ravel() / SCALE)
+        costs = [charge.mu for charge in ledger.charges]
+        assert costs == pytest.approx([mu, mu, mu, math.hypot(mu, 2 * mu)], rel=1e-14)
+        assert [charge.delta for charge in ledger.charges] == [0.4, 0, 0, 0]
     factors = (math.sqrt(2), 2.0) if narrowed else (1.0, 1.0)
     deviations = dict(zip(noise, (factors[0], factors[1] * reach, 1, reach, 0.5), strict=True))
     for name, values in noise.items():
@@ -514,9 +552,11 @@ def test_choices_follow_the_exponential_mechanism():
     sets = []
     for seed in range(draws):
         buckets = opened(rows, radius=2.0, seed=seed)
-        slot, candidate = buckets.choose_swap(candidates, current, [0, 1], mu=mu)
+        query = Swaps(candidates, current, [0, 1])
+        slot, candidate = query.swap(chosen(buckets, query, mu))
         swaps.append(4 * slot + candidate)
-        sets.append(buckets.choose_set(candidates, np.array([[0, 1], [2, 3], [0, 2]]), mu=mu))
+        query = CandidateSets(candidates, np.array([[0, 1], [2, 3], [0, 2]]))
+        sets.append(chosen(buckets, query, mu))
     rate = selection_epsilon(mu) / (buckets.cost_range(candidates) * SCALE**2)
     swap_law = swaps_by_definition(rows, candidates, current, [0, 1]).ravel().astype(float)
     set_law = np.array(
@@ -540,12 +580,13 @@ def test_choices_follow_the_exponential_mechanism():
 def test_local_search_without_noise_ends_where_no_swap_helps(moves):
     rows = grid_points(500, 2, 5)
     candidates = grid_points(12, 2, 6)
-    log = []
+    ledger = ample()
     found = private_local_search(
-        opened(rows, radius=2.0, log=log), candidates, 3, n_swaps=15, mu=1e9,
+        opened(rows, radius=2.0, ledger=ledger), candidates, 3, n_swaps=15, mu=1e9,
         generator=np.random.default_rng(0), moves=moves,
     )  # fmt: skip
-    assert len(log) == 16 and math.hypot(*(cost["mu"] for _, _, cost in log)) == pytest.approx(1e9)
+    costs = [charge.mu for charge in ledger.charges]
+    assert len(costs) == 16 and math.hypot(*costs) == pytest.approx(1e9)
     current = np.array([np.flatnonzero((candidates == center).all(axis=1))[0] for center in found])
     costs = swaps_by_definition(rows, candidates, current, range(3))
     assert inertia(Points.prepare(rows), found[None])[0] == costs.min()
@@ -563,13 +604,19 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
     place = np.zeros((1, 3), np.int64)
     hashing = euclidean_hash(np.random.default_rng(0), 1, 3, 1.0)
     for ask in (
-        lambda asked: asked.histogram(hashing, mu=2.0, delta=1e-7),
-        lambda asked: asked.histogram(hashing, mu=0.01, delta=1e-5),
-        lambda asked: asked.sums(hashing, np.array([0]), place, 1.0, mu=2.0),
-        lambda asked: asked.counts(place, mu=2.0),
-        lambda asked: asked.sums_and_counts(place, 1.0, sum_mu=2.0, count_mu=2.0),
-        lambda asked: asked.choose_swap(place, np.array([0]), [0], mu=2.0),
-        lambda asked: asked.choose_set(place, np.array([[0]]), mu=2.0),
+        lambda asked: asked.release(BucketCounts(hashing), counts=asked.histogram_noise(2.0, 1e-7)),
+        lambda asked: asked.release(
+            BucketCounts(hashing), counts=asked.histogram_noise(0.01, 1e-5)
+        ),
+        lambda asked: asked.release(
+            BucketSums(hashing, np.array([0]), place, 1.0), sums=Gaussian(SCALE / 2)
+        ),
+        lambda asked: asked.release(NearestCounts(place), counts=Gaussian(SCALE / 2)),
+        lambda asked: asked.release(
+            NearestSumsAndCounts(place, 1.0), sums=Gaussian(SCALE / 2), counts=Gaussian(SCALE / 2)
+        ),
+        lambda asked: chosen(asked, Swaps(place, np.array([0]), [0]), 2.0),
+        lambda asked: chosen(asked, CandidateSets(place, np.array([[0]])), 2.0),
     ):
         asked = curator(points).hashed_points(1.0)
         for law in ("uniform", "normal"):
@@ -579,46 +626,45 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("query", "message"),
     [
+        (NearestCounts(np.zeros((1, 2), int)), r"grid integers of shape \(m, 3\)"),
+        (NearestCounts(np.zeros((1, 3))), r"grid integers of shape \(m, 3\), got float64"),
+        (NearestCounts(np.full((1, 3), SCALE + 1)), r"positions must lie in the domain"),
+        (NearestSumsAndCounts(np.zeros((1, 3), int), 0.0), r"radius=0.0"),
         (
-            lambda asked: asked.counts(np.zeros((1, 2), int), mu=0.01),
-            r"grid integers of shape \(m, 3\)",
-        ),
-        (
-            lambda asked: asked.counts(np.zeros((1, 3)), mu=0.01),
-            r"grid integers of shape \(m, 3\), got float64",
-        ),
-        (
-            lambda asked: asked.counts(np.full((1, 3), SCALE + 1), mu=0.01),
-            r"positions must lie in the domain",
-        ),
-        (
-            lambda asked: asked.sums_and_counts(
-                np.zeros((1, 3), int), 0.0, sum_mu=0.1, count_mu=0.1
-            ),
-            r"radius=0.0",
-        ),
-        (
-            lambda asked: asked.sums(
+            BucketSums(
                 euclidean_hash(np.random.default_rng(0), 1, 3, 1.0),
                 np.array([3, 3]),
                 np.zeros((2, 3), int),
                 1.0,
-                mu=0.1,
             ),
             r"codes must be 2 increasing numbers",
         ),
+        (
+            BucketCounts(euclidean_hash(np.random.default_rng(0), 1, 2, 1.0)),
+            r"hashing of 2 features does not fit points of 3",
+        ),
+        (Swaps(np.zeros((2, 3), int), np.array([2]), [0]), r"current must be .* from 0 to 1"),
+        (Swaps(np.zeros((2, 3), int), np.array([1]), [1]), r"slots must be .* from 0 to 0"),
+        (CandidateSets(np.zeros((2, 3), int), np.array([[-1]])), r"sets must be .* from 0 to 1"),
     ],
 )
-def test_ill_posed_questions_are_refused(ask, message):
+def test_ill_posed_questions_are_refused(query, message):
+    ledger = ample()
+    noise = {part: kinds[0](1.0) for part, kinds in query.mechanisms.items() if part != "counts"}
+    asked = opened(np.zeros((10, 3), np.int64), ledger=ledger)
+    if "counts" in query.mechanisms:
+        bucketed = isinstance(query, BucketCounts)
+        noise["counts"] = asked.histogram_noise(0.1, 1e-7) if bucketed else Gaussian(SCALE)
     with pytest.raises(ValueError, match=message):
-        ask(curator(np.zeros((10, 3), np.int64)).hashed_points(1.0))
+        asked.release(query, **noise)
+    assert not ledger.charges
 
 
 def test_the_door_serves_one_replicate_and_needs_a_radius():
     points = np.zeros((10, 3), np.int64)
-    with pytest.raises(ValueError, match="hashed_points serves one replicate at a time, not 2"):
+    with pytest.raises(ValueError, match="HashedPoints serves one replicate at a time, not 2"):
         curator(points, seeds=(0, 1)).hashed_points(1.0)
     with pytest.raises(ValueError, match=r"radius=-1\.0 of the public ball must be positive"):
         curator(points).hashed_points(-1.0)
@@ -633,14 +679,17 @@ def test_answers_depend_neither_on_order_nor_on_shards():
     def answers(shards):
         buckets = opened(shards, radius=1.2)
         for _ in range(3):
-            codes, counts = buckets.histogram(hashing, mu=0.5, delta=0.3)
+            noise = buckets.histogram_noise(0.5, 0.3)
+            codes, counts = buckets.release(BucketCounts(hashing), counts=noise)["counts"]
+            yield from (codes, counts)
+            noise = Gaussian(10 * SCALE)
             about = buckets.into_ball(hashing.cell_centers(codes))
-            yield from (codes, counts, buckets.sums(hashing, codes, about, 0.5, mu=0.1))
-            yield from (
-                buckets.counts(places, mu=0.1),
-                *buckets.sums_and_counts(places, 0.5, sum_mu=0.1, count_mu=0.1),
-            )
-            yield np.array(buckets.choose_swap(places, np.array([0, 1]), [0, 1], mu=0.1))
+            yield from released(buckets, BucketSums(hashing, codes, about, 0.5), sums=noise)
+            yield from released(buckets, NearestCounts(places), counts=noise)
+            query = NearestSumsAndCounts(places, 0.5)
+            yield from released(buckets, query, sums=noise, counts=noise)
+            yield np.array([chosen(buckets, Swaps(places, np.array([0, 1]), [0, 1]), 0.1)])
+            yield np.array([chosen(buckets, CandidateSets(places, np.array([[0], [2]])), 0.1)])
             buckets.filter_farthest(places, 0.7)
 
     for one, *others in zip(
@@ -738,8 +787,8 @@ def test_accounting_from_the_charges(epsilon, select, release):
         for kind in ("count", "sum"):
             if f"{kind}_scale" in details:
                 squares += (details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]) ** 2
-        if "range" in details:
-            squares += (2 * ndtri(expit(details["range"] / 2))) ** 2
+        if "choice_range" in details:
+            squares += (2 * ndtri(expit(details["choice_range"] / 2))) ** 2
     assert delta == pytest.approx(5e-7) and sum(charge.delta for charge in ledger.charges) == delta
     assert gdp_delta(math.sqrt(squares), epsilon) + delta <= 1e-6 * (1 + 1e-6)
     assert math.sqrt(squares) == pytest.approx(gaussian_mu(epsilon, 5e-7))
@@ -1118,10 +1167,11 @@ def test_coreset_without_noise_moves_points_to_candidates():
 
 def test_exponents_are_exact_where_costs_are_huge():
     """Two sets whose costs differ in the last digits of integers beyond float64."""
-    mechanism = Exponential(1.0)
-    buckets = opened(np.zeros((1, 1), int), radius=1.0)
     large = 1 << 62
-    drawn = [buckets._draw([large + 10, large], ("key", i), mechanism, 2.0) for i in range(2000)]
+    scores = scores_of_costs([large + 10, large])
+    streams = NoiseStreams([0])
+    change = ScoreRange(2.0, one_sided=True)
+    drawn = [Exponential(1.0).draw([scores], streams, ("key", i), change) for i in range(2000)]
     share = np.mean(drawn)
     expected = expit(5.0)
     assert abs(share - expected) < 5 * math.sqrt(expected * (1 - expected) / 2000)

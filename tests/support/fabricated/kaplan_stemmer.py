@@ -105,7 +105,7 @@ def charges_of(method, epsilon):
         "radius": 0.5,
     }
     if "search" in method:
-        choice = {"label": "sets", "delta": 0.0, "range": selection_epsilon(each)}
+        choice = {"label": "sets", "delta": 0.0, "choice_range": selection_epsilon(each)}
     else:
         choice = {
             "label": "nearest_counts",
