@@ -64,7 +64,7 @@ golden: setup    ## write the golden records anew; the commit says which change 
 TYPES := build/types/pkm
 $(TYPES): setup
 	mkdir -p $@
-	for room in analysis benchmarks compute conf datasets experiments federation methods metrics privacy; do \
+	for room in analysis audit benchmarks compute conf datasets experiments federation methods metrics privacy; do \
 		ln -sfn $(CURDIR)/$$room $@/$$room; \
 	done
 	ln -sfn $(CURDIR)/pkm/*.py $@/

@@ -14,6 +14,7 @@ VERBS = {
     ),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.methods.conformance", (), "test whether a method keeps its contract"),
+    "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),
     "sync": ("pkm.experiments.tracking", ("sync",), "project stored results to MLflow"),
     "dashboard": ("pkm.experiments.tracking", ("dashboard",), "open the MLflow dashboard"),
     "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
