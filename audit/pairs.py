@@ -169,10 +169,10 @@ def pairs(
     rng = np.random.default_rng(seed)
     for number in range(first, first + n_pairs):
         kind = KINDS[number % len(KINDS)]
-        d = int(rng.integers(1, 5))
+        d = int(rng.choice([1, 2, 3, 4, 8]))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
         rows, index = kind(rng, n, d)
-        replacement = _replacement(adjacency, rng, rows[index], rho)
+        replacement = replacement_of(adjacency, rng, rows[index], rho)
         yield Pair(kind.__name__, rows, index, replacement, _domain(rng, d, common_range))
 
 
@@ -183,7 +183,7 @@ def _domain(rng: np.random.Generator, d: int, common_range: bool) -> np.ndarray:
     return np.broadcast_to(np.stack([lower, lower + width]), (2, d)).copy()
 
 
-def _replacement(
+def replacement_of(
     adjacency: Adjacency, rng: np.random.Generator, row: np.ndarray, rho: float | None
 ) -> np.ndarray | None:
     """Value of the record in the neighbor."""
@@ -217,5 +217,5 @@ def mutated(pair: Pair, rng: np.random.Generator, rho: float | None = None) -> P
     replacement = pair.replacement
     if replacement is not None:
         adjacency = Adjacency.LOCAL if rho is None else Adjacency.RHO_BOUNDED
-        replacement = _replacement(adjacency, rng, rows[pair.index], rho)
+        replacement = replacement_of(adjacency, rng, rows[pair.index], rho)
     return Pair(pair.name, rows, pair.index, replacement, pair.domain)

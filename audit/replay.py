@@ -257,6 +257,8 @@ class Replay:
         One for each release, in order, as far as the runs agree.
     loss : float
         Exact privacy loss of the whole transcript: infinite if the neighbor cannot produce it.
+    spent : float
+        Epsilon of the run at the budget's delta, by its ledger.
     divergence : str
         How the two runs differ although the outcomes were the same; empty if they do not.
     """
@@ -264,6 +266,7 @@ class Replay:
     realized: tuple[Realized, ...]
     loss: float
     divergence: str
+    spent: float = 0.0
 
 
 def replay(method: Any, pair: Pair, seed: int) -> Replay:
@@ -303,7 +306,9 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
     divergence = _difference(recorded, replayed)
     if divergence:
         return Replay((), math.nan, divergence)
-    return Replay(_realized(recorded, replayed), _transcript_loss(recorded, replayed), "")
+    spent = max((ledger.spent() for ledger in recorded.ledgers), default=0.0)
+    transcript_loss = _transcript_loss(recorded, replayed)
+    return Replay(_realized(recorded, replayed), transcript_loss, "", spent)
 
 
 def _other_outcome(method: Any, pair: Pair, seed: int, error: ValueError) -> str:

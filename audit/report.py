@@ -29,9 +29,15 @@ MIN_TIGHTNESS = 0.5
 # Budgets that are tried in turn: small ones make schedules short, large ones trees deep.
 EPSILONS = (1.0, 0.5, 4.0, 100.0)
 RHOS = (None, 0.5, 1e-3)  # half-widths; None is the method's
-LOCAL_POINTS = (200, 400)  # cohorts of a local method need users
-CENTRAL_POINTS = (4, 60)
+# Smallest and largest number of records: small where a single one shows most, larger where cohorts
+# need users or regions that are released must pass a threshold.
+SIZES = {
+    Adjacency.LOCAL: (200, 400),
+    Adjacency.RHO_BOUNDED: (20, 3000),
+}
+SMALL_SIZES = (4, 60)
 CLIMBS = 20  # steps of the search for worse pairs, from the worst that was found
+OVERSPENDING = "F-26"  # the registered flaw of a method that spends more than it declares
 RESIDUAL_RUNS = 60
 RESIDUAL_POINTS = 400
 
@@ -231,10 +237,11 @@ def replay_view(method: Any, n_pairs: int, seed: int) -> tuple[dict[str, float],
     def tried(variation: Any, pair: Pair, number: int) -> float:
         outcome = replay(variation, pair, number)
         _note(outcome, pair, tightness, findings)
+        _note_overspending(outcome, variation, findings)
         ratios = [each.ratio for each in outcome.realized if math.isfinite(each.ratio)]
         return max(ratios, default=0.0)
 
-    sizes = LOCAL_POINTS if adjacency is Adjacency.LOCAL else CENTRAL_POINTS
+    sizes = SIZES.get(adjacency, SMALL_SIZES)
     for number, variation in enumerate(variations(method, n_pairs)):
         rho = rho_of(variation)
         (pair,) = pairs(adjacency, 1, (seed, number), n_points=sizes, rho=rho, first=number)
@@ -272,7 +279,7 @@ def rho_of(method: Any) -> float | None:
     """Distance of rho-bounded adjacency, in half-widths of one feature."""
     if Adjacency(method.claim.adjacency) is not Adjacency.RHO_BOUNDED:
         return None
-    return method.budget(LOCAL_POINTS[0], 1).rho
+    return method.budget(SMALL_SIZES[1], 1).rho
 
 
 def _note(
@@ -291,6 +298,15 @@ def _note(
             known = findings.get(each.label)
             if known is None or (known.flaw and not each.flaw):
                 findings[each.label] = Finding("replay", each.label, each.flaw, message)
+
+
+def _note_overspending(outcome: Replay, method: Any, findings: dict[str, Finding]) -> None:
+    """Write down a run that spends more than its method claims, whatever its own budget says."""
+    if outcome.spent <= method.epsilon * (1 + 1e-6):
+        return
+    flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
+    message = f"spends epsilon={outcome.spent:.4g}, claims {method.epsilon:.4g}"
+    findings.setdefault("budget", Finding("replay", "budget", flaw, message))
 
 
 def _spelled(cost: Any) -> str:

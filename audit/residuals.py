@@ -260,7 +260,9 @@ class LawTest:
     ----------
     label : str
         Of the releases; of two kinds, where they are compared.
-    what : {"law", "correlation", "repeats"}
+    what : {"law", "correlation", "repeats", "grid"}
+        Distribution; correlation of two releases, or of the entries of one; noise that two runs
+        share; outcomes between grid points.
     n_values : int
     p_value : float
     """
@@ -299,6 +301,7 @@ def law_tests(runs: Iterable[Sequence[Draw]], seed: int) -> list[LawTest]:
     residuals: dict[str, list[np.ndarray]] = {}
     shared: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     seen: dict[str, list[bytes]] = {}
+    off_grid: dict[str, int] = {}
     for draws in runs:
         rows = []
         for draw in draws:
@@ -306,6 +309,12 @@ def law_tests(runs: Iterable[Sequence[Draw]], seed: int) -> list[LawTest]:
             label = _label(draw)
             residuals.setdefault(label, []).append(found.ravel())
             rows.append((label, found))
+            if found.shape[1] >= 2:
+                size = found.shape[1] // 2
+                halves = (found[:, : 2 * size : 2].ravel(), found[:, 1 : 2 * size : 2].ravel())
+                shared.setdefault(f"{label}, its entries", []).append(halves)
+            if isinstance(draw.mechanism, Gaussian | Laplace) and draw.outcome.dtype.kind != "i":
+                off_grid[label] = off_grid.get(label, 0) + draw.outcome.size
             if found.shape[1] >= MIN_WORDS and isinstance(draw.mechanism, Gaussian | Laplace):
                 if np.min(draw.mechanism.scale * np.asarray(draw.sensitivity.unit)) < MIN_SPREAD:
                     continue
@@ -320,6 +329,7 @@ def law_tests(runs: Iterable[Sequence[Draw]], seed: int) -> list[LawTest]:
     tests = [_law(label, np.concatenate(found)) for label, found in residuals.items()]
     tests += [_correlation(label, found) for label, found in shared.items()]
     tests += [_repeats(label, found) for label, found in seen.items()]
+    tests += [LawTest(label, "grid", n, 0.0) for label, n in off_grid.items()]
     return [test for test in tests if test.n_values]
 
 

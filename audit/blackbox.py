@@ -1,0 +1,249 @@
+"""Black box: tell neighbors apart by released centers, and bound epsilon from the errors.
+
+The statistic and its threshold are chosen on one half of the runs. On the other half the rates of
+both errors are bounded by Clopper and Pearson, so that the bound on epsilon holds with 95 %
+confidence whatever the method does. It needs no knowledge of the code, which is why it sees a
+method that goes around both the curator and the streams; and it is weak, because it sees only the
+end.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pkm.audit.pairs import Pair, far_record, heavy_clusters, lone_record, replacement_of
+from pkm.compute import SCALE, Points
+from pkm.privacy import Adjacency
+
+CONFIDENCE = 0.95
+SIZES = {Adjacency.LOCAL: 300, Adjacency.RHO_BOUNDED: 300}  # records; cohorts and regions need some
+SMALL_SIZE = 6  # elsewhere: among few records a single one shows most
+N_FEATURES = 2
+BATCH = 500  # runs together where a method runs in batches
+KINDS = (lone_record, far_record, heavy_clusters)
+
+
+@dataclass(frozen=True)
+class EpsilonBound:
+    """Lower bound on epsilon.
+
+    Attributes
+    ----------
+    epsilon : float
+        With 95 % confidence, epsilon at the ledger's delta is at least that; 0 if nothing was seen.
+    claimed : float
+        Epsilon that the ledger has spent.
+    pair : str
+    n_runs : int
+        On either data set.
+    auc : float
+        Area under the curve of the chosen statistic, on the half that it was not chosen on.
+    """
+
+    epsilon: float
+    claimed: float
+    pair: str
+    n_runs: int
+    auc: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether epsilon is larger than the ledger says."""
+        return self.epsilon > self.claimed
+
+
+def blackbox_view(method: Any, n_runs: int, seed: int) -> EpsilonBound:
+    """Attack a method by its released centers, on the pair that shows most.
+
+    Parameters
+    ----------
+    method : pkm.methods.PrivateKMeans
+    n_runs : int
+        On either data set; a tenth of them chooses the pair.
+    seed : int
+
+    Returns
+    -------
+    EpsilonBound
+    """
+    candidates = list(_pairs(method, seed))
+    scouted = [_attack(method, pair, max(n_runs // 10, 60), (seed, i, 0)) for i, pair in candidates]
+    # The pair is chosen by other runs than the bound is computed from.
+    best = max(range(len(scouted)), key=lambda i: (scouted[i].epsilon, scouted[i].auc))
+    number, pair = candidates[best]
+    return _attack(method, pair, n_runs, (seed, number, 1))
+
+
+def _pairs(method: Any, seed: int) -> list[tuple[int, Pair]]:
+    adjacency = Adjacency(method.claim.adjacency)
+    n = SIZES.get(adjacency, max(SMALL_SIZE, method.n_clusters))
+    domain = np.array([[-1.0] * N_FEATURES, [1.0] * N_FEATURES])
+    rho = method.budget(n, N_FEATURES).rho
+    found = []
+    for number, kind in enumerate(KINDS):
+        rng = np.random.default_rng((seed, number))
+        rows, index = kind(rng, n, N_FEATURES)
+        replacement = replacement_of(adjacency, rng, rows[index], rho)
+        found.append((number, Pair(kind.__name__, rows, index, replacement, domain)))
+    return found
+
+
+def _attack(method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]) -> EpsilonBound:
+    """Bound epsilon on one pair."""
+    here, claimed, delta = released(method, pair, pair.points, n_runs, (*seed, 0))
+    there, _, _ = released(method, pair, pair.neighbor, n_runs, (*seed, 1))
+    features = statistics(here, pair)
+    other_features = statistics(there, pair)
+    half = n_runs // 2
+
+    # Choose the statistic and its threshold on the first half.
+    learned = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
+    learned.fit(
+        np.concatenate([features[:half], other_features[:half]]),
+        np.repeat([1, 0], half),
+    )
+    scores = np.column_stack([features, learned.decision_function(features)])
+    other_scores = np.column_stack([other_features, learned.decision_function(other_features)])
+    rule = best_rule(scores[:half], other_scores[:half], delta)
+
+    # Bound the error rates on the second half.
+    rest = n_runs - half
+    hits = int(rule.applies(scores[half:]).sum())
+    other_hits = int(rule.applies(other_scores[half:]).sum())
+    epsilon = float(epsilon_bound(hits, other_hits, rest, delta))
+    auc = _auc(scores[half:, rule.column], other_scores[half:, rule.column])
+    return EpsilonBound(epsilon, claimed, pair.name, n_runs, auc)
+
+
+def released(
+    method: Any, pair: Pair, points: Points, n_runs: int, seed: tuple[int, ...]
+) -> tuple[np.ndarray, float, float]:
+    """Released centers of many runs, with the public randomness held fixed.
+
+    Returns
+    -------
+    centers : ndarray of shape (n_runs, k, d), float64
+        In half-widths; where a run releases fewer than k, copies of its first follow.
+    spent, delta : float
+        Of one run, by the ledger.
+    """
+    rng = np.random.default_rng(seed)
+    seeds = rng.choice(2**62, n_runs, replace=False).tolist()
+    size = BATCH if method.batched else n_runs
+    centers = []
+    spent = 0.0
+    delta = 0.0
+    for start in range(0, n_runs, size):
+        batch = seeds[start : start + size]
+        run = method.fit_with(
+            lambda ledger, streams: method.curator([points], ledger, streams, pair.domain),
+            points.n_records,
+            points.shape[1],
+            batch,
+            public_seeds=[0] * len(batch),
+        )
+        spent = run.ledger.spent()
+        delta = run.ledger.budget.delta
+        centers.append(run.centers / SCALE)
+    k = max(part.shape[1] for part in centers)
+    padded = [
+        np.concatenate([part, np.repeat(part[:, :1], k - part.shape[1], axis=1)], axis=1)
+        for part in centers
+    ]
+    return np.concatenate(padded), spent, delta
+
+
+def statistics(centers: np.ndarray, pair: Pair) -> np.ndarray:
+    """Numbers that may tell neighbors apart, (n_runs, m), from released centers (n_runs, k, d).
+
+    Coordinates, in the order of release and sorted; distances of the record to the centers; the
+    number of different centers.
+    """
+    canary = pair.rows[pair.index] / SCALE
+    distances = np.sort(np.linalg.norm(centers - canary, axis=2), axis=1)
+    flat = centers.reshape(len(centers), -1)
+    different = [[len(np.unique(run, axis=0))] for run in centers]
+    return np.column_stack([flat, np.sort(flat, axis=1), distances, different])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Guess the first data set where a statistic is above a threshold, or below it."""
+
+    column: int
+    threshold: float
+    above: bool
+
+    def applies(self, scores: np.ndarray) -> np.ndarray:
+        """Whether the rule guesses so, for each run."""
+        found = scores[:, self.column]
+        return found > self.threshold if self.above else found < self.threshold
+
+
+def best_rule(scores: np.ndarray, other_scores: np.ndarray, delta: float) -> Rule:
+    """The rule whose bound on epsilon is largest on the runs given, bounds included."""
+    n = len(scores)
+    best = (-math.inf, Rule(0, 0.0, True))
+    for column in range(scores.shape[1]):
+        pooled = np.concatenate([scores[:, column], other_scores[:, column]])
+        thresholds = np.unique(np.quantile(pooled, np.linspace(0.002, 0.998, 60)))
+        for above in (True, False):
+            rules = [Rule(column, float(t), above) for t in thresholds]
+            hits = np.array([rule.applies(scores).sum() for rule in rules])
+            other_hits = np.array([rule.applies(other_scores).sum() for rule in rules])
+            # Without a bound above zero, the larger difference of the rates is better.
+            values = epsilon_bound(hits, other_hits, n, delta)
+            values = values + 1e-6 * np.abs(hits - other_hits) / n
+            winner = int(values.argmax())
+            if values[winner] > best[0]:
+                best = (float(values[winner]), rules[winner])
+    return best[1]
+
+
+def epsilon_bound(
+    hits: int | np.ndarray, other_hits: int | np.ndarray, n: int, delta: float
+) -> np.ndarray:
+    """Lower bound on epsilon from the rates of one event on both data sets.
+
+    Parameters
+    ----------
+    hits, other_hits : int or ndarray
+        Runs of the event on the two data sets.
+    n : int
+        Runs on each.
+    delta : float
+
+    Returns
+    -------
+    ndarray of the shape of the hits
+        At least 0; with 95 % confidence, over both directions together.
+
+    Examples
+    --------
+    >>> epsilon_bound(500, 0, 1000, 0.0).round(2).item(), epsilon_bound(500, 480, 1000, 0.0).item()
+    (4.68, 0.0)
+    """
+    # Two directions, two rates each.
+    level = (1 - CONFIDENCE) / 4
+    best = np.zeros(np.shape(hits))
+    for one, another in ((hits, other_hits), (other_hits, hits)):
+        one = np.asarray(one)
+        another = np.asarray(another)
+        lower = np.where(one > 0, stats.beta.ppf(level, np.maximum(one, 1), n - one + 1), 0.0)
+        upper = stats.beta.ppf(1 - level, another + 1, np.maximum(n - another, 1))
+        upper = np.where(another < n, upper, 1.0)
+        bound = np.log(np.maximum(lower - delta, 1e-300) / upper)
+        best = np.maximum(best, bound)
+    return best
+
+
+def _auc(one: np.ndarray, another: np.ndarray) -> float:
+    """Probability that a statistic is larger on one data set than on the other, at least 1/2."""
+    statistic = stats.mannwhitneyu(one, another).statistic / (len(one) * len(another))
+    return float(max(statistic, 1 - statistic))
