@@ -7,7 +7,7 @@
 """
 
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
-from pkm.datasets.loading import fingerprint, load, names, obtainable
+from pkm.datasets.loading import fingerprint, is_restricted, load, names, obtainable
 from pkm.datasets.scaling import PREPROCESSING, Scaled, scale
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
 
@@ -21,6 +21,7 @@ __all__ = [
     "check_n_clusters",
     "check_points",
     "fingerprint",
+    "is_restricted",
     "load",
     "names",
     "obtainable",

@@ -25,7 +25,7 @@ class Dataset:
     n_clusters : int or None
         Default number of clusters; None for a file given without one.
     fingerprint : str
-        SHA-256 that changes when the points, the labels or the domain may have changed; see
+        Digest that changes when the points, the labels or the domain may have changed; see
         `datasets.fingerprint`.
     citation, license : str
     origin : str
@@ -41,6 +41,10 @@ class Dataset:
     prescaled : bool
         Whether the points come scaled by bounds that were read off them: then all results use
         private bounds.
+    fitted : bool
+        Whether the points are the output of a map fitted to these very records: a network trained
+        on their labels, principal components. Then one record moves every point, and no budget
+        pays for it.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Dataset:
     common_range_is_private: bool = False
     clients: np.ndarray | None = None
     prescaled: bool = False
+    fitted: bool = False
 
     def __post_init__(self) -> None:
         common = shared_range(self.domain) if self.common_range is None else self.common_range

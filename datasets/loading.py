@@ -115,13 +115,14 @@ def load(
 
 
 def fingerprint(name: str, *, path: str | PathLike | None = None) -> str:
-    """SHA-256 of what a name refers to, without loading, generating or downloading it.
+    """Digest of what a name refers to, without loading, generating or downloading it.
 
     For a published set: the declared hashes of its files, the parser's code and the declared domain
     (every file is checked on loading, so the declaration identifies the bytes). For a generated
     set: the recipe and the generator's code. For ``file``: the file's content and the reader's
     code. For embeddings: the recipe and the recorded hash of what was trained. For a file without a
-    declared hash: the hash recorded when it was first read.
+    declared hash: the hash recorded when it was first read. For ``file`` and other restricted
+    records (`is_restricted`) the digest is keyed, so that it confirms no guess of them.
 
     Raises
     ------
@@ -141,6 +142,18 @@ def fingerprint(name: str, *, path: str | PathLike | None = None) -> str:
     if resolved.family and resolved.recipe:
         return generated.fingerprint(resolved.family, resolved.recipe)
     return user_files.fingerprint(path)
+
+
+def is_restricted(name: str) -> bool:
+    """Whether the records are somebody's own or given on request only.
+
+    Examples
+    --------
+    >>> is_restricted("file"), is_restricted("iris")
+    (True, False)
+    """
+    entry = resolve(name).entry
+    return name == FILE or (entry is not None and entry.restricted)
 
 
 def obtainable(
@@ -209,6 +222,7 @@ def _load_published(
         common_range_is_private=entry.common_range_is_private,
         clients=clients,
         prescaled=entry.prescaled,
+        fitted=entry.fitted,
     )
 
 

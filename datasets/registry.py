@@ -18,6 +18,7 @@ import numpy as np
 
 from pkm.datasets import bundled, embeddings, generated, parsers
 from pkm.datasets.sources import File, known_sha256
+from pkm.files import keyed_digest
 
 UCI = "https://archive.ics.uci.edu/static/public/"
 SIPU = "https://cs.uef.fi/sipu/datasets/"
@@ -111,6 +112,8 @@ S_SETS_FILES = {
     ),
 }
 SNAP = "https://snap.stanford.edu/data/"
+#: Above what the tables of all check-ins unpack to, some 400 million bytes each.
+CHECKINS_BYTES = 2**29
 #: Number of clusters of the distance-based paper where it does not vary.
 MAP_CLUSTERS = 8
 
@@ -155,6 +158,12 @@ class Entry:
     prescaled : bool
         Whether the points come, or are parsed, scaled by bounds read off them; see
         `pkm.datasets.Dataset`.
+    fitted : bool
+        Whether the points are the output of a map fitted to these very records; see
+        `pkm.datasets.Dataset`.
+    restricted : bool
+        Whether the records are given on request only. Then the fingerprint is keyed
+        (`pkm.files.keyed_digest`), and results are for the owner of the files alone.
     """
 
     name: str
@@ -174,6 +183,8 @@ class Entry:
     common_range_is_private: bool = False
     trained: embeddings.Training | None = None
     prescaled: bool = False
+    fitted: bool = False
+    restricted: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.lower) == len(self.upper) == self.d:
@@ -195,7 +206,8 @@ def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
     mean equal points. The same holds for a bundled copy, whose points and labels are checked
     against a declared hash of what the parser returns. For embeddings the
     recorded hash of the stored arrays is included; the arrays are not read either. For a file
-    without a declared hash, the hash recorded when it was first read is used.
+    without a declared hash, the hash recorded when it was first read is used. The digest of
+    restricted records is keyed.
 
     Raises
     ------
@@ -213,9 +225,12 @@ def fingerprint(entry: Entry, mirror: str | PathLike | None = None) -> str:
         declared["common range"] = [entry.common_range, entry.common_range_is_private]
     if entry.prescaled:
         declared["prescaled"] = True
+    if entry.fitted:
+        declared["fitted"] = True
     if entry.trained:
         declared["trained"] = [embeddings.key(entry), embeddings.stored_sha256(entry)]
-    return hashlib.sha256(json.dumps(declared, sort_keys=True).encode()).hexdigest()
+    content = json.dumps(declared, sort_keys=True).encode()
+    return keyed_digest(content) if entry.restricted else hashlib.sha256(content).hexdigest()
 
 
 def embeddings_entry(
@@ -242,6 +257,7 @@ def embeddings_entry(
             "on them."
         ),
         trained=training,
+        fitted=True,
     )
 
 
@@ -254,6 +270,9 @@ def unlearning_entry(
     parse: Callable,
     license: str,
     citation: str,
+    *,
+    fitted: bool = False,
+    restricted: bool = False,
 ) -> Entry:
     """Entry of a data set of the unlearning paper, prepared as in that paper."""
     return Entry(
@@ -269,15 +288,27 @@ def unlearning_entry(
         license=license,
         citation=citation,
         prescaled=True,
+        fitted=fitted,
+        restricted=restricted,
     )
 
 
 def user_supplied_entry(
-    name: str, n: int, d: int, n_clusters: int, where: str, license: str, citation: str
+    name: str,
+    n: int,
+    d: int,
+    n_clusters: int,
+    where: str,
+    license: str,
+    citation: str,
+    *,
+    restricted: bool = False,
 ) -> Entry:
     """Entry of a data set that each user has to obtain and convert to an archive of arrays."""
     file = File(f"{name}/{name}.npz", None, source=f"{where}; {UNLEARNING_FORM.format(n=n, d=d)}")
-    return unlearning_entry(name, n, d, n_clusters, file, parsers.arrays, license, citation)
+    return unlearning_entry(
+        name, n, d, n_clusters, file, parsers.arrays, license, citation, restricted=restricted
+    )
 
 
 def s_set(number: int) -> Entry:
@@ -316,7 +347,7 @@ def last_checkins(name: str, n_users: int) -> Entry:
         n=n_users,
         d=2,
         n_clusters=MAP_CLUSTERS,
-        files=(File(f"{name}/{file}", None, source=SNAP + file),),
+        files=(File(f"{name}/{file}", None, source=SNAP + file, max_bytes=CHECKINS_BYTES),),
         parse=parsers.checkins,
         lower=(-90.0, -180.0),
         upper=(90.0, 180.0),
@@ -700,6 +731,7 @@ ENTRIES = (
             "1091-1107; ten principal components, scaled and split over 100 clients by Pan, C. et "
             "al. (2023). Machine unlearning of federated clusters. ICLR."
         ),
+        fitted=True,
     ),
     unlearning_entry(
         "covtype-52",
@@ -767,6 +799,7 @@ ENTRIES = (
             "Hutter, C. and Zenklusen, J. (2018). The Cancer Genome Atlas: creating lasting value "
             "beyond its data. Cell 173(2), 283-285."
         ),
+        restricted=True,
     ),
     user_supplied_entry(
         "tmi",
@@ -782,6 +815,7 @@ ENTRIES = (
             "Peterson, J. et al. (2009). The NIH Human Microbiome Project. Genome Research "
             "19(12), 2317-2323."
         ),
+        restricted=True,
     ),
     s_set(2),
     s_set(3),

@@ -33,6 +33,8 @@ class Scaled:
         The bounds used, in raw units.
     clients : ndarray of int64, shape (n,), or None
         Published split, see `Dataset`.
+    fitted : bool
+        Whether the points come from a map fitted to these records, see `Dataset`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Scaled:
     lower: np.ndarray
     upper: np.ndarray
     clients: np.ndarray | None = None
+    fitted: bool = False
 
 
 def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
@@ -105,6 +108,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         lower=lower,
         upper=upper,
         clients=dataset.clients,
+        fitted=dataset.fitted,
     )
 
 

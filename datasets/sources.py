@@ -2,28 +2,36 @@
 
 A file is kept either as it was published or gzipped with ``.gz`` added to its name (as a mirror may
 do); the registry knows the hash of both forms, and a gzipped copy is checked before and after
-unpacking.
+unpacking. The hash of an archive that holds a file is not known: its member is taken out in parts,
+up to the size that the registry allows, and then checked.
 """
 
 import gzip
 import hashlib
 import os
-import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
+from typing import BinaryIO
 
-from pkm.files import atomic_write, cache_folder
+from pkm.files import OWNER_FILE, atomic_write, cache_folder
 
 MIRROR_VARIABLE = "PKM_DATA"
 #: Folder of the cache for the hashes of files without a declared one.
 RECORDED_HASHES = "noted"
 DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
 TIMEOUT_SECONDS = 60
+#: Largest download, and largest file, packed or not, unless the registry declares another.
+MAX_BYTES = 2**28
+#: Archives and files are unpacked in parts of that many bytes.
+PART_BYTES = 2**20
+#: Of the packings of a ZIP archive those that can be unpacked in parts of a given size.
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class DataUnavailable(FileNotFoundError):
@@ -32,6 +40,10 @@ class DataUnavailable(FileNotFoundError):
 
 class ChecksumMismatch(ValueError):
     """A file is not the one that the registry declares."""
+
+
+class FileTooLarge(ChecksumMismatch):
+    """A file, or what it unpacks to, is larger than the declared one can be."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,8 @@ class File:
         instead.
     sha256 : str or None
         Of the published file. None where the published file was not available when the entry was
-        written: the hash of the first one read is recorded in the cache and required from then on.
+        written: the first one read is trusted, its hash recorded in the cache and required from
+        then on.
     gz_sha256 : str or None
         Of the gzipped copy, where there is one.
     urls : tuple of str
@@ -55,6 +68,9 @@ class File:
     source : str
         Where no URL leads to the file: in words, where it is available and in which form it is
         expected.
+    max_bytes : int
+        Largest size of the file and of what it unpacks to; what is larger is refused before it is
+        held in memory.
     """
 
     path: str
@@ -63,6 +79,7 @@ class File:
     urls: tuple[str, ...] = ()
     member: str | None = None
     source: str = ""
+    max_bytes: int = MAX_BYTES
 
 
 @dataclass(frozen=True)
@@ -134,8 +151,10 @@ def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
     Raises
     ------
     ChecksumMismatch
-        If the copy, or what it unpacks to, has another hash than declared or recorded.
+        If the copy, or what it unpacks to, has another hash than declared or recorded, or is larger
+        than allowed.
     """
+    _require_size(path.stat().st_size, file.max_bytes, path)
     stored = path.read_bytes()
     if file.sha256 is None:
         _require_recorded_hash(file, stored, path)
@@ -143,9 +162,45 @@ def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
     _require_hash(stored, file.gz_sha256 if gzipped else file.sha256, path)
     if not gzipped:
         return stored
-    content = gzip.decompress(stored)
+    with gzip.GzipFile(fileobj=BytesIO(stored)) as stream:
+        content = b"".join(_parts(stream, file.max_bytes, f"{path} (unpacked)"))
     _require_hash(content, file.sha256, f"{path} (unpacked)")
     return content
+
+
+def _require_size(size: int, max_bytes: int, source: str | Path) -> None:
+    if size > max_bytes:
+        raise FileTooLarge(
+            f"{source}: size={size} bytes or more is above max_bytes={max_bytes}: it is not the "
+            "declared file"
+        )
+
+
+def _parts(stream: BinaryIO, max_bytes: int, source: str | Path) -> Iterator[bytes]:
+    """Yield what can be read from a stream, in parts; refuse what is longer than allowed."""
+    size = 0
+    while part := stream.read(PART_BYTES):
+        size += len(part)
+        _require_size(size, max_bytes, source)
+        yield part
+
+
+def _require_unpacked_size(content: bytes, max_bytes: int, path: Path) -> None:
+    """Refuse a gzipped file or an archive that unpacks to more than allowed."""
+    source = f"{path} (unpacked)"
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            with gzip.GzipFile(fileobj=BytesIO(content)) as stream:
+                for _ in _parts(stream, max_bytes, source):
+                    pass
+        elif content.startswith(b"PK"):
+            # Members are read up to the sizes that the directory states, and no further.
+            with zipfile.ZipFile(BytesIO(content)) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+            _require_size(size, max_bytes, source)
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile):
+        # No such file, or a damaged one: its parser says so.
+        return
 
 
 def _require_hash(content: bytes, expected: str | None, source: str | Path) -> None:
@@ -163,11 +218,15 @@ def recorded_hash_path(file: File) -> Path:
 
 
 def _require_recorded_hash(file: File, content: bytes, path: Path) -> None:
-    """Record the hash of a file that is read for the first time; later compare with it."""
+    """Record the hash of a file that is read for the first time; later compare with it.
+
+    The record is for its owner alone: such files can be records given on request only.
+    """
     record = recorded_hash_path(file)
     actual = sha256(content)
     if not record.is_file():
-        atomic_write(record, actual.encode())
+        _require_unpacked_size(content, file.max_bytes, path)
+        atomic_write(record, actual.encode(), OWNER_FILE)
         return
     recorded = record.read_text()
     if recorded != actual:
@@ -284,12 +343,12 @@ def fetch(file: File, name: str, progress: bool = False) -> CheckedFile:
     mismatched = False
     for url in file.urls:
         try:
-            content = _published(url, file.member, progress)
+            content = _published(url, file, progress)
             _require_hash(content, file.sha256, url)
         except ChecksumMismatch as error:
             mismatched = True
             failures.append(str(error))
-        except (OSError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             failures.append(f"{url}: {error}")
         else:
             atomic_write(target, content)
@@ -299,13 +358,38 @@ def fetch(file: File, name: str, progress: bool = False) -> CheckedFile:
     raise DataUnavailable(missing(file, name, failures))
 
 
-def _published(url: str, member: str | None, progress: bool) -> bytes:
+def _published(url: str, file: File, progress: bool) -> bytes:
     """Bytes of the file that a URL leads to, taken out of its archive where there is one."""
     content = _download(url, progress)
-    if member is None:
+    if file.member is None:
         return content
     with zipfile.ZipFile(BytesIO(content)) as archive:
-        return archive.read(member)
+        member = archive.getinfo(file.member)
+        source = f"{url} ({file.member})"
+        if member.compress_type not in PACKINGS:
+            raise zipfile.BadZipFile(
+                f"{file.member} is packed by method {member.compress_type}, which cannot be "
+                "unpacked in parts"
+            )
+        _require_size(member.file_size, file.max_bytes, source)
+        with archive.open(member) as stream:
+            return b"".join(_parts(stream, file.max_bytes, source))
+
+
+class _Download:
+    """What a downloader writes to: bytes in memory, refused once there are more than allowed."""
+
+    def __init__(self, url: str, max_bytes: int) -> None:
+        self.url = url
+        self.max_bytes = max_bytes
+        self.content = bytearray()
+
+    def write(self, part: bytes) -> None:
+        _require_size(len(self.content) + len(part), self.max_bytes, self.url)
+        self.content += part
+
+    def flush(self) -> None:
+        """Do nothing: all bytes are in memory."""
 
 
 # The last download is kept, because several files come from one archive (adult two, G2 ninety).
@@ -313,11 +397,7 @@ def _published(url: str, member: str | None, progress: bool) -> bytes:
 def _download(url: str, progress: bool) -> bytes:
     import pooch  # half a second of imports
 
-    pooch.get_logger().setLevel("WARNING")
-    with tempfile.TemporaryDirectory(prefix="private-kmeans-bench-") as folder:
-        downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT_SECONDS)
-        return Path(
-            pooch.retrieve(
-                url, known_hash=None, fname="download", path=folder, downloader=downloader
-            )
-        ).read_bytes()
+    download = _Download(url, MAX_BYTES)
+    downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT_SECONDS)
+    downloader(url, download, None)
+    return bytes(download.content)

@@ -10,6 +10,7 @@ import numpy as np
 
 from pkm.datasets.dataset import check_points
 from pkm.datasets.sources import DataUnavailable
+from pkm.files import keyed_digest
 from pkm.source import code_of
 
 if TYPE_CHECKING:
@@ -67,12 +68,15 @@ def require_file(path: str | PathLike | None) -> Path:
 
 
 def fingerprint(path: str | PathLike | None) -> str:
-    """SHA-256 of the file's content and of the code of its reader; the points are not parsed."""
+    """Keyed digest of the file's content and of the code of its reader; the points are not parsed.
+
+    The file is somebody's own: a digest without a key would confirm a guess of its content.
+    """
     with require_file(path).open("rb") as stream:
         content = hashlib.file_digest(stream, "sha256").digest()
     functions = (read, _csv, _check_lines, _parquet, _npy, _numeric)
     readers = "".join(code_of(function) for function in functions)
-    return hashlib.sha256(content + readers.encode()).hexdigest()
+    return keyed_digest(content + readers.encode())
 
 
 def _csv(path: Path) -> "DataFrame":

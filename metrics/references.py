@@ -8,13 +8,11 @@ process. The outcome is kept on disk, under a hash of the points and of everythi
 search, and in memory for the life of the process.
 """
 
-import fcntl
 import hashlib
 import io
 import json
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +24,14 @@ from threadpoolctl import threadpool_limits
 
 from pkm.compute import SCALE, Points, cluster_means
 from pkm.compute.silhouette import __file__ as sums_file
-from pkm.files import CACHE_VARIABLE, atomic_write, cache_folder
+from pkm.files import (
+    CACHE_VARIABLE,
+    OWNER_FILE,
+    OWNER_FOLDER,
+    atomic_write,
+    cache_folder,
+    locked,
+)
 from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
 from pkm.source import code_digest
@@ -103,7 +108,8 @@ def reference_set(points: Points) -> ReferenceSet:
         references = load(path)
         if references is not None:
             return references
-        folder.mkdir(parents=True, exist_ok=True)
+        # Names and content tell of the points, which may be somebody's own.
+        folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
         with locked(path.with_suffix(".lock")):
             # Another process may have made the same search while this one waited.
             references = load(path) or search(points)
@@ -198,7 +204,7 @@ def save(path: Path, references: ReferenceSet) -> None:
     file = io.BytesIO()
     np.savez(file, centers=np.concatenate(references.centers), sizes=sizes, ks=ks, scores=scores)
     content = file.getvalue()
-    atomic_write(path, hashlib.sha256(content).digest() + content)
+    atomic_write(path, hashlib.sha256(content).digest() + content, OWNER_FILE)
 
 
 def load(path: Path) -> ReferenceSet | None:
@@ -213,11 +219,3 @@ def load(path: Path) -> ReferenceSet | None:
         centers = np.split(stored["centers"], np.cumsum(stored["sizes"])[:-1])
         runs = zip(stored["ks"].tolist(), stored["scores"].tolist(), strict=True)
         return ReferenceSet(tuple(centers), tuple(runs))
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock among processes during a block; it goes with the process that holds it."""
-    with open(path, "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,10 +1,21 @@
-"""Files that are whole or absent, and the folder for what is kept between runs."""
+"""Files that are whole or absent, the folder for what is kept between runs, and its secret."""
 
+import fcntl
+import hmac
 import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CACHE_VARIABLE = "PKM_CACHE"
+#: Permissions of a file and of a folder that their owner alone may read.
+OWNER_FILE = 0o600
+OWNER_FOLDER = 0o700
+#: Those of any other file, less what the process's mask takes away.
+ANY_FILE = 0o666
+SECRET_NAME = "secret"
+SECRET_BYTES = 32
 _counter = itertools.count()
 
 
@@ -14,7 +25,40 @@ def cache_folder() -> Path:
     return Path(given) if given else Path.home() / ".cache" / "private-kmeans-bench"
 
 
-def atomic_write(path: Path, content: bytes | memoryview) -> None:
+def keyed_digest(content: bytes) -> str:
+    """HMAC-SHA256 (hex) of private content, under the secret of the cache folder.
+
+    Whoever lacks the secret cannot find out by trial which content has a given digest. The secret
+    is in the cache and not with the results: these are copied and published, and it must not be.
+
+    Raises
+    ------
+    PermissionError
+        If there is no secret yet and the cache folder cannot hold one.
+    """
+    return hmac.digest(_secret(), content, "sha256").hex()
+
+
+def _secret() -> bytes:
+    """Secret of the cache folder, drawn on first use."""
+    path = cache_folder() / SECRET_NAME
+    try:
+        if path.is_file():
+            return path.read_bytes()
+        path.parent.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+        with locked(path.with_suffix(".lock")):
+            # Another process may have drawn it while this one waited.
+            if not path.is_file():
+                atomic_write(path, os.urandom(SECRET_BYTES), OWNER_FILE)
+        return path.read_bytes()
+    except OSError as error:
+        raise PermissionError(
+            f"{CACHE_VARIABLE}={str(path.parent)!r} cannot hold the secret of fingerprints of "
+            f"private files ({error.strerror}): set it to a folder that can be read and written"
+        ) from error
+
+
+def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) -> None:
     """Write a file in one step that a crash cannot leave half done.
 
     Parameters
@@ -23,11 +67,17 @@ def atomic_write(path: Path, content: bytes | memoryview) -> None:
         The final name; its folder is created where missing.
     content : bytes-like
         The whole file.
+    mode : int, optional
+        Permissions, of which the process's mask takes some away.
     """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{next(_counter)}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "wb", opener=opener) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -35,3 +85,11 @@ def atomic_write(path: Path, content: bytes | memoryview) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock among processes and threads during a block; it goes with who holds it."""
+    with open(path, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
