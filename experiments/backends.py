@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Self
 
 import joblib
+from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -186,11 +187,19 @@ def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[
 def in_this_process(
     chunks: Sequence[list[Cell]], store: Store, backend: Backend, mirror: str | None
 ) -> Iterator[Outcome]:
-    """Run chunks one after another in this process."""
-    with pinned(backend.threads), KillableWorker(store, backend, mirror) as worker:
-        for chunk in chunks:
-            for cell in chunk:
-                yield run_one(cell, store, backend, mirror, worker)
+    """Run chunks one after another in this process, which holds no points afterwards."""
+    if not chunks:
+        return
+    # A plan does not need what executes cells: a quarter of a second of imports.
+    from pkm.experiments.execute import forget_data
+
+    try:
+        with pinned(backend.threads), KillableWorker(store, backend, mirror) as worker:
+            for chunk in chunks:
+                for cell in chunk:
+                    yield run_one(cell, store, backend, mirror, worker)
+    finally:
+        forget_data()
 
 
 def in_workers(
@@ -200,8 +209,18 @@ def in_workers(
 
     When a worker dies, joblib gives up the whole pool. Cells already stored are safe; the chunks
     that had been started are then run one cell at a time in a fresh worker, which identifies the
-    cell that failed.
+    cell that failed. The workers end with the chunks, and the points that they hold with them.
     """
+    try:
+        yield from in_pools(chunks, store, backend, mirror)
+    finally:
+        get_reusable_executor().shutdown(wait=True)
+
+
+def in_pools(
+    chunks: Sequence[list[Cell]], store: Store, backend: Backend, mirror: str | None
+) -> Iterator[Outcome]:
+    """Run chunks in a pool of workers, and in another one where that dies; see `in_workers`."""
     waiting = list(chunks)
     while waiting:
         started: list[list[Cell]] = []

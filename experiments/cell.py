@@ -58,8 +58,8 @@ class Cell:
     metrics : tuple of str
         Names from `pkm.metrics.METRICS`.
     path : str or None
-        Where a data set called ``"file"`` lies. Not part of the identity: the content is (see
-        `data_fingerprint`).
+        Where a data set called ``"file"`` lies. Not part of the identity: the content is, under a
+        key (see `data_fingerprint`).
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per
         column.
@@ -153,6 +153,11 @@ class Cell:
     def variant(self) -> str:
         """The method's variant as configured: published, sound or empty."""
         return str(dict(self.params).get("variant") or "")
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the data are somebody's own or given on request: then so are the results."""
+        return datasets.is_restricted(self.dataset)
 
     def identity(self) -> dict:
         """Return the fields that say what is computed, as plain JSON-ready values.
@@ -373,5 +378,9 @@ def canonical(value: Any) -> str:
 
 @cache
 def data_fingerprint(dataset: str, path: str | None = None) -> str:
-    """Return the fingerprint of a data set, computed once per process."""
+    """Return the fingerprint of a data set, computed once per process.
+
+    That of a file, or of records given on request, is keyed by the secret of the cache folder: rows
+    and keys may be shown to people who must not find the records by trial.
+    """
     return datasets.fingerprint(dataset, path=path)

@@ -9,11 +9,11 @@ import pandas as pd
 from pkm.experiments import central, federated, removals
 from pkm.experiments.cell import Cell, require
 from pkm.experiments.code_hash import Harness
-from pkm.experiments.prepared import Prepared, prepare
+from pkm.experiments.prepared import Prepared, prepare, prepare_data
 from pkm.experiments.rows import rows_of
 from pkm.experiments.timing import Timing, peak_memory, pinned, timer
 from pkm.methods import Run
-from pkm.metrics import evaluate, prepare_metrics
+from pkm.metrics import evaluate, forget_points, prepare_metrics
 
 #: What fits a kind of cells: cell, data and mirror to the fits and further columns.
 Fitter = Callable[[Cell, Prepared, str | None], tuple[list[tuple[Run, Timing]], dict]]
@@ -27,6 +27,13 @@ FITTERS: dict[Harness, Fitter] = {
 def make_ready(cell: Cell, mirror: str | None) -> None:
     """Load a cell's data and search for reference clusterings, which are no work of its own."""
     prepare_metrics(prepare(cell, mirror).points, cell.metrics)
+
+
+def forget_data() -> None:
+    """Drop what this process holds of points: data sets, and what was computed from them."""
+    prepare_data.cache_clear()
+    removals.best_k_means.cache_clear()
+    forget_points()
 
 
 def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:

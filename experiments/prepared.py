@@ -35,6 +35,8 @@ class Prepared:
         Whether those bounds were read off the points.
     clipped : int
         Number of points that lay outside of them.
+    fitted : bool
+        Whether the points come from a map fitted to these very records.
     """
 
     points: Points
@@ -43,6 +45,7 @@ class Prepared:
     domain: np.ndarray
     private_bounds: bool
     clipped: int
+    fitted: bool
 
     @property
     def half_width(self) -> float:
@@ -97,6 +100,7 @@ def prepare_data(
         domain=np.array([scaled.lower, scaled.upper]),
         private_bounds=bool(scaled.uses_private_bounds),
         clipped=int(scaled.clipped),
+        fitted=bool(scaled.fitted),
     )
 
 

@@ -23,6 +23,8 @@ MEASURED = (
     "masking_ms", "server_ms",
     "wire_ms", "waiting_ms", "noise_ms",
 )  # fmt: skip
+#: Flaw of any claim about points that come from a map fitted to the records (analysis/flaws.yaml).
+FITTED_POINTS = "F-28"
 #: The columns of a protocol, with their values for cells without one.
 CENTRAL = {
     "clients": 0, "latency_ms": math.nan, "word_bytes": 0, "split": "", "transport": "",
@@ -67,7 +69,7 @@ def rows_of(
     identity = cell.identity()
     columns = {
         **cell_columns(cell, prepared),
-        **claim_columns(cell),
+        **claim_columns(cell, prepared),
         **style_columns(cell.target, cell.variant, dict(cell.style)),
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
@@ -110,15 +112,18 @@ def cell_columns(cell: Cell, prepared: Prepared) -> dict:
     }
 
 
-def claim_columns(cell: Cell) -> dict[str, str]:
-    """Return the columns that say which privacy the method claims."""
+def claim_columns(cell: Cell, prepared: Prepared) -> dict[str, str]:
+    """Return the columns that say which privacy the method claims, and what is wrong with that."""
     claim = build(cell).claim
+    flaws = list(claim.flaws)
+    if claim.private and prepared.fitted:
+        flaws.append(FITTED_POINTS)
     return {
         "notion": str(claim.notion),
         "adjacency": str(claim.adjacency),
         "trust": str(claim.trust),
         "view": str(claim.view),
-        "flaws": " ".join(claim.flaws),
+        "flaws": " ".join(flaws),
     }
 
 

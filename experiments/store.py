@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pkm.experiments.cell import Cell
-from pkm.files import atomic_write
+from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses again from
 #: more (measured).
@@ -29,6 +29,9 @@ class Store:
     A cell is complete or absent: its file appears under its final name only after every byte is on
     disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which is
     never read.
+
+    Exact numbers are stored: the folder is for its owner alone where the store creates it, and so
+    are the files of restricted data sets (`Cell.restricted`) in any folder.
 
     Parameters
     ----------
@@ -61,7 +64,7 @@ class Store:
         """
         probe = self.root / f".probe.{os.getpid()}.tmp"
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
+            self._create()
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
@@ -101,8 +104,9 @@ class Store:
         pq.write_table(
             table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
         )
+        self._create()
         path = self.path(cell.key)
-        atomic_write(path, sink.getvalue())
+        atomic_write(path, sink.getvalue(), mode_of(cell))
         self.failure_path(cell.key).unlink(missing_ok=True)
         return path
 
@@ -128,9 +132,9 @@ class Store:
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        atomic_write(
-            self.failure_path(cell.key), json.dumps(record, indent=2, ensure_ascii=False).encode()
-        )
+        self._create()
+        content = json.dumps(record, indent=2, ensure_ascii=False).encode()
+        atomic_write(self.failure_path(cell.key), content, mode_of(cell))
 
     def status(self, key: str) -> str:
         """Return the status of a cell without reading its rows.
@@ -214,6 +218,10 @@ class Store:
             path.stem for path in sorted(files, key=lambda path: (-path.stat().st_mtime, path.name))
         ]
 
+    def _create(self) -> None:
+        """Create the results folder, for its owner alone; one that exists keeps its permissions."""
+        self.root.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+
     def _table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
         path = self.path(key)
         try:
@@ -230,6 +238,11 @@ class Store:
             quarantine(path)
             return None
         return table
+
+
+def mode_of(cell: Cell) -> int:
+    """Permissions of the files of a cell."""
+    return OWNER_FILE if cell.restricted else ANY_FILE
 
 
 def quarantine(path: Path) -> None:

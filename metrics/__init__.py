@@ -5,6 +5,7 @@ from pkm.metrics.evaluation import (
     REFERENCE_METRICS,
     check_metrics,
     evaluate,
+    forget_points,
     prepare_metrics,
 )
 from pkm.metrics.matching import reference_centers
@@ -16,6 +17,7 @@ __all__ = [
     "ReferenceSet",
     "check_metrics",
     "evaluate",
+    "forget_points",
     "prepare_metrics",
     "reference_centers",
     "reference_set",

@@ -12,7 +12,7 @@ from pkm.compute import SCALE, Points, cluster_means, mean_within_distances
 from pkm.metrics.candidates import best_of
 from pkm.metrics.matching import matched_distance, nearest_distances, reference_centers
 from pkm.metrics.references import reference_set
-from pkm.metrics.silhouettes import silhouette_sample, silhouettes
+from pkm.metrics.silhouettes import sampled_distances, silhouette_sample, silhouettes
 
 #: Points whose distances are computed at once; their memory stays below about 100 MB.
 DISTANCE_ROWS = 1 << 14
@@ -282,6 +282,12 @@ def prepare_metrics(points: Points, metrics: Sequence[str]) -> None:
     """Compute what metrics need of the points alone: minutes at first, then cached on disk."""
     if set(metrics) & set(REFERENCE_METRICS):
         reference_set(points)
+
+
+def forget_points() -> None:
+    """Drop the points, and what was computed from them, that metrics hold in memory."""
+    for cached in (reference_set, reference_centers, sampled_distances):
+        cached.cache_clear()
 
 
 def evaluate(

@@ -37,13 +37,14 @@ def silhouettes(points: Points, labels: np.ndarray, k: int) -> np.ndarray:
     ndarray of shape (R,)
         -1 where fewer than two clusters have points.
     """
-    tiles = _distances(points)
+    tiles = sampled_distances(points)
     parts = [labels[start : start + LABELINGS] for start in range(0, len(labels), LABELINGS)]
     means = [mean_silhouettes(tiles, np.ascontiguousarray(part), k) for part in parts]
     return np.concatenate(means)
 
 
 @lru_cache(maxsize=1)  # the cells of a data set follow each other; one matrix can take 400 MB
-def _distances(points: Points) -> np.ndarray:
+def sampled_distances(points: Points) -> np.ndarray:
+    """Distances between the points of :func:`silhouette_sample`, in tiles."""
     sample = silhouette_sample(points.shape[0])
     return distance_tiles(Points.prepare(points.rows[sample]))

@@ -1,0 +1,177 @@
+"""What stored results tell of people's own records, and to whom."""
+
+import gc
+import json
+import stat
+
+import numpy as np
+import pytest
+
+from pkm.compute import Points
+from pkm.experiments import cell as cell_module
+from pkm.experiments import run
+from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.execute import execute
+from pkm.experiments.prepared import prepare, prepare_data
+from pkm.experiments.store import Store
+
+#: A number of records that no other test has.
+N_RECORDS = 53
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+@pytest.fixture(autouse=True)
+def nothing_cached():
+    yield
+    cell_module.data_fingerprint.cache_clear()
+    prepare_data.cache_clear()
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    path = tmp_path / "patients.csv"
+    points = np.random.default_rng(4).uniform(0, 1, (N_RECORDS, 2))
+    np.savetxt(path, points, delimiter=",")
+    return path
+
+
+def cell_of(path, dataset="file", metrics=("nicv",), **changes):
+    bounds = (0, 1) if dataset == "file" else None
+    parameters = {"path": str(path) if path else None, "bounds": bounds} | changes
+    return Cell(
+        "mean",
+        "pkm.methods.baselines.DataMean",
+        (),
+        dataset,
+        "public",
+        2,
+        None,
+        None,
+        (0,),
+        metrics,
+        **parameters,
+    )
+
+
+def modes_of(folder):
+    """Return the permissions of all files of a folder."""
+    return {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_rows_and_keys_tell_the_records_to_nobody_without_the_secret(
+    own_file, tmp_path, monkeypatch
+):
+    """What the owner publishes is not what another reader computes from the very same file."""
+    cell = cell_of(own_file)
+    rows = execute(cell)
+    published = {cell.key, *rows["data"], *rows["cell"]}
+    assert len(published) == 2
+
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "stranger"))
+    cell_module.data_fingerprint.cache_clear()
+    same = cell_of(own_file)
+    assert same.key not in published
+    assert cell_module.data_fingerprint("file", str(own_file)) not in published
+
+
+def run_own_file(own_file, store, capsys):
+    words = ["method=mean", "dataset=file", f"path={own_file}", "bounds=[0,1]", "k=2", "seeds=2"]
+    cell_module.data_fingerprint.cache_clear()
+    assert run.main([*words, f"results={store.root}"]) == 0
+    return capsys.readouterr().out
+
+
+def test_run_on_a_file_is_resumed(own_file, tmp_path, capsys):
+    store = Store(tmp_path / "results")
+    assert "0 cells were stored already, 1 were run" in run_own_file(own_file, store, capsys)
+    assert "1 cells were stored already, 0 were run" in run_own_file(own_file, store, capsys)
+    assert modes_of(store.root / "cells") == {0o600}
+    assert stat.S_IMODE(store.root.stat().st_mode) == 0o700
+
+
+def test_files_of_restricted_cells_are_for_their_owner_alone(own_file, tmp_path):
+    root = tmp_path / "shared"
+    root.mkdir(mode=0o755)
+    store = Store(root)
+    own = cell_of(own_file)
+    public = cell_of(None, "iris")
+    for cell in (own, public):
+        store.write(cell, execute(cell))
+        store.write_failure(cell, ValueError("by design"), 1)
+    for path in (store.path(own.key), store.failure_path(own.key)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for path in (store.path(public.key), store.failure_path(public.key)):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o600 == 0o600
+        assert not public.restricted
+    # A folder that exists keeps its permissions.
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+
+
+def held_points():
+    """Return the points of `own_file` that the process holds."""
+    gc.collect()
+    return [
+        item for item in gc.get_objects() if isinstance(item, Points) and item.shape[0] == N_RECORDS
+    ]
+
+
+UNLEARNING = {
+    "clients": 2, "split": "iid", "clusters_per_client": 2, "split_seed": 0, "removals": 1,
+    "batch": 1, "requests": "random", "sparse": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics": ("nicv", "silhouette", "centroid_mse", "kmeans_distance")},
+        {"unlearning": to_hashable(UNLEARNING), "timing": True},
+    ],
+    ids=["metrics", "removals"],
+)
+def test_no_points_are_held_after_a_run(own_file, tmp_path, changes):
+    """Prepared data end with the run, and what metrics and removals computed from them."""
+    cell = cell_of(own_file, **changes)
+    if cell.unlearning:
+        fields = vars(cell) | {"method": "mufc", "target": "pkm.methods.unlearning.Unlearning"}
+        fields.pop("key", None)
+        cell = Cell(**fields)
+    # Held as long as cells may need them.
+    prepare(cell, None)
+    assert len(held_points()) == 1
+    (outcome,) = run_cells([cell], Store(tmp_path / "results"), Backend())
+    assert (outcome.status, outcome.error) == ("done", "")
+    assert held_points() == []
+
+
+def test_references_of_metrics_are_for_their_owner_alone(own_file, cache):
+    execute(cell_of(own_file, metrics=("kmeans_distance",)))
+    assert stat.S_IMODE((cache / "references").stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(("target", "flaws"), [("DataMean", ""), ("GLloyd", "F-28")])
+def test_rows_on_fitted_points_carry_the_flaw(target, flaws, monkeypatch):
+    """A claim about points of a network that was trained on the records is flagged."""
+    from dataclasses import replace
+
+    from pkm.experiments import execute as execute_module
+
+    module = "baselines" if target == "DataMean" else "lloyd"
+    budget = {} if target == "DataMean" else {"epsilon": 1.0, "delta": 1e-6}
+    fields = vars(cell_of(None, "iris")) | budget
+    cell = Cell(**fields | {"target": f"pkm.methods.{module}.{target}"})
+    plain = execute(cell)["flaws"][0].split()
+
+    fitted = replace(prepare(cell, None), fitted=True)
+    monkeypatch.setattr(execute_module, "prepare", lambda *_: fitted)
+    assert execute(cell)["flaws"][0].split() == plain + flaws.split()
+
+
+def test_store_says_what_it_holds(own_file):
+    """The exact numbers that docs/privacy.md lists are columns of the rows."""
+    (row,) = execute(cell_of(own_file)).to_dict("records")
+    assert {"nicv", "clipped", "n", "d", "half_width", "data", "dataset"} <= set(row)
+    assert row["dataset"] == "patients"
+    assert json.loads(row["charges"]) == []
