@@ -18,7 +18,8 @@ N_CLUSTERS = 2
 AUTHORS_CLIENT = 10.8
 AUTHORS_SERVER = 1.9
 REPETITIONS = 20  # of the schedule in a measurement
-SECRET = bytes(SECRET_BYTES)
+PAIR_KEYS = {1: bytes(SECRET_BYTES), 3: bytes(SECRET_BYTES)}  # of client 2 of three
+GROUP_KEY = bytes(SECRET_BYTES)
 
 
 class ZeroLink:
@@ -57,7 +58,8 @@ def client_seconds(method: FastLloyd, ring: Ring) -> float:
     n_iter = len(method.schedule(N_POINTS, N_COLUMNS))
 
     def fit() -> None:
-        session = ClientSession(ZeroLink(), Masks(SECRET, 1, 2, ring), N_POINTS)
+        masks = Masks(2, {1: PAIR_KEYS[1]}, GROUP_KEY, ring)
+        session = ClientSession(ZeroLink(), masks, N_POINTS)
         method.fit_with(
             lambda ledger, streams: FederatedCurator(points, ledger, streams.seeds, None, session),
             N_POINTS,
@@ -83,15 +85,18 @@ def server_seconds(method: FastLloyd, ring: Ring) -> float:
 
 
 def masking(ring: Ring) -> Measurement:
-    """Masking and unmasking against the cipher alone."""
+    """Masking and unmasking of one of three clients against the cipher alone.
+
+    A client expands as many streams as there are clients: those of its pairs, and the group's.
+    """
     values = np.zeros(1 << 20, np.int64)
-    masks = Masks(SECRET, 2, 3, ring)
-    streams = [KeyStream(SECRET, number) for number in range(3)]
+    masks = Masks(2, PAIR_KEYS, GROUP_KEY, ring)
+    streams = [KeyStream(key) for key in (*PAIR_KEYS.values(), GROUP_KEY)]
 
     def encrypt() -> None:
         for stream in streams:
             stream.next(values.shape, ring.dtype)
 
     rate = min_seconds(encrypt) / min_seconds(lambda: masks.unmask(masks.mask(values)))
-    what = "masking 1,048,576 words: against the cipher alone"
+    what = "masking 1,048,576 words, 3 clients: against the cipher alone"
     return Measurement(what, rate, "of its rate", at_least=0.5)

@@ -88,7 +88,10 @@ def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCost
     outcomes = []
     for seed in (cell.seeds[0], *cell.seeds):
         parts = split_points(prepared.points, network.n_clients, seed, split)
-        outcomes.append(run_in_threads(method, parts, [seed], prepared.domain, network=network))
+        outcome = run_in_threads(
+            method, parts, [seed], prepared.domain, network=network, simulated=True
+        )
+        outcomes.append(outcome)
     return outcomes[1:]
 
 
@@ -137,7 +140,13 @@ def party(folder: str) -> None:
         with pinned(1):
             for seed in (cell.seeds[0], *cell.seeds):
                 outcome = run_rank(
-                    method, prepared.points, [seed], prepared.domain, network=network, split=split
+                    method,
+                    prepared.points,
+                    [seed],
+                    prepared.domain,
+                    network=network,
+                    split=split,
+                    simulated=True,
                 )
                 outcomes.append(outcome)
         if rank == 1:

@@ -1,6 +1,7 @@
 """Masked secure aggregation: clients keep their points, the server receives masked sums only."""
 
 from pkm.federation.curator import FederatedCurator
+from pkm.federation.keys import Identity
 from pkm.federation.launch import mpi_available, mpirun
 from pkm.federation.links import ProtocolError
 from pkm.federation.masks import Masks
@@ -12,6 +13,7 @@ __all__ = [
     "SPLITS",
     "FederatedCurator",
     "FederationCosts",
+    "Identity",
     "Masks",
     "Network",
     "ProtocolError",

@@ -100,10 +100,11 @@ class FederatedCurator(BaseCurator):
 
         # Send them, and wait for the noisy sum over all clients.
         link.send(message)
+        masks.reveal(link)
         reply = link.receive(message.nbytes)
         received = time.perf_counter()
 
-        # Take off the sum of all clients' masks.
+        # Take off the group's mask.
         answer = masks.unmask(reply.view(message.dtype).reshape(message.shape))
         unmasked = time.perf_counter()
 

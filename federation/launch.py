@@ -26,8 +26,19 @@ def mpi_available() -> bool:
     return importlib.util.find_spec("mpi4py") is not None and find_mpirun() is not None
 
 
-def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
+def mpirun(
+    n_ranks: int, arguments: Sequence[str], time_limit: float, *, recover: bool = False
+) -> None:
     """Run ``python <arguments>`` as several processes on this machine, and wait for their end.
+
+    Parameters
+    ----------
+    n_ranks : int
+    arguments : sequence of str
+    time_limit : float
+        Seconds.
+    recover : bool, default=False
+        Let the others go on when a process is killed.
 
     Raises
     ------
@@ -38,6 +49,8 @@ def mpirun(n_ranks: int, arguments: Sequence[str], time_limit: float) -> None:
     program = find_mpirun()
     assert program is not None, "mpirun is not installed"
     command = [program, "-n", str(n_ranks), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    if recover:
+        command.append("--enable-recovery")
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
     job = subprocess.Popen(

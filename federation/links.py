@@ -22,7 +22,7 @@ _SPIN_SECONDS = 2e-4  # before a deadline, in which sleeping is too coarse
 
 
 class ProtocolError(RuntimeError):
-    """A party died, stalled or sent a malformed message; the error names it. No result follows."""
+    """A party died, stalled, misbehaved or is an impostor: it is named, and no result follows."""
 
 
 class ClientLink(Protocol):
@@ -43,16 +43,33 @@ class ClientLink(Protocol):
 
 
 class ServerLink(Protocol):
-    """The server's end; it counts the bytes that pass."""
+    """The server's end; it counts the bytes that pass.
+
+    ``lost`` has the clients that stopped or sent nothing in time, and the reasons. They are told
+    that the run goes on without them, and what they send later is ignored.
+    """
 
     n_clients: int
-    bytes_received: int
-    bytes_sent: int
+    lost: dict[int, str]
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that the clients have sent."""
+        ...
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes sent to the clients."""
+        ...
 
     def gather(
-        self, n_bytes: int, clients: Sequence[int] | None = None
+        self, n_bytes: int, clients: Sequence[int] | None = None, recover: bool = False
     ) -> tuple[list[np.ndarray], list[float]]:
-        """Wait for a buffer of that size from each client; return them and their arrival times."""
+        """Wait for a buffer of that size from each client; return them and their arrival times.
+
+        With ``recover`` a client that stops or sends nothing in time is lost, and has no buffer;
+        without, it ends the run.
+        """
         ...
 
     def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
@@ -81,10 +98,10 @@ def check_turn(client: int, n_received: int, n_sent: int) -> None:
         raise ProtocolError(f"client {client} sent a message where none was due")
 
 
-def timeout_error(clients: Sequence[int], time_limit: float) -> ProtocolError:
-    """The error of a server whose clients stall."""
+def timeout_reason(clients: Sequence[int], time_limit: float) -> str:
+    """What a server says of clients that stall."""
     names = " and ".join(f"client {client}" for client in clients)
-    return ProtocolError(f"{names} sent nothing for {time_limit:g} s (time_limit)")
+    return f"{names} sent nothing for {time_limit:g} s (time_limit)"
 
 
 def wait(seconds: float) -> None:
@@ -114,6 +131,7 @@ class ThreadServerLink:
 
     def __init__(self, n_clients: int, latency: float, time_limit: float):
         self.n_clients = n_clients
+        self.lost: dict[int, str] = {}
         self.bytes_received = 0
         self.bytes_sent = 0
         self._latency = latency
@@ -134,29 +152,47 @@ class ThreadServerLink:
         )
 
     def gather(
-        self, n_bytes: int, clients: Sequence[int] | None = None
+        self, n_bytes: int, clients: Sequence[int] | None = None, recover: bool = False
     ) -> tuple[list[np.ndarray], list[float]]:
         """See :class:`ServerLink`."""
         clients = list(clients or range(1, self.n_clients + 1))
         received: dict[int, tuple[np.ndarray, float]] = {}
+        deferred = []
         deadline = time.perf_counter() + self._time_limit
-        while len(received) < len(clients):
-            late = [client for client in clients if client not in received]
+        while late := [c for c in clients if c not in received and c not in self.lost]:
             try:
-                client, arrival, n_received, message = self._uplink.get(
-                    timeout=max(deadline - time.perf_counter(), 1e-3)
-                )
+                item = self._uplink.get(timeout=max(deadline - time.perf_counter(), 1e-3))
             except queue.Empty:
-                raise timeout_error(late, self._time_limit) from None
+                self._lose(late, timeout_reason(late, self._time_limit), recover)
+                break
+            client, arrival, n_received, message = item
+            if client in self.lost:
+                continue
+            if isinstance(message, _Abort) and recover and client in received:
+                # It stopped after its message had arrived: that is for the next gathering.
+                deferred.append(item)
+                continue
             if isinstance(message, _Abort):
-                raise ProtocolError(f"client {client} stopped: {message}")
+                self._lose([client], f"client {client} stopped: {message}", recover)
+                continue
             check_turn(client, n_received if client in late else -1, self._n_sent[client - 1])
             check_size(f"client {client}", len(message), n_bytes)
             received[client] = message, arrival
-        self.bytes_received += n_bytes * len(clients)
-        messages = [received[client][0] for client in clients]
-        arrivals = [received[client][1] for client in clients]
+        for item in deferred:
+            self._uplink.put(item)
+        arrived = [client for client in clients if client in received]
+        self.bytes_received += n_bytes * len(arrived)
+        messages = [received[client][0] for client in arrived]
+        arrivals = [received[client][1] for client in arrived]
         return messages, arrivals
+
+    def _lose(self, clients: Sequence[int], reason: str, recover: bool) -> None:
+        """Go on without some clients, or end the run."""
+        if not recover:
+            raise ProtocolError(reason)
+        for client in clients:
+            self.lost[client] = reason
+            self._downlinks[client - 1].put(_Abort(reason))
 
     def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
         """See :class:`ServerLink`."""

@@ -1,19 +1,25 @@
-"""One-time pads from a stream cipher, whose sum every client can compute and the server cannot.
+"""Masks from stream ciphers: those of a pair of clients cancel, that of the group is the clients'.
 
-With M streams F_0, ..., F_(M-1) from the clients' common secret, client i adds F_i - F_(i+1), the
-last one F_(M-1) alone. That is a bijection between streams and masks, so the masks together are as
-uniform as the streams, and their sum is F_0: a client expands three streams, however many clients
-there are.
+Of each pair of clients the first adds a stream that only the two of them know, and the second
+subtracts it, so that one message alone tells nothing and only the sum over all clients comes out. A
+further stream, known to all clients and not to the server, hides that sum from the server, which
+knows the noise that it adds. All pairs have a stream: a client expands as many as there are
+clients. A sparse graph of pairs would be cheaper for hundreds of them, and would fall to fewer
+parties that collude.
 """
+
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from pkm.federation.links import ClientLink
 from pkm.federation.ring import Ring
 
 SECRET_BYTES = 32
+FIRST_CLIENT = 1
 
 
 def derive_key(secret: bytes, purpose: str, salt: bytes | None = None) -> bytes:
@@ -33,13 +39,12 @@ class KeyStream:
 
     Parameters
     ----------
-    secret : bytes
-    number : int
-        Which of the secret's streams.
+    key : bytes
+        Of this stream alone.
     """
 
-    def __init__(self, secret: bytes, number: int):
-        self._cipher = keystream(derive_key(secret, f"mask stream {number}"))
+    def __init__(self, key: bytes):
+        self._cipher = keystream(key)
 
     def next(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """The stream's next words."""
@@ -47,61 +52,86 @@ class KeyStream:
         return np.frombuffer(self._cipher.update(zeros), dtype).reshape(shape)
 
 
+def add_pairwise(
+    total: np.ndarray, client: int, words: Iterable[tuple[int, np.ndarray]], modulus: int = 0
+) -> None:
+    """Add a client's pairwise mask to words, in place.
+
+    Parameters
+    ----------
+    total : ndarray
+        Of unsigned words, or of field elements.
+    client : int
+    words : iterable of (int, ndarray)
+        The other client of each pair, and the pair's words: the first of the two adds them, the
+        second subtracts them.
+    modulus : int, default=0
+        Of the field; 0 for the ring of the words themselves.
+    """
+    for peer, pair_words in words:
+        total += pair_words if client < peer else modulus - pair_words
+        if modulus:
+            total %= modulus
+
+
 class Masks:
     """The masks of one client, synchronized with those of the others: a new one for every message.
 
     Parameters
     ----------
-    secret : bytes
-        Known to the clients, not to the server.
-    client, n_clients : int
+    client : int
         Clients count from 1.
+    pair_keys : mapping of int to bytes
+        Key that the client shares with each other client.
+    group_key : bytes
+        Known to all clients, not to the server.
     ring : Ring
 
     Examples
     --------
-    >>> secret, values, ring = bytes(32), np.array([5, -7]), Ring()
-    >>> masks = [Masks(secret, client, 3, ring) for client in (1, 2, 3)]
-    >>> total = sum(mask.mask(values) for mask in masks)
+    >>> pair, group, ring = bytes(32), bytes(range(32)), Ring()
+    >>> masks = [Masks(1, {2: pair}, group, ring), Masks(2, {1: pair}, group, ring)]
+    >>> total = sum(mask.mask(np.array([5, -7])) for mask in masks)
     >>> masks[1].unmask(total).tolist()
-    [15, -21]
+    [10, -14]
     """
 
-    def __init__(self, secret: bytes, client: int, n_clients: int, ring: Ring):
-        if not 1 <= client <= n_clients:
-            raise ValueError(f"client={client} must be one of 1 .. {n_clients}")
+    def __init__(self, client: int, pair_keys: Mapping[int, bytes], group_key: bytes, ring: Ring):
+        self._client = client
         self._ring = ring
-        self._sum_stream = KeyStream(secret, 0)
-        self._stream = self._sum_stream if client == 1 else KeyStream(secret, client - 1)
-        self._next_stream = KeyStream(secret, client) if client < n_clients else None
-        self._mask_sum: np.ndarray | None = None
+        self._pairs = {peer: KeyStream(key) for peer, key in pair_keys.items()}
+        # The streams of the group, by the client that adds them.
+        self._group = {FIRST_CLIENT: KeyStream(group_key)}
+        self._group_words: dict[int, np.ndarray] | None = None
 
     def mask(self, values: np.ndarray) -> np.ndarray:
         """Mask int64 values; the result is uniform over the ring whatever the values."""
-        if self._mask_sum is not None:
+        if self._group_words is not None:
             raise RuntimeError(
                 "the sum of the last masks was not revealed yet: masks must stay synchronized"
             )
-        dtype = self._ring.dtype
+        words = self._ring.encode(values)
+        shape = words.shape
+        dtype = words.dtype
+        pair_words = ((peer, pair.next(shape, dtype)) for peer, pair in self._pairs.items())
+        add_pairwise(words, self._client, pair_words)
 
-        # Client i adds F_i - F_(i+1), the last one F_(M-1) alone.
-        masked = self._ring.encode(values)
-        pad = self._stream.next(values.shape, dtype)
-        masked += pad
-        if self._next_stream is not None:
-            masked -= self._next_stream.next(values.shape, dtype)
+        self._group_words = {
+            client: stream.next(shape, dtype) for client, stream in self._group.items()
+        }
+        if self._client in self._group_words:
+            words += self._group_words[self._client]
+        return words
 
-        # The sum of all masks is F_0.
-        if self._stream is self._sum_stream:
-            self._mask_sum = pad
-        else:
-            self._mask_sum = self._sum_stream.next(values.shape, dtype)
-        return masked
+    def reveal(self, link: ClientLink) -> None:
+        """Send what the server needs to add up the messages: nothing, as these masks cancel."""
 
     def unmask(self, total: np.ndarray) -> np.ndarray:
-        """Take the masks off the sum of all clients' messages; int64."""
-        if self._mask_sum is None:
+        """Take the group's mask off the sum of all clients' messages; int64."""
+        if self._group_words is None:
             raise RuntimeError("there is no masked message whose sum could be revealed")
-        mask_sum = self._mask_sum
-        self._mask_sum = None
-        return self._ring.decode(total - mask_sum)
+        elements = total.copy()
+        for words in self._group_words.values():
+            elements -= words
+        self._group_words = None
+        return self._ring.decode(elements)

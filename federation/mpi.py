@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,13 +17,14 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from pkm.compute import Points
+from pkm.federation.keys import SERVER, Identity, fingerprint_of, party_name
 from pkm.federation.links import (
     CLIENT_WAIT_FACTOR,
     ProtocolError,
     check_size,
     check_turn,
     flat_bytes,
-    timeout_error,
+    timeout_reason,
     wait,
 )
 from pkm.federation.parties import (
@@ -33,6 +34,7 @@ from pkm.federation.parties import (
     ScheduledMethod,
     ServerReport,
     check_agreement,
+    check_secure,
     digest,
     run_client,
     run_server,
@@ -40,8 +42,6 @@ from pkm.federation.parties import (
 from pkm.federation.splits import split_points
 from pkm.privacy import NoiseStreams
 
-SERVER = 0
-FIRST_CLIENT = 1
 ABORT_TAG = 0  # that of a message is one more than the number of messages its sender has received
 SPIN_SECONDS = 1e-4  # parties may outnumber cores: after this, a waiting party sleeps
 SLEEP_SECONDS = 1e-5
@@ -103,42 +103,52 @@ class MpiServerLink(_Link):
 
     def __init__(self, comm: MPI.Comm, network: Network):
         super().__init__(comm, network)
+        self.lost: dict[int, str] = {}
         self.bytes_received = 0
         self.bytes_sent = 0
         self._n_sent = [0] * network.n_clients
 
     def gather(
-        self, n_bytes: int, clients: Sequence[int] | None = None
+        self, n_bytes: int, clients: Sequence[int] | None = None, recover: bool = False
     ) -> tuple[list[np.ndarray], list[float]]:
         """See :class:`pkm.federation.links.ServerLink`."""
         clients = list(clients or range(1, self.n_clients + 1))
         received: dict[int, tuple[np.ndarray, float]] = {}
 
+        def late_clients() -> list[int]:
+            return [c for c in clients if c not in received and c not in self.lost]
+
         def receive_arrived() -> bool | None:
-            for client in clients:
-                if client not in received and (probed := self._probe(client)) is not None:
-                    arrival = time.perf_counter()
-                    received[client] = self._receive_from(client, n_bytes, *probed), arrival
-            return True if len(received) == len(clients) else None
+            for client in late_clients():
+                if (probed := self._probe(client)) is None:
+                    continue
+                arrival = time.perf_counter()
+                buffer, tag = self._take(*probed)
+                if tag == ABORT_TAG:
+                    reason = f"client {client} stopped: {buffer.tobytes().decode()}"
+                    self._lose([client], reason, recover)
+                    continue
+                check_turn(client, tag - 1, self._n_sent[client - 1])
+                check_size(f"client {client}", buffer.size, n_bytes)
+                received[client] = buffer, arrival
+            return None if late_clients() else True
 
         if _poll(receive_arrived, self._network.time_limit) is None:
-            late = [client for client in clients if client not in received]
-            raise timeout_error(late, self._network.time_limit)
-        self.bytes_received += n_bytes * len(clients)
-        messages = [received[client][0] for client in clients]
-        arrivals = [received[client][1] for client in clients]
+            late = late_clients()
+            self._lose(late, timeout_reason(late, self._network.time_limit), recover)
+        arrived = [client for client in clients if client in received]
+        self.bytes_received += n_bytes * len(arrived)
+        messages = [received[client][0] for client in arrived]
+        arrivals = [received[client][1] for client in arrived]
         return messages, arrivals
 
-    def _receive_from(
-        self, client: int, n_bytes: int, message: MPI.Message, status: MPI.Status
-    ) -> np.ndarray:
-        """Receive a probed message of a client, and check it."""
-        buffer, tag = self._take(message, status)
-        if tag == ABORT_TAG:
-            raise ProtocolError(f"client {client} stopped: {buffer.tobytes().decode()}")
-        check_turn(client, tag - 1, self._n_sent[client - 1])
-        check_size(f"client {client}", buffer.size, n_bytes)
-        return buffer
+    def _lose(self, clients: Sequence[int], reason: str, recover: bool) -> None:
+        """Go on without some clients, or end the run."""
+        if not recover:
+            raise ProtocolError(reason)
+        for client in clients:
+            self.lost[client] = reason
+            self._isend(np.frombuffer(reason.encode(), np.uint8), client, ABORT_TAG)
 
     def deliver(self, messages: Sequence[np.ndarray], clients: Sequence[int] | None = None) -> None:
         """See :class:`pkm.federation.links.ServerLink`."""
@@ -151,7 +161,18 @@ class MpiServerLink(_Link):
 
     def abort(self, reason: str) -> None:
         """See :class:`pkm.federation.links.ServerLink`."""
-        self._send_reason(reason, range(1, self.n_clients + 1))
+        clients = range(1, self.n_clients + 1)
+        self._send_reason(reason, [client for client in clients if client not in self.lost])
+
+    def send_report(self, report: ServerReport) -> None:
+        """After the protocol: say which clients have finished, and report to the first of them."""
+        clients = [client for client in range(1, self.n_clients + 1) if client not in self.lost]
+        self.gather(0, clients, self._network.recover)
+        clients = [client for client in clients if client not in self.lost]
+        finished = np.zeros(self.n_clients, np.uint8)
+        finished[np.array(clients) - 1] = 1
+        self.deliver([finished] * len(clients), clients)
+        self._isend(flat_bytes(np.array(astuple(report), np.float64)), clients[0], tag=1)
 
 
 class MpiClientLink(_Link):
@@ -184,6 +205,42 @@ class MpiClientLink(_Link):
         """See :class:`pkm.federation.links.ClientLink`."""
         self._send_reason(reason, [SERVER])
 
+    def exchange_reports(
+        self, run: Any, report: ClientReport
+    ) -> tuple[Any | None, FederationCosts | None]:
+        """After the protocol: compare and sum up, at the first of the clients that have finished.
+
+        Digests of centers are sent to that client alone: the server gets none.
+        """
+        self.send(np.empty(0, np.uint8))
+        finished = self.receive(self.n_clients)
+        first, *others = (np.flatnonzero(finished) + 1).tolist()
+        own_digest = digest(run)
+        if self.client != first:
+            own_report = np.array(astuple(report), np.float64).tobytes() + own_digest
+            self._isend(np.frombuffer(own_report, np.uint8), first, tag=1)
+            return None, None
+
+        server_report = self._receive_from(SERVER)
+        work, drawing, waiting, n_bytes, exchanges = np.frombuffer(server_report)
+        reports = [report]
+        digests = [own_digest]
+        n_report = 8 * len(fields(ClientReport))
+        for client in others:
+            message = self._receive_from(client)
+            reports.append(ClientReport(*np.frombuffer(message[:n_report]).tolist()))
+            digests.append(message[n_report:])
+        check_agreement(digests)
+        measured = ServerReport(work, drawing, waiting, int(n_bytes), int(exchanges))
+        return run, FederationCosts.of(run.n_iter, measured, reports)
+
+    def _receive_from(self, rank: int) -> bytes:
+        """Wait for a report."""
+        probed = _poll(lambda: self._probe(rank), self._network.time_limit)
+        if probed is None:
+            raise ProtocolError(f"{party_name(rank)} did not finish")
+        return self._take(*probed)[0].tobytes()
+
 
 def run_rank(
     method: ScheduledMethod,
@@ -193,6 +250,8 @@ def run_rank(
     *,
     network: Network,
     split: str = "balanced",
+    identity: Identity | None = None,
+    simulated: bool = False,
 ) -> tuple[Any | None, FederationCosts | None]:
     """Run a method as a protocol, as one rank of a job of ``network.n_clients + 1``.
 
@@ -200,23 +259,28 @@ def run_rank(
 
     Parameters
     ----------
-    method, seeds, domain, network
+    method, seeds, domain, network, simulated
         As for :func:`pkm.federation.run_in_threads`.
     points : Points
         All points, for a measurement on one machine: each client uses its part alone.
     split : str
         See :func:`pkm.federation.split_points`.
+    identity : Identity, optional
+        This rank's, where ``network.fingerprints`` are given. Else each rank makes one, and the
+        job's ranks believe one another.
 
     Returns
     -------
     run : methods.Run or None
-        On rank 1, the first client; None elsewhere.
+        On the rank of the first client that has not disappeared; None elsewhere.
     costs : FederationCosts or None
 
     Raises
     ------
     ProtocolError
         On every rank, naming the party at fault.
+    ValueError
+        If the method or the network does not fit, before anything is sent.
     """
     comm = MPI.COMM_WORLD
     rank = comm.Get_rank()
@@ -225,19 +289,45 @@ def run_rank(
             f"n_clients={network.n_clients} must be one less than the job's {comm.Get_size()} "
             "processes"
         )
+    check_secure(method, simulated)
+    if network.fingerprints is None:
+        identity = Identity.generate()
+        network = replace(network, fingerprints=_fingerprints(comm, identity))
+    if identity is None:
+        raise ValueError("identity=None must be this rank's: network.fingerprints are given")
     if rank == SERVER:
         link = MpiServerLink(comm, network)
         noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
-        run = None
         with _abort_on_error(link):
-            report = run_server(link, method, *points.shape, noise, network)
-    else:
-        link = MpiClientLink(comm, network)
-        part = split_points(points, network.n_clients, seeds[0], split)[rank - 1]
-        n_points = points.shape[0]
-        with _abort_on_error(link):
-            run, report = run_client(link, method, part, n_points, seeds, domain, network)
-    return _collect(comm, run, report)
+            report = run_server(
+                link, method, *points.shape, noise, network, identity=identity, simulated=simulated
+            )
+            link.send_report(report)
+        return None, None
+    link = MpiClientLink(comm, network)
+    part = split_points(points, network.n_clients, seeds[0], split)[rank - 1]
+    n_points = points.shape[0]
+    with _abort_on_error(link):
+        run, report = run_client(
+            link,
+            method,
+            part,
+            n_points,
+            seeds,
+            domain,
+            network,
+            identity=identity,
+            simulated=simulated,
+        )
+        return link.exchange_reports(run, report)
+
+
+def _fingerprints(comm: MPI.Comm, identity: Identity) -> tuple[str, ...]:
+    """Fingerprints of the identities of all ranks."""
+    own = np.frombuffer(identity.public, np.uint8)
+    public = np.empty((comm.Get_size(), len(own)), np.uint8)
+    comm.Allgather(own, public)
+    return tuple(fingerprint_of(row.tobytes()) for row in public)
 
 
 @contextmanager
@@ -249,36 +339,3 @@ def _abort_on_error(link: MpiServerLink | MpiClientLink) -> Iterator[None]:
         known = isinstance(error, ProtocolError)
         link.abort(str(error) if known else f"{type(error).__name__}: {error}")
         raise
-
-
-def _collect(
-    comm: MPI.Comm, run: Any | None, report: ServerReport | ClientReport
-) -> tuple[Any | None, FederationCosts | None]:
-    """Gather reports and digests at rank 1, the first client, after the protocol.
-
-    Digests of centers are gathered among the clients alone: the server gets none.
-    """
-    rank = comm.Get_rank()
-    numbers = np.zeros(len(fields(ServerReport)))
-    values = astuple(report)
-    numbers[: len(values)] = values
-    all_numbers = np.empty((comm.Get_size(), len(numbers))) if rank == FIRST_CLIENT else None
-    comm.Gather(numbers, all_numbers, root=FIRST_CLIENT)
-
-    all_digests = None
-    clients_only = comm.Split(int(rank != SERVER), rank)
-    if rank != SERVER:
-        run_digest = np.frombuffer(digest(run), np.uint8)
-        if rank == FIRST_CLIENT:
-            all_digests = np.empty((comm.Get_size() - 1, len(run_digest)), np.uint8)
-        clients_only.Gather(run_digest, all_digests, root=0)
-    clients_only.Free()
-    if run is None or all_numbers is None or all_digests is None:
-        return None, None
-
-    check_agreement([client_digest.tobytes() for client_digest in all_digests])
-    work, drawing, waiting, n_bytes, exchanges = all_numbers[SERVER].tolist()
-    server_report = ServerReport(work, drawing, waiting, int(n_bytes), int(exchanges))
-    n_fields = len(fields(ClientReport))
-    client_reports = [ClientReport(*row[:n_fields]) for row in all_numbers[1:].tolist()]
-    return run, FederationCosts.of(run.n_iter, server_report, client_reports)

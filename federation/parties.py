@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pkm.compute import Points
+from pkm.federation.agreement import agree_as_client, agree_as_server
 from pkm.federation.curator import ClientSession, FederatedCurator
-from pkm.federation.keys import agree_on_secret, relay
+from pkm.federation.keys import Identity
 from pkm.federation.links import ClientLink, ProtocolError, ServerLink, ThreadServerLink
-from pkm.federation.masks import Masks
+from pkm.federation.recovery import MIN_CLIENTS
 from pkm.federation.ring import Ring
 from pkm.privacy import BaseCurator, Gaussian, Laplace, Ledger, NoiseStreams, SumsAndCounts
 
@@ -70,6 +71,11 @@ class Network:
         Seconds that every send takes: simulated.
     time_limit : float, default=60
         Seconds that the server waits for the clients' messages.
+    recover : bool, default=False
+        Finish with the other clients when one disappears, as long as more than half of them remain;
+        an exchange more per round. Needs three clients. Without it, the run ends.
+    fingerprints : tuple of str, optional
+        Of the identities of the server and of each client, as given to all parties beforehand.
 
     Raises
     ------
@@ -81,6 +87,8 @@ class Network:
     word_bytes: int = 8
     latency: float = 0.0
     time_limit: float = 60.0
+    recover: bool = False
+    fingerprints: tuple[str, ...] | None = None
 
     def __post_init__(self):
         if (
@@ -93,6 +101,15 @@ class Network:
             raise ValueError(f"latency={self.latency!r} must be a number of seconds from 0 to 60")
         if not 0 < self.time_limit < math.inf:
             raise ValueError(f"time_limit={self.time_limit!r} must be a positive number of seconds")
+        if self.recover and self.n_clients < MIN_CLIENTS:
+            raise ValueError(
+                f"n_clients={self.n_clients} must be at least {MIN_CLIENTS} with recover=True"
+            )
+        if self.fingerprints is not None and len(self.fingerprints) != self.n_clients + 1:
+            raise ValueError(
+                f"fingerprints={self.fingerprints!r} must be n_clients + 1 = "
+                f"{self.n_clients + 1}: of the server and of each client"
+            )
         Ring(self.word_bytes)
 
 
@@ -134,9 +151,9 @@ class FederationCosts:
 
     ``iteration_ms`` is the sum of ``client_ms`` (sums, counts, new centers, and the initialization
     in equal parts), ``masking_ms``, ``server_ms``, ``waiting_ms`` (for the slowest client) and
-    ``wire_ms`` (the rest: transport and latency). ``noise_ms`` is what the server draws ahead,
-    outside of that sum. ``setup_ms`` is the agreement on keys, once. ``bytes_per_iteration`` counts
-    all clients in both directions.
+    ``wire_ms`` (the rest: transport with its encryption, and latency). ``noise_ms`` is what the
+    server draws ahead, outside of that sum. ``setup_ms`` is the agreement on keys, once.
+    ``bytes_per_iteration`` counts all clients in both directions.
     """
 
     iterations: float
@@ -198,6 +215,25 @@ def check_schedule(
     return rounds
 
 
+def check_secure(method: ScheduledMethod, simulated: bool) -> None:
+    """Refuse a run whose noise everybody can compute, unless it is a simulation."""
+    if not (simulated or getattr(method, "secure", False)):
+        raise ValueError(
+            f"secure=False of {type(method).__name__}: whoever knows the public seeds can subtract "
+            "the noise; set secure=True, or simulated=True for an experiment without private data"
+        )
+
+
+def check_fingerprints(network: Network) -> tuple[str, ...]:
+    """Fingerprints of all parties; refuse a network without."""
+    if network.fingerprints is None:
+        raise ValueError(
+            "fingerprints=None of the network must be those of the server and of each client: "
+            "without them a server in the middle goes unnoticed"
+        )
+    return network.fingerprints
+
+
 # The clients
 
 
@@ -209,6 +245,9 @@ def run_client(
     seeds: Sequence[int],
     domain: npt.ArrayLike | None,
     network: Network,
+    *,
+    identity: Identity,
+    simulated: bool = False,
 ) -> tuple[Any, ClientReport]:
     """Run a method as one of the clients.
 
@@ -225,6 +264,11 @@ def run_client(
         Public: they determine the starting centers of the replicates.
     domain : array-like of shape (2, d) or None
     network : Network
+        With the fingerprints of all parties.
+    identity : Identity
+        This client's.
+    simulated : bool, default=False
+        Allow a method without ``secure=True``: for experiments.
 
     Returns
     -------
@@ -235,22 +279,25 @@ def run_client(
     Raises
     ------
     ProtocolError
-        If the run ends early.
+        If the run ends early, or a party is not who it should be.
     ValueError
         If the method cannot run as a protocol.
     """
-    check_schedule(method, n_points, points.shape[1], network)
+    rounds = check_schedule(method, n_points, points.shape[1], network)
+    check_secure(method, simulated)
+    fingerprints = check_fingerprints(network)
     if points.shape[0] > n_points:
         raise ValueError(
             f"n_points={n_points} must be at least this client's {points.shape[0]}: it bounds "
             "the sums"
         )
 
-    # Agree on the secret from which the masks are derived.
+    # Agree on the keys of the link to the server and of the masks.
     started = time.perf_counter()
-    secret = agree_on_secret(link)
-    masks = Masks(secret, link.client, link.n_clients, Ring(network.word_bytes))
-    session = ClientSession(link, masks, n_points)
+    n_recovered = len(rounds) if network.recover else 0
+    ring = Ring(network.word_bytes)
+    sealed, masks = agree_as_client(link, identity, fingerprints, n_recovered, ring)
+    session = ClientSession(sealed, masks, n_points)
     agreed = time.perf_counter()
 
     # Run the method; its queries are answered by the server.
@@ -289,6 +336,9 @@ def run_server(
     n_features: int,
     noise: NoiseStreams,
     network: Network,
+    *,
+    identity: Identity,
+    simulated: bool = False,
 ) -> ServerReport:
     """Run a method as the server: in every round, send the sum of the clients' messages and noise.
 
@@ -302,6 +352,11 @@ def run_server(
     noise : NoiseStreams
         The server's; one stream family per replicate. Secret unless results are to be repeatable.
     network : Network
+        With the fingerprints of all parties.
+    identity : Identity
+        The server's.
+    simulated : bool, default=False
+        Allow a method or noise without ``secure=True``: for experiments.
 
     Returns
     -------
@@ -310,15 +365,20 @@ def run_server(
     Raises
     ------
     ProtocolError
-        Naming the client that died, stalled or sent a malformed message.
+        Naming the client that died, stalled, sent a malformed message or is not who it should be.
     """
     rounds = check_schedule(method, n_points, n_features, network)
+    check_secure(method, simulated)
+    if not (simulated or noise.secure):
+        raise ValueError("secure=False of the noise must be True, or simulated=True")
+    fingerprints = check_fingerprints(network)
     ring = Ring(network.word_bytes)
     shape = (len(noise.seeds), method.n_clusters, n_features + 1)
     n_bytes = int(np.prod(shape)) * ring.word_bytes
 
-    # Relay the clients' keys.
-    relay(link)
+    # Agree with the clients on keys, and relay those that they have among them.
+    n_recovered = len(rounds) if network.recover else 0
+    sealed, survivors = agree_as_server(link, identity, fingerprints, n_recovered)
     setup_bytes = link.bytes_received + link.bytes_sent
 
     # Draw the noise of all rounds while the clients work on their first message: it depends on
@@ -333,17 +393,24 @@ def run_server(
     # Add the clients' messages and the noise of each round, and send the sum to all clients.
     work = 0.0
     waiting = 0.0
+    clients = list(range(1, link.n_clients + 1))
     for round_noise in noises:
-        messages, arrivals = link.gather(n_bytes)
+        messages, arrivals = sealed.gather(n_bytes, clients, network.recover)
+        if survivors is not None:
+            survivors.collect_shares(sealed)
+            clients = [client for client in clients if client not in link.lost]
         started = time.perf_counter()
         elements = [message.view(ring.dtype).reshape(shape) for message in messages]
         total = aggregate(ring, elements, round_noise)
+        if survivors is not None:
+            survivors.unmask(total)
         work += time.perf_counter() - started
         waiting += max(arrivals) - sum(arrivals) / len(arrivals)
-        link.deliver([total] * link.n_clients)
+        sealed.deliver([total] * len(clients), clients)
 
     round_bytes = link.bytes_received + link.bytes_sent - setup_bytes
-    return ServerReport(work, drawing, waiting, round_bytes, len(rounds))
+    n_exchanges = len(rounds) + n_recovered
+    return ServerReport(work, drawing, waiting, round_bytes, n_exchanges)
 
 
 def encoded_noise(
@@ -379,8 +446,11 @@ def run_in_threads(
     domain: npt.ArrayLike | None = None,
     *,
     network: Network,
+    simulated: bool = False,
 ) -> tuple[Any, FederationCosts]:
     """Run a method as a protocol whose parties are threads of this process.
+
+    Every party gets a new identity.
 
     Parameters
     ----------
@@ -393,10 +463,13 @@ def run_in_threads(
     seeds : sequence of int
     domain : array-like of shape (2, d), optional
     network : Network
+    simulated : bool, default=False
+        Allow a method without ``secure=True``: for experiments, not for real data.
 
     Returns
     -------
     run : methods.Run
+        As the clients have it that have not disappeared.
     costs : FederationCosts
 
     Raises
@@ -413,16 +486,44 @@ def run_in_threads(
     n_points = sum(part.shape[0] for part in parts)
     n_features = parts[0].shape[1]
     check_schedule(method, n_points, n_features, network)
+    check_secure(method, simulated)
+    server_identity, *identities = [Identity.generate() for _ in range(network.n_clients + 1)]
+    fingerprints = [identity.fingerprint for identity in (server_identity, *identities)]
+    network = replace(network, fingerprints=tuple(fingerprints))
     noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
     link = ThreadServerLink(network.n_clients, network.latency, network.time_limit)
 
-    threads = _start_clients(link, method, parts, seeds, domain, network)
+    run = partial(
+        run_client,
+        method=method,
+        n_points=n_points,
+        seeds=seeds,
+        domain=domain,
+        network=network,
+        simulated=simulated,
+    )
+    threads = []
+    for client, (points, identity) in enumerate(zip(parts, identities, strict=True), 1):
+        client_run = partial(run, points=points, identity=identity)
+        threads.append(_ClientThread(link.client(client), client_run))
+    for thread in threads:
+        thread.start()
     try:
-        server_report = run_server(link, method, n_points, n_features, noise, network)
+        server_report = run_server(
+            link,
+            method,
+            n_points,
+            n_features,
+            noise,
+            network,
+            identity=server_identity,
+            simulated=simulated,
+        )
     except Exception as error:
         link.abort(str(error))
         raise
-    runs, client_reports = _collect(threads, network.time_limit)
+    remaining = [thread for thread in threads if thread.client not in link.lost]
+    runs, client_reports = _collect(remaining, network)
     check_agreement([digest(run) for run in runs])
     return runs[0], FederationCosts.of(runs[0].n_iter, server_report, client_reports)
 
@@ -445,44 +546,20 @@ class _ClientThread(threading.Thread):
             self._link.abort(f"{type(error).__name__}: {error}")
 
 
-def _start_clients(
-    link: ThreadServerLink,
-    method: ScheduledMethod,
-    parts: Sequence[Points],
-    seeds: Sequence[int],
-    domain: npt.ArrayLike | None,
-    network: Network,
-) -> list[_ClientThread]:
-    """Start one thread per client."""
-    n_points = sum(part.shape[0] for part in parts)
-    threads = []
-    for client, points in enumerate(parts, 1):
-        run = partial(
-            run_client,
-            method=method,
-            points=points,
-            n_points=n_points,
-            seeds=seeds,
-            domain=domain,
-            network=network,
-        )
-        threads.append(_ClientThread(link.client(client), run))
-    for thread in threads:
-        thread.start()
-    return threads
-
-
 def _collect(
-    threads: Sequence[_ClientThread], time_limit: float
+    threads: Sequence[_ClientThread], network: Network
 ) -> tuple[list[Any], list[ClientReport]]:
     """Wait for the clients; return their runs and reports, or name one that did not finish."""
     for thread in threads:
-        thread.join(time_limit)
+        thread.join(network.time_limit)
+    finished = [thread for thread in threads if thread.outcome is not None]
+    for thread in threads:
+        if thread not in finished and not (network.recover and finished):
+            raise ProtocolError(f"client {thread.client} did not finish")
     runs = []
     reports = []
-    for thread in threads:
-        if thread.outcome is None:
-            raise ProtocolError(f"client {thread.client} did not finish")
+    for thread in finished:
+        assert thread.outcome is not None
         run, report = thread.outcome
         runs.append(run)
         reports.append(report)

@@ -25,7 +25,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from numba import njit
 
-from pkm.federation.masks import derive_key, keystream
+from pkm.federation.keys import pair_secrets
+from pkm.federation.masks import add_pairwise, derive_key, keystream
 
 PRIME = (1 << 61) - 1
 N_CHECK_SUMS = 2  # power sums beyond those that decoding needs
@@ -433,14 +434,14 @@ def zero_sum_masks(
     ndarray of shape (code.n_elements,)
         Field elements, uniform as long as one other client is honest.
     """
+    peers = {peer: key for peer, key in enumerate(public) if peer != client}
+    secrets = pair_secrets(private, peers)
+    elements = (
+        (peer, _uniform_elements(derive_key(secret, f"sparse {round_name}"), code))
+        for peer, secret in secrets.items()
+    )
     mask = np.zeros(code.n_elements, code.dtype)
-    for peer, key in enumerate(public):
-        if peer == client:
-            continue
-        # Of each pair of clients the first adds the stream, the second subtracts it.
-        secret = derive_key(private.exchange(key), f"sparse {round_name}")
-        stream = _uniform_elements(secret, code)
-        mask = (mask + (stream if peer > client else (code.prime - stream))) % code.prime
+    add_pairwise(mask, client, elements, code.prime)
     return mask
 
 

@@ -6,7 +6,6 @@ p-values of 1e-8 and seven standard errors leave all checks together less than o
 chance in a million runs.
 """
 
-import os
 import subprocess
 import sys
 import threading
@@ -22,24 +21,30 @@ from scipy import stats
 from pkm.compute import Points
 from pkm.federation import (
     FederatedCurator,
+    Identity,
     Masks,
     Network,
     ProtocolError,
     Ring,
+    agreement,
     mpi_available,
     mpirun,
+    parties,
     run_in_threads,
     split_points,
 )
+from pkm.federation.agreement import agree_as_client, agree_as_server
 from pkm.federation.curator import ClientSession
-from pkm.federation.keys import BOX_BYTES, PUBLIC_BYTES, agree_on_secret, relay
+from pkm.federation.keys import TAG_BYTES, hello_bytes
 from pkm.federation.links import ThreadServerLink
-from pkm.federation.masks import SECRET_BYTES, KeyStream, derive_key
+from pkm.federation.masks import SECRET_BYTES, KeyStream
 from pkm.federation.parties import aggregate, check_schedule, encoded_noise, run_client, run_server
 from pkm.methods.dpm import DPM
 from pkm.methods.lloyd import FastLloyd, GLloyd, Lloyd, Round, SuLloyd
-from pkm.privacy import SCALE, BoxGrid, Gaussian, Laplace, NoiseStreams
+from pkm.privacy import SCALE, Gaussian, Laplace, NoiseStreams
 from pkm.privacy.mechanisms import BoundedLaplace
+from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts
+from pkm.privacy.tree import CellCounts, PartitionTree
 
 RINGS = [Ring(4), Ring(8)]
 LLOYD_METHODS = [
@@ -63,6 +68,27 @@ def split_by_sizes(points, sizes):
     """Parts of given sizes, and the remaining points as the last part."""
     ends = np.cumsum(sizes)
     return [Points.prepare(part.astype(np.int64)) for part in np.split(points.rows, ends)]
+
+
+def identities_of(n_clients):
+    """New identities of the server and of all clients, and their fingerprints."""
+    identities = [Identity.generate() for _ in range(n_clients + 1)]
+    fingerprints = tuple(identity.fingerprint for identity in identities)
+    return identities, fingerprints
+
+
+def masks_of(n_clients, ring, seed=0):
+    """Masks of all clients, from the same keys for the same seed."""
+    rng = np.random.default_rng(seed)
+    group_key = rng.bytes(SECRET_BYTES)
+    pair_keys = {client: {} for client in range(1, n_clients + 1)}
+    for first in pair_keys:
+        for second in range(first + 1, n_clients + 1):
+            key = rng.bytes(SECRET_BYTES)
+            pair_keys[first][second] = key
+            pair_keys[second][first] = key
+    masks = [Masks(client, keys, group_key, ring) for client, keys in pair_keys.items()]
+    return masks, pair_keys, group_key
 
 
 def run_threads(clients, server):
@@ -152,7 +178,7 @@ def test_noise_stays_within_max_noise(secure):
     streams = NoiseStreams([3], secure=secure)
     zeros = np.zeros((1, 10**6), np.int64)
     for mechanism in (Gaussian(50.0), Laplace(50.0)):
-        noise = mechanism.add(zeros, streams, ("x", 0))
+        noise = streams.release(mechanism, zeros, ("x", 0))
         # The bound covers the rarest draw there is; a million draws pass a fifth of it except once
         # in 10^50.
         largest = np.abs(noise).max()
@@ -166,10 +192,15 @@ def test_noise_stays_within_max_noise(secure):
 @settings(max_examples=40, deadline=None)
 def test_masks_cancel_and_determine_their_streams(n_clients, ring, seed):
     rng = np.random.default_rng(seed)
-    secret = os.urandom(SECRET_BYTES)
     shape = (2, 3)
-    masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
-    streams = [KeyStream(secret, number) for number in range(n_clients)]
+    masks, pair_keys, group_key = masks_of(n_clients, ring, seed)
+    streams = {
+        (first, second): KeyStream(key)
+        for first, keys in pair_keys.items()
+        for second, key in keys.items()
+        if first < second
+    }
+    group = KeyStream(group_key)
     for _ in range(3):
         values = rng.integers(-(2**28), 2**28, (n_clients, *shape))
         messages = [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
@@ -178,117 +209,123 @@ def test_masks_cancel_and_determine_their_streams(n_clients, ring, seed):
             unmasked = mask.unmask(total)
             assert (unmasked == values.sum(axis=0)).all()
 
-        # The masks alone determine every stream: they have as many free words as the streams.
-        partial_sum = np.zeros(shape, ring.dtype)
-        clients = list(zip(streams, messages, values, strict=True))
-        for stream, message, value in reversed(clients):
-            mask_words = message - ring.encode(value)
-            partial_sum = partial_sum + mask_words
-            assert (partial_sum == stream.next(shape, ring.dtype)).all()
+        # The first of a pair adds its stream, the second subtracts it; the first client adds the
+        # stream of the group.
+        expected = [ring.encode(value) for value in values]
+        for (first, second), stream in streams.items():
+            words = stream.next(shape, ring.dtype)
+            expected[first - 1] += words
+            expected[second - 1] -= words
+        expected[0] += group.next(shape, ring.dtype)
+        assert (np.array(messages) == np.array(expected)).all()
 
 
 def test_masks_are_fresh_for_every_message():
-    secret = bytes(range(32))
-    ring = Ring(8)
     zeros = np.zeros(64, np.int64)
     all_words = []
-    for client in (1, 2, 3):
-        masks = Masks(secret, client, 3, ring)
+    for masks in masks_of(3, Ring(8))[0]:
         for _ in range(4):
             words = masks.mask(zeros)
             all_words += words.tolist()
             masks.unmask(words)
     assert len(set(all_words)) == len(all_words)  # 768 words of 64 bits
 
-    first_key = derive_key(secret, "mask stream 1")
-    second_key = derive_key(secret, "mask stream 2")
-    assert first_key != second_key
-    assert second_key != derive_key(bytes(32), "mask stream 2")
-
 
 def test_masks_out_of_order_are_refused():
-    masks = Masks(bytes(32), 1, 2, Ring(8))
+    (masks, _), _, _ = masks_of(2, Ring(8))
     with pytest.raises(RuntimeError, match="no masked message"):
         masks.unmask(np.zeros(3, np.uint64))
     masks.mask(np.zeros(3, np.int64))
     with pytest.raises(RuntimeError, match="not revealed yet"):
         masks.mask(np.zeros(3, np.int64))
-    with pytest.raises(ValueError, match=r"client=4 must be one of 1 \.\. 3"):
-        Masks(bytes(32), 4, 3, Ring(8))
 
 
 # Keys
 
 
-@pytest.mark.parametrize("n_clients", [1, 2, 5])
-def test_secret_is_shared_fresh_and_hidden_from_server(n_clients):
-    class RecordingLink(ThreadServerLink):
-        def gather(self, *args, **kwargs):
-            messages, times = super().gather(*args, **kwargs)
-            received.extend(message.tobytes() for message in messages)
-            return messages, times
+def agree(n_clients, n_rounds=0, client_link=lambda link: link, **arguments):
+    """Run the agreement on keys; return the links and masks of the clients (or their exceptions),
+    those of the server, and the link that the messages passed.
+    """
+    identities, fingerprints = identities_of(n_clients)
+    links = []
 
-    def agree(link, client, results):
-        results[client] = agree_on_secret(link.client(client))
-
-    secrets = []
-    for _ in range(2):
-        received = []
-        link = RecordingLink(n_clients, 0.0, 20)
-        results = {}
-        clients = [partial(agree, link, client, results) for client in range(1, n_clients + 1)]
-        run_threads(clients, partial(relay, link))
-
-        # All clients hold the same secret, which no message to the server contains.
-        assert len(results) == n_clients
-        assert len(set(results.values())) == 1
-        secret = results[1]
-        secrets.append(secret)
-        assert len(secret) == SECRET_BYTES
-        assert not any(secret in message for message in received)
-
-        if n_clients > 1:
-            box_bytes = (n_clients - 1) * BOX_BYTES
-            assert link.bytes_received == n_clients * PUBLIC_BYTES + box_bytes
-            assert link.bytes_sent == n_clients**2 * PUBLIC_BYTES + box_bytes
-    assert secrets[0] != secrets[1]
-
-
-def test_altered_box_is_refused():
-    class AlteringLink(ThreadServerLink):
-        def deliver(self, messages, clients=None):
-            if len(messages[0]) == BOX_BYTES:
-                messages = [message ^ np.uint8(1) for message in messages]
-            super().deliver(messages, clients)
-
-    link = AlteringLink(2, 0.0, 20)
-    errors = []
-
-    def first_client():
-        agree_on_secret(link.client(1))
-
-    def second_client():
-        try:
-            agree_on_secret(link.client(2))
-        except ProtocolError as error:
-            errors.append(str(error))
-
-    run_threads([second_client, first_client], partial(relay, link))
-    assert errors == ["client 1 sent a malformed box: it was not sealed for this client"]
-
-
-def test_degenerate_public_key_is_refused():
     def client(link):
-        if link.client == 1:
-            return agree_on_secret(link)
-        neutral_element = np.zeros(PUBLIC_BYTES, np.uint8)
-        link.send(neutral_element)
-        return None
+        identity = identities[link.client]
+        return agree_as_client(client_link(link), identity, fingerprints, n_rounds, Ring(8))
 
-    (client_error, _), server_error = run_protocol(2, client, relay)
+    def server(link):
+        links.append(link)
+        return agree_as_server(link, identities[0], fingerprints, n_rounds)
+
+    clients, server_result = run_protocol(n_clients, client, server, **arguments)
+    return clients, server_result, links[0]
+
+
+@pytest.mark.parametrize("n_clients", [1, 2, 5])
+@pytest.mark.parametrize("n_rounds", [0, 2])
+def test_agreed_masks_cancel_and_links_are_sealed(n_clients, n_rounds):
+    if n_rounds and n_clients < 3:
+        return
+    clients, (server_link, _), link = agree(n_clients, n_rounds)
+    n_setup = n_clients * hello_bytes(1 + n_rounds)
+    n_boxes = n_clients * (n_clients - 1) * (SECRET_BYTES + 64 * n_rounds + TAG_BYTES)
+    assert link.bytes_received == n_setup + n_boxes
+    assert link.bytes_sent == n_clients * (n_setup + hello_bytes(1)) + n_boxes
+
+    # What the server gets is what a client sent, though not what was on the wire.
+    message = np.arange(5)
+    for client_link, _ in clients:
+        client_link.send(message)
+    received, _ = server_link.gather(message.nbytes)
+    assert all((words.view(np.int64) == message).all() for words in received)
+    for client_link, _ in clients:
+        client_link.send(message)
+    on_the_wire, _ = link.gather(message.nbytes)
+    assert len({words.tobytes() for words in [*on_the_wire, message]}) == n_clients + 1
+
+    # The clients' masks belong together.
+    masks = [mask for _, mask in clients]
+    total = np.sum([mask.mask(message) for mask in masks], axis=0, dtype=np.uint64)
+    if not n_rounds:
+        for mask in masks:
+            assert (mask.unmask(total) == n_clients * message).all()
+
+
+def test_altered_box_is_refused(monkeypatch):
+    deliver = ThreadServerLink.deliver
+
+    def altering_deliver(self, messages, clients=None):
+        if len(messages[0]) == SECRET_BYTES + TAG_BYTES:
+            messages = [message ^ np.uint8(1) for message in messages]
+        deliver(self, messages, clients)
+
+    monkeypatch.setattr(ThreadServerLink, "deliver", altering_deliver)
+    (first, second), _, _ = agree(2)
+    message = "client {} sent a malformed box: it was not sealed for this client"
+    assert str(first) == message.format(2)
+    assert str(second) == message.format(1)
+
+
+def test_degenerate_public_key_is_refused(monkeypatch):
+    """The identity may well have signed it."""
+    from pkm.federation import agreement, keys
+
+    class NeutralKey:
+        def public_key(self):
+            return self
+
+        def public_bytes_raw(self):
+            return bytes(keys.PUBLIC_BYTES)
+
+    def hello(identity, party, n_clients, own_keys):
+        return keys.hello(identity, party, n_clients, [NeutralKey()] if party == 2 else own_keys)
+
+    monkeypatch.setattr(agreement, "hello", hello)
+    (client_error, _), server_error, _ = agree(2)
     assert isinstance(client_error, ProtocolError)
     assert "client 2 sent a malformed public key" in str(client_error)
-    assert "client 1 stopped" in str(server_error)
+    assert "client 2 sent a malformed public key" in str(server_error)
 
 
 # Aggregation
@@ -298,7 +335,6 @@ def test_degenerate_public_key_is_refused():
 @settings(max_examples=40, deadline=None)
 def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace):
     rng = np.random.default_rng(seed)
-    secret = os.urandom(SECRET_BYTES)
     r = 2
     k = 3
     d = 2
@@ -307,7 +343,7 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     public_round = Round(None, mechanism(1000.0), mechanism(3000.0))
 
     # Clients mask their sums and counts; the server adds the messages and the noise.
-    masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
+    masks, _, _ = masks_of(n_clients, ring, seed)
     values = rng.integers(-(2**24), 2**24, (n_clients, *shape))
     messages = [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
     seeds = [seed, seed + 1]
@@ -317,8 +353,9 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     # The same sums with the same noise, in the clear.
     streams = NoiseStreams(seeds)
     total = values.sum(axis=0)
-    sums = public_round.sum_noise.add(total[:, :, :d], streams, ("sums_and_counts", 4, "sums"))
-    counts = public_round.count_noise.add(total[:, :, d], streams, ("sums_and_counts", 4, "counts"))
+    key = ("sums_and_counts", 4)
+    sums = streams.release(public_round.sum_noise, total[:, :, :d], (*key, "sums"))
+    counts = streams.release(public_round.count_noise, total[:, :, d], (*key, "counts"))
     expected = np.concatenate([sums, counts[:, :, None]], axis=2)
     for mask in masks:
         assert (mask.unmask(reply) == expected).all()
@@ -338,7 +375,9 @@ def test_federated_equals_central(method, split):
     central = method.fit_batch(points, seeds)
     for n_clients in (1, 2, 5):
         parts = split_points(points, n_clients, seed=n_clients, split=split)
-        run, measured = run_in_threads(method, parts, seeds, network=Network(n_clients))
+        run, measured = run_in_threads(
+            method, parts, seeds, network=Network(n_clients), simulated=True
+        )
         assert (run.centers == central.centers).all()
         assert run.n_iter == central.n_iter
         assert run.seeds == central.seeds
@@ -363,7 +402,7 @@ def test_centers_are_equal_for_all_splits_and_rings(sizes, word_bytes, seed):
     central = method.fit_batch(points, [seed])
     parts = split_by_sizes(points, sizes)
     network = Network(len(parts), word_bytes=word_bytes)
-    run, measured = run_in_threads(method, parts, [seed], network=network)
+    run, measured = run_in_threads(method, parts, [seed], network=network, simulated=True)
     assert (run.centers == central.centers).all()
     assert measured.bytes_per_iteration == 2 * len(parts) * 4 * 4 * word_bytes
 
@@ -406,44 +445,49 @@ def test_split_depends_on_its_seed():
 # Obliviousness
 
 
-def server_view(points, n_runs=60):
+def server_view(monkeypatch, points, n_runs=60):
     """All words that the server receives over some runs, and all that it sends."""
     received = []
     sent = []
 
-    class RecordingLink(ThreadServerLink):
-        def gather(self, n_bytes, clients=None):
-            messages, times = super().gather(n_bytes, clients)
-            if clients is None and n_bytes == n_words * 8:
-                received.append([message.view(np.uint64) for message in messages])
-            return messages, times
-
-        def deliver(self, messages, clients=None):
-            words = np.ravel(messages[0])
-            if len(words) == n_words:
-                sent.append(words.copy())
-            super().deliver(messages, clients)
+    def record(ring, messages, noise):
+        total = aggregate(ring, messages, noise)
+        received.append([message.ravel() for message in messages])
+        sent.append(total.ravel())
+        return total
 
     method = FastLloyd(4, epsilon=1.0, n_iterations=4)
     n_points = points.shape[0]
-    n_words = 4 * 3
+    monkeypatch.setattr(parties, "aggregate", record)
     for seed in range(n_runs):
         parts = split_points(points, 2, seed)
-        run_two_parties(RecordingLink(2, 0.0, 20), method, parts, n_points, seed)
+        run_two_parties(ThreadServerLink(2, 0.0, 20), method, parts, n_points, seed)
     return np.array(received), np.array(sent)
 
 
 def run_two_parties(link, method, parts, n_points, seed, streams=None):
     """Run a method's protocol with two clients over a link; return the server's report."""
-    network = Network(2)
+    identities, fingerprints = identities_of(2)
+    network = Network(2, fingerprints=fingerprints)
 
     def client(number):
-        part = parts[number - 1]
-        run_client(link.client(number), method, part, n_points, [seed], None, network)
+        run_client(
+            link.client(number),
+            method,
+            parts[number - 1],
+            n_points,
+            [seed],
+            None,
+            network,
+            identity=identities[number],
+            simulated=True,
+        )
 
     def server():
         noise = streams or NoiseStreams([seed])
-        return run_server(link, method, n_points, 2, noise, network)
+        return run_server(
+            link, method, n_points, 2, noise, network, identity=identities[0], simulated=True
+        )
 
     clients = [partial(client, number) for number in (1, 2)]
     return run_threads(clients, server)
@@ -463,12 +507,12 @@ def assert_uniform(words):
 
 
 @pytest.mark.statistical
-def test_server_view_is_uniform():
+def test_server_view_is_uniform(monkeypatch):
     """For two inputs at the largest distance: uniform words, independent of one another, with the
     same law for both inputs.
     """
     inputs = [Points.prepare(np.full((300, 2), sign * SCALE)) for sign in (-1, 1)]
-    views = [server_view(points) for points in inputs]
+    views = [server_view(monkeypatch, points) for points in inputs]
     for received, sent in views:
         assert received.shape == (240, 2, 12)
         assert sent.shape == (240, 12)
@@ -483,38 +527,43 @@ def test_server_view_is_uniform():
         assert stats.ks_2samp(first_words, second_words).pvalue > 1e-8
 
 
-def test_server_holds_neither_secret_nor_keys(monkeypatch):
-    """Everything reachable from the server's objects, searched for the secret and the keys; the
+def test_server_does_not_hold_keys_of_masks(monkeypatch):
+    """Everything reachable from the server's objects, searched for the keys of the masks; the
     search finds them in a client's objects.
     """
-    from pkm.federation import parties
+    keys = set()
+    made = []
 
-    secrets = []
+    def recording_masks(client, pair_keys, group_key, ring):
+        keys.update([group_key, *pair_keys.values()])
+        made.append([dict(pair_keys), group_key])
+        return Masks(client, pair_keys, group_key, ring)
 
-    def record_secret(link):
-        secret = agree_on_secret(link)
-        secrets.append(secret)
-        return secret
-
-    monkeypatch.setattr(parties, "agree_on_secret", record_secret)
+    monkeypatch.setattr(agreement, "Masks", recording_masks)
     points = random_points()
     method = FastLloyd(3, epsilon=1.0)
     link = ThreadServerLink(2, 0.0, 20)
     streams = NoiseStreams([0])
     parts = split_points(points, 2, 0)
+    sealed_links = []
+    agree_with_clients = parties.agree_as_server
+
+    def recording_agreement(*args):
+        result = agree_with_clients(*args)
+        sealed_links.append(result)
+        return result
+
+    monkeypatch.setattr(parties, "agree_as_server", recording_agreement)
     report = run_two_parties(link, method, parts, points.shape[0], 0, streams)
 
-    assert len(set(secrets)) == 1
-    secret = secrets[0]
-    stream_keys = [derive_key(secret, f"mask stream {number}") for number in range(3)]
-    keys = [secret, *stream_keys]
-    server_values = reachable_bytes([link, streams, method, report])
+    # Both clients have the same two keys, of their pair and of the group.
+    assert len(made) == 2
+    assert len(keys) == 2
+    server_values = reachable_bytes([link, sealed_links, streams, method, report])
     assert len(server_values) > 3
     assert not any(key in value for key in keys for value in server_values)
-
-    client_masks = Masks(secret, 1, 2, Ring(8))
-    client_values = reachable_bytes([client_masks, secrets])
-    assert any(key in value for key in keys for value in client_values)
+    client_values = reachable_bytes(made)
+    assert all(any(key in value for value in client_values) for key in keys)
 
 
 def reachable_bytes(roots):
@@ -551,16 +600,17 @@ def standardized_noise(points, method, seed):
     noise = []
 
     class RecordingCurator(FederatedCurator):
-        def _release(self, sums, counts, sum_noise, count_noise, key):
-            answer = super()._release(sums, counts, sum_noise, count_noise, key)
-            noisy_sums, noisy_counts = answer
-            noise.append(((noisy_sums - sums) / sum_noise.scale).ravel())
-            noise.append(((noisy_counts - counts) / count_noise.scale).ravel())
+        def _draw(self, query, exact, sensitivities, mechanisms, key):
+            answer = super()._draw(query, exact, sensitivities, mechanisms, key)
+            for part, mechanism in mechanisms.items():
+                noise.append(((answer[part] - exact[part]) / mechanism.scale).ravel())
             return answer
 
+    identities, fingerprints = identities_of(1)
+
     def client(link):
-        masks = Masks(agree_on_secret(link), 1, 1, Ring(8))
-        session = ClientSession(link, masks, 60)
+        sealed, masks = agree_as_client(link, identities[1], fingerprints, 0, Ring(8))
+        session = ClientSession(sealed, masks, 60)
 
         def curator(ledger, streams):
             return RecordingCurator(points, ledger, streams.seeds, None, session)
@@ -569,7 +619,8 @@ def standardized_noise(points, method, seed):
 
     def server(link):
         streams = NoiseStreams([0], secure=True)
-        return run_server(link, method, 60, 2, streams, Network(1))
+        network = Network(1, fingerprints=fingerprints)
+        return run_server(link, method, 60, 2, streams, network, identity=identities[0])
 
     run_protocol(1, client, server)
     return np.concatenate(noise)
@@ -600,7 +651,7 @@ def test_ring_overflow_is_refused_before_sending():
     parts = split_points(points, 2, 0)
     network = Network(2, word_bytes=4)
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
-        run_in_threads(method, parts, [0], network=network)
+        run_in_threads(method, parts, [0], network=network, simulated=True)
 
     class UnusedLink:
         def __getattr__(self, name):
@@ -608,25 +659,28 @@ def test_ring_overflow_is_refused_before_sending():
 
     link = UnusedLink()
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
-        run_server(link, method, 40_000, 2, NoiseStreams([0]), network)
+        run_server(link, method, 40_000, 2, NoiseStreams([0]), network, identity=None)
     with pytest.raises(ValueError, match="word_bytes=4 is too few"):
-        run_client(link, method, parts[0], 40_000, [0], None, network)
+        run_client(link, method, parts[0], 40_000, [0], None, network, identity=None)
 
 
 def test_client_larger_than_the_total_is_refused():
     """The number of all points bounds the sums: were it too small, they could wrap unnoticed."""
     with pytest.raises(ValueError, match="n_points=100 must be at least this client's 400"):
-        run_client(None, FastLloyd(2), random_points(n=400), 100, [0], None, Network(2))
+        network = Network(2, fingerprints=identities_of(2)[1])
+        points = random_points(n=400)
+        method = FastLloyd(2, secure=True)
+        run_client(None, method, points, 100, [0], None, network, identity=None)
 
 
 def test_methods_without_a_public_schedule_are_refused():
     points = random_points()
     with pytest.raises(ValueError, match="DPM cannot run as a protocol"):
-        run_in_threads(DPM(), [points], [0], network=Network(1))
+        run_in_threads(DPM(), [points], [0], network=Network(1), simulated=True)
     with pytest.raises(ValueError, match="n_clusters=500 must be at most"):
         check_schedule(FastLloyd(500), 400, 2, Network(1))
     with pytest.raises(ValueError, match="n_clients=3 must be the number of parts, which is 1"):
-        run_in_threads(FastLloyd(), [points], [0], network=Network(3))
+        run_in_threads(FastLloyd(), [points], [0], network=Network(3), simulated=True)
 
 
 def test_federated_curator_refuses_other_queries():
@@ -635,27 +689,19 @@ def test_federated_curator_refuses_other_queries():
     curator = FederatedCurator(random_points(), None, (0,), None, session)
     assert curator.n_points == 400
 
-    normals = np.ones((1, 2), np.int64)
+    centers = np.zeros((1, 1, 2), np.int64)
     origin = np.zeros(2, np.int64)
-    bounded_sums = partial(
-        curator.counts_and_bounded_sums,
-        np.zeros((1, 1, 2), np.int64),
-        count_noise=Laplace(1.0),
-        sum_noise=BoundedLaplace(1.0, 2.0 * SCALE),
-        origin=origin,
+    bounded = BoundedLaplace(1.0, 2.0 * SCALE)
+    queries = (
+        (GridCounts(4), {"counts": Laplace(1.0)}),
+        (GapPercentile(50), {"percentile": None}),
+        (CountsAndBoundedSums(centers, origin), {"counts": Laplace(1.0), "sums": bounded}),
     )
-    for query in (
-        lambda: curator.whole(),
-        lambda: curator.partition(BoxGrid.of_intervals(0.5)),
-        lambda: curator.hyperplanes(normals, origin),
-        lambda: curator.projection(normals, 1.0),
-        lambda: curator.gap_percentile(50, 1.0),
-        lambda: curator.disclose(),
-        lambda: curator.grid_counts(4, Laplace(1.0)),
-        bounded_sums,
-    ):
-        with pytest.raises(ValueError, match="is not answered by a federated curator"):
-            query()
+    for query, noise in queries:
+        with pytest.raises(TypeError, match="is not served by FederatedCurator: SumsAndCounts"):
+            curator.release(query, **noise)
+    with pytest.raises(TypeError, match="is not served by FederatedCurator: SumsAndCounts"):
+        PartitionTree.whole(curator).release(CellCounts([0]), counts=Laplace(1.0))
 
 
 @pytest.mark.parametrize(
@@ -667,6 +713,8 @@ def test_federated_curator_refuses_other_queries():
         ({"n_clients": 2, "latency": -1.0}, "latency=-1.0 must be"),
         ({"n_clients": 2, "latency": float("nan")}, "latency=nan must be"),
         ({"n_clients": 2, "time_limit": 0}, "time_limit=0 must be"),
+        ({"n_clients": 2, "recover": True}, "n_clients=2 must be at least 3 with recover=True"),
+        ({"n_clients": 2, "fingerprints": ("a", "b")}, "fingerprints=.* must be n_clients"),
     ],
 )
 def test_network_refuses_bad_settings(arguments, message):
@@ -681,22 +729,22 @@ def error_of_failing_run(monkeypatch, misbehave, n_clients=3, time_limit=1.0):
     """Run with a second client that calls a function in its third round; return the message of the
     error that the run raises.
     """
-    release = FederatedCurator._release
+    exchange = FederatedCurator._exchange
 
-    def failing_release(self, *args):
+    def failing_exchange(self, exact):
         session = self._session
         if session.link.client == 2 and session.timings.exchanges == 2:
             return misbehave(session.link)
-        return release(self, *args)
+        return exchange(self, exact)
 
-    monkeypatch.setattr(FederatedCurator, "_release", failing_release)
+    monkeypatch.setattr(FederatedCurator, "_exchange", failing_exchange)
     points = random_points()
     method = FastLloyd(3, epsilon=1.0, n_iterations=5)
     method.fit_batch(points, [0])  # compiles the kernels before the time limit applies
     parts = split_points(points, n_clients, 0)
     network = Network(n_clients, time_limit=time_limit)
     with pytest.raises(ProtocolError) as raised:
-        run_in_threads(method, parts, [0], network=network)
+        run_in_threads(method, parts, [0], network=network, simulated=True)
     return str(raised.value)
 
 
@@ -764,7 +812,7 @@ def test_measured_times_add_up_and_cover_the_latency():
     latency = 0.003
     network = Network(2, latency=latency)
     parts = split_points(random_points(), 2, 0)
-    _, measured = run_in_threads(FastLloyd(3), parts, [0], network=network)
+    _, measured = run_in_threads(FastLloyd(3), parts, [0], network=network, simulated=True)
     names = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
     times = [getattr(measured, name) for name in names]
     assert sum(times) == pytest.approx(measured.iteration_ms, rel=1e-9)
@@ -780,7 +828,7 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def run_program(tmp_path, body, n_ranks=3, time_limit=120):
+def run_program(tmp_path, body, n_ranks=3, time_limit=120, recover=False):
     """Run a program on some ranks, with this repository on their path."""
     program = tmp_path / "program.py"
     prologue = f"""
@@ -801,7 +849,7 @@ MPI.COMM_WORLD.Barrier()
 """
     program.write_text(prologue + body)
     # Under mpi4py's own runner a process that fails ends the job.
-    mpirun(n_ranks, ["-m", "mpi4py", str(program)], time_limit)
+    mpirun(n_ranks, ["-m", "mpi4py", str(program)], time_limit, recover=recover)
 
 
 @pytest.mark.slow
@@ -813,7 +861,9 @@ def test_processes_equal_the_central_run(tmp_path):
 for word_bytes in (4, 8):
     for lloyd in (method, SuLloyd(4, epsilon=2.0)):
         network = Network(3, word_bytes=word_bytes)
-        run, measured = run_rank(lloyd, points, [0, 3], network=network, split="unbalanced")
+        run, measured = run_rank(
+            lloyd, points, [0, 3], network=network, split="unbalanced", simulated=True
+        )
         assert (run is None) == (rank != 1)
         if run is not None:
             central = lloyd.fit_batch(points, [0, 3])
@@ -851,14 +901,14 @@ def test_failing_process_is_named_and_releases_nothing(tmp_path, action, reason)
         run_program(
             tmp_path,
             f"""
-release = FederatedCurator._release
-def failing_release(self, *args):
+exchange = FederatedCurator._exchange
+def failing_exchange(self, exact):
     link = self._session.link
     if rank == 2 and self._session.timings.exchanges == 2:
         {action}
-    return release(self, *args)
-FederatedCurator._release = failing_release
-run, measured = run_rank(method, points, [0], network=Network(2, time_limit=2))
+    return exchange(self, exact)
+FederatedCurator._exchange = failing_exchange
+run, measured = run_rank(method, points, [0], network=Network(2, time_limit=2), simulated=True)
 (out / "released").touch()
 """,
         )
@@ -868,19 +918,91 @@ run, measured = run_rank(method, points, [0], network=Network(2, time_limit=2))
 
 @pytest.mark.slow
 @needs_mpi
-def test_server_memory_does_not_hold_the_secret(tmp_path):
-    """After a run a client, who knows the secret, searches the server's whole writable memory for
-    it and its keys.
+@pytest.mark.parametrize("recover", [False, True])
+@pytest.mark.parametrize("victim", [1, 2])
+@pytest.mark.parametrize("moment", ["message", "shares"])
+def test_killed_process_and_recovery(tmp_path, recover, victim, moment):
+    """With recovery the first client that is left has the result of the run without the victim."""
+    body = f"""
+from pkm.federation import split_points
+from pkm.federation.masks import Masks
+from pkm.federation.recovery import RecoverableMasks
+from pkm.privacy import Curator
+def die():
+    if rank == {victim}:
+        os.kill(os.getpid(), signal.SIGKILL)
+exchange = FederatedCurator._exchange
+def failing_exchange(self, exact):
+    if {moment!r} == "message" and self._session.timings.exchanges == 2:
+        die()
+    return exchange(self, exact)
+FederatedCurator._exchange = failing_exchange
+for masks in (Masks, RecoverableMasks):
+    def failing_reveal(self, link, reveal=masks.reveal):
+        self.number = getattr(self, "number", 0) + 1
+        if {moment!r} == "shares" and self.number == 2:
+            die()
+        reveal(self, link)
+    masks.reveal = failing_reveal
+network = Network(3, time_limit=2, recover={recover})
+run, measured = run_rank(method, points, [0], network=network, simulated=True)
+if run is not None:
+    parts = split_points(points, 3, 0)
+    class LosingCurator(Curator):
+        def release_from(self, view, query, noise):
+            if self._rounds[query.label] == 2:
+                del self._shards[{victim} - 1]
+            return super().release_from(view, query, noise)
+    central = method.fit_with(lambda *args: LosingCurator(parts, *args), 400, 2, [0])
+    assert (run.centers == central.centers).all()
+    assert measured.iterations == 5
+    (out / f"released-{{rank}}").touch()
+"""
+    if recover:
+        run_program(tmp_path, body, n_ranks=4, recover=True)
+        first = 2 if victim == 1 else 1
+        assert [path.name for path in tmp_path.glob("released-*")] == [f"released-{first}"]
+    else:
+        # mpirun leaves the others running, so that it is the server that names the client.
+        with pytest.raises(ProtocolError, match=f"client {victim} sent nothing for 2 s"):
+            run_program(tmp_path, body, n_ranks=4, recover=True)
+        assert not list(tmp_path.glob("released-*"))
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_processes_with_public_noise_need_a_simulation(tmp_path):
+    with pytest.raises(ProtocolError, match="set secure=True, or simulated=True"):
+        run_program(tmp_path, "run_rank(method, points, [0], network=Network(2))")
+    run_program(
+        tmp_path,
+        """
+secure = FastLloyd(3, epsilon=1.0, n_iterations=5, secure=True)
+run, _ = run_rank(secure, points, [0], network=Network(2))
+assert (run is None) == (rank != 1)
+(out / f"released-{rank}").touch()
+""",
+    )
+    assert len(list(tmp_path.glob("released-*"))) == 3
+
+
+@pytest.mark.slow
+@needs_mpi
+def test_server_memory_does_not_hold_keys_of_masks(tmp_path):
+    """After a run a client, who knows the keys of its masks, searches the server's whole writable
+    memory for them.
     """
     run_program(
         tmp_path,
         """
-from pkm.federation import parties
-from pkm.federation.keys import agree_on_secret
-from pkm.federation.masks import derive_key
-secrets = []
-parties.agree_on_secret = lambda link: secrets.append(agree_on_secret(link)) or secrets[-1]
-run_rank(method, points, [0], network=Network(2))
+from pkm.federation import agreement
+Masks = agreement.Masks
+keys = []
+def recording_masks(client, pair_keys, group_key, ring):
+    keys.extend([group_key, *pair_keys.values()])
+    return Masks(client, pair_keys, group_key, ring)
+agreement.Masks = recording_masks
+run_rank(method, points, [0], network=Network(2), simulated=True)
 server_pid = np.array([os.getpid()], np.int64)
 # The server keeps the marker: the search must find it.
 marker = np.frombuffer(os.urandom(32), np.uint8).copy()
@@ -889,8 +1011,7 @@ if rank == 0:
     MPI.COMM_WORLD.Send([marker, MPI.BYTE], dest=1)
 if rank == 1:
     MPI.COMM_WORLD.Recv([marker, MPI.BYTE], source=0)
-    streams = [derive_key(secrets[0], f"mask stream {number}") for number in range(3)]
-    needles = [secrets[0], *streams, marker.tobytes()]
+    needles = [*keys, marker.tobytes()]
     matches = set()
     process = Path(f"/proc/{server_pid[0]}")
     with open(process / "maps") as maps, open(process / "mem", "rb", 0) as memory:
@@ -905,7 +1026,7 @@ if rank == 1:
 MPI.COMM_WORLD.Barrier()
 """,
     )
-    assert (tmp_path / "matches").read_text() == "[4]"  # the marker alone
+    assert (tmp_path / "matches").read_text() == "[2]"  # the marker alone
 
 
 @pytest.mark.slow

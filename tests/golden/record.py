@@ -142,7 +142,9 @@ def federation_records() -> dict:
         parts = split_points(Points.prepare(grid), 3, 0, "unbalanced")
         for name in FEDERATED:
             method = configured(name, n_clusters=N_CLUSTERS)
-            run, measured = run_in_threads(method, parts, SEEDS, domain, network=Network(3))
+            run, measured = run_in_threads(
+                method, parts, SEEDS, domain, network=Network(3), simulated=True
+            )
             records[f"{name} {dataset}"] = run_record(run) | {"bytes": measured.bytes_per_iteration}
     return rounded(records)
 
