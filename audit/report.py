@@ -6,17 +6,18 @@ none, and *no power here* where nothing could have been seen.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+from scipy import stats
 from sklearn.base import clone
 
 from pkm.audit.pairs import Pair, blobs, mutated, pairs
 from pkm.audit.replay import RecordingStreams, Replay, replay, traced
-from pkm.audit.residuals import LawTest, law_tests
-from pkm.privacy import Adjacency
+from pkm.audit.residuals import ALARM, LawTest, law_tests
+from pkm.privacy import Adjacency, BudgetExceeded
 
 VIOLATED = "violated"
 CONSISTENT = "consistent"
@@ -85,6 +86,10 @@ class AuditReport:
         95 % confidence; None where it was not tried.
     epsilon : float
         That the black-box runs spent, by the ledger.
+    query_verdicts : mapping of str to str
+        Of the replay, by release.
+    n_runs : int
+        Of the black-box view, on either data set.
     """
 
     method: str
@@ -99,6 +104,7 @@ class AuditReport:
     lower_bound: float | None = None
     epsilon: float = math.nan
     query_verdicts: Mapping[str, str] = field(default_factory=dict)
+    n_runs: int = 0
 
     @property
     def unregistered(self) -> tuple[Finding, ...]:
@@ -199,7 +205,8 @@ def audit(
         tuple(tests),
         lower_bound,
         epsilon,
-        {label: CONSISTENT if t >= MIN_TIGHTNESS else NO_POWER for label, t in tightness.items()},
+        {label: _query_verdict(label, t, findings) for label, t in tightness.items()},
+        n_runs if "blackbox" in views else 0,
     )
 
 
@@ -207,6 +214,12 @@ def _verdict(findings: Sequence[Finding], has_power: bool) -> str:
     if findings:
         return VIOLATED
     return CONSISTENT if has_power else NO_POWER
+
+
+def _query_verdict(label: str, ratio: float, findings: Sequence[Finding]) -> str:
+    """Verdict of the replay on the releases of one label."""
+    found = [each for each in findings if (each.view, each.label) == ("replay", label)]
+    return _verdict(found, ratio >= MIN_TIGHTNESS)
 
 
 def configured(method: Any, **parameters: object) -> Any:
@@ -232,10 +245,12 @@ def replay_view(method: Any, n_pairs: int, seed: int) -> tuple[dict[str, float],
     adjacency = Adjacency(method.claim.adjacency)
     tightness: dict[str, float] = {}
     findings: dict[str, Finding] = {}
+    outcomes: list[Replay] = []
     worst: tuple[float, Any, Pair, int] | None = None
 
     def tried(variation: Any, pair: Pair, number: int) -> float:
         outcome = replay(variation, pair, number)
+        outcomes.append(outcome)
         _note(outcome, pair, tightness, findings)
         _note_overspending(outcome, variation, findings)
         ratios = [each.ratio for each in outcome.realized if math.isfinite(each.ratio)]
@@ -248,6 +263,7 @@ def replay_view(method: Any, n_pairs: int, seed: int) -> tuple[dict[str, float],
         ratio = tried(variation, pair, number)
         if worst is None or ratio > worst[0]:
             worst = (ratio, variation, pair, number)
+    _note_impossible(outcomes, findings)
 
     rng = np.random.default_rng((seed, n_pairs))
     for _ in range(min(CLIMBS, n_pairs)):
@@ -257,6 +273,10 @@ def replay_view(method: Any, n_pairs: int, seed: int) -> tuple[dict[str, float],
         ratio = tried(variation, candidate, number)
         if ratio > worst[0]:
             worst = (ratio, variation, candidate, number)
+
+    refusals = [outcome.refusal for outcome in outcomes]
+    if all(refusals) and not findings:
+        raise ValueError(f"{type(method).__name__} fails on every pair: {refusals[0]!r}")
     return tightness, list(findings.values())
 
 
@@ -299,9 +319,28 @@ def _note(
             if known is None or (known.flaw and not each.flaw):
                 findings[each.label] = Finding("replay", each.label, each.flaw, message)
 
+    if len(outcome.groups) > 1:
+        message = f"{pair.name}: one record is in {len(outcome.groups)} groups charged as disjoint"
+        findings.setdefault("groups", Finding("replay", "groups", "", message))
+
+
+def _note_impossible(outcomes: Sequence[Replay], findings: dict[str, Finding]) -> None:
+    """Write down transcripts that neighbors cannot have: more of them than delta allows."""
+    n_impossible = sum(math.isinf(outcome.loss) for outcome in outcomes)
+    expected = math.fsum(outcome.delta for outcome in outcomes)
+    if n_impossible and stats.poisson.sf(n_impossible - 1, expected) < ALARM:
+        message = (
+            f"{n_impossible} of {len(outcomes)} transcripts are impossible on the neighbor; the "
+            f"deltas charged allow {expected:.2g}"
+        )
+        findings["delta"] = Finding("replay", "delta", "", message)
+
 
 def _note_overspending(outcome: Replay, method: Any, findings: dict[str, Finding]) -> None:
     """Write down a run that spends more than its method claims, whatever its own budget says."""
+    if isinstance(outcome.refusal, BudgetExceeded):
+        message = f"is stopped by its ledger: {outcome.refusal}"
+        findings.setdefault("budget", Finding("replay", "budget", "", message))
     if outcome.spent <= method.epsilon * (1 + 1e-6):
         return
     flaw = OVERSPENDING if OVERSPENDING in method.claim.flaws else ""
@@ -325,19 +364,20 @@ def residual_view(method: Any, seed: int) -> list[LawTest]:
     rng = np.random.default_rng((seed, 1))
     rows, _ = blobs(rng, n, d)
     pair = Pair("blobs", rows, 0, None, np.array([[-1.0] * d, [1.0] * d]))
-    runs = [
-        traced(method, pair.points, batch, pair.domain, RecordingStreams).draws
-        for batch in _batches(method, seed)
-    ]
+    try:
+        runs = [
+            traced(method, pair.points, batch, pair.domain, RecordingStreams).draws
+            for batch in _batches(method, seed)
+        ]
+    except BudgetExceeded:  # which the replay reports
+        return []
+    except Exception as error:  # a method of somebody else may fail in any way
+        raise ValueError(f"{type(method).__name__} fails on {n} points: {error!r}") from error
     return law_tests(runs, seed)
 
 
 def _batches(method: Any, seed: int) -> list[list[int]]:
-    """Seeds of the runs: together where a method runs in batches."""
+    """Seeds of the runs: in two batches where a method runs in batches."""
     seeds = [1_000_000 * (seed + 1) + i for i in range(RESIDUAL_RUNS)]
-    if method.batched:
-        return [seeds]
-    return [[each] for each in seeds]
-
-
-Progress = Callable[[AuditReport], None]
+    size = RESIDUAL_RUNS // 2 if method.batched else 1
+    return [seeds[start : start + size] for start in range(0, RESIDUAL_RUNS, size)]

@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,23 @@ def code_digest(*parts: Code) -> str:
     for part in parts:
         digest.update(hashlib.sha256(code_of(part).encode()).digest())
     return digest.hexdigest()
+
+
+@cache
+def rooms_digest(*rooms: str) -> str:
+    """Hash the code of all modules of some rooms of the package, in the order of their names.
+
+    Examples
+    --------
+    >>> len(rooms_digest("compute", "privacy"))
+    64
+    """
+    folders = []
+    for room in rooms:
+        spec = find_spec(f"pkm.{room}")
+        assert spec is not None and spec.origin is not None, f"pkm has no room {room}"
+        folders.append(Path(spec.origin).parent)
+    return code_digest(*(path for folder in folders for path in sorted(folder.rglob("*.py"))))
 
 
 def code_of(part: Code) -> str:
