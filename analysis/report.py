@@ -16,8 +16,10 @@ import pandas as pd
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from pkm.analysis import claims, verdicts
+from pkm.analysis import audits, claims, verdicts
+from pkm.analysis.audits import Audits
 from pkm.analysis.figures import FigureResult, FigureSpec, figures_of
+from pkm.analysis.figures.audit import draw_audit
 from pkm.analysis.figures.layout import DASH
 from pkm.analysis.figures.style import styled
 from pkm.analysis.tables import BOOTSTRAP_REPEATS, Study, summarize, write
@@ -38,6 +40,7 @@ def build(
     missing: pd.DataFrame,
     out: str | Path,
     environment: Mapping[str, Any],
+    audited: Audits | None = None,
 ) -> Path:
     """Build figures, tables and the report of one paper from stored rows.
 
@@ -57,6 +60,8 @@ def build(
     environment : mapping
         What to print under "environment", such as versions; nested mappings become groups, long
         texts and lists fold.
+    audited : mapping of (str, str) to Audit, optional
+        Stored audits, by import path and variant; those of methods without rows are left out.
 
     Returns
     -------
@@ -83,6 +88,7 @@ def build(
         _clear(folder)
     findings = verdicts.evaluate(study, paper, missing)
     figures = [_figure(spec, study, folders) for spec in specs]
+    audited = audited or {}
     _write_summary(study, folders["tables"])
     html = _template().render(
         title=content["title"],
@@ -93,7 +99,8 @@ def build(
         extent=_extent(rows, study),
         missing=_missing(missing),
         deviations=content["deviations"],
-        privacy=privacy_table(study).to_dict("records"),
+        privacy=privacy_table(study, audited).to_dict("records"),
+        audit=_audit_figure(study, audited, folders),
         flaws=_flaws_in(study),
         environment=_environment(environment),
     )
@@ -164,6 +171,17 @@ def _figure(spec: FigureSpec, study: Study, folders: Mapping[str, Path]) -> dict
         "image": base64.b64encode(image).decode() if image else None,
         "table": None if image else result.formatted.to_dict("split"),
     }
+
+
+def _audit_figure(
+    study: Study, audited: Audits, folders: Mapping[str, Path]
+) -> dict[str, Any] | None:
+    """Draw the audits of the methods that have rows; None without any."""
+    shown = audits.of_cells(audited, study.cells)
+    if not shown:
+        return None
+    spec = FigureSpec("audit", "What the audit found", False, lambda _: draw_audit(shown))
+    return _figure(spec, study, folders)
 
 
 def _write_images(result: FigureResult, path: Path) -> bytes:
@@ -274,7 +292,8 @@ def privacy_table(study: Study) -> pd.DataFrame:
     DataFrame
         One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view,
         epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent, and
-        flaws. F-10 is added where the data were scaled by their own bounds.
+        flaws. F-10 is added where the data were scaled by their own bounds; rows on points of a map
+        fitted to the records have F-28, and a line of their own.
     """
     keys = ["method", "variant", "notion", "adjacency", "trust", "view", "private_bounds", "flaws"]
     lines = []
@@ -297,9 +316,18 @@ def privacy_table(study: Study) -> pd.DataFrame:
             "unspent": f"{unspent:.2g}" if private else DASH,
             "cells": cells["cell"].nunique(),
         }
+        facts |= _audit_facts(cells, audited or {}) if private else {"audit": DASH, "views": ""}
         lines.append(facts)
     table = pd.DataFrame(lines)
     return table.sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
+
+
+def _audit_facts(cells: pd.DataFrame, audited: Audits) -> dict[str, str]:
+    """Return the verdict of the audit of some cells of one method, and those of its views."""
+    key = (cells["target"].iloc[0], cells["variant"].iloc[0])
+    if key not in audited:
+        return {"audit": audits.NOT_TRIED, "views": ""}
+    return {"audit": audited[key].summary(), "views": audited[key].by_view()}
 
 
 def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:

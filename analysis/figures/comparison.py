@@ -75,7 +75,8 @@ RATIO_CAPTION = (
     "Ratio: NICV over that of the best stored k-means++ run on the data set; medians over seeds, "
     "in brackets their distribution-free 95 % interval (the range where fewer than six seeds were "
     "run). All private methods are sound variants. † A parameter of DPM was chosen on letters, gas "
-    "and the two embeddings, among others. "
+    "and the two embeddings, among others. Points of the embeddings and of celltype come from maps "
+    "fitted to their records, which no epsilon covers (F-28). "
 )
 INSUFFICIENT_CAPTION = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the centers come from "
