@@ -10,10 +10,16 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 
+import numpy as np
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
 SAFETY = 1e-9  # relative: covers the solver's and the error function's rounding
+
+# Below this mu the two terms of delta cancel too much, and their difference is integrated instead.
+SMALL_MU = 1e-3
+NEGLIGIBLE = 40.0  # beyond as many standard deviations, tails are below the smallest float64
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
@@ -35,9 +41,30 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     """
     if mu == 0:
         return 0.0
-    second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+    if mu < SMALL_MU:
+        delta = _small_mu_delta(mu, epsilon)
+    else:
+        second = math.exp(epsilon + log_ndtr(-epsilon / mu - mu / 2))
+        delta = float(ndtr(-epsilon / mu + mu / 2)) - second
     # The true value is positive for every mu > 0, also where it is below the smallest float64.
-    return max(sys.float_info.min, float(ndtr(-epsilon / mu + mu / 2)) - second)
+    return max(sys.float_info.min, delta)
+
+
+def _small_mu_delta(mu: float, epsilon: float) -> float:
+    """Delta for a small mu, without cancellation.
+
+    With Mills' ratio M(x) = Q(x) / phi(x), of the normal tail and density, delta is ``phi(z - mu /
+    2) (M(z - mu / 2) - M(z + mu / 2))`` for ``z = epsilon / mu``. The difference is the integral of
+    ``-M'(x) = 1 - x M(x)``, which is positive and, over so short an interval, a polynomial of
+    degree 5 to the last place.
+    """
+    z = epsilon / mu
+    if z > NEGLIGIBLE:
+        return 0.0
+    x = z + mu / 2 * NODES
+    slopes = 1 - x * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+    density = math.exp(-((z - mu / 2) ** 2) / 2) / math.sqrt(2 * math.pi)
+    return density * mu / 2 * float(WEIGHTS @ slopes)
 
 
 @lru_cache(maxsize=4096)
