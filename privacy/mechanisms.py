@@ -1,8 +1,13 @@
-"""Additive noise mechanisms on the grid: integers in, integers out, rounded to nearest.
+"""Additive noise mechanisms on the grid: integers in, integers out.
 
-Noise is rounded in this module only. It is rounded *to nearest* before it is added to an integer,
-which is the same as rounding the noisy value: post-processing of the continuous mechanism, with the
-same privacy curve. (Truncation toward zero is not: it makes an atom of double width at zero.)
+With ``secure=True`` noise is drawn from discrete laws by exact integer samplers
+(:mod:`pkm.privacy.samplers`), at integer scales that are rounded up: rounding up never costs
+privacy.
+
+Seeded noise is continuous noise, rounded in this module only. It is rounded *to nearest* before it
+is added to an integer, which is the same as rounding the noisy value: post-processing of the
+continuous mechanism, with the same privacy curve. (Truncation toward zero is not: it makes an atom
+of double width at zero.)
 """
 
 import math
@@ -11,14 +16,20 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from pkm.privacy import samplers
 from pkm.privacy.grid import SCALE
 from pkm.privacy.noise import MAX_VARIATE, Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
 
-# Largest scale of additive noise, in grid steps. Beyond 2**53 float noise comes in multiples of a
-# power of two, and the low bits of an answer would be released as they are. The largest scale of a
-# built-in schedule is about 2**40 (at epsilon = 1e-4 in 784 features).
+# Largest scale of additive noise, in grid steps: the samplers' arithmetic has that range, and the
+# noise fits integers. (Beyond 2**53 float noise comes in multiples of a power of two, and the low
+# bits of an answer would be released as they are.) The largest scale of a built-in schedule is
+# about 2**40 at epsilon = 1e-4 in 784 features. So the smallest epsilon of a method follows from
+# this.
 MAX_SCALE = 2.0**44
+
+# Deviation of the rounding that relates discrete Gaussian noise to continuous noise, in grid steps.
+ROUNDING = 2
 
 
 class Cost(NamedTuple):
@@ -33,7 +44,8 @@ class Cost(NamedTuple):
 class _Additive:
     """Additive noise of a scale.
 
-    ``distribution`` names the draw of :class:`NoiseStreams`, ``norm`` that of the sensitivity.
+    ``distribution`` names the seeded draw of :class:`NoiseStreams`, ``norm`` that of the
+    sensitivity.
     """
 
     scale: float
@@ -47,7 +59,12 @@ class _Additive:
 
     @property
     def max_noise(self) -> int:
-        """Bound on the absolute noise, in grid steps."""
+        """Bound on the absolute noise, in grid steps.
+
+        It holds for every seeded draw. Secure noise has no bound: it exceeds this one with
+        probability below 2**-64 a draw. What does not fit the integers or the ring of a sum then
+        wraps, which makes the answer wrong and tells no more: it is post-processing.
+        """
         return math.ceil(self.scale * MAX_VARIATE[self.distribution])
 
     def check(self, sensitivity: Sensitivity) -> None:
@@ -65,6 +82,10 @@ class _Additive:
                 f"scale={largest:.3g} grid steps of {self.name} noise must be at most "
                 f"{MAX_SCALE:.3g}: beyond, integers do not carry it; spend more on the release"
             )
+
+    def secure_noise(self, scales: np.ndarray) -> np.ndarray:
+        """Exact integer noise from the operating system's entropy, for scales in grid steps."""
+        raise NotImplementedError(f"{type(self).__name__} must define secure_noise(scales)")
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """Cost of a release: the norm of what neighbors change, over the scale.
@@ -91,7 +112,7 @@ class _Additive:
         key: Key,
         sensitivity: Sensitivity | None = None,
     ) -> np.ndarray:
-        """Add rounded noise to integer values.
+        """Add integer noise to integer values.
 
         Parameters
         ----------
@@ -109,6 +130,8 @@ class _Additive:
             In grid steps.
         """
         unit = 1.0 if sensitivity is None else sensitivity.unit
+        if streams.secure:
+            return values + self.secure_noise(np.broadcast_to(self.scale * unit, values.shape))
         noise = getattr(streams, self.distribution)(key, values.shape[1:])
         noise *= self.scale * unit
         return values + np.rint(noise, out=noise).astype(np.int64)
@@ -121,6 +144,21 @@ class Gaussian(_Additive):
     ----------
     scale : float
         Standard deviation, in grid steps.
+
+    Notes
+    -----
+    Secure noise has the discrete Gaussian law of scale ``s = ceil(scale) + 2`` on the integers. It
+    costs no more than the continuous noise that the ledger charges, N(0, scale^2):
+
+    Round a continuous noisy value z at random to an integer y, with probability proportional to
+    ``exp(-(y - z)^2 / (2 t^2))``: this is post-processing, so its cost is that of z. If z has
+    variance ``s^2 - t^2`` about an exact integer x, then y has probability proportional to
+    ``exp(-(y - x)^2 / (2 s^2))`` times the mean of ``1 / Z(z)``, where Z normalizes the rounding.
+    By Poisson summation Z differs from its mean by a factor within ``1 +- 2.1 exp(-2 pi^2 t^2)``.
+    With t = 2 that is ``1 +- 2**-112``. So the discrete Gaussian law costs no more than N(0, s^2 -
+    4), in any number of dimensions, up to 2**-110 in epsilon per entry of an answer: for answers
+    that fit memory this is far below the relative margin of 1e-9 that calibration keeps. And ``s^2
+    - 4 >= scale^2``, so no scale is too small.
     """
 
     name = "gaussian"
@@ -131,6 +169,15 @@ class Gaussian(_Additive):
         """L2 sensitivity over the standard deviation: mu."""
         return Cost(mu=sensitivity.l2 / self.scale)
 
+    @staticmethod
+    def secure_scale(scale: float | np.ndarray) -> np.ndarray:
+        """Integer scale of the secure noise."""
+        return np.ceil(scale).astype(np.int64) + ROUNDING
+
+    def secure_noise(self, scales: np.ndarray) -> np.ndarray:
+        """Discrete Gaussian noise."""
+        return samplers.discrete_gaussian(self.secure_scale(scales))
+
 
 class Laplace(_Additive):
     """Laplace mechanism.
@@ -139,6 +186,12 @@ class Laplace(_Additive):
     ----------
     scale : float
         Scale b of the density exp(-|x| / b) / (2 b), in grid steps.
+
+    Notes
+    -----
+    Secure noise has the discrete Laplace law of scale ``ceil(b)`` on the integers. An answer that
+    changes by an integer vector of L1 norm D changes probabilities by a factor of at most ``exp(D /
+    b)``, exactly.
     """
 
     name = "laplace"
@@ -148,6 +201,10 @@ class Laplace(_Additive):
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """L1 sensitivity over the scale: epsilon."""
         return Cost(epsilon=sensitivity.l1 / self.scale)
+
+    def secure_noise(self, scales: np.ndarray) -> np.ndarray:
+        """Discrete Laplace noise."""
+        return samplers.discrete_laplace(np.ceil(scales).astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -162,6 +219,15 @@ class BoundedLaplace:
         Cost of one value.
     sensitivity : float
         Of one value, in grid steps.
+
+    Notes
+    -----
+    Secure noise has the discrete Laplace law, conditioned on the integers of the interval, at the
+    continuous law's scale rounded up. It costs no more than the continuous one: on the integers 0
+    .. w the normalization at 0, against that at the sensitivity D from it, changes by ``(1 + r - r
+    (A + B)) / (1 - r A B)`` with ``r = exp(-1 / b)``, ``A = exp(-D / b)`` and ``B = exp(-(w - D) /
+    b)``. That grows with r, and r = 1 gives the continuous law's change. A larger scale costs less:
+    the mean distance from the center grows by no more than the center moves.
     """
 
     epsilon: float
@@ -180,6 +246,12 @@ class BoundedLaplace:
             raise ValueError(
                 f"sensitivity={self.sensitivity} must be at least {sensitivity.linf}, what a "
                 "record changes in a value"
+            )
+        if not self.sensitivity / self.epsilon <= MAX_SCALE:
+            raise ValueError(
+                f"epsilon={self.epsilon} of a value makes a scale of at least "
+                f"{self.sensitivity / self.epsilon:.3g} grid steps, which must be at most "
+                f"{MAX_SCALE:.3g}; spend more on the release"
             )
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
@@ -236,6 +308,9 @@ class BoundedLaplace:
         ndarray of the shape of the values, int64
             In grid steps.
         """
+        if streams.secure:
+            return self._draw_securely(values)
+
         lower = values.lower
         upper = values.upper
         center = np.clip(values.exact, lower, upper).astype(np.float64)
@@ -251,6 +326,15 @@ class BoundedLaplace:
         variate = np.where(p < 0.5, left_tail, right_tail)
         noisy = np.clip(center + b * variate, lower, upper)
         return np.rint(noisy).astype(np.int64)
+
+    def _draw_securely(self, values: "BoundedValues") -> np.ndarray:
+        """Draw from the discrete law on the integers of the intervals."""
+        lower = np.ceil(values.lower).astype(np.int64)
+        upper = np.maximum(np.floor(values.upper).astype(np.int64), lower)
+        center = np.clip(values.exact, lower, upper)
+        scales = np.ceil(self.scale(upper - lower)).astype(np.int64)
+        scales = np.broadcast_to(scales, center.shape)
+        return center + samplers.bounded_laplace(scales, lower - center, upper - center)
 
 
 class BoundedValues(NamedTuple):

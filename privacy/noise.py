@@ -1,7 +1,9 @@
 """Random numbers for private releases: every release of every replicate has a separate stream.
 
 Seeded streams (the default) make experiments repeatable and are therefore not private: whoever
-knows the seed can subtract the noise. ``secure=True`` draws from the operating system's entropy.
+knows the seed can subtract the noise. ``secure=True`` draws from the operating system's entropy:
+additive noise and choices from exact integer samplers (:mod:`pkm.privacy.samplers`), everything
+else as float variates that are as fine near 0 as float64 is and end at 2**-65.
 """
 
 import hashlib
@@ -16,8 +18,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-# Bounds on the absolute variates. Uniforms have 53 bits (seeded) or end at 2**-65 (secure), so
-# logarithms stay below 37 or 45; the tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
+# Bounds on the absolute float variates. Uniforms have 53 bits (seeded) or end at 2**-65 (secure),
+# so logarithms stay below 37 or 45; the tail of the seeded normal is 3.66 + x with x^2 < 2 * 37.
+# The exact samplers exceed them with probability below 2**-64.
 MAX_VARIATE = {"normal": 13.0, "laplace": 45.0}
 
 DATA, SPLIT, INITIALIZATION, NOISE = range(4)  # children of a replicate's seed, one per purpose
@@ -31,6 +34,22 @@ _Draw = Callable[[np.random.Generator, np.ndarray], object]
 def child(seed: int, purpose: int) -> np.random.SeedSequence:
     """Return the seed sequence of one purpose of one replicate; purposes never share a stream."""
     return np.random.SeedSequence(seed, spawn_key=(purpose,))
+
+
+@lru_cache(maxsize=4096)
+def public_seed(seed: int) -> int:
+    """Seed of a replicate's public randomness: starting centers, hashes, partitions.
+
+    It is a one-way function of the replicate's seed, so that what it is handed to does not know the
+    seed of the noise.
+
+    Examples
+    --------
+    >>> public_seed(0) == public_seed(0), public_seed(0) == public_seed(1)
+    (True, False)
+    """
+    digest = hashlib.blake2b(str(seed).encode(), digest_size=8, person=b"public seed").digest()
+    return int.from_bytes(digest, "little") >> 1
 
 
 @lru_cache(maxsize=4096)
@@ -110,6 +129,19 @@ class NoiseStreams:
         One per replicate, all different: equal seeds would be one run counted twice.
     secure : bool, default=False
         Draw from the operating system's entropy; results are then not repeatable.
+    context : str, default=""
+        What the noise is for: a part of every key, so that runs which differ in it share no noise.
+        Noise that two runs share could be taken off by comparing them.
+    public_seeds : sequence of int, optional
+        One per replicate. Default: from the seeds, one way.
+
+    Attributes
+    ----------
+    seeds : tuple of int
+        Of the noise: not for methods.
+    public_seeds : tuple of int
+        Of randomness that may be known.
+    secure : bool
 
     Examples
     --------
@@ -121,18 +153,38 @@ class NoiseStreams:
     True
     """
 
-    def __init__(self, seeds: Sequence[int], secure: bool = False) -> None:
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        secure: bool = False,
+        context: str = "",
+        public_seeds: Sequence[int] | None = None,
+    ) -> None:
         self.seeds = tuple(int(seed) for seed in seeds)
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError(
                 f"seeds={self.seeds} must be one or more different non-negative integers"
             )
         self.secure = secure
+        self.public_seeds = (
+            tuple(public_seed(seed) for seed in self.seeds)
+            if public_seeds is None
+            else tuple(int(seed) for seed in public_seeds)
+        )
+        if len(self.public_seeds) != len(self.seeds):
+            raise ValueError(
+                f"public_seeds must be one for each of the {len(self.seeds)} seeds, got "
+                f"{len(self.public_seeds)}"
+            )
+        self._context = context
         self._philox_keys = [] if secure else [_philox_key(seed) for seed in self.seeds]
 
     def by_replicate(self) -> list["NoiseStreams"]:
         """Return the streams of each replicate separately."""
-        return [NoiseStreams([seed], self.secure) for seed in self.seeds]
+        return [
+            NoiseStreams([seed], self.secure, self._context, [public])
+            for seed, public in zip(self.seeds, self.public_seeds, strict=True)
+        ]
 
     def release(self, mechanism: Any, values: Any, key: Key, sensitivity: Any = None) -> Any:
         """Draw the outcome of a mechanism on exact values: the only draw that sees private values.
@@ -193,7 +245,7 @@ class NoiseStreams:
 
     def _seeded(self, key: Key, shape: Shape, draw: _Draw) -> np.ndarray:
         """Fill an array of shape (replicates, *shape) from the seeded streams of ``key``."""
-        position = _position(repr(key))
+        position = _position(self._context + repr(key))
         values = np.empty((len(self.seeds), *shape))
         for philox_key, replicate_values in zip(self._philox_keys, values, strict=True):
             draw(_thread_generator.at(philox_key, position), replicate_values)

@@ -7,17 +7,23 @@ none can overflow.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numba import njit, vectorize
 from scipy.special import log_expit, log_ndtr, ndtri_exp
 
+from pkm.privacy import samplers
 from pkm.privacy.mechanisms import Cost
 from pkm.privacy.noise import Key, NoiseStreams
 
 GAP_BLOCK = 1 << 13  # gaps that are scored together
-NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a uniform variate
+NEGLIGIBLE = 40.0  # exp(-40) is below the resolution of a seeded uniform variate
+
+# Bound on the relative error of the float arithmetic of a choice, per unit of the largest exponent
+# and per candidate; candidates below the negligible weight are left out of it.
+TOLERANCE = 2.0**-50
 
 
 @vectorize(cache=True)
@@ -79,8 +85,13 @@ def _score_cell(
 
 
 @njit(cache=True)
-def _choose(scores: np.ndarray, scale: float, uniform: float) -> int:
-    """Draw an index with probability proportional to ``exp(scale * scores)``, by inversion."""
+def _choose(scores: np.ndarray, scale: float, uniform: float, tolerance: float) -> int:
+    """Draw an index with probability proportional to ``exp(scale * scores)``, by inversion.
+
+    Returns -1 if the target is within ``tolerance``, per unit of the largest exponent and per
+    candidate, of an edge of the chosen candidate's share: rounding could have decided. A tolerance
+    of 0 decides always.
+    """
     # Loops throughout: numpy's max and searchsorted take a second to compile each.
     top = -np.inf
     for i in range(len(scores)):
@@ -103,7 +114,42 @@ def _choose(scores: np.ndarray, scale: float, uniform: float) -> int:
     i = 0
     while cumulative[i] <= target and cumulative[i] < total:
         i += 1
+
+    # Exponents are off by units in their last place, sums by one for each candidate.
+    if tolerance > 0:
+        slack = tolerance * (abs(top) + NEGLIGIBLE + len(scores)) * total
+        is_above = i == 0 or target - cumulative[i - 1] > slack
+        is_below = i == len(scores) - 1 or cumulative[i] - target > slack
+        if not (is_above and is_below):
+            return -1
     return i
+
+
+def choose_securely(scores: np.ndarray, scale: float) -> int:
+    """Draw an index with probability proportional to ``exp(scale * scores)``, exactly.
+
+    Inversion of a uniform number, whose first 64 bits are a random word. Float arithmetic decides
+    unless the word is too near to the edge of a candidate's share; then rational bounds and further
+    random bits do.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (c,), float64
+        ``-inf`` for candidates that must not be chosen, unless there are no others.
+    scale : float
+
+    Returns
+    -------
+    int
+    """
+    word = int(samplers.random_words(1)[0])
+    choice = _choose(scores, scale, word * 2.0**-64, TOLERANCE)
+    if choice >= 0:
+        return int(choice)
+    allowed = np.flatnonzero(scores > -np.inf)
+    exact_scale = Fraction(scale)
+    exponents = [Fraction(score) * exact_scale for score in scores[allowed].tolist()]
+    return int(allowed[samplers.choose(exponents, word)])
 
 
 @dataclass(frozen=True)
@@ -298,13 +344,17 @@ class Exponential:
         Returns
         -------
         ndarray of shape (1, m), int64
-            Index of the candidate of each selection. A candidate less likely than the resolution of
-            a uniform variate, 2**-53, is never chosen.
+            Index of the candidate of each selection. A secure choice has exactly the stated
+            probabilities, for scores and scale as float64. A seeded one never chooses a candidate
+            less likely than the resolution of a uniform variate, 2**-53.
         """
         scales = self.epsilon / np.atleast_1d(sensitivity.change)
+        if streams.secure:
+            pairs = zip(values, scales.tolist(), strict=True)
+            return np.array([[choose_securely(scores, scale) for scores, scale in pairs]], np.int64)
         uniforms = streams.uniform(key, scales.shape)[0].tolist()
         choices = [
-            _choose(scores, scale, uniform)
+            _choose(scores, scale, uniform, 0.0)
             for scores, scale, uniform in zip(values, scales.tolist(), uniforms, strict=True)
         ]
         return np.array([choices], np.int64)
@@ -358,7 +408,14 @@ class Percentile:
         Returns
         -------
         ndarray of shape (1,), float64
+            Secure values are integers between 0 and ``upper``, each a candidate of its own with
+            exactly the stated probability: low-order bits of a float would tell the neighbors in
+            rank.
         """
+        if streams.secure:
+            scale = self.epsilon / float(sensitivity.change)
+            return np.array([choose_securely(values.scores(), scale)], np.float64)
+
         # Draw an interval between neighboring values, block by block: the largest of exponent plus
         # Gumbel variate wins.
         best = -math.inf
@@ -392,6 +449,11 @@ class OrderStatistics(NamedTuple):
     ordered: np.ndarray
     rank: float
     upper: float
+
+    def scores(self) -> np.ndarray:
+        """Score of each integer from 0 to ``upper``: minus its distance in rank."""
+        ranks = np.searchsorted(self.ordered, np.arange(int(self.upper) + 1), side="right")
+        return -np.abs(ranks - self.rank)
 
     def edges(self, first: int, last: int) -> np.ndarray:
         """Ends of the intervals ``first`` .. ``last`` - 1 between neighboring values.

@@ -64,8 +64,9 @@ class StabilityHistogram:
     def threshold(self) -> float:
         """Smallest noisy count to release, in records."""
         # Noise is rounded to the grid: half a step below, a count could be rounded up to the
-        # threshold.
-        return 1 + self.stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
+        # threshold. Secure noise has a slightly larger scale.
+        stddev = float(Gaussian.secure_scale(self.stddev * SCALE)) / SCALE
+        return 1 + stddev * quantile(self.delta, self.cells) + 0.5 / SCALE
 
     def check(self, sensitivity: Sensitivity) -> None:
         """Refuse a histogram in which neighbors differ in more cells, or a scale out of range."""
