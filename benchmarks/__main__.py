@@ -17,6 +17,7 @@ from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
 from pkm.benchmarks.lloyd import single_fits, sweep
 from pkm.benchmarks.local_dp import local_model
 from pkm.benchmarks.measurement import Measurement
+from pkm.benchmarks.noise import secure_noise
 from pkm.benchmarks.protocol import protocol
 from pkm.benchmarks.trees import trees
 from pkm.benchmarks.unlearning import unlearning
@@ -30,6 +31,7 @@ PARTS: dict[str, Callable[[], list[Measurement]]] = {
     "dist_dp": distance_based,
     "kaplan_stemmer": kaplan_stemmer,
     "local_dp": local_model,
+    "secure_noise": secure_noise,
     "first_calls": first_calls,
 }
 
