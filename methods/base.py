@@ -17,7 +17,6 @@ from pkm.privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, sha
 from pkm.privacy.query import PRESENCE
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
-MIN_EPSILON = 1e-4  # below, rounding of budgets and of random numbers begins to show
 
 
 @dataclass(frozen=True)
@@ -188,9 +187,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
         if not self.claim.private:
             return
-        if not (is_number(self.epsilon) and MIN_EPSILON <= self.epsilon < math.inf):
+        if not (is_number(self.epsilon) and 0 < self.epsilon < math.inf):
+            raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
+        if 1.0 + self.epsilon == 1.0:
             raise ValueError(
-                f"epsilon={self.epsilon!r} must be a positive finite number, at least {MIN_EPSILON}"
+                f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1"
             )
         if self.delta != "auto" and not (is_number(self.delta) and 0 < self.delta < 1):
             raise ValueError(f"delta={self.delta!r} must be 'auto' or a number in (0, 1)")

@@ -26,7 +26,7 @@ from pkm.methods import (
     SuLloyd,
     load_method,
 )
-from pkm.methods.conformance import CHECKS, conformance, main
+from pkm.audit.conformance import CHECKS, conformance, main
 from pkm.methods.initialization import starting_centers
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -484,17 +484,20 @@ def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     for variant in method.claims:
         chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
-        for epsilon in (1e-4, 1e5):
+        for epsilon in (1e-12, 1e-8, 1e-6, 1e-4, 1e5):
             try:
                 run = method(n_clusters=2, epsilon=epsilon, **chosen).fit_batch(points, [0])
             except ValueError as refusal:
-                assert "epsilon=" in str(refusal)
+                assert "epsilon=" in str(refusal) or "scale=" in str(refusal)
             else:
                 assert np.isfinite(run.centers).all()
-        with pytest.raises(
-            ValueError, match=r"epsilon=1e-05 must be a positive finite number, at least 0\.0001"
+        for epsilon, message in (
+            (0.0, "positive finite"),
+            (-1.0, "positive finite"),
+            (1e-17, "too small"),
         ):
-            method(n_clusters=2, epsilon=1e-5, **chosen).fit_batch(points, [0])
+            with pytest.raises(ValueError, match=f"epsilon={epsilon} .*{message}"):
+                method(n_clusters=2, epsilon=epsilon, **chosen).fit_batch(points, [0])
 
 
 @pytest.mark.parametrize("method", [m for m in CLASSES if "secure" in m.choices])
