@@ -277,9 +277,13 @@ def nearest_sums_and_counts(
 
 
 def check_centers(centers: np.ndarray, view: Any) -> None:
-    """Refuse centers that are no grid integers, one set per replicate."""
+    """Refuse centers that are no grid integers of the points' width, one set per replicate."""
     # Relative sums about centers between grid points would show the exact count in their fractional
     # parts.
+    if centers.ndim != 3 or centers.shape[2] != view.n_features:
+        raise ValueError(
+            f"centers must have shape (replicate, cluster, {view.n_features}), got {centers.shape}"
+        )
     if centers.dtype.kind not in "iu" or len(centers) != view.n_replicates:
         raise ValueError(
             f"centers must be grid integers for {view.n_replicates} replicates, got "

@@ -27,7 +27,9 @@ from pkm.privacy import (
     Ledger,
     NoiseStreams,
     PrivacyClaim,
+    Sensitivity,
     StreamReuseError,
+    SumsAndCounts,
     gaussian_mu,
     gdp_delta,
     gdp_epsilon,
@@ -35,7 +37,7 @@ from pkm.privacy import (
     snap,
     snap_centers,
 )
-from pkm.privacy.curator import sum_sensitivity_of
+from pkm.privacy.queries import sum_sensitivity_of
 
 EPSILONS = (0.05, 0.1, 0.5, 1.0, 4.0, 10.0)
 DELTAS = (1e-3, 1e-5, 1e-9)
@@ -230,7 +232,7 @@ def test_bad_seeds_are_refused(seeds):
 @pytest.mark.parametrize(("mechanism", "deviation"), [(Gaussian, 1.0), (Laplace, math.sqrt(2))])
 def test_mechanism_has_the_asked_scale(mechanism, deviation):
     zeros = np.zeros((2, 100_000), np.int64)
-    noise = mechanism(1000.0).add(zeros, NoiseStreams([3, 4]), ("scale",))
+    noise = mechanism(1000.0).draw(zeros, NoiseStreams([3, 4]), ("scale",))
     assert noise.dtype == np.int64
     # The sampling error of a standard deviation is at most sd * sqrt(5 / (4 n)) for these laws
     # (kurtosis up to 6).
@@ -246,8 +248,10 @@ def test_rounding_commutes_with_the_data(value, seed):
     """
     zeros = np.zeros((1, 8), np.int64)
     for mechanism in (Gaussian(2.5), Laplace(2.5)):
-        at_zero = mechanism.add(zeros, NoiseStreams([seed]), ("x",))
-        assert (mechanism.add(zeros + value, NoiseStreams([seed]), ("x",)) == at_zero + value).all()
+        at_zero = mechanism.draw(zeros, NoiseStreams([seed]), ("x",))
+        assert (
+            mechanism.draw(zeros + value, NoiseStreams([seed]), ("x",)) == at_zero + value
+        ).all()
 
 
 @pytest.mark.statistical
@@ -256,7 +260,7 @@ def test_rounded_noise_has_no_atom_at_zero():
     its own interval.
     """
     noise = (
-        Gaussian(2.0).add(np.zeros((1, 400_000), np.int64), NoiseStreams([0]), ("atoms",)).ravel()
+        Gaussian(2.0).draw(np.zeros((1, 400_000), np.int64), NoiseStreams([0]), ("atoms",)).ravel()
     )
     cells = np.arange(-6, 7)
     expected = np.diff(stats.norm(scale=2.0).cdf(np.append(cells - 0.5, 6.5)))
@@ -270,9 +274,12 @@ def test_rounded_noise_has_no_atom_at_zero():
     )
 
 
-def test_huge_noise_saturates_and_never_wraps():
-    noisy = Laplace(1e300).add(np.zeros((1, 100), np.int64), NoiseStreams([0]), ("x",))
-    assert (np.abs(noisy) == 2**61).all()
+@pytest.mark.parametrize("mechanism", [Gaussian, Laplace])
+def test_huge_noise_is_refused(mechanism):
+    """It would be clipped or wrap; what exceeds one entry's range is refused for all."""
+    for scale, unit in ((1e300, 1.0), (2.0**45, 1.0), (1.0, np.array([1.0, 2.0**45]))):
+        with pytest.raises(ValueError, match=r"scale=\S+ grid steps of .* must be at most"):
+            mechanism(scale).check(Sensitivity(1.0, 1.0, unit=unit))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
@@ -378,6 +385,9 @@ def test_mixed_charges_compose_exactly():
 
 # Curator
 
+NOISE = {"sums": Gaussian(9.0 * SCALE), "counts": Gaussian(9.0 * SCALE)}
+NOT_NOISED = {"sums": None, "counts": None}
+
 
 class Ones(NoiseStreams):
     """A source whose every draw is one: noise equals its scale."""
@@ -397,14 +407,12 @@ def test_released_noise_has_the_charged_scale():
     points = np.zeros((10, 2), np.int64)
     centers = np.zeros((1, 1, 2), np.int64)
     asked = curator(points, streams=Ones([0]))
-    sums, counts = asked.sums_and_counts(
-        centers,
-        sum_noise=Gaussian(3.0 * SCALE),
-        count_noise=Gaussian(5.0 * SCALE),
-        radius=0.5,
-        relative=True,
+    answer = asked.release(
+        SumsAndCounts(centers, radius=0.5, relative=True),
+        sums=Gaussian(3.0 * SCALE),
+        counts=Gaussian(5.0 * SCALE),
     )
-    assert (sums == 3 * SCALE).all() and (counts == (10 + 5) * SCALE).all()
+    assert (answer["sums"] == 3 * SCALE).all() and (answer["counts"] == (10 + 5) * SCALE).all()
     (charge,) = asked._ledger.charges
     assert charge.mu == pytest.approx(math.hypot(0.5 / 3.0, 1 / 5.0))
     assert charge.details["sum_sensitivity"] == 0.5 and charge.details["sum_scale"] == 3.0
@@ -412,10 +420,10 @@ def test_released_noise_has_the_charged_scale():
 
 def test_laplace_release_is_charged_by_l1():
     asked = curator(np.zeros((4, 3), np.int64))
-    asked.sums_and_counts(
-        np.zeros((1, 2, 3), np.int64),
-        sum_noise=Laplace(6.0 * SCALE),
-        count_noise=Laplace(2.0 * SCALE),
+    asked.release(
+        SumsAndCounts(np.zeros((1, 2, 3), np.int64)),
+        sums=Laplace(6.0 * SCALE),
+        counts=Laplace(2.0 * SCALE),
     )
     assert asked._ledger.charges[0].epsilon == pytest.approx(3 / 6 + 1 / 2)
 
@@ -433,41 +441,35 @@ def test_one_record_moves_a_release_by_at_most_its_sensitivity(seed, d, k, radiu
     centers = rng.integers(-SCALE, SCALE + 1, (1, k, d))
     neighbor = np.delete(points, rng.integers(30), axis=0)
     for relative, limit in ((True, radius), (False, None)):
-        sums, counts = zip(
-            *(
-                Curator(p, None, NoiseStreams([0]))._exact_sums_and_counts(centers, limit, relative)
-                for p in (points, neighbor)
-            ),
-            strict=True,
-        )
+        query = SumsAndCounts(centers, limit, relative)
+        answers = [
+            Curator(p, None, NoiseStreams([0])).release(query, **NOT_NOISED)
+            for p in (points, neighbor)
+        ]
+        sums = [answer["sums"] for answer in answers]
+        counts = [answer["counts"] for answer in answers]
         step = (sums[0] - sums[1])[0].astype(float)
         assert np.linalg.norm(step) <= sum_sensitivity_of(d, limit, norm=2) * SCALE * (1 + 1e-12)
         assert np.abs(step).sum() <= sum_sensitivity_of(d, limit, norm=1) * SCALE * (1 + 1e-12)
-        assert np.abs(counts[0] - counts[1]).sum() <= 1
+        assert np.abs(counts[0] - counts[1]).sum() <= SCALE
 
 
 def test_points_beyond_the_radius_are_left_out():
-    sums, counts = Curator(np.array([[100], [300]]), None, NoiseStreams([0])).sums_and_counts(
-        np.array([[[0]]]), sum_noise=None, count_noise=None, radius=200 / SCALE, relative=True
-    )
-    assert sums.tolist() == [[[100]]] and counts.tolist() == [[SCALE]]
+    query = SumsAndCounts(np.array([[[0]]]), radius=200 / SCALE, relative=True)
+    answer = Curator(np.array([[100], [300]]), None, NoiseStreams([0])).release(query, **NOT_NOISED)
+    assert answer["sums"].tolist() == [[[100]]] and answer["counts"].tolist() == [[SCALE]]
 
 
 def test_shards_answer_like_the_whole():
     rng = np.random.default_rng(0)
     points = rng.integers(-SCALE, SCALE + 1, (50, 3))
     centers = rng.integers(-SCALE, SCALE + 1, (2, 4, 3))
-    noise = {
-        "sum_noise": Gaussian(9.0 * SCALE),
-        "count_noise": Gaussian(9.0 * SCALE),
-        "radius": 1.0,
-        "relative": True,
-    }
+    query = SumsAndCounts(centers, radius=1.0, relative=True)
     whole, split = (
-        Curator(p, Ledger(Budget(1e6, 0.9)), NoiseStreams([0, 1])).sums_and_counts(centers, **noise)
+        Curator(p, Ledger(Budget(1e6, 0.9)), NoiseStreams([0, 1])).release(query, **NOISE)
         for p in (points, [points[:7], points[7:8], points[8:]])
     )
-    assert (whole[0] == split[0]).all() and (whole[1] == split[1]).all()
+    assert all((whole[part] == split[part]).all() for part in ("sums", "counts"))
 
 
 def test_exact_answers_need_a_method_without_a_claim():
@@ -475,7 +477,7 @@ def test_exact_answers_need_a_method_without_a_claim():
     with pytest.raises(DisclosureError, match="claims privacy"):
         private.disclose()
     with pytest.raises(DisclosureError, match="claims privacy"):
-        private.sums_and_counts(np.zeros((1, 1, 2), np.int64), sum_noise=None, count_noise=None)
+        private.release(SumsAndCounts(np.zeros((1, 1, 2), np.int64)), **NOT_NOISED)
 
 
 def test_nothing_is_drawn_when_the_budget_does_not_allow_it():
@@ -485,20 +487,14 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it():
 
     asked = curator(np.zeros((3, 2), np.int64), Budget(0.1, 1e-9), Forbidden([0]))
     with pytest.raises(BudgetExceeded):
-        asked.sums_and_counts(
-            np.zeros((1, 1, 2), np.int64), sum_noise=Gaussian(1.0), count_noise=Gaussian(1.0)
-        )
+        query = SumsAndCounts(np.zeros((1, 1, 2), np.int64))
+        asked.release(query, sums=Gaussian(1.0), counts=Gaussian(1.0))
     assert asked._ledger.charges == ()
-
-
-NOISE = {"sum_noise": Gaussian(9.0 * SCALE), "count_noise": Gaussian(9.0 * SCALE)}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"count_noise": Laplace(1.0)}, "must be of one kind"),
-        ({"count_noise": None}, "must be of one kind"),
         ({"relative": True}, "relative sums need a radius"),
         ({"relative": True, "radius": -1.5}, "radius=-1.5 must be positive"),
         ({"radius": math.nan}, "radius=nan must be positive"),
@@ -512,7 +508,21 @@ NOISE = {"sum_noise": Gaussian(9.0 * SCALE), "count_noise": Gaussian(9.0 * SCALE
 def test_ill_posed_queries_are_refused(arguments, message):
     asked = curator(np.zeros((3, 2), np.int64))
     with pytest.raises(ValueError, match=message):
-        asked.sums_and_counts(**{"centers": np.zeros((1, 1, 2), np.int64), **NOISE, **arguments})
+        query = SumsAndCounts(**{"centers": np.zeros((1, 1, 2), np.int64), **arguments})
+        asked.release(query, **NOISE)
+    assert asked._ledger.charges == ()
+
+
+def test_each_part_needs_noise_and_is_charged_by_its_own():
+    asked = curator(np.zeros((3, 2), np.int64))
+    query = SumsAndCounts(np.zeros((1, 1, 2), np.int64))
+    with pytest.raises(DisclosureError, match="claims privacy"):
+        asked.release(query, **{**NOISE, "counts": None})
+    assert asked._ledger.charges == ()
+
+    asked.release(query, **{**NOISE, "counts": Laplace(4.0 * SCALE)})
+    (charge,) = asked._ledger.charges
+    assert (charge.mu, charge.epsilon) == pytest.approx((math.sqrt(2) / 9, 1 / 4))
 
 
 def test_curator_refuses_what_it_does_not_charge_for():
@@ -521,10 +531,9 @@ def test_curator_refuses_what_it_does_not_charge_for():
     for adjacency in (Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE, Adjacency.LOCAL):
         with pytest.raises(ValueError, match=f"adjacency={adjacency} is not supported"):
             curator(points, Budget(1.0, 1e-6, adjacency))
-    with pytest.raises(ValueError, match="noise needs a ledger"):
-        Curator(points, None, NoiseStreams([0])).sums_and_counts(
-            np.zeros((1, 1, 2), np.int64), **NOISE
-        )
+    with pytest.raises(ValueError, match="needs a ledger"):
+        query = SumsAndCounts(np.zeros((1, 1, 2), np.int64))
+        Curator(points, None, NoiseStreams([0])).release(query, **NOISE)
 
 
 @pytest.mark.parametrize("shards", [[], [np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64)]])
@@ -556,9 +565,9 @@ def test_sum_and_count_noise_are_independent():
     asked = Curator(
         np.zeros((1, 1), np.int64), Ledger(Budget(1e6, 0.9)), NoiseStreams(range(replicates))
     )
-    noise = {"sum_noise": Gaussian(1e3 * SCALE), "count_noise": Gaussian(1e3 * SCALE)}
-    first, second = (asked.sums_and_counts(zeros, **noise) for _ in range(2))
-    streams = [a.ravel().astype(float) for a in (*first, *second)]
+    noise = {"sums": Gaussian(1e3 * SCALE), "counts": Gaussian(1e3 * SCALE)}
+    first, second = (asked.release(SumsAndCounts(zeros), **noise) for _ in range(2))
+    streams = [a.ravel().astype(float) for a in (*first.values(), *second.values())]
     correlations = np.corrcoef(streams)[np.triu_indices(4, 1)]
     assert np.abs(correlations).max() < 5 / math.sqrt(replicates)
 
