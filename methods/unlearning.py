@@ -3,7 +3,9 @@
 Every client clusters its points; the server clusters the clients' centers. With seeding by an
 exponential race (see :mod:`pkm.compute.seeding`) the model is a function of the remaining points
 and of arrival times that belong to them. Removing points therefore gives, bit for bit, the model of
-a fit without these points with the same seed, ids and bins. No privacy is claimed.
+a fit without these points with the same arrival times, ids and bins. The times are secret: without
+a seed they come from the operating system, and nothing from which they could be drawn again is
+kept. No privacy is claimed.
 
 Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg. 1 and 3; DC-KMeans
 after Ginart et al. (2019), with clients as leaves. Units: the domain is [-1, 1]^d; points lie on
@@ -11,6 +13,8 @@ the 2^-16 grid.
 """
 
 import math
+import os
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -118,7 +122,11 @@ class Unlearning:
         return self.gamma
 
     def fit(
-        self, parts: Sequence[Points], seed: int, *, ids: Sequence[np.ndarray] | None = None
+        self,
+        parts: Sequence[Points],
+        seed: int | None = None,
+        *,
+        ids: Sequence[np.ndarray] | None = None,
     ) -> "FederatedModel":
         """Cluster the clients' points.
 
@@ -126,8 +134,10 @@ class Unlearning:
         ----------
         parts : sequence of Points
             One per client.
-        seed : int
-            Of the replicate; secret, and not chosen by whoever requests removals.
+        seed : int, optional
+            Of an experiment that is to be repeated. The model is marked `repeatable`: whoever knows
+            the seed, or finds it by trial, draws the arrival times of removed points again. Without
+            a seed they come from the operating system's entropy.
         ids : sequence of ndarray of int64, optional
             Identifiers of the points, all different. Default: consecutive, client by client.
 
@@ -141,21 +151,24 @@ class Unlearning:
         if ids is None:
             ids = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
         n_ids = _check_ids(ids, sizes)
-        time_sequence, server_sequence, fresh_sequence = child(seed, INITIALIZATION).spawn(3)
-
         # A point's arrival times depend on its id alone, not on the other points.
-        times = np.random.default_rng(time_sequence).standard_exponential((n_ids, self.n_clusters))
+        shape = (n_ids, self.n_clusters)
+        if seed is None:
+            times = secret_exponentials(shape)
+            server_seed = secrets.randbits(32)
+            generator = None
+        else:
+            time_sequence, server_sequence, fresh_sequence = child(seed, INITIALIZATION).spawn(3)
+            times = np.random.default_rng(time_sequence).standard_exponential(shape)
+            # Numbers are kept, and not the sequences, which hold the seed.
+            server_seed = int(server_sequence.generate_state(1)[0])
+            fresh_seed = int(fresh_sequence.generate_state(1, np.uint64)[0])
+            generator = np.random.default_rng(fresh_seed)
         make_client = SeedingClient if self.client == "seeding" else LloydClient
         clients = [
             make_client(part.rows.copy(), part_ids.astype(np.int64), times[part_ids])
             for part, part_ids in zip(parts, ids, strict=True)
         ]
-
-        # Store derived numbers, not the seed sequences: these hold the seed, from which the arrival
-        # times of removed points could be computed.
-        server_seed = int(server_sequence.generate_state(1)[0])
-        fresh_seed = int(fresh_sequence.generate_state(1, np.uint64)[0])
-        generator = np.random.default_rng(fresh_seed)
         gamma = self.resolved_gamma(sum(sizes))
         return FederatedModel(self, gamma, server_seed, generator, clients, n_ids)
 
@@ -169,6 +182,18 @@ def dc_kmeans(n_clusters: int, **changes: Any) -> Unlearning:
     """DC-KMeans with clients as leaves: their means after Lloyd's algorithm, with unit weights."""
     parameters = {"client": "full", "gamma": None, "weights": "unit"} | changes
     return Unlearning(n_clusters, **parameters)
+
+
+def secret_exponentials(shape: tuple[int, ...]) -> np.ndarray:
+    """Standard exponential variates from the operating system's entropy.
+
+    Each has 52 random bits of its own. No generator links them: those of the points that are left
+    tell nothing of those that were removed.
+    """
+    words = np.frombuffer(os.urandom(8 * math.prod(shape)), np.uint64).reshape(shape)
+    # Uniform on the odd multiples of 2**-53 in (0, 1).
+    uniform = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return -np.log(uniform)
 
 
 def _check_ids(ids: Sequence[np.ndarray], sizes: Sequence[int]) -> int:
@@ -241,7 +266,7 @@ class FederatedModel:
         method: Unlearning,
         gamma: float | None,
         server_seed: int,
-        generator: np.random.Generator,
+        generator: np.random.Generator | None,
         clients: Sequence[Client],
         n_ids: int,
     ):
@@ -267,6 +292,11 @@ class FederatedModel:
     def centers(self) -> np.ndarray:
         """The server's centers."""
         return self._server.centers
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether arrival times came from a seed, and those of removed points are found with it."""
+        return self._generator is not None
 
     @property
     def ids(self) -> np.ndarray:
@@ -322,7 +352,7 @@ class FederatedModel:
         requested = self._checked(ids)
 
         # The clients that hold the points remove them.
-        generator = self._generator if self.method.arrival_times == "fresh" else None
+        draw = self._fresh_times if self.method.arrival_times == "fresh" else None
         client_of = self._client_of[requested]
         self._client_of[requested] = -1
         slowest = 0.0
@@ -330,7 +360,7 @@ class FederatedModel:
         for number in np.unique(client_of).tolist():
             started = time.perf_counter()
             points = requested[client_of == number].tolist()
-            n_reseeded += self._clients[number].remove(points, self._row_of, generator)
+            n_reseeded += self._clients[number].remove(points, self._row_of, draw)
             slowest = max(slowest, time.perf_counter() - started)
 
         # The server clusters the new centers.
@@ -348,6 +378,12 @@ class FederatedModel:
             )
         members = np.concatenate([self.members(number) for number in numbers])
         return self.remove(members) if len(members) else Removal(0, 0, 0.0, 0.0)
+
+    def _fresh_times(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Arrival times for seeds that are drawn again."""
+        if self._generator is None:
+            return secret_exponentials(shape)
+        return self._generator.standard_exponential(shape)
 
     def _checked(self, ids: npt.ArrayLike) -> np.ndarray:
         """Ids of a removal as an array, or ValueError."""

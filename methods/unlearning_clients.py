@@ -5,10 +5,15 @@ Source: Pan et al., "Machine unlearning of federated clusters" (ICLR 2023), Alg.
 grid steps.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pkm.compute import exponential_race, nearest_row
 from pkm.methods.client_lloyd import local_lloyd
+
+#: Standard exponential variates of a given shape.
+Draw = Callable[[tuple[int, ...]], np.ndarray]
 
 
 class Client:
@@ -55,9 +60,7 @@ class Client:
         """Compute the centers; write the row of each point into ``row_of``, indexed by id."""
         raise NotImplementedError
 
-    def remove(
-        self, ids: list[int], row_of: np.ndarray, generator: np.random.Generator | None
-    ) -> bool:
+    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
         """Remove points.
 
         Parameters
@@ -65,8 +68,9 @@ class Client:
         ids : list of int
         row_of : ndarray
             Row of each point by id; kept up to date.
-        generator : Generator or None
-            Of fresh arrival times for the seeds that are drawn again; None keeps the times.
+        draw : callable or None
+            From a shape to fresh arrival times, for the seeds that are drawn again; None keeps the
+            times.
 
         Returns
         -------
@@ -94,11 +98,11 @@ class Client:
         if row < last:
             row_of[self.ids[row]] = row
 
-    def _redraw(self, first: int, generator: np.random.Generator | None) -> None:
+    def _redraw(self, first: int, draw: Draw | None) -> None:
         """Replace the arrival times of all steps from one on by fresh ones."""
-        if generator is not None:
+        if draw is not None:
             later = self.arrival_times[: self.n, first:]
-            later[:] = generator.standard_exponential(later.shape)
+            later[:] = draw(later.shape)
 
     def _seed(self, first: int) -> None:
         """Choose the seeds from a step on; they are the centers."""
@@ -127,9 +131,7 @@ class SeedingClient(Client):
         row_of[self.ids] = np.arange(self.n)
         self._seed(0)
 
-    def remove(
-        self, ids: list[int], row_of: np.ndarray, generator: np.random.Generator | None
-    ) -> bool:
+    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
         """See :meth:`Client.remove`."""
         removed_steps = self._removed_steps(ids)
 
@@ -142,7 +144,7 @@ class SeedingClient(Client):
 
         # The seeds before the first removed one stay, the race is run again from there (Alg. 3).
         if removed_steps:
-            self._redraw(removed_steps[0], generator)
+            self._redraw(removed_steps[0], draw)
             self._seed(removed_steps[0])
         return bool(removed_steps)
 
@@ -169,13 +171,11 @@ class LloydClient(Client):
         self.centers, labels = local_lloyd(points, self.centers)
         self.sizes[:] = np.bincount(labels, minlength=len(self.sizes))
 
-    def remove(
-        self, ids: list[int], row_of: np.ndarray, generator: np.random.Generator | None
-    ) -> bool:
+    def remove(self, ids: list[int], row_of: np.ndarray, draw: Draw | None) -> bool:
         """See :meth:`Client.remove`."""
         removed_steps = self._removed_steps(ids)
         for point in ids:
             self._drop(point, row_of)
-        self._redraw(min(removed_steps, default=0), generator)
+        self._redraw(min(removed_steps, default=0), draw)
         self.fit(row_of)
         return True
