@@ -6,13 +6,15 @@ PROFILE ?= quick
 JOBS    ?= 2
 DATA    ?= $(wildcard ../shared/data)
 RESULTS ?= results
+PAIRS   ?= 500
+RUNS    ?= 20000
 
 VENV := .venv
 RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report test test-slow golden lint format bench dashboard data embeddings protocol lock clean
+.PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -47,6 +49,12 @@ retry: setup     ## run failed cells again
 
 report: setup    ## build the report from what is stored
 	$(PKM) reproduce report $(SETTINGS)
+
+# Status 1 says that something was found that no registered flaw explains: the page says what.
+audit: setup     ## attack every method and write docs/audit.md: PAIRS= RUNS= RESULTS=
+	$(PKM) audit all view=replay,residuals,blackbox pairs=$(PAIRS) runs=$(RUNS) results=$(RESULTS); \
+		status=$$?; test $$status -le 1 && \
+		$(RUN) -m pkm.analysis.audit_page $(RESULTS)/audit.jsonl docs && exit $$status
 
 # The tests of one file share a process and what it has made.
 PYTEST = $(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(VENV)/bin/pytest -n 2 --dist loadgroup

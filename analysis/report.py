@@ -284,16 +284,23 @@ def _missing(missing: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def privacy_table(study: Study) -> pd.DataFrame:
-    """Return what each method claims, towards whom, and what it spent.
+def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
+    """Return what each method claims, towards whom, what it spent, and what its audit found.
+
+    Parameters
+    ----------
+    study : Study
+    audited : mapping of (str, str) to Audit, optional
+        Stored audits, by import path and variant.
 
     Returns
     -------
     DataFrame
         One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view,
-        epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent, and
-        flaws. F-10 is added where the data were scaled by their own bounds; rows on points of a map
-        fitted to the records have F-28, and a line of their own.
+        epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent,
+        flaws, the verdict of the audit and those of its views. F-10 is added where the data were
+        scaled by their own bounds; rows on points of a map fitted to the records have F-28, and a
+        line of their own.
     """
     keys = ["method", "variant", "notion", "adjacency", "trust", "view", "private_bounds", "flaws"]
     lines = []

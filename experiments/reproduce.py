@@ -209,7 +209,9 @@ def run_missing(
 
 def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
+    from pkm.analysis import audits
     from pkm.analysis.report import build
+    from pkm.audit.records import FILE
 
     rows = plan.rows(store)
     if rows.empty:
@@ -222,7 +224,12 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
         described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
     described |= origin_of(rows) | {"report made with": environment()}
     index = build(
-        rows, paper=plan.paper, missing=plan.missing(store), out=out, environment=described
+        rows,
+        paper=plan.paper,
+        missing=plan.missing(store),
+        out=out,
+        environment=described,
+        audited=audits.read(store.root / FILE),
     )
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
     return Path(index).parent

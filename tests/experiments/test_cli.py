@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from fabricated.audit import make_record, write_records
 from joblib.externals.loky import get_reusable_executor
 
 from pkm.experiments import reproduce, run
@@ -363,11 +364,12 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
 def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monkeypatch, capsys):
     told = {}
 
-    def build(rows, *, out, environment, **_):
-        told.update(environment)
+    def build(rows, *, out, environment, audited, **_):
+        told.update(environment, audited=audited)
         return out / "index.html"
 
     monkeypatch.setattr("pkm.analysis.report.build", build)
+    write_records(tmp_path / "results", [make_record("FastLloyd", "sound", "lloyd")])
     small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
     small += [
         f"paper.profiles.smoke.{sweep}=null"
@@ -382,6 +384,7 @@ def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monk
         == "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20"
     )
     assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
+    assert list(told["audited"]) == [("pkm.methods.lloyd.FastLloyd", "sound")]
     assert told["computed on"] == [platform.node()]
     assert f"python {platform.python_version()} numpy {np.__version__}" in told["computed with"]
     assert "git commit" in told["report made with"]

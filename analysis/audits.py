@@ -1,0 +1,199 @@
+"""Stored audits of methods: what ``pkm audit`` has found, for reports and a page of the docs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pkm.source import rooms_digest
+
+VIOLATED = "violated"
+CONSISTENT = "consistent"
+NO_POWER = "no power here"
+NOT_TRIED = "not tried"
+#: Views of an audit, as texts write them.
+VIEWS = {"replay": "replay", "residuals": "residuals", "blackbox": "black box"}
+#: Of a finding that no registered flaw explains.
+UNREGISTERED = "not registered"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """A stored audit of one variant of a method, with default parameters.
+
+    Attributes
+    ----------
+    target : str
+        Import path of the class.
+    method, variant : str
+    label : str
+        Of the method in figures; empty where it has none.
+    adjacency : str
+    flaws : tuple of str
+        Registered ones.
+    verdicts : mapping of str to str
+        By view of `VIEWS`; views that were not tried are absent.
+    tightness : mapping of str to float
+        By query: largest realized cost over the charge, over all pairs.
+    query_verdicts : mapping of str to str
+        By query, of the replay.
+    findings : tuple of mapping
+        Each with `view`, `label`, `flaw` (empty where none is registered) and `message`.
+    n_pairs, n_runs : int
+        Of the replay, and of the black box on either data set.
+    lower_bound : float or None
+        On epsilon, of the black box, with 95 % confidence.
+    epsilon : float or None
+        What the ledger says of the same runs.
+    rooms : tuple of str
+        Parts of this package that an audit depends on.
+    code : str
+        Digest of their code when the audit was made.
+    """
+
+    target: str
+    method: str
+    variant: str
+    label: str
+    adjacency: str
+    flaws: tuple[str, ...]
+    verdicts: Mapping[str, str]
+    tightness: Mapping[str, float]
+    query_verdicts: Mapping[str, str]
+    findings: tuple[Mapping[str, str], ...]
+    n_pairs: int
+    n_runs: int
+    lower_bound: float | None
+    epsilon: float | None
+    rooms: tuple[str, ...]
+    code: str
+
+    @property
+    def verdict(self) -> str:
+        """Worst verdict of the views that had power; "no power here" if none had."""
+        found = set(self.verdicts.values())
+        return next((word for word in (VIOLATED, CONSISTENT, NO_POWER) if word in found), NOT_TRIED)
+
+    @property
+    def found_flaws(self) -> tuple[str, ...]:
+        """Ids of the registered flaws behind the findings, or `UNREGISTERED`."""
+        ids = {flaw for found in self.findings for flaw in found["flaw"].split(",") if flaw}
+        unregistered = any(not found["flaw"] for found in self.findings)
+        return (*sorted(ids), *([UNREGISTERED] if unregistered else []))
+
+    @property
+    def stale(self) -> bool:
+        """Whether the code has changed since."""
+        return self.code != rooms_digest(*self.rooms)
+
+    @property
+    def name(self) -> str:
+        """Label with the variant, where that says something."""
+        return f"{self.label or self.method} ({self.variant})"
+
+    def summary(self) -> str:
+        """Verdict in a few words, with the flaws that it has met.
+
+        Examples
+        --------
+        >>> record = {"target": "a.B", "method": "B", "variant": "sound", "verdicts": {}}
+        >>> parse(record | {"verdicts": {"replay": "violated", "residuals": "consistent"},
+        ...     "findings": [{"view": "replay", "flaw": "F-26"}]}).summary()
+        'violated (F-26)'
+        """
+        if not self.found_flaws:
+            return self.verdict
+        return f"{self.verdict} ({', '.join(self.found_flaws)})"
+
+    def by_view(self) -> str:
+        """Verdict of every view, those that were not tried included."""
+        words = {name: self.verdicts.get(view, NOT_TRIED) for view, name in VIEWS.items()}
+        return "; ".join(f"{name}: {word}" for name, word in words.items())
+
+
+Audits = Mapping[tuple[str, str], Audit]
+"""Audits by import path and variant."""
+
+
+def read(path: str | Path) -> dict[tuple[str, str], Audit]:
+    """Read stored audits.
+
+    Parameters
+    ----------
+    path : path
+        Of the JSON lines that ``pkm audit results=...`` writes.
+
+    Returns
+    -------
+    dict
+        By import path of the class and variant; empty where there is no such file.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged.
+    """
+    path = Path(path)
+    if not path.exists():
+        return {}
+    try:
+        audits = [parse(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged, remove it or run the audit again: {error}") from error
+    return {(audit.target, audit.variant): audit for audit in audits}
+
+
+def parse(record: Mapping[str, Any]) -> Audit:
+    """Return one stored record as an audit."""
+    bound = record.get("lower_bound")
+    epsilon = record.get("epsilon")
+    return Audit(
+        record["target"],
+        record["method"],
+        record["variant"],
+        record.get("label", ""),
+        record.get("adjacency", ""),
+        tuple(record.get("flaws", ())),
+        record["verdicts"],
+        {query: float(ratio) for query, ratio in record.get("tightness", {}).items()},
+        record.get("query_verdicts", {}),
+        tuple(record.get("findings", ())),
+        record.get("n_pairs", 0),
+        record.get("n_runs", 0),
+        None if bound is None else float(bound),
+        None if epsilon is None else float(epsilon),
+        tuple(record.get("rooms", ())),
+        record.get("code", ""),
+    )
+
+
+def of_cells(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
+    """Audits of the methods of some cells, in the order of the audits."""
+    present = set(zip(cells["target"], cells["variant"], strict=True))
+    return [audit for key, audit in audits.items() if key in present]
+
+
+def table(audits: Sequence[Audit]) -> pd.DataFrame:
+    """One line for each method and variant: worst ratio, black-box bound, verdicts."""
+    lines = []
+    for audit in audits:
+        lines.append(
+            {
+                "method": audit.method,
+                "variant": audit.variant,
+                "adjacency": audit.adjacency,
+                "n_pairs": audit.n_pairs,
+                "largest_ratio": max(audit.tightness.values(), default=float("nan")),
+                "n_runs": audit.n_runs,
+                "lower_bound": audit.lower_bound,
+                "epsilon": audit.epsilon,
+                **{view: audit.verdicts.get(view, NOT_TRIED) for view in VIEWS},
+                "verdict": audit.verdict,
+                "found_flaws": " ".join(audit.found_flaws),
+                "flaws": " ".join(audit.flaws),
+            }
+        )
+    return pd.DataFrame(lines)

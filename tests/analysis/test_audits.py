@@ -1,0 +1,248 @@
+"""Stored audits in the report: verdicts in the privacy table, the figure, the page of the docs."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import reports
+from fabricated.audit import all_records, make_record, write_records
+from fabricated.fastlloyd import SIZES, cell_rows
+from fabricated.rows import make_rows
+
+from pkm.analysis import audit_page, audits, report
+from pkm.analysis.figures.audit import MARKS, MAX_RATIO, draw_audit
+from pkm.analysis.figures.style import styled
+from pkm.analysis.tables import Study
+from pkm.audit import records
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    return audits.read(write_records(tmp_path_factory.mktemp("results"), all_records()))
+
+
+@pytest.fixture(scope="module")
+def drawn(stored):
+    with styled():
+        return draw_audit(list(stored.values()))
+
+
+@pytest.fixture(scope="module")
+def lloyd_rows():
+    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    return rows.assign(target="pkm.methods.lloyd.FastLloyd", variant="published")
+
+
+def named(stored, method, variant="sound"):
+    (audit,) = (a for a in stored.values() if (a.method, a.variant) == (method, variant))
+    return audit
+
+
+def marks(axes):
+    """Where a panel has marks, with their color: horizontal position, row, color."""
+    lines = [line for line in axes.lines if line.get_marker() in ("o", "X")]
+    return [(line.get_xdata()[0], line.get_ydata()[0], line.get_color()) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("method", "variant", "text"),
+    [
+        ("FastLloyd", "sound", "consistent"),
+        ("FastLloyd", "published", "consistent"),
+        ("DPLloyd", "published", "violated (F-26)"),
+        ("DPM", "sound", "violated (not registered)"),
+        ("Balcan", "sound", "no power here"),
+    ],
+)
+def test_the_worst_view_gives_the_verdict_and_registered_flaws_are_named(
+    stored, method, variant, text
+):
+    assert named(stored, method, variant).summary() == text
+
+
+def test_views_that_were_not_tried_are_named(stored):
+    text = "replay: no power here; residuals: not tried; black box: not tried"
+    assert named(stored, "Balcan").by_view() == text
+
+
+def test_an_audit_without_views_was_not_tried():
+    assert audits.parse(make_record("DPM", "sound", "dpm", verdicts={})).verdict == "not tried"
+
+
+def test_infinite_ratios_are_read(stored):
+    assert named(stored, "DPM").tightness["splits"] == math.inf
+
+
+def test_without_a_file_there_are_no_audits(tmp_path):
+    assert audits.read(tmp_path / "audit.jsonl") == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"target": "a.B"}'])
+def test_a_damaged_file_is_named(tmp_path, text):
+    path = tmp_path / "audit.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"audit\.jsonl is damaged"):
+        audits.read(path)
+
+
+def test_what_the_audit_writes_is_what_the_report_reads(tmp_path):
+    from pkm.audit import audit
+    from pkm.methods import SuLloyd
+
+    method = SuLloyd(2)
+    written = audit(method, n_pairs=2)
+    path = records.write([records.record_of(written, method)], tmp_path / "results")
+    (found,) = audits.read(path).values()
+    assert (found.target, found.variant) == ("pkm.methods.lloyd.SuLloyd", "sound")
+    for name in ("method", "adjacency", "flaws", "verdicts", "query_verdicts", "n_pairs", "n_runs"):
+        assert getattr(found, name) == getattr(written, name), name
+    assert found.tightness == pytest.approx(written.tightness)
+    assert found.lower_bound is None and found.epsilon is None
+    assert not found.stale
+
+
+def test_a_second_audit_of_a_variant_replaces_the_first_and_keeps_the_others(tmp_path):
+    folder = tmp_path / "results"
+    records.write(all_records(), folder)
+    again = make_record("DPM", "sound", "dpm")
+    stored = audits.read(records.write([again], folder))
+    assert len(stored) == len(all_records())
+    assert named(stored, "DPM").verdict == "consistent"
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ValueError, match="results="):
+        records.write(all_records(), blocked)
+
+
+def test_the_privacy_table_has_the_audit_of_the_variant_that_was_run(stored, lloyd_rows):
+    assert report.privacy_table(Study(lloyd_rows), stored)["audit"].tolist() == ["consistent"]
+    sound = lloyd_rows.assign(variant="sound")
+    (line,) = report.privacy_table(Study(sound), stored).to_dict("records")
+    assert line["views"] == "replay: consistent; residuals: consistent; black box: consistent"
+    other = lloyd_rows.assign(target="pkm.methods.dpm.DPM", variant="published")
+    assert report.privacy_table(Study(other), stored)["audit"].tolist() == ["not tried"]
+    assert report.privacy_table(Study(lloyd_rows))["audit"].tolist() == ["not tried"]
+
+
+def test_a_method_that_claims_no_privacy_has_no_audit(stored):
+    rows = make_rows("real", "kmeans", "kmeans", "iris", size=SIZES["iris"], seeds=2)
+    assert report.privacy_table(Study(rows), stored)["audit"].tolist() == ["–"]
+
+
+def test_the_figure_marks_every_query_at_its_ratio(drawn, stored):
+    left, _ = drawn.figure.axes
+    expected = [
+        (min(ratio, MAX_RATIO), row, MARKS[verdict][1])
+        for row, (ratio, verdict) in enumerate(
+            (ratio, audit.query_verdicts[query])
+            for audit in stored.values()
+            for query, ratio in audit.tightness.items()
+        )
+    ]
+    assert marks(left) == expected
+    texts = [text.get_text() for text in left.texts]
+    assert {"∞", "F-26", "not registered"} <= set(texts)
+
+
+def test_the_figure_has_bounds_under_the_ledgers_epsilon(drawn, stored):
+    _, right = drawn.figure.axes
+    bounded = [audit for audit in stored.values() if audit.lower_bound is not None]
+    assert [mark[0] for mark in marks(right)] == [audit.lower_bound for audit in bounded]
+    verticals = [
+        line.get_xdata()[0]
+        for line in right.lines
+        if np.ptp(line.get_xdata()) == 0 and np.ptp(line.get_ydata()) > 0
+    ]
+    assert verticals == [audit.epsilon for audit in bounded]
+    # The bound of a query block is drawn in its middle: DPM has the rows 2, 3 and 4.
+    assert marks(right)[2][1] == 3
+    assert [text.get_text() for text in right.texts].count("not tried") == 2
+
+
+def test_the_figure_has_numbers_behind_it(drawn, stored):
+    replayed = drawn.table[drawn.table["view"] == "replay"]
+    assert len(replayed) == sum(len(audit.tightness) for audit in stored.values())
+    assert drawn.table.loc[drawn.table["view"] == "blackbox", "ledger"].tolist() == [1.0, 1.13, 1.0]
+    assert "60 pairs a method; 2000 to 20000 runs" in drawn.caption
+    lines = drawn.formatted.set_index(["method", "variant"])
+    assert lines.loc[("DPM", "sound"), "realized / charged"] == "∞"
+    assert lines.loc[("DPLloyd", "published"), "flaws met"] == "F-26"
+
+
+def test_what_no_registered_flaw_explains_is_a_gap_of_the_figure(drawn):
+    assert drawn.gaps == (
+        "DPM (sound): replay, cell_counts: blobs: realized mu=2, charged mu=1",
+        "DPM (sound): blackbox, run: epsilon is at least 1.4, the ledger says 1",
+    )
+
+
+def test_without_a_black_box_the_panel_says_so():
+    only = [audits.parse(make_record("FastLloyd", "sound", "lloyd"))]
+    with styled():
+        drawn = draw_audit(only)
+    _, right = drawn.figure.axes
+    assert [text.get_text() for text in right.texts] == ["not tried"]
+    assert not drawn.gaps
+
+
+def test_an_audit_of_other_code_is_called_old(stored):
+    audit = named(stored, "FastLloyd")
+    old = audits.parse(make_record("FastLloyd", "sound", "lloyd", code="other"))
+    assert not audit.stale and old.stale
+    with styled():
+        assert "code has changed" in draw_audit([audit, old]).caption
+        assert "code has changed" not in draw_audit([audit]).caption
+
+
+def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, stored, lloyd_rows):
+    monkeypatch.setattr(report, "figures_of", lambda paper: ())
+    page = report.build(
+        lloyd_rows,
+        paper="fastlloyd",
+        missing=reports.NO_GAPS,
+        out=tmp_path,
+        environment={},
+        audited=stored,
+    )
+    text = page.read_text(encoding="utf-8")
+    assert 'id="audit"' in text and "make audit" not in text
+    assert "<td>consistent<div" in text
+    table = (tmp_path / "tables" / "audit.csv").read_text(encoding="utf-8")
+    assert "FastLloyd,published" in table and "DPM" not in table
+
+
+def test_a_report_without_audits_says_how_to_try_them(tmp_path, monkeypatch, lloyd_rows):
+    page = reports.built("fastlloyd", lloyd_rows, tmp_path, monkeypatch, ())
+    text = page.read_text(encoding="utf-8")
+    assert "<td>not tried</td>" in text and "<code>make audit</code>" in text
+    assert not (tmp_path / "tables" / "audit.csv").exists()
+
+
+def test_the_page_has_verdicts_findings_and_the_table(tmp_path):
+    source = write_records(tmp_path / "results", all_records())
+    assert audit_page.main([str(source), str(tmp_path / "docs")]) == 0
+    text = (tmp_path / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert "| violated | 2 |" in text and "| no power here | 1 |" in text
+    assert "(F-26): spends epsilon=1.13, claims 1" in text
+    assert "(not registered): blobs: realized mu=2, charged mu=1" in text
+    assert "| FastLloyd | sound | zero-out | 60 | 1 | consistent | 20000 | 0.5 of 1 |" in text
+    assert (tmp_path / "docs" / "figures" / "audit.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_page_about_no_audit_is_refused(tmp_path, capsys):
+    assert audit_page.main([str(tmp_path / "audit.jsonl"), str(tmp_path)]) == 2
+    assert "make audit" in capsys.readouterr().err
+
+
+def test_the_command_writes_json_lines(tmp_path, capsys):
+    from pkm.audit.__main__ import main
+
+    assert main(["SuLloyd", "pairs=1", "view=replay", f"results={tmp_path}", "--json"]) == 0
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    lines = (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == printed
+    assert [record["variant"] for record in printed] == ["published", "sound"]
