@@ -198,7 +198,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
             return gaps
     n = sum(shard.shape[0] for shard in shards)
     d = first.shape[1]
-    gaps = np.zeros(n - 1, np.float32)
+    gaps = np.zeros(max(n - 1, 0), np.float32)
     column = np.empty(n, np.int64)
     steps_per_unit = 1 / (SCALE * d)
     for h in range(d):

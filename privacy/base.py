@@ -110,6 +110,7 @@ class BaseCurator:
     ) -> dict[str, np.ndarray]:
         """Release a query on a view of this curator's points; see :meth:`release`."""
         self._check_served(query)
+        self._check_view(view, query)
         noise = checked_mechanisms(query, noise)
         query.check(view)
         if self._ledger is None or None in noise.values():
@@ -128,35 +129,6 @@ class BaseCurator:
             self._rounds[query.label] = charge.round + 1
         outcomes = self._draw(query, query.exact(view), sensitivities, noise, key)
         return query.finish(view, outcomes)
-
-    def _charge(
-        self,
-        label: str,
-        mechanism: str,
-        *,
-        mu: float = 0.0,
-        epsilon: float = 0.0,
-        delta: float = 0.0,
-        details: Mapping[str, float | None] | None = None,
-        flaw: str = "",
-        group: int | None = None,
-    ) -> StreamKey:
-        """Charge a release and return the key of its noise stream; see :class:`Charge`."""
-        assert self._ledger is not None  # releases without a ledger are refused before
-        key = (label, self._rounds[label])
-        charge = Charge(
-            *key,
-            mechanism,
-            mu=mu,
-            epsilon=epsilon,
-            delta=delta,
-            details=details or {},
-            flaw=flaw,
-            group=group,
-        )
-        self._ledger.charge(charge)
-        self._rounds[label] += 1
-        return key
 
     def _draw(
         self,
@@ -187,6 +159,20 @@ class BaseCurator:
             raise ValueError(
                 f"adjacency={self.adjacency} is not served by {query.label}: its sensitivity is "
                 f"derived for {', '.join(query.adjacencies)}"
+            )
+
+    def _check_view(self, view: "BaseCurator | View", query: Query) -> None:
+        """Refuse a view of another curator, and a query that is put to the wrong view."""
+        curator = view._curator if isinstance(view, View) else view
+        if curator is not self:
+            raise ValueError(
+                f"view={type(view).__name__} is of another curator, whose ledger is to be charged: "
+                "release its queries through the view"
+            )
+        expected = type(self) if query.view is None else query.view
+        if not isinstance(view, expected):
+            raise TypeError(
+                f"{query.label} is a query on {expected.__name__}, not on {type(view).__name__}"
             )
 
     def check_single(self, query: str) -> None:
@@ -262,7 +248,7 @@ def charges_of(
     details.update(query.details())
     charge = Charge(
         *key,
-        next(iter(noise.values())).name,
+        "+".join(dict.fromkeys(mechanism.name for mechanism in noise.values())),
         mu=math.hypot(*(cost.mu for cost in costs)),
         epsilon=math.fsum(cost.epsilon for cost in costs),
         delta=math.fsum(cost.delta for cost in costs),

@@ -162,6 +162,7 @@ class RegionSizes(Query):
 
     label: ClassVar[str] = "region_sizes"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    view: ClassVar[type | None] = ClippedRegions
     adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
 
     def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
@@ -185,6 +186,7 @@ class LargeRegions(Query):
 
     label: ClassVar[str] = "region_sizes"
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    view: ClassVar[type | None] = ClippedRegions
     adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
 
     def sensitivity(self, view: ClippedRegions, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
@@ -215,6 +217,7 @@ class RegionCounts(Query):
 
     label: ClassVar[str] = "region_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+    view: ClassVar[type | None] = ClippedRegions
     adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
 
     cells: np.ndarray
@@ -260,6 +263,7 @@ class RegionSums(Query):
 
     label: ClassVar[str] = "region_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    view: ClassVar[type | None] = ClippedRegions
     adjacencies: ClassVar[tuple[Adjacency, ...]] = RHO_BOUNDED
 
     groups: np.ndarray

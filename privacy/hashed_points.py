@@ -196,6 +196,7 @@ class BucketCounts(Query):
 
     label: ClassVar[str] = "bucket_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (StabilityHistogram,)}
+    view: ClassVar[type | None] = HashedPoints
     adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
 
     hashing: Hash
@@ -240,6 +241,7 @@ class BucketSums(Query):
 
     label: ClassVar[str] = "bucket_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    view: ClassVar[type | None] = HashedPoints
     adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.ZERO_OUT,)
 
     hashing: Hash
@@ -295,12 +297,15 @@ class NearestCounts(Query):
 
     label: ClassVar[str] = "nearest_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    view: ClassVar[type | None] = HashedPoints
 
     centers: np.ndarray
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse centers off the grid or outside the domain."""
+        """Refuse centers off the grid or outside the domain, and none at all."""
         view.check_positions(self.centers)
+        if not len(self.centers):
+            raise ValueError("centers must be one or more: there is none to be nearest")
 
     def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """One record in one cell."""
@@ -334,13 +339,16 @@ class NearestSumsAndCounts(Query):
 
     label: ClassVar[str] = "nearest_sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
+    view: ClassVar[type | None] = HashedPoints
 
     centers: np.ndarray
     radius: float
 
     def check(self, view: HashedPoints) -> None:
-        """Refuse centers off the grid or outside the domain."""
+        """Refuse centers off the grid or outside the domain, and none at all."""
         view.check_positions(self.centers)
+        if not len(self.centers):
+            raise ValueError("centers must be one or more: there is none to be nearest")
         check_radius(self.radius)
 
     def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
@@ -387,6 +395,7 @@ class Swaps(Query):
 
     label: ClassVar[str] = "swaps"
     mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    view: ClassVar[type | None] = HashedPoints
 
     candidates: np.ndarray
     current: np.ndarray
@@ -435,6 +444,7 @@ class CandidateSets(Query):
 
     label: ClassVar[str] = "sets"
     mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    view: ClassVar[type | None] = HashedPoints
 
     candidates: np.ndarray
     sets: np.ndarray

@@ -178,6 +178,7 @@ class CohortQuery(Query):
     """
 
     adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.LOCAL,)
+    view: ClassVar[type | None] = View
 
     def check(self, view: Any) -> None:
         """Refuse anything but a cohort that has not reported."""

@@ -224,12 +224,15 @@ class CoverPicks(Query):
 
     label: ClassVar[str] = "maximum_cover"
     mechanisms: ClassVar[Mechanisms] = {"picks": (MaximumCover,)}
+    view: ClassVar[type | None] = ProjectedPoints
 
     scales: Sequence[tuple[float, float]]
     n_picks: int
 
     def check(self, view: ProjectedPoints) -> None:
-        """Refuse a cover without grids or picks."""
+        """Refuse a cover without grids or picks, and grids of impossible sizes."""
+        if not all(0 < length < math.inf for scale in self.scales for length in scale):
+            raise ValueError(f"scales={self.scales} must be pairs of positive finite lengths")
         if self.n_picks < 1 or not self.scales:
             raise ValueError(
                 f"n_picks={self.n_picks} and the number of scales, {len(self.scales)}, must be at "
@@ -262,6 +265,7 @@ class ProjectedCounts(Query):
 
     label: ClassVar[str] = "projected_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+    view: ClassVar[type | None] = ProjectedPoints
 
     centers: np.ndarray
 
@@ -300,6 +304,7 @@ class ProjectedSumsAndCounts(Query):
 
     label: ClassVar[str] = "projected_sums_and_counts"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,), "counts": (Gaussian,)}
+    view: ClassVar[type | None] = ProjectedPoints
 
     centers: np.ndarray
 

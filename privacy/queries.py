@@ -139,8 +139,13 @@ class CountsAndBoundedSums(Query):
     origin: np.ndarray
 
     def check(self, view: Any) -> None:
-        """Refuse centers off the grid."""
+        """Refuse centers and an origin off the grid."""
         check_centers(self.centers, view)
+        if self.origin.dtype.kind not in "iu" or self.origin.shape != (view.n_features,):
+            raise ValueError(
+                f"origin must be grid integers of shape ({view.n_features},), got "
+                f"{self.origin.dtype} of shape {self.origin.shape}"
+            )
 
     def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """One record in one cell: a coordinate changes by its distance to the domain's far end."""
@@ -193,7 +198,8 @@ class GridCounts(Query):
 
     def check(self, view: Any) -> None:
         """Refuse too many cells."""
-        if self.intervals < 1 or self.intervals**view.n_features > MAX_CELLS:
+        is_whole = isinstance(self.intervals, int | np.integer)
+        if not is_whole or self.intervals < 1 or self.intervals**view.n_features > MAX_CELLS:
             raise ValueError(
                 f"intervals={self.intervals} must be at least 1 and, in {view.n_features} "
                 f"features, make at most {MAX_CELLS} cells; take fewer, or a method for more "
@@ -277,15 +283,14 @@ def nearest_sums_and_counts(
 
 
 def check_centers(centers: np.ndarray, view: Any) -> None:
-    """Refuse centers that are no grid integers of the points' width, one set per replicate."""
+    """Refuse centers that are no grid integers, one set per replicate."""
     # Relative sums about centers between grid points would show the exact count in their fractional
     # parts.
-    if centers.ndim != 3 or centers.shape[2] != view.n_features:
+    is_integer = centers.dtype.kind in "iu"
+    is_one_set_each = centers.ndim == 3 and len(centers) == view.n_replicates
+    if not is_integer or not is_one_set_each or centers.shape[2] != view.n_features:
         raise ValueError(
-            f"centers must have shape (replicate, cluster, {view.n_features}), got {centers.shape}"
-        )
-    if centers.dtype.kind not in "iu" or len(centers) != view.n_replicates:
-        raise ValueError(
-            f"centers must be grid integers for {view.n_replicates} replicates, got "
-            f"{centers.dtype} of shape {centers.shape}; release them through snap_centers"
+            f"centers must be grid integers of shape ({view.n_replicates}, k, {view.n_features}), "
+            f"for {view.n_replicates} replicates, got {centers.dtype} of shape {centers.shape}; "
+            "release them through snap_centers"
         )

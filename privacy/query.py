@@ -58,6 +58,8 @@ class Query:
         release them; a subclass of a mechanism is not accepted.
     adjacencies : tuple of Adjacency
         Those that a sensitivity is derived for.
+    view : type or None
+        Of the points that it is put to; None for the curator itself.
     exact_without_ledger : bool
         Whether methods that claim no privacy may have the exact answer.
     """
@@ -65,6 +67,7 @@ class Query:
     label: ClassVar[str]
     mechanisms: ClassVar[Mechanisms]
     adjacencies: ClassVar[tuple[Adjacency, ...]] = PRESENCE
+    view: ClassVar[type | None] = None
     exact_without_ledger: ClassVar[bool] = False
 
     def check(self, view: Any) -> None:

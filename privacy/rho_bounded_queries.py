@@ -32,6 +32,7 @@ from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
 if TYPE_CHECKING:
     from pkm.privacy.rho_bounded import RhoBoundedCurator
 
+LEVELS = 19  # of a quadtree: cells of the last are single grid points
 MAX_NODES = 1 << 18  # of a grid of soft counts
 MAX_FEATURES = 10  # of a grid: a point counts at 2^d nodes
 
@@ -238,8 +239,11 @@ class QuadtreeCounts(Query):
                 f"shifts must be grid integers of shape {shape}, got {self.shifts.dtype} of shape "
                 f"{self.shifts.shape}"
             )
-        if self.levels.step != 1:
-            raise ValueError(f"levels={self.levels} must be consecutive")
+        if ((self.shifts < 0) | (self.shifts > 4 * SCALE)).any():
+            raise ValueError(f"shifts must be from 0 to {4 * SCALE} grid steps")
+        is_known = all(level in range(LEVELS) for level in self.levels)
+        if self.levels.step != 1 or not is_known:
+            raise ValueError(f"levels={self.levels} must be consecutive and below {LEVELS}")
 
     def sensitivity(
         self, view: "RhoBoundedCurator", adjacency: Adjacency

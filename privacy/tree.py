@@ -290,6 +290,7 @@ class CellCounts(Query):
 
     label: ClassVar[str] = "cell_counts"
     mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian, Laplace)}
+    view: ClassVar[type | None] = PartitionTree
 
     cells: Sequence[int]
 
@@ -330,6 +331,7 @@ class CellSums(Query):
 
     label: ClassVar[str] = "cell_sums"
     mechanisms: ClassVar[Mechanisms] = {"sums": (Gaussian,)}
+    view: ClassVar[type | None] = PartitionTree
 
     cells: Sequence[int]
     origins: np.ndarray
@@ -405,6 +407,7 @@ class Splits(Query):
 
     label: ClassVar[str] = "splits"
     mechanisms: ClassVar[Mechanisms] = {"choices": (Exponential,)}
+    view: ClassVar[type | None] = PartitionTree
 
     cells: Sequence[int]
     sizes: Sequence[float] | np.ndarray
