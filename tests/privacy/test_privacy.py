@@ -502,7 +502,7 @@ def test_nothing_is_drawn_when_the_budget_does_not_allow_it():
         # Between grid points, a relative sum would carry the exact count in its fraction.
         ({"centers": np.full((1, 1, 2), 0.5)}, "centers must be grid integers"),
         ({"centers": np.zeros((2, 1, 2), np.int64)}, "for 1 replicates"),
-        ({"centers": np.zeros((1, 1, 3), np.int64)}, r"shape \(replicate, cluster, 2\)"),
+        ({"centers": np.zeros((1, 1, 3), np.int64)}, r"of shape \(1, k, 2\)"),
     ],
 )
 def test_ill_posed_queries_are_refused(arguments, message):
