@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 from rich.table import Table
 
+from pkm.experiments.account import charge
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import require
 from pkm.experiments.configuration import ConfigurationError
@@ -42,6 +43,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
     entries = [entry for config in configs for entry in plan_of(config).entries]
     plan = Plan("run", tuple(dict.fromkeys(entries)))
     settings = configs[0]
+    accounts = {config.account for config in configs}
+    require(len(accounts) == 1, "account", sorted(map(str, accounts)), "one file for all runs")
     store = Store(settings.results)
     backend = Backend(**settings.backend)
     store.check_writable()
@@ -50,6 +53,9 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
     stored = store.readable([cell.key for cell in plan.cells])
     to_run = [cell for cell in plan.cells if cell.key not in stored]
     estimate = estimator(store, backend)
+    if settings.account is not None:
+        charged = charge(settings.account, plan.cells, stored, settings.data)
+        console.print(charged, markup=False)
     costs = {cell.key: estimate(cell)[0] for cell in to_run}
     run_cells(to_run, store, backend, mirror=settings.data, costs=costs, console=console)
 

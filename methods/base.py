@@ -9,11 +9,22 @@ from typing import ClassVar, Literal, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import Points, labels
-from pkm.privacy import Budget, Curator, Ledger, NoiseStreams, PrivacyClaim, shards_of, to_unit
+from pkm.privacy import (
+    Account,
+    AccountedRun,
+    Budget,
+    Charge,
+    Curator,
+    Ledger,
+    NoiseStreams,
+    PrivacyClaim,
+    shards_of,
+    to_unit,
+)
 from pkm.privacy.query import PRESENCE
 
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
@@ -201,6 +212,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         points: np.ndarray | Points | Sequence[np.ndarray | Points],
         seeds: Sequence[int],
         domain: ArrayLike | None = None,
+        *,
+        account: Account | None = None,
     ) -> Run:
         """Cluster the same points once per seed.
 
@@ -213,10 +226,17 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             One per replicate; a replicate's result does not depend on the others.
         domain : array-like of shape (2, d), optional
             Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
+        account : Account, optional
+            Of all runs on these points: it is charged for every replicate before the first draw.
 
         Returns
         -------
         Run
+
+        Raises
+        ------
+        BudgetExceeded
+            If the run would exceed the account's budget; the account is as before then.
         """
         shards = shards_of(points)
 
@@ -224,7 +244,73 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             return self.curator(shards, ledger, streams, domain)
 
         n_points = sum(shard.n_records for shard in shards)
-        return self.fit_with(make_curator, n_points, shards[0].shape[1], seeds)
+        n_features = shards[0].shape[1]
+        schedule = None
+        if account is not None:
+            planned = self.planned_run(n_points, n_features, seeds, domain)
+            account.charge(planned)
+            schedule = planned.schedule
+        return self.fit_with(make_curator, n_points, n_features, seeds, schedule)
+
+    def planned_run(
+        self,
+        n_points: int,
+        n_features: int,
+        seeds: Sequence[int],
+        domain: ArrayLike | None = None,
+        *,
+        purpose: str = "",
+    ) -> AccountedRun:
+        """What an account is charged for a batch: all releases, known before the first draw.
+
+        A schedule depends on public values alone, so it is that of a rehearsal, in which all points
+        are the middle of the domain. That takes about as long as one replicate.
+
+        Parameters
+        ----------
+        n_points, n_features : int
+        seeds : sequence of int
+            One per replicate.
+        domain : array-like of shape (2, d), optional
+            As for :meth:`fit_batch`.
+        purpose : str, default=""
+            A note for the readers of the account.
+
+        Returns
+        -------
+        AccountedRun
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or the method claims no privacy.
+        """
+        self.check_parameters(n_points)
+        budget = self.budget(n_points, n_features)
+        if budget is None:
+            raise ValueError(
+                f"{type(self).__name__} claims no privacy: an account adds up private runs only"
+            )
+
+        # Rehearse one replicate, on a copy that keeps what it computes for itself.
+        streams = NoiseStreams(seeds, secure=self.secure)
+        ledger = Ledger(budget)
+        public_points = np.zeros((n_points, n_features), np.int64)
+        curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
+        rehearsed: PrivateKMeans = clone(self)
+        rehearsed.cluster(curator)
+
+        parameters = self.get_params(deep=False)
+        parameters.pop("random_state", None)
+        return AccountedRun(
+            budget,
+            ledger.charges,
+            n_replicates=len(streams.seeds),
+            method=type(self).__name__,
+            parameters=parameters,
+            purpose=purpose,
+            flaws=self.claim.flaws,
+        )
 
     def fit_with(
         self,
@@ -232,6 +318,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         n_points: int,
         n_features: int,
         seeds: Sequence[int],
+        schedule: Sequence[Charge] | None = None,
     ) -> Run:
         """Cluster through a given kind of curator, once per seed.
 
@@ -244,6 +331,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             Of all points together, whoever holds them.
         seeds : sequence of int
             One per replicate.
+        schedule : sequence of Charge, optional
+            The only releases that each replicate may make. Default: any.
 
         Returns
         -------
@@ -258,7 +347,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         iterations: list[int] = []
         ledgers: list[Ledger | None] = []
         for batch in [streams] if self.batched else streams.by_replicate():
-            ledger = None if budget is None else Ledger(budget)
+            ledger = None if budget is None else Ledger(budget, schedule)
             centers, n_iter = self.cluster(make_curator(ledger, batch))
             released.extend(centers)
             iterations.append(n_iter)
@@ -274,7 +363,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         padded = _padded(released, n_centers.max())
         return Run(padded, max(iterations), ledgers[0], streams.seeds, n_centers)
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, account: Account | None = None) -> Self:
         """Cluster points given in their own units.
 
         Parameters
@@ -286,6 +375,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             infinite values are clipped. No value of one record makes a private fit raise; methods
             that claim no privacy refuse such rows.
         y : ignored
+        account : Account, optional
+            Of all runs on these points: it is charged before the first draw, or refuses the run.
 
         Returns
         -------
@@ -295,7 +386,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             ``predict`` is public code on public centers.
         """
         points, bounds, seed = self._prepared(X)
-        run = self.fit_batch(points, [seed], bounds)
+        run = self.fit_batch(points, [seed], bounds, account=account)
         lower, upper = bounds
         half_width = upper / 2 - lower / 2
         self.cluster_centers_ = to_unit(run.centers[0]) * half_width + (upper / 2 + lower / 2)
@@ -322,12 +413,15 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             )
         return labels(points, self._centers)[0]
 
-    def fit_predict(self, X: ArrayLike, y: object = None, **kwargs: object) -> np.ndarray:
+    def fit_predict(
+        self, X: ArrayLike, y: object = None, *, account: Account | None = None, **kwargs: object
+    ) -> np.ndarray:
         """Fit, then predict the same rows."""
-        return self.fit(X).predict(X)
+        return self.fit(X, account=account).predict(X)
 
     def _prepared(self, X: ArrayLike) -> tuple[Points, tuple[np.ndarray, np.ndarray], int]:
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
+        self.check_parameters()
         X = _matrix(X)
         lower, upper = self._bounds_of(X.shape[1])
         if self.claim.private and self.claim.adjacency not in PRESENCE:

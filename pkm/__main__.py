@@ -12,6 +12,11 @@ VERBS = {
         (),
         "run what a paper's profile lacks and build its report",
     ),
+    "account": (
+        "pkm.experiments.account",
+        (),
+        "open or show an account that adds up the runs on one data set",
+    ),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.methods.conformance", (), "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),

@@ -1,5 +1,6 @@
 """Privacy core: budgets, claims, calibration, mechanisms, noise streams, ledger and curators."""
 
+from pkm.privacy.account import Account, AccountedRun, AccountError
 from pkm.privacy.base import BaseCurator, DisclosureError, prepare, shards_of
 from pkm.privacy.budget import NO_CLAIM, Adjacency, Budget, PrivacyClaim
 from pkm.privacy.calibration import gaussian_mu, gdp_delta, gdp_epsilon
@@ -14,7 +15,14 @@ from pkm.privacy.hashed_points import (
     NearestSumsAndCounts,
     Swaps,
 )
-from pkm.privacy.ledger import BudgetExceeded, Charge, Ledger, StreamReuseError, largest_multiple
+from pkm.privacy.ledger import (
+    BudgetExceeded,
+    Charge,
+    Ledger,
+    ScheduleError,
+    StreamReuseError,
+    largest_multiple,
+)
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.projection import (
@@ -40,6 +48,9 @@ __all__ = [
     "MAX_CELLS",
     "NO_CLAIM",
     "SCALE",
+    "Account",
+    "AccountError",
+    "AccountedRun",
     "Adjacency",
     "BaseCurator",
     "BoundedLaplace",
@@ -74,6 +85,7 @@ __all__ = [
     "ProjectedPoints",
     "ProjectedSumsAndCounts",
     "Query",
+    "ScheduleError",
     "Sensitivity",
     "SplitScore",
     "Splits",

@@ -32,6 +32,10 @@ class StreamReuseError(RuntimeError):
     """A release would reuse the noise stream of an earlier release; nothing was drawn."""
 
 
+class ScheduleError(RuntimeError):
+    """A release is not the next one of the schedule that was paid for; nothing was drawn."""
+
+
 @dataclass(frozen=True)
 class Charge:
     """The cost of one release.
@@ -96,6 +100,20 @@ class Charge:
             record["group"] = self.group
         return record
 
+    @property
+    def cost(self) -> tuple[str, int, str, float, float, float, int | None]:
+        """What the charge is for and what it costs, without details."""
+        return (
+            self.label,
+            self.round,
+            self.mechanism,
+            self.mu,
+            self.epsilon,
+            self.delta,
+            self.group,
+        )
+
+
 
 class ChargeRelease(Protocol):
     """Charge a release of a query and return the key of its noise stream.
@@ -136,6 +154,9 @@ class Ledger:
     ----------
     budget : Budget
         What must not be exceeded.
+    schedule : sequence of Charge, optional
+        The only releases that are accepted, in this order: those that an
+        :class:`~pkm.privacy.Account` was charged for. Default: any.
 
     Attributes
     ----------
@@ -154,8 +175,9 @@ class Ledger:
     (0.75, 0.25)
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, schedule: Sequence[Charge] | None = None) -> None:
         self.budget = budget
+        self.schedule = schedule
         self.charges: tuple[Charge, ...] = ()
         self._streams_used: set[StreamKey] = set()
 
@@ -168,6 +190,8 @@ class Ledger:
             If delta at the budget's epsilon would exceed the budget's delta.
         StreamReuseError
             If a release of the same label and round is on record: its noise stream is used up.
+        ScheduleError
+            If it is not the schedule's next release.
         """
         stream = (charge.label, charge.round)
         if stream in self._streams_used:
@@ -175,6 +199,7 @@ class Ledger:
                 f"release {charge.label!r} round {charge.round} was made before; "
                 "noise must be fresh"
             )
+        self._check_scheduled(charge)
         charges = (*self.charges, charge)
         tallies = _tallies(charges)
 
@@ -184,6 +209,17 @@ class Ledger:
             self._check_composed(charge, tallies)
         self.charges = charges
         self._streams_used.add(stream)
+
+    def _check_scheduled(self, charge: Charge) -> None:
+        """Refuse a release that is not the schedule's next one."""
+        if self.schedule is None:
+            return
+        position = len(self.charges)
+        if position >= len(self.schedule) or self.schedule[position].cost != charge.cost:
+            raise ScheduleError(
+                f"release {charge.label!r} round {charge.round} is not release {position} of the "
+                "schedule that was paid for: a schedule must not depend on private data"
+            )
 
     def _check_composed(self, charge: Charge, tallies: Sequence[_Tally]) -> None:
         """Refuse a charge whose composition with the others exceeds the budget."""

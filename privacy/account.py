@@ -1,0 +1,481 @@
+"""An account adds up all runs on one data set, and refuses a run that would exceed its budget.
+
+It is a filter: the guarantee holds although every run, its method, parameters and budget, may be
+chosen by what earlier runs released.
+"""
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from pkm.files import OWNER_FILE, atomic_write, locked
+from pkm.privacy.budget import Adjacency, Budget
+from pkm.privacy.calibration import gdp_delta, gdp_epsilon
+from pkm.privacy.ledger import SLACK, BudgetExceeded, Charge, Ledger
+from pkm.privacy.selection import selection_mu
+
+FORMAT = "account of private runs, version 1"
+COMPOSITIONS = ("basic", "gaussian")
+# What is kept of a charge: its cost.
+CHARGE_FIELDS = ("label", "round", "mechanism", "mu", "epsilon", "delta", "group")
+
+
+class AccountError(ValueError):
+    """An account cannot be read, written, or charged for a run; nothing was charged."""
+
+
+@dataclass(frozen=True)
+class AccountedRun:
+    """A run that an account is charged for as a whole.
+
+    Parameters
+    ----------
+    budget : Budget
+        Of one replicate.
+    schedule : sequence of Charge
+        The releases of one replicate. The run must make no others: see :class:`Ledger`.
+    n_replicates : int, default=1
+        Number of replicates whose results are kept; each is charged.
+    method : str, default=""
+    parameters : mapping, optional
+        Of the method; without seeds, which would let a reader subtract the noise.
+    purpose : str, default=""
+    flaws : sequence of str
+        Known flaws of the method's claim: the run may cost more than it is charged.
+    date : str, default=""
+        Set when it is charged.
+
+    Raises
+    ------
+    ValueError
+        If there is no replicate or no release, or the schedule exceeds the budget.
+    """
+
+    budget: Budget
+    schedule: Sequence[Charge]
+    n_replicates: int = 1
+    method: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    purpose: str = ""
+    flaws: Sequence[str] = ()
+    date: str = ""
+
+    def __post_init__(self) -> None:
+        integer = isinstance(self.n_replicates, int) and not isinstance(self.n_replicates, bool)
+        if not integer or self.n_replicates < 1:
+            raise AccountError(f"n_replicates={self.n_replicates!r} must be an integer, 1 or more")
+        if not self.schedule:
+            raise AccountError("schedule=() must list the releases of the run")
+        ledger = Ledger(self.budget)
+        for charge in self.schedule:
+            ledger.charge(charge)
+        object.__setattr__(self, "schedule", ledger.charges)
+
+    @cached_property
+    def gaussian_cost(self) -> tuple[float, float]:
+        """Sum of mu^2 and of the failures of one replicate; see :func:`gaussian_cost`."""
+        return gaussian_cost(self.schedule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready record."""
+        return {
+            "date": self.date,
+            "method": self.method,
+            "parameters": {name: _plain(value) for name, value in self.parameters.items()},
+            "purpose": self.purpose,
+            "flaws": list(self.flaws),
+            "replicates": self.n_replicates,
+            "budget": _budget_record(self.budget),
+            "charges": [
+                dict(zip(CHARGE_FIELDS, charge.cost, strict=True)) for charge in self.schedule
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "AccountedRun":
+        """Make a run of its record."""
+        return cls(
+            Budget(**record["budget"]),
+            [Charge(**charge) for charge in record["charges"]],
+            n_replicates=record["replicates"],
+            method=record["method"],
+            parameters=record["parameters"],
+            purpose=record["purpose"],
+            flaws=record["flaws"],
+            date=record["date"],
+        )
+
+
+class Account:
+    """What all runs on one data set cost together, and a budget that they must not exceed.
+
+    A run is charged as a whole, for every replicate that is kept, before anything is drawn; it is
+    never refunded. What would exceed the budget is refused and changes nothing.
+
+    Parameters
+    ----------
+    budget : Budget
+        Of all runs together. Runs must have its adjacency and its rho.
+    path : path-like, optional
+        File that keeps the account, created where missing, for its owner alone. Several processes
+        may charge it at once. Default: the account lives in memory.
+    composition : {"basic", "gaussian"}, default="basic"
+        How runs are added up; see Notes. It cannot be changed, because a choice between two filters
+        that follows what was released is not covered by either.
+    failure_delta : float, default=0
+        The part of the budget's delta that is kept for charged probabilities of failure
+        (``Charge.delta``), with ``composition="gaussian"``. For the same reason it is fixed.
+
+    Attributes
+    ----------
+    runs : tuple of AccountedRun
+
+    Raises
+    ------
+    AccountError
+        If the composition does not serve the budget, or the file is damaged or keeps an account on
+        other terms.
+
+    Notes
+    -----
+    Whatever is chosen by earlier releases (methods, parameters, budgets, the number of runs, when
+    to stop), all runs together are (epsilon, delta)-private for the account's budget:
+
+    * ``"basic"``: the sums of the runs' epsilons and of their deltas stay within the budget. This
+      is a valid filter for (epsilon, delta)-private runs (Rogers, Roth, Ullman, Vadhan 2016), of
+      any mechanisms.
+    * ``"gaussian"``: a release is mu-GDP, but for a failure of probability ``Charge.delta``. A pure
+      one is mu-GDP with ``mu = 2 probit(expit(epsilon))``, because a convex trade-off curve through
+      the corner of the pure one lies below it. The sum of mu^2 stays within what ``(epsilon, delta
+      - failure_delta)`` allows, the sum of the failures within ``failure_delta``. That the sum of
+      mu^2 is a valid filter is the theorem of Smith and Thakurta 2022 (also Koskela, Tobaben and
+      Honkela 2023). Failures add to it by a union bound, as in Whitehouse, Ramdas, Rogers and Wu
+      2023.
+
+    One delta that failures and Gaussian noise could share would be no valid filter: who sees a
+    large privacy loss would spend it on noise, who sees a small one on failures, and the two add up
+    to nearly twice of it.
+
+    A group of users (local adjacency) reports once a run; the most expensive group's cost is added
+    for all.
+
+    Runs at the same time, in several processes, are covered: each is chosen when it is charged, by
+    the results of runs that were charged before it.
+
+    Examples
+    --------
+    >>> account = Account(Budget(1.0))
+    >>> ledger = account.ledger(Budget(0.75), [Charge("count", 0, "laplace", epsilon=0.75)])
+    >>> ledger.charge(Charge("count", 0, "laplace", epsilon=0.75))
+    >>> account.spent(), account.unspent()
+    (0.75, 0.25)
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        composition: str = "basic",
+        failure_delta: float = 0.0,
+    ) -> None:
+        _check_terms(budget, composition, failure_delta)
+        self.budget = budget
+        self.composition = composition
+        self.failure_delta = float(failure_delta)
+        self.path = None if path is None else Path(path).expanduser().resolve()
+        self._runs: tuple[AccountedRun, ...] = ()
+        self._lock = threading.Lock()
+        if self.path is not None:
+            with self._locked():
+                if not self.path.exists():
+                    self._write(())
+                self._read()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Account":
+        """Open the account that a file keeps, on its terms.
+
+        Raises
+        ------
+        AccountError
+            If there is none, or it is damaged.
+        """
+        path = Path(path).expanduser().resolve()
+        terms, _ = _load(path)
+        return cls(terms[0], path, composition=terms[1], failure_delta=terms[2])
+
+    @property
+    def runs(self) -> tuple[AccountedRun, ...]:
+        """All runs so far, those of other processes included."""
+        return self._runs if self.path is None else self._read()
+
+    def charge(self, *runs: AccountedRun) -> None:
+        """Charge runs before they begin: all of them, or none.
+
+        Raises
+        ------
+        BudgetExceeded
+            If they would exceed the budget.
+        AccountError
+            If a run has another adjacency or rho, or the file cannot be read and written.
+        """
+        for run in runs:
+            self._check_adjacency(run)
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._locked():
+            earlier = self.runs
+            after = (*earlier, *(replace(run, date=date) for run in runs))
+            self._check_fits(earlier, after)
+            if self.path is not None:
+                self._write(after)
+            self._runs = after
+
+    def ledger(self, budget: Budget, schedule: Sequence[Charge], **about: Any) -> Ledger:
+        """Charge a run of one replicate, and return the ledger for its releases.
+
+        Parameters
+        ----------
+        budget : Budget
+            Of the run.
+        schedule : sequence of Charge
+            All its releases.
+        **about
+            Other fields of :class:`AccountedRun`.
+
+        Returns
+        -------
+        Ledger
+            It refuses releases that are not the schedule's.
+        """
+        run = AccountedRun(budget, schedule, **about)
+        if run.n_replicates != 1:
+            raise AccountError(
+                f"n_replicates={run.n_replicates} must be 1: a ledger serves one run"
+            )
+        self.charge(run)
+        return Ledger(budget, run.schedule)
+
+    def spent(self) -> float:
+        """Epsilon that all runs so far need, with the budget's delta.
+
+        For runs that were fixed in advance it is a guarantee; for adaptively chosen ones under
+        ``composition="gaussian"`` the guarantee is that of the budget.
+        """
+        return self._epsilon_of(self.runs)
+
+    def unspent(self) -> float:
+        """Epsilon of the budget that is left."""
+        return max(0.0, self.budget.epsilon - self.spent())
+
+    def spent_delta(self) -> float:
+        """Delta that all runs so far have used of what adds up.
+
+        Of the budget's delta with ``composition="basic"``, of ``failure_delta`` otherwise.
+        """
+        return self._totals(self.runs)[1]
+
+    def _totals(self, runs: Sequence[AccountedRun]) -> tuple[float, float]:
+        """Sums over all replicates: of epsilon or of mu^2, and of delta or of the failures."""
+        costs = [(run.n_replicates, *self._cost(run)) for run in runs]
+        first = math.fsum(n_replicates * cost for n_replicates, cost, _ in costs)
+        second = math.fsum(n_replicates * cost for n_replicates, _, cost in costs)
+        return first, second
+
+    def _cost(self, run: AccountedRun) -> tuple[float, float]:
+        """Costs of one replicate that add up."""
+        if self.composition == "basic":
+            return run.budget.epsilon, run.budget.delta
+        return run.gaussian_cost
+
+    def _epsilon_of(self, runs: Sequence[AccountedRun]) -> float:
+        total, _ = self._totals(runs)
+        if self.composition == "basic":
+            return total
+        return gdp_epsilon(math.sqrt(total), self.budget.delta - self.failure_delta)
+
+    def _check_adjacency(self, run: AccountedRun) -> None:
+        """Refuse a run whose neighbors are not those of the account."""
+        terms = (self.budget.adjacency, self.budget.rho)
+        if (run.budget.adjacency, run.budget.rho) != terms:
+            raise AccountError(
+                f"a run under adjacency={run.budget.adjacency} rho={run.budget.rho} cannot be "
+                f"added to an account under adjacency={terms[0]} rho={terms[1]}"
+            )
+
+    def _check_fits(self, earlier: Sequence[AccountedRun], after: Sequence[AccountedRun]) -> None:
+        """Refuse runs that would exceed the budget."""
+        epsilon = self.budget.epsilon
+        total, total_delta = self._totals(after)
+        if self.composition == "basic":
+            delta = self.budget.delta
+            fits = total <= epsilon * (1 + SLACK)
+        else:
+            delta = self.failure_delta
+            noise_delta = (self.budget.delta - delta) * (1 + SLACK)
+            fits = gdp_delta(math.sqrt(total), epsilon * (1 + SLACK)) <= noise_delta
+        name = "delta" if self.composition == "basic" else "failure_delta"
+        if not fits or not total_delta <= delta * (1 + SLACK):
+            runs = after[len(earlier) :]
+            replicates = sum(run.n_replicates for run in runs)
+            methods = ", ".join(dict.fromkeys(run.method or "a run" for run in runs))
+            raise BudgetExceeded(
+                f"{methods} ({replicates} replicates) would bring the account to "
+                f"epsilon={self._epsilon_of(after):.6g} {name}={total_delta:.3g}, of which "
+                f"epsilon={epsilon:.6g} {name}={delta:.3g} is allowed and "
+                f"epsilon={self._epsilon_of(earlier):.6g} spent"
+            )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other threads out, and other processes if there is a file."""
+        if self.path is None:
+            with self._lock:
+                yield
+            return
+        try:
+            with locked(self.path.with_name(f"{self.path.name}.lock")):
+                yield
+        except OSError as error:
+            raise AccountError(f"account={str(self.path)!r}: {error.strerror or error}") from error
+
+    def _read(self) -> tuple[AccountedRun, ...]:
+        """Runs in the file, which must still be on this account's terms."""
+        assert self.path is not None
+        terms, runs = _load(self.path)
+        expected = (self.budget, self.composition, self.failure_delta)
+        if terms != expected:
+            raise AccountError(
+                f"account={str(self.path)!r} is on other terms: {_terms_record(*terms)}, not "
+                f"{_terms_record(*expected)}"
+            )
+        return runs
+
+    def _write(self, runs: Sequence[AccountedRun]) -> None:
+        """Replace the file by one with these runs, and wait until the disk has it."""
+        assert self.path is not None
+        terms = _terms_record(self.budget, self.composition, self.failure_delta)
+        records = []
+        for number, run in enumerate(runs):
+            spent = self._epsilon_of(runs[: number + 1])
+            records.append(run.to_dict() | {"spent": spent})
+        body = {"format": FORMAT, **terms, "runs": records}
+        content = json.dumps(body | {"sha256": _digest(body)}, indent=1, allow_nan=False)
+        atomic_write(self.path, content.encode() + b"\n", OWNER_FILE)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def gaussian_cost(schedule: Sequence[Charge]) -> tuple[float, float]:
+    """Sum of mu^2 and of the failures that the releases of a schedule cost one record.
+
+    Parameters
+    ----------
+    schedule : sequence of Charge
+
+    Returns
+    -------
+    mu_squared, failure : float
+        Of disjoint groups of users, the largest of each.
+
+    Examples
+    --------
+    >>> gaussian_cost([Charge("a", 0, "gaussian", mu=3.0), Charge("b", 0, "gaussian", mu=4.0)])
+    (25.0, 0.0)
+    """
+    # A pure mechanism's privacy loss lies in an interval of twice its epsilon.
+    squares = [charge.mu**2 + selection_mu(2 * charge.epsilon) ** 2 for charge in schedule]
+    groups = {charge.group for charge in schedule} - {None} or {None}
+    mu_squared = []
+    failures = []
+    for group in groups:
+        concerned = [charge.group in (None, group) for charge in schedule]
+        mu_squared.append(math.fsum(compress(squares, concerned)))
+        failures.append(math.fsum(compress((charge.delta for charge in schedule), concerned)))
+    return max(mu_squared), max(failures)
+
+
+_Terms = tuple[Budget, str, float]
+
+
+def _check_terms(budget: Budget, composition: str, failure_delta: float) -> None:
+    """Refuse a budget that the filter cannot take."""
+    if composition not in COMPOSITIONS:
+        raise AccountError(
+            f"composition={composition!r} is unknown, choose one of {', '.join(COMPOSITIONS)}"
+        )
+    if composition == "basic" and failure_delta != 0:
+        raise AccountError(
+            f"failure_delta={failure_delta} must be 0 with composition='basic', where all deltas "
+            "add up"
+        )
+    if composition == "gaussian" and not 0 <= failure_delta < budget.delta:
+        raise AccountError(
+            f"failure_delta={failure_delta} must be at least 0 and below the budget's "
+            f"delta={budget.delta}: composition='gaussian' needs the rest for noise"
+        )
+
+
+def _load(path: Path) -> tuple[_Terms, tuple[AccountedRun, ...]]:
+    """Read a file's terms and runs, and check all of them."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise AccountError(f"account={str(path)!r} cannot be read: {error.strerror}") from error
+    try:
+        body = json.loads(content)
+        if body.pop("sha256") != _digest(body) or body["format"] != FORMAT:
+            raise ValueError("its checksum or its format is another")
+        budget = Budget(**body["budget"])
+        terms = (budget, body["composition"], float(body["failure_delta"]))
+        _check_terms(*terms)
+        runs = tuple(AccountedRun.from_dict(record) for record in body["runs"])
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise AccountError(
+            f"account={str(path)!r} is damaged ({error}): nothing is charged until its last sound "
+            "copy is put back"
+        ) from error
+    return terms, runs
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of a record. It is against accidents: who writes the file can write it too."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _terms_record(budget: Budget, composition: str, failure_delta: float) -> dict[str, Any]:
+    return {
+        "budget": _budget_record(budget),
+        "composition": composition,
+        "failure_delta": failure_delta,
+    }
+
+
+def _budget_record(budget: Budget) -> dict[str, Any]:
+    return {
+        "epsilon": float(budget.epsilon),
+        "delta": float(budget.delta),
+        "adjacency": str(Adjacency(budget.adjacency)),
+        "rho": None if budget.rho is None else float(budget.rho),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it, or else as text."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return repr(value)
