@@ -17,8 +17,11 @@ from scipy.integrate import quad
 
 from pkm.privacy import (
     SCALE,
+    Adjacency,
     BoundedLaplace,
     Budget,
+    CellCounts,
+    CellSums,
     Curator,
     Exponential,
     Gaussian,
@@ -37,6 +40,8 @@ from pkm.privacy import (
 )
 from pkm.privacy.mechanisms import MAX_SCALE, BoundedValues
 from pkm.privacy.queries import CountsAndBoundedSums
+from pkm.privacy.rho_bounded import RhoBoundedCurator
+from pkm.privacy.rho_bounded_queries import AllPoints, SoftCounts, SortedGaussian, Total
 from pkm.privacy.selection import OrderStatistics, ScoreRange
 from pkm.privacy.stability_histogram import OccupiedCells
 
@@ -441,6 +446,28 @@ def test_noise_that_integers_do_not_carry_is_refused(mechanism, scale, secure):
         with pytest.raises(ValueError, match="grid steps"):
             curator.release(query, **noise)
     assert ledger.charges == () and ledger.spent() == 0.0
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("scale", [1e40, 1e19, np.nextafter(MAX_SCALE, np.inf)])
+def test_views_and_other_curators_refuse_it_too(scale, secure):
+    points = np.random.default_rng(0).integers(-SCALE, SCALE, (40, 2))
+    streams = NoiseStreams([0], secure=secure)
+    central = Ledger(Budget(1.0, 1e-6))
+    tree = Curator(points, central, streams).whole()
+    moving = Ledger(Budget(1.0, 1e-6, Adjacency.RHO_BOUNDED, rho=0.1))
+    rho_bounded = RhoBoundedCurator(points, moving, streams)
+    for view, query, noise in (
+        (tree, CellCounts([0]), {"counts": Gaussian(scale)}),
+        (tree, CellCounts([0]), {"counts": Laplace(scale)}),
+        (tree, CellSums([0], np.zeros((1, 2), np.int64)), {"sums": Gaussian(scale / SCALE)}),
+        (rho_bounded, AllPoints(), {"points": SortedGaussian(scale)}),
+        (rho_bounded, Total(), {"sums": Gaussian(scale)}),
+        (rho_bounded, SoftCounts(3), {"counts": Gaussian(scale)}),
+    ):
+        with pytest.raises(ValueError, match="grid steps"):
+            view.release(query, **noise)
+    assert central.charges == () and moving.charges == ()
 
 
 def test_the_largest_scale_is_served(entropy):
