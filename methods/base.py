@@ -297,7 +297,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         ledger = Ledger(budget)
         public_points = np.zeros((n_points, n_features), np.int64)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
-        rehearsed: PrivateKMeans = clone(self)
+        rehearsed = clone(self)
+        assert isinstance(rehearsed, PrivateKMeans), "a clone is of the same class"
         rehearsed.cluster(curator)
 
         parameters = self.get_params(deep=False)
