@@ -17,7 +17,7 @@ from functools import lru_cache
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from pkm.files import OWNER_FILE, atomic_write, cache_folder
 
@@ -176,7 +176,9 @@ def _require_size(size: int, max_bytes: int, source: str | Path) -> None:
         )
 
 
-def _parts(stream: BinaryIO, max_bytes: int, source: str | Path) -> Iterator[bytes]:
+def _parts(
+    stream: IO[bytes] | gzip.GzipFile, max_bytes: int, source: str | Path
+) -> Iterator[bytes]:
     """Yield what can be read from a stream, in parts; refuse what is longer than allowed."""
     size = 0
     while part := stream.read(PART_BYTES):
