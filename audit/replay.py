@@ -12,7 +12,7 @@ Source of the idea: Re:cord-play (Cebere et al., PETS 2026).
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,11 @@ from pkm.audit.losses import loss, realized
 from pkm.audit.pairs import Pair
 from pkm.compute import Points
 from pkm.privacy import Ledger, NoiseStreams
-from pkm.privacy.mechanisms import Cost
+from pkm.privacy.mechanisms import BoundedValues, Cost
 from pkm.privacy.rho_bounded_queries import SortedGaussian
 
 TOLERANCE = 1e-9  # relative: of sums of floats
+REPLICATES = 8  # of a method that runs in batches: as many noises for nearly the time of one
 SECOND_RECORD = "_second_record"  # of a release that is charged once for each of two records
 
 
@@ -63,7 +64,8 @@ class RecordingStreams:
     """
 
     def __init__(self, streams: NoiseStreams, trace: Trace) -> None:
-        self.seeds = streams.seeds
+        self.public_seeds = streams.public_seeds
+        self.public_seeds = streams.public_seeds
         self.secure = streams.secure
         self._streams = streams
         self._trace = trace
@@ -91,7 +93,8 @@ class ReplayingStreams:
     """
 
     def __init__(self, streams: NoiseStreams, recorded: Sequence[Draw], trace: Trace) -> None:
-        self.seeds = streams.seeds
+        self.public_seeds = streams.public_seeds
+        self.public_seeds = streams.public_seeds
         self.secure = streams.secure
         self._recorded = recorded
         self._trace = trace
@@ -226,12 +229,15 @@ class Realized:
     charged, cost : Cost
     flaw : str
         That the charge names.
+    group : int or None
+        Of users that are charged as disjoint from other groups.
     """
 
     label: str
     charged: Cost
     cost: Cost
     flaw: str = ""
+    group: int | None = None
 
     @property
     def ratio(self) -> float:
@@ -254,19 +260,30 @@ class Replay:
     Attributes
     ----------
     realized : tuple of Realized
-        One for each release, in order, as far as the runs agree.
+        One for each release, in order, of the replicate in which it cost most.
     loss : float
-        Exact privacy loss of the whole transcript: infinite if the neighbor cannot produce it.
-    spent : float
-        Epsilon of the run at the budget's delta, by its ledger.
+        Exact privacy loss of the whole transcript, the largest of all replicates: infinite if the
+        neighbor cannot produce it.
     divergence : str
         How the two runs differ although the outcomes were the same; empty if they do not.
+    spent, delta : float
+        Epsilon of a replicate at the budget's delta, and the sum of the deltas charged to all, by
+        the ledger.
+    refusal : Exception or None
+        That the method raised on both data sets alike.
     """
 
     realized: tuple[Realized, ...]
     loss: float
     divergence: str
     spent: float = 0.0
+    delta: float = 0.0
+    refusal: Exception | None = None
+
+    @property
+    def groups(self) -> set[int]:
+        """Groups of users to whose reports the record contributes."""
+        return {each.group for each in self.realized if each.group is not None and any(each.cost)}
 
 
 def replay(method: Any, pair: Pair, seed: int) -> Replay:
@@ -285,39 +302,66 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
     Replay
         Where the method refuses the data, both must be refused alike; nothing is realized then.
     """
+    n_replicates = REPLICATES if method.batched else 1
+    seeds = [n_replicates * seed + i for i in range(n_replicates)]
     try:
-        recorded = traced(method, pair.points, [seed], pair.domain, RecordingStreams)
-    except ValueError as error:
-        return Replay((), 0.0, _other_outcome(method, pair, seed, error))
+        recorded = traced(method, pair.points, seeds, pair.domain, RecordingStreams)
+    except Exception as error:  # an exception is an outcome like any other
+        return Replay((), 0.0, _other_outcome(method, pair, seeds, error), refusal=error)
     try:
         replayed = traced(
             method,
             pair.neighbor,
-            [seed],
+            seeds,
             pair.domain,
             lambda streams, trace: ReplayingStreams(streams, recorded.draws, trace),
         )
     except Divergence as error:
         return Replay((), math.nan, str(error))
-    except (
-        Exception
-    ) as error:  # any exception on one side alone is an outcome that tells them apart
+    except Exception as error:  # on one side alone it tells the two apart
         return Replay((), math.nan, f"raises {type(error).__name__} on the neighbor: {error}")
     divergence = _difference(recorded, replayed)
     if divergence:
         return Replay((), math.nan, divergence)
     spent = max((ledger.spent() for ledger in recorded.ledgers), default=0.0)
-    transcript_loss = _transcript_loss(recorded, replayed)
-    return Replay(_realized(recorded, replayed), transcript_loss, "", spent)
+    delta = math.fsum(charge.delta for ledger in recorded.ledgers for charge in ledger.charges)
+    draws = list(zip(recorded.draws, replayed.draws, strict=True))
+    costs = [_realized(recorded, _of_replicate(draws, i)) for i in range(n_replicates)]
+    losses = [_transcript_loss(_of_replicate(draws, i)) for i in range(n_replicates)]
+    worst = tuple(
+        max(costs_of, key=lambda each: each.ratio) for costs_of in zip(*costs, strict=True)
+    )
+    return Replay(worst, max(losses), "", spent, n_replicates * delta)
 
 
-def _other_outcome(method: Any, pair: Pair, seed: int, error: ValueError) -> str:
+Draws = Sequence[tuple[Draw, Draw]]
+
+
+def _of_replicate(draws: Draws, number: int) -> Draws:
+    """The draws of one replicate of a batch, on the points and on the neighbor."""
+    if not draws or len(draws[0][0].outcome) == 1:
+        return draws
+    return [(_sliced(draw, number), _sliced(other, number)) for draw, other in draws]
+
+
+def _sliced(draw: Draw, number: int) -> Draw:
+    """One replicate's part of a draw of additive noise."""
+    one = slice(number, number + 1)
+    values = draw.values
+    if isinstance(values, BoundedValues):
+        values = BoundedValues(*(part[one] for part in values))
+    else:
+        values = values[one]
+    return replace(draw, values=values, outcome=draw.outcome[one])
+
+
+def _other_outcome(method: Any, pair: Pair, seeds: Sequence[int], error: Exception) -> str:
     """Divergence of a method that refuses a data set: the neighbor must be refused as well."""
     try:
-        traced(method, pair.neighbor, [seed], pair.domain, RecordingStreams)
-    except ValueError as other:
-        return "" if str(other) == str(error) else f"refuses in other words: {error}; {other}"
-    return f"refuses the data, {error}, and not the neighbor"
+        traced(method, pair.neighbor, seeds, pair.domain, RecordingStreams)
+    except Exception as other:
+        return "" if repr(other) == repr(error) else f"refuses otherwise: {error!r}; {other!r}"
+    return f"refuses the data, {error!r}, and not the neighbor"
 
 
 def _difference(recorded: Trace, replayed: Trace) -> str:
@@ -335,22 +379,30 @@ def _difference(recorded: Trace, replayed: Trace) -> str:
     return ""
 
 
-def _realized(recorded: Trace, replayed: Trace) -> tuple[Realized, ...]:
+def _realized(recorded: Trace, draws: Draws) -> tuple[Realized, ...]:
     """Cost of every release on the pair: that of its draws together."""
     costs: dict[tuple, list[Cost]] = {}
-    for draw, other in zip(recorded.draws, replayed.draws, strict=True):
+    for draw, other in draws:
         cost = realized(draw.mechanism, draw.values, other.values, draw.sensitivity)
         costs.setdefault(draw.key[:2], []).append(cost)
     charged: dict[tuple, list[Cost]] = {}
     flaws: dict[tuple, str] = {}
+    groups: dict[tuple, int | None] = {}
     for ledger in recorded.ledgers:
         for charge in ledger.charges:
             cost = Cost(charge.mu, charge.epsilon, charge.delta)
             label = charge.label.removesuffix(SECOND_RECORD)
             charged.setdefault((label, charge.round), []).append(cost)
             flaws[label, charge.round] = charge.flaw
+            groups[label, charge.round] = charge.group
     return tuple(
-        Realized(key[0], together(charged.get(key, [])), together(parts), flaws.get(key, ""))
+        Realized(
+            key[0],
+            together(charged.get(key, [])),
+            together(parts),
+            flaws.get(key, ""),
+            groups.get(key),
+        )
         for key, parts in costs.items()
     )
 
@@ -364,10 +416,10 @@ def together(costs: Sequence[Cost]) -> Cost:
     )
 
 
-def _transcript_loss(recorded: Trace, replayed: Trace) -> float:
+def _transcript_loss(draws: Draws) -> float:
     losses = [
         loss(draw.mechanism, draw.outcome, draw.values, other.values, draw.sensitivity)
-        for draw, other in zip(recorded.draws, replayed.draws, strict=True)
+        for draw, other in draws
     ]
     # A loss that no formula gives is NaN; one that the neighbor cannot have is infinite.
-    return sum(losses)
+    return math.inf if math.inf in losses else sum(losses)

@@ -61,7 +61,9 @@ def client_seconds(method: FastLloyd, ring: Ring) -> float:
         masks = Masks(2, {1: PAIR_KEYS[1]}, GROUP_KEY, ring)
         session = ClientSession(ZeroLink(), masks, N_POINTS)
         method.fit_with(
-            lambda ledger, streams: FederatedCurator(points, ledger, streams.seeds, None, session),
+            lambda ledger, streams: FederatedCurator(
+                points, ledger, streams.public_seeds, None, session
+            ),
             N_POINTS,
             N_COLUMNS,
             [0],

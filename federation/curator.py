@@ -27,7 +27,7 @@ class ClientTimings:
 class PublicSeeds:
     """Public seeds of the replicates, for a party that draws no noise."""
 
-    seeds: tuple[int, ...]
+    public_seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class FederatedCurator(BaseCurator):
     points : Points
         This client's; may be none at all.
     ledger : Ledger or None
-    seeds : tuple of int
-        Public, one per replicate.
+    public_seeds : tuple of int
+        One per replicate.
     domain : array-like of shape (2, d), optional
     session : ClientSession
     """
@@ -64,11 +64,11 @@ class FederatedCurator(BaseCurator):
         self,
         points: Points,
         ledger: Ledger | None,
-        seeds: tuple[int, ...],
+        public_seeds: tuple[int, ...],
         domain: npt.ArrayLike | None,
         session: ClientSession,
     ):
-        super().__init__([points], ledger, PublicSeeds(tuple(seeds)), domain)
+        super().__init__([points], ledger, PublicSeeds(tuple(public_seeds)), domain)
         self.n_points = session.n_points
         self._session = session
 

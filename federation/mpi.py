@@ -40,7 +40,6 @@ from pkm.federation.parties import (
     run_server,
 )
 from pkm.federation.splits import split_points
-from pkm.privacy import NoiseStreams
 
 ABORT_TAG = 0  # that of a message is one more than the number of messages its sender has received
 SPIN_SECONDS = 1e-4  # parties may outnumber cores: after this, a waiting party sleeps
@@ -297,7 +296,7 @@ def run_rank(
         raise ValueError("identity=None must be this rank's: network.fingerprints are given")
     if rank == SERVER:
         link = MpiServerLink(comm, network)
-        noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
+        noise = method.noise_streams(seeds, *points.shape)
         with _abort_on_error(link):
             report = run_server(
                 link, method, *points.shape, noise, network, identity=identity, simulated=simulated

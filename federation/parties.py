@@ -48,6 +48,10 @@ class ScheduledMethod(Protocol):
         """All rounds, from public quantities only."""
         ...
 
+    def noise_streams(self, seeds: Sequence[int], n_points: int, n_features: int) -> NoiseStreams:
+        """Streams of a run's noise, for the server."""
+        ...
+
     def fit_with(
         self,
         make_curator: Callable[[Ledger | None, NoiseStreams], BaseCurator],
@@ -302,7 +306,9 @@ def run_client(
 
     # Run the method; its queries are answered by the server.
     run = method.fit_with(
-        lambda ledger, streams: FederatedCurator(points, ledger, streams.seeds, domain, session),
+        lambda ledger, streams: FederatedCurator(
+            points, ledger, streams.public_seeds, domain, session
+        ),
         n_points,
         points.shape[1],
         seeds,
@@ -490,7 +496,7 @@ def run_in_threads(
     server_identity, *identities = [Identity.generate() for _ in range(network.n_clients + 1)]
     fingerprints = [identity.fingerprint for identity in (server_identity, *identities)]
     network = replace(network, fingerprints=tuple(fingerprints))
-    noise = NoiseStreams(seeds, secure=getattr(method, "secure", False))
+    noise = method.noise_streams(seeds, n_points, n_features)
     link = ThreadServerLink(network.n_clients, network.latency, network.time_limit)
 
     run = partial(

@@ -148,7 +148,7 @@ class Balcan(PrivateKMeans):
 
         # Project at random to few dimensions.
         points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 
         # Candidates: the midpoints of cubes with many points.

@@ -3,8 +3,10 @@
 import math
 import numbers
 import secrets
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal, Self, TypeGuard
 
 import numpy as np
@@ -27,7 +29,13 @@ from pkm.privacy import (
 )
 from pkm.privacy.query import PRESENCE
 
+# Parameters by which runs may differ and share noise: they say where points and noise come from.
+NOT_IN_NOISE = ("bounds", "clip", "random_state", "secure")
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
+
+
+class RepeatableNoiseWarning(UserWarning):
+    """Noise is drawn from a seed: whoever knows the seed can take the noise off."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         Clip rows outside the bounds; otherwise they are refused, which the privacy claim does not
         cover.
     random_state : int, optional
-        Seed of the replicate that ``fit`` runs. Default: fresh.
+        Seed of the replicate that ``fit`` runs, noise included: its result is repeatable, and
+        private only as long as nobody knows the seed. Default: noise from the operating system.
     """
 
     # How figures draw the method: name in legends, color, marker (empty: none).
@@ -201,9 +210,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         if not (is_number(self.epsilon) and 0 < self.epsilon < math.inf):
             raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
         if 1.0 + self.epsilon == 1.0:
-            raise ValueError(
-                f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1"
-            )
+            raise ValueError(f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1")
         if self.delta != "auto" and not (is_number(self.delta) and 0 < self.delta < 1):
             raise ValueError(f"delta={self.delta!r} must be 'auto' or a number in (0, 1)")
 
@@ -214,6 +221,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         domain: ArrayLike | None = None,
         *,
         account: Account | None = None,
+        secure: bool | None = None,
     ) -> Run:
         """Cluster the same points once per seed.
 
@@ -228,6 +236,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             Public bounds, in the units of the data, that the grid represents. Default: -1 and 1.
         account : Account, optional
             Of all runs on these points: it is charged for every replicate before the first draw.
+        secure : bool, optional
+            Draw noise from the operating system's entropy. Default: the method's parameter.
 
         Returns
         -------
@@ -250,7 +260,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             planned = self.planned_run(n_points, n_features, seeds, domain)
             account.charge(planned)
             schedule = planned.schedule
-        return self.fit_with(make_curator, n_points, n_features, seeds, schedule)
+        return self.fit_with(make_curator, n_points, n_features, seeds, schedule, secure=secure)
 
     def planned_run(
         self,
@@ -293,7 +303,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             )
 
         # Rehearse one replicate, on a copy that keeps what it computes for itself.
-        streams = NoiseStreams(seeds, secure=self.secure)
+        streams = self.noise_streams(seeds, n_points, n_features)
         ledger = Ledger(budget)
         public_points = np.zeros((n_points, n_features), np.int64)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
@@ -320,6 +330,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         n_features: int,
         seeds: Sequence[int],
         schedule: Sequence[Charge] | None = None,
+        *,
+        secure: bool | None = None,
+        public_seeds: Sequence[int] | None = None,
     ) -> Run:
         """Cluster through a given kind of curator, once per seed.
 
@@ -334,6 +347,10 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             One per replicate.
         schedule : sequence of Charge, optional
             The only releases that each replicate may make. Default: any.
+        secure : bool, optional
+            Draw noise from the operating system's entropy. Default: the method's parameter.
+        public_seeds : sequence of int, optional
+            Of the randomness that may be known, one per replicate. Default: from the seeds.
 
         Returns
         -------
@@ -341,14 +358,18 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         """
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
-        streams = NoiseStreams(seeds, secure=self.secure)
+        streams = self.noise_streams(
+            seeds, n_points, n_features, secure=secure, public_seeds=public_seeds
+        )
 
         # A method that is not batched runs once for each replicate, each with a ledger of its own.
         released: list[np.ndarray] = []
         iterations: list[int] = []
         ledgers: list[Ledger | None] = []
         for batch in [streams] if self.batched else streams.by_replicate():
-            ledger = None if budget is None else Ledger(budget, schedule)
+            ledger = None
+            if budget is not None:
+                ledger = Ledger(budget, schedule, repeatable=not streams.secure)
             centers, n_iter = self.cluster(make_curator(ledger, batch))
             released.extend(centers)
             iterations.append(n_iter)
@@ -364,6 +385,43 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         padded = _padded(released, n_centers.max())
         return Run(padded, max(iterations), ledgers[0], streams.seeds, n_centers)
 
+    def noise_streams(
+        self,
+        seeds: Sequence[int],
+        n_points: int,
+        n_features: int,
+        *,
+        secure: bool | None = None,
+        public_seeds: Sequence[int] | None = None,
+    ) -> NoiseStreams:
+        """Streams of noise of a run: no other method, parameters, budget or shape shares them.
+
+        Two runs with the same noise could be compared, and the noise taken off.
+
+        Parameters
+        ----------
+        seeds : sequence of int
+            One per replicate.
+        n_points, n_features : int
+        secure : bool, optional
+            Default: the method's parameter.
+        public_seeds : sequence of int, optional
+            Default: from the seeds.
+
+        Returns
+        -------
+        NoiseStreams
+        """
+        parameters = {
+            name: getattr(self, name)
+            for name in _parameter_names(type(self))
+            if name not in NOT_IN_NOISE
+        }
+        budget = self.budget(n_points, n_features)
+        context = repr((type(self).__qualname__, parameters, budget, n_points, n_features))
+        is_secure = self.secure if secure is None else secure
+        return NoiseStreams(seeds, is_secure, context, public_seeds)
+
     def fit(self, X: ArrayLike, y: object = None, *, account: Account | None = None) -> Self:
         """Cluster points given in their own units.
 
@@ -375,6 +433,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             contributes nothing. Under other adjacencies NaN is the middle of the bounds, and
             infinite values are clipped. No value of one record makes a private fit raise; methods
             that claim no privacy refuse such rows.
+            Without a ``random_state`` noise comes from the operating system's entropy.
         y : ignored
         account : Account, optional
             Of all runs on these points: it is charged before the first draw, or refuses the run.
@@ -385,9 +444,14 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and
             ``n_features_in_``. There are no ``labels_``: exact labels are not covered by the claim.
             ``predict`` is public code on public centers.
+
+        Warns
+        -----
+        RepeatableNoiseWarning
+            If noise is drawn from a ``random_state``: whoever knows it can take the noise off.
         """
         points, bounds, seed = self._prepared(X)
-        run = self.fit_batch(points, [seed], bounds, account=account)
+        run = self.fit_batch(points, [seed], bounds, account=account, secure=self._draws_securely())
         lower, upper = bounds
         half_width = upper / 2 - lower / 2
         self.cluster_centers_ = to_unit(run.centers[0]) * half_width + (upper / 2 + lower / 2)
@@ -419,6 +483,19 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     ) -> np.ndarray:
         """Fit, then predict the same rows."""
         return self.fit(X, account=account).predict(X)
+
+    def _draws_securely(self) -> bool:
+        """Whether ``fit`` draws noise from the operating system; warn where it does not."""
+        is_secure = self.secure or self.random_state is None
+        if self.claim.private and not is_secure:
+            warnings.warn(
+                f"random_state={self.random_state} makes noise repeatable: whoever knows or "
+                "guesses it can take the noise off. Publish such a result only if the data are "
+                "public; leave random_state out, or set secure=True where a method has it",
+                RepeatableNoiseWarning,
+                stacklevel=3,
+            )
+        return is_secure
 
     def _prepared(self, X: ArrayLike) -> tuple[Points, tuple[np.ndarray, np.ndarray], int]:
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
@@ -454,6 +531,12 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 f"bounds={self.bounds} must be finite with lower < upper in every feature"
             )
         return lower, upper
+
+
+@lru_cache(maxsize=256)
+def _parameter_names(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
+    """Names of the constructor's parameters."""
+    return tuple(method_class._get_param_names())
 
 
 def _padded(released: list[np.ndarray], k: int) -> np.ndarray:

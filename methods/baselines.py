@@ -55,6 +55,6 @@ class PackingCenters(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Pack the spheres; see :meth:`PrivateKMeans.cluster`."""
         centers = starting_centers(
-            curator.seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
+            curator.public_seeds, self.n_clusters, curator.n_features, "packing", self.radius_search
         )
         return centers, 0

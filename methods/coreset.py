@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from pkm.compute import Points
 from pkm.methods.base import PrivateKMeans
-from pkm.privacy import SCALE, Curator, Ledger, NoiseStreams, shards_of
+from pkm.privacy import SCALE, Curator, Ledger, shards_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,11 @@ class CoresetMethod(PrivateKMeans):
         raise NotImplementedError(f"{type(self).__name__} must define weighted_candidates(curator)")
 
     def coreset_of(
-        self, points: np.ndarray | Points | Sequence[np.ndarray | Points], seed: int
+        self,
+        points: np.ndarray | Points | Sequence[np.ndarray | Points],
+        seed: int,
+        *,
+        secure: bool | None = None,
     ) -> Coreset:
         """Release a private coreset of points on the grid, in half-widths of the domain.
 
@@ -91,6 +95,8 @@ class CoresetMethod(PrivateKMeans):
         points : ndarray of shape (n, d), int64, or Points, or a sequence of either
             As for :meth:`PrivateKMeans.fit_batch`.
         seed : int
+        secure : bool, optional
+            Draw noise from the operating system's entropy. Default: the method's parameter.
 
         Returns
         -------
@@ -98,11 +104,12 @@ class CoresetMethod(PrivateKMeans):
         """
         shards = shards_of(points)
         n_points = sum(shard.n_records for shard in shards)
+        n_features = shards[0].shape[1]
         self.check_parameters(n_points)
-        budget = self.budget(n_points, shards[0].shape[1])
+        budget = self.budget(n_points, n_features)
         assert budget is not None, "a coreset is released under a privacy claim"
-        ledger = Ledger(budget)
-        streams = NoiseStreams([seed], secure=self.secure)
+        streams = self.noise_streams([seed], n_points, n_features, secure=secure)
+        ledger = Ledger(budget, repeatable=not streams.secure)
         curator = self.curator(shards, ledger, streams)
         candidates, weights = self.weighted_candidates(curator)
         return Coreset(candidates / SCALE, weights, ledger)
@@ -129,7 +136,7 @@ class CoresetMethod(PrivateKMeans):
         (10000, 2660.0)
         """
         points, (lower, upper), seed = self._prepared(X)
-        coreset = self.coreset_of(points, seed)
+        coreset = self.coreset_of(points, seed, secure=self._draws_securely())
         half_width = upper / 2 - lower / 2
         candidates = coreset.points * half_width + (upper / 2 + lower / 2)
         return Coreset(candidates, coreset.weights, coreset.ledger)

@@ -108,7 +108,7 @@ class DistDP(DistDPParameters):
 
     def cluster(self, curator: RhoBoundedCurator) -> tuple[np.ndarray, int]:
         """Release weighted points and cluster them; see :meth:`PrivateKMeans.cluster`."""
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         if self.variant == "published":
             points, weights = published_coreset(self, curator, generator)
         else:
@@ -181,6 +181,6 @@ class NoisedPoints(RhoBoundedMethod):
             noised = np.clip(noised, -self.project * SCALE, self.project * SCALE)
 
         # Cluster them, and move the centers into the domain.
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         centers = self._cluster_released(noised, np.ones(curator.n_points), generator)
         return np.clip(centers, -SCALE, SCALE), 1

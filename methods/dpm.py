@@ -230,7 +230,7 @@ class DPM(PrivateKMeans):
         find_centers = self._published if self.variant == "published" else self._sound
         centers, sizes = find_centers(curator)
         if self.merge:
-            seed = int(child(curator.seeds[0], INITIALIZATION).generate_state(1)[0])
+            seed = int(child(curator.public_seeds[0], INITIALIZATION).generate_state(1)[0])
             centers = weighted_kmeans(centers, sizes, self.n_clusters, MERGE_STARTS, seed)
         return snap_centers(centers)[None], self.depth
 

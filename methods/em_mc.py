@@ -218,7 +218,7 @@ class EMMC(PrivateKMeans):
 
         # Project at random to m dimensions. Entries of the matrix are rounded, so that products
         # are exact; points are scaled into the unit ball and clipped to it.
-        bits = np.random.MT19937(child(curator.seeds[0], INITIALIZATION))
+        bits = np.random.MT19937(child(curator.public_seeds[0], INITIALIZATION))
         generator = np.random.RandomState(bits)
         matrix = np.rint(generator.standard_normal((m, d)) * DIRECTION_SCALE).astype(np.int64)
         length = CLIP_FACTOR * math.sqrt(d) * SCALE * math.sqrt(m) * DIRECTION_SCALE

@@ -188,7 +188,7 @@ class EUGkM(PrivateKMeans):
         # Weighted k-means on the midpoints of the cells.
         positions = np.stack(np.unravel_index(cells, counts.shape), axis=1)
         midpoints = (2 * positions + 1 - intervals) * (SCALE / intervals)
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         seed = int(generator.integers(2**32))
         centers = weighted_kmeans(midpoints, weights[cells], self.n_clusters, self.n_init, seed)
         return snap_centers(centers)[None], 1

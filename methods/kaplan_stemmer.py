@@ -320,7 +320,7 @@ class KaplanStemmer(CoresetMethod):
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         schedule = self.plan(curator.n_points, curator.n_features, only=self.release)
         buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
 
         # Find candidates by hashing and private averages.
         candidates = self._candidates(schedule, buckets, generator)
@@ -357,7 +357,7 @@ class KaplanStemmer(CoresetMethod):
         """
         schedule = self.plan(curator.n_points, curator.n_features, only="coreset")
         buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         candidates = self._candidates(schedule, buckets, generator)
         counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))

@@ -35,7 +35,7 @@ class KMeansPlusPlus(PrivateKMeans):
         """Run scikit-learn once per seed; ``n_iter`` is the largest number of iterations."""
         points = curator.disclose().astype(np.float64) / SCALE
         fits = []
-        for seed in curator.seeds:
+        for seed in curator.public_seeds:
             model = KMeans(self.n_clusters, random_state=seed % 2**32)
             fits.append(model.set_params(n_init=self.n_init).fit(points))
         centers = np.stack([fit.cluster_centers_ for fit in fits])

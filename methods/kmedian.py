@@ -42,7 +42,7 @@ class KMedian(PrivateKMeans):
         points = curator.disclose().astype(np.float64)
         sample_weight = np.ones(len(points))
         released = []
-        for seed in curator.seeds:
+        for seed in curator.public_seeds:
             centers = weighted_kmedian(
                 points, sample_weight, self.n_clusters, self.n_init, seed % 2**32
             )

@@ -132,7 +132,7 @@ class Lloyd(PrivateKMeans):
         if search == "auto":
             search = "halving" if self.variant == "published" else "bisection"
         return starting_centers(
-            curator.seeds, self.n_clusters, curator.n_features, self.initialization, search
+            curator.public_seeds, self.n_clusters, curator.n_features, self.initialization, search
         )
 
     def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:

@@ -148,7 +148,7 @@ class NoisedReports(LocalModel):
         (cohort,) = aggregator.cohorts([1.0], self.resolved_radius(aggregator.n_features))
         randomizer = VectorRandomizer(self.epsilon, aggregator.n_features)
         directions = cohort.release(LocalPoints(), points=randomizer)["points"]
-        generator = np.random.default_rng(child(aggregator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(aggregator.public_seeds[0], INITIALIZATION))
         model = MiniBatchKMeans(
             self.n_clusters,
             n_init=self.n_init,  # pyright: ignore[reportArgumentType]  (sklearn has no annotations)
@@ -223,7 +223,7 @@ class LocalLloyd(LocalModel):
         cohorts = aggregator.cohorts(self.shares(), self.resolved_radius(d))
 
         # Starting centers, packed into the cube inside the ball.
-        start = starting_centers(aggregator.seeds, k, d, self.initialization, "bisection")[0]
+        start = starting_centers(aggregator.public_seeds, k, d, self.initialization, "bisection")[0]
         ball = cohorts[0].radius
         centers = snap_to_ball(start / SCALE * ball / math.sqrt(d), ball)
 

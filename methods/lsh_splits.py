@@ -123,7 +123,7 @@ class LSHSplits(PrivateKMeans):
         mean, radius, multiplier, count_noise = centering(curator)
 
         # Draw one hyperplane through the mean for each level of the tree.
-        generator = np.random.default_rng(child(curator.seeds[0], INITIALIZATION))
+        generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         normals = generator.standard_normal((self.depth, curator.n_features))
         normals = np.rint(normals * DIRECTION_SCALE).astype(np.int64)
         tree = curator.hyperplanes(normals, mean)

@@ -43,8 +43,8 @@ class BaseCurator:
         Public.
     adjacency : Adjacency or None
         Of the ledger's budget; None where no privacy is claimed.
-    seeds : tuple of int
-        One per replicate, for randomness that does not depend on the data.
+    public_seeds : tuple of int
+        One per replicate, for randomness that may be known; the seeds of the noise are others.
     domain : ndarray of shape (2, d), float64
     serves : tuple of type
         The queries that it answers, also on its views.
@@ -69,8 +69,8 @@ class BaseCurator:
         self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
         self.n_points = sum(shard.n_records for shard in self._shards)
         self.n_features = self._shards[0].shape[1]
-        self.n_replicates = len(streams.seeds)
-        self.seeds = streams.seeds
+        self.n_replicates = len(streams.public_seeds)
+        self.public_seeds = streams.public_seeds
         self.domain = np.empty((2, self.n_features))
         self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
 

@@ -52,8 +52,8 @@ class Curator(BaseCurator):
     ----------
     n_points, n_features, n_replicates : int
         Public (n is public under zero-out adjacency).
-    seeds : tuple of int
-        One per replicate, for randomness that does not depend on the data.
+    public_seeds : tuple of int
+        One per replicate, for randomness that may be known; the seeds of the noise are others.
     domain : ndarray of shape (2, d), float64
 
     Raises

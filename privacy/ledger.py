@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, log_ndtr, ndtr
@@ -114,29 +114,6 @@ class Charge:
         )
 
 
-
-class ChargeRelease(Protocol):
-    """Charge a release of a query and return the key of its noise stream.
-
-    Arguments are those of :class:`Charge`, but for the round: whoever charges counts the releases
-    of each label.
-    """
-
-    def __call__(
-        self,
-        label: str,
-        mechanism: str,
-        *,
-        mu: float = 0.0,
-        epsilon: float = 0.0,
-        delta: float = 0.0,
-        details: Mapping[str, float | None] | None = None,
-        flaw: str = "",
-    ) -> StreamKey:
-        """Charge one release."""
-        ...
-
-
 class _Tally(NamedTuple):
     """Composed costs of all releases that concern one record."""
 
@@ -158,6 +135,9 @@ class Ledger:
         The only releases that are accepted, in this order: those that an
         :class:`~pkm.privacy.Account` was charged for. Default: any.
 
+    repeatable : bool, default=False
+        Whether noise is drawn from a seed: the budget protects from those who do not know it.
+
     Attributes
     ----------
     charges : tuple of Charge
@@ -175,8 +155,14 @@ class Ledger:
     (0.75, 0.25)
     """
 
-    def __init__(self, budget: Budget, schedule: Sequence[Charge] | None = None) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        schedule: Sequence[Charge] | None = None,
+        repeatable: bool = False,
+    ) -> None:
         self.budget = budget
+        self.repeatable = repeatable
         self.schedule = schedule
         self.charges: tuple[Charge, ...] = ()
         self._streams_used: set[StreamKey] = set()

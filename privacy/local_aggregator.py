@@ -368,7 +368,7 @@ class LocalAggregator(BaseCurator):
         Public.
     epsilon : float
         Budget of every report.
-    seeds : tuple of int
+    public_seeds : tuple of int
     domain : ndarray of shape (2, d), float64
 
     Raises
@@ -394,9 +394,10 @@ class LocalAggregator(BaseCurator):
                 f"adjacency={adjacency} is not supported by this aggregator: its users report "
                 "under local adjacency"
             )
-        if len(streams.seeds) != 1:
+        n_replicates = len(streams.public_seeds)
+        if n_replicates != 1:
             raise ValueError(
-                f"an aggregator serves one replicate at a time, not {len(streams.seeds)}: set "
+                f"an aggregator serves one replicate at a time, not {n_replicates}: set "
                 "batched = False"
             )
         if _n_reports(ledger):
@@ -445,7 +446,7 @@ class LocalAggregator(BaseCurator):
         if not radius > 0:
             raise ValueError(f"radius={radius} must be positive")
         self._is_partitioned = True
-        generator = np.random.default_rng(child(self.seeds[0], SPLIT))
+        generator = np.random.default_rng(child(self.public_seeds[0], SPLIT))
         order = generator.permutation(self.n_points)
         members = np.split(order, np.cumsum(sizes)[:-1])
         return [
@@ -523,7 +524,7 @@ class Cohort(View):
         self._aggregator = aggregator
         self._users = users
         # Public, and independent of the partition of the users: one sequence per cohort.
-        sequence = np.random.SeedSequence(aggregator.seeds[0], spawn_key=(SPLIT, 1 + number))
+        sequence = np.random.SeedSequence(aggregator.public_seeds[0], spawn_key=(SPLIT, 1 + number))
         self.key = int(sequence.generate_state(1, np.uint64)[0])
         self.group = number
         self.size = len(users)

@@ -60,7 +60,7 @@ class RhoBoundedCurator(BaseCurator):
     ----------
     n_points, n_features, n_replicates : int
         Public: neighbors have the same number of points.
-    seeds : tuple of int
+    public_seeds : tuple of int
     domain : ndarray of shape (2, d), float64
     max_shift : float
         Largest move between grid points, in half-widths: a point that moves by rho before it is
