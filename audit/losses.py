@@ -55,13 +55,13 @@ def realized(mechanism: Any, values: Any, others: Any, sensitivity: Any) -> Cost
     Cost
         mu for Gaussian noise, epsilon for pure mechanisms, delta for what only one can release.
     """
-    raise TypeError(f"mechanism={mechanism!r} has no loss that an audit knows")
+    raise ValueError(f"mechanism={mechanism!r} has no loss that an audit knows")
 
 
 @singledispatch
 def loss(mechanism: Any, outcome: Any, values: Any, others: Any, sensitivity: Any) -> float:
     """Privacy loss of an outcome: log of its probability on ``values`` over that on ``others``."""
-    raise TypeError(f"mechanism={mechanism!r} has no loss that an audit knows")
+    raise ValueError(f"mechanism={mechanism!r} has no loss that an audit knows")
 
 
 # Additive noise

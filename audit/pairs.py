@@ -81,9 +81,9 @@ def heavy_clusters(rng: np.random.Generator, n: int, d: int) -> tuple[Rows, int]
 
 
 def lone_record(rng: np.random.Generator, n: int, d: int) -> tuple[Rows, int]:
-    """P2: all points in one corner but one: a cluster, or a leaf, that is empty without it."""
+    """P2: all points in one corner, one in the opposite: a cluster that is empty without it."""
     points = np.full((n, d), -0.9) + 0.02 * rng.standard_normal((n, d))
-    points[0] = 0.9
+    points[0] = 1.0
     return _on_grid(points), 0
 
 

@@ -7,16 +7,15 @@ releases, and different in every run. Replay is blind to all of that: it never l
 outcomes are drawn.
 """
 
-import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.special import log_ndtr, ndtr
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from pkm.audit.losses import log_probabilities, signed_vectors
 from pkm.audit.replay import Draw
@@ -40,6 +39,7 @@ ALARM = 1e-9  # largest p-value that is an alarm: far below one in a million aud
 # probability below 1e-7 in a thousand runs.
 MIN_WORDS = 4
 MIN_SPREAD = 2.0**10
+SMALLEST = 1e-16  # of uniform numbers, as float64 resolves them below 1
 MIN_VALUES = 200  # fewer residuals of a law have no power against a factor of 2
 
 
@@ -64,7 +64,7 @@ def uniforms(
     -------
     ndarray of shape (replicates, m), float64
     """
-    raise TypeError(f"mechanism={mechanism!r} has no law that an audit knows")
+    raise ValueError(f"mechanism={mechanism!r} has no law that an audit knows")
 
 
 def _noise(outcome: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -141,8 +141,8 @@ def _(
     found = np.empty(len(values))
     choices = np.ravel(outcome).tolist()
     for i, (choice, scores, scale) in enumerate(zip(choices, values, scales, strict=True)):
-        # The choice alone carries no sign: candidates are put in a random order.
-        order = rng.permutation(len(scores))
+        # From the likeliest candidate down: a law that is too sharp chooses too many of the first.
+        order = np.argsort(-np.asarray(scores), kind="stable")
         probabilities = np.exp(log_probabilities(scores, scale))[order]
         position = int(np.flatnonzero(order == choice)[0])
         found[i] = probabilities[:position].sum() + rng.random() * probabilities[position]
@@ -188,6 +188,8 @@ def _(
         if noisy is None:
             hidden = math.exp(log_ndtr((threshold - count) / mechanism.stddev))
             found.append(rng.random() * hidden)
+        elif noisy / SCALE < threshold:
+            found.append(0.0)  # the law never releases it
         else:
             found.append(float(ndtr((noisy / SCALE - count) / mechanism.stddev)))
     return np.array([found])
@@ -303,7 +305,7 @@ def law_tests(runs: Iterable[Sequence[Draw]], seed: int) -> list[LawTest]:
     seen: dict[str, list[bytes]] = {}
     off_grid: dict[str, int] = {}
     for draws in runs:
-        rows = []
+        rows: list[tuple[str, np.ndarray]] = []
         for draw in draws:
             found = uniforms(draw.mechanism, draw.outcome, draw.values, draw.sensitivity, rng)
             label = _label(draw)
@@ -321,7 +323,7 @@ def law_tests(runs: Iterable[Sequence[Draw]], seed: int) -> list[LawTest]:
                 noise = _noise(draw.outcome, draw.values)
                 key = f"{label} {draw.key}"
                 seen.setdefault(key, []).extend(row.tobytes() for row in noise)
-        for (label, one), (other_label, another) in itertools.pairwise(rows):
+        for (label, one), (other_label, another) in _compared(rows):
             size = min(one.shape[1], another.shape[1])
             if size and len(one) == len(another):
                 pair = (one[:, :size].ravel(), another[:, :size].ravel())
@@ -333,6 +335,21 @@ def law_tests(runs: Iterable[Sequence[Draw]], seed: int) -> list[LawTest]:
     return [test for test in tests if test.n_values]
 
 
+Row = tuple[str, np.ndarray]
+
+
+def _compared(rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
+    """Releases of a run that are compared: each with the one before, and that of its label."""
+    last: dict[str, Row] = {}
+    for number, row in enumerate(rows):
+        if number > 0:
+            yield rows[number - 1], row
+        earlier = last.get(row[0])
+        if earlier is not None and earlier is not rows[number - 1]:
+            yield earlier, row
+        last[row[0]] = row
+
+
 def _label(draw: Draw) -> str:
     """Label of a release, and the part where there are several."""
     parts = [part for part in draw.key[2:] if isinstance(part, str)]
@@ -340,10 +357,18 @@ def _label(draw: Draw) -> str:
 
 
 def _law(label: str, found: np.ndarray) -> LawTest:
-    if not len(found):
+    """Whether uniform numbers are uniform: by Kolmogorov and Smirnov, and by their spread."""
+    n = len(found)
+    if not n:
         return LawTest(label, "law", 0, 1.0)
-    p_value = float(stats.kstest(np.clip(found, 0.0, 1.0), "uniform").pvalue)
-    return LawTest(label, "law", len(found), p_value)
+    uniform = np.clip(found, 0.0, 1.0)
+    shape = float(stats.kstest(uniform, "uniform").pvalue)
+
+    # Of the scale of noise the squares of normal scores tell far more.
+    scores = ndtri(np.clip(uniform, SMALLEST, 1 - SMALLEST))
+    squares = float(scores @ scores)
+    spread = 2 * min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n))
+    return LawTest(label, "law", n, min(1.0, 2 * min(shape, float(spread))))
 
 
 def _correlation(label: str, found: list[tuple[np.ndarray, np.ndarray]]) -> LawTest:

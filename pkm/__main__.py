@@ -18,7 +18,7 @@ VERBS = {
         "open or show an account that adds up the runs on one data set",
     ),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
-    "check": ("pkm.methods.conformance", (), "test whether a method keeps its contract"),
+    "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),
     "sync": ("pkm.experiments.tracking", ("sync",), "project stored results to MLflow"),
     "dashboard": ("pkm.experiments.tracking", ("dashboard",), "open the MLflow dashboard"),

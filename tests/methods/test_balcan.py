@@ -14,7 +14,7 @@ from pkm.compute import Points, inertia, labels
 from pkm.compute.hashing import DIRECTION_SCALE, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.balcan import Balcan
-from pkm.methods.conformance import CHECKS, conformance
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
 from pkm.privacy.budget import Budget
 from pkm.privacy.ledger import Ledger

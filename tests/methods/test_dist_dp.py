@@ -26,7 +26,7 @@ from pkm.compute.quadtree import (
     row_keys,
 )
 from pkm.methods import dist_dp_published
-from pkm.methods.conformance import CHECKS, conformance
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.methods.dist_dp import DistDP, NoisedPoints
 from pkm.methods.dist_dp_tree import RegionTrees, released_histograms
 from pkm.methods.kmedian import KMedian, weighted_kmedian

@@ -18,7 +18,7 @@ from pkm.compute.cover import BLOCK_SIDE, Cover
 from pkm.compute.lattice import Lattice, cover_scales
 from pkm.compute.unit_ball import label_sums, nearest_labels, project
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.conformance import CHECKS, conformance
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.methods.em_mc import EMMC, repeated, weighted_centers
 from pkm.privacy import (
     SCALE,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pkm import datasets
-from pkm.methods.conformance import conformance
+from pkm.audit.conformance import conformance
 from pkm.methods.coreset import consistent
 from pkm.methods.eugkm import MAX_CELLS, EUGkM, grid_intervals
 from pkm.methods.kmeans import KMeansPlusPlus

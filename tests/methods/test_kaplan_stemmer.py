@@ -31,7 +31,7 @@ from pkm.compute.hashing import (
     swap_costs,
 )
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.conformance import CHECKS, conformance
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.methods.coreset import Coreset, consistent
 from pkm.methods.kaplan_stemmer import KaplanStemmer
 from pkm.methods.local_search import private_local_search

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pkm.compute import DIRECTION_SCALE, Points, inertia
 from pkm.methods import KMeansPlusPlus
-from pkm.methods.conformance import CHECKS, conformance
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.methods.initialization import starting_centers
 from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
 from pkm.methods.local_dp import (

@@ -2,8 +2,8 @@
 
 The suite runs a method on small generated data and checks the contract of
 :class:`pkm.methods.base.PrivateKMeans`: the methods and attributes of an estimator, refusal of bad
-input, the ledger, determinism, and batches that equal runs of one seed at a time. All methods of
-this package pass it.
+input, the ledger, determinism, batches that equal runs of one seed at a time, and that its releases
+cost no more than was charged for them on neighbors. All methods of this package pass it.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import cast
 import numpy as np
 from sklearn.base import clone
 
+from pkm.audit.report import replay_view
 from pkm.compute import exact_limit
 from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, Run
@@ -25,6 +26,9 @@ N_POINTS = 600
 N_FEATURES = 3
 N_CLUSTERS = 3
 SEEDS = (3, 1, 4)
+N_PAIRS = 16  # two of each kind
+# What runs a method: it decides what reaches the private points, and what is charged.
+RUNNERS = ("fit", "fit_batch", "fit_with", "fit_predict", "planned_run")
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,35 @@ def check_degenerate_data(method: PrivateKMeans) -> None:
         assert np.abs(centers).max() <= limit, (
             f"centers must be at most {limit} in size, got {np.abs(centers).max()}"
         )
+
+
+def check_runs_as_declared(method: PrivateKMeans) -> None:
+    """A private method does not replace what runs it, and its budget is at most its claim."""
+    if not method.claim.private:
+        return
+    for name in RUNNERS:
+        assert getattr(type(method), name) is getattr(PrivateKMeans, name), (
+            f"{name} is overridden: a method that claims privacy must leave it as it is"
+        )
+    for n_points in (N_POINTS, 20 * N_POINTS):
+        budget = method.budget(n_points, N_FEATURES)
+        assert budget is not None, "a method that claims privacy must have a budget"
+        assert budget.adjacency == method.claim.adjacency, (
+            f"adjacency={budget.adjacency} of the budget must be the claim's"
+        )
+        delta = PrivateKMeans.resolved_delta(method, n_points)
+        assert budget.delta <= delta * (1 + 1e-9), (
+            f"delta={budget.delta} of the budget must be at most {delta}, what is claimed"
+        )
+
+
+def check_replay(method: PrivateKMeans) -> None:
+    """Neighbors change nothing but exact answers, and those by no more than was charged."""
+    if not method.claim.private:
+        return
+    _, findings = replay_view(method, N_PAIRS, seed=0)
+    for finding in findings:
+        assert finding.flaw, f"{finding.label}: {finding.message}"
 
 
 CHECKS = tuple(
