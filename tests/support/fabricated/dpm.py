@@ -61,8 +61,8 @@ OWN_SPLIT = (0.04, 0.18, 0.18, 0.6)
 
 
 @cache
-def printed_means():
-    """Printed means by data set, method and metric, in raw units."""
+def reported_means():
+    """Reported means by data set, method and metric, in raw units."""
     cells = claims.load("dpm")["reported"]["quality"]["cells"]
     return {
         (cell["dataset"], cell["method"], name): parse(text).mean
@@ -81,7 +81,7 @@ def _level(dataset, method, metric):
     better.
     """
     base = _base(method)
-    known = printed_means()
+    known = reported_means()
     key = dataset if dataset in SIZES and dataset != "letters" else "letters-18720"
     half = HALF_RANGE[dataset.split("-")[0]]
     sound = method != base

@@ -9,10 +9,10 @@ import pandas as pd
 from fabricated.fastlloyd import SIZES, cell_rows
 from pkm.analysis import claims
 
-PRINTED = claims.load("fastlloyd")["reported"]["table3"]
+REPORTED = claims.load("fastlloyd")["reported"]["table3"]
 
 
-TABLE3 = tuple(cell["dataset"] for cell in PRINTED["cells"])
+TABLE3 = tuple(cell["dataset"] for cell in REPORTED["cells"])
 
 
 def size_of(dataset):
