@@ -44,7 +44,14 @@ DELTAS = (1e-3, 1e-5, 1e-9)
 # Calibration
 
 
-@pytest.mark.parametrize(("epsilon", "sigma"), [(0.1, 30.749566), (1.0, 3.730632), (4.0, 1.081162)])
+@pytest.mark.parametrize(
+    ("epsilon", "sigma"),
+    [
+        (0.1, 30.749566),
+        (1.0, 3.730632),
+        (4.0, 1.081162),
+    ],
+)
 def test_calibration_matches_known_values(epsilon, sigma):
     """Values computed with fifty digits for delta = 1e-5."""
     mu = gaussian_mu(epsilon, 1e-5)
@@ -84,7 +91,14 @@ def test_gdp_of_zero_mu_or_zero_delta():
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta"), [(0, 1e-5), (-1, 1e-5), (math.inf, 1e-5), (1, 0), (1, 1)]
+    ("epsilon", "delta"),
+    [
+        (0, 1e-5),
+        (-1, 1e-5),
+        (math.inf, 1e-5),
+        (1, 0),
+        (1, 1),
+    ],
 )
 def test_calibration_refuses_bad_parameters(epsilon, delta):
     with pytest.raises(ValueError, match=r"epsilon=|delta="):
@@ -138,7 +152,12 @@ def test_snap_is_nearest_and_idempotent(values):
 
 
 @pytest.mark.parametrize(
-    ("value", "message"), [(math.nan, "finite"), (math.inf, "finite"), (1.001, r"\[-1, 1\]")]
+    ("value", "message"),
+    [
+        (math.nan, "finite"),
+        (math.inf, "finite"),
+        (1.001, r"\[-1, 1\]"),
+    ],
 )
 def test_snap_refuses_values_outside_the_domain(value, message):
     with pytest.raises(ValueError, match=message):
@@ -160,7 +179,13 @@ MOMENTS = {"normal": {2: 1, 4: 3, 8: 105}, "laplace": {2: 2, 4: 24, 8: 40_320}}
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("secure", [False, True])
-@pytest.mark.parametrize(("law", "reference"), [("normal", stats.norm), ("laplace", stats.laplace)])
+@pytest.mark.parametrize(
+    ("law", "reference"),
+    [
+        ("normal", stats.norm),
+        ("laplace", stats.laplace),
+    ],
+)
 def test_noise_follows_its_distribution(secure, law, reference):
     streams = NoiseStreams(range(4), secure=secure)
     draw = getattr(streams, law)
@@ -180,7 +205,8 @@ def test_noise_follows_its_distribution(secure, law, reference):
 def test_streams_depend_on_key_and_seed_alone():
     streams = NoiseStreams([0, 1])
     draws = streams.normal(("sums", 0), (1000,))
-    repeated = NoiseStreams([0, 1]).normal(("sums", 0), (1000,))
+    equal_streams = NoiseStreams([0, 1])
+    repeated = equal_streams.normal(("sums", 0), (1000,))
     assert (repeated == draws).all()
 
     next_round = streams.normal(("sums", 1), (1000,))
@@ -195,9 +221,10 @@ def test_replicate_stream_ignores_the_batch():
     """Neither the other replicates nor earlier draws change it."""
     batch = NoiseStreams([5, 7, 9])
     batch.normal(("first", 0), (3,))
-    in_batch = batch.normal(("x", 2), (4, 2))[1]
-    single = NoiseStreams([7]).normal(("x", 2), (4, 2))[0]
-    assert (in_batch == single).all()
+    single = NoiseStreams([7])
+    batch_draws = batch.normal(("x", 2), (4, 2))
+    single_draws = single.normal(("x", 2), (4, 2))
+    assert (batch_draws[1] == single_draws[0]).all()
 
 
 def test_secure_tails_are_fine_and_bounded():
@@ -224,9 +251,11 @@ def test_draws_of_empty_shapes(secure, law):
 
 
 def test_secure_noise_never_repeats():
-    first = NoiseStreams([0], secure=True).normal(("x", 0), (100,))
-    second = NoiseStreams([0], secure=True).normal(("x", 0), (100,))
-    assert not (first == second).any()
+    draws = []
+    for _ in range(2):
+        streams = NoiseStreams([0], secure=True)
+        draws.append(streams.normal(("x", 0), (100,)))
+    assert not (draws[0] == draws[1]).any()
 
 
 @pytest.mark.parametrize("seeds", [[], [1, 1], [-1]])
@@ -238,15 +267,23 @@ def test_bad_seeds_are_refused(seeds):
 # Mechanisms
 
 
-@pytest.mark.parametrize(("mechanism", "deviation"), [(Gaussian, 1.0), (Laplace, math.sqrt(2))])
+@pytest.mark.parametrize(
+    ("mechanism", "deviation"),
+    [
+        (Gaussian, 1.0),
+        (Laplace, math.sqrt(2)),
+    ],
+)
 def test_mechanism_noise_has_its_scale(mechanism, deviation):
     zeros = np.zeros((2, 100_000), np.int64)
-    noise = mechanism(1000.0).add(zeros, NoiseStreams([3, 4]), ("scale",))
+    streams = NoiseStreams([3, 4])
+    noise = mechanism(1000.0).add(zeros, streams, ("scale",))
     assert noise.dtype == np.int64
     # The sampling error of a standard deviation is at most sd * sqrt(5 / (4 n)) for these
     # distributions (kurtosis up to 6).
     expected = 1000 * deviation
-    assert noise.std() == pytest.approx(expected, rel=5 * math.sqrt(1.25 / zeros.size))
+    relative_error = math.sqrt(1.25 / zeros.size)
+    assert noise.std() == pytest.approx(expected, rel=5 * relative_error)
     assert abs(noise.mean()) < 5 * expected / math.sqrt(zeros.size)
 
 
@@ -269,7 +306,8 @@ def test_rounded_noise_has_no_atom_at_zero():
     its own interval.
     """
     zeros = np.zeros((1, 400_000), np.int64)
-    noise = Gaussian(2.0).add(zeros, NoiseStreams([0]), ("atoms",)).ravel()
+    streams = NoiseStreams([0])
+    noise = Gaussian(2.0).add(zeros, streams, ("atoms",)).ravel()
     integers = np.arange(-6, 7)
     edges = np.append(integers - 0.5, 6.5)
     expected = np.diff(stats.norm(scale=2.0).cdf(edges))
@@ -319,7 +357,8 @@ def test_ledger_composes_gaussians_in_closed_form():
     )
     composed = single_round.self_compose(7)
     assert spent == pytest.approx(composed.get_epsilon_for_delta(1e-5), rel=1e-4)
-    assert ledger.delta_at(2.0) == pytest.approx(gdp_delta(math.sqrt(7) / 8, 2.0))
+    mu = math.sqrt(7) / 8
+    assert ledger.delta_at(2.0) == pytest.approx(gdp_delta(mu, 2.0))
     assert ledger.unspent() == pytest.approx(2.0 - spent)
 
 
@@ -355,7 +394,13 @@ def test_pure_budget_adds_epsilons_and_refuses_gaussians():
 
 
 @pytest.mark.parametrize(
-    "cost", [{"mu": math.nan}, {"mu": -1.0}, {"epsilon": -0.1}, {"delta": math.inf}]
+    "cost",
+    [
+        {"mu": math.nan},
+        {"mu": -1.0},
+        {"epsilon": -0.1},
+        {"delta": math.inf},
+    ],
 )
 def test_charge_refuses_invalid_costs(cost):
     with pytest.raises(ValueError, match="of a charge must be finite and not negative"):
@@ -459,7 +504,12 @@ def exact_sums_and_counts(points, centers, radius, relative):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 5), st.floats(0.05, 3.0))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.floats(0.05, 3.0),
+)
 def test_release_changes_within_its_sensitivity(seed, d, k, radius):
     """Random neighbors (one record zeroed out) and random centers: exact answers differ by at most
     what is charged.
@@ -484,9 +534,14 @@ def test_release_changes_within_its_sensitivity(seed, d, k, radius):
 
 def test_points_beyond_the_radius_are_excluded():
     points = np.array([[100], [300]])
+    centers = np.array([[[0]]])
     curator = Curator(points, None, NoiseStreams([0]))
     sums, counts = curator.sums_and_counts(
-        np.array([[[0]]]), sum_noise=None, count_noise=None, radius=200 / SCALE, relative=True
+        centers,
+        sum_noise=None,
+        count_noise=None,
+        radius=200 / SCALE,
+        relative=True,
     )
     assert sums.tolist() == [[[100]]]
     assert counts.tolist() == [[SCALE]]
@@ -561,7 +616,13 @@ def test_curator_refuses_unsupported_adjacencies():
         without_ledger.sums_and_counts(ONE_CENTER, **NOISE)
 
 
-@pytest.mark.parametrize("shards", [[], [np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64)]])
+@pytest.mark.parametrize(
+    "shards",
+    [
+        [],
+        [np.zeros((2, 2), np.int64), np.zeros((2, 3), np.int64)],
+    ],
+)
 def test_curator_refuses_bad_shards(shards):
     with pytest.raises(ValueError, match="one or more shards of one width"):
         Curator(shards, None, NoiseStreams([0]))

@@ -111,7 +111,8 @@ def test_supports_by_brute_force(kind, size, key, epsilon, users):
     """Kernels, the Hadamard transform among them, against a test of every report and value."""
     oracle = kind(epsilon, size, key)
     users = np.array(users)
-    reports = np.random.default_rng(0).integers(0, oracle.symbols, len(users))
+    rng = np.random.default_rng(0)
+    reports = rng.integers(0, oracle.symbols, len(users))
     tally = oracle.tally()
     for part in (slice(0, 3), slice(3, None)):
         tally.add(users[part], reports[part])
@@ -283,8 +284,8 @@ def test_density_ratio_is_bounded(d, epsilon):
 
     # The mean density of a direction and its opposite is 1, so the density integrates to 1 over
     # uniform directions.
-    opposite = np.array([randomizer.density(vector, -directions) for vector in vectors[1:]])
-    means = (densities[1:] + opposite) / 2
+    opposite = [randomizer.density(vector, -directions) for vector in vectors[1:]]
+    means = (densities[1:] + np.array(opposite)) / 2
     np.testing.assert_allclose(means, 1, rtol=1e-12)
     np.testing.assert_allclose(densities[0], 1)
 
@@ -344,10 +345,14 @@ def test_vectors_are_unbiased_with_the_declared_stddev(d, epsilon):
     stddev = randomizer.stddev
     spread = 0.0
     if d > 1:
-        spread = randomizer.length**2 * stats.beta(0.5, (d - 1) / 2).std()
-    inputs = (np.zeros(d), np.full(d, 0.6 / math.sqrt(d)), np.eye(d)[0])
-    for number, vector in enumerate(inputs):
-        reports = randomizer.report(np.tile(vector, (n, 1)), streams(), ("mean", number))
+        distribution = stats.beta(0.5, (d - 1) / 2)
+        spread = randomizer.length**2 * distribution.std()
+    zero = np.zeros(d)
+    diagonal = np.full(d, 0.6 / math.sqrt(d))
+    axis = np.eye(d)[0]
+    for number, vector in enumerate((zero, diagonal, axis)):
+        vectors = np.tile(vector, (n, 1))
+        reports = randomizer.report(vectors, streams(), ("mean", number))
         estimates = reports * (randomizer.length / REPORT_SCALE)
         bias = estimates.mean(axis=0) - vector
         assert np.abs(bias).max() < 5 * stddev / math.sqrt(n)
@@ -377,16 +382,18 @@ def test_lengths_do_not_overflow():
 def test_signs_are_fair_and_independent():
     n = 100_000
     users = np.arange(n)
-    signs = [random_signs(5, users, np.full(n, cell)) for cell in (0, 1, 2)]
+    first, second, third = (random_signs(5, users, np.full(n, cell)) for cell in (0, 1, 2))
     # Products of the signs of two cells, and of two consecutive users.
-    products = [signs[0] * signs[1], signs[1] * signs[2], signs[0][1:] * signs[0][:-1]]
-    for sample in (*signs, *products):
+    first_second = first * second
+    second_third = second * third
+    consecutive = first[1:] * first[:-1]
+    for sample in (first, second, third, first_second, second_third, consecutive):
         assert set(np.unique(sample)) == {-1, 1}
         assert abs(sample.sum()) < 5 * math.sqrt(n)
 
     # A sign belongs to the user, not to the position.
     reversed_signs = random_signs(5, users[::-1], np.zeros(n, int))
-    assert (reversed_signs == signs[0][::-1]).all()
+    assert (reversed_signs == first[::-1]).all()
 
 
 def test_signed_sums_decode_any_cell():
@@ -409,7 +416,8 @@ def test_signed_sums_decode_any_cell():
         signed.add(totals_of_parts, users[part], reports[part], queried)
     assert (totals == totals_of_parts).all()
 
-    exact = np.array([vectors[cells == cell].sum(axis=0) for cell in queried])
+    sums = [vectors[cells == cell].sum(axis=0) for cell in queried]
+    exact = np.array(sums)
     stddev = signed.stddev(n)
     scores = (signed.estimate(totals) - exact) / stddev
     assert np.abs(scores).max() < 5
@@ -422,7 +430,8 @@ def test_signed_sums_by_brute_force():
     rng = np.random.default_rng(0)
     users = rng.choice(10**9, 50)
     cells = np.array([3, 0, 12])
-    reports = rng.integers(-(2**20), 2**20, (50, 4)).astype(np.int32)
+    integers = rng.integers(-(2**20), 2**20, (50, 4))
+    reports = integers.astype(np.int32)
     totals = np.zeros((3, 4), np.int64)
     add_signed_reports(99, users, reports, cells, totals)
     for total, cell in zip(totals, cells, strict=True):

@@ -50,6 +50,8 @@ PRIVATE_CLASSES = [
     method for method in CLASSES if any(claim.private for claim in method.claims.values())
 ]
 
+SEEDS = st.integers(0, 10**6)
+
 LARGE_BUDGET = Budget(1e6, 0.5)
 GRID = BoxGrid.of_intervals(0.25)
 SCORE = SplitScore(0.3, 0.1, 5.0, True)
@@ -91,7 +93,8 @@ def members(partition, cell):
 def test_codes_count_the_thresholds_below(n_thresholds):
     points = grid_points(1, n=200, d=2)
     rng = np.random.default_rng(n_thresholds)
-    thresholds = np.sort(rng.choice(np.arange(-SCALE, SCALE), n_thresholds, replace=False))
+    grid_steps = np.arange(-SCALE, SCALE)
+    thresholds = np.sort(rng.choice(grid_steps, n_thresholds, replace=False))
     points[:n_thresholds, 0] = thresholds[:200]  # points on a threshold belong below it
     codes = digitize(Points.prepare(points), tuple(thresholds.tolist()))
     expected = (points[:, :, None] > thresholds).sum(axis=2)
@@ -142,7 +145,11 @@ def sorted_mean_gaps(points):
     return np.sort(gaps.mean(axis=1))
 
 
-@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from([1, 4096, 32768]))
+@given(
+    SEEDS,
+    st.integers(1, 3),
+    st.sampled_from([1, 4096, 32768]),
+)
 @settings(max_examples=30, deadline=None)
 def test_gaps_are_averaged_by_rank_across_shards(seed, d, step):
     points = grid_points(seed, n=12, d=d, step=step)
@@ -190,7 +197,7 @@ def test_intervals_cover_the_domain_from_its_lower_end():
         BoxGrid.of_intervals(0)
 
 
-@given(st.integers(0, 10**6))
+@given(SEEDS)
 @settings(max_examples=25, deadline=None)
 def test_cells_hold_the_points_of_their_box(seed):
     points = grid_points(seed, step=4096)
@@ -247,7 +254,7 @@ def exact_norm(vector):
     return math.sqrt(int(vector @ vector))
 
 
-@given(st.integers(0, 10**6), st.integers(0, 59))
+@given(SEEDS, st.integers(0, 59))
 @settings(max_examples=40, deadline=None)
 def test_counts_and_sums_change_within_their_sensitivity(seed, removed):
     """A record changes the count of one cell by 1, and the cell's sum by at most the distance to
@@ -275,7 +282,7 @@ def test_counts_and_sums_change_within_their_sensitivity(seed, removed):
 
 
 @given(
-    st.integers(0, 10**6),
+    SEEDS,
     st.booleans(),
     st.floats(0.05, 0.45),
     st.floats(0.0, 1.0),
@@ -339,7 +346,14 @@ def test_scores_follow_the_definitions():
 
 
 @pytest.mark.parametrize(
-    ("t", "q", "weight"), [(0.1, 0.1, 5), (1.1, 0.1, 5), (0.3, 0, 5), (1, 0.5, 5), (0.3, 0.1, 0)]
+    ("t", "q", "weight"),
+    [
+        (0.1, 0.1, 5),
+        (1.1, 0.1, 5),
+        (0.3, 0, 5),
+        (1, 0.5, 5),
+        (0.3, 0.1, 0),
+    ],
 )
 def test_scores_without_a_bound_are_refused(t, q, weight):
     with pytest.raises(ValueError, match="must"):
@@ -406,7 +420,10 @@ def test_selection_is_stable_for_extreme_exponents():
         Exponential(0)
 
 
-@given(st.lists(st.floats(-60, 60), min_size=1, max_size=30), st.integers(0, 10**6))
+@given(
+    st.lists(st.floats(-60, 60), min_size=1, max_size=30),
+    SEEDS,
+)
 def test_selection_inverts_the_distribution_function(values, seed):
     exponents = np.array(values)
     largest = exponents.max()
@@ -464,17 +481,20 @@ def test_bounded_laplace_has_its_moments():
     lower = -4000.0
     upper = 9000.0
     value = 500
-    sample = mechanism.add(
-        np.full((1, n), value), np.array(lower), np.array(upper), NoiseStreams([1]), ("x", 0)
-    )[0]
+    values = np.full((1, n), value)
+    streams = NoiseStreams([1])
+    noisy = mechanism.add(values, np.array(lower), np.array(upper), streams, ("x", 0))
+    sample = noisy[0]
 
     b = float(mechanism.scale(np.array(upper - lower)))
 
     def moment(power):
         """Moment of the density, not normalized."""
-        integral, _ = integrate.quad(
-            lambda z: z**power * math.exp(-abs(z - value) / b), lower, upper, points=[value]
-        )
+
+        def integrand(z):
+            return z**power * math.exp(-abs(z - value) / b)
+
+        integral, _ = integrate.quad(integrand, lower, upper, points=[value])
         return integral
 
     mass = moment(0)
@@ -556,16 +576,21 @@ def test_cell_noise_has_the_charged_scale(kind):
     count_sd = 3 * (math.sqrt(2) if kind is Laplace else 1.0)
     relative_error = math.sqrt((kurtosis - 1) / (4 * n_replicates))
     assert np.std(counts) == pytest.approx(count_sd, rel=5 * relative_error)
-    assert np.mean(counts) == pytest.approx(40, abs=5 * count_sd / math.sqrt(n_replicates))
+    standard_error = count_sd / math.sqrt(n_replicates)
+    assert np.mean(counts) == pytest.approx(40, abs=5 * standard_error)
 
     sum_sd = 2 * math.sqrt(2) * SCALE
-    assert np.std(sum_errors) == pytest.approx(sum_sd, rel=5 / math.sqrt(4 * n_replicates))
-    assert np.mean(sum_errors) == pytest.approx(0, abs=5 * sum_sd / math.sqrt(2 * n_replicates))
+    relative_error = 1 / math.sqrt(4 * n_replicates)
+    standard_error = sum_sd / math.sqrt(2 * n_replicates)
+    assert np.std(sum_errors) == pytest.approx(sum_sd, rel=5 * relative_error)
+    assert np.mean(sum_errors) == pytest.approx(0, abs=5 * standard_error)
+
+
+EQUALLY_SPACED = np.array([[0, 0], [SCALE // 4, SCALE // 2], [SCALE // 2, SCALE]])
 
 
 def test_gap_percentile_charge_carries_its_flaw():
-    points = np.array([[0, 0], [SCALE // 4, SCALE // 2], [SCALE // 2, SCALE]])
-    curator = curator_of(points)
+    curator = curator_of(EQUALLY_SPACED)
     curator.gap_percentile(65.0, 0.04)
     (charge,) = curator._ledger.charges
     assert charge.flaw == "F-13"
@@ -573,7 +598,7 @@ def test_gap_percentile_charge_carries_its_flaw():
     assert charge.to_dict()["flaw"] == "F-13"
 
     # One column has no flaw.
-    single_column = curator_of(points[:, :1])
+    single_column = curator_of(EQUALLY_SPACED[:, :1])
     single_column.gap_percentile(65.0, 0.04)
     (charge,) = single_column._ledger.charges
     assert charge.flaw == ""
@@ -581,9 +606,9 @@ def test_gap_percentile_charge_carries_its_flaw():
 
 @pytest.mark.statistical
 def test_gap_percentile_follows_its_distribution():
-    points = np.array([[0, 0], [SCALE // 4, SCALE // 2], [SCALE // 2, SCALE]])
     n_draws = 4000
-    draws = [curator_of(points, seed=seed).gap_percentile(65.0, 4.0) for seed in range(n_draws)]
+    curators = [curator_of(EQUALLY_SPACED, seed=seed) for seed in range(n_draws)]
+    draws = [curator.gap_percentile(65.0, 4.0) for curator in curators]
     percentiles = np.array(draws)
     assert percentiles.min() >= 0
     assert percentiles.max() <= 2
@@ -596,11 +621,17 @@ def test_gap_percentile_follows_its_distribution():
     standard_error = math.sqrt(p_below * (1 - p_below) / n_draws)
     assert (percentiles < gap).mean() == pytest.approx(p_below, abs=5 * standard_error)
     above = percentiles[percentiles > gap]
-    assert stats.kstest(above, stats.uniform(gap, 2 - gap).cdf).pvalue > 1e-6
+    uniform = stats.uniform(gap, 2 - gap)
+    assert stats.kstest(above, uniform.cdf).pvalue > 1e-6
 
 
 @pytest.mark.parametrize(
-    "points", [np.zeros((1, 2), int), np.zeros((5, 2), int), np.array([[-SCALE], [SCALE]])]
+    "points",
+    [
+        np.zeros((1, 2), int),
+        np.zeros((5, 2), int),
+        np.array([[-SCALE], [SCALE]]),
+    ],
 )
 def test_gap_percentile_of_ties_and_single_points(points):
     percentile = curator_of(points).gap_percentile(65.0, 0.04)
@@ -657,7 +688,8 @@ def test_ill_posed_queries_are_refused_without_a_charge():
 
 def test_hyperplane_cells_keep_the_domain_as_box():
     curator = curator_of(grid_points(0))
-    partition = curator.hyperplanes(np.ones((2, 3), int), np.zeros(3, int))
+    normals = np.ones((2, 3), int)
+    partition = curator.hyperplanes(normals, np.zeros(3, int))
     assert isinstance(partition, PartitionTree)
     negative, positive = partition.split(0, 0)
     for cell in (negative, positive):
@@ -694,7 +726,8 @@ def test_largest_multiple_exhausts_the_budget():
 
     with pytest.raises(ValueError, match="must not all be zero"):
         largest_multiple([0.0], [], 1.0, 1e-6)
-    assert largest_multiple([], [0.5, 0.5], 1.0, 1e-9) == pytest.approx(1.0, rel=1e-3)
+    pure_factor = largest_multiple([], [0.5, 0.5], 1.0, 1e-9)
+    assert pure_factor == pytest.approx(1.0, rel=1e-3)
 
 
 def test_plain_sum_bounds_the_composition():
@@ -725,7 +758,8 @@ def test_pure_mixtures_match_brute_force_and_round_up(monkeypatch):
     sorted_epsilons = tuple(sorted(epsilons.tolist()))
 
     # All outcomes as signs, with their probabilities and privacy losses.
-    signs = np.array(list(np.ndindex(*[2] * 12))) * 2 - 1
+    outcomes = np.array(list(np.ndindex(*[2] * 12)))
+    signs = outcomes * 2 - 1
     p_positive = np.exp(epsilons) / (1 + np.exp(epsilons))
     factors = np.where(signs == 1, p_positive, 1 - p_positive)
     probabilities = factors.prod(axis=1)
@@ -756,7 +790,12 @@ class RecordingExponential(Exponential):
         return super().choose(exponents, uniform)
 
 
-@given(st.integers(0, 10**6), st.booleans(), st.floats(0, 30), st.sampled_from([1, 16384]))
+@given(
+    SEEDS,
+    st.booleans(),
+    st.floats(0, 30),
+    st.sampled_from([1, 16384]),
+)
 @settings(max_examples=60, deadline=None)
 def test_exponents_change_within_the_charge(seed, from_both_ends, margin, step):
     """Equal released sizes, equal trees, one record less: summed over the cells, the differences of
@@ -832,7 +871,7 @@ def test_grid_option_excludes_candidates_outside_a_cell(inside_cell):
     assert allowed[1].tolist() == expected
 
 
-@given(st.integers(0, 10**6), st.booleans())
+@given(SEEDS, st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_exponents_of_a_cell_by_brute_force(seed, from_both_ends):
     """Against the score of each candidate from the exact counts around it."""
@@ -886,9 +925,11 @@ def test_sum_noise_follows_the_cells_sensitivity():
 
     # Half-diagonals: an eighth of a half-width by an eighth, and seven eighths (and a bit) by a
     # whole one.
-    half_diagonals = np.array([math.hypot(1 / 16, 1 / 16), math.hypot(15 / 16, 1)])
-    expected = 3.0 * SCALE * half_diagonals
-    assert sd == pytest.approx(expected, rel=5 / math.sqrt(4 * n_replicates) + 1e-3)
+    small_half_diagonal = math.hypot(1 / 16, 1 / 16)
+    large_half_diagonal = math.hypot(15 / 16, 1)
+    expected = 3.0 * SCALE * np.array([small_half_diagonal, large_half_diagonal])
+    tolerance = 5 / math.sqrt(4 * n_replicates) + 1e-3
+    assert sd == pytest.approx(expected, rel=tolerance)
 
 
 def hyperplane_leaves(points, normals, origin):
@@ -901,7 +942,7 @@ def hyperplane_leaves(points, normals, origin):
     return partition, leaves
 
 
-@given(st.integers(0, 10**6), st.integers(0, 59))
+@given(SEEDS, st.integers(0, 59))
 @settings(max_examples=30, deadline=None)
 def test_hyperplane_cells_change_by_one_record(seed, removed):
     points = grid_points(seed)
@@ -928,7 +969,7 @@ def test_hyperplane_cells_change_by_one_record(seed, removed):
         whole.split(0, 0)
 
 
-@given(st.integers(0, 10**6), st.integers(0, 49))
+@given(SEEDS, st.integers(0, 49))
 @settings(max_examples=30, deadline=None)
 def test_bounded_sums_change_within_their_sensitivity(seed, removed):
     points = grid_points(seed, n=50)
@@ -965,20 +1006,28 @@ def test_releases_never_share_a_stream(method, monkeypatch):
         return seeded(self, key, shape, draw)
 
     monkeypatch.setattr(NoiseStreams, "_seeded", recording)
-    points = np.random.default_rng(0).integers(-SCALE, SCALE, (4000, 3))
+    rng = np.random.default_rng(0)
+    points = rng.integers(-SCALE, SCALE, (4000, 3))
     has_variants = "variant" in signature(method).parameters
     for variant in method.claims:
         draws.clear()
         parameters = dict(ANALYTIC.get(method, {}))
         if has_variants:
             parameters["variant"] = variant
-        run = method(n_clusters=3, epsilon=5.0, **parameters).fit_batch(points, [0, 1])
+        model = method(n_clusters=3, epsilon=5.0, **parameters)
+        run = model.fit_batch(points, [0, 1])
         assert len(draws) > len(run.ledger.charges) / 2
         assert len(set(draws)) == len(draws)
 
 
 @pytest.mark.parametrize(
-    "sizes", [[300.0], [1.0, 2.0, 3.0, 4.0], [1.0, np.nan, 2.0], [1.0, np.inf, 2.0]]
+    "sizes",
+    [
+        [300.0],
+        [1.0, 2.0, 3.0, 4.0],
+        [1.0, np.nan, 2.0],
+        [1.0, np.inf, 2.0],
+    ],
 )
 def test_sizes_that_do_not_fit_the_cells_are_refused(sizes):
     curator = curator_of(grid_points(0))
