@@ -16,7 +16,14 @@ from pkm.compute.hashing import DIRECTION_SCALE, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.balcan import Balcan
 from pkm.methods.conformance import CHECKS, conformance
-from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
+from pkm.privacy import (
+    SCALE,
+    Curator,
+    NoiseStreams,
+    gaussian_mu,
+    gdp_delta,
+    snap,
+)
 from pkm.privacy.budget import Budget
 from pkm.privacy.ledger import Ledger
 
@@ -196,7 +203,10 @@ def test_degenerate_data_have_defined_results(rows, k, epsilon):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"radius": -1}, "radius=-1 must be 'auto' or a positive finite number"),
+        (
+            {"radius": -1},
+            "radius=-1 must be 'auto' or a positive finite number",
+        ),
         (
             {"n_dimensions": 0},
             "n_dimensions=0 must be 'auto' or an integer of at least 1",

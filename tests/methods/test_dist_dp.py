@@ -511,7 +511,11 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         holder._released = True
         with monkeypatch.context() as patch:
             for law in ("normal", "laplace", "uniform"):
-                patch.setattr(NoiseStreams, law, lambda *_: pytest.fail("noise was drawn"))
+                patch.setattr(
+                    NoiseStreams,
+                    law,
+                    lambda *_: pytest.fail("noise was drawn"),
+                )
             with pytest.raises(BudgetExceeded):
                 query(holder, holder.regions(zero, 0.5))
 
@@ -743,7 +747,7 @@ def test_published_spends_three_equal_parts(interpretation):
         assert delta_of(part, 1 / 3) <= 1e-6 / 3 * (1 + 1e-3), kind
 
     # Classical noise leaves some of its part, and summaries are calibrated as randomized response;
-    # cells use all of theirs.
+    # cells use all of their part.
     n_shares = len(parts["cells"])
     for charge in parts["cells"]:
         cell_delta = delta_of([charge], 1 / 3 / n_shares)
@@ -1080,12 +1084,18 @@ def test_conformance(method):
         ),
         ({"size_share": 0}, r"size_share=0 must be a number in \(0, 1\)"),
         ({"size_share": 1.0}, r"size_share=1.0 must be a number in \(0, 1\)"),
-        ({"size_share": "half"}, r"size_share='half' must be a number in \(0, 1\)"),
+        (
+            {"size_share": "half"},
+            r"size_share='half' must be a number in \(0, 1\)",
+        ),
         ({"quadtrees": 0}, "quadtrees=0 must be an integer from 1 to 64"),
         ({"finest": 5}, "finest=5 must be above coarse=5"),
         ({"finest": 19}, "finest=19 must be an integer from 1 to 18"),
         ({"cells": 0}, "cells=0 must be 'auto' or an integer"),
-        ({"points_share": 1.0}, r"points_share=1.0 must be a number in \(0, 1\)"),
+        (
+            {"points_share": 1.0},
+            r"points_share=1.0 must be a number in \(0, 1\)",
+        ),
         ({"n_init": 0}, "n_init=0 must be an integer of at least 1"),
         (
             {"n_clusters": 51},
@@ -1128,7 +1138,11 @@ def test_classical_calibration_refuses_a_large_epsilon():
 
 @pytest.mark.parametrize(
     "case",
-    [{"variant": "published"}, {"variant": "published", "sizes": "noisy"}, {}],
+    [
+        {"variant": "published"},
+        {"variant": "published", "sizes": "noisy"},
+        {},
+    ],
     ids=str,
 )
 def test_refusal_names_a_sufficient_budget(case):

@@ -344,7 +344,10 @@ def test_published_methods_scale_unequal_columns_to_the_cube(method):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"shares": "equal"}, "shares='equal' must be 'auto' or four numbers"),
+        (
+            {"shares": "equal"},
+            "shares='equal' must be 'auto' or four numbers",
+        ),
         ({"shares": (0.5, 0.5)}, "four numbers"),
         ({"shares": (0.0, 0.5, 0.3, 0.3)}, "add up to 1"),
         ({"shares": (0.04, 0.18, 0.18, 0.6)}, "first must be 0"),
@@ -372,7 +375,12 @@ def test_dpm_refuses_bad_parameters(parameters, message):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"depth": 0}, {"centering_share": 1.0}, {"centering_share": 0}, {"n_init": 0}],
+    [
+        {"depth": 0},
+        {"centering_share": 1.0},
+        {"centering_share": 0},
+        {"n_init": 0},
+    ],
 )
 def test_lsh_splits_refuses_bad_parameters(parameters):
     points = np.random.default_rng(0).uniform(0, 1, (50, 2))
@@ -423,7 +431,10 @@ def test_weighted_kmeans_finds_the_optimum_of_tiny_cases():
 
 def test_weighted_kmeans_returns_few_distinct_points():
     points = np.array([[1.0], [1.0], [0.0]])
-    assert weighted_kmeans(points, np.ones(3), 2, 1, 0).tolist() == [[0.0], [1.0]]
+    assert weighted_kmeans(points, np.ones(3), 2, 1, 0).tolist() == [
+        [0.0],
+        [1.0],
+    ]
 
 
 def test_fit_passes_the_bounds_to_the_method():

@@ -59,7 +59,8 @@ def covered_counts(grid_points, points, side, radius):
 
 
 @pytest.mark.parametrize(
-    ("m", "side"), [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)]
+    ("m", "side"),
+    [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)],
 )
 def test_lattice_counts_its_points(m, side):
     lattice = Lattice(m, side)
@@ -260,7 +261,10 @@ def test_cover_costs_what_is_charged(weight, delta):
         record = rng.uniform(-1, 1, 1) if trial % 2 else np.array([1.0])
         with_record = outcome_probabilities(np.append(rest, record), grids, 3, weight)
         without_record = outcome_probabilities(rest, grids, 3, weight)
-        for p, q in ((with_record, without_record), (without_record, with_record)):
+        for p, q in (
+            (with_record, without_record),
+            (without_record, with_record),
+        ):
             excesses = [p[outcome] - math.exp(epsilon) * q[outcome] for outcome in p]
             assert sum(max(0.0, excess) for excess in excesses) <= delta
             losses = [math.log(p[outcome] / q[outcome]) for outcome in p]

@@ -122,7 +122,10 @@ def test_overspending_is_refused_before_any_draw():
     holder = curator(draw(10, 2), budget=1.0)
     with pytest.raises(BudgetExceeded):
         holder.grid_counts(3, Laplace(SCALE / 1.01))
-    with pytest.raises(ValueError, match="intervals=3000 must be at least 1 and, in 2 features"):
+    with pytest.raises(
+        ValueError,
+        match="intervals=3000 must be at least 1 and, in 2 features",
+    ):
         holder.grid_counts(3000, Laplace(SCALE))
     without_ledger = Curator(draw(10, 2), None, NoiseStreams([0]))
     with pytest.raises(ValueError, match="needs a ledger"):
@@ -197,7 +200,10 @@ def test_balanced_rule_minimizes_the_total_error(n, d, k, epsilon):
     assert abs(best - intervals) <= 0.501
 
 
-@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40), st.floats(1e-2, 1e6))
+@given(
+    st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40),
+    st.floats(1e-2, 1e6),
+)
 def test_consistent_counts_are_shifted_and_cut_at_zero(counts, total):
     """And they have the right sum."""
     counts = np.array(counts)

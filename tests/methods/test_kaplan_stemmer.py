@@ -50,7 +50,6 @@ from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.selection import Exponential, selection_epsilon, selection_mu
 from pkm.privacy.stability_histogram import quantile
 
-
 KINDS = ("spread", "tied", "extreme")
 
 
@@ -121,7 +120,8 @@ def test_directions_are_orthonormal_and_reproducible():
 
 
 @pytest.mark.parametrize(
-    ("m", "d", "width"), [(1, 1, 0.5), (2, 2, 0.01), (4, 9, 0.7), (3, 20, 5.0)]
+    ("m", "d", "width"),
+    [(1, 1, 0.5), (2, 2, 0.01), (4, 9, 0.7), (3, 20, 5.0)],
 )
 def test_codes_are_the_cells_in_exact_arithmetic(m, d, width):
     rows = np.concatenate([grid_points(200, d, 1), grid_points(50, d, 2, "extreme")])
@@ -181,7 +181,10 @@ def test_collisions_follow_the_closed_form():
 
 
 def test_bad_hashes_are_refused():
-    with pytest.raises(ValueError, match="is too small: take wider cells or fewer projections"):
+    with pytest.raises(
+        ValueError,
+        match="is too small: take wider cells or fewer projections",
+    ):
         euclidean_hash(np.random.default_rng(0), 8, 8, 1e-3)
     with pytest.raises(ValueError, match="shifts between 0"):
         Hash(np.array([[DIRECTION_SCALE]]), np.array([5]), 5)
@@ -224,7 +227,12 @@ def test_clipped_points_lie_in_the_ball():
 # The restricted set
 
 
-@given(st.integers(0, 10**6), st.integers(1, 14), st.integers(0, 14), st.booleans())
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 14),
+    st.integers(0, 14),
+    st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
 def test_farthest_is_a_function_of_the_multiset(seed, n, n_farthest, tied):
     rows = grid_points(n, 2, seed, "tied" if tied else "spread")
@@ -619,7 +627,10 @@ def test_choices_follow_the_exponential_mechanism():
     swap_totals = swap_table.ravel().astype(float)
     set_squares = [squared_distances(rows, candidates[chosen]) for chosen in sets]
     set_totals = np.array([squares.min(axis=1).sum() for squares in set_squares])
-    for choices, costs in ((swap_choices, swap_totals), (set_choices, set_totals)):
+    for choices, costs in (
+        (swap_choices, swap_totals),
+        (set_choices, set_totals),
+    ):
         weights = np.exp(-rate * (costs - costs.min()))
         expected = n_draws * weights / weights.sum()
         frequent = expected > 5
@@ -710,7 +721,10 @@ def test_bad_radii_and_codes_are_refused():
 
 def test_hashed_points_need_one_replicate_and_a_radius():
     points = np.zeros((10, 3), np.int64)
-    with pytest.raises(ValueError, match="hashed_points serves one replicate at a time, not 2"):
+    with pytest.raises(
+        ValueError,
+        match="hashed_points serves one replicate at a time, not 2",
+    ):
         curator(points, seeds=(0, 1)).hashed_points(1.0)
     with pytest.raises(ValueError, match=r"radius=-1\.0 of the public ball must be positive"):
         curator(points).hashed_points(-1.0)
@@ -818,7 +832,11 @@ def test_accounting_from_the_charges(epsilon, select, release):
     plan = method.plan(20_000, 10, only=release)
     ledger = method.fit_batch(points, [0]).ledger
     n_hashes = number_of_hashes(plan)
-    expected_labels = ["bucket_counts", "bucket_sums", "bucket_sums"] * n_hashes
+    expected_labels = [
+        "bucket_counts",
+        "bucket_sums",
+        "bucket_sums",
+    ] * n_hashes
     if release == "centers":
         expected_labels += ["nearest_counts"] if select == "counts" else ["swaps"] * 20 + ["sets"]
         expected_labels.append("nearest_sums_and_counts")
@@ -887,7 +905,10 @@ def noiseless_version(points, k, radius, plan, seed):
                 for b in np.flatnonzero(sizes >= least_size):
                     members = kept[bucket == b]
                     center = into_ball(hashing.cell_centers(codes[bucket == b][:1]))
-                    for step_radius in (0.5 * radius, min(width, 0.5) * radius):
+                    for step_radius in (
+                        0.5 * radius,
+                        min(width, 0.5) * radius,
+                    ):
                         steps = shortened(members - center, step_radius)
                         center = into_ball(center + steps.sum(axis=0) / len(members))
                     candidates = np.concatenate([candidates, center])
@@ -1116,13 +1137,19 @@ def test_degenerate_data_have_defined_results(rows, k, select, epsilon):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"radius": 0.0}, "radius=0.0 must be 'auto' or a positive finite number"),
+        (
+            {"radius": 0.0},
+            "radius=0.0 must be 'auto' or a positive finite number",
+        ),
         ({"radius": "wide"}, "radius='wide'"),
         ({"rounds": 0}, "rounds=0 must be an integer of at least 1"),
         ({"search_rounds": 0}, "search_rounds=0"),
         ({"projections": 2.5}, "projections=2.5"),
         ({"keep": 1.0}, r"keep=1.0 must be a number in \(0, 1\)"),
-        ({"lloyd_steps": -1}, "lloyd_steps=-1 must be an integer of at least 0"),
+        (
+            {"lloyd_steps": -1},
+            "lloyd_steps=-1 must be an integer of at least 0",
+        ),
         (
             {"widths": []},
             r"widths=\[\] must be 'auto' or one or more positive finite numbers",

@@ -41,7 +41,11 @@ from pkm.privacy.local_aggregator import (
     SingleCell,
     cohort_sizes,
 )
-from pkm.privacy.randomizers import REPORT_SCALE, VectorRandomizer, frequency_oracle
+from pkm.privacy.randomizers import (
+    REPORT_SCALE,
+    VectorRandomizer,
+    frequency_oracle,
+)
 
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
 
@@ -133,7 +137,10 @@ def test_each_user_reports_once():
         lambda: first.sums(SingleCell(), cell, origin, np.ones(1)),
     )
     for query in repeated_queries:
-        with pytest.raises(ReportReuseError, match="cohort 0 has reported; a user reports once"):
+        with pytest.raises(
+            ReportReuseError,
+            match="cohort 0 has reported; a user reports once",
+        ):
             query()
     with pytest.raises(ReportReuseError, match="partitioned into cohorts before"):
         aggregator.cohorts([1.0])
@@ -183,7 +190,10 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch, query):
 def test_aggregator_accepts_only_the_local_model():
     points = uniform_points()
     streams = NoiseStreams([0])
-    with pytest.raises(ValueError, match="adjacency=zero_out is not supported by this aggregator"):
+    with pytest.raises(
+        ValueError,
+        match="adjacency=zero_out is not supported by this aggregator",
+    ):
         LocalAggregator(points, Ledger(Budget(1.0)), streams)
     with pytest.raises(ValueError, match="adjacency=None is not supported"):
         LocalAggregator(points, None, streams)
@@ -197,7 +207,10 @@ def test_aggregator_accepts_only_the_local_model():
 
 def test_bad_queries_are_refused_without_charge():
     aggregator = aggregator_of(uniform_points())
-    with pytest.raises(ValueError, match=r"shares=\[1, 0\] must be one or more positive numbers"):
+    with pytest.raises(
+        ValueError,
+        match=r"shares=\[1, 0\] must be one or more positive numbers",
+    ):
         aggregator.cohorts([1, 0])
     with pytest.raises(ValueError, match="radius=0 must be positive"):
         aggregator.cohorts([1], radius=0)
@@ -215,7 +228,10 @@ def test_bad_queries_are_refused_without_charge():
     centers = NearestCenter(np.zeros((2, 3), int))
     with pytest.raises(TypeError, match="must be one of SingleCell, NearestCenter, Boxes"):
         cohort.counts(UnknownRule())
-    with pytest.raises(ValueError, match="domain_size=1 must be at least the number of cells, 2"):
+    with pytest.raises(
+        ValueError,
+        match="domain_size=1 must be at least the number of cells, 2",
+    ):
         cohort.counts(centers, domain_size=1)
 
     cell = np.zeros(1, int)
@@ -269,7 +285,12 @@ def test_a_user_changes_only_one_report():
 @pytest.mark.parametrize("query", ["counts", "sums", "reports"])
 def test_answers_do_not_depend_on_shards(query):
     points = uniform_points(2 * CHUNK + 77, 2)
-    shards = [points[:5], points[5:5], points[5 : CHUNK + 9], points[CHUNK + 9 :]]
+    shards = [
+        points[:5],
+        points[5:5],
+        points[5 : CHUNK + 9],
+        points[CHUNK + 9 :],
+    ]
     rule = NearestCenter(uniform_points(40, 2, seed=1))
     cells = np.array([7, 0])
     radii = np.array([0.5, 2.0])
@@ -342,7 +363,12 @@ def test_counts_are_exact_at_a_large_epsilon():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 3), st.integers(0, 3), st.integers(1, 6), st.integers(0, 10**6))
+@given(
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(1, 6),
+    st.integers(0, 10**6),
+)
 def test_boxes(m, extra, intervals, seed):
     """Cells of midpoints and of far points; clipping moves points along the directions only."""
     generator = np.random.default_rng(seed)
@@ -584,7 +610,10 @@ def test_fewer_users_than_cohorts_are_refused():
             KaplanStemmerLocal(intervals=1),
             "intervals=1 must be 'auto' or an integer of at least 2",
         ),
-        (KaplanStemmerLocal(passes=0), "passes=0 must be an integer of at least 1"),
+        (
+            KaplanStemmerLocal(passes=0),
+            "passes=0 must be an integer of at least 1",
+        ),
         (
             KaplanStemmerLocal(lloyd_steps=-1),
             "lloyd_steps=-1 must be an integer of at least 0",
@@ -605,7 +634,10 @@ def test_fewer_users_than_cohorts_are_refused():
         ),
         (LocalLloyd(count_share=1), "count_share=1 must be a number in"),
         (LocalLloyd(initialization="kmeans"), "initialization='kmeans'"),
-        (NoisedReports(n_init=0), "n_init=0 must be an integer of at least 1"),
+        (
+            NoisedReports(n_init=0),
+            "n_init=0 must be an integer of at least 1",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(method, message):

@@ -82,7 +82,11 @@ def test_no_points_are_held_after_fit(name):
         X = blobs(seed=1)
         # Not the points of ``fit``: a cache that holds those would answer for equal ones.
         points, _ = Points.from_box(blobs(seed=2), lower, upper)
-        references = [weakref.ref(X), weakref.ref(points), weakref.ref(points.rows)]
+        references = [
+            weakref.ref(X),
+            weakref.ref(points),
+            weakref.ref(points.rows),
+        ]
         estimator.fit(X)
         estimator.fit_batch(points, [0])
         del X, points
@@ -193,14 +197,20 @@ def test_unknown_methods_are_refused(target):
         ),
         ({"radius_schedule": "late"}, "radius_schedule='late' is unknown"),
         ({"alpha": 0}, "alpha=0 must be a finite number of at least 1e-06"),
-        ({"n_iterations": True}, "n_iterations=True must be 'auto' or an integer"),
+        (
+            {"n_iterations": True},
+            "n_iterations=True must be 'auto' or an integer",
+        ),
         ({"secure": "x"}, "secure='x' is unknown, choose one of True, False"),
         ({"bounds": (-np.inf, 1)}, "must be finite with lower < upper"),
         (
             {"n_iterations": 0},
             "n_iterations=0 must be 'auto' or an integer of at least 1",
         ),
-        ({"epsilon": "much"}, "epsilon='much' must be a positive finite number"),
+        (
+            {"epsilon": "much"},
+            "epsilon='much' must be a positive finite number",
+        ),
         ({"delta": 2}, r"delta=2 must be 'auto' or a number in \(0, 1\)"),
         ({"bounds": (1, -1)}, "must be finite with lower < upper"),
         (

@@ -437,7 +437,10 @@ def test_bad_requests_are_refused_and_change_nothing():
     model.remove([7])
     state_before = state(model)
     requests = (
-        ([40], r"ids=\[40\] are not in the model: unknown, or removed already"),
+        (
+            [40],
+            r"ids=\[40\] are not in the model: unknown, or removed already",
+        ),
         ([-1], r"ids=\[-1\] are not in the model"),
         ([3, 7], r"ids=\[7\] are not in the model"),
         ([3, 3], r"ids=\[3, 3\] must name each point once"),
