@@ -134,7 +134,7 @@ def test_invalid_ranges_are_refused(common):
         dataset_with_range(POINTS, common)
 
 
-def test_scalar_bounds_of_a_file_are_its_common_range(tmp_path):
+def test_scalar_bounds_of_a_file_are_its_range(tmp_path):
     path = write_points(tmp_path / "points.npy", POINTS)
     dataset = datasets.load("file", path=path, bounds=[0, 50])
     assert dataset.common_range == (0, 50)

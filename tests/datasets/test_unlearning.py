@@ -207,7 +207,7 @@ def test_postures_are_parsed_as_published(mirror):
     np.testing.assert_array_equal(labels, complete["Class"] - 1)
 
 
-def test_postures_drop_rows_without_class_or_with_missing_markers():
+def test_postures_drop_incomplete_rows():
     coordinates = [f"{axis}{marker}" for marker in range(6) for axis in "XYZ"]
     numbers = [str(value) for value in range(-5, 10)]
     rows = [
@@ -462,6 +462,6 @@ def test_impossible_splits_are_refused(arguments, message):
 
 
 @pytest.mark.parametrize("n_clients", [0, 6])
-def test_too_many_clients_for_an_even_split_are_refused(n_clients):
+def test_iid_split_refuses_too_many_clients(n_clients):
     with pytest.raises(ValueError, match=f"n_clients={n_clients} must be at least 1 and at most 5"):
         splits.iid(np.repeat([0, 1], 5), n_clients)
