@@ -42,6 +42,9 @@ from pkm.privacy import SCALE, BoxGrid, Gaussian, Laplace, NoiseStreams
 from pkm.privacy.mechanisms import BoundedLaplace
 
 RINGS = [Ring(4), Ring(8)]
+SEEDS = st.integers(0, 10**6)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT63 = st.integers(-(2**62), 2**62)
 LLOYD_METHODS = [
     FastLloyd(3, epsilon=1.0),
     FastLloyd(3, epsilon=0.5, variant="published"),
@@ -61,8 +64,9 @@ def random_points(seed=0, n=400, d=2):
 
 def split_by_sizes(points, sizes):
     """Parts of given sizes, and the remaining points as the last part."""
-    ends = np.cumsum(sizes)
-    return [Points.prepare(part.astype(np.int64)) for part in np.split(points.rows, ends)]
+    rows = points.rows.astype(np.int64)
+    parts = np.split(rows, np.cumsum(sizes))
+    return [Points.prepare(part) for part in parts]
 
 
 def run_threads(clients, server):
@@ -111,14 +115,14 @@ def run_protocol(n_clients, client, server, network=None):
 
 
 @pytest.mark.parametrize("ring", RINGS)
-@given(values=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20), data=st.data())
+@given(values=st.lists(INT32, min_size=1, max_size=20), data=st.data())
 def test_words_add_like_integers_within_the_ring(ring, values, data):
     words = ring.encode(np.array(values))
     assert ring.decode(words).tolist() == values
 
     # Intermediate sums may wrap: what is added and subtracted leaves the sum.
     n_values = len(values)
-    shift_lists = st.lists(st.integers(-(2**62), 2**62), min_size=n_values, max_size=n_values)
+    shift_lists = st.lists(INT63, min_size=n_values, max_size=n_values)
     shifts = np.array(data.draw(shift_lists))
     shifted = words + ring.encode(shifts) - ring.encode(shifts)
     assert shifted.dtype.itemsize == ring.word_bytes
@@ -128,7 +132,8 @@ def test_words_add_like_integers_within_the_ring(ring, values, data):
 def test_ring_capacity_is_half_its_size():
     noise = Gaussian(1000.0)
     n_max = (2**31 - 1 - noise.max_noise) // SCALE
-    assert n_max * SCALE + noise.max_noise < 2**31 <= (n_max + 1) * SCALE + noise.max_noise
+    largest_sum = n_max * SCALE + noise.max_noise
+    assert largest_sum < 2**31 <= largest_sum + SCALE
     Ring(4).check_capacity(n_max, None, noise, noise)
 
     message = r"word_bytes=4 is too few: a sum over n=\d+ points .* set word_bytes=8"
@@ -162,17 +167,29 @@ def test_noise_stays_within_max_noise(secure):
 # Masks
 
 
-@given(st.integers(1, 6), st.sampled_from(RINGS), st.integers(0, 10**6))
+def masks_of_clients(secret, n_clients, ring):
+    return [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
+
+
+def masked_messages(masks, values):
+    return [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
+
+
+@given(
+    st.integers(1, 6),
+    st.sampled_from(RINGS),
+    SEEDS,
+)
 @settings(max_examples=40, deadline=None)
 def test_masks_cancel_and_determine_their_streams(n_clients, ring, seed):
     rng = np.random.default_rng(seed)
     secret = os.urandom(SECRET_BYTES)
     shape = (2, 3)
-    masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
+    masks = masks_of_clients(secret, n_clients, ring)
     streams = [KeyStream(secret, number) for number in range(n_clients)]
     for _ in range(3):
         values = rng.integers(-(2**28), 2**28, (n_clients, *shape))
-        messages = [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
+        messages = masked_messages(masks, values)
         total = np.sum(messages, axis=0, dtype=ring.dtype)
         for mask in masks:
             unmasked = mask.unmask(total)
@@ -236,7 +253,8 @@ def test_secret_is_shared_fresh_and_hidden_from_server(n_clients):
         received = []
         link = RecordingLink(n_clients, 0.0, 20)
         results = {}
-        clients = [partial(agree, link, client, results) for client in range(1, n_clients + 1)]
+        numbers = range(1, n_clients + 1)
+        clients = [partial(agree, link, number, results) for number in numbers]
         run_threads(clients, partial(relay, link))
 
         # All clients hold the same secret, which no message to the server contains.
@@ -294,7 +312,12 @@ def test_degenerate_public_key_is_refused():
 # Aggregation
 
 
-@given(st.integers(1, 5), st.sampled_from(RINGS), st.integers(0, 10**6), st.booleans())
+@given(
+    st.integers(1, 5),
+    st.sampled_from(RINGS),
+    SEEDS,
+    st.booleans(),
+)
 @settings(max_examples=40, deadline=None)
 def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace):
     rng = np.random.default_rng(seed)
@@ -307,9 +330,9 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     public_round = Round(None, mechanism(1000.0), mechanism(3000.0))
 
     # Clients mask their sums and counts; the server adds the messages and the noise.
-    masks = [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
+    masks = masks_of_clients(secret, n_clients, ring)
     values = rng.integers(-(2**24), 2**24, (n_clients, *shape))
-    messages = [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
+    messages = masked_messages(masks, values)
     seeds = [seed, seed + 1]
     noise_words = encoded_noise(ring, shape, public_round, NoiseStreams(seeds), 4)
     reply = aggregate(ring, messages, noise_words)
@@ -317,8 +340,11 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     # The same sums with the same noise, in the clear.
     streams = NoiseStreams(seeds)
     total = values.sum(axis=0)
-    sums = public_round.sum_noise.add(total[:, :, :d], streams, ("sums_and_counts", 4, "sums"))
-    counts = public_round.count_noise.add(total[:, :, d], streams, ("sums_and_counts", 4, "counts"))
+    label = "sums_and_counts"
+    exact_sums = total[:, :, :d]
+    exact_counts = total[:, :, d]
+    sums = public_round.sum_noise.add(exact_sums, streams, (label, 4, "sums"))
+    counts = public_round.count_noise.add(exact_counts, streams, (label, 4, "counts"))
     expected = np.concatenate([sums, counts[:, :, None]], axis=2)
     for mask in masks:
         assert (mask.unmask(reply) == expected).all()
@@ -388,7 +414,9 @@ def test_split_partitions_the_points(split, sizes):
     for part, repeated_part in zip(parts, repeated, strict=True):
         assert (part.rows == repeated_part.rows).all()
     if split == "sorted":
-        assert (parts[0].rows[:, 0].max() <= parts[1].rows[:, 0]).all()
+        first_column = parts[0].rows[:, 0]
+        next_column = parts[1].rows[:, 0]
+        assert (first_column.max() <= next_column).all()
 
 
 def test_split_depends_on_its_seed():
@@ -467,8 +495,9 @@ def test_server_view_is_uniform():
     """For two inputs at the largest distance: uniform words, independent of one another, with the
     same law for both inputs.
     """
-    inputs = [Points.prepare(np.full((300, 2), sign * SCALE)) for sign in (-1, 1)]
-    views = [server_view(points) for points in inputs]
+    upper_corner = np.full((300, 2), SCALE)
+    inputs = (-upper_corner, upper_corner)
+    views = [server_view(Points.prepare(points)) for points in inputs]
     for received, sent in views:
         assert received.shape == (240, 2, 12)
         assert sent.shape == (240, 12)
@@ -581,7 +610,8 @@ def test_secure_noise_is_normal_and_independent():
     points = random_points(n=60)
     method = FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
     # One row a run; its columns are the sums and counts of all rounds.
-    noise = np.array([standardized_noise(points, method, seed) for seed in range(150)])
+    runs = [standardized_noise(points, method, seed) for seed in range(150)]
+    noise = np.array(runs)
     assert noise.shape == (150, 18)
     assert stats.kstest(noise.ravel(), stats.norm.cdf).pvalue > 1e-6
 
@@ -615,8 +645,9 @@ def test_ring_overflow_is_refused_before_sending():
 
 def test_client_larger_than_the_total_is_refused():
     """The number of all points bounds the sums: were it too small, they could wrap unnoticed."""
+    points = random_points(n=400)
     with pytest.raises(ValueError, match="n_points=100 must be at least this client's 400"):
-        run_client(None, FastLloyd(2), random_points(n=400), 100, [0], None, Network(2))
+        run_client(None, FastLloyd(2), points, 100, [0], None, Network(2))
 
 
 def test_methods_without_a_public_schedule_are_refused():
