@@ -109,6 +109,12 @@ class BaseCurator:
         self, view: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
         """Release a query on a view of this curator's points; see :meth:`release`."""
+        holder = view._curator if isinstance(view, View) else view
+        if holder is not self:
+            raise ValueError(
+                f"view={type(view).__name__} is of another curator, whose ledger is to be charged: "
+                "release its queries through the view"
+            )
         self._check_served(query)
         self._check_view(view, query)
         noise = checked_mechanisms(query, noise)

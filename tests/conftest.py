@@ -12,9 +12,10 @@ GROUPS = {"statistical", "integration", "slow"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark tests of no other group as unit tests, and keep the tests of a file in one process."""
+    """Mark tests without a group as unit tests, and run the tests of a file in one process."""
     for item in items:
-        if GROUPS.isdisjoint(mark.name for mark in item.iter_markers()):
+        names = [mark.name for mark in item.iter_markers()]
+        if GROUPS.isdisjoint(names):
             item.add_marker(pytest.mark.unit)
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
@@ -31,7 +32,7 @@ def mirror():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache for data, and neither a mirror nor downloads: return the folder."""
+    """Return the folder of an empty cache; there is neither a mirror nor downloads."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("PKM_CACHE", str(folder))
     for name in ("PKM_DATA", "PKM_DOWNLOAD"):
@@ -41,7 +42,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def drafts(request, monkeypatch):
-    """Save figures as drafts: small, not laid out, no PDF. Slow tests save them as they are."""
+    """Save figures as drafts: small, not laid out, no PDF. Slow tests save them in full."""
     if request.node.get_closest_marker("slow") is not None:
         return
     save = Figure.savefig

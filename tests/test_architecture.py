@@ -1,4 +1,4 @@
-"""The pages of the project say what is there: the tree, the table of rooms, links, the glossary."""
+"""The project's pages match its files: the tree, the table of rooms, links, the glossary."""
 
 import ast
 import re
@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md"))
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-SHARED = {"files", "source"}  # of the package pkm itself: every room may import them
+#: Modules of the package pkm itself, which every room may import.
+SHARED = {"files", "source"}
 
 
 def section(title):
@@ -35,17 +36,18 @@ def paths_in_tree():
 
 
 def tracked_files():
-    """Files that git tracks and that are there."""
+    """Existing files that git tracks."""
     listing = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if listing.returncode:
         pytest.skip("not a checkout of git")
-    return [Path(name) for name in listing.stdout.splitlines() if (ROOT / name).exists()]
+    names = listing.stdout.splitlines()
+    return [Path(name) for name in names if (ROOT / name).exists()]
 
 
 def rooms():
-    """Each room of the table with the rooms that it may import."""
+    """The rooms of the table with the rooms that they may import."""
     table = {}
     for line in section("Rooms").splitlines():
         match = re.match(r"\| `(\w+)/` \|.*\| ([^|]*) \|$", line)
@@ -55,49 +57,59 @@ def rooms():
 
 
 def allowed_by_contracts():
-    """What each room may import, from the contracts of import-linter."""
+    """The rooms that every room may import, from the contracts of import-linter."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    names = [
-        [name.strip().removeprefix("pkm.") for name in layer.split("|")]
-        for contract in contracts
-        if contract["type"] == "layers"
-        for layer in contract["layers"]
-    ]
+
+    # A layer may import all layers below it.
+    layers = []
+    for contract in contracts:
+        if contract["type"] == "layers":
+            layers += [room_names(layer.split("|")) for layer in contract["layers"]]
     allowed = {}
-    for number, layer in enumerate(names):
-        below = {name for lower in names[number + 1 :] for name in lower}
-        allowed |= dict.fromkeys(layer, below)
+    lower_rooms = set()
+    for layer in reversed(layers):
+        allowed |= dict.fromkeys(layer, frozenset(lower_rooms))
+        lower_rooms |= layer
+
+    # Some rooms are forbidden in addition.
     for contract in contracts:
         if contract["type"] == "forbidden":
-            forbidden = {name.removeprefix("pkm.") for name in contract["forbidden_modules"]}
-            for source in contract["source_modules"]:
-                room = source.removeprefix("pkm.")
+            forbidden = room_names(contract["forbidden_modules"])
+            for room in room_names(contract["source_modules"]):
                 allowed[room] = allowed[room] - forbidden
-    parts = {"__main__", *SHARED}
-    return {room: others - parts for room, others in allowed.items() if room not in parts}
+
+    not_rooms = {"__main__", *SHARED}
+    return {room: imports - not_rooms for room, imports in allowed.items() if room not in not_rooms}
+
+
+def room_names(modules):
+    """Names of modules of pkm without the package."""
+    return {module.strip().removeprefix("pkm.") for module in modules}
 
 
 def imported_rooms(room):
     """Rooms that the modules of a room import, and parts of pkm itself."""
-    found = set()
+    imported = set()
     for path in (ROOT / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[1] for alias in node.names if "pkm." in alias.name}
+                names = [alias.name for alias in node.names if "pkm." in alias.name]
+                imported |= {name.split(".")[1] for name in names}
             elif isinstance(node, ast.ImportFrom) and node.module == "pkm":
-                found |= {alias.name for alias in node.names}
+                imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pkm."):
-                found.add(node.module.split(".")[1])
-    return found - {room}
+                imported.add(node.module.split(".")[1])
+    return imported - {room}
 
 
-def test_every_path_of_the_tree_exists():
+def test_paths_of_the_tree_exist():
     missing = [path for path in paths_in_tree() if not (ROOT / path).exists()]
     assert not missing, f"docs/architecture.md names paths that do not exist: {missing}"
 
 
-def test_the_tree_names_every_folder_and_every_module():
+def test_tree_names_every_folder_and_module():
     expected = set()
     for path in tracked_files():
         expected |= {f"{folder}/" for folder in list(path.parents)[-3:-1]}
@@ -106,22 +118,23 @@ def test_the_tree_names_every_folder_and_every_module():
             expected.add(str(path))
     named = paths_in_tree()
     assert len(named) == len(set(named))
-    assert not expected - set(named), f"docs/architecture.md lacks {sorted(expected - set(named))}"
+    missing = expected - set(named)
+    assert not missing, f"missing in docs/architecture.md: {sorted(missing)}"
 
 
-def test_rooms_are_those_of_the_contracts():
+def test_table_of_rooms_matches_the_contracts():
     table = rooms()
     assert table.pop("conf") == set()
     assert table == allowed_by_contracts()
 
 
 @pytest.mark.parametrize("room", sorted(rooms()))
-def test_rooms_import_what_their_row_names(room):
+def test_rooms_import_only_allowed_rooms(room):
     assert imported_rooms(room) <= rooms()[room] | SHARED
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def test_links_are_valid(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -129,20 +142,22 @@ def test_links_lead_somewhere(page):
             continue
         name, _, anchor = target.partition("#")
         path = page.parent / name if name else page
-        if not path.exists() or (anchor and anchor not in anchors(path)):
+        is_valid = path.exists() and (not anchor or anchor in anchors(path))
+        if not is_valid:
             broken.append(target)
     assert not broken, f"{page.name}: broken links {broken}"
 
 
 def anchors(page):
-    """Anchors of a page: named ones, and those of its headings."""
+    """Anchors of a page: its named anchors, and those of its headings."""
     text = page.read_text(encoding="utf-8")
+    named_anchors = set(re.findall(r'<a id="([^"]+)">', text))
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    return slugs | set(re.findall(r'<a id="([^"]+)">', text))
+    words = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return named_anchors | {word.replace(" ", "-") for word in words}
 
 
-def test_the_glossary_has_one_sentence_a_term():
+def test_glossary_has_one_sentence_per_term():
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     meanings = re.findall(r"^\| <a .*?\| (.*) \|$", text, flags=re.MULTILINE)
     assert 0 < len(meanings) <= 30

@@ -1,4 +1,4 @@
-"""Examples in docstrings hold, in every module of the installed package."""
+"""Examples in docstrings give the printed results, in every module of the package."""
 
 import doctest
 import tomllib

@@ -1,4 +1,4 @@
-"""The wheel holds all that the package needs; methods run with the base dependencies alone."""
+"""The wheel contains the code and its data; methods run with the base dependencies alone."""
 
 import os
 import re
@@ -19,36 +19,36 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = {"pkm": "pkm"} | PROJECT["tool"]["setuptools"]["package-dir"]
 DATA = (".yaml", ".jinja", ".csv", ".toml")
-#: Packages that others have on their path under the names of two rooms.
-NAMESAKES = ("datasets", "metrics")
+#: Other packages that a user may have installed under the names of two rooms.
+FOREIGN_PACKAGES = ("datasets", "metrics")
 
 
 def run(*command, **options):
-    """Run a command without a mirror, a cache or a path of its own; return what it prints."""
+    """Return the output of a command that runs without a mirror, a cache or a module path."""
+    words = [str(word) for word in command]
     environment = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
-    done = subprocess.run(
-        [str(word) for word in command], env=environment, capture_output=True, text=True, **options
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    completed = subprocess.run(words, env=environment, capture_output=True, text=True, **options)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 def base_distributions():
-    """The project's base dependencies and what they need in turn, as installed here."""
-    waiting = list(PROJECT["project"]["dependencies"])
-    found = {}
-    while waiting:
-        requirement = Requirement(waiting.pop())
-        needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-        if needed and requirement.name not in found:
-            found[requirement.name] = distribution(requirement.name)
-            waiting += found[requirement.name].requires or []
-    return found
+    """The project's base dependencies and their dependencies, as installed."""
+    queue = list(PROJECT["project"]["dependencies"])
+    distributions = {}
+    while queue:
+        requirement = Requirement(queue.pop())
+        name = requirement.name
+        is_needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if is_needed and name not in distributions:
+            distributions[name] = distribution(name)
+            queue += distributions[name].requires or []
+    return distributions
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Return the wheel, built from a copy: what earlier builds left behind would go into it."""
+    """Return the wheel, built from a copy without the files of earlier builds."""
     source = tmp_path_factory.mktemp("source")
     for name in (*FOLDERS.values(), "pyproject.toml", "README.md", "LICENSE"):
         if (ROOT / name).is_dir():
@@ -64,35 +64,38 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory):
-    """Return an environment with the wheel, the base dependencies and two namesakes of rooms."""
+    """Return an environment with the wheel, the base dependencies and the foreign packages."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False)
     (site,) = folder.glob("lib/python*/site-packages")
-    for each in base_distributions().values():
-        for name in {path.parts[0] for path in each.files} - {"..", "__pycache__"}:
+    for dependency in base_distributions().values():
+        names = {path.parts[0] for path in dependency.files} - {"..", "__pycache__"}
+        for name in names:
             if not (site / name).exists():
-                (site / name).symlink_to(each.locate_file(name))
-    for name in NAMESAKES:
+                (site / name).symlink_to(dependency.locate_file(name))
+    for name in FOREIGN_PACKAGES:
         (site / name).mkdir()
-        (site / name / "__init__.py").write_text("NAMESAKE = True\n")
+        (site / name / "__init__.py").write_text("IS_FOREIGN = True\n")
     install = ("install", "--no-deps", "--no-index", wheel)
     run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", *install)
     return folder
 
 
 def test_wheel_holds_code_and_data(wheel):
-    expected = {
-        f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder).as_posix()}"
-        for package, folder in FOLDERS.items()
-        for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", *DATA)
-    }
-    found = {name for name in ZipFile(wheel).namelist() if name.endswith((".py", *DATA))}
-    assert {"pkm/conf/config.yaml", "pkm/analysis/claims/fastlloyd.yaml"} <= found
-    assert found == expected
+    suffixes = (".py", *DATA)
+    expected = set()
+    for package, folder in FOLDERS.items():
+        target = package.replace(".", "/")
+        for path in (ROOT / folder).rglob("*"):
+            if path.suffix in suffixes:
+                relative = path.relative_to(ROOT / folder).as_posix()
+                expected.add(f"{target}/{relative}")
+    packed = {name for name in ZipFile(wheel).namelist() if name.endswith(suffixes)}
+    assert {"pkm/conf/config.yaml", "pkm/analysis/claims/fastlloyd.yaml"} <= packed
+    assert packed == expected
 
 
-def test_readme_example_runs_beside_base_dependencies(environment, tmp_path):
+def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
     assert "from pkm.methods import FastLloyd" in example
@@ -103,8 +106,8 @@ def test_readme_example_runs_beside_base_dependencies(environment, tmp_path):
         "assert set(model.predict(X)) <= {0, 1, 2}",
         "assert model.ledger_.spent() <= 1.0 + 1e-9",
         "print(*sorted(name for name in sys.modules if name.startswith('pkm.')))",
-        f"import {', '.join(NAMESAKES)}",
-        *(f"assert {name}.NAMESAKE" for name in NAMESAKES),
+        f"import {', '.join(FOREIGN_PACKAGES)}",
+        *(f"assert {name}.IS_FOREIGN" for name in FOREIGN_PACKAGES),
     ]
     (tmp_path / "example.py").write_text("\n".join(program))
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
@@ -114,4 +117,5 @@ def test_readme_example_runs_beside_base_dependencies(environment, tmp_path):
 
 
 def test_command_is_installed(environment, tmp_path):
-    assert run(environment / "bin" / "pkm", "--help", cwd=tmp_path).startswith("usage: pkm VERB")
+    printed = run(environment / "bin" / "pkm", "--help", cwd=tmp_path)
+    assert printed.startswith("usage: pkm VERB")

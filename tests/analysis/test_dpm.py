@@ -1,6 +1,4 @@
-"""The DPM paper's report on synthetic rows: printed numbers, grids of settings, formulas, figures,
-configuration.
-"""
+"""The DPM report on synthetic rows: reported numbers, settings, formulas and figures."""
 
 import json
 import math
@@ -12,13 +10,13 @@ import pandas as pd
 import pytest
 import reports
 import yaml
-from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_rows, printed_means
+from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_rows, reported_means
 from fabricated.studies import study_of
 
 from pkm.analysis import claims, hyperparameters, reported, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.dpm import matched_ratios
-from pkm.analysis.figures.style import epsilon_label, styled
+from pkm.analysis.figures.style import epsilon_label
 from pkm.analysis.tables import Study, raw_units, standard_deviations
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
@@ -39,19 +37,25 @@ def findings():
     return reports.by_claim(reports.verdicts_of("dpm"))
 
 
-claim_finding = partial(reports.finding, "dpm")
-check_finding = partial(reports.check_finding, "dpm")
+evaluate_claim = partial(reports.evaluate_claim, "dpm")
+evaluate_check = partial(reports.evaluate_check, "dpm")
 
 
 def changed(rows, where, **factors):
-    """Copy of rows in which some metrics of some rows are multiplied."""
-    rows, chosen = rows.copy(), reports.those(rows, **where)
+    """Copy of rows in which the given metrics of selected rows are multiplied."""
+    rows = rows.copy()
+    mask = reports.row_mask(rows, **where)
     for name, factor in factors.items():
-        rows.loc[chosen, name] *= factor
+        rows.loc[mask, name] *= factor
     return rows
 
 
-# --- printed numbers ------------------------------------------------------------------------------
+def load_paper():
+    """Configuration of the paper."""
+    return yaml.safe_load((CONF / "paper/dpm.yaml").read_text(encoding="utf-8"))
+
+
+# --- reported numbers -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -64,36 +68,35 @@ def changed(rows, where, **factors):
         ("14.19 ± 43.27", (14.19, 43.27, 0.01, 0.01)),
     ],
 )
-def test_printed_texts_are_read_with_the_unit_of_their_last_digit(text, expected):
-    value = reported.parse(text)
-    assert (value.mean, value.deviation, value.unit, value.deviation_unit) == pytest.approx(
-        expected
-    )
+def test_parse_reported_numbers(text, expected):
+    number = reported.parse(text)
+    values = (number.mean, number.deviation, number.unit, number.deviation_unit)
+    assert values == pytest.approx(expected)
 
 
-def test_what_is_no_printed_number_is_refused():
+def test_parse_refuses_other_texts():
     for text in ("about 3", "3", "1 ± 2 ± 3"):
         with pytest.raises(ValueError, match=f"{text}.*mean ± standard deviation"):
             reported.parse(text)
 
 
-def test_raw_units_multiply_by_powers_of_half_the_range(study):
+def test_raw_units_scale_by_powers_of_half_width(study):
     for metric, power in (("inertia", 2), ("kmeans_distance", 1), ("silhouette", 0)):
         panel = study.panel("table", metric)
         raw = raw_units(panel)
-        factor = [HALF_RANGE[name.split("-")[0]] ** power for name in panel.cells["dataset"]]
-        np.testing.assert_allclose(raw.values, panel.values * factor, rtol=1e-12)
+        families = panel.cells["dataset"].str.split("-").str[0]
+        factors = families.map(HALF_RANGE).to_numpy() ** power
+        np.testing.assert_allclose(raw.values, panel.values * factors, rtol=1e-12)
     inertia = raw_units(study.panel("table", "inertia"))
-    at = inertia.cells.index[
-        (inertia.cells["dataset"] == "gas") & (inertia.cells["method"] == "dpm")
-    ][0]
-    assert inertia.values[:, at].mean() == pytest.approx(3.7e7, rel=0.05)
+    mask = reports.row_mask(inertia.cells, dataset="gas", method="dpm")
+    assert inertia.values[:, mask.argmax()].mean() == pytest.approx(3.7e7, rel=0.05)
 
 
-def test_deviations_have_n_minus_one_and_ignore_missing_values():
+def test_standard_deviations_ignore_missing_values():
     values = np.array([[1.0, 2.0], [2.0, np.nan], [4.0, np.nan]])
-    found = standard_deviations(values)
-    assert found[0] == pytest.approx(np.std([1, 2, 4], ddof=1)) and math.isnan(found[1])
+    deviations = standard_deviations(values)
+    assert deviations[0] == pytest.approx(np.std([1, 2, 4], ddof=1))
+    assert math.isnan(deviations[1])
 
 
 def quality(rows):
@@ -101,29 +104,31 @@ def quality(rows):
     return table.set_index(["dataset", "method", "metric"])
 
 
-def test_verdicts_of_printed_cells_follow_the_margin_and_the_direction_of_the_metric():
+def test_verdicts_of_reported_cells_follow_the_margin():
     rows = all_rows()
-    place = ("letters-18720", "dpm", "silhouette")
-    line = quality(rows).loc[place]
-    assert line["verdict"] == reported.WITHIN and not line["reason"]
-    # Two standard errors of both runs (20 printed, 12 here), with half a digit more of the printed
-    # deviation and the error of a sample of 10,000 points, and half a printed digit.
-    error = math.sqrt(0.015**2 / 20 + line["deviation"] ** 2 / 12 + 0.002**2)
-    assert line["margin"] == pytest.approx(2 * error + 0.005)
-    zero = quality(rows).loc[("gas", "dpm", "norm_kmeans_distance")]
+    table = quality(rows)
+    silhouette = table.loc[("letters-18720", "dpm", "silhouette")]
+    assert silhouette["verdict"] == reported.WITHIN
+    assert not silhouette["reason"]
+    # Two standard errors of both runs (20 reported, 12 fabricated), with half a digit more of the
+    # reported deviation and the error of a sample of 10,000 points, and half a reported digit.
+    error = math.sqrt(0.015**2 / 20 + silhouette["deviation"] ** 2 / 12 + 0.002**2)
+    assert silhouette["margin"] == pytest.approx(2 * error + 0.005)
+    zero = table.loc[("gas", "dpm", "norm_kmeans_distance")]
     error = math.sqrt(0.005**2 / 20 + zero["deviation"] ** 2 / 12)
     assert zero["margin"] == pytest.approx(2 * error + 0.005)
     where = {"sweep": "table", "dataset": "letters-18720", "method": "dpm"}
-    for factor, scores, costs in (
+    for factor, score_verdict, cost_verdict in (
         (2.0, reported.BETTER, reported.WORSE),
         (0.5, reported.WORSE, reported.BETTER),
     ):
         table = quality(changed(rows, where, silhouette=factor, inertia=factor))
-        assert table.loc[place, "verdict"] == scores
-        assert table.loc[("letters-18720", "dpm", "inertia"), "verdict"] == costs
+        verdict = table["verdict"]
+        assert verdict["letters-18720", "dpm", "silhouette"] == score_verdict
+        assert verdict["letters-18720", "dpm", "inertia"] == cost_verdict
 
 
-def test_cells_that_cannot_be_compared_say_why_and_keep_their_numbers():
+def test_incomparable_cells_have_reason_and_numbers():
     table = quality(all_rows())
     expected = {
         ("mnist-embeddings", "dpm", "silhouette"): "network",
@@ -131,108 +136,105 @@ def test_cells_that_cannot_be_compared_say_why_and_keep_their_numbers():
         ("letters-18720", "kmeans", "norm_kmeans_distance"): "101 to 128",
         ("gas", "dpm", "accuracy"): "reports no number",
     }
-    for place, words in expected.items():
-        line = table.loc[place]
-        assert line["verdict"] == reported.NOT_COMPARABLE and words in line["reason"], place
-    assert np.isfinite(
-        table.loc[("mnist-embeddings", "dpm", "silhouette"), ["mean", "ratio"]].astype(float)
-    ).all()
+    for key, text in expected.items():
+        assert table.loc[key, "verdict"] == reported.NOT_COMPARABLE, key
+        assert text in table.loc[key, "reason"], key
+    silhouette = table.loc[("mnist-embeddings", "dpm", "silhouette")]
+    assert np.isfinite(silhouette[["mean", "ratio"]].astype(float)).all()
     assert "spends more" in table.loc[("gas", "dp_lloyd", "inertia"), "note"]
-    assert len(table) == 120 and len(printed_means()) == 115
+    assert len(table) == 120
+    assert len(reported_means()) == 115
 
 
-def test_few_seeds_and_absent_rows_are_not_judged():
+def test_few_seeds_and_missing_rows_have_no_verdict():
     rows = all_rows()
     few = rows[(rows["dataset"] != "gas") | (rows["seed"] < 5)]
-    few = few[
-        ~((few["method"] == "dpm") & (few["dataset"] == "synth-10d") & (few["sweep"] == "table"))
-    ]
+    few = reports.without(few, method="dpm", dataset="synth-10d", sweep="table")
     table = quality(few)
     assert table.loc[("gas", "dpm", "inertia"), "verdict"] == reported.FEW_SEEDS
     assert table.loc[("synth-10d", "dpm", "inertia"), "verdict"] == reported.NOT_STORED
-    # What has no rows was not run, whatever else keeps its numbers from being compared.
-    empty = quality(rows[(rows["dataset"] != "gas") & (rows["method"] != "kmeans")])
-    for place in (("gas", "dpm", "accuracy"), ("letters-18720", "kmeans", "norm_kmeans_distance")):
-        assert (
-            empty.loc[place, "verdict"] == reported.NOT_STORED
-            and empty.loc[place, "reason"] == "no stored rows"
-        )
     assert table.loc[("synth-10d", "em_mc", "inertia"), "verdict"] == reported.NOT_STORED
+    # A cell without rows was not run, also if other reasons keep its numbers from being compared.
+    table = quality(rows[(rows["dataset"] != "gas") & (rows["method"] != "kmeans")])
+    for key in (("gas", "dpm", "accuracy"), ("letters-18720", "kmeans", "norm_kmeans_distance")):
+        assert table.loc[key, "verdict"] == reported.NOT_STORED
+        assert table.loc[key, "reason"] == "no stored rows"
 
 
-def test_near_a_printed_zero_is_what_rounds_to_it():
-    line = {"reported": "0.00 ± 0.03", "reported_mean": 0.0}
-    assert reported.near(line | {"mean": 0.004}) and not reported.near(line | {"mean": 0.006})
-    line = {"reported": "0.50 ± 0.03", "reported_mean": 0.5}
-    assert reported.near(line | {"mean": 0.54}) and not reported.near(line | {"mean": 0.56})
+def test_near_a_reported_zero_means_rounding_to_it():
+    zero = {"reported": "0.00 ± 0.03", "reported_mean": 0.0}
+    assert reported.near(zero | {"mean": 0.004})
+    assert not reported.near(zero | {"mean": 0.006})
+    half = {"reported": "0.50 ± 0.03", "reported_mean": 0.5}
+    assert reported.near(half | {"mean": 0.54})
+    assert not reported.near(half | {"mean": 0.56})
 
 
-def test_the_claim_on_printed_values_allows_for_chance_only(findings):
-    # Rows near the printed numbers: what lies outside is no more than two standard errors let by
+def test_table_values_claim_allows_for_chance_only(findings):
+    # Rows near the reported numbers: no more of them are outside than two standard errors allow by
     # chance.
-    assert findings["table-values"].verdict == INCONCLUSIVE
-    assert "not comparable" in findings["table-values"].missing
-    off = changed(
-        all_rows(),
-        {"sweep": "table", "dataset": "synth-10d"},
-        silhouette=0.8,
-        inertia=1.5,
-        accuracy=0.8,
-    )
-    found = claim_finding("table-values", off)
-    assert found.verdict == FAILS and found.evidence["verdict"].iloc[0] == reported.WORSE
-    nothing = all_rows()[all_rows()["sweep"] == "budget"]
-    assert claim_finding("table-values", nothing).verdict == NOT_RUN
+    finding = findings["table-values"]
+    assert finding.verdict == INCONCLUSIVE
+    assert "not comparable" in finding.missing
+    where = {"sweep": "table", "dataset": "synth-10d"}
+    worse = changed(all_rows(), where, silhouette=0.8, inertia=1.5, accuracy=0.8)
+    finding = evaluate_claim("table-values", worse)
+    assert finding.verdict == FAILS
+    assert finding.evidence["verdict"].iloc[0] == reported.WORSE
+    other_sweep = all_rows()[all_rows()["sweep"] == "budget"]
+    assert evaluate_claim("table-values", other_sweep).verdict == NOT_RUN
 
 
 # --- predicates on runs ---------------------------------------------------------------------------
 
 
-def test_orderings_and_bounds_follow_the_rows():
+def test_orderings_and_bounds():
     rows = all_rows()
-    assert (
-        claim_finding("sota-inertia", rows).verdict == FAILS
-    )  # as printed: behind LSH-Splits on two sets
+    # As reported: behind LSH-Splits on two sets.
+    assert evaluate_claim("sota-inertia", rows).verdict == FAILS
     where = {"sweep": "table", "method": "dpm"}
-    assert claim_finding("sota-inertia", changed(rows, where, inertia=0.3)).verdict == HOLDS
-    # A difference of scores, not a ratio: 0.02 below k-means, whatever the height.
+    better = changed(rows, where, inertia=0.3)
+    assert evaluate_claim("sota-inertia", better).verdict == HOLDS
+    # A difference of scores, not a ratio: 0.02 below k-means at every height.
     worse = changed(rows, where | {"dataset": "synth-10d"}, silhouette=0.9)
-    found = claim_finding("silhouette-near-nonprivate", worse)
-    assert found.verdict == FAILS and "Difference" in found.numbers
-    assert found.evidence["difference"].max() == pytest.approx(0.97 - 0.9 * 0.96, abs=0.02)
+    finding = evaluate_claim("silhouette-near-nonprivate", worse)
+    assert finding.verdict == FAILS
+    assert "Difference" in finding.numbers
+    assert finding.evidence["difference"].max() == pytest.approx(0.97 - 0.9 * 0.96, abs=0.02)
 
 
-def test_numbers_of_centers_are_judged_per_class():
+def test_numbers_of_centers_per_class():
     rows = all_rows()
-    found = claim_finding("n-clusters-close", rows)
-    assert found.verdict == HOLDS and found.evidence["ratio"].between(1.3, 1.6).all()
-    many = changed(
-        rows, {"sweep": "table", "method": "dpm", "dataset": "letters-18720"}, n_centers=2.0
-    )
-    assert claim_finding("n-clusters-close", many).verdict == FAILS
-    assert claim_finding("n-clusters-max", rows).verdict == HOLDS
-    one = rows.copy()
-    one.loc[
-        one.index[(one["method"] == "dpm") & (one["sweep"] == "centreness")][0], "n_centers"
-    ] = 129
-    assert claim_finding("n-clusters-max", one).verdict == FAILS
+    finding = evaluate_claim("n-clusters-close", rows)
+    assert finding.verdict == HOLDS
+    assert finding.evidence["ratio"].between(1.3, 1.6).all()
+    where = {"sweep": "table", "method": "dpm", "dataset": "letters-18720"}
+    many = changed(rows, where, n_centers=2.0)
+    assert evaluate_claim("n-clusters-close", many).verdict == FAILS
+    assert evaluate_claim("n-clusters-max", rows).verdict == HOLDS
+    single_run = rows.copy()
+    mask = reports.row_mask(rows, method="dpm", sweep="centreness")
+    single_run.loc[rows.index[mask][0], "n_centers"] = 129
+    assert evaluate_claim("n-clusters-max", single_run).verdict == FAILS
 
 
-def test_data_sets_can_be_compared_with_each_other():
+def test_comparison_across_data_sets():
     rows = all_rows()
-    found = claim_finding("time-dpm-dimension", rows)
-    assert found.verdict == HOLDS and found.evidence["ratio"][0] == pytest.approx(10, rel=0.15)
-    slow = changed(
-        rows, {"sweep": "timing", "dataset": "synth-10d", "method": "dpm"}, fit_cpu_seconds=5.0
-    )
-    assert claim_finding("time-dpm-dimension", slow).verdict == FAILS
-    assert claim_finding("time-dpm-points", rows).verdict == HOLDS
-    assert claim_finding("time-dp-lloyd-gas", rows).verdict == FAILS
-    few = claim_finding("time-dpm-points", rows[rows["dataset"].isin(["letters-18720", "gas"])])
-    assert few.verdict == HOLDS and "1 of 5" in few.missing
+    finding = evaluate_claim("time-dpm-dimension", rows)
+    assert finding.verdict == HOLDS
+    assert finding.evidence["ratio"][0] == pytest.approx(10, rel=0.15)
+    where = {"sweep": "timing", "dataset": "synth-10d", "method": "dpm"}
+    slow = changed(rows, where, fit_cpu_seconds=5.0)
+    assert evaluate_claim("time-dpm-dimension", slow).verdict == FAILS
+    assert evaluate_claim("time-dpm-points", rows).verdict == HOLDS
+    assert evaluate_claim("time-dp-lloyd-gas", rows).verdict == FAILS
+    two_data_sets = rows[rows["dataset"].isin(["letters-18720", "gas"])]
+    finding = evaluate_claim("time-dpm-points", two_data_sets)
+    assert finding.verdict == HOLDS
+    assert "1 of 5" in finding.missing
 
 
-def test_a_selector_of_two_data_sets_is_refused_across():
+def test_ambiguous_selector_across_data_sets_is_refused():
     check = {
         "type": "bound",
         "sweep": "timing",
@@ -244,7 +246,7 @@ def test_a_selector_of_two_data_sets_is_refused_across():
         "at_most": 1,
     }
     with pytest.raises(ValueError, match="several data sets"):
-        check_finding(check, all_rows())
+        evaluate_check(check, all_rows())
 
 
 def test_dispersion_is_the_coefficient_of_variation():
@@ -257,119 +259,119 @@ def test_dispersion_is_the_coefficient_of_variation():
     }
     rows = dpm_rows("table", "dpm", "gas", seeds=30)
     values = np.random.default_rng(0).lognormal(0, 1.5, 30)
-    found = check_finding(check | {"above": 1}, rows.assign(inertia=values))
-    assert found.evidence["relative"][0] == pytest.approx(values.std(ddof=1) / values.mean())
-    assert check_finding(check | {"above": 1}, rows).verdict == FAILS
-    assert check_finding(check | {"at_most": 0.1}, rows).verdict == HOLDS
+    finding = evaluate_check(check | {"above": 1}, rows.assign(inertia=values))
+    variation = values.std(ddof=1) / values.mean()
+    assert finding.evidence["relative"][0] == pytest.approx(variation)
+    assert evaluate_check(check | {"above": 1}, rows).verdict == FAILS
+    assert evaluate_check(check | {"at_most": 0.1}, rows).verdict == HOLDS
 
 
 def test_slopes_of_running_time():
     rows = all_rows()
-    found = claim_finding("time-complexity", rows)
-    assert found.verdict == HOLDS and not found.missing
-    assert found.evidence["slope"].tolist() == pytest.approx([1.05, 1.0], abs=0.06)
+    finding = evaluate_claim("time-complexity", rows)
+    assert finding.verdict == HOLDS
+    assert not finding.missing
+    assert finding.evidence["slope"].tolist() == pytest.approx([1.05, 1.0], abs=0.06)
     squared = rows.copy()
-    mine = (squared["sweep"] == "scaling") & (squared["method"] == "dpm")
-    squared.loc[mine, "fit_cpu_seconds"] *= squared.loc[mine, "n"]
-    assert claim_finding("time-complexity", squared).verdict == FAILS
-    # Below the sizes of the claim there is no verdict, whatever the slope.
-    for few in (rows, squared):
-        small = claim_finding("time-complexity", few[(few["n"] < 200000) & (few["d"] < 80)])
-        assert (
-            small.verdict == INCONCLUSIVE
-            and "4 of 5" in small.missing
-            and "n = 200000" in small.numbers
-        )
+    mask = reports.row_mask(squared, sweep="scaling", method="dpm")
+    squared.loc[mask, "fit_cpu_seconds"] *= squared.loc[mask, "n"]
+    assert evaluate_claim("time-complexity", squared).verdict == FAILS
+    # Below the sizes of the claim there is no verdict at any slope.
+    for table in (rows, squared):
+        small = table[(table["n"] < 200000) & (table["d"] < 80)]
+        finding = evaluate_claim("time-complexity", small)
+        assert finding.verdict == INCONCLUSIVE
+        assert "4 of 5" in finding.missing
+        assert "n = 200000" in finding.numbers
 
 
-def test_times_that_should_be_alike_are_bounded_in_both_directions_once_a_pair():
+def test_similar_times_are_bounded_in_both_directions():
     rows = all_rows()
     where = {"sweep": "timing", "method": "kmeans"}
-    level = changed(rows, where, fit_cpu_seconds=0.1)
-    found = claim_finding("time-three-similar", level)
-    assert found.verdict == HOLDS and found.comparisons == 15
+    similar = changed(rows, where, fit_cpu_seconds=0.1)
+    finding = evaluate_claim("time-three-similar", similar)
+    assert finding.verdict == HOLDS
+    # Each pair is compared once.
+    assert finding.comparisons == 15
     for factor in (0.001, 10):
-        assert (
-            claim_finding(
-                "time-three-similar", changed(level, where, fit_cpu_seconds=factor)
-            ).verdict
-            == FAILS
-        )
+        different = changed(similar, where, fit_cpu_seconds=factor)
+        assert evaluate_claim("time-three-similar", different).verdict == FAILS
 
 
-def test_claims_on_time_read_cpu_seconds():
+def test_time_claims_use_cpu_seconds():
     rows = all_rows()
-    slow = changed(rows, {"sweep": "timing", "method": "dpm"}, fit_seconds=1e6)
-    assert claim_finding("time-dpm-seconds", slow).verdict == HOLDS
-    slow = changed(rows, {"sweep": "timing", "method": "dpm"}, fit_cpu_seconds=1e6)
-    assert claim_finding("time-dpm-seconds", slow).verdict == FAILS
+    where = {"sweep": "timing", "method": "dpm"}
+    slow_wall_clock = changed(rows, where, fit_seconds=1e6)
+    assert evaluate_claim("time-dpm-seconds", slow_wall_clock).verdict == HOLDS
+    slow_cpu = changed(rows, where, fit_cpu_seconds=1e6)
+    assert evaluate_claim("time-dpm-seconds", slow_cpu).verdict == FAILS
 
 
-def test_more_clusters_step_by_step():
+def test_claim_on_more_clusters_compares_steps():
     rows = all_rows()
-    found = claim_finding("inertia-accuracy-profit-from-k", rows)
-    assert found.verdict == HOLDS and found.comparisons == 30 and not found.missing
-    assert "13 to 26" in set(found.evidence["k"])
-    up = changed(rows, {"sweep": "clusters_letters", "k": 52}, inertia=2.0)
-    assert claim_finding("inertia-accuracy-profit-from-k", up).verdict == FAILS
-    less = rows[~rows["sweep"].str.startswith("clusters_embeddings")]
-    assert "9 of 15 steps" in claim_finding("inertia-accuracy-profit-from-k", less).missing
+    finding = evaluate_claim("inertia-accuracy-profit-from-k", rows)
+    assert finding.verdict == HOLDS
+    assert finding.comparisons == 30
+    assert not finding.missing
+    assert "13 to 26" in set(finding.evidence["k"])
+    worse = changed(rows, {"sweep": "clusters_letters", "k": 52}, inertia=2.0)
+    assert evaluate_claim("inertia-accuracy-profit-from-k", worse).verdict == FAILS
+    fewer = rows[~rows["sweep"].str.startswith("clusters_embeddings")]
+    finding = evaluate_claim("inertia-accuracy-profit-from-k", fewer)
+    assert "9 of 15 steps" in finding.missing
 
 
-def test_the_best_number_of_clusters_on_gas():
+def test_best_number_of_clusters_on_gas():
     rows = all_rows()
-    assert claim_finding("gas-two-clusters", rows).verdict == HOLDS
-    found = claim_finding(
-        "gas-two-clusters", changed(rows, {"sweep": "clusters_gas", "k": 7}, silhouette=2.0)
-    )
-    assert found.verdict == FAILS and "k = 7" in found.numbers
-    without = rows[(rows["sweep"] != "clusters_gas") | (rows["k"] != 7)]
-    assert "18 of 19" in claim_finding("gas-two-clusters", without).missing
+    assert evaluate_claim("gas-two-clusters", rows).verdict == HOLDS
+    where = {"sweep": "clusters_gas", "k": 7}
+    best_at_seven = changed(rows, where, silhouette=2.0)
+    finding = evaluate_claim("gas-two-clusters", best_at_seven)
+    assert finding.verdict == FAILS
+    assert "k = 7" in finding.numbers
+    without_seven = reports.without(rows, **where)
+    assert "18 of 19" in evaluate_claim("gas-two-clusters", without_seven).missing
 
 
-def test_a_time_limit_is_a_lower_bound_only():
-    missing = pd.DataFrame(
-        [
-            {
-                "sweep": "em_mc_large",
-                "method": "em_mc",
-                "dataset": "synth-100d",
-                "epsilon": 1.0,
-                "reason": "failed: TimeLimitExceeded: time limit of 3600 s reached",
-            }
-        ]
-    )
-    rows = all_rows()
-    stopped = claim_finding("time-em-mc-12h", rows, missing)
-    assert stopped.verdict == INCONCLUSIVE and "3600 s" in stopped.numbers
-    assert claim_finding("time-em-mc-12h", rows).verdict == NOT_RUN
-    ran = dpm_rows("em_mc_large", "em_mc", "synth-100d", factors={"fit_cpu_seconds": 100.0})
-    found = claim_finding("time-em-mc-12h", pd.concat([rows, ran], ignore_index=True), missing)
-    assert found.verdict == HOLDS
-    quick = dpm_rows("em_mc_large", "em_mc", "synth-100d", factors={"fit_cpu_seconds": 0.1})
-    assert (
-        claim_finding("time-em-mc-12h", pd.concat([rows, quick], ignore_index=True)).verdict
-        == FAILS
-    )
+def test_time_limit_is_a_lower_bound():
+    key = ("em_mc_large", "em_mc", "synth-100d")
+    reason = "failed: TimeLimitExceeded: time limit of 3600 s reached"
+    missing = reports.missing_cell(*key, 1.0, reason)
+    finding = evaluate_claim("time-em-mc-12h", all_rows(), missing)
+    assert finding.verdict == INCONCLUSIVE
+    assert "3600 s" in finding.numbers
+    assert evaluate_claim("time-em-mc-12h", all_rows()).verdict == NOT_RUN
+    slow = dpm_rows(*key, factors={"fit_cpu_seconds": 100.0})
+    rows = pd.concat([all_rows(), slow], ignore_index=True)
+    assert evaluate_claim("time-em-mc-12h", rows, missing).verdict == HOLDS
+    quick = dpm_rows(*key, factors={"fit_cpu_seconds": 0.1})
+    rows = pd.concat([all_rows(), quick], ignore_index=True)
+    assert evaluate_claim("time-em-mc-12h", rows).verdict == FAILS
 
 
 # --- grids of settings ----------------------------------------------------------------------------
 
 
-def grid_rows(
-    sweep, quality_of, settings_of, *, datasets=("letters-18720",), noise=0.002, seeds=12
-):
-    """Rows whose inertia is `quality_of(dataset, setting)` with little noise; other metrics follow
-    it.
-    """
+def grid_rows(sweep, cost, settings, *, datasets=("letters-18720",), noise=0.002, seeds=12):
+    """Rows whose inertia is `cost(dataset, setting)` with little noise."""
     rng = np.random.default_rng(3)
     parts = []
     for dataset in datasets:
-        for params in settings_of:
-            level = quality_of(dataset, params) * (1 + noise * rng.normal(size=seeds))
+        for params in settings:
+            inertia = cost(dataset, params) * (1 + noise * rng.normal(size=seeds))
             rows = dpm_rows(sweep, "dpm", dataset, seeds=seeds, params=params, metrics=("inertia",))
-            parts.append(rows.assign(inertia=level))
+            parts.append(rows.assign(inertia=inertia))
     return pd.concat(parts, ignore_index=True)
+
+
+def budget_rows(cost, settings, **options):
+    """Rows of budget splits with inertia `cost(interval, counts, splits)`, with little noise."""
+
+    def cost_of_setting(_, params):
+        interval, counts, splits, _ = params["shares"]
+        return cost(interval, counts, splits)
+
+    return grid_rows("budget", cost_of_setting, settings, **options)
 
 
 SHARES = [
@@ -389,48 +391,49 @@ BUDGET = {
 }
 
 
-def test_the_best_part_of_a_grid_is_found_by_the_metric():
+def test_best_part_of_grid():
     # Cost rises with the interval's share alone, so the best fifth has the smallest ones.
-    rows = grid_rows("budget", lambda _, p: 1 + p["shares"][0], SHARES)
+    rows = budget_rows(lambda interval, counts, splits: 1 + interval, SHARES)
     check = BUDGET | {"type": "best_part", "form": {"interval": 1}}
-    found = check_finding(check | {"below_worst": True}, rows)
-    assert found.verdict == HOLDS and not found.missing
-    assert found.evidence[["best", "worst"]].iloc[0].tolist() == pytest.approx([0.05, 0.2])
-    falling = grid_rows("budget", lambda _, p: 2 - p["shares"][0], SHARES)
-    assert check_finding(check | {"below_worst": True}, falling).verdict == FAILS
-    assert check_finding(check | {"above": 0.15}, falling).verdict == HOLDS
-    assert check_finding(check | {"above": 0.25}, falling).verdict == FAILS
+    finding = evaluate_check(check | {"below_worst": True}, rows)
+    assert finding.verdict == HOLDS
+    assert not finding.missing
+    levels = finding.evidence[["best", "worst"]].iloc[0]
+    assert levels.tolist() == pytest.approx([0.05, 0.2])
+    falling = budget_rows(lambda interval, counts, splits: 2 - interval, SHARES)
+    assert evaluate_check(check | {"below_worst": True}, falling).verdict == FAILS
+    assert evaluate_check(check | {"above": 0.15}, falling).verdict == HOLDS
+    assert evaluate_check(check | {"above": 0.25}, falling).verdict == FAILS
 
 
-def test_a_form_of_several_shares():
-    rows = grid_rows("budget", lambda _, p: 1 + p["shares"][1] - p["shares"][2], SHARES)
+def test_best_part_by_form_of_several_shares():
+    rows = budget_rows(lambda interval, counts, splits: 1 + counts - splits, SHARES)
     check = BUDGET | {"type": "best_part", "form": {"splits": 1, "counts": -1}}
-    assert check_finding(check | {"at_least": 0}, rows).verdict == HOLDS
-    assert check_finding(check | {"at_most": 0}, rows).verdict == FAILS
+    assert evaluate_check(check | {"at_least": 0}, rows).verdict == HOLDS
+    assert evaluate_check(check | {"at_most": 0}, rows).verdict == FAILS
 
 
-def test_the_place_of_one_setting():
-    rows = grid_rows(
-        "budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] - p["shares"][2], SHARES
-    )
+def test_rank_of_one_setting():
+    rows = budget_rows(lambda interval, counts, splits: 1 + interval + counts - splits, SHARES)
     check = BUDGET | {"type": "among_best", "share": 0.4}
     best = {"interval": 0.05, "counts": 0.1, "splits": 0.2, "averages": 0.65}
     worst = {"interval": 0.2, "counts": 0.3, "splits": 0.1, "averages": 0.4}
-    assert check_finding(check | {"setting": best}, rows).verdict == HOLDS
-    assert check_finding(check | {"setting": worst}, rows).verdict == FAILS
-    absent = dict.fromkeys(best, 0.25)
-    assert check_finding(check | {"setting": absent}, rows).verdict == NOT_RUN
+    missing = dict.fromkeys(best, 0.25)
+    assert evaluate_check(check | {"setting": best}, rows).verdict == HOLDS
+    assert evaluate_check(check | {"setting": worst}, rows).verdict == FAILS
+    assert evaluate_check(check | {"setting": missing}, rows).verdict == NOT_RUN
 
 
 def planned_shares(profile=None):
-    paper = yaml.safe_load((CONF / "paper/dpm.yaml").read_text(encoding="utf-8"))
-    sweep = (paper["profiles"][profile] if profile else paper["sweeps"])["budget"]
-    return [{"shares": shares} for shares in sweep["methods"][0]["grid"]["shares"]]
+    paper = load_paper()
+    sweeps = paper["profiles"][profile] if profile else paper["sweeps"]
+    grid = sweeps["budget"]["methods"][0]["grid"]
+    return [{"shares": shares} for shares in grid["shares"]]
 
 
-def of_the_rest(name):
-    """Cost of a share's distance from a third of what the interval size leaves."""
-    return lambda _, p: 1 + abs(p["shares"][name] / (1 - p["shares"][0]) - 1 / 3)
+def cost_best_at_a_third(interval, counts, splits):
+    """Cost of the distance of the counts' share of the rest after the interval from a third."""
+    return 1 + abs(counts / (1 - interval) - 1 / 3)
 
 
 INNER = BUDGET | {
@@ -442,51 +445,56 @@ INNER = BUDGET | {
 }
 
 
-def test_an_inner_best_and_one_at_the_edge():
+def test_interior_best_and_best_at_the_edge():
     shares = planned_shares()
-    inner = check_finding(INNER, grid_rows("budget", of_the_rest(1), shares))
-    assert inner.verdict == HOLDS and inner.evidence["best"][0] == pytest.approx(1 / 3, abs=1e-4)
-    assert inner.evidence["levels"][0] == "0.167, 0.333, 0.5, 0.667" and not inner.missing
-    edge = grid_rows("budget", lambda _, p: 1 + p["shares"][1] / (1 - p["shares"][0]), shares)
-    assert check_finding(INNER, edge).verdict == FAILS
+    interior = budget_rows(cost_best_at_a_third, shares)
+    finding = evaluate_check(INNER, interior)
+    assert finding.verdict == HOLDS
+    assert finding.evidence["best"][0] == pytest.approx(1 / 3, abs=1e-4)
+    assert finding.evidence["levels"][0] == "0.167, 0.333, 0.5, 0.667"
+    assert not finding.missing
+    edge = budget_rows(lambda interval, counts, splits: 1 + counts / (1 - interval), shares)
+    assert evaluate_check(INNER, edge).verdict == FAILS
 
 
 @pytest.mark.parametrize("noise", [0, 1e-12, 0.002])
-def test_the_interval_share_alone_does_not_decide_on_the_others(noise):
+def test_interior_best_ignores_the_interval_share(noise):
     check = INNER | {"along": ["counts", "splits"]}
-    for sign in (1, -1):
-        rows = grid_rows(
-            "budget",
-            lambda _, p, sign=sign: 2 + sign * p["shares"][0],
-            planned_shares(),
-            noise=noise,
-        )
-        found = check_finding(check, rows)
-        assert found.verdict == INCONCLUSIVE, found.numbers
-
-
-def test_too_few_levels_decide_nothing():
-    # The smaller grid has three levels, one of them inside; unbalanced grids have none in common.
-    rows = grid_rows("budget", lambda _, p: 1 + p["shares"][1], planned_shares("quick"))
-    found = check_finding(INNER, rows)
-    assert (
-        found.verdict == INCONCLUSIVE
-        and "3 of 4 levels" in found.missing
-        and "Too few" in found.numbers
+    rising = budget_rows(
+        lambda interval, counts, splits: 2 + interval, planned_shares(), noise=noise
     )
-    found = check_finding(INNER, grid_rows("budget", lambda _, p: 1 + p["shares"][1], SHARES))
-    assert found.verdict == INCONCLUSIVE and "0 of 4 levels" in found.missing
-
-
-def test_best_settings_that_differ_between_metrics():
-    rows = grid_rows(
-        "budget", lambda _, p: 1 + p["shares"][0] + p["shares"][1] + p["shares"][2], SHARES
+    falling = budget_rows(
+        lambda interval, counts, splits: 2 - interval, planned_shares(), noise=noise
     )
+    for rows in (rising, falling):
+        finding = evaluate_check(check, rows)
+        assert finding.verdict == INCONCLUSIVE, finding.numbers
+
+
+def test_too_few_levels_are_inconclusive():
+    def cost(interval, counts, splits):
+        return 1 + counts
+
+    # The smaller grid has three levels, one of them inside.
+    finding = evaluate_check(INNER, budget_rows(cost, planned_shares("quick")))
+    assert finding.verdict == INCONCLUSIVE
+    assert "3 of 4 levels" in finding.missing
+    assert "Too few" in finding.numbers
+    # Unbalanced grids have no levels in common.
+    finding = evaluate_check(INNER, budget_rows(cost, SHARES))
+    assert finding.verdict == INCONCLUSIVE
+    assert "0 of 4 levels" in finding.missing
+
+
+def test_best_settings_differ_between_metrics():
+    rows = budget_rows(lambda interval, counts, splits: 1 + interval + counts + splits, SHARES)
     check = BUDGET | {"type": "best_differs", "metrics": ["inertia", "silhouette"]}
     # Silhouette is better high: the same order of settings makes the best one the same, the reverse
     # makes it differ.
-    assert check_finding(check, rows.assign(silhouette=-rows["inertia"])).verdict == FAILS
-    assert check_finding(check, rows.assign(silhouette=rows["inertia"])).verdict == HOLDS
+    equal_order = rows.assign(silhouette=-rows["inertia"])
+    reverse_order = rows.assign(silhouette=rows["inertia"])
+    assert evaluate_check(check, equal_order).verdict == FAILS
+    assert evaluate_check(check, reverse_order).verdict == HOLDS
 
 
 PAIRS = [{"t": t, "q": q} for t in (0.2, 0.6, 0.8, 1.0) for q in (0.025, 0.05, 0.1)]
@@ -499,53 +507,55 @@ CORNER = {
     "settings": 12,
     "corner": {"t": {"at_least": 0.8}, "q": {"at_most": 0.05}},
 }
+FLAT = CORNER | {"type": "flat", "at_most": 0.05}
+WORST_IN_CORNER = CORNER | {"type": "worst_in_corner"}
+SAME_RANKING = CORNER | {"type": "same_ranking", "above": 0.5}
 
 
-def cornered(_, params):
-    return (
-        1.2 + params["t"] - 2 * params["q"] if params["t"] >= 0.8 and params["q"] <= 0.05 else 1.0
-    )
+def cost_with_corner(_, params):
+    t = params["t"]
+    q = params["q"]
+    if t >= 0.8 and q <= 0.05:
+        return 1.2 + t - 2 * q
+    return 1.0
 
 
-def test_flat_but_for_a_corner():
-    both = ("letters-18720", "synth-10d")
-    rows = grid_rows("centreness", cornered, PAIRS, datasets=both)
-    flat = check_finding(CORNER | {"type": "flat", "at_most": 0.05}, rows)
-    assert flat.verdict == HOLDS and (flat.evidence["relative_range"] < 0.01).all()
-    assert check_finding(CORNER | {"type": "worst_in_corner"}, rows).verdict == HOLDS
-    assert check_finding(CORNER | {"type": "same_ranking", "above": 0.5}, rows).verdict == HOLDS
-    tilted = grid_rows("centreness", lambda _, p: 1 + 3 * p["q"], PAIRS, datasets=both)
-    assert check_finding(CORNER | {"type": "flat", "at_most": 0.05}, tilted).verdict == FAILS
-    assert check_finding(CORNER | {"type": "worst_in_corner"}, tilted).verdict == FAILS
-    opposite = grid_rows(
-        "centreness",
-        lambda d, p: (1 if d == "synth-10d" else -1) * cornered(d, p) + 5,
-        PAIRS,
-        datasets=both,
-    )
-    assert check_finding(CORNER | {"type": "same_ranking", "above": 0.5}, opposite).verdict == FAILS
+def test_flat_except_for_a_corner():
+    datasets = ("letters-18720", "synth-10d")
+    rows = grid_rows("centreness", cost_with_corner, PAIRS, datasets=datasets)
+    finding = evaluate_check(FLAT, rows)
+    assert finding.verdict == HOLDS
+    assert (finding.evidence["relative_range"] < 0.01).all()
+    assert evaluate_check(WORST_IN_CORNER, rows).verdict == HOLDS
+    assert evaluate_check(SAME_RANKING, rows).verdict == HOLDS
+    tilted = grid_rows("centreness", lambda _, p: 1 + 3 * p["q"], PAIRS, datasets=datasets)
+    assert evaluate_check(FLAT, tilted).verdict == FAILS
+    assert evaluate_check(WORST_IN_CORNER, tilted).verdict == FAILS
+
+    def opposite_cost(dataset, params):
+        sign = 1 if dataset == "synth-10d" else -1
+        return sign * cost_with_corner(dataset, params) + 5
+
+    opposite = grid_rows("centreness", opposite_cost, PAIRS, datasets=datasets)
+    assert evaluate_check(SAME_RANKING, opposite).verdict == FAILS
 
 
-def test_part_of_a_grid_is_marked_and_none_is_not_run():
-    rows = grid_rows("centreness", cornered, PAIRS[:6])
-    found = check_finding(CORNER | {"type": "flat", "at_most": 0.05}, rows)
-    assert "6 of 12 settings" in found.missing and "synth-10d" in found.missing
-    other = check_finding(BUDGET | {"type": "best_part", "form": {"interval": 1}, "above": 0}, rows)
-    assert other.verdict == NOT_RUN
+def test_incomplete_and_missing_grids_are_reported():
+    rows = grid_rows("centreness", cost_with_corner, PAIRS[:6])
+    finding = evaluate_check(FLAT, rows)
+    assert "6 of 12 settings" in finding.missing
+    assert "synth-10d" in finding.missing
+    check = BUDGET | {"type": "best_part", "form": {"interval": 1}, "above": 0}
+    assert evaluate_check(check, rows).verdict == NOT_RUN
 
 
-def test_settings_that_are_no_lists_are_left_out():
-    cells = pd.DataFrame(
-        {"shares": ["auto", "[0.1, 0.2, 0.3, 0.4]", None, "[1.0]"], "t": [0.3, "x", None, 1]}
-    )
+def test_table_of_settings_excludes_invalid_values():
+    shares = ["auto", "[0.1, 0.2, 0.3, 0.4]", None, "[1.0]"]
+    cells = pd.DataFrame({"shares": shares, "t": [0.3, "x", None, 1]})
     table = hyperparameters.table_of_settings(cells, {"shares": ["a", "b", "c", "d"]})
     assert table.notna().all(axis=1).tolist() == [False, True, False, False]
-    assert hyperparameters.table_of_settings(cells, ["t"])["t"].notna().tolist() == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    table = hyperparameters.table_of_settings(cells, ["t"])
+    assert table["t"].notna().tolist() == [True, False, False, True]
     assert hyperparameters.table_of_settings(cells, ["u"]) is None
 
 
@@ -553,9 +563,9 @@ def test_settings_that_are_no_lists_are_left_out():
 
 
 @pytest.mark.parametrize("change", ["shares", "charges", "spent", "delta", "failures", "gaussian"])
-def test_total_budget_fails_on_a_share_a_charge_or_a_ledger_too_large(change):
+def test_total_budget_fails_on_excess(change):
     rows = dpm_rows("budget", "dpm", "gas", params={"shares": [0.04, 0.18, 0.18, 0.6]})
-    assert check_finding({"type": "total_budget"}, rows).verdict == HOLDS
+    assert evaluate_check({"type": "total_budget"}, rows).verdict == HOLDS
     if change == "shares":
         rows = rows.assign(params=json.dumps({"shares": [0.04, 0.18, 0.18, 0.61]}))
     elif change == "charges":
@@ -565,210 +575,203 @@ def test_total_budget_fails_on_a_share_a_charge_or_a_ledger_too_large(change):
     elif change == "delta":
         rows = rows.assign(delta=1.01 * rows["n"] ** -1.5)
     elif change == "failures":
-        charge = {"mechanism": "exponential", "epsilon": 0.1, "delta": 0.6 * rows["n"][0] ** -1.5}
-        one, two = (rows.assign(charges=json.dumps([charge] * count)) for count in (1, 2))
-        assert check_finding({"type": "total_budget"}, one).verdict == HOLDS
-        rows = two
+        delta = 0.6 * rows["n"][0] ** -1.5
+        charge = {"mechanism": "exponential", "epsilon": 0.1, "delta": delta}
+        single = rows.assign(charges=json.dumps([charge]))
+        assert evaluate_check({"type": "total_budget"}, single).verdict == HOLDS
+        rows = rows.assign(charges=json.dumps([charge, charge]))
     else:
-        small, large = (json.dumps([{"mechanism": "gaussian", "mu": mu}]) for mu in (0.1, 0.2))
-        assert check_finding({"type": "total_budget"}, rows.assign(charges=small)).verdict == HOLDS
-        rows = rows.assign(charges=large)
-    assert check_finding({"type": "total_budget"}, rows).verdict == FAILS
+        small = rows.assign(charges=json.dumps([{"mechanism": "gaussian", "mu": 0.1}]))
+        assert evaluate_check({"type": "total_budget"}, small).verdict == HOLDS
+        rows = rows.assign(charges=json.dumps([{"mechanism": "gaussian", "mu": 0.2}]))
+    assert evaluate_check({"type": "total_budget"}, rows).verdict == FAILS
 
 
 # --- all claims, figures, configuration -----------------------------------------------------------
 
 
-def test_every_claim_is_there_and_judged(findings):
+def test_verdicts_of_all_claims(findings):
     assert len(findings) == 48
     counts = Counter(finding.verdict for finding in findings.values())
     assert counts == {HOLDS: 27, FAILS: 9, INCONCLUSIVE: 5, NOT_RUN: 7}
     not_run = {name for name, finding in findings.items() if finding.verdict == NOT_RUN}
-    assert {"kd-stable-10-refs", "halts-without-good-split"} <= not_run and len(not_run) == 7
+    assert {"kd-stable-10-refs", "halts-without-good-split"} <= not_run
+    assert len(not_run) == 7
     assert all(findings[name].numbers for name in findings)
 
 
-def test_claims_and_deviations_have_what_the_report_prints():
+def test_claims_and_deviations_are_complete():
     known = verdicts.EVALUATORS | claims.paper_evaluators("dpm")
     for claim in CONTENT["claims"]:
         assert {"id", "section", "statement", "kind", "basis", "check"} <= set(claim)
-        parts = (
-            claim["check"].get("parts", [])
-            if claim["check"]["type"] == "all_of"
-            else [claim["check"]]
-        )
-        assert parts and all(part["type"] in known for part in parts), claim["id"]
+        check = claim["check"]
+        parts = check.get("parts", []) if check["type"] == "all_of" else [check]
+        assert parts, claim["id"]
+        assert all(part["type"] in known for part in parts), claim["id"]
     assert all({"topic", "paper", "here", "why"} <= set(line) for line in CONTENT["deviations"])
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
-def test_figures_have_numbers_behind_them(name, study):
-    drawn = figure(name)
-    assert len(drawn.table) and len(drawn.formatted) and drawn.caption.endswith(".")
+def test_figures_have_numbers(name, study):
+    result = figure(name)
+    assert len(result.table)
+    assert len(result.formatted)
+    assert result.caption.endswith(".")
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
-def test_every_figure_survives_rows_of_one_cell_only(name):
-    with styled():
-        drawn = SPECS[name].draw(
-            Study(dpm_rows("table", "dpm", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8)))
-        )
-    assert drawn.caption.endswith(".")
-    reasons = {gap.rpartition(": ")[2] for gap in drawn.gaps}
+def test_figures_of_a_single_cell(name):
+    rows = dpm_rows("table", "dpm", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8))
+    result = reports.draw("dpm", name, rows)
+    assert result.caption.endswith(".")
+    reasons = {gap.rpartition(": ")[2] for gap in result.gaps}
     expected = "no pair of stored runs at matched budgets" if name == "matched" else NO_ROWS
     assert reasons == {expected}
 
 
-def words(figure):
+def axes_texts(figure):
     return [text.get_text() for axes in figure.axes for text in axes.texts]
 
 
-def test_figure1_shows_reported_values_and_cuts_what_lies_outside_the_box(study):
-    drawn = figure("figure1")
-    shown = drawn.table.set_index(["dataset", "method"])
-    assert shown.loc[("letters-18720", "em_mc"), "reported"] == 23.81
-    assert shown.loc[("gas", "dp_lloyd"), "mean"] == pytest.approx(0.25, rel=0.05)
-    texts = words(drawn.figure)
-    assert "reported 14.2" in texts and any(text.startswith("measured 23") for text in texts)
+def test_figure1_shows_reported_values_and_cuts_bars(study):
+    result = figure("figure1")
+    table = result.table.set_index(["dataset", "method"])
+    assert table.loc[("letters-18720", "em_mc"), "reported"] == 23.81
+    assert table.loc[("gas", "dp_lloyd"), "mean"] == pytest.approx(0.25, rel=0.05)
+    texts = axes_texts(result.figure)
+    assert "reported 14.2" in texts
+    assert any(text.startswith("measured 23") for text in texts)
     # Bars end below the edge of their panel although one value is a hundred times higher.
-    for axes in drawn.figure.axes:
-        assert all(patch.get_height() < axes.get_ylim()[1] < 1 for patch in axes.patches)
+    for axes in result.figure.axes:
+        _, top = axes.get_ylim()
+        assert all(patch.get_height() < top < 1 for patch in axes.patches)
 
 
-def test_figure4_draws_cpu_seconds_with_labels_clear_of_their_bars(study):
-    drawn = figure("figure4")
-    assert "largest ratio of wall-clock to CPU time of a fit is 1.25" in drawn.caption
-    line = drawn.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
+def test_figure4_shows_cpu_seconds(study):
+    result = figure("figure4")
+    assert "largest ratio of wall-clock to CPU time of a fit is 1.25" in result.caption
+    bar = result.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
+    rows = all_rows().query("sweep == 'timing' and dataset == 'gas' and method == 'dpm'")
+    assert bar["mean"] == pytest.approx(rows["fit_cpu_seconds"].mean())
+    # Labels are above their bars.
+    ends = np.sort(result.table["mean"] + result.table["deviation"])
+    heights = [text.get_position()[1] for text in result.figure.axes[0].texts]
+    assert (np.sort(heights) > ends).all()
+
+
+def test_methods_of_another_adjacency_are_excluded():
     rows = all_rows()
-    mine = rows[
-        (rows["sweep"] == "timing") & (rows["dataset"] == "gas") & (rows["method"] == "dpm")
-    ]
-    assert line["mean"] == pytest.approx(mine["fit_cpu_seconds"].mean())
-    ends = np.sort(drawn.table["mean"] + drawn.table["deviation"])
-    assert (np.sort([text.get_position()[1] for text in drawn.figure.axes[0].texts]) > ends).all()
-
-
-def test_methods_of_another_adjacency_are_kept_off_the_axes_and_named():
-    rows = all_rows()
-    rows = rows.assign(
-        adjacency=rows["adjacency"].where(rows["method"] != "lsh_splits", "add_remove")
-    )
+    adjacency = rows["adjacency"].where(rows["method"] != "lsh_splits", "add_remove")
+    rows = rows.assign(adjacency=adjacency)
     for name in ("figure1", "figure4", "directions"):
-        with styled():
-            drawn = SPECS[name].draw(Study(rows))
-        assert "lsh_splits" not in set(drawn.table["method"])
-        assert any("another adjacency" in gap for gap in drawn.gaps), name
+        result = reports.draw("dpm", name, rows)
+        assert "lsh_splits" not in set(result.table["method"])
+        assert any("another adjacency" in gap for gap in result.gaps), name
     # No ratio across adjacencies either.
     assert "lsh_splits" not in set(matched_ratios(Study(rows))["published"])
 
 
-def test_matched_ratios_never_give_the_sound_variant_more(study):
+def test_matched_ratios_bound_the_sound_budget(study):
     table = matched_ratios(study)
     assert (table["spent_sound"] <= table["spent_published"] * (1 + 1e-9)).all()
     assert (table["delta_sound"] <= table["delta_published"]).all()
-    chosen = table.groupby("published")["epsilon_sound"].unique()
-    assert {name: values.tolist() for name, values in chosen.items()} == {
-        "dpm": [0.75],
-        "lsh_splits": [1.0],
-        "dp_lloyd": [1.0],
-    }
-    rows = all_rows()
-    mine = rows[
-        (rows["dataset"] == "gas") & (rows["epsilon"] == 0.75) & (rows["method"] == "dpm_sound")
-    ]
-    theirs = rows[
-        (rows["dataset"] == "gas") & (rows["sweep"] == "table") & (rows["method"] == "dpm")
-    ]
-    line = table[(table["dataset"] == "gas") & (table["sound"] == "dpm_sound")].iloc[0]
-    assert line["ratio"] == pytest.approx(mine["inertia"].mean() / theirs["inertia"].mean())
-    assert line["low"] < line["ratio"] < line["high"] and line["unproven"] == "F-13"
+    epsilons = table.groupby("published")["epsilon_sound"].unique()
+    expected = {"dpm": [0.75], "lsh_splits": [1.0], "dp_lloyd": [1.0]}
+    assert {name: values.tolist() for name, values in epsilons.items()} == expected
+    rows = all_rows().query("dataset == 'gas'")
+    sound = rows.query("epsilon == 0.75 and method == 'dpm_sound'")["inertia"]
+    published = rows.query("sweep == 'table' and method == 'dpm'")["inertia"]
+    pair = table.query("dataset == 'gas' and sound == 'dpm_sound'").iloc[0]
+    assert pair["ratio"] == pytest.approx(sound.mean() / published.mean())
+    assert pair["low"] < pair["ratio"] < pair["high"]
+    assert pair["unproven"] == "F-13"
 
 
-def test_figure5_splits_best_and_worst_by_the_metrics_direction(study):
+def test_figure5_splits_best_and_worst_settings(study):
     table = figure("figure5").table
+    table = table[table["dataset"] == "letters-18720"]
     for metric, sign in (("silhouette", -1), ("inertia", 1)):
-        mine = table[(table["metric"] == metric) & (table["dataset"] == "letters-18720")]
-        best, worst = (sign * mine.loc[mine["group"] == name, "mean"] for name in ("best", "worst"))
-        assert len(best) == len(worst) == 4 and best.max() < worst.min()
+        means = table[table["metric"] == metric].set_index("group")["mean"]
+        best = sign * means["best"]
+        worst = sign * means["worst"]
+        assert len(best) == len(worst) == 4
+        assert best.max() < worst.min()
 
 
-def test_tables_count_their_verdicts_and_explain_marks(study):
-    drawn = figure("table3")
-    assert len(drawn.formatted) == 10 and "(a) " in drawn.caption
-    counts = drawn.table["verdict"].value_counts()
+def test_table_captions_count_verdicts(study):
+    result = figure("table3")
+    assert len(result.formatted) == 10
+    assert "(a) " in result.caption
+    counts = result.table["verdict"].value_counts()
     for verdict, count in counts.items():
-        assert f"{count} {verdict}" in drawn.caption
+        assert f"{count} {verdict}" in result.caption
 
 
-def test_the_axis_names_delta_by_n_to_the_three_halves(study):
+def test_epsilon_label_states_delta(study):
     cells = study.panel("table", "inertia").cells
     assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N √N), DP-Lloyd δ = 0)"
 
 
-def test_older_rows_without_the_new_columns_are_accepted():
+def test_rows_without_newer_columns_are_accepted():
     rows = dpm_rows("table", "dpm", "gas").drop(columns=["half_width", "timing"])
     study = Study(rows)
-    assert study.cells["domain_half_width"].isna().all() and not study.cells["timing"].any()
+    assert study.cells["domain_half_width"].isna().all()
+    assert not study.cells["timing"].any()
     assert np.isnan(raw_units(study.panel("table", "inertia")).values).all()
 
 
-def test_the_report_builds_and_names_the_swapped_shares(tmp_path, monkeypatch):
+def test_report_mentions_swapped_shares(tmp_path, monkeypatch):
     rows = all_rows(datasets=("letters-18720", "gas"))
-    page = reports.built("dpm", rows, tmp_path, monkeypatch, ("table2", "table3", "figure1"))
+    names = ("table2", "table3", "figure1")
+    page = reports.build_report("dpm", rows, tmp_path, monkeypatch, names)
     html = page.read_text(encoding="utf-8")
-    for text in (
-        "F-26",
-        "swapped",
-        "Deviations from the paper",
-        "Table 3",
-        "within sampling error",
-    ):
+    texts = ("F-26", "swapped", "Deviations from the paper", "Table 3", "within sampling error")
+    for text in texts:
         assert text in html, text
     assert "register (analysis/flaws.yaml)" not in html
 
 
-def test_the_configuration_has_the_grids_that_claims_count():
-    paper = yaml.safe_load((CONF / "paper/dpm.yaml").read_text(encoding="utf-8"))
-    budget = [paper["sweeps"]["budget"], paper["profiles"]["quick"]["budget"]]
-    counts = {
-        claim["check"].get("sweep"): claim["check"]["settings"]
-        for claim in CONTENT["claims"]
-        if "settings" in claim["check"]
-    }
-    for sweep in budget:
-        shares = sweep["methods"][0]["grid"]["shares"]
-        assert all(abs(sum(split) - 1) < 1e-9 and min(split) > 0 for split in shares)
-        assert [0.04, 0.18, 0.18, 0.6] in shares and len({tuple(split) for split in shares}) == len(
-            shares
-        )
-    assert len(budget[0]["methods"][0]["grid"]["shares"]) == counts["budget"]
-    for sweep in (
-        paper["sweeps"]["centreness"],
-        *(profile["centreness"] for profile in paper["profiles"].values()),
-    ):
-        grids = [entry["grid"] for entry in sweep["methods"]]
-        assert all(2 * q <= t for grid in grids for t in grid["t"] for q in grid["q"])
-    pairs = sum(
-        len(entry["grid"]["t"]) * len(entry["grid"]["q"])
-        for entry in paper["sweeps"]["centreness"]["methods"]
-    )
-    assert pairs == counts["centreness"]
-    named = {name for name in paper["sweeps"] if paper["sweeps"][name]["methods"]}
+def test_configuration_has_the_grids_of_claims():
+    paper = load_paper()
     checks = [claim["check"] for claim in CONTENT["claims"]]
+    n_settings = {check.get("sweep"): check["settings"] for check in checks if "settings" in check}
+
+    # Budget splits sum to one, and the paper's split is one of them.
+    for splits in (planned_shares(), planned_shares("quick")):
+        shares = [split["shares"] for split in splits]
+        assert all(abs(sum(split) - 1) < 1e-9 for split in shares)
+        assert all(min(split) > 0 for split in shares)
+        assert [0.04, 0.18, 0.18, 0.6] in shares
+        assert len({tuple(split) for split in shares}) == len(shares)
+    assert len(planned_shares()) == n_settings["budget"]
+
+    # q is at most half of t.
+    sweeps = [profile["centreness"] for profile in paper["profiles"].values()]
+    sweeps.append(paper["sweeps"]["centreness"])
+    for sweep in sweeps:
+        for entry in sweep["methods"]:
+            grid = entry["grid"]
+            assert 2 * max(grid["q"]) <= min(grid["t"])
+    grids = [entry["grid"] for entry in paper["sweeps"]["centreness"]["methods"]]
+    n_pairs = sum(len(grid["t"]) * len(grid["q"]) for grid in grids)
+    assert n_pairs == n_settings["centreness"]
+
+    # Claims use configured sweeps only.
+    configured = {name for name, sweep in paper["sweeps"].items() if sweep["methods"]}
     checks += [part for check in checks for part in check.get("parts", ())]
-    asked = [check["sweep"] for check in checks if "sweep" in check]
-    for sweeps in asked:
-        assert set([sweeps] if isinstance(sweeps, str) else sweeps) <= named
+    for check in checks:
+        sweeps = check.get("sweep", [])
+        assert set([sweeps] if isinstance(sweeps, str) else sweeps) <= configured
 
 
-def test_the_smoke_profile_needs_generated_data_only():
-    paper = yaml.safe_load((CONF / "paper/dpm.yaml").read_text(encoding="utf-8"))
+def test_smoke_profile_needs_generated_data_only():
+    paper = load_paper()
     for name in paper["sweeps"]:
         change = paper["profiles"]["smoke"].get(name, {})
         if change is not None:
             assert all(dataset.startswith("blobs-") for dataset in change["datasets"]), name
 
 
-def test_synthetic_sizes_are_the_papers():
+def test_synthetic_sizes_equal_the_paper():
     for name, size in CONTENT["claims"][-1]["check"]["expected"].items():
         assert SIZES[name] == tuple(size)

@@ -1,6 +1,4 @@
-"""FastLloyd's protocol in the report: costs, Table 3 beside the printed numbers, claims, figures;
-on synthetic rows.
-"""
+"""FastLloyd's protocol in the report, on synthetic rows: costs, Table 3, claims, figures."""
 
 from functools import partial
 
@@ -9,7 +7,7 @@ import pandas as pd
 import pytest
 import reports
 from fabricated.fastlloyd import small_rows
-from fabricated.federation_costs import PRINTED, protocol_rows, size_of
+from fabricated.federation_costs import REPORTED, protocol_rows, size_of
 from fabricated.studies import study_of
 
 from pkm.analysis import claims
@@ -32,10 +30,10 @@ from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.experiments.cell import STYLE
 
 CONTENT = claims.load("fastlloyd")
-QUOTED = [cell for cell in PRINTED["cells"] if "cited_ms" in cell]
+QUOTED = [cell for cell in REPORTED["cells"] if "cited_ms" in cell]
 SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
-OURS = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
-JUDGED = {
+FIGURES = ("table3", "protocol_parties", "protocol_parts", "protocol_clients")
+VERDICTS = {
     "runtime-five-orders": FAILS,
     "runtime-milliseconds": HOLDS,
     "runtime-scale-n": HOLDS,
@@ -50,160 +48,159 @@ JUDGED = {
 }
 
 
-findings_of = partial(reports.findings_of, "fastlloyd")
-finding = partial(reports.finding, "fastlloyd")
-drawn = partial(reports.drawn, "fastlloyd")
+evaluate_claims = partial(reports.evaluate_claims, "fastlloyd")
+evaluate_claim = partial(reports.evaluate_claim, "fastlloyd")
+draw = partial(reports.draw, "fastlloyd")
 figure = partial(reports.figure_of, "fastlloyd/protocol")
 
 
 def changed(rows, column, change, **where):
-    """Copy of rows in which one column of some rows is changed; `change` takes its values."""
+    """Copy of rows in which one column of selected rows changes; `change` takes its values."""
     return reports.changed(rows, column, lambda rows: change(rows[column]), **where)
+
+
+def compare_on(rows, dataset):
+    """Comparison of the rows of one data set with Table 3, by quantity."""
+    table = compare(Study(rows), REPORTED)
+    return table[table["dataset"] == dataset].set_index("quantity")
 
 
 # --- costs ----------------------------------------------------------------------------------------
 
 
-def test_costs_are_means_over_runs_with_parts_that_add_up():
+def test_costs_are_means_over_runs():
     rows = protocol_rows()
     table = costs(Study(rows))
-    assert len(table) == 10 * 6 + 3 + 4 and set(table["clients"]) == {2, 4, 8}
-    mine = rows[(rows["sweep"] == "wide_area") & (rows["dataset"] == "s1") & (rows["clients"] == 8)]
-    line = table[
-        (table["sweep"] == "wide_area") & (table["dataset"] == "s1") & (table["clients"] == 8)
-    ].iloc[0]
-    assert (
-        line["iteration_ms"] == pytest.approx(mine["iteration_ms"].mean())
-        and line["network"] == "WAN"
-    )
+    assert len(table) == 10 * 6 + 3 + 4
+    assert set(table["clients"]) == {2, 4, 8}
+    where = "sweep == 'wide_area' and dataset == 's1' and clients == 8"
+    times = rows.query(where)["iteration_ms"]
+    cost = table.query(where).iloc[0]
+    assert cost["iteration_ms"] == pytest.approx(times.mean())
+    assert cost["network"] == "WAN"
     # 2.201 is the 97.5 % quantile of Student's t with eleven degrees of freedom.
-    half_width = 2.201 * mine["iteration_ms"].std() / np.sqrt(12)
-    assert (
-        line["iteration_ms_half_width"] == pytest.approx(half_width, rel=1e-3)
-        and line["seeds"] == 12
-    )
+    half_width = 2.201 * times.std() / np.sqrt(12)
+    assert cost["iteration_ms_half_width"] == pytest.approx(half_width, rel=1e-3)
+    assert cost["seeds"] == 12
+    # The parts add up to the whole.
     assert np.allclose(table[list(PARTS)].sum(axis=1), table["iteration_ms"])
 
 
-def test_rows_from_before_the_protocol_are_central():
+def test_rows_without_protocol_columns_are_central():
     old = small_rows()
-    assert not (set(OPTIONAL) - set(STYLE)) & set(old.columns) and not len(costs(Study(old)))
+    new_columns = set(OPTIONAL) - set(STYLE)
+    assert not new_columns & set(old.columns)
+    assert not len(costs(Study(old)))
     # Both kinds together, as a store that has grown gives them: absent columns are NaN in the old
     # rows.
-    both = Study(pd.concat([old, protocol_rows().query("sweep != 'real'")], ignore_index=True))
+    federated = protocol_rows().query("sweep != 'real'")
+    both = Study(pd.concat([old, federated], ignore_index=True))
     central = both.cells[both.cells["sweep"] == "g2"]
-    assert (central["clients"] == 0).all() and (central["transport"] == "").all()
+    assert (central["clients"] == 0).all()
+    assert (central["transport"] == "").all()
     assert len(costs(both)) == len(costs(study_of("fastlloyd/protocol")))
 
 
 # --- Table 3 --------------------------------------------------------------------------------------
 
 
-def test_printed_numbers_of_table3_are_consistent():
-    # Speed-ups and reductions are the printed ratios, and the bytes those of two clients with words
-    # of eight bytes.
-    for cell in PRINTED["cells"]:
+def test_reported_numbers_of_table3_are_consistent():
+    # Speed-ups and reductions are the reported ratios, and the bytes those of two clients with
+    # words of eight bytes.
+    ratio_columns = (
+        ("speedup", "cited_ms", "iteration_ms"),
+        ("reduction", "cited_bytes", "bytes_per_iteration"),
+    )
+    for cell in REPORTED["cells"]:
         n, d, k = size_of(cell["dataset"])
         assert int(cell["bytes_per_iteration"]) == 32 * k * (d + 1), n
-        for ratio, quoted, ours in (
-            ("speedup", "cited_ms", "iteration_ms"),
-            ("reduction", "cited_bytes", "bytes_per_iteration"),
-        ):
+        for ratio, quoted, measured in ratio_columns:
             assert (ratio in cell) == (quoted in cell)
             if ratio in cell:
-                exact = float(cell[quoted]) / float(cell[ours].split("±")[0])
+                mean = float(cell[measured].split("±")[0])
+                exact = float(cell[quoted]) / mean
                 assert float(cell[ratio]) == pytest.approx(exact, rel=5e-3)
 
 
-def test_times_are_faster_or_slower_and_never_within():
-    table = compare(study_of("fastlloyd/protocol"), PRINTED).set_index(["dataset", "quantity"])
+def test_verdicts_of_compared_times():
+    table = compare(study_of("fastlloyd/protocol"), REPORTED).set_index(["dataset", "quantity"])
     assert len(table) == 10 + 6 + 10 + 4
-    ours = protocol_rows().query("sweep == 'protocol' and dataset == 's1'")["iteration_ms"].mean()
-    line = table.loc["s1", "iteration_ms"]
-    assert line["mean"] == pytest.approx(ours) and line["ratio"] == pytest.approx(ours / 5.81)
-    # Without two sends of 0.25 ms here, and without the 0.25 ms that the authors' code sleeps.
-    assert line["ratio_without_latency"] == pytest.approx((ours - 0.5) / (5.81 - 0.25))
+    rows = protocol_rows()
+    mean = rows.query("sweep == 'protocol' and dataset == 's1'")["iteration_ms"].mean()
+    time = table.loc["s1", "iteration_ms"]
+    assert time["mean"] == pytest.approx(mean)
+    assert time["ratio"] == pytest.approx(mean / 5.81)
+    # Without the two simulated sends of 0.25 ms, and without the 0.25 ms that the authors' code
+    # sleeps.
+    assert time["ratio_without_latency"] == pytest.approx((mean - 0.5) / (5.81 - 0.25))
     speedup = table.loc["s1", "speedup"]
-    assert speedup["mean"] == pytest.approx(49087 / ours) and speedup["reported_mean"] == 8449
-    assert line["verdict"] == speedup["verdict"] == FASTER
-    slow = changed(protocol_rows(), "iteration_ms", lambda ms: 10 * ms, sweep="protocol")
-    assert compare(Study(slow), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == SLOWER
-    same = changed(
-        protocol_rows(),
-        "iteration_ms",
-        lambda ms: ms - ms.mean() + 5.81,
-        sweep="protocol",
-        dataset="s1",
-    )
-    assert (
-        compare(Study(same), PRINTED).query("dataset == 's1'")["verdict"].iloc[0] == NO_DIFFERENCE
-    )
+    assert speedup["mean"] == pytest.approx(49087 / mean)
+    assert speedup["reported_mean"] == 8449
+    assert time["verdict"] == speedup["verdict"] == FASTER
+    where = {"sweep": "protocol", "dataset": "s1"}
+    slow = changed(rows, "iteration_ms", lambda ms: 10 * ms, **where)
+    assert compare_on(slow, "s1")["verdict"].iloc[0] == SLOWER
+    equal = changed(rows, "iteration_ms", lambda ms: ms - ms.mean() + 5.81, **where)
+    assert compare_on(equal, "s1")["verdict"].iloc[0] == NO_DIFFERENCE
 
 
-def test_bytes_are_equal_in_every_run_or_differ():
-    table = compare(study_of("fastlloyd/protocol"), PRINTED)
-    moved = table[table["quantity"].isin(["bytes_per_iteration", "reduction"])]
-    assert len(moved) == 14 and (moved["verdict"] == EQUAL).all()
-    first = (
-        protocol_rows().query("sweep == 'protocol' and dataset == 'timesynth-10000-2-2'").index[0]
-    )
-    for change in (lambda rows: rows.index == first, lambda rows: rows["sweep"] == "protocol"):
+def test_bytes_must_be_equal_in_every_run():
+    table = compare(study_of("fastlloyd/protocol"), REPORTED)
+    sizes = table[table["quantity"].isin(["bytes_per_iteration", "reduction"])]
+    assert len(sizes) == 14
+    assert (sizes["verdict"] == EQUAL).all()
+    dataset = "timesynth-10000-2-2"
+    in_sweep = protocol_rows()["sweep"] == "protocol"
+    on_dataset = in_sweep & (protocol_rows()["dataset"] == dataset)
+    single_run = protocol_rows().index == on_dataset.idxmax()
+    for mask in (single_run, in_sweep):
         rows = protocol_rows().copy()
-        rows.loc[change(rows), "bytes_per_iteration"] += 8
-        mine = (
-            compare(Study(rows), PRINTED)
-            .query("dataset == 'timesynth-10000-2-2'")
-            .set_index("quantity")
-        )
-        assert (
-            mine.loc["bytes_per_iteration", "verdict"]
-            == mine.loc["reduction", "verdict"]
-            == DIFFERENT
-        )
+        rows.loc[mask, "bytes_per_iteration"] += 8
+        verdicts = compare_on(rows, dataset)["verdict"]
+        assert verdicts["bytes_per_iteration"] == DIFFERENT
+        assert verdicts["reduction"] == DIFFERENT
 
 
-def test_threads_are_not_comparable_in_time_but_in_bytes():
+def test_threads_are_comparable_in_bytes_only():
     rows = protocol_rows().assign(transport="threads")
-    table = compare(Study(rows), PRINTED).set_index(["dataset", "quantity"])
-    assert table.loc["lsun", "iteration_ms"]["verdict"] == NOT_COMPARABLE
-    assert "threads" in table.loc["lsun", "iteration_ms"]["reason"]
+    table = compare(Study(rows), REPORTED).set_index(["dataset", "quantity"])
+    time = table.loc["lsun", "iteration_ms"]
+    assert time["verdict"] == NOT_COMPARABLE
+    assert "threads" in time["reason"]
     assert table.loc["lsun", "bytes_per_iteration"]["verdict"] == EQUAL
-    shown = drawn("table3", rows)
-    assert "threads of one process" in shown.caption and set(shown.formatted["transport"]) == {
-        "threads"
-    }
-    assert "n. c." in shown.formatted["ms per iteration"][0]
+    result = draw("table3", rows)
+    assert "threads of one process" in result.caption
+    assert set(result.formatted["transport"]) == {"threads"}
+    assert "n. c." in result.formatted["ms per iteration"][0]
     # Where both are stored, processes are shown.
-    both = pd.concat(
-        [rows.assign(cell="threads-" + rows["cell"]), protocol_rows()], ignore_index=True
-    )
-    assert set(drawn("table3", both).formatted["transport"]) == {"mpi"}
+    threads = rows.assign(cell="threads-" + rows["cell"])
+    both = pd.concat([threads, protocol_rows()], ignore_index=True)
+    assert set(draw("table3", both).formatted["transport"]) == {"mpi"}
 
 
-def test_few_runs_and_none_are_said():
+def test_few_and_missing_runs_are_reported():
     few = protocol_rows().query("seed < 3")
-    assert (
-        compare(Study(few), PRINTED).query("quantity == 'iteration_ms'")["verdict"] == FEW_SEEDS
-    ).all()
-    part = reports.without(protocol_rows(), sweep="protocol", dataset="s1")
-    assert (compare(Study(part), PRINTED).query("dataset == 's1'")["verdict"] == NOT_STORED).all()
-    shown = drawn("table3", part)
-    assert shown.gaps == ("S1: not run: no stored rows",)
-    line = shown.formatted.set_index("data set").loc["S1"]
-    assert (
-        line["ms per iteration"] == "– | 5.81 ± 0.08" and line["rounds"] == line["transport"] == "–"
-    )
+    times = compare(Study(few), REPORTED).query("quantity == 'iteration_ms'")
+    assert (times["verdict"] == FEW_SEEDS).all()
+    rows = reports.without(protocol_rows(), sweep="protocol", dataset="s1")
+    assert (compare_on(rows, "s1")["verdict"] == NOT_STORED).all()
+    result = draw("table3", rows)
+    assert result.gaps == ("S1: not run: no stored rows",)
+    s1 = result.formatted.set_index("data set").loc["S1"]
+    assert s1["ms per iteration"] == "– | 5.81 ± 0.08"
+    assert s1["rounds"] == s1["transport"] == "–"
 
 
-def test_table3_says_what_is_quoted_and_leaves_dashes():
-    shown = figure("table3")
-    line = shown.formatted.set_index("data set").loc["TimeSynth 10K, k 2, d 5"]
-    assert line["MohLloyd ms (quoted)"] == line["speed-up"] == line["reduction"] == "–"
-    assert (
-        shown.formatted["bytes"][0] == "192 | 192: equal"
-        and shown.formatted["rounds"].tolist() == ["1"] * 10
-    )
-    assert "quoted by the paper" in shown.caption and not shown.gaps
+def test_table3_marks_quoted_and_missing_values():
+    result = figure("table3")
+    row = result.formatted.set_index("data set").loc["TimeSynth 10K, k 2, d 5"]
+    assert row["MohLloyd ms (quoted)"] == "–"
+    assert row["speed-up"] == "–"
+    assert row["reduction"] == "–"
+    assert result.formatted["bytes"][0] == "192 | 192: equal"
+    assert result.formatted["rounds"].tolist() == ["1"] * 10
+    assert "quoted by the paper" in result.caption
+    assert not result.gaps
 
 
 @pytest.mark.parametrize(
@@ -216,63 +213,59 @@ def test_table3_says_what_is_quoted_and_leaves_dashes():
         (5.0, 0.0, "5"),
     ],
 )
-def test_means_are_written_to_two_digits_of_their_half_width(mean, half_width, text):
+def test_means_have_two_digits_of_their_half_width(mean, half_width, text):
     assert _with_interval(mean, half_width) == text
 
 
 # --- claims ---------------------------------------------------------------------------------------
 
 
-def test_every_claim_of_the_protocol_is_judged():
-    found = reports.by_claim(reports.verdicts_of("fastlloyd/protocol"))
-    assert {name: found[name].verdict for name in JUDGED} == JUDGED
+def test_verdicts_of_protocol_claims():
+    findings = reports.by_claim(reports.verdicts_of("fastlloyd/protocol"))
+    assert {name: findings[name].verdict for name in VERDICTS} == VERDICTS
     for name in (
         "runtime-five-orders",
         "runtime-milliseconds",
         "runtime-scale-n",
         "runtime-scale-k-d",
     ):
-        assert "MPI processes on one host, 0.25 ms of simulated latency" in found[name].numbers, (
-            name
-        )
+        numbers = findings[name].numbers
+        assert "MPI processes on one host, 0.25 ms of simulated latency" in numbers, name
     for name, test in (
         ("msa-correct", "test_unmasked_aggregate_is_the_sum_plus_noise"),
         ("msa-server-learns-nothing", "test_server_view_is_uniform"),
     ):
-        assert found[name].verdict == NOT_RUN and test in found[name].numbers
+        assert findings[name].verdict == NOT_RUN
+        assert test in findings[name].numbers
 
 
-def test_without_protocol_rows_the_claims_say_so():
-    gap = {
-        "sweep": "protocol",
-        "method": "fastlloyd",
-        "dataset": "s1",
-        "epsilon": 0.1,
-        "reason": "not run yet",
-    }
-    found = findings_of(small_rows(), pd.DataFrame([gap]))
-    assert {found[name].verdict for name in JUDGED} == {NOT_RUN}
-    assert (
-        "sweep protocol" in found["bytes-exact"].numbers
-        and "not run yet" in found["bytes-exact"].numbers
-    )
+def test_claims_without_protocol_rows_are_not_run():
+    missing = reports.missing_cell("protocol", "fastlloyd", "s1", 0.1, "not run yet")
+    findings = evaluate_claims(small_rows(), missing)
+    assert {findings[name].verdict for name in VERDICTS} == {NOT_RUN}
+    assert "sweep protocol" in findings["bytes-exact"].numbers
+    assert "not run yet" in findings["bytes-exact"].numbers
 
 
-def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
-    found = finding("runtime-five-orders", protocol_rows())
-    ours = protocol_rows().query("sweep == 'protocol'").groupby("dataset")["iteration_ms"].mean()
-    factors = {cell["dataset"]: float(cell["cited_ms"]) / ours[cell["dataset"]] for cell in QUOTED}
+def test_five_orders_claim_uses_the_largest_factor():
+    finding = evaluate_claim("runtime-five-orders", protocol_rows())
+    rows = protocol_rows().query("sweep == 'protocol'")
+    means = rows.groupby("dataset")["iteration_ms"].mean()
+    cited = {cell["dataset"]: float(cell["cited_ms"]) for cell in QUOTED}
+    factors = {dataset: ms / means[dataset] for dataset, ms in cited.items()}
     best = max(factors, key=factors.get)
-    assert found.evidence["dataset"][0] == best and found.evidence["ratio"][0] == pytest.approx(
-        factors[best]
-    )
-    assert "at least four orders: holds instead" in found.numbers
+    assert finding.evidence["dataset"][0] == best
+    assert finding.evidence["ratio"][0] == pytest.approx(factors[best])
+    assert "at least four orders: holds instead" in finding.numbers
     fast = changed(protocol_rows(), "iteration_ms", lambda ms: ms / 10, sweep="protocol")
-    assert finding("runtime-five-orders", fast).verdict == HOLDS
-    # What is absent could hold a larger factor.
-    part = finding("runtime-five-orders", reports.without(protocol_rows(), dataset=best))
-    assert part.verdict == INCONCLUSIVE and best in part.missing
-    assert finding("runtime-five-orders", protocol_rows().query("seed < 3")).verdict == INCONCLUSIVE
+    assert evaluate_claim("runtime-five-orders", fast).verdict == HOLDS
+    # A missing data set could have a larger factor.
+    partial_rows = reports.without(protocol_rows(), dataset=best)
+    finding = evaluate_claim("runtime-five-orders", partial_rows)
+    assert finding.verdict == INCONCLUSIVE
+    assert best in finding.missing
+    few = protocol_rows().query("seed < 3")
+    assert evaluate_claim("runtime-five-orders", few).verdict == INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -305,98 +298,99 @@ def test_five_orders_are_judged_by_the_largest_factor_and_read_twice():
         ),
     ],
 )
-def test_every_claim_can_fail(name, column, change, where):
+def test_claims_can_fail(name, column, change, where):
     # A check that no stored value could ever fail would be worthless.
-    assert finding(name, changed(protocol_rows(), column, change, **where)).verdict == FAILS
+    rows = changed(protocol_rows(), column, change, **where)
+    assert evaluate_claim(name, rows).verdict == FAILS
 
 
-def test_below_a_kilobyte_holds_without_s1():
-    assert (
-        finding("bytes-below-kilobyte", reports.without(protocol_rows(), dataset="s1")).verdict
-        == HOLDS
-    )
+def test_kilobyte_claim_holds_without_s1():
+    rows = reports.without(protocol_rows(), dataset="s1")
+    assert evaluate_claim("bytes-below-kilobyte", rows).verdict == HOLDS
 
 
-def test_parts_of_the_data_are_marked():
-    two = protocol_rows().query("clients in (0, 2) or clients.isna()")
-    found = finding("comm-linear-mkt", two)
-    assert found.verdict == HOLDS and found.missing == "no stored rows of 4, 8 clients"
-    small = reports.without(protocol_rows(), dataset="timesynth-100000-2-2")
-    assert "3 of 4" in finding("bytes-independent-of-n", small).missing
-    twins = finding("federated-equals-central", protocol_rows())
-    assert "timesynth-10000-2-2" in twins.missing and set(twins.evidence["dataset"]) == {
-        "lsun",
-        "s1",
-    }
-    alone = protocol_rows().query("sweep != 'real'")
-    assert finding("federated-equals-central", alone).verdict == NOT_RUN
+def test_claims_report_missing_data():
+    two_clients = protocol_rows().query("clients in (0, 2) or clients.isna()")
+    finding = evaluate_claim("comm-linear-mkt", two_clients)
+    assert finding.verdict == HOLDS
+    assert finding.missing == "no stored rows of 4, 8 clients"
+    rows = reports.without(protocol_rows(), dataset="timesynth-100000-2-2")
+    assert "3 of 4" in evaluate_claim("bytes-independent-of-n", rows).missing
+    finding = evaluate_claim("federated-equals-central", protocol_rows())
+    assert "timesynth-10000-2-2" in finding.missing
+    assert set(finding.evidence["dataset"]) == {"lsun", "s1"}
+    federated_only = protocol_rows().query("sweep != 'real'")
+    assert evaluate_claim("federated-equals-central", federated_only).verdict == NOT_RUN
 
 
 # --- figures and report ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OURS)
-def test_figures_without_protocol_rows_say_what_is_missing(name):
-    shown = drawn(name, small_rows())
-    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
-    if shown.figure is not None:
-        assert all("not run" in axes.texts[0].get_text() for axes in shown.figure.axes)
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_without_protocol_rows_report_gaps(name):
+    result = draw(name, small_rows())
+    assert result.gaps
+    assert all(gap.endswith("not run: no stored rows") for gap in result.gaps)
+    if result.figure is not None:
+        assert all("not run" in axes.texts[0].get_text() for axes in result.figure.axes)
 
 
-def test_the_breakdown_stacks_the_parts_to_the_whole():
-    shown = figure("protocol_parts")
-    for axes, latency in zip(shown.figure.axes, (0.25, 25.0), strict=True):
-        mine = costs(study_of("fastlloyd/protocol"))
-        mine = mine[
-            (mine["latency_ms"] == latency)
-            & (mine["word_bytes"] == 8)
-            & (mine["method"] == "fastlloyd")
-        ]
-        assert len(mine) == 30 and len(axes.patches) == 150
+def test_stacked_parts_sum_to_iteration_time():
+    result = figure("protocol_parts")
+    table = costs(study_of("fastlloyd/protocol"))
+    table = table.query("word_bytes == 8 and method == 'fastlloyd'")
+    for axes, latency in zip(result.figure.axes, (0.25, 25.0), strict=True):
+        times = table.loc[table["latency_ms"] == latency, "iteration_ms"]
+        assert len(times) == 30
+        assert len(axes.patches) == 150
         ends = {}
         for bar in axes.patches:
             y = round(bar.get_y() + bar.get_height() / 2, 6)
-            ends[y] = max(ends.get(y, 0), bar.get_x() + bar.get_width())
-        assert np.allclose(sorted(ends.values()), sorted(mine["iteration_ms"]))
-    assert not shown.gaps and "MPI processes" in shown.caption and len(shown.formatted) == 60
-    assert {name for name in COSTS if name.endswith("_ms")} - {"setup_ms"} <= set(
-        shown.table.columns
-    )
+            end = bar.get_x() + bar.get_width()
+            ends[y] = max(ends.get(y, 0), end)
+        assert np.allclose(sorted(ends.values()), sorted(times))
+    assert not result.gaps
+    assert "MPI processes" in result.caption
+    assert len(result.formatted) == 60
+    time_columns = {name for name in COSTS if name.endswith("_ms")}
+    assert time_columns - {"setup_ms"} <= set(result.table.columns)
 
 
-def test_a_network_without_rows_says_so_beside_the_other():
+def test_network_without_rows_is_reported():
     rows = protocol_rows()[protocol_rows()["latency_ms"] != 25.0]
     for name in ("protocol_parts", "protocol_clients"):
-        lan, wan = drawn(name, rows).figure.axes
-        assert wan.texts[0].get_text().startswith("not run") and lan.get_title().startswith(
-            "(a) LAN"
-        )
-    gaps = drawn("protocol_parties", rows).gaps
+        lan, wan = draw(name, rows).figure.axes
+        assert wan.texts[0].get_text().startswith("not run")
+        assert lan.get_title().startswith("(a) LAN")
+    gaps = draw("protocol_parties", rows).gaps
     assert gaps == tuple(
         f"WAN, {clients} clients, 10 of 10 data sets: not run: no stored rows"
         for clients in (2, 4, 8)
     )
 
 
-def test_the_table_of_parties_has_every_cell_once():
-    shown = figure("protocol_parties")
+def test_table_of_parties_has_every_cell_once():
+    result = figure("protocol_parties")
     columns = [
         f"{network}, {clients} clients" for network in ("LAN", "WAN") for clients in (2, 4, 8)
     ]
-    assert list(shown.formatted.columns[-6:]) == columns and len(shown.formatted) == 10 + 3 + 4
-    assert len(shown.table) == 67 and (shown.formatted[columns] != "–").sum().sum() == 67
-    narrow = shown.formatted.query("`bytes a word` == 4 and `data set` == 'LSun'")[
-        "LAN, 2 clients"
-    ].item()
-    assert narrow.endswith("144 B") and set(shown.formatted["transport"]) == {"mpi"}
-    assert "MPI processes on one host" in shown.caption
+    assert list(result.formatted.columns[-6:]) == columns
+    assert len(result.formatted) == 10 + 3 + 4
+    assert len(result.table) == 67
+    assert (result.formatted[columns] != "–").sum().sum() == 67
+    narrow = result.formatted.query("`bytes a word` == 4 and `data set` == 'LSun'")
+    assert narrow["LAN, 2 clients"].item().endswith("144 B")
+    assert set(result.formatted["transport"]) == {"mpi"}
+    assert "MPI processes on one host" in result.caption
 
 
-def test_the_report_has_the_protocol(tmp_path, monkeypatch):
-    page = reports.built("fastlloyd", protocol_rows(), tmp_path, monkeypatch, OURS)
+def test_report_of_the_protocol(tmp_path, monkeypatch):
+    page = reports.build_report("fastlloyd", protocol_rows(), tmp_path, monkeypatch, FIGURES)
     html = page.read_text(encoding="utf-8")
-    for name in OURS:
-        assert f'id="{name}"' in html and (tmp_path / "tables" / f"{name}.csv").is_file()
-    assert "Masks and keys" in html and "no federated protocol" not in html
+    for name in FIGURES:
+        assert f'id="{name}"' in html
+        assert (tmp_path / "tables" / f"{name}.csv").is_file()
+    assert "Masks and keys" in html
+    assert "no federated protocol" not in html
     summary = pd.read_csv(tmp_path / "tables" / "summary.csv")
     assert {"iteration_ms", "bytes_per_iteration", "waiting_ms"} <= set(summary["metric"])

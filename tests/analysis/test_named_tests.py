@@ -1,4 +1,4 @@
-"""Claims and documents that point to tests point to tests that exist."""
+"""The tests that claims and documents name exist."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,12 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def sentences(value):
+def nested_texts(value):
     """All texts of a nested value."""
     if isinstance(value, dict):
-        return [text for each in value.values() for text in sentences(each)]
+        value = list(value.values())
     if isinstance(value, list):
-        return [text for each in value for text in sentences(each)]
+        return [text for item in value for text in nested_texts(item)]
     return [value] if isinstance(value, str) else []
 
 
@@ -32,15 +32,17 @@ def sentences(value):
     ],
 )
 def test_claims_name_tests_that_exist(paper, n_tests):
-    text = "\n".join(sentences(claims.load(paper)))
+    text = "\n".join(nested_texts(claims.load(paper)))
     modules = set(re.findall(r"\btests/[\w/]+\.py", text))
     code = "".join((ROOT / module).read_text(encoding="utf-8") for module in modules)
-    named = set(re.findall(r"\btest_\w+\b(?!\.py)", text))
-    assert [name for name in named if f"def {name}(" not in code] == []
-    assert len(named) == n_tests
+    tests = set(re.findall(r"\btest_\w+\b(?!\.py)", text))
+    missing = [name for name in tests if f"def {name}(" not in code]
+    assert missing == []
+    assert len(tests) == n_tests
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_documents_name_tests_that_exist(document):
     text = document.read_text(encoding="utf-8")
-    assert all((ROOT / module).is_file() for module in re.findall(r"\btests/[\w/]+\.py", text))
+    modules = re.findall(r"\btests/[\w/]+\.py", text)
+    assert all((ROOT / module).is_file() for module in modules)

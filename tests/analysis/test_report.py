@@ -1,6 +1,4 @@
-"""Figures and the report: every declared figure draws, says what is missing, and the page stands
-alone.
-"""
+"""Figures and the report: figures are drawn and report gaps, the page is self-contained."""
 
 import json
 import re
@@ -16,20 +14,10 @@ from fabricated.studies import study_of
 from pkm.analysis import report
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.fastlloyd import relative_ablation
-from pkm.analysis.figures.style import epsilon_label, styled
+from pkm.analysis.figures.style import epsilon_label
 from pkm.analysis.tables import Study, resampling_weights
 
-MISSING = pd.DataFrame(
-    [
-        {
-            "sweep": "real",
-            "method": "fastlloyd",
-            "dataset": "mnist",
-            "epsilon": 0.1,
-            "reason": "DataUnavailable: mnist",
-        }
-    ]
-)
+MISSING = reports.missing_cell("real", "fastlloyd", "mnist", 0.1, "DataUnavailable: mnist")
 SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
 figure = partial(reports.figure_of, "fastlloyd")
 TABLES = ("table2", "table3", "protocol_parties")
@@ -42,183 +30,173 @@ def study():
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    out = tmp_path_factory.mktemp("report")
-    rows = small_rows()
     return report.build(
-        rows,
+        small_rows(),
         paper="fastlloyd",
         missing=MISSING,
-        out=out,
+        out=tmp_path_factory.mktemp("report"),
         environment={"python": "3.11", "packages": {"numpy": "2.4"}},
     )
 
 
-def words(figure):
+def draw(name, rows):
+    """Draw one figure of the paper."""
+    return reports.draw("fastlloyd", name, rows)
+
+
+def axes_text(figure):
     """All texts of a figure's axes."""
-    return " ".join(
-        text.get_text().replace("\n", " ") for axes in figure.axes for text in axes.texts
-    )
+    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+    return " ".join(texts).replace("\n", " ")
 
 
 @pytest.mark.parametrize(
     "name", ["figure2", "figure3", "figure4", "figure5", "figure8", "sound_nicv", "iterations"]
 )
-def test_figures_have_numbers_behind_them(name, study):
-    drawn = figure(name)
-    assert len(drawn.table) and len(drawn.formatted) and drawn.caption.endswith(".")
+def test_figures_have_numbers(name, study):
+    result = figure(name)
+    assert len(result.table)
+    assert len(result.formatted)
+    assert result.caption.endswith(".")
 
 
-def test_a_data_set_that_was_not_run_is_named_in_its_panel(study):
-    drawn = figure("figure2")
-    assert len(drawn.figure.axes) == 10
-    assert words(drawn.figure).count("not run") == 7
-    assert any("MNIST" in gap for gap in drawn.gaps)
+def test_missing_data_sets_are_labeled_in_panels(study):
+    result = figure("figure2")
+    assert len(result.figure.axes) == 10
+    assert axes_text(result.figure).count("not run") == 7
+    assert any("MNIST" in gap for gap in result.gaps)
 
 
 @pytest.mark.parametrize("name", sorted(SPECS))
-def test_every_figure_survives_rows_of_one_cell_only(name):
-    # A run that was killed early still gets a report: panels say that nothing is there.
+def test_figures_of_a_single_cell(name):
+    # A run that was stopped early still has a report, whose panels state that rows are missing.
     rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
-    with styled():
-        drawn = SPECS[name].draw(Study(rows))
-    assert drawn.caption.endswith(".")
-    assert {gap.rpartition(": ")[2] for gap in drawn.gaps} == {"no stored rows"}
-    assert drawn.figure is None or "not run" in words(drawn.figure)
+    result = draw(name, rows)
+    assert result.caption.endswith(".")
+    assert {gap.rpartition(": ")[2] for gap in result.gaps} == {"no stored rows"}
+    assert result.figure is None or "not run" in axes_text(result.figure)
 
 
-def test_two_adjacencies_never_share_an_axis(study):
+def test_epsilon_label_refuses_two_adjacencies(study):
     cells = study.panel("real", "nicv").cells
     assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N ln N), SuLloyd δ = 0)"
-    mixed = cells.assign(
-        adjacency=np.where(cells["method"] == "glloyd", "add_remove", cells["adjacency"])
-    )
+    adjacency = np.where(cells["method"] == "glloyd", "add_remove", cells["adjacency"])
     with pytest.raises(ValueError, match="adjacency"):
-        epsilon_label(mixed)
+        epsilon_label(cells.assign(adjacency=adjacency))
 
 
-def test_a_method_of_another_adjacency_is_kept_off_the_open_figure_and_named():
+def test_methods_of_another_adjacency_are_excluded():
     rows = small_rows()
-    stranger = cell_rows("real", "fastlloyd", "iris", 0.5, 12, size=SIZES["iris"])
-    stranger = stranger.assign(method="other", cell="other", adjacency="replace_one")
-    with styled():
-        drawn = SPECS["figure2_fold"].draw(Study(pd.concat([rows, stranger], ignore_index=True)))
-    assert "other" not in set(drawn.table["method"])
-    assert any(gap.startswith("other") for gap in drawn.gaps)
+    incomparable = cell_rows("real", "fastlloyd", "iris", 0.5, 12, size=SIZES["iris"])
+    incomparable = incomparable.assign(method="other", cell="other", adjacency="replace_one")
+    result = draw("figure2_fold", pd.concat([rows, incomparable], ignore_index=True))
+    assert "other" not in set(result.table["method"])
+    assert any(gap.startswith("other") for gap in result.gaps)
 
 
-def test_ablation_has_both_averages_over_all_separations():
+def test_ablation_averages_over_all_separations():
     rows = small_rows()
     panel = Study(rows).panel("ablation", "nicv")
     configurations, averages = relative_ablation(panel, resampling_weights(len(panel.seeds), 5))
-    mine = rows[(rows["sweep"] == "ablation")]
-    naive = mine[mine["method"] == "glloyd"].groupby("dataset")["nicv"].mean()
-    wanted = {
+    ablation = rows[rows["sweep"] == "ablation"]
+    naive = ablation[ablation["method"] == "glloyd"].groupby("dataset")["nicv"].mean()
+    params = {
         "alpha": 0.4,
         "radius_schedule": "step",
         "radius_clipping": True,
         "postprocessing": "fold",
     }
-    place = int((configurations[list(wanted)] == pd.Series(wanted)).all(axis=1).to_numpy().argmax())
-    chosen = mine[mine["params"].map(json.loads) == wanted]
-    means = chosen.groupby("dataset")["nicv"].mean()
-    assert averages["ratio_of_means"][0, place] == pytest.approx(means.sum() / naive.sum())
-    assert averages["mean_of_ratios"][0, place] == pytest.approx((means / naive).mean())
-    assert averages["ratio_of_means"][0, place] != pytest.approx(
-        averages["mean_of_ratios"][0, place], rel=1e-3
-    )
-    assert configurations["datasets"][place] == len(naive) == 8
+    index = int(reports.row_mask(configurations, **params).argmax())
+    subset = ablation[ablation["params"].map(json.loads) == params]
+    means = subset.groupby("dataset")["nicv"].mean()
+    ratio_of_means = averages["ratio_of_means"][0, index]
+    mean_of_ratios = averages["mean_of_ratios"][0, index]
+    assert ratio_of_means == pytest.approx(means.sum() / naive.sum())
+    assert mean_of_ratios == pytest.approx((means / naive).mean())
+    assert ratio_of_means != pytest.approx(mean_of_ratios, rel=1e-3)
+    assert configurations["datasets"][index] == len(naive) == 8
 
 
-def test_figure5_is_drawn_by_the_ratio_of_means_and_the_other_average_has_its_own(study):
-    mine, other = (figure(name) for name in ("figure5", "figure5_ratios"))
-    pd.testing.assert_frame_equal(mine.table, other.table)
-    half = mine.table[mine.table["radius_clipping"].eq(True)].groupby(
-        ["postprocessing", "radius_schedule"]
-    )
-    for drawn, column in ((mine, "ratio_of_means"), (other, "mean_of_ratios")):
-        curves = [
-            line.get_ydata() for line in drawn.figure.axes[0].lines if len(line.get_xdata()) == 2
-        ][1:]
-        expected = [part.sort_values("alpha")[column].tolist() for _, part in half]
-        assert np.allclose(sorted(map(list, curves)), sorted(expected)), column
-    assert {"ratio_of_means", "mean_of_ratios"} <= set(mine.formatted.columns)
-    assert "ratio of means 0." in mine.caption or "ratio of means 1." in mine.caption
+def test_figure5_has_one_plot_per_average(study):
+    main = figure("figure5")
+    alternative = figure("figure5_ratios")
+    pd.testing.assert_frame_equal(main.table, alternative.table)
+    clipped = main.table[main.table["radius_clipping"].eq(True)]
+    groups = clipped.groupby(["postprocessing", "radius_schedule"])
+    for result, column in ((main, "ratio_of_means"), (alternative, "mean_of_ratios")):
+        lines = result.figure.axes[0].lines
+        # The first line with two points is the level of the naive method.
+        _, *curves = (list(line.get_ydata()) for line in lines if len(line.get_xdata()) == 2)
+        expected = [group.sort_values("alpha")[column].tolist() for _, group in groups]
+        assert np.allclose(sorted(curves), sorted(expected)), column
+    assert {"ratio_of_means", "mean_of_ratios"} <= set(main.formatted.columns)
+    assert "ratio of means 0." in main.caption or "ratio of means 1." in main.caption
 
 
 @pytest.mark.parametrize(
     "name", ["figure2", "figure2_fold", "figure6", "figure7", "figure8", "figure8_distance"]
 )
-def test_captions_count_the_data_sets_that_are_drawn(name, study):
+def test_captions_count_data_sets(name, study):
     caption = figure(name).caption
-    assert "on 3 real data sets" in caption and "ten real" not in caption
+    assert "on 3 real data sets" in caption
+    assert "ten real" not in caption
     assert ("best of ten seeded k-means++ starts" in caption) == name.startswith("figure8")
 
 
 @pytest.mark.parametrize("factor", [1e3, 1e6, 1e12])
-def test_every_private_curve_is_inside_its_panel_however_far_apart_methods_lie(factor):
+def test_private_curves_are_inside_their_panels(factor):
     rows = small_rows().copy()
     rows.loc[rows["method"].isin(["sulloyd", "glloyd"]), "centroid_mse"] *= factor
-    with styled():
-        drawn = SPECS["figure8"].draw(Study(rows))
-    for place in (2, 7, 8):  # Iris, S1 and Wine are the panels with rows
-        axes = drawn.figure.axes[place]
+    result = draw("figure8", rows)
+    for index in (2, 7, 8):  # Iris, S1 and Wine are the panels with rows
+        axes = result.figure.axes[index]
         bottom, top = axes.get_ylim()
-        private = [
-            line
-            for line in axes.lines
-            if line.get_marker() not in (None, "None") and "non-private" not in line.get_label()
-        ]
-        curves = [line.get_ydata() for line in private]
-        assert len(curves) == 3 and axes.get_yscale() == "log"
-        assert all(
-            (bottom < curve).all() and (curve < top).all() for curve in map(np.asarray, curves)
-        )
+        with_markers = [line for line in axes.lines if line.get_marker() not in (None, "None")]
+        private = [line for line in with_markers if "non-private" not in line.get_label()]
+        assert len(private) == 3
+        assert axes.get_yscale() == "log"
+        for line in private:
+            curve = np.asarray(line.get_ydata())
+            assert (bottom < curve).all()
+            assert (curve < top).all()
 
 
-def test_stand_ins_are_named_beside_the_figures_that_use_them(tmp_path, monkeypatch):
+def test_figures_list_substitute_data_sets(tmp_path, monkeypatch):
     rows = small_rows()
-    renamed = rows.assign(
-        dataset=rows["dataset"].where(rows["dataset"] != "g2-16-20", "g2-16-20-generated")
-    )
-    with styled():
-        drawn = {
-            name: SPECS[name].draw(Study(renamed)).substitutes
-            for name in ("figure2", "figure3", "figure4")
-        }
-    assert "1 of 9 data sets" in drawn["figure3"] and "g2-16-20-generated" in drawn["figure3"]
-    assert not drawn["figure2"] and not drawn["figure4"]
-    page = reports.built(
-        "fastlloyd", renamed, tmp_path, monkeypatch, ("figure3", "figure4"), MISSING
-    )
-    text = page.read_text(encoding="utf-8")
-    figure = text[text.index('<figure id="figure3">') : text.index('<figure id="figure4">')]
-    assert 'class="substitute"' in figure and "g2-16-20-generated" in figure
+    renamed = rows.replace({"dataset": {"g2-16-20": "g2-16-20-generated"}})
+    substitutes = draw("figure3", renamed).substitutes
+    assert "1 of 9 data sets" in substitutes
+    assert "g2-16-20-generated" in substitutes
+    assert not draw("figure2", renamed).substitutes
+    assert not draw("figure4", renamed).substitutes
+    names = ("figure3", "figure4")
+    page = reports.build_report("fastlloyd", renamed, tmp_path, monkeypatch, names, MISSING)
+    html = page.read_text(encoding="utf-8")
+    start = html.index('<figure id="figure3">')
+    end = html.index('<figure id="figure4">')
+    assert 'class="substitute"' in html[start:end]
+    assert "g2-16-20-generated" in html[start:end]
 
 
-def test_added_outliers_do_not_count_as_the_papers_sets():
-    rows = small_rows()
-    more = [
-        cell_rows("outliers", "fastlloyd", f"synth-2-2-0-o{n}", 0.5, 12, size=(10000 + n, 2, 2))
-        for n in (0, 100)
-    ]
-    with styled():
-        table = (
-            SPECS["table2"]
-            .draw(Study(pd.concat([rows, *more], ignore_index=True)))
-            .table.set_index("data set")
-        )
-    assert table.loc["Synth", "N (here)"] == "10000" and table.loc["Synth", "sets here"] == 9
+def test_table2_excludes_sets_with_outliers():
+    parts = [small_rows()]
+    for n in (0, 100):
+        name = f"synth-2-2-0-o{n}"
+        size = (10000 + n, 2, 2)
+        parts.append(cell_rows("outliers", "fastlloyd", name, 0.5, 12, size=size))
+    rows = pd.concat(parts, ignore_index=True)
+    table = draw("table2", rows).table.set_index("data set")
+    assert table.loc["Synth", "N (here)"] == "10000"
+    assert table.loc["Synth", "sets here"] == 9
 
 
 @pytest.mark.slow
-def test_the_page_stands_alone_and_its_links_resolve(page):
+def test_page_is_self_contained_and_links_resolve(page):
     html = page.read_text(encoding="utf-8")
     assert page.name == "index.html"
-    assert (
-        not re.search(r'(src|href)="https?://', html)
-        and "<script" not in html
-        and "@import" not in html
-    )
+    assert not re.search(r'(src|href)="https?://', html)
+    assert "<script" not in html
+    assert "@import" not in html
     for link in set(re.findall(r'href="([^"#][^"]*)"', html)):
         assert (page.parent / link).is_file(), link
     for anchor in set(re.findall(r'href="#([^"]+)"', html)):
@@ -227,7 +205,7 @@ def test_the_page_stands_alone_and_its_links_resolve(page):
 
 
 @pytest.mark.slow
-def test_the_page_says_what_it_must(page):
+def test_page_has_required_texts(page):
     html = page.read_text(encoding="utf-8")
     for text in (
         "DataUnavailable: mnist",
@@ -243,34 +221,34 @@ def test_the_page_says_what_it_must(page):
 
 
 @pytest.mark.slow
-def test_claims_show_their_basis(page):
+def test_page_shows_the_basis_of_claims(page):
     table = pd.read_csv(page.parent / "tables" / "claims.csv").set_index("id")
     assert table.loc["fastlloyd/iterations-range-useful", "basis"] == "cited"
     assert page.read_text(encoding="utf-8").count('<td class="basis">') == len(table)
 
 
-def test_environment_of_any_shape_is_laid_out():
-    stand_ins = [
-        f"g2-{d}-{sd} by g2-{d}-{sd}-generated" for d in (2, 4) for sd in range(10, 101, 10)
-    ]
-    laid = report._environment(
-        {
-            "computed with": {"numpy": "2.4", "inner": {"python": "3.11"}},
-            "stand-ins": stand_ins,
-            "joined": "; ".join(stand_ins),
-            "few": ["a", "b"],
-            "empty": [],
-            "cores": 2,
-        }
-    )
-    found = {entry["name"]: entry for entry in laid}
-    assert found["computed with · inner · python"]["text"] == "3.11"
-    assert found["stand-ins"]["lines"] == found["joined"]["lines"] == stand_ins
-    assert found["few"]["text"] == "a, b" and not found["few"]["lines"]
-    assert found["empty"]["text"] == "–" and found["cores"]["text"] == "2"
+def test_environment_entries():
+    names = [f"g2-{d}-{sd}" for d in (2, 4) for sd in range(10, 101, 10)]
+    substitutes = [f"{name} by {name}-generated" for name in names]
+    environment = {
+        "computed with": {"numpy": "2.4", "inner": {"python": "3.11"}},
+        "substitutes": substitutes,
+        "joined": "; ".join(substitutes),
+        "few": ["a", "b"],
+        "empty": [],
+        "cores": 2,
+    }
+    entries = {entry["name"]: entry for entry in report._environment(environment)}
+    assert entries["computed with · inner · python"]["text"] == "3.11"
+    assert entries["substitutes"]["lines"] == substitutes
+    assert entries["joined"]["lines"] == substitutes
+    assert entries["few"]["text"] == "a, b"
+    assert not entries["few"]["lines"]
+    assert entries["empty"]["text"] == "–"
+    assert entries["cores"]["text"] == "2"
 
 
-def test_a_report_replaces_an_older_one_and_leaves_foreign_files(tmp_path, monkeypatch):
+def test_report_replaces_older_report_only(tmp_path, monkeypatch):
     for folder, name in (
         ("tables", "claim_gone.csv"),
         ("figures", "gone.png"),
@@ -280,59 +258,62 @@ def test_a_report_replaces_an_older_one_and_leaves_foreign_files(tmp_path, monke
         (tmp_path / folder / name).write_text("old")
     (tmp_path / "index.html").write_text("old")
     rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
-    some = ("figure2", "table2")
-    with monkeypatch.context() as broken:
-        # The page is written last and in one step, so a report that breaks off leaves the old one
-        # readable.
-        broken.setattr("pkm.files.os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk")))
+    names = ("figure2", "table2")
+
+    def refuse(*_):
+        raise OSError("disk")
+
+    # The page is written last and in one step, so a failed report leaves the old one readable.
+    with monkeypatch.context() as failing:
+        failing.setattr("pkm.files.os.replace", refuse)
         with pytest.raises(OSError, match="disk"):
-            reports.built("fastlloyd", rows, tmp_path, broken, some, MISSING)
+            reports.build_report("fastlloyd", rows, tmp_path, failing, names, MISSING)
     assert (tmp_path / "index.html").read_text() == "old"
-    page = reports.built("fastlloyd", rows, tmp_path, monkeypatch, some, MISSING)
+    page = reports.build_report("fastlloyd", rows, tmp_path, monkeypatch, names, MISSING)
     assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert (
-        not (tmp_path / "tables" / "claim_gone.csv").exists()
-        and not (tmp_path / "figures" / "gone.png").exists()
-    )
+    assert not (tmp_path / "tables" / "claim_gone.csv").exists()
+    assert not (tmp_path / "figures" / "gone.png").exists()
     assert (tmp_path / "tables" / "notes.txt").read_text() == "old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "index.html", "tables"]
 
 
 @pytest.mark.slow
-def test_every_figure_leaves_files(page):
-    for spec in SPECS.values():
-        assert (page.parent / "tables" / f"{spec.name}.csv").stat().st_size > 0
-        assert (page.parent / "tables" / f"{spec.name}.tex").stat().st_size > 0
-        for ending in ("png", "pdf"):
-            assert (page.parent / "figures" / f"{spec.name}.{ending}").is_file() == (
-                spec.name not in TABLES
-            )
+def test_figures_are_written_to_files(page):
+    tables = page.parent / "tables"
+    figures = page.parent / "figures"
+    for name in SPECS:
+        assert (tables / f"{name}.csv").stat().st_size > 0
+        assert (tables / f"{name}.tex").stat().st_size > 0
+        for suffix in ("png", "pdf"):
+            is_written = (figures / f"{name}.{suffix}").is_file()
+            assert is_written == (name not in TABLES)
 
 
-def test_privacy_table_shows_spending_and_flaws(study):
+def test_privacy_table_of_spending_and_flaws(study):
     table = report.privacy_table(study).set_index(["method", "variant"])
     published = table.loc[("fastlloyd", "published")]
-    assert published["spent"] == "100.0000%" and published["flaws"] == ["F-09", "F-10"]
+    assert published["spent"] == "100.0000%"
+    assert published["flaws"] == ["F-09", "F-10"]
     assert table.loc[("fastlloyd_sound", "sound"), "flaws"] == []
     assert table.loc[("lloyd", "published"), "declared"] == "–"
 
 
-def test_privacy_table_says_which_moves_are_protected():
-    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 2, size=SIZES["iris"]).assign(
-        adjacency="rho_bounded"
-    )
-    rows = pd.concat(
-        rows.assign(params=json.dumps({"rho": rho}), cell=f"cell {rho}", sweep=f"sweep {rho}")
-        for rho in (0.05, "diagonal", 0.008)
-    )
-    assert report.privacy_table(Study(rows))["adjacency"].tolist() == [
-        "rho_bounded, ρ 0.008, 0.05, diagonal"
-    ]
-    assert "ρ" not in report.privacy_table(Study(small_rows()))["adjacency"].str.cat()
+def test_privacy_table_states_rho():
+    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 2, size=SIZES["iris"])
+    rows = rows.assign(adjacency="rho_bounded")
+    parts = []
+    for rho in (0.05, "diagonal", 0.008):
+        params = json.dumps({"rho": rho})
+        parts.append(rows.assign(params=params, cell=f"cell {rho}", sweep=f"sweep {rho}"))
+    table = report.privacy_table(Study(pd.concat(parts)))
+    assert table["adjacency"].tolist() == ["rho_bounded, ρ 0.008, 0.05, diagonal"]
+    table = report.privacy_table(Study(small_rows()))
+    assert "ρ" not in table["adjacency"].str.cat()
 
 
-def test_unknown_paper_and_empty_rows_leave_nothing_behind(tmp_path):
+def test_refused_reports_write_no_files(tmp_path):
+    out = tmp_path / "out"
     for rows, paper in ((small_rows(), "nobody"), (small_rows().iloc[:0], "fastlloyd")):
         with pytest.raises(ValueError, match=r"nobody|empty"):
-            report.build(rows, paper=paper, missing=MISSING, out=tmp_path / "out", environment={})
-        assert not (tmp_path / "out").exists()
+            report.build(rows, paper=paper, missing=MISSING, out=out, environment={})
+        assert not out.exists()

@@ -1,4 +1,7 @@
-"""Styles of methods: one for every figure, told apart within a paper, read from the rows."""
+"""Styles of methods: one for every figure, distinct within a paper, stored in the rows."""
+
+from collections import defaultdict
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -29,41 +32,49 @@ def cells_of(*names):
 
 
 @pytest.mark.parametrize("paper", choices("paper"))
-def test_methods_of_a_paper_are_told_apart(paper):
+def test_methods_of_a_paper_have_distinct_styles(paper):
     methods = methods_of(paper)
     styles = styles_of(*methods)
-    looks = [(styles[name].color, styles[name].marker, styles[name].hollow) for name in methods]
-    assert len(set(looks)) == len(methods) > 2
-    assert len({styles[name].label for name in methods}) == len(methods)
+    method_styles = [styles[name] for name in methods]
+    markers = {(style.color, style.marker, style.hollow) for style in method_styles}
+    labels = {style.label for style in method_styles}
+    assert len(methods) > 2
+    assert len(markers) == len(methods)
+    assert len(labels) == len(methods)
 
 
-def test_a_method_has_one_color_and_marker_in_all_papers():
-    pairs = {}
+def test_methods_have_the_same_style_in_all_papers():
+    markers = defaultdict(set)
     for paper in choices("paper"):
         methods = methods_of(paper)
         styles = styles_of(*methods)
         for name in methods:
-            pairs.setdefault(name, set()).add((styles[name].color, styles[name].marker))
-    assert len(pairs) > 40 and all(len(found) == 1 for found in pairs.values())
+            style = styles[name]
+            markers[name].add((style.color, style.marker))
+    assert len(markers) > 40
+    assert all(len(pairs) == 1 for pairs in markers.values())
 
 
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
-def test_every_configured_method_has_label_and_color(name):
+def test_configured_methods_have_label_and_color(name):
     style = style_of(name)
-    assert style["label"] and style["color"].startswith("#") and len(style["color"]) == 7
+    assert style["label"]
+    assert style["color"].startswith("#")
+    assert len(style["color"]) == 7
     assert len(style["marker"]) <= 1
 
 
-def test_variants_keep_the_color_and_are_dashed_and_hollow():
+def test_variants_share_the_color():
     names = ("sulloyd", "sulloyd_fold", "sulloyd_sound")
     styles = styles_of(*names)
-    found = [styles[name] for name in names]
-    assert len({style.color for style in found}) == 1
-    assert len({str(style.linestyle) for style in found}) == 3
-    assert [style.hollow for style in found] == [False, True, True]
-    assert [style.label for style in found] == ["SuLloyd", "SuLloyd (fold)", "SuLloyd (sound)"]
+    variants = [styles[name] for name in names]
+    assert len({style.color for style in variants}) == 1
+    assert len({str(style.linestyle) for style in variants}) == 3
+    assert [style.hollow for style in variants] == [False, True, True]
+    assert [style.label for style in variants] == ["SuLloyd", "SuLloyd (fold)", "SuLloyd (sound)"]
     line = styles["sulloyd_sound"].line()
-    assert line["markerfacecolor"] == "white" and line["markeredgecolor"] == found[0].color
+    assert line["markerfacecolor"] == "white"
+    assert line["markeredgecolor"] == variants[0].color
 
 
 def test_labels():
@@ -83,51 +94,60 @@ def test_labels():
         ("eugkm.EUGkM", "EUGkM"),  # without a published variant
     ],
 )
-def test_the_label_of_a_sound_variant_says_so(target, label):
-    assert style_columns(f"pkm.methods.{target}", "sound", {})["label"] == label
-    assert "sound" not in style_columns(f"pkm.methods.{target}", "published", {})["label"]
-    given = style_columns(f"pkm.methods.{target}", "sound", {"label": "a (b)", "marker": "s"})
-    assert given["label"] == "a (b)" and given["marker"] == "s"
+def test_labels_mark_sound_variants(target, label):
+    columns = partial(style_columns, f"pkm.methods.{target}")
+    assert columns("sound", {})["label"] == label
+    assert "sound" not in columns("published", {})["label"]
+    configured = columns("sound", {"label": "a (b)", "marker": "s"})
+    assert configured["label"] == "a (b)"
+    assert configured["marker"] == "s"
 
 
-def test_baselines_are_thin_broken_lines_without_markers():
+def test_baselines_have_thin_lines_without_markers():
     styles = styles_of("mean", "packing")
-    mean, packing = (styles[name].line() for name in ("mean", "packing"))
-    assert mean["marker"] is packing["marker"] is None
-    assert mean["linewidth"] == packing["linewidth"] == 1.0
+    mean = styles["mean"].line()
+    packing = styles["packing"].line()
+    assert mean["marker"] is None
+    assert packing["marker"] is None
+    assert mean["linewidth"] == 1.0
+    assert packing["linewidth"] == 1.0
     assert mean["linestyle"] != packing["linestyle"]
 
 
-def test_rows_without_styles_get_names_and_different_colors():
-    names = [f"own_method{i}" for i in range(8)]
-    cells = pd.DataFrame({"method": [*names, "own_sound"]})
+def test_default_styles_are_distinct():
+    names = [f"new_method{i}" for i in range(8)]
+    cells = pd.DataFrame({"method": [*names, "new_sound"]})
     styles = MethodStyles(cells)
-    assert (
-        styles.label("own_method0") == "own method0" and styles.label("own_sound") == "own (sound)"
-    )
+    assert styles.label("new_method0") == "new method0"
+    assert styles.label("new_sound") == "new (sound)"
     assert len({(styles[name].color, styles[name].marker) for name in names}) == 8
-    # The order of rows does not matter, and neither do columns that hold nothing.
-    again = MethodStyles(cells.iloc[::-1].assign(label="", color="", marker=""))
-    assert all(styles[name] == again[name] for name in names)
-    mixed = MethodStyles(pd.concat([cells_of("em_mc"), cells], ignore_index=True).fillna(""))
-    assert mixed.label("em_mc") == "EM-MC"
+    # The order of rows does not matter, and neither do empty columns.
+    reversed_cells = cells.iloc[::-1].assign(label="", color="", marker="")
+    reversed_styles = MethodStyles(reversed_cells)
+    assert all(styles[name] == reversed_styles[name] for name in names)
+    mixed_cells = pd.concat([cells_of("em_mc"), cells], ignore_index=True).fillna("")
+    assert MethodStyles(mixed_cells).label("em_mc") == "EM-MC"
 
 
-def test_styles_are_no_parameters_and_no_part_of_the_identity():
+def test_styles_are_not_part_of_the_identity():
     from pkm.experiments.cell import Cell
 
-    facts = ("a", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
-    plain = Cell(*facts)
-    styled = Cell(*facts, style=(("label", "b"),))
-    assert plain == styled and plain.identity() == styled.identity() and plain.key == styled.key
+    fields = ("a", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    plain = Cell(*fields)
+    styled = Cell(*fields, style=(("label", "b"),))
+    assert plain == styled
+    assert plain.identity() == styled.identity()
+    assert plain.key == styled.key
 
 
 def test_rows_carry_the_style(tmp_path):
     from pkm.experiments.cell import Cell
     from pkm.experiments.execute import execute
 
-    facts = ("a", "pkm.methods.baselines.DataMean", (), "iris", "minmax", 3, None, None, (0, 1))
-    rows = execute(Cell(*facts, ("nicv",), style=(("marker", "s"),)))
+    fields = ("a", "pkm.methods.baselines.DataMean", (), "iris", "minmax", 3, None, None, (0, 1))
+    cell = Cell(*fields, ("nicv",), style=(("marker", "s"),))
+    rows = execute(cell)
     assert rows["label"].unique().tolist() == ["data mean as only center"]
     assert rows["color"].unique().tolist() == ["#8c8c8c"]
-    assert rows["marker"].unique().tolist() == ["s"] and np.isfinite(rows["nicv"]).all()
+    assert rows["marker"].unique().tolist() == ["s"]
+    assert np.isfinite(rows["nicv"]).all()

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import reports
 from fabricated.fastlloyd import EPSILONS, small_rows
 from fabricated.studies import study_of
 from hypothesis import given, settings
@@ -23,29 +24,31 @@ from pkm.analysis.tables import (
     write,
 )
 
+FOUR_NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4)
+
 
 @pytest.fixture(scope="module")
 def study():
     return study_of("fastlloyd")
 
 
-def test_summary_equals_pandas_on_every_cell(study):
+def test_summary_equals_pandas(study):
     # The vectorized statistics must be those of the textbook, cell by cell.
-    rows = small_rows()
-    mine = rows[rows["sweep"] == "real"].groupby("cell")["nicv"]
+    groups = small_rows().query("sweep == 'real'").groupby("cell")["nicv"]
     summary = summarize(study.panel("real", "nicv")).set_index("cell")
-    assert len(summary) == mine.ngroups
-    np.testing.assert_allclose(summary["mean"], mine.mean()[summary.index], rtol=1e-12)
-    np.testing.assert_allclose(summary["median"], mine.median()[summary.index], rtol=1e-12)
-    half = stats.t.ppf(0.975, 11) * mine.sem()[summary.index]
-    np.testing.assert_allclose(summary["half_width"], half, rtol=1e-10)
+    cells = summary.index
+    assert len(summary) == groups.ngroups
+    np.testing.assert_allclose(summary["mean"], groups.mean()[cells], rtol=1e-12)
+    np.testing.assert_allclose(summary["median"], groups.median()[cells], rtol=1e-12)
+    half_width = stats.t.ppf(0.975, 11) * groups.sem()[cells]
+    np.testing.assert_allclose(summary["half_width"], half_width, rtol=1e-10)
     assert (summary["seeds"] == 12).all()
 
 
 def test_infinite_values_are_left_out_and_counted(study):
-    rows = small_rows()
-    mine = rows[rows["sweep"] == "real"]
-    infinite = np.isinf(mine["davies_bouldin"]).groupby(mine["cell"]).sum()
+    subset = small_rows().query("sweep == 'real'")
+    is_infinite = np.isinf(subset["davies_bouldin"])
+    infinite = is_infinite.groupby(subset["cell"]).sum()
     summary = summarize(study.panel("real", "davies_bouldin")).set_index("cell")
     assert infinite.sum() > 0
     assert (summary["left_out"] == infinite[summary.index]).all()
@@ -54,105 +57,100 @@ def test_infinite_values_are_left_out_and_counted(study):
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), min_size=2, max_size=9),
-    st.data(),
-)
-def test_statistics_ignore_missing_values(lines, data):
-    values = np.array(lines)
-    holes = data.draw(st.lists(st.booleans(), min_size=values.size, max_size=values.size))
-    values[np.array(holes).reshape(values.shape)] = np.nan
+@given(st.lists(FOUR_NUMBERS, min_size=2, max_size=9), st.data())
+def test_statistics_ignore_missing_values(rows, data):
+    values = np.array(rows)
+    missing = data.draw(st.lists(st.booleans(), min_size=values.size, max_size=values.size))
+    values[np.array(missing).reshape(values.shape)] = np.nan
     mean, _, median, count = column_statistics(values)
     for column in range(4):
-        known = values[np.isfinite(values[:, column]), column]
-        assert count[column] == known.size
-        if known.size:
-            assert mean[column] == pytest.approx(known.mean(), rel=1e-9, abs=1e-6)
-            assert median[column] == pytest.approx(np.median(known), rel=1e-9, abs=1e-6)
+        present = values[np.isfinite(values[:, column]), column]
+        assert count[column] == present.size
+        if present.size:
+            assert mean[column] == pytest.approx(present.mean(), rel=1e-9, abs=1e-6)
+            assert median[column] == pytest.approx(np.median(present), rel=1e-9, abs=1e-6)
         else:
-            assert np.isnan(mean[column]) and np.isnan(median[column])
+            assert np.isnan(mean[column])
+            assert np.isnan(median[column])
 
 
-def test_area_is_the_trapezoid_of_the_means_and_repeats_non_private_values(study):
+def test_area_is_the_trapezoid_of_the_means(study):
     panel = study.panel("real", "nicv")
     areas = summarize(area(panel)).set_index(["method", "dataset"])["mean"]
-    means = summarize(panel).set_index(["method", "dataset", "epsilon"])["mean"].sort_index()
+    summary = summarize(panel).set_index(["method", "dataset", "epsilon"])
+    means = summary["mean"].sort_index()
     curve = [means["fastlloyd", "iris", epsilon] for epsilon in EPSILONS]
     assert areas["fastlloyd", "iris"] == pytest.approx(np.trapezoid(curve, EPSILONS))
+    # A non-private value is the same at every epsilon.
     level = means["lloyd", "iris"].iloc[0]
     assert areas["lloyd", "iris"] == pytest.approx(0.9 * level)
 
 
-def test_a_curve_with_a_hole_has_no_area():
+def test_incomplete_curves_have_no_area():
     # Areas over different grids cannot be compared; a failed cell must not turn into a smaller
     # area.
-    rows = small_rows()
-    gone = (
-        (rows["sweep"] == "real")
-        & (rows["method"] == "glloyd")
-        & (rows["dataset"] == "s1")
-        & (rows["epsilon"] == 0.5)
-    )
-    cells = area(Study(rows[~gone]).panel("real", "nicv")).cells
-    kept = cells.loc[cells["method"] == "glloyd", "dataset"]
-    assert set(kept) == {"iris", "wine"}
+    failed = {"sweep": "real", "method": "glloyd", "dataset": "s1", "epsilon": 0.5}
+    rows = reports.without(small_rows(), **failed)
+    cells = area(Study(rows).panel("real", "nicv")).cells
+    glloyd = cells[cells["method"] == "glloyd"]
+    assert set(glloyd["dataset"]) == {"iris", "wine"}
 
 
 def test_area_needs_two_epsilons():
     rows = small_rows()
     single = rows[rows["epsilon"].isna() | (rows["epsilon"] == 0.5)]
-    assert len(area(Study(single).panel("real", "nicv")).cells) == 0
+    panel = Study(single).panel("real", "nicv")
+    assert len(area(panel).cells) == 0
 
 
-def test_resampling_is_paired_and_repeatable():
+def test_resampling_is_paired_and_deterministic():
     # One matrix of counts serves all columns: a column that is twice another stays twice in every
     # resample.
     weights = resampling_weights(12, 200)
     assert np.array_equal(weights, resampling_weights(12, 200))
-    assert (weights.sum(axis=1) == 12).all() and (weights[0] == 1).all()
-    one = np.random.default_rng(0).normal(size=(12, 1))
-    panel = Panel(
-        "nicv",
-        pd.DataFrame({"method": ["a", "b"]}),
-        np.arange(12),
-        np.hstack([one, 2 * one]),
-        np.zeros(2),
-    )
+    assert (weights.sum(axis=1) == 12).all()
+    assert (weights[0] == 1).all()
+    column = np.random.default_rng(0).normal(size=(12, 1))
+    values = np.hstack([column, 2 * column])
+    cells = pd.DataFrame({"method": ["a", "b"]})
+    panel = Panel("nicv", cells, np.arange(12), values, np.zeros(2))
     means = resampled_means(panel, weights)
     np.testing.assert_allclose(means[:, 1], 2 * means[:, 0])
-    np.testing.assert_allclose(means[0, 0], one.mean())
+    np.testing.assert_allclose(means[0, 0], column.mean())
 
 
 def test_bootstrap_interval_agrees_with_theory():
     # For a mean of many normal values the percentile interval is close to mean ± 1.96 standard
     # errors.
     values = np.random.default_rng(1).normal(5, 2, size=(400, 1))
-    panel = Panel("nicv", pd.DataFrame({"method": ["a"]}), np.arange(400), values, np.zeros(1))
-    low, high = np.quantile(resampled_means(panel, resampling_weights(400))[1:, 0], [0.025, 0.975])
+    cells = pd.DataFrame({"method": ["a"]})
+    panel = Panel("nicv", cells, np.arange(400), values, np.zeros(1))
+    means = resampled_means(panel, resampling_weights(400))
+    low, high = np.quantile(means[1:, 0], [0.025, 0.975])
+    mean = values.mean()
     error = values.std(ddof=1) / 20
-    assert low == pytest.approx(values.mean() - 1.96 * error, abs=0.15 * error)
-    assert high == pytest.approx(values.mean() + 1.96 * error, abs=0.15 * error)
+    assert low == pytest.approx(mean - 1.96 * error, abs=0.15 * error)
+    assert high == pytest.approx(mean + 1.96 * error, abs=0.15 * error)
 
 
-def test_relative_area_of_the_reference_is_one_and_data_sets_are_shared(study):
+def test_relative_area_uses_shared_data_sets(study):
     table = area_table(study.panel("g2", "nicv"), ["d"], relative_to="sulloyd")
     reference = table[table["method"] == "sulloyd"]
     assert (reference[["area", "low", "high"]] == 1).all(axis=None)
-    rows = small_rows()
-    without = rows[~((rows["method"] == "glloyd") & (rows["dataset"] == "g2-16-60"))]
-    thinned = area_table(Study(without).panel("g2", "nicv"), ["d"], relative_to="sulloyd")
-    # A data set that one method lacks counts for none of them.
-    assert (thinned.loc[thinned["d"] == 16, "datasets"] == 1).all()
-    assert (thinned.loc[thinned["d"] == 2, "datasets"] == 2).all()
+    # A data set without rows of one method counts for none of the methods.
+    rows = reports.without(small_rows(), method="glloyd", dataset="g2-16-60")
+    table = area_table(Study(rows).panel("g2", "nicv"), ["d"], relative_to="sulloyd")
+    assert (table.loc[table["d"] == 16, "datasets"] == 1).all()
+    assert (table.loc[table["d"] == 2, "datasets"] == 2).all()
 
 
 def test_order_of_rows_does_not_matter():
     rows = small_rows()
-    mixed = rows.sample(frac=1, random_state=3).reset_index(drop=True)
-    one, other = (
-        summarize(Study(part).panel("real", "nicv")).set_index("cell") for part in (rows, mixed)
-    )
-    pd.testing.assert_series_equal(one["mean"], other["mean"].loc[one.index], rtol=1e-13)
+    shuffled = rows.sample(frac=1, random_state=3).reset_index(drop=True)
+    summary = summarize(Study(rows).panel("real", "nicv")).set_index("cell")
+    shuffled_summary = summarize(Study(shuffled).panel("real", "nicv")).set_index("cell")
+    expected = shuffled_summary["mean"].loc[summary.index]
+    pd.testing.assert_series_equal(summary["mean"], expected, rtol=1e-13)
 
 
 def test_duplicates_and_missing_columns_are_refused():
@@ -164,32 +162,26 @@ def test_duplicates_and_missing_columns_are_refused():
 
 
 def test_concatenate_matches_seeds():
-    parts = [
-        Panel(
-            "nicv",
-            pd.DataFrame({"method": [name]}),
-            np.array(seeds),
-            np.array(seeds, dtype=float)[:, None],
-            np.zeros(1),
-        )
-        for name, seeds in (("a", [0, 1, 2]), ("b", [1, 2, 3]))
-    ]
-    joined = concatenate(parts)
-    assert joined.seeds.tolist() == [0, 1, 2, 3]
-    assert np.isnan(joined.values[0, 1]) and joined.values[1].tolist() == [1.0, 1.0]
+    parts = []
+    for name, seeds in (("a", [0, 1, 2]), ("b", [1, 2, 3])):
+        cells = pd.DataFrame({"method": [name]})
+        values = np.array(seeds, dtype=float)[:, None]
+        parts.append(Panel("nicv", cells, np.array(seeds), values, np.zeros(1)))
+    panel = concatenate(parts)
+    assert panel.seeds.tolist() == [0, 1, 2, 3]
+    assert np.isnan(panel.values[0, 1])
+    assert panel.values[1].tolist() == [1.0, 1.0]
 
 
-def test_written_tables_can_be_read_back(tmp_path):
+def test_written_tables_round_trip(tmp_path):
     table = pd.DataFrame({"data_set": ["iris & co"], "value": [0.1234567890123]})
     csv, tex = write(table, tmp_path, "one", caption="50 % of ε")
     assert pd.read_csv(csv)["value"][0] == 0.1234567890123
     text = tex.read_text()
-    assert (
-        r"\toprule" in text
-        and r"iris \& co" in text
-        and r"data\_set" in text
-        and r"50 \% of $\varepsilon$" in text
-    )
+    assert r"\toprule" in text
+    assert r"iris \& co" in text
+    assert r"data\_set" in text
+    assert r"50 \% of $\varepsilon$" in text
 
 
 def test_latex_has_one_cell_per_column():

@@ -1,4 +1,4 @@
-"""Scaling to the cube, and points from the user's own files."""
+"""Scaling to the cube, and points from users' files."""
 
 import re
 
@@ -14,92 +14,83 @@ from pkm import datasets
 POINTS = np.array([[0.0, 10.0, 3.0], [5.0, 20.0, 3.0], [10.0, 40.0, 3.0]])
 
 
-def made(points, domain=None):
-    points = np.asarray(points, dtype=np.float64)
-    domain = (
-        np.array([[-np.inf], [np.inf]]) * np.ones(points.shape[1])
-        if domain is None
-        else np.array(domain, float)
-    )
-    return datasets.Dataset("made", points, None, domain, 2, "", "", "", "file")
-
-
-def test_minmax_uses_the_points_own_bounds_and_says_so():
-    scaled = datasets.scale(made(POINTS), "minmax")
-    np.testing.assert_allclose(scaled.points, [[-1, -1, 0], [0, -1 / 3, 0], [1, 1, 0]], atol=1e-15)
-    np.testing.assert_array_equal([scaled.lower, scaled.upper], [[0, 10, 3], [10, 40, 3]])
-    assert scaled.uses_private_bounds and scaled.clipped == 0 and scaled.preprocessing == "minmax"
-
-
-def test_public_uses_the_domain_clips_and_counts_rows():
-    scaled = datasets.scale(made(POINTS, [[0, 0, 0], [5, 20, 6]]), "public")
-    np.testing.assert_array_equal(scaled.points, [[-1, 0, 0], [1, 1, 0], [1, 1, 0]])
-    # The last row has two coordinates outside and counts once.
-    assert scaled.clipped == 1 and not scaled.uses_private_bounds
-
-
-def test_points_outside_are_refused_where_clipping_is_off():
-    dataset = made(POINTS, [[0, 0, 0], [5, 20, 6]])
-    with pytest.raises(ValueError, match="1 of 3 points of 'made' lie outside the declared domain"):
-        datasets.scale(dataset, "public", clip=False)
-    wide = made(POINTS, [[0, 0, 0], [50, 50, 50]])
-    assert datasets.scale(wide, "public", clip=False).clipped == 0
-
-
-def test_public_without_a_domain_is_refused():
-    with pytest.raises(
-        ValueError,
-        match=r"preprocessing='public' needs a public domain, and 'made' has none: give bounds",
-    ):
-        datasets.scale(made(POINTS), "public")
-
-
-def test_unknown_preprocessing_lists_the_known_ones():
-    with pytest.raises(
-        ValueError, match="preprocessing='zscore' should be one of minmax, public, range"
-    ):
-        datasets.scale(made(POINTS), "zscore")
-
-
-def ranged(points, common, private=False):
-    return datasets.Dataset(
-        "made",
-        np.asarray(points, float),
-        None,
-        unbounded(3),
-        2,
-        "",
-        "",
-        "",
-        "file",
-        common,
-        private,
-    )
-
-
 def unbounded(d):
     return np.repeat([[-np.inf], [np.inf]], d, axis=1)
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_range_scales_all_columns_alike_clips_and_counts_rows(private):
-    scaled = datasets.scale(ranged(POINTS, (0, 20), private), "range")
-    np.testing.assert_array_equal(scaled.points, [[-1, 0, -0.7], [-0.5, 1, -0.7], [0, 1, -0.7]])
-    np.testing.assert_array_equal([scaled.lower, scaled.upper], [[0, 0, 0], [20, 20, 20]])
-    assert (
-        scaled.clipped == 1
-        and scaled.uses_private_bounds is private
-        and scaled.preprocessing == "range"
+def dataset_of(points, domain=None):
+    points = np.asarray(points, dtype=np.float64)
+    domain = unbounded(points.shape[1]) if domain is None else np.array(domain, float)
+    return datasets.Dataset("made", points, None, domain, 2, "", "", "", "file")
+
+
+def test_minmax_uses_private_bounds_and_reports_it():
+    scaled = datasets.scale(dataset_of(POINTS), "minmax")
+    expected = [[-1, -1, 0], [0, -1 / 3, 0], [1, 1, 0]]
+    np.testing.assert_allclose(scaled.points, expected, atol=1e-15)
+    np.testing.assert_array_equal(scaled.lower, [0, 10, 3])
+    np.testing.assert_array_equal(scaled.upper, [10, 40, 3])
+    assert scaled.uses_private_bounds
+    assert scaled.clipped == 0
+    assert scaled.preprocessing == "minmax"
+
+
+def test_public_clips_to_the_domain_and_counts_rows():
+    scaled = datasets.scale(dataset_of(POINTS, [[0, 0, 0], [5, 20, 6]]), "public")
+    np.testing.assert_array_equal(scaled.points, [[-1, 0, 0], [1, 1, 0], [1, 1, 0]])
+    # The last row has two coordinates outside and counts once.
+    assert scaled.clipped == 1
+    assert not scaled.uses_private_bounds
+
+
+def test_points_outside_are_refused_without_clipping():
+    dataset = dataset_of(POINTS, [[0, 0, 0], [5, 20, 6]])
+    expected = "1 of 3 points of 'made' lie outside the declared domain"
+    with pytest.raises(ValueError, match=expected):
+        datasets.scale(dataset, "public", clip=False)
+    wide = dataset_of(POINTS, [[0, 0, 0], [50, 50, 50]])
+    assert datasets.scale(wide, "public", clip=False).clipped == 0
+
+
+def test_public_without_a_domain_is_refused():
+    expected = "preprocessing='public' needs a public domain, and 'made' has none: give bounds"
+    with pytest.raises(ValueError, match=expected):
+        datasets.scale(dataset_of(POINTS), "public")
+
+
+def test_error_for_unknown_preprocessing_lists_known_names():
+    expected = "preprocessing='zscore' should be one of minmax, public, range"
+    with pytest.raises(ValueError, match=expected):
+        datasets.scale(dataset_of(POINTS), "zscore")
+
+
+def dataset_with_range(points, common, private=False):
+    points = np.asarray(points, float)
+    return datasets.Dataset(
+        "made", points, None, unbounded(3), 2, "", "", "", "file", common, private
     )
-    with pytest.raises(
-        ValueError, match="1 of 3 points of 'made' lie outside the declared range: widen"
-    ):
-        datasets.scale(ranged(POINTS, (0, 20)), "range", clip=False)
 
 
-def test_range_keeps_distances_up_to_one_factor():
-    scaled = datasets.scale(ranged(POINTS, (0, 50)), "range").points
-    np.testing.assert_allclose(np.diff(scaled, axis=0), np.diff(POINTS, axis=0) / 25, rtol=1e-14)
+@pytest.mark.parametrize("private", [False, True])
+def test_range_scales_all_columns_by_one_factor(private):
+    scaled = datasets.scale(dataset_with_range(POINTS, (0, 20), private), "range")
+    np.testing.assert_array_equal(scaled.points, [[-1, 0, -0.7], [-0.5, 1, -0.7], [0, 1, -0.7]])
+    np.testing.assert_array_equal(scaled.lower, [0, 0, 0])
+    np.testing.assert_array_equal(scaled.upper, [20, 20, 20])
+    # Points outside are clipped, and their rows are counted.
+    assert scaled.clipped == 1
+    assert scaled.uses_private_bounds is private
+    assert scaled.preprocessing == "range"
+    expected = "1 of 3 points of 'made' lie outside the declared range: widen"
+    with pytest.raises(ValueError, match=expected):
+        datasets.scale(dataset_with_range(POINTS, (0, 20)), "range", clip=False)
+
+
+def test_range_preserves_distances_up_to_one_factor():
+    scaled = datasets.scale(dataset_with_range(POINTS, (0, 50)), "range")
+    differences = np.diff(scaled.points, axis=0)
+    expected = np.diff(POINTS, axis=0) / 25
+    np.testing.assert_allclose(differences, expected, rtol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -111,25 +102,26 @@ def test_range_keeps_distances_up_to_one_factor():
         (unbounded(3), None),
     ],
 )
-def test_the_common_range_is_the_domains_where_all_columns_agree(domain, expected):
-    dataset = made(POINTS, domain)
-    assert dataset.common_range == expected and not dataset.common_range_is_private
+def test_common_range_is_that_of_equal_columns(domain, expected):
+    dataset = dataset_of(POINTS, domain)
+    assert dataset.common_range == expected
+    assert not dataset.common_range_is_private
 
 
-def test_a_given_range_comes_before_the_domains():
+def test_explicit_range_precedes_the_domain():
     domain = np.array([[0.0] * 3, [50.0] * 3])
-    assert datasets.Dataset(
-        "made", POINTS, None, domain, 2, "", "", "", "file", (0, 9)
-    ).common_range == (0.0, 9.0)
+    dataset = datasets.Dataset("made", POINTS, None, domain, 2, "", "", "", "file", (0, 9))
+    assert dataset.common_range == (0.0, 9.0)
 
 
-def test_range_without_a_common_one_is_refused():
+def test_range_without_a_common_range_is_refused():
     message = (
         r"preprocessing='range' needs one range .* and 'made' has none: "
         r"give bounds=.* or use preprocessing='public'"
     )
+    dataset = dataset_of(POINTS, [[0, 0, 0], [5, 20, 6]])
     with pytest.raises(ValueError, match=message):
-        datasets.scale(made(POINTS, [[0, 0, 0], [5, 20, 6]]), "range")
+        datasets.scale(dataset, "range")
     with pytest.raises(ValueError, match="'wine' has none"):
         datasets.scale(datasets.load("wine"), "range")
 
@@ -137,27 +129,35 @@ def test_range_without_a_common_one_is_refused():
 @pytest.mark.parametrize(
     "common", [(1, 1), (2, 1), (0, np.inf), (np.nan, 1), (0, 1, 2), 5, ("a", "b")]
 )
-def test_wrong_ranges_are_refused(common):
+def test_invalid_ranges_are_refused(common):
     with pytest.raises(ValueError, match=r"made: common_range=.* should be"):
-        ranged(POINTS, common)
+        dataset_with_range(POINTS, common)
 
 
 def test_scalar_bounds_of_a_file_are_its_range(tmp_path):
-    path = write(tmp_path / "points.npy", POINTS)
-    assert datasets.load("file", path=path, bounds=[0, 50]).common_range == (0, 50)
-    assert datasets.load("file", path=path, bounds=[[0, 0, 0], [10, 40, 9]]).common_range is None
-    scaled = datasets.scale(datasets.load("file", path=path, bounds=[0, 50]), "range")
-    assert scaled.clipped == 0 and not scaled.uses_private_bounds
+    path = write_points(tmp_path / "points.npy", POINTS)
+    dataset = datasets.load("file", path=path, bounds=[0, 50])
+    assert dataset.common_range == (0, 50)
+    scaled = datasets.scale(dataset, "range")
+    assert scaled.clipped == 0
+    assert not scaled.uses_private_bounds
+
+    by_column = datasets.load("file", path=path, bounds=[[0, 0, 0], [10, 40, 9]])
+    assert by_column.common_range is None
+
+    without_bounds = datasets.load("file", path=path)
     with pytest.raises(ValueError, match="'file' has none: give bounds"):
-        datasets.scale(datasets.load("file", path=path), "range")
+        datasets.scale(without_bounds, "range")
 
 
 @given(arrays(np.float64, (5, 3), elements=st.floats(-1e300, 1e300)))
-def test_minmax_reaches_both_ends_and_never_leaves_the_cube(points):
-    scaled = datasets.scale(made(points), "minmax").points
+def test_minmax_covers_the_whole_cube(points):
+    scaled = datasets.scale(dataset_of(points), "minmax").points
     for column, raw in zip(scaled.T, points.T, strict=True):
-        if raw.min() < raw.max() and raw.max() / 2 - raw.min() / 2 > 0:
-            assert column.min() == -1 and column.max() == 1
+        half_width = raw.max() / 2 - raw.min() / 2
+        if raw.min() < raw.max() and half_width > 0:
+            assert column.min() == -1
+            assert column.max() == 1
         else:
             np.testing.assert_array_equal(column, 0)
 
@@ -167,21 +167,22 @@ def test_minmax_reaches_both_ends_and_never_leaves_the_cube(points):
     st.integers(-10, 10),
     st.sampled_from([0.25, 8]),
 )
-def test_minmax_forgets_units(points, shift, unit):
+def test_minmax_is_invariant_to_units(points, shift, unit):
     # Exact: sums and products with powers of two of small integers have no rounding error.
-    np.testing.assert_array_equal(
-        datasets.scale(made(points), "minmax").points,
-        datasets.scale(made(unit * (points + shift)), "minmax").points,
-    )
+    changed = unit * (points + shift)
+    scaled = datasets.scale(dataset_of(points), "minmax")
+    changed_scaled = datasets.scale(dataset_of(changed), "minmax")
+    np.testing.assert_array_equal(scaled.points, changed_scaled.points)
 
 
-def test_a_column_beyond_float64_is_refused():
+def test_column_range_beyond_float64_is_refused():
+    dataset = dataset_of([[0, -1.7e308], [1, 1.7e308]])
     with pytest.raises(ValueError, match="column 1 spans more than a float64 can hold"):
-        datasets.scale(made([[0, -1.7e308], [1, 1.7e308]]), "minmax")
+        datasets.scale(dataset, "minmax")
 
 
 @pytest.mark.parametrize("name", ["iris", "synth-4-4-0"])
-def test_scale_keeps_names_labels_and_leaves_the_points_alone(name):
+def test_scale_keeps_name_labels_and_raw_points(name):
     dataset = datasets.load(name)
     before = dataset.points.copy()
     scaled = datasets.scale(dataset, "public")
@@ -190,7 +191,7 @@ def test_scale_keeps_names_labels_and_leaves_the_points_alone(name):
     np.testing.assert_array_equal(dataset.points, before)
 
 
-def write(path, points, columns=("a", "b", "c")):
+def write_points(path, points, columns=("a", "b", "c")):
     frame = pd.DataFrame(points, columns=list(columns)[: points.shape[1]])
     if path.suffix == ".csv":
         frame.to_csv(path, index=False)
@@ -202,8 +203,8 @@ def write(path, points, columns=("a", "b", "c")):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
-def test_the_same_points_from_every_format(tmp_path, suffix):
-    path = write(tmp_path / f"points{suffix}", POINTS)
+def test_every_format_gives_the_same_points(tmp_path, suffix):
+    path = write_points(tmp_path / f"points{suffix}", POINTS)
     dataset = datasets.load("file", path=path, bounds=[0, 50], n_clusters=2)
     np.testing.assert_array_equal(dataset.points, POINTS)
     np.testing.assert_array_equal(dataset.domain, [[0] * 3, [50] * 3])
@@ -212,13 +213,14 @@ def test_the_same_points_from_every_format(tmp_path, suffix):
     assert datasets.obtainable("file", path=path) is None
 
 
-def test_csv_without_header_and_with_integers(tmp_path):
+def test_csv_without_header_is_read(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("1, 2\n3, 4.5\n")
-    np.testing.assert_array_equal(datasets.load("file", path=path).points, [[1, 2], [3, 4.5]])
+    dataset = datasets.load("file", path=path)
+    np.testing.assert_array_equal(dataset.points, [[1, 2], [3, 4.5]])
 
 
-def test_a_first_line_of_column_numbers_is_refused(tmp_path):
+def test_csv_header_of_column_numbers_is_refused(tmp_path):
     path = tmp_path / "points.csv"
     pd.DataFrame(POINTS).to_csv(path, index=False)
     with pytest.raises(ValueError, match="the first line 0,1,2 may be column numbers or a point"):
@@ -239,27 +241,28 @@ def test_a_first_line_of_column_numbers_is_refused(tmp_path):
         ("a,,b\n0,2,3\n", "column 1 .from 0. has no name"),
     ],
 )
-def test_csv_lines_that_would_lose_or_shift_a_column_are_refused(tmp_path, text, message):
+def test_csv_with_inconsistent_columns_is_refused(tmp_path, text, message):
     path = tmp_path / "points.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         datasets.load("file", path=path)
 
 
-def test_index_column_of_pandas_is_refused(tmp_path):
+def test_csv_with_pandas_index_is_refused(tmp_path):
     path = tmp_path / "points.csv"
-    pd.DataFrame(POINTS, columns=[f"x{i}" for i in range(POINTS.shape[1])]).to_csv(path)
+    pd.DataFrame(POINTS, columns=["x0", "x1", "x2"]).to_csv(path)
     with pytest.raises(ValueError, match="index=False"):
         datasets.load("file", path=path)
 
 
-def test_blank_lines_and_quoted_fields_of_a_csv_are_no_points(tmp_path):
+def test_csv_blank_lines_and_quotes_are_ignored(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text('\n"a", "b"\n\n1, 2\n  \n3, "4"\n\n')
-    np.testing.assert_array_equal(datasets.load("file", path=path).points, [[1, 2], [3, 4]])
+    dataset = datasets.load("file", path=path)
+    np.testing.assert_array_equal(dataset.points, [[1, 2], [3, 4]])
 
 
-def test_fingerprint_of_a_file_follows_its_content(tmp_path):
+def test_fingerprint_of_a_file_depends_on_its_content(tmp_path):
     first = tmp_path / "a.npy"
     second = tmp_path / "b.npy"
     np.save(first, POINTS)
@@ -271,7 +274,7 @@ def test_fingerprint_of_a_file_follows_its_content(tmp_path):
 
 
 def test_bounds_per_column_and_no_number_of_clusters(tmp_path):
-    path = write(tmp_path / "points.npy", POINTS)
+    path = write_points(tmp_path / "points.npy", POINTS)
     dataset = datasets.load("file", path=path, bounds=[[0, 0, 0], [10, 40, 9]])
     np.testing.assert_array_equal(dataset.domain, [[0, 0, 0], [10, 40, 9]])
     assert dataset.n_clusters is None
@@ -290,39 +293,41 @@ def test_bounds_per_column_and_no_number_of_clusters(tmp_path):
         ([[0], [1, 2]], r"bounds should be \[lower, upper\]"),
     ],
 )
-def test_wrong_bounds_are_refused(tmp_path, bounds, message):
+def test_invalid_bounds_are_refused(tmp_path, bounds, message):
+    path = write_points(tmp_path / "points.npy", POINTS)
     with pytest.raises(ValueError, match=message):
-        datasets.load("file", path=write(tmp_path / "points.npy", POINTS), bounds=bounds)
+        datasets.load("file", path=path, bounds=bounds)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npy"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_refused(tmp_path, suffix, value):
+def test_nonfinite_values_are_refused(tmp_path, suffix, value):
     points = POINTS.copy()
-    points[1, 2] = points[2, 0] = value
-    path = write(tmp_path / f"points{suffix}", points)
-    with pytest.raises(
-        ValueError, match=r"points\.\w+: 2 values are NaN or infinite, the first in row 1, column 2"
-    ):
+    points[1, 2] = value
+    points[2, 0] = value
+    path = write_points(tmp_path / f"points{suffix}", points)
+    expected = r"points\.\w+: 2 values are NaN or infinite, the first in row 1, column 2"
+    with pytest.raises(ValueError, match=expected):
         datasets.load("file", path=path)
 
 
 def test_missing_csv_fields_are_refused(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("a,b\n1,2\n3,\n")
-    with pytest.raises(
-        ValueError, match="1 values are NaN or infinite, the first in row 1, column 1"
-    ):
+    expected = "1 values are NaN or infinite, the first in row 1, column 1"
+    with pytest.raises(ValueError, match=expected):
         datasets.load("file", path=path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_columns_that_are_not_numeric_are_refused_by_name(tmp_path, suffix):
+def test_nonnumeric_columns_are_named_in_the_error(tmp_path, suffix):
     path = tmp_path / f"points{suffix}"
-    frame = pd.DataFrame(
-        {"age": [1, 2], "job": ["baker", "smith"], "born": pd.to_datetime(["2020-01-01"] * 2)}
-    )
-    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    dates = pd.to_datetime(["2020-01-01"] * 2)
+    frame = pd.DataFrame({"age": [1, 2], "job": ["baker", "smith"], "born": dates})
+    if suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
     with pytest.raises(ValueError, match="columns job, born should be numeric"):
         datasets.load("file", path=path)
 
@@ -336,7 +341,7 @@ def test_columns_that_are_not_numeric_are_refused_by_name(tmp_path, suffix):
         (np.ones((2, 2), dtype=complex), "points of type complex128 should be real numbers"),
     ],
 )
-def test_arrays_that_are_no_table_of_numbers_are_refused(tmp_path, array, message):
+def test_arrays_other_than_numeric_tables_are_refused(tmp_path, array, message):
     np.save(tmp_path / "points.npy", array)
     with pytest.raises(ValueError, match=message):
         datasets.load("file", path=tmp_path / "points.npy")
@@ -357,26 +362,24 @@ def test_damaged_files_are_refused(tmp_path, suffix):
 
 
 def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
-    with pytest.raises(
-        datasets.DataUnavailable, match=r"path='.*none\.csv' should be an existing file"
-    ):
-        datasets.load("file", path=tmp_path / "none.csv")
-    assert "should be an existing file" in datasets.obtainable("file", path=tmp_path / "none.csv")
-    with pytest.raises(
-        ValueError,
-        match=re.escape("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy"),
-    ):
+    missing = tmp_path / "none.csv"
+    expected = r"path='.*none\.csv' should be an existing file"
+    with pytest.raises(datasets.DataUnavailable, match=expected):
+        datasets.load("file", path=missing)
+    assert "should be an existing file" in datasets.obtainable("file", path=missing)
+
+    expected = re.escape("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy")
+    with pytest.raises(ValueError, match=expected):
         datasets.load("file")
+
     (tmp_path / "points.txt").write_text("1 2")
-    with pytest.raises(
-        ValueError, match=r"path='.*points\.txt' should end in one of \.csv, \.parquet, \.npy"
-    ):
+    expected = r"path='.*points\.txt' should end in one of \.csv, \.parquet, \.npy"
+    with pytest.raises(ValueError, match=expected):
         datasets.load("file", path=tmp_path / "points.txt")
 
 
 def test_more_clusters_than_points_are_refused(tmp_path):
-    path = write(tmp_path / "points.npy", POINTS)
-    with pytest.raises(
-        ValueError, match=r"points\.npy: n_clusters=4 should be at least 1 and at most n=3"
-    ):
+    path = write_points(tmp_path / "points.npy", POINTS)
+    expected = r"points\.npy: n_clusters=4 should be at least 1 and at most n=3"
+    with pytest.raises(ValueError, match=expected):
         datasets.load("file", path=path, n_clusters=4)

@@ -36,31 +36,36 @@ BASE = Cell(
         {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")}, {"timing": True},
     ],
 )  # fmt: skip
-def test_every_field_counts(change):
+def test_key_depends_on_every_field(change):
     assert dataclasses.replace(BASE, **change).key != BASE.key
 
 
-def test_equal_fields_give_equal_keys_however_they_are_written():
+def test_key_does_not_depend_on_the_notation():
     same = dataclasses.replace(BASE, epsilon=1, params=to_hashable({"alpha": 0.8}))
     assert same.key == BASE.key
 
 
-def test_time_limit_is_no_part_of_the_identity():
+def test_time_limit_is_not_part_of_the_identity():
     limited = dataclasses.replace(BASE, time_limit=60.0)
-    assert limited.key == BASE.key and limited == BASE and limited.identity() == BASE.identity()
+    assert limited.key == BASE.key
+    assert limited == BASE
+    assert limited.identity() == BASE.identity()
 
 
-def test_file_is_known_by_content_not_by_place(tmp_path):
-    cells = []
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text("0.1,0.2\n0.3,0.4\n")
-        cells.append(dataclasses.replace(BASE, dataset="file", path=str(tmp_path / name), k=1))
-    assert cells[0].key == cells[1].key
-    assert cells[0].label != cells[1].label
-    (tmp_path / "c.csv").write_text("0.1,0.2\n0.3,0.5\n")
-    changed = dataclasses.replace(cells[0], path=str(tmp_path / "c.csv"))
-    assert changed.key != cells[0].key
-    assert dataclasses.replace(cells[0], bounds=(0, 1)).key != cells[0].key
+def test_key_depends_on_file_content_not_path(tmp_path):
+    def cell_of_file(name, content):
+        path = tmp_path / name
+        path.write_text(content)
+        return dataclasses.replace(BASE, dataset="file", path=str(path), k=1)
+
+    first = cell_of_file("a.csv", "0.1,0.2\n0.3,0.4\n")
+    copy = cell_of_file("b.csv", "0.1,0.2\n0.3,0.4\n")
+    assert first.key == copy.key
+    assert first.label != copy.label
+    changed = cell_of_file("c.csv", "0.1,0.2\n0.3,0.5\n")
+    assert changed.key != first.key
+    with_bounds = dataclasses.replace(first, bounds=(0, 1))
+    assert with_bounds.key != first.key
 
 
 @pytest.mark.parametrize(
@@ -87,14 +92,14 @@ def test_file_is_known_by_content_not_by_place(tmp_path):
         ({"time_limit": "1 h"}, "time_limit='1 h' is not allowed"),
     ],
 )
-def test_value_outside_its_rule_is_refused_by_name(change, message):
+def test_invalid_values_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(BASE, **change)
 
 
-def test_closure_follows_imports_and_leaves_out_other_methods_and_loaders():
+def test_closure_follows_imports_of_one_method_only():
     files = set(closure(("pkm.methods.lloyd", *module.ALWAYS)))
-    assert {
+    included = {
         "pkm.methods.lloyd",
         "pkm.methods.base",
         "pkm.privacy.ledger",
@@ -102,29 +107,30 @@ def test_closure_follows_imports_and_leaves_out_other_methods_and_loaders():
         "pkm.datasets.scaling",
         "pkm.experiments.execute",
         "pkm.source",
-    } <= files
-    assert (
-        not {
-            "pkm",
-            "pkm.methods",
-            "pkm.methods.kmeans",
-            "pkm.datasets",
-            "pkm.datasets.registry",
-            "pkm.experiments.store",
-            *module.HARNESSES.values(),
-        }
-        & files
-    )
+    }
+    assert included <= files
+    # Neither other methods nor loaders are in the closure.
+    excluded = {
+        "pkm",
+        "pkm.methods",
+        "pkm.methods.kmeans",
+        "pkm.datasets",
+        "pkm.datasets.registry",
+        "pkm.experiments.store",
+        *module.HARNESSES.values(),
+    }
+    assert not excluded & files
 
 
-def test_every_harness_is_fitted_by_the_module_that_is_hashed_for_it():
-    assert {kind: fit.__module__ for kind, fit in FITTERS.items()} == module.HARNESSES
+def test_harness_modules_are_those_of_the_fitters():
+    modules = {kind: fit.__module__ for kind, fit in FITTERS.items()}
+    assert modules == module.HARNESSES
 
 
 @pytest.fixture
-def outside(tmp_path, monkeypatch):
+def external_package(tmp_path, monkeypatch):
     """Return the folder of a small package that is not part of the project."""
-    package = tmp_path / "outside_methods"
+    package = tmp_path / "external_methods"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "tools.py").write_text("SHIFT = 0\n")
@@ -135,21 +141,22 @@ def outside(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(tmp_path)
     yield package
-    for name in [name for name in sys.modules if name.partition(".")[0] == package.name]:
+    imported = [name for name in sys.modules if name.partition(".")[0] == package.name]
+    for name in imported:
         del sys.modules[name]
 
 
 def fresh_hash():
-    for cached in (code_hash, source_of, module.imported_names):
-        cached.cache_clear()
-    return code_hash("outside_methods.mean.Shifted")
+    for cached_function in (code_hash, source_of, module.imported_names):
+        cached_function.cache_clear()
+    return code_hash("external_methods.mean.Shifted")
 
 
-def test_code_hash_follows_an_outside_method_into_its_own_package(outside):
+def test_code_hash_follows_imports_of_external_methods(external_package):
     before = fresh_hash()
-    (outside / "unused.py").write_text("VALUE = 1\n")
+    (external_package / "unused.py").write_text("VALUE = 1\n")
     assert fresh_hash() == before
-    (outside / "tools.py").write_text("SHIFT = 1\n")
+    (external_package / "tools.py").write_text("SHIFT = 1\n")
     assert fresh_hash() != before
 
 
@@ -164,13 +171,13 @@ def test_code_hash_follows_an_outside_method_into_its_own_package(outside):
         ("SHIFT = 0\nprint(SHIFT)\n", False),
     ],
 )
-def test_comments_docstrings_and_layout_change_no_key_and_code_does(outside, text, same):
+def test_code_hash_depends_on_statements_only(external_package, text, same):
     before = fresh_hash()
-    (outside / "tools.py").write_text(text)
+    (external_package / "tools.py").write_text(text)
     assert (fresh_hash() == before) is same
 
 
-def test_digest_of_a_function_is_that_of_its_code():
+def test_code_digest_depends_on_statements_only():
     def plain(x):
         return [x, "a text"]
 
@@ -182,18 +189,24 @@ def test_digest_of_a_function_is_that_of_its_code():
     def different(x):
         return [x, "another text"]
 
-    code = [normal_form(textwrap.dedent(inspect.getsource(f))) for f in (plain, explained)]
-    assert code[0] == code[1].replace("explained", "plain")
+    def normal_source(function):
+        source = inspect.getsource(function)
+        return normal_form(textwrap.dedent(source))
+
+    renamed = normal_source(explained).replace("explained", "plain")
+    assert normal_source(plain) == renamed
     assert code_digest(plain) != code_digest(different)
     assert code_digest(plain, different) != code_digest(different, plain)
 
 
-def test_missing_module_is_named():
+def test_error_names_the_missing_module():
     with pytest.raises(ModuleNotFoundError, match=r"pkm\.methods\.nowhere"):
         closure(["pkm.methods.nowhere"])
 
 
-def test_style_of_a_method_is_no_code():
+def test_code_hash_ignores_the_label_of_a_method():
     plain = normal_form("class A:\n    depth: int = 2\n")
     styled = normal_form('class A:\n    label: ClassVar[str] = "A"\n    depth: int = 2\n')
-    assert plain == styled != normal_form('label: str = "A"\n' + plain)
+    assert plain == styled
+    # A label at the top of a module is code.
+    assert styled != normal_form('label: str = "A"\n' + plain)

@@ -1,4 +1,4 @@
-"""The ways in, called as a person calls them."""
+"""The command lines, called as a user calls them."""
 
 import os
 import platform
@@ -26,55 +26,57 @@ def no_mirror(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def call(tmp_path, capsys):
-    """Return a function that runs the command line with its own results folder: exit code, output,
-    errors.
+def call_run(tmp_path, capsys):
+    """Return a function that runs the command line: exit code, output, errors.
+
+    The results are in its attribute `store`.
     """
 
-    def go(*words):
+    def run_main(*words):
         code = run.main([*words, f"results={tmp_path / 'results'}"])
         return code, *capsys.readouterr()
 
-    go.store = Store(tmp_path / "results")
-    return go
+    run_main.store = Store(tmp_path / "results")
+    return run_main
 
 
-def test_run_prints_a_table_and_stores_the_cells(call):
-    code, out, _ = call("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")
+def test_run_prints_a_table_and_stores_the_cells(call_run):
+    words = ("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")
+    code, out, _ = call_run(*words)
     assert code == 0
-    assert "fastlloyd" in out and "iris" in out and "nicv" in out
-    assert len(call.store.keys()) == 2
-    assert (
-        "2 cells were stored already, 0 were run"
-        in call("method=fastlloyd", "dataset=iris", "epsilon=[0.1,1.0]", "seeds=3")[1]
-    )
+    assert "fastlloyd" in out
+    assert "iris" in out
+    assert "nicv" in out
+    assert len(call_run.store.keys()) == 2
+    _, out, _ = call_run(*words)
+    assert "2 cells were stored already, 0 were run" in out
 
 
-def test_multirun_runs_every_combination(call):
-    code, _, _ = call(
+def test_multirun_runs_every_combination(call_run):
+    code, _, _ = call_run(
         "-m", "method=fastlloyd,glloyd,mean", "dataset=iris,wine", "epsilon=0.1,1.0", "seeds=[4,2]"
     )
     assert code == 0
     # Two private methods at two epsilons and one without, on two data sets.
-    assert len(call.store.keys()) == (2 * 2 + 1) * 2
-    assert set(call.store.read(call.store.keys())["seed"]) == {2, 4}
+    assert len(call_run.store.keys()) == (2 * 2 + 1) * 2
+    assert set(call_run.store.read(call_run.store.keys())["seed"]) == {2, 4}
 
 
-def test_corrupt_cell_is_run_again(call):
+def test_corrupt_cell_is_run_again(call_run):
     words = ("method=mean", "dataset=iris", "seeds=2")
-    call(*words)
-    (key,) = call.store.keys()
-    path = call.store.path(key)
+    call_run(*words)
+    (key,) = call_run.store.keys()
+    path = call_run.store.path(key)
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"\0" * 40 + content[80:])
-    code, out, _ = call(*words)
+    code, out, _ = call_run(*words)
     assert code == 0
     assert "0 cells were stored already, 1 were run" in out
     assert path.with_name(path.name + ".corrupt").exists()
 
 
 @pytest.mark.parametrize("bounds", ["bounds=[0,1]", "bounds=[[0,0],[1,1]]"])
-def test_own_file(call, tmp_path, bounds):
+def test_run_on_a_user_file(call_run, tmp_path, bounds):
     points = np.random.default_rng(0).random((60, 2))
     np.savetxt(tmp_path / "points.csv", points, delimiter=",")
     words = (
@@ -85,26 +87,26 @@ def test_own_file(call, tmp_path, bounds):
         "preprocessing=public",
         "seeds=2",
     )
-    code, _, _ = call(*words, "method=glloyd_sound", "epsilon=1.0")
+    code, _, _ = call_run(*words, "method=glloyd_sound", "epsilon=1.0")
     assert code == 0
-    rows = call.store.read(call.store.keys())
+    rows = call_run.store.read(call_run.store.keys())
     assert rows["dataset"].unique() == ["points"]
     assert not rows["private_bounds"].any()
 
 
-def test_outside_method_by_import_path(call, tmp_path, monkeypatch):
+def test_run_of_an_external_method(call_run, tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(
-        "from pkm.methods.baselines import DataMean\n\n\nclass Ours(DataMean):\n    pass\n"
+        "from pkm.methods.baselines import DataMean\n\n\nclass External(DataMean):\n    pass\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    code, out, _ = call("method._target_=elsewhere.Ours", "dataset=iris", "seeds=2")
+    code, out, _ = call_run("method._target_=elsewhere.External", "dataset=iris", "seeds=2")
     sys.modules.pop("elsewhere")
     assert code == 0
-    assert "ours" in out
+    assert "external" in out
 
 
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
-def test_every_method_file_runs_from_the_command_line(call, name):
+def test_every_method_file_runs_from_the_command_line(call_run, name):
     words = [
         "dataset=blobs-200-2-3",
         "preprocessing=range",
@@ -112,33 +114,35 @@ def test_every_method_file_runs_from_the_command_line(call, name):
         "seeds=1",
         "metrics=[nicv]",
     ]
-    if not hasattr(load_method(method_entry(name)["_target_"]), "fit_with"):
+    method = load_method(method_entry(name)["_target_"])
+    if not hasattr(method, "fit_with"):
         words += ["unlearning.clients=4", "unlearning.clusters_per_client=2"]
-    code, out, err = call(f"method={name}", *words)
+    code, out, err = call_run(f"method={name}", *words)
     assert (code, err) == (0, "")
     assert name.removesuffix("_sound") in out
-    assert call.store.read(call.store.keys())["method"].unique() == [name]
+    assert call_run.store.read(call_run.store.keys())["method"].unique() == [name]
 
 
-def test_running_time_can_be_measured(call):
-    code, _, _ = call("method=mean", "dataset=iris", "seeds=3", "timing=true", "jobs=2")
+def test_running_time_can_be_measured(call_run):
+    words = ("method=mean", "dataset=iris", "seeds=3")
+    code, _, _ = call_run(*words, "timing=true", "jobs=2")
     assert code == 0
-    rows = call.store.read(call.store.keys())
-    assert rows["timing"].all() and rows["fit_seconds"].nunique() == 3
-    assert (
-        "0 cells were stored already, 1 were run"
-        in call("method=mean", "dataset=iris", "seeds=3")[1]
-    )
+    rows = call_run.store.read(call_run.store.keys())
+    assert rows["timing"].all()
+    assert rows["fit_seconds"].nunique() == 3
+    # A cell without timing is another cell.
+    _, out, _ = call_run(*words)
+    assert "0 cells were stored already, 1 were run" in out
 
 
 @pytest.mark.slow
-def test_time_limit_is_told(call, tmp_path, monkeypatch):
+def test_time_limit_is_reported(call_run, tmp_path, monkeypatch):
     (tmp_path / "sleepy.py").write_text(
         "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"
         "class Sleepy(DataMean):\n    def cluster(self, curator):\n        time.sleep(60)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    code, out, _ = call(
+    code, out, _ = call_run(
         "method._target_=sleepy.Sleepy", "dataset=iris", "seeds=2", "backend.time_limit=0.5"
     )
     assert code == 1
@@ -146,8 +150,8 @@ def test_time_limit_is_told(call, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", choices("backend"))
-def test_every_backend_file_runs(call, name):
-    assert call(f"backend={name}", "method=mean", "seeds=1")[0] == 0
+def test_every_backend_file_runs(call_run, name):
+    assert call_run(f"backend={name}", "method=mean", "seeds=1")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -211,44 +215,48 @@ def test_every_backend_file_runs(call, name):
         (["epsilon=[0.1"], "0.1"),
     ],
 )
-def test_bad_requests_are_refused_in_one_line_and_nothing_is_written(call, words, message):
-    code, _, err = call(*words)
+def test_invalid_requests_are_refused_in_one_line(call_run, words, message):
+    code, _, err = call_run(*words)
     assert code == 2
     assert message in err
-    assert err.startswith("error: ") and "Traceback" not in err
-    assert not call.store.root.exists()
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+    assert not call_run.store.root.exists()
 
 
-def test_clipped_points_are_told_or_refused(call, tmp_path):
+def test_clipped_points_are_reported_or_refused(call_run, tmp_path):
     (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
     words = ("dataset=file", f"path={tmp_path / 'points.csv'}", "k=1", "seeds=2", "method=mean")
-    code, _, err = call(*words, "bounds=[0,1]", "clip=false")
+    code, _, err = call_run(*words, "bounds=[0,1]", "clip=false")
     assert code == 2
-    assert "1 of 3 points" in err and err.startswith("error: ")
-    assert not call.store.root.exists()
-    code, out, _ = call(*words, "bounds=[0,1]")
+    assert "1 of 3 points" in err
+    assert err.startswith("error: ")
+    assert not call_run.store.root.exists()
+    code, out, _ = call_run(*words, "bounds=[0,1]")
     assert code == 0
     assert "points: 1 of 3 points lie outside the public domain and were moved to its border" in out
-    assert "moved" not in call(*words, "bounds=[0,7]", "clip=false")[1]
+    _, out, _ = call_run(*words, "bounds=[0,7]", "clip=false")
+    assert "moved" not in out
 
 
 @pytest.mark.slow
-def test_files_of_equal_content_are_shown_by_their_own_names(call, tmp_path):
-    for name in ("left", "right"):
-        (tmp_path / f"{name}.csv").write_text("0.1,0.2\n0.3,0.4\n")
-    paths = ",".join(str(tmp_path / f"{name}.csv") for name in ("left", "right"))
+def test_files_of_equal_content_are_shown_by_name(call_run, tmp_path):
+    paths = [tmp_path / "left.csv", tmp_path / "right.csv"]
+    for path in paths:
+        path.write_text("0.1,0.2\n0.3,0.4\n")
     words = (
         "-m",
         "dataset=file",
-        f"path={paths}",
+        f"path={paths[0]},{paths[1]}",
         "k=1",
         "seeds=2",
         "method=mean",
         "tracking=mlflow",
     )
-    code, out, _ = call(*words)
+    code, out, _ = call_run(*words)
     assert code == 0
-    assert " left " in out and " right " in out
+    assert " left " in out
+    assert " right " in out
     assert "1 were run" in out
 
 
@@ -269,12 +277,12 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     assert not (tmp_path / "results").exists()
 
 
-def test_points_that_are_no_numbers_are_refused(call, tmp_path):
+def test_nonfinite_points_are_refused(call_run, tmp_path):
     (tmp_path / "bad.csv").write_text("1,2\n3,nan\n")
-    code, _, err = call("dataset=file", f"path={tmp_path / 'bad.csv'}", "k=1")
+    code, _, err = call_run("dataset=file", f"path={tmp_path / 'bad.csv'}", "k=1")
     assert code == 2
     assert "NaN" in err
-    assert not call.store.root.exists()
+    assert not call_run.store.root.exists()
 
 
 def test_unwritable_results_are_refused(tmp_path, capsys):
@@ -283,15 +291,15 @@ def test_unwritable_results_are_refused(tmp_path, capsys):
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_configuration_can_be_looked_at(call):
-    code, out, _ = call("--cfg", "method=glloyd")
+def test_configuration_can_be_printed(call_run):
+    code, out, _ = call_run("--cfg", "method=glloyd")
     assert code == 0
     assert "_target_: pkm.methods.lloyd.GLloyd" in out
 
 
 @pytest.mark.slow
-def test_smoke_reproduction_end_to_end(tmp_path):
-    """Run in a process of its own, as a person does: no mirror, two workers."""
+def test_smoke_reproduction_from_end_to_end(tmp_path):
+    """Run in a separate process, as a user does: no mirror, two workers."""
     results = f"results={tmp_path / 'results'}"
     environment = {name: value for name, value in os.environ.items() if name != "PKM_DATA"}
     command = [
@@ -303,100 +311,97 @@ def test_smoke_reproduction_end_to_end(tmp_path):
         "tracking=none",
         "jobs=2",
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     page = tmp_path / "results" / "reports" / "fastlloyd-smoke" / "index.html"
     assert page.is_file()
-    told = page.read_text()
-    assert all(
-        name in told
-        for name in ("computed with", "computed on", "computed at commit", "report made with")
-    )
-    assert str(page) in done.stdout
+    text = page.read_text()
+    for label in ("computed with", "computed on", "computed at commit", "report made with"):
+        assert label in text
+    assert str(page) in completed.stdout
+
+
+def smoke_words(tmp_path, *omitted):
+    """Words of a smoke reproduction without the omitted sweeps."""
+    words = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
+    return words + [f"paper.profiles.smoke.{sweep}=null" for sweep in omitted]
 
 
 def test_verbs_on_a_small_paper(tmp_path, capsys):
-    small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
-    small += [
-        f"paper.profiles.smoke.{sweep}=null"
-        for sweep in ("real", "g2", "synthk", "synth", "ablation", "iterations")
-    ]
-    small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialization", "protocol")]
-    small += ["paper.profiles.smoke.sound.epsilon=[1.0]"]
+    omitted = (
+        "real", "g2", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",
+    )  # fmt: skip
+    words = [*smoke_words(tmp_path, *omitted), "paper.profiles.smoke.sound.epsilon=[1.0]"]
 
-    def go(*words):
-        code = reproduce.main([*words, *small])
+    def call_verb(verb):
+        code = reproduce.main([verb, *words])
         return code, capsys.readouterr().out
 
-    code, out = go("plan")
+    code, out = call_verb("plan")
     assert code == 0
     assert "6 of 6 cells to run" in out
     assert not (tmp_path / "results").exists()
-    assert go("report") == (0, "nothing is stored for this plan yet: no report\n")
-    code, out = go("run")
+    assert call_verb("report") == (0, "nothing is stored for this plan yet: no report\n")
+    code, out = call_verb("run")
     assert code == 0
     assert "6 done, 0 failed" in out
-    code, out = go("run")
+    code, out = call_verb("run")
     assert "6 stored, 0 to run" in out
-    # A failure of before is reported, left alone by `run`, and run again by `retry`.
+
+    # An earlier failure is reported by `status`, skipped by `run`, and run again by `retry`.
     store = Store(tmp_path / "results")
-    plan_keys = store.keys()
-    lost = store.read([plan_keys[0]]).iloc[0]
-    store.path(plan_keys[0]).unlink()
-    stand_in = Cell(
+    key = store.keys()[0]
+    removed = store.read([key]).iloc[0]
+    store.path(key).unlink()
+    failed_cell = Cell(
         "x", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",)
     )
-    stand_in.__dict__["key"] = plan_keys[0]
-    store.write_failure(stand_in, RuntimeError("the lights went out"), 2)
-    code, out = go("status")
-    assert "the lights went out" in out
-    code, out = go("run")
+    failed_cell.__dict__["key"] = key
+    store.write_failure(failed_cell, RuntimeError("the power failed"), 2)
+    code, out = call_verb("status")
+    assert "the power failed" in out
+    code, out = call_verb("run")
     assert code == 1
     assert "1 cells failed before" in out
-    code, out = go("retry")
+    code, out = call_verb("retry")
     assert code == 0
-    again = store.read([plan_keys[0]]).iloc[0]
-    assert again["nicv"] == lost["nicv"]
+    repeated = store.read([key]).iloc[0]
+    assert repeated["nicv"] == removed["nicv"]
 
 
-def test_report_is_told_of_stand_ins_and_where_the_rows_come_from(tmp_path, monkeypatch, capsys):
-    told = {}
+def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, capsys):
+    received = {}
 
     def build(rows, *, out, environment, audited, **_):
-        told.update(environment, audited=audited)
+        received.update(environment, audited=audited)
         return out / "index.html"
 
     monkeypatch.setattr("pkm.analysis.report.build", build)
     write_records(tmp_path / "results", [make_record("FastLloyd", "sound", "lloyd")])
-    small = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
-    small += [
-        f"paper.profiles.smoke.{sweep}=null"
-        for sweep in ("real", "sound", "synthk", "synth", "ablation", "iterations")
-    ]
+    omitted = (
+        "real", "sound", "synthk", "synth", "ablation", "iterations", "initialization", "protocol",
+    )  # fmt: skip
     pattern = "{pattern:'g2-{d}-20',fallback:'g2-{d}-20-generated',d:[2]}"
-    small += [f"paper.profiles.smoke.{sweep}=null" for sweep in ("initialization", "protocol")]
-    small += [f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
-    assert reproduce.main(small) == 0
-    assert (
-        told["substitutes"]
-        == "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20"
-    )
+    words = [*smoke_words(tmp_path, *omitted), f"paper.profiles.smoke.g2.datasets=[{pattern}]"]
+    assert reproduce.main(words) == 0
+    expected = "g2-{d}-20 as g2-{d}-20-generated, because the file is not available: g2-2-20"
+    assert received["substitutes"] == expected
     assert "substitute: g2-{d}-20 as" in capsys.readouterr().out
-    assert list(told["audited"]) == [("pkm.methods.lloyd.FastLloyd", "sound")]
-    assert told["computed on"] == [platform.node()]
-    assert f"python {platform.python_version()} numpy {np.__version__}" in told["computed with"]
-    assert "git commit" in told["report made with"]
+    assert list(received["audited"]) == [("pkm.methods.lloyd.FastLloyd", "sound")]
+    assert received["computed on"] == [platform.node()]
+    versions = f"python {platform.python_version()} numpy {np.__version__}"
+    assert versions in received["computed with"]
+    assert "git commit" in received["report made with"]
 
 
-def test_all_papers_are_one_request_each():
-    found = reproduce.every_paper(["paper=all", "profile=smoke"])
-    assert [words[0] for words in found[:-1]] == [
-        f"paper={name}" for name in choices("paper") if name != "comparison"
-    ]
-    # What compares the methods of all papers comes after them.
-    assert found[-1] == ["paper=comparison", "profile=smoke"]
+def test_each_paper_is_one_request():
+    requests = reproduce.every_paper(["paper=all", "profile=smoke"])
+    papers = [f"paper={name}" for name in choices("paper") if name != "comparison"]
+    assert [words[0] for words in requests[:-1]] == papers
+    # The comparison of the methods of all papers is last.
+    assert requests[-1] == ["paper=comparison", "profile=smoke"]
     assert reproduce.every_paper(["paper=fastlloyd"]) == [["paper=fastlloyd"]]
 
 
@@ -408,6 +413,6 @@ def test_unknown_verb_is_refused(capsys):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def workers_end():
+def stop_workers():
     yield
     get_reusable_executor().shutdown(wait=True)

@@ -1,6 +1,4 @@
-"""Cells that are run as a protocol: what they are, how they are planned, and that they find what
-central cells find.
-"""
+"""Cells that are run as a protocol: identity, plans, and equality with central cells."""
 
 import dataclasses
 import json
@@ -44,11 +42,11 @@ TRANSPORTS = [
         "mpi",
         marks=[
             pytest.mark.slow,
-            pytest.mark.skipif(not federation.mpi_available(), reason="no mpi4py and mpirun here"),
+            pytest.mark.skipif(not federation.mpi_available(), reason="needs mpi4py and mpirun"),
         ],
     ),
 ]
-CENTER = Cell(
+CENTRAL_CELL = Cell(
     method="fastlloyd",
     target="pkm.methods.lloyd.FastLloyd",
     params=to_hashable({"variant": "published"}),
@@ -61,8 +59,8 @@ CENTER = Cell(
     metrics=("nicv",),
     timing=True,
 )
-#: Methods whose second client breaks, and whose clients never come to an end.
-TROUBLE = """
+#: Methods whose second client fails, and whose clients never end.
+MISBEHAVING_METHODS = """
 import os
 import threading
 import time
@@ -74,7 +72,7 @@ class Broken(FastLloyd):
     def cluster(self, curator):
         rank = os.environ.get("OMPI_COMM_WORLD_RANK")
         if rank == "2" or threading.current_thread().name == "client 2":
-            raise ValueError("the second client broke")
+            raise ValueError("the second client failed")
         return super().cluster(curator)
 
 
@@ -84,15 +82,14 @@ class Endless(FastLloyd):
 """
 
 
-def protocol(cell=CENTER, **setting):
+def protocol(cell=CENTRAL_CELL, **setting):
     return dataclasses.replace(cell, federation=to_hashable(SETTING | setting))
 
 
 def plan_of(**sweep):
-    general = {"datasets": ["iris"], "methods": ["fastlloyd"], "epsilon": 1.0, "timing": True}
-    return make_plan(
-        {"name": "mini", "sweeps": {"one": general | sweep}}, {"name": "tiny", "seeds": 2}
-    )
+    default = {"datasets": ["iris"], "methods": ["fastlloyd"], "epsilon": 1.0, "timing": True}
+    content = {"name": "mini", "sweeps": {"only": default | sweep}}
+    return make_plan(content, {"name": "tiny", "seeds": 2})
 
 
 def settings_of(plan):
@@ -100,22 +97,23 @@ def settings_of(plan):
 
 
 @pytest.fixture
-def trouble(tmp_path, monkeypatch):
-    (tmp_path / "trouble_at_a_party.py").write_text(TROUBLE)
+def misbehaving_cell(tmp_path, monkeypatch):
+    (tmp_path / "misbehaving_methods.py").write_text(MISBEHAVING_METHODS)
     monkeypatch.syspath_prepend(tmp_path)
 
     def cell(name, **setting):
-        return protocol(dataclasses.replace(CENTER, target=f"trouble_at_a_party.{name}"), **setting)
+        central = dataclasses.replace(CENTRAL_CELL, target=f"misbehaving_methods.{name}")
+        return protocol(central, **setting)
 
     return cell
 
 
-def test_central_cell_has_no_trace_of_the_field_in_its_identity():
-    assert sorted(CENTER.identity()) == [
+def test_identity_of_a_central_cell_omits_federation():
+    assert sorted(CENTRAL_CELL.identity()) == [
         "bounds", "clip", "dataset", "delta", "epsilon", "k", "method", "metrics", "params",
         "preprocessing", "seeds", "target", "timing",
     ]  # fmt: skip
-    assert protocol().identity() == CENTER.identity() | {"federation": SETTING}
+    assert protocol().identity() == CENTRAL_CELL.identity() | {"federation": SETTING}
 
 
 @pytest.mark.parametrize(
@@ -128,30 +126,30 @@ def test_central_cell_has_no_trace_of_the_field_in_its_identity():
         {"transport": "mpi"},
     ],
 )
-def test_every_setting_counts(change):
-    assert protocol(**change).key not in (protocol().key, CENTER.key)
+def test_key_depends_on_every_setting(change):
+    assert protocol(**change).key not in (protocol().key, CENTRAL_CELL.key)
 
 
-def test_latency_is_the_same_however_it_is_written():
+def test_key_does_not_depend_on_latency_notation():
     assert protocol(latency_ms=25).key == protocol(latency_ms=25.0).key
 
 
-def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
-    method = CENTER.target.rpartition(".")[0]
+def test_only_federated_cells_hash_the_federation():
+    method = CENTRAL_CELL.target.rpartition(".")[0]
     central = set(closure((method, *ALWAYS, HARNESSES["central"])))
     federated = set(closure((method, *ALWAYS, HARNESSES["federated"])))
-    assert {
+    added = {
         "pkm.experiments.federated",
         "pkm.federation",
         "pkm.federation.mpi",
         "pkm.federation.parties",
-    } <= federated - central
-    assert not any(
-        name.startswith(("pkm.federation", "pkm.experiments.federated", "pkm.experiments.removals"))
-        for name in central
-    )
-    assert CENTER.code == code_hash(CENTER.target)
-    assert protocol().code == code_hash(CENTER.target, "federated") != CENTER.code
+    }
+    assert added <= federated - central
+    excluded = ("pkm.federation", "pkm.experiments.federated", "pkm.experiments.removals")
+    assert not any(name.startswith(excluded) for name in central)
+    assert CENTRAL_CELL.code == code_hash(CENTRAL_CELL.target)
+    assert protocol().code == code_hash(CENTRAL_CELL.target, "federated")
+    assert protocol().code != CENTRAL_CELL.code
 
 
 @pytest.mark.parametrize(
@@ -178,10 +176,10 @@ def test_the_room_of_the_federation_belongs_to_the_code_of_such_cells_alone():
         ),
     ],
 )
-def test_wrong_setting_is_refused(setting, message):
+def test_invalid_setting_is_refused(setting, message):
     with pytest.raises(ValueError, match=message):
         protocol(**setting)
-    with pytest.raises(ConfigurationError, match=f"mini, sweep one: {message}"):
+    with pytest.raises(ConfigurationError, match=f"mini, sweep only: {message}"):
         plan_of(federation=setting)
 
 
@@ -211,104 +209,96 @@ def test_wrong_setting_is_refused(setting, message):
         ),
     ],
 )
-def test_sweep_that_cannot_be_run_as_a_protocol_is_refused(sweep, message):
+def test_invalid_protocol_sweep_is_refused(sweep, message):
     with pytest.raises(ConfigurationError, match=message):
         plan_of(**sweep)
 
 
 def test_incomplete_setting_is_refused():
-    with pytest.raises(
-        ValueError,
-        match="federation must be given clients, latency_ms, split, transport, word_bytes",
-    ):
-        dataclasses.replace(CENTER, federation=to_hashable({"clients": 2}))
+    incomplete = to_hashable({"clients": 2})
+    expected = "federation must be given clients, latency_ms, split, transport, word_bytes"
+    with pytest.raises(ValueError, match=expected):
+        dataclasses.replace(CENTRAL_CELL, federation=incomplete)
 
 
-def test_lists_are_crossed_and_the_rest_is_filled_in():
-    found = settings_of(
-        plan_of(federation={"clients": [2, 4], "latency_ms": [0.25, 25], "transport": "threads"})
-    )
-    assert [(each["clients"], each["latency_ms"]) for each in found] == [
-        (2, 0.25),
-        (2, 25),
-        (4, 0.25),
-        (4, 25),
-    ]
-    assert {(each["word_bytes"], each["split"], each["transport"]) for each in found} == {
-        (8, "balanced", "threads")
-    }
-    # Twice the one cell without a budget and the two with one.
-    assert (
-        len(
-            plan_of(
-                federation={"clients": [2, 4]}, methods=["lloyd", "glloyd"], epsilon=[0.1, 1.0]
-            ).cells
-        )
-        == 6
-    )
+def test_lists_are_crossed_and_defaults_added():
+    lists = {"clients": [2, 4], "latency_ms": [0.25, 25], "transport": "threads"}
+    settings = settings_of(plan_of(federation=lists))
+    crossed = [(setting["clients"], setting["latency_ms"]) for setting in settings]
+    assert crossed == [(2, 0.25), (2, 25), (4, 0.25), (4, 25)]
+    for setting in settings:
+        assert setting["word_bytes"] == 8
+        assert setting["split"] == "balanced"
+        assert setting["transport"] == "threads"
+
+    # For each number of clients: one cell without a budget and two with one.
+    plan = plan_of(federation={"clients": [2, 4]}, methods=["lloyd", "glloyd"], epsilon=[0.1, 1.0])
+    assert len(plan.cells) == 6
     assert {cell.federation for cell in plan_of().cells} == {None}
 
 
-@pytest.mark.parametrize("at_hand, transport", [(True, "mpi"), (False, "threads")])
-def test_transport_is_settled_when_planning(monkeypatch, at_hand, transport):
-    monkeypatch.setattr(sweeping, "mpi_available", lambda: at_hand)
-    assert [each["transport"] for each in settings_of(plan_of(federation={}))] == [transport]
-    assert settings_of(plan_of(federation={"transport": "auto"})) == settings_of(
-        plan_of(federation={})
-    )
+@pytest.mark.parametrize("is_available, transport", [(True, "mpi"), (False, "threads")])
+def test_transport_is_chosen_when_planning(monkeypatch, is_available, transport):
+    monkeypatch.setattr(sweeping, "mpi_available", lambda: is_available)
+    default = settings_of(plan_of(federation={}))
+    assert [setting["transport"] for setting in default] == [transport]
+    assert settings_of(plan_of(federation={"transport": "auto"})) == default
 
 
-def test_processes_that_cannot_be_started_are_a_gap(monkeypatch):
+def test_unavailable_mpi_is_a_gap(monkeypatch):
     monkeypatch.setattr(sweeping, "mpi_available", lambda: False)
     plan = plan_of(federation={"transport": ["threads", "mpi"]})
-    assert [each["transport"] for each in settings_of(plan)] == ["threads"]
+    assert [setting["transport"] for setting in settings_of(plan)] == ["threads"]
     assert [gap.reason for gap in plan.gaps] == [
         "transport=mpi needs mpi4py and mpirun: make protocol"
     ]
 
 
-def test_names_are_those_of_the_federation():
+def test_names_equal_those_of_the_federation():
     assert SPLITS == federation.SPLITS
-    assert {"iterations", *MEASURED} == {
-        field.name for field in dataclasses.fields(federation.FederationCosts)
-    }
+    costs = {field.name for field in dataclasses.fields(federation.FederationCosts)}
+    assert costs == {"iterations", *MEASURED}
     assert set(SETTING) == set(FEDERATION) == set(CENTRAL) - set(MEASURED)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("change", [{}, {"clients": 3, "split": "unbalanced", "word_bytes": 4}])
-def test_protocol_finds_what_a_central_run_finds(transport, change):
+def test_protocol_equals_the_central_run(transport, change):
     cell = protocol(transport=transport, **change)
-    prepared = prepare(CENTER, None)
-    central = timed_fits(build(CENTER), prepared, CENTER.seeds, alone=True)
+    prepared = prepare(CENTRAL_CELL, None)
+    central = timed_fits(build(CENTRAL_CELL), prepared, CENTRAL_CELL.seeds, alone=True)
     parties, _ = fits_of(cell, prepared, None)
-    for (one, _), (other, _) in zip(central, parties, strict=True):
-        np.testing.assert_array_equal(one.centers, other.centers)
-        assert (one.seeds, one.n_iter) == (other.seeds, other.n_iter)
-        assert one.ledger.charges == other.ledger.charges
+    for (central_fit, _), (protocol_fit, _) in zip(central, parties, strict=True):
+        np.testing.assert_array_equal(central_fit.centers, protocol_fit.centers)
+        assert central_fit.seeds == protocol_fit.seeds
+        assert central_fit.n_iter == protocol_fit.n_iter
+        assert central_fit.ledger.charges == protocol_fit.ledger.charges
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_rows_say_who_took_part_and_what_it_took(transport):
+def test_rows_hold_settings_and_costs(transport):
     rows = execute(protocol(transport=transport, latency_ms=2))
-    central = execute(CENTER)
-    equal = [name for name in central if name not in {"cell", "code", *CENTRAL, "peak_memory_mb"}]
-    equal = [name for name in equal if not name.endswith("_seconds")]
+    central = execute(CENTRAL_CELL)
+    different = {"cell", "code", *CENTRAL, "peak_memory_mb"}
+    equal = [name for name in central if name not in different and not name.endswith("_seconds")]
     assert rows[equal].equals(central[equal])
+
     first = rows.iloc[0]
-    told = {
+    setting = {
         "clients": 2,
         "latency_ms": 2.0,
         "word_bytes": 8,
         "split": "balanced",
         "transport": transport,
     }
-    assert {name: first[name] for name in told} == told
+    assert {name: first[name] for name in setting} == setting
     assert rows["latency_ms"].dtype == rows["bytes_per_iteration"].dtype == float
-    # Two clients, both ways, five words for each of three centers; one exchange a round, which
-    # waits twice.
+
+    # Two clients, both directions, three centers, five words per center.
     assert set(rows["bytes_per_iteration"]) == {2 * 2 * 3 * 5 * 8}
-    assert (rows["rounds_per_iteration"] == 1).all() and (rows["iteration_ms"] >= 4).all()
+    # One exchange per round, with the latency of 2 ms in both directions.
+    assert (rows["rounds_per_iteration"] == 1).all()
+    assert (rows["iteration_ms"] >= 4).all()
     parts = rows[["client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms"]].sum(axis=1)
     np.testing.assert_allclose(parts, rows["iteration_ms"])
     seconds = (rows["setup_ms"] + rows["iterations"] * rows["iteration_ms"]) / 1000
@@ -316,85 +306,85 @@ def test_rows_say_who_took_part_and_what_it_took(transport):
     assert rows["fit_cpu_seconds"].isna().all()
 
 
-def test_central_rows_have_the_same_columns_empty():
-    rows = execute(dataclasses.replace(CENTER, timing=False))
-    assert rows[["clients", "word_bytes"]].eq(0).all(axis=None) and rows[["split", "transport"]].eq(
-        ""
-    ).all(axis=None)
+def test_central_rows_have_empty_federation_columns():
+    rows = execute(dataclasses.replace(CENTRAL_CELL, timing=False))
+    assert rows[["clients", "word_bytes"]].eq(0).all(axis=None)
+    assert rows[["split", "transport"]].eq("").all(axis=None)
     assert rows[["latency_ms", *MEASURED]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_failure_of_a_party_is_the_failure_of_the_cell(trouble, tmp_path, transport):
-    cell = trouble("Broken", transport=transport)
+def test_failure_of_a_party_fails_the_cell(misbehaving_cell, tmp_path, transport):
+    cell = misbehaving_cell("Broken", transport=transport)
     store = Store(tmp_path / "results")
     (outcome,) = run_cells([cell], store, Backend(retries=0))
     assert outcome.status == "failed"
-    told = "ProtocolError: client 2 stopped: ValueError: the second client broke"
-    assert outcome.error == store.failure_record(cell.key)["error"] == told
+    expected = "ProtocolError: client 2 stopped: ValueError: the second client failed"
+    assert outcome.error == expected
+    assert store.failure_record(cell.key)["error"] == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_time_limit_ends_all_parties(trouble, tmp_path, transport):
-    cell = dataclasses.replace(trouble("Endless", transport=transport), time_limit=5.0)
+def test_time_limit_ends_all_parties(misbehaving_cell, tmp_path, transport):
+    cell = dataclasses.replace(misbehaving_cell("Endless", transport=transport), time_limit=5.0)
     store = Store(tmp_path / "results")
     run_cells([cell], store, Backend())
     assert store.failure_record(cell.key)["error"] == "TimeLimitExceeded: time limit of 5 s reached"
 
-    def running():
-        commands = [
-            " ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])
-        ]
+    def running_commands():
+        processes = psutil.process_iter(["cmdline"])
+        commands = [" ".join(process.info["cmdline"] or ()) for process in processes]
         return [command for command in commands if str(tmp_path) in command]
 
     # The folder of the method is in the command of every process of the job.
     deadline = time.monotonic() + 20
-    while running() and time.monotonic() < deadline:
+    while running_commands() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert running() == []
+    assert running_commands() == []
 
 
-def test_estimate_knows_latency_and_processes(tmp_path):
-    near = protocol()
-    far = protocol(latency_ms=100)
-    # Three seeds and a run before them, of at most seven iterations, with two sends each.
-    assert rough_seconds(far) - rough_seconds(near) == pytest.approx(4 * 7 * 2 * 0.1)
-    assert (
-        fixed_seconds(protocol(transport="mpi", clients=8))
-        > fixed_seconds(protocol(transport="mpi"))
-        > 1
-    )
-    assert fixed_seconds(near) == fixed_seconds(CENTER)
+def test_estimate_depends_on_latency_and_processes(tmp_path):
+    local = protocol()
+    remote = protocol(latency_ms=100)
+    # Three seeds and a run before them, of at most seven iterations, with two sends per iteration.
+    difference = rough_seconds(remote) - rough_seconds(local)
+    assert difference == pytest.approx(4 * 7 * 2 * 0.1)
+
+    two_processes = fixed_seconds(protocol(transport="mpi"))
+    eight_processes = fixed_seconds(protocol(transport="mpi", clients=8))
+    assert eight_processes > two_processes > 1
+    assert fixed_seconds(local) == fixed_seconds(CENTRAL_CELL)
+
     store = Store(tmp_path)
-    store.write(near, execute(near).assign(fit_seconds=3.0, metric_seconds=2.0))
-    # One from before there were protocols.
-    store.write(
-        CENTER,
-        execute(CENTER).assign(fit_seconds=1.0, metric_seconds=0.0).drop(columns=list(CENTRAL)),
-    )
+    rows = execute(local).assign(fit_seconds=3.0, metric_seconds=2.0)
+    store.write(local, rows)
+    # Rows of a version without protocols.
+    older_rows = execute(CENTRAL_CELL).assign(fit_seconds=1.0, metric_seconds=0.0)
+    store.write(CENTRAL_CELL, older_rows.drop(columns=list(CENTRAL)))
     estimate = estimator(store)
-    assert estimate(near) == (pytest.approx(20, abs=0.1), True)
-    assert estimate(CENTER) == (pytest.approx(4, abs=0.1), True)
-    assert estimate(far) == (rough_seconds(far), False)
+    assert estimate(local) == (pytest.approx(20, abs=0.1), True)
+    assert estimate(CENTRAL_CELL) == (pytest.approx(4, abs=0.1), True)
+    assert estimate(remote) == (rough_seconds(remote), False)
 
 
 def test_tracking_shows_parties_and_times():
     cell = protocol(latency_ms=0.25)
     rows = execute(cell).assign(git="", finished=0.0)
     record = child_record(cell, rows, "parent", "id")
-    told = {
+    setting = {
         "clients": "2",
         "latency_ms": "0.25",
         "word_bytes": "8",
         "split": "balanced",
         "transport": "threads",
     }
-    assert record.params.items() >= told.items()
+    assert record.params.items() >= setting.items()
     assert record.metrics["iteration_ms_mean"] == pytest.approx(rows["iteration_ms"].mean())
     assert record.name == "fastlloyd · iris · ε=1 · 2 clients, 0.25 ms"
-    central = child_record(CENTER, execute(CENTER).assign(git="", finished=0.0), "parent", "id")
-    assert not {*told, "iteration_ms_mean"} & {*central.params, *central.metrics}
+    central_rows = execute(CENTRAL_CELL).assign(git="", finished=0.0)
+    central = child_record(CENTRAL_CELL, central_rows, "parent", "id")
+    assert not {*setting, "iteration_ms_mean"} & {*central.params, *central.metrics}
 
 
 def test_protocol_from_the_command_line(tmp_path, capsys):
@@ -403,28 +393,31 @@ def test_protocol_from_the_command_line(tmp_path, capsys):
         "dataset=iris",
         "epsilon=1.0",
         "seeds=2",
-        f"results={tmp_path / 'r'}",
+        f"results={tmp_path / 'results'}",
     ]
     assert run.main([*words, "federation.clients=0", "timing=true"]) == 2
     assert "clients=0 is not allowed" in capsys.readouterr().err
     assert run.main([*words, "federation.clients=2"]) == 2
     assert "timing=False is not allowed" in capsys.readouterr().err
-    assert not (tmp_path / "r").exists()
-    both = [*words, "timing=true", "federation.clients=[2,3]", "federation.transport=threads"]
-    assert run.main(both) == 0
+    assert not (tmp_path / "results").exists()
+    valid = [*words, "timing=true", "federation.clients=[2,3]", "federation.transport=threads"]
+    assert run.main(valid) == 0
     assert "ms per iteration" in capsys.readouterr().out
-    rows = Store(tmp_path / "r").read(Store(tmp_path / "r").keys())
+    store = Store(tmp_path / "results")
+    rows = store.read(store.keys())
     assert sorted(rows["clients"]) == [2, 2, 3, 3]
 
 
-def test_some_sweeps_of_a_paper_can_be_run_alone(tmp_path, capsys):
-    words = ["profile=smoke", f"results={tmp_path / 'r'}", "tracking=none", "backend=serial"]
+def test_selected_sweeps_of_a_paper_can_be_run(tmp_path, capsys):
+    words = ["profile=smoke", f"results={tmp_path / 'results'}", "tracking=none", "backend=serial"]
     assert reproduce.main(["run", *words, "sweeps=[protocl]"]) == 2
     assert "sweep='protocl' is unknown. Did you mean protocol?" in capsys.readouterr().err
     assert reproduce.main(["run", *words, "sweeps=[protocol,parties]"]) == 0
     assert "1 cells, 0 stored, 1 to run" in capsys.readouterr().out
-    rows = Store(tmp_path / "r").read(Store(tmp_path / "r").keys())
-    assert set(rows["transport"]) == {"threads"} and json.loads(rows["charges"].iloc[0])
+    store = Store(tmp_path / "results")
+    rows = store.read(store.keys())
+    assert set(rows["transport"]) == {"threads"}
+    assert json.loads(rows["charges"].iloc[0])
 
 
 @pytest.mark.parametrize("profile", choices("profile"))
@@ -435,7 +428,9 @@ def test_protocols_of_the_paper(profile, mirror):
     for sweep, cell in plan.entries:
         if cell.federation is not None:
             cells.setdefault(sweep, []).append(cell)
-    sizes = {sweep: (len(found), len(found[0].seeds)) for sweep, found in cells.items()}
+    sizes = {
+        sweep: (len(sweep_cells), len(sweep_cells[0].seeds)) for sweep, sweep_cells in cells.items()
+    }
     assert sizes == {
         "smoke": {"protocol": (1, 2)},
         "quick": {

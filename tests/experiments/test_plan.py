@@ -1,4 +1,4 @@
-"""From configuration to cells: sweeps, profiles, gaps; bad input is refused beforehand."""
+"""From configuration to cells: sweeps, profiles, gaps; invalid input is refused beforehand."""
 
 import io
 import json
@@ -24,36 +24,45 @@ PROFILE = {"name": "tiny", "seeds": 2}
 
 
 def paper(**sweep):
-    return {"name": "mini", "sweeps": {"one": {"datasets": ["iris"], "methods": ["lloyd"]} | sweep}}
+    default = {"datasets": ["iris"], "methods": ["lloyd"]}
+    return {"name": "mini", "sweeps": {"first": default | sweep}}
 
 
 def cells(**sweep):
     return [cell for _, cell in make_plan(paper(**sweep), PROFILE).entries]
 
 
-def test_private_methods_run_once_per_epsilon_and_others_once():
-    found = cells(methods=["lloyd", "fastlloyd"], epsilon=[0.1, 1.0])
-    assert [(cell.method, cell.epsilon) for cell in found] == [
+def test_only_private_methods_run_for_every_epsilon():
+    planned = cells(methods=["lloyd", "fastlloyd"], epsilon=[0.1, 1.0])
+    assert [(cell.method, cell.epsilon) for cell in planned] == [
         ("lloyd", None),
         ("fastlloyd", 0.1),
         ("fastlloyd", 1.0),
     ]
-    assert {cell.seeds for cell in found} == {(0, 1)}
-    assert {cell.k for cell in found} == {3}
+    assert {cell.seeds for cell in planned} == {(0, 1)}
+    assert {cell.k for cell in planned} == {3}
 
 
-def test_delta_goes_to_methods_that_have_one():
-    found = cells(methods=["lloyd", "sulloyd", "glloyd"], epsilon=1.0, delta=1e-5)
-    assert [cell.delta for cell in found] == [None, None, 1e-5]
+def test_delta_is_for_methods_with_the_parameter():
+    planned = cells(methods=["lloyd", "sulloyd", "glloyd"], epsilon=1.0, delta=1e-5)
+    assert [cell.delta for cell in planned] == [None, None, 1e-5]
 
 
-def test_sweep_may_have_its_own_budget_seeds_and_limits():
+def test_sweep_may_set_budget_seeds_and_limits():
     content = paper(methods=["glloyd"]) | {"epsilon": [0.1, 1.0]}
-    own = {"epsilon": 0.75, "delta": 1e-7, "seeds": 4, "timing": True, "time_limit": 600}
-    content["sweeps"]["two"] = {"datasets": ["iris"], "methods": ["glloyd", "lloyd"]} | own
-    content["profiles"] = {"tiny": {"two": {"seeds": [5], "time_limit": 30, "epsilon": [0.5]}}}
+    content["sweeps"]["second"] = {
+        "datasets": ["iris"],
+        "methods": ["glloyd", "lloyd"],
+        "epsilon": 0.75,
+        "delta": 1e-7,
+        "seeds": 4,
+        "timing": True,
+        "time_limit": 600,
+    }
+    changes = {"seeds": [5], "time_limit": 30, "epsilon": [0.5]}
+    content["profiles"] = {"tiny": {"second": changes}}
 
-    def of(sweep, profile):
+    def values_of(sweep, profile):
         plan = make_plan(content, {"name": profile, "seeds": 2})
         return [
             (cell.method, cell.epsilon, cell.delta, cell.seeds, cell.timing, cell.time_limit)
@@ -61,66 +70,67 @@ def test_sweep_may_have_its_own_budget_seeds_and_limits():
             if name == sweep
         ]
 
-    assert of("one", "tiny") == [
-        ("glloyd", epsilon, "auto", (0, 1), False, None) for epsilon in (0.1, 1.0)
+    assert values_of("first", "tiny") == [
+        ("glloyd", 0.1, "auto", (0, 1), False, None),
+        ("glloyd", 1.0, "auto", (0, 1), False, None),
     ]
-    assert of("two", "other") == [
+    assert values_of("second", "other") == [
         ("glloyd", 0.75, 1e-7, (0, 1, 2, 3), True, 600),
         ("lloyd", None, None, (0, 1, 2, 3), True, 600),
     ]
-    assert of("two", "tiny") == [
+    assert values_of("second", "tiny") == [
         ("glloyd", 0.5, 1e-7, (5,), True, 30),
         ("lloyd", None, None, (5,), True, 30),
     ]
 
 
-def test_grid_makes_every_combination_under_one_name():
-    found = cells(
-        methods=[
-            {"method": "fastlloyd", "grid": {"alpha": [0.4, 0.8], "radius_clipping": [True, False]}}
-        ]
-    )
-    assert {cell.method for cell in found} == {"fastlloyd"}
-    values = {(dict(cell.params)["alpha"], dict(cell.params)["radius_clipping"]) for cell in found}
+def test_grid_gives_every_combination_under_one_name():
+    grid = {"alpha": [0.4, 0.8], "radius_clipping": [True, False]}
+    planned = cells(methods=[{"method": "fastlloyd", "grid": grid}])
+    assert {cell.method for cell in planned} == {"fastlloyd"}
+    params = [dict(cell.params) for cell in planned]
+    values = {(param["alpha"], param["radius_clipping"]) for param in params}
     assert values == {(0.4, True), (0.4, False), (0.8, True), (0.8, False)}
 
 
-def test_pattern_makes_every_combination():
-    found = cells(datasets=[{"pattern": "synth-{k}-{d}-0", "k": [2, 4], "d": [2, 8]}])
-    assert [cell.dataset for cell in found] == [
+def test_pattern_gives_every_combination():
+    planned = cells(datasets=[{"pattern": "synth-{k}-{d}-0", "k": [2, 4], "d": [2, 8]}])
+    assert [cell.dataset for cell in planned] == [
         "synth-2-2-0",
         "synth-2-8-0",
         "synth-4-2-0",
         "synth-4-8-0",
     ]
-    assert [cell.k for cell in found] == [2, 2, 4, 4]
+    assert [cell.k for cell in planned] == [2, 2, 4, 4]
 
 
-def test_profile_changes_its_own_keys_only():
+def test_profile_changes_only_its_keys():
     content = paper(epsilon=[0.1, 0.5], methods=["glloyd"])
-    content["sweeps"]["two"] = {"datasets": ["wine"], "methods": ["lloyd"]}
-    content["profiles"] = {"tiny": {"one": {"datasets": ["wine"]}, "two": None}}
+    content["sweeps"]["second"] = {"datasets": ["wine"], "methods": ["lloyd"]}
+    content["profiles"] = {"tiny": {"first": {"datasets": ["wine"]}, "second": None}}
     entries = make_plan(content, PROFILE).entries
     assert [(sweep, cell.dataset, cell.epsilon) for sweep, cell in entries] == [
-        ("one", "wine", 0.1),
-        ("one", "wine", 0.5),
+        ("first", "wine", 0.1),
+        ("first", "wine", 0.5),
     ]
     # A profile that names no sweep changes none.
-    assert len(make_plan(content, {"name": "other", "seeds": 2}).entries) == 3
-    # One that it does not name stays as the paper has it.
-    content["profiles"]["tiny"].pop("two")
-    assert [sweep for sweep, _ in make_plan(content, PROFILE).entries] == ["one", "one", "two"]
+    entries = make_plan(content, {"name": "other", "seeds": 2}).entries
+    assert len(entries) == 3
+    # A sweep that the profile does not name is that of the paper.
+    content["profiles"]["tiny"].pop("second")
+    entries = make_plan(content, PROFILE).entries
+    assert [sweep for sweep, _ in entries] == ["first", "first", "second"]
 
 
-def test_cell_that_two_sweeps_share_is_one_cell():
+def test_cell_of_two_sweeps_is_planned_once():
     content = paper()
-    content["sweeps"]["two"] = content["sweeps"]["one"]
+    content["sweeps"]["second"] = content["sweeps"]["first"]
     plan = make_plan(content, PROFILE)
     assert len(plan.entries) == 2
     assert len(plan.cells) == 1
 
 
-def test_data_that_are_not_at_hand_are_a_gap_and_the_rest_goes_on(monkeypatch, tmp_path):
+def test_missing_data_are_a_gap(monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
     content = paper(datasets=["iris", "mnist"], methods=["glloyd"], epsilon=[0.1, 1.0])
@@ -136,17 +146,19 @@ def test_data_that_are_not_at_hand_are_a_gap_and_the_rest_goes_on(monkeypatch, t
     assert (missing["reason"] == "not run").sum() == 2
 
 
-def test_substitute_takes_the_place_of_data_that_are_not_at_hand(tmp_path, monkeypatch):
+def test_substitute_replaces_missing_data(tmp_path, monkeypatch):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
     pattern = {"pattern": "g2-{d}-20", "fallback": "g2-{d}-20-generated", "d": [2, 4]}
     plan = make_plan(paper(datasets=[pattern]), PROFILE, mirror=str(tmp_path / "empty"))
     assert [cell.dataset for cell in plan.cells] == ["g2-2-20-generated", "g2-4-20-generated"]
-    # Nothing is lacking, and the report is not told so.
+    # A substituted set is not a gap, and the report does not count it as missing.
     assert plan.gaps == ()
-    assert set(plan.missing(Store(tmp_path / "results"))["reason"]) == {"not run"}
-    assert [(found.dataset, found.substitute) for found in plan.substitutions] == [
+    missing = plan.missing(Store(tmp_path / "results"))
+    assert set(missing["reason"]) == {"not run"}
+    substitutions = [(pair.dataset, pair.substitute) for pair in plan.substitutions]
+    assert substitutions == [
         ("g2-2-20", "g2-2-20-generated"),
         ("g2-4-20", "g2-4-20-generated"),
     ]
@@ -155,8 +167,8 @@ def test_substitute_takes_the_place_of_data_that_are_not_at_hand(tmp_path, monke
 
 
 @pytest.fixture
-def damaged(tmp_path, monkeypatch):
-    """Return a mirror in which the file of g2-2-20 is not the published one."""
+def damaged_mirror(tmp_path, monkeypatch):
+    """Return a mirror in which the file of g2-2-20 differs from the published file."""
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mirror" / "g2").mkdir(parents=True)
@@ -164,19 +176,16 @@ def damaged(tmp_path, monkeypatch):
     return str(tmp_path / "mirror")
 
 
-@pytest.mark.parametrize("more", [{}, {"fallback": "g2-{d}-20-generated"}])
-def test_damaged_file_stops_the_plan_and_is_never_replaced(damaged, more):
-    with pytest.raises(
-        ConfigurationError, match=r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"
-    ):
-        make_plan(
-            paper(datasets=["iris", {"pattern": "g2-{d}-20", "d": [2]} | more]),
-            PROFILE,
-            mirror=damaged,
-        )
+@pytest.mark.parametrize("options", [{}, {"fallback": "g2-{d}-20-generated"}])
+def test_damaged_file_is_refused_not_replaced(damaged_mirror, options):
+    pattern = {"pattern": "g2-{d}-20", "d": [2]} | options
+    content = paper(datasets=["iris", pattern])
+    expected = r"g2-2-20\.txt has SHA-256 .* delete it and fetch it again"
+    with pytest.raises(ConfigurationError, match=expected):
+        make_plan(content, PROFILE, mirror=damaged_mirror)
 
 
-def test_one_line_tells_of_a_whole_family_of_missing_files(tmp_path, monkeypatch):
+def test_missing_files_of_a_family_share_a_line(tmp_path, monkeypatch):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
     (tmp_path / "empty").mkdir()
@@ -189,108 +198,107 @@ def test_one_line_tells_of_a_whole_family_of_missing_files(tmp_path, monkeypatch
 
 
 @pytest.fixture
-def own(tmp_path):
-    """Return a sweep's entry for a file with one of its three points outside its bounds."""
+def file_entry(tmp_path):
+    """Return a sweep's entry for a file with one of three points outside its bounds."""
     (tmp_path / "points.csv").write_text("0.1,0.2\n0.3,0.4\n0.5,7\n")
     return {"name": "file", "path": str(tmp_path / "points.csv"), "bounds": [0, 1]}
 
 
-def test_points_outside_the_domain_are_counted_or_refused_before_anything_runs(own):
-    (cell,) = cells(datasets=[own], methods=["mean"], k=1)
+def test_points_outside_the_domain_are_counted_or_refused(file_entry):
+    (cell,) = cells(datasets=[file_entry], methods=["mean"], k=1)
     assert (execute(cell)["clipped"] == 1).all()
-    with pytest.raises(
-        ConfigurationError, match=r"1 of 3 points .* lie outside the declared domain"
-    ):
-        cells(datasets=[own], methods=["mean"], k=1, clip=False)
-    # Registered domains hold their points, so refusing costs nothing there.
+    expected = r"1 of 3 points .* lie outside the declared domain"
+    with pytest.raises(ConfigurationError, match=expected):
+        cells(datasets=[file_entry], methods=["mean"], k=1, clip=False)
+    # Domains of registered sets contain their points, so these are never refused.
     (iris,) = cells(preprocessing="public", clip=False)
     assert (execute(iris)["clipped"] == 0).all()
 
 
-def test_bounds_decide_the_preprocessing_and_are_never_passed_over(own):
-    def scaled(**sweep):
+def test_bounds_determine_the_preprocessing(file_entry):
+    def preprocessing_of(**sweep):
         (cell,) = cells(methods=["mean"], k=1, **sweep)
         return cell.preprocessing
 
-    assert scaled(datasets=[own]) == "public"
-    assert scaled(datasets=[own | {"bounds": None}]) == "minmax"
-    assert scaled(datasets=["iris"], preprocessing=None) == "minmax"
-    assert scaled(datasets=[own], preprocessing="public") == "public"
-    with pytest.raises(
-        ConfigurationError, match=r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"
-    ):
-        scaled(datasets=[own], preprocessing="minmax")
+    without_bounds = file_entry | {"bounds": None}
+    assert preprocessing_of(datasets=[file_entry]) == "public"
+    assert preprocessing_of(datasets=[without_bounds]) == "minmax"
+    assert preprocessing_of(datasets=["iris"], preprocessing=None) == "minmax"
+    assert preprocessing_of(datasets=[file_entry], preprocessing="public") == "public"
+
+    # Bounds are never ignored.
+    expected = r"bounds=\[0, 1\] is not allowed with preprocessing='minmax'"
+    with pytest.raises(ConfigurationError, match=expected):
+        preprocessing_of(datasets=[file_entry], preprocessing="minmax")
     with pytest.raises(ConfigurationError, match="needs a public domain"):
-        scaled(datasets=[own | {"bounds": None}], preprocessing="public")
+        preprocessing_of(datasets=[without_bounds], preprocessing="public")
 
 
-def test_one_range_for_all_columns(own):
-    (cell,) = cells(
-        datasets=["blobs-200-3-2"], preprocessing="range", metrics=["inertia", "accuracy"]
-    )
+def test_range_preprocessing_needs_one_common_range(file_entry):
+    metrics = ["inertia", "accuracy"]
+    (cell,) = cells(datasets=["blobs-200-3-2"], preprocessing="range", metrics=metrics)
     prepared = prepare(cell, None)
-    # The box of the centers, which the points may leave.
+    # The box of the centers; points may lie outside.
     assert prepared.domain.tolist() == [[-100.0] * 3, [100.0] * 3]
     rows = execute(cell)
-    assert (rows["half_width"] == 100).all() and not rows["private_bounds"].any()
+    assert (rows["half_width"] == 100).all()
+    assert not rows["private_bounds"].any()
     # In raw units the points have variance 1 in each of three columns around their clusters'
     # centers.
-    raw = rows["inertia"] * rows["half_width"] ** 2
-    assert raw.between(0.5 * 200 * 3, 2 * 200 * 3).all()
+    raw_inertia = rows["inertia"] * rows["half_width"] ** 2
+    assert raw_inertia.between(0.5 * 200 * 3, 2 * 200 * 3).all()
     assert (rows["accuracy"] == 1).all()
-    # A file whose bounds are the same in all columns has a range; columns with bounds of their own
-    # have none.
-    (file,) = cells(datasets=[own], methods=["mean"], k=1, preprocessing="range")
-    assert execute(file)["half_width"].tolist() == [0.5] * 2
-    for one in ("wine", own | {"bounds": [[0, 0], [1, 7]]}, "synth-2-2-0"):
-        with pytest.raises(
-            ConfigurationError, match="preprocessing='range' needs one range that all columns share"
-        ):
-            cells(datasets=[one], k=1, preprocessing="range")
-    # Points may be refused instead of clipped here too.
+
+    # A file with the same bounds in all columns has a range; with different bounds it has none.
+    (file_cell,) = cells(datasets=[file_entry], methods=["mean"], k=1, preprocessing="range")
+    assert execute(file_cell)["half_width"].tolist() == [0.5] * 2
+    bounds_by_column = file_entry | {"bounds": [[0, 0], [1, 7]]}
+    expected = "preprocessing='range' needs one range that all columns share"
+    for dataset in ("wine", bounds_by_column, "synth-2-2-0"):
+        with pytest.raises(ConfigurationError, match=expected):
+            cells(datasets=[dataset], k=1, preprocessing="range")
+
+    # Points outside the range may be refused instead of clipped.
     with pytest.raises(ConfigurationError, match="lie outside the declared range"):
         cells(datasets=["blobs-1000-10-8"], preprocessing="range", clip=False)
 
 
-def test_columns_without_one_range_have_no_half_width():
+def test_half_width_is_missing_without_a_common_range():
     (cell,) = cells(datasets=["wine"])
     assert execute(cell)["half_width"].map(math.isnan).all()
 
 
-def test_sizes_that_are_drawn_bound_k_too():
+def test_k_is_bounded_by_random_sizes():
     n = len(datasets.load("ablation-2-2-0.25").points)
     assert cells(datasets=["ablation-2-2-0.25"], k=n)
-    with pytest.raises(
-        ConfigurationError, match=f"k={n + 1} is not allowed: k must be at most n={n}"
-    ):
+    expected = f"k={n + 1} is not allowed: k must be at most n={n}"
+    with pytest.raises(ConfigurationError, match=expected):
         cells(datasets=["ablation-2-2-0.25"], k=n + 1)
 
 
-def test_rows_bear_the_names_of_the_plan(own, tmp_path):
+def test_rows_have_the_names_of_the_plan(file_entry, tmp_path):
     twin = tmp_path / "twin.csv"
     twin.write_bytes((tmp_path / "points.csv").read_bytes())
+    twin_entry = file_entry | {"path": str(twin)}
     store = Store(tmp_path / "results")
-    (cell,) = cells(datasets=[own], methods=["mean"], k=1)
+    (cell,) = cells(datasets=[file_entry], methods=["mean"], k=1)
     store.write(cell, execute(cell).assign(git="", finished=0.0))
 
     def names(*entries):
-        return list(
-            make_plan(paper(datasets=list(entries), methods=["mean"], k=1), PROFILE).rows(store)[
-                "dataset"
-            ]
-        )
+        content = paper(datasets=list(entries), methods=["mean"], k=1)
+        rows = make_plan(content, PROFILE).rows(store)
+        return list(rows["dataset"])
 
-    assert names(own) == ["points"] * 2
-    assert names(own | {"path": str(twin)}) == ["twin"] * 2
-    assert names(own, own | {"path": str(twin)}) == ["points"] * 2 + ["twin"] * 2
+    assert names(file_entry) == ["points"] * 2
+    assert names(twin_entry) == ["twin"] * 2
+    assert names(file_entry, twin_entry) == ["points"] * 2 + ["twin"] * 2
 
 
-def test_method_that_cannot_be_found_is_a_gap():
-    plan = make_plan(
-        paper(methods=["lloyd", {"name": "lost", "_target_": "no_such_package.Lost"}]), PROFILE
-    )
+def test_missing_method_is_a_gap():
+    missing_method = {"name": "missing", "_target_": "no_such_package.Missing"}
+    plan = make_plan(paper(methods=["lloyd", missing_method]), PROFILE)
     assert [cell.method for cell in plan.cells] == ["lloyd"]
-    assert plan.gaps[0].method == "lost"
+    assert plan.gaps[0].method == "missing"
     assert "no_such_package" in plan.gaps[0].reason
 
 
@@ -314,7 +322,7 @@ def test_method_that_cannot_be_found_is_a_gap():
             {"time_limit": -1},
             "time_limit=-1 is not allowed: time_limit must be a number of seconds above 0",
         ),
-        ({"speed": 3}, "sweep one: key='speed' is unknown"),
+        ({"speed": 3}, "sweep first: key='speed' is unknown"),
         (
             {"methods": [{"method": "lloyd", "grid": {"alpha": [1]}}]},
             "lloyd has no parameter alpha: known are",
@@ -328,7 +336,7 @@ def test_method_that_cannot_be_found_is_a_gap():
         ({"datasets": [{"name": "file", "path": "nowhere.csv"}]}, "k=None|nowhere.csv"),
     ],
 )
-def test_wrong_configuration_is_refused(sweep, message):
+def test_invalid_configuration_is_refused(sweep, message):
     with pytest.raises(ConfigurationError, match=message):
         plan = make_plan(paper(**sweep), PROFILE)
         # A file that does not exist is a gap, which the entry point for single runs refuses.
@@ -336,12 +344,12 @@ def test_wrong_configuration_is_refused(sweep, message):
 
 
 def test_profile_of_an_unknown_sweep_is_refused():
-    content = paper() | {"profiles": {"tiny": {"onne": {}}}}
-    with pytest.raises(ConfigurationError, match="Did you mean one"):
+    content = paper() | {"profiles": {"tiny": {"frst": {}}}}
+    with pytest.raises(ConfigurationError, match="Did you mean first"):
         make_plan(content, PROFILE)
 
 
-def test_estimate_prefers_what_was_measured(tmp_path):
+def test_estimate_prefers_measured_times(tmp_path):
     store = Store(tmp_path)
     (cell,) = cells()
     assert estimator(store)(cell) == (rough_seconds(cell), False)
@@ -350,7 +358,7 @@ def test_estimate_prefers_what_was_measured(tmp_path):
     seconds, measured = estimator(store)(cell)
     assert measured
     assert seconds == pytest.approx(2 * 5.0, abs=0.1)
-    # A timing cell is not like it, and no cell outlasts its limit.
+    # Times of a cell without timing do not apply to a timing cell; a limit bounds the estimate.
     (timed,) = cells(timing=True)
     assert estimator(store)(timed) == (rough_seconds(timed), False)
     (limited,) = cells(time_limit=4)
@@ -359,7 +367,7 @@ def test_estimate_prefers_what_was_measured(tmp_path):
     assert estimator(store, Backend(time_limit=3))(limited) == (4, True)
 
 
-def test_results_of_older_versions_still_give_estimates(tmp_path):
+def test_results_of_older_versions_give_estimates(tmp_path):
     store = Store(tmp_path)
     (cell,) = cells()
     rows = execute(cell).assign(fit_seconds=3.0, metric_seconds=2.0)
@@ -367,35 +375,37 @@ def test_results_of_older_versions_still_give_estimates(tmp_path):
     assert estimator(store)(cell)[1]
 
 
-def test_rough_model_knows_how_many_centers_are_released():
-    def one(**grid):
+def test_rough_estimate_depends_on_number_of_centers():
+    def dpm_cell(**grid):
         (cell,) = cells(methods=[{"method": "dpm", "grid": grid}], epsilon=1.0)
         return cell
 
-    assert [max_centers(one(**grid)) for grid in ({}, {"depth": 4}, {"merge": True})] == [
-        128,
-        16,
-        3,
-    ]
-    # What more centers add is in proportion to their number beyond the k = 3 that the merged ones
-    # are.
-    merged, many, most = (
-        rough_seconds(one(**grid)) for grid in ({"merge": True}, {"depth": 4}, {})
-    )
-    assert (most - merged) / (many - merged) == pytest.approx((128 - 3) / (16 - 3))
-    (plain,) = cells()
-    assert (
-        max_centers(plain) == 3 and rough_seconds(plain) < merged / 5
-    )  # batched: no fit of its own for every seed
+    merged = dpm_cell(merge=True)
+    shallow = dpm_cell(depth=4)
+    default = dpm_cell()
+    assert max_centers(merged) == 3
+    assert max_centers(shallow) == 16
+    assert max_centers(default) == 128
+
+    # The additional time is in proportion to the number of centers beyond the k = 3 merged ones.
+    merged_seconds = rough_seconds(merged)
+    ratio = (rough_seconds(default) - merged_seconds) / (rough_seconds(shallow) - merged_seconds)
+    assert ratio == pytest.approx((128 - 3) / (16 - 3))
+
+    # Seeds of Lloyd's algorithm are fitted as one batch, which is faster.
+    (lloyd,) = cells()
+    assert max_centers(lloyd) == 3
+    assert rough_seconds(lloyd) < merged_seconds / 5
 
 
-def test_timing_cells_take_their_time_one_after_another():
+def test_timing_cells_are_estimated_in_sequence():
     both = [*cells(), *cells(timing=True)]
-    assert wall_seconds({cell.key: 6.0 for cell in both}, both, jobs=2) == 3 + 6
+    seconds = {cell.key: 6.0 for cell in both}
+    assert wall_seconds(seconds, both, jobs=2) == 3 + 6
 
 
 @pytest.mark.slow
-def test_cell_over_its_time_limit_is_failed_with_that_reason(tmp_path, monkeypatch):
+def test_failure_reason_names_the_time_limit(tmp_path, monkeypatch):
     (tmp_path / "too_slow.py").write_text(
         "import time\nfrom pkm.methods.baselines import DataMean\n\n\n"
         "class TooSlow(DataMean):\n    def cluster(self, curator):\n        time.sleep(60)\n"
@@ -407,9 +417,9 @@ def test_cell_over_its_time_limit_is_failed_with_that_reason(tmp_path, monkeypat
     run_cells(plan.cells, store, Backend())
     (reason,) = plan.missing(store)["reason"]
     assert reason == "failed: TimeLimitExceeded: time limit of 0.5 s reached"
-    told = Console(file=io.StringIO(), width=160)
-    show(plan, store, Backend(), told)
-    assert "1 of 1 cells to run" in told.file.getvalue()
+    console = Console(file=io.StringIO(), width=160)
+    show(plan, store, Backend(), console)
+    assert "1 of 1 cells to run" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("name", [name for name in choices("method") if name != "external"])
@@ -417,7 +427,7 @@ def test_every_method_file_runs(name):
     target = method_entry(name)["_target_"]
     private = accepts(target, "epsilon")
     central = hasattr(load_method(target), "fit_with")
-    # Published versions of the DPM paper's methods know one range for all columns only.
+    # Published variants of the DPM paper's methods need one range for all columns.
     setting = {} if central else {"unlearning": {"clients": 4, "clusters_per_client": 2}}
     (cell,) = cells(
         methods=[name], epsilon=1.0, datasets=["blobs-300-2-3"], preprocessing="range", **setting
@@ -428,14 +438,14 @@ def test_every_method_file_runs(name):
     assert rows["nicv"].between(0, 10).all()
     assert rows["epsilon_spent"].notna().all() == private
     if private:
-        # What is declared may be more than epsilon where a published method overspends.
+        # The declared epsilon may exceed the budget where a published variant overspends.
         declared = build(cell).budget(300, 2).epsilon
         assert rows["epsilon_spent"].max() <= declared * (1 + 1e-6)
         assert declared <= 1.0 or cell.variant == "published"
     assert rows["n_centers"].between(1, max_centers(cell)).all()
 
 
-# Those of the group of methods are run from the command line in test_cli.py.
+# The files of the group of methods are run from the command line in test_cli.py.
 @pytest.mark.parametrize("group", ["paper", "dataset", "profile", "backend", "tracking"])
 def test_every_file_of_every_group_composes(group):
     assert choices(group)
@@ -445,25 +455,25 @@ def test_every_file_of_every_group_composes(group):
 
 
 def test_external_method_composes():
-    given = ["method=external", "method._target_=package.Class"]
-    assert load(given)["method"]["name"] is None
+    words = ["method=external", "method._target_=package.Class"]
+    assert load(words)["method"]["name"] is None
 
 
 @pytest.mark.parametrize("name", choices("paper"))
 @pytest.mark.parametrize("profile", choices("profile"))
-def test_every_paper_can_be_planned_at_every_size(name, profile, monkeypatch, tmp_path):
+def test_every_paper_can_be_planned_in_every_profile(name, profile, monkeypatch, tmp_path):
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
     config = load([f"paper={name}", f"profile={profile}", "data=null"])
     plan = make_plan(config.paper, config.profile)
     assert plan.cells
     if profile == "smoke":
-        # The smallest size needs nothing that is not on the machine.
+        # The smallest profile needs no file.
         assert not plan.gaps
-        left_out = {
-            sweep for sweep, change in config.paper.profiles.smoke.items() if change is None
-        }
-        assert {sweep for sweep, _ in plan.entries} == set(config.paper.sweeps) - left_out
+        changes = config.paper.profiles.smoke
+        omitted = {sweep for sweep, change in changes.items() if change is None}
+        planned = {sweep for sweep, _ in plan.entries}
+        assert planned == set(config.paper.sweeps) - omitted
 
 
 def test_every_key_of_every_file_has_a_comment():
@@ -477,19 +487,14 @@ def test_every_key_of_every_file_has_a_comment():
                 assert "#" in line, f"{path.name}: {line}"
 
 
-def test_rows_say_what_was_run():
+def test_rows_describe_the_cell():
     (cell,) = cells(
         methods=["fastlloyd"], epsilon=0.5, metrics=["nicv", "silhouette"], datasets=["wine"]
     )
     rows = execute(cell)
     first = rows.iloc[0]
-    assert (first["n"], first["d"], first["k"], first["variant"], first["private_bounds"]) == (
-        178,
-        13,
-        3,
-        "published",
-        True,
-    )
+    assert (first["n"], first["d"], first["k"]) == (178, 13, 3)
+    assert (first["variant"], first["private_bounds"]) == ("published", True)
     assert '"alpha":0.8' in first["params"]
     assert "variant" not in first["params"]
     assert first["data"] == datasets.fingerprint("wine")
@@ -499,57 +504,60 @@ def test_rows_say_what_was_run():
     assert to_hashable(["a", {"b": 1}]) == ("a", (("b", 1),))
 
 
-def test_rows_hold_what_the_references_are(tmp_path, monkeypatch):
+def test_rows_hold_the_sizes_of_references(tmp_path, monkeypatch):
     monkeypatch.setenv("PKM_CACHE", str(tmp_path))
     (cell,) = cells(
         datasets=["blobs-300-2-3"], preprocessing="range", metrics=["nicv", "kmeans_distance"]
     )
     rows = execute(cell)
     sizes = json.loads(rows["references"].iloc[0])
-    assert len(sizes) == 20 and min(sizes) >= 2
+    assert len(sizes) == 20
+    assert min(sizes) >= 2
     assert rows["kmeans_distance"].between(0, 2).all()
 
 
-def test_method_is_told_the_bounds_in_raw_units_and_may_release_fewer_centers(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "curious.py").write_text(
+def test_fit_batch_receives_the_domain_in_raw_units(tmp_path, monkeypatch):
+    (tmp_path / "recording.py").write_text(
         "import numpy as np\nfrom pkm.methods.base import PrivateKMeans, Run\n"
         "from pkm.privacy import NO_CLAIM\n\n\n"
-        "class Curious(PrivateKMeans):\n"
+        "class Recording(PrivateKMeans):\n"
         "    claims = {'sound': NO_CLAIM}\n"
-        "    asked = []\n\n"
+        "    calls = []\n\n"
         "    def __init__(self, n_clusters=8):\n"
         "        self.n_clusters = n_clusters\n\n"
         "    def fit_batch(self, points, seeds, domain=None):\n"
-        "        self.asked.append((tuple(seeds), domain.tolist()))\n"
-        "        own = np.array([1 + seed for seed in seeds])\n"
-        "        centers = np.zeros((len(seeds), own.max(), points.shape[1]), np.int64)\n"
+        "        self.calls.append((tuple(seeds), domain.tolist()))\n"
+        "        n_centers = np.array([1 + seed for seed in seeds])\n"
+        "        centers = np.zeros((len(seeds), n_centers.max(), points.shape[1]), np.int64)\n"
         "        for r, seed in enumerate(seeds):\n"
         "            centers[r, : seed + 1] += 1000 * np.arange(1, seed + 2)[:, None]\n"
         "            centers[r, seed + 1 :] = 1000\n"
-        "        return Run(centers, 0, None, tuple(seeds), own)\n"
+        "        return Run(centers, 0, None, tuple(seeds), n_centers)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    import curious
+    import recording
 
-    entry = {"name": "curious", "_target_": "curious.Curious"}
-    found = {}
-    for timing in (False, True):
-        curious.Curious.asked.clear()
-        metrics = ["nicv", "n_centers", "nonempty_centers", "empty_clusters"]
-        sweep = {
-            "datasets": ["blobs-200-3-2"],
-            "methods": [entry],
-            "preprocessing": "range",
-            "metrics": metrics,
-        }
-        (cell,) = cells(**sweep, seeds=[0, 2, 1], timing=timing)
-        found[timing] = execute(cell)
+    metrics = ["nicv", "n_centers", "nonempty_centers", "empty_clusters"]
+    sweep = {
+        "datasets": ["blobs-200-3-2"],
+        "methods": [{"name": "recording", "_target_": "recording.Recording"}],
+        "preprocessing": "range",
+        "metrics": metrics,
+        "seeds": [0, 2, 1],
+    }
+
+    def execute_and_check(timing, batches):
+        recording.Recording.calls.clear()
+        (cell,) = cells(**sweep, timing=timing)
+        rows = execute(cell)
         box = [[-100.0] * 3, [100.0] * 3]
-        batches = [(0,), (0,), (2,), (1,)] if timing else [(0, 2, 1)]
-        assert curious.Curious.asked == [(batch, box) for batch in batches]
-        assert found[timing]["n_centers"].tolist() == [1, 3, 2]
-        assert found[timing]["nonempty_centers"].le(found[timing]["n_centers"]).all()
+        assert recording.Recording.calls == [(batch, box) for batch in batches]
+        # Each seed releases a different number of centers.
+        assert rows["n_centers"].tolist() == [1, 3, 2]
+        assert rows["nonempty_centers"].le(rows["n_centers"]).all()
+        return rows
+
+    rows = execute_and_check(timing=False, batches=[(0, 2, 1)])
+    timed_rows = execute_and_check(timing=True, batches=[(0,), (0,), (2,), (1,)])
     for name in metrics:
-        np.testing.assert_array_equal(found[False][name], found[True][name])
+        np.testing.assert_array_equal(rows[name], timed_rows[name])

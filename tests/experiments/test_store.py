@@ -1,4 +1,4 @@
-"""The store: a cell is complete or absent, whatever happens in between."""
+"""The store: a cell is complete or absent, also after an interruption."""
 
 import os
 import time
@@ -27,10 +27,8 @@ def cell_of(seed=0):
 
 
 def rows_of(cell, **columns):
-    return pd.DataFrame(
-        {"cell": cell.key, "seed": list(cell.seeds), "nicv": [0.25, 0.5], "method": "lloyd"}
-        | columns
-    )
+    values = {"cell": cell.key, "seed": list(cell.seeds), "nicv": [0.25, 0.5], "method": "lloyd"}
+    return pd.DataFrame(values | columns)
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def store(tmp_path):
     return Store(tmp_path / "results")
 
 
-def test_read_returns_what_was_written_in_the_order_asked(store):
+def test_read_returns_rows_in_the_requested_order(store):
     first = cell_of(0)
     second = cell_of(10)
     store.write(first, rows_of(first, extra=[1.0, 2.0]))
@@ -50,14 +48,14 @@ def test_read_returns_what_was_written_in_the_order_asked(store):
     pd.testing.assert_frame_equal(store.read([second.key]), rows_of(second))
 
 
-def test_empty_store_answers_without_creating_anything(store):
+def test_reading_an_empty_store_creates_nothing(store):
     assert store.read(["a" * 64]).empty
     assert store.status("a" * 64) == "absent"
     assert store.keys() == []
     assert not store.root.exists()
 
 
-def test_rows_of_another_cell_are_refused(store):
+def test_incomplete_rows_are_refused(store):
     cell = cell_of()
     with pytest.raises(ValueError, match="not one per seed"):
         store.write(cell, rows_of(cell).iloc[:1])
@@ -65,9 +63,9 @@ def test_rows_of_another_cell_are_refused(store):
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "flip", "foreign"])
-def test_corrupt_file_is_set_aside_and_counts_as_absent(store, damage):
+def test_corrupt_file_is_renamed_and_counts_as_absent(store, damage):
     cell = cell_of()
-    other = cell_of(10)
+    other_cell = cell_of(10)
     path = store.write(cell, rows_of(cell))
     content = path.read_bytes()
     if damage == "empty":
@@ -75,22 +73,24 @@ def test_corrupt_file_is_set_aside_and_counts_as_absent(store, damage):
     elif damage == "cut":
         path.write_bytes(content[: len(content) // 2])
     elif damage == "flip":
-        # One bit inside the first data page, which only the page checksum can notice.
-        meta = pq.read_metadata(path).row_group(0).column(2)
-        place = (
-            (meta.dictionary_page_offset or meta.data_page_offset) + meta.total_compressed_size - 3
-        )
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        # One bit inside the first data page, which only the page checksum can detect.
+        column = pq.read_metadata(path).row_group(0).column(2)
+        start = column.dictionary_page_offset or column.data_page_offset
+        flipped = bytearray(content)
+        flipped[start + column.total_compressed_size - 3] ^= 1
+        path.write_bytes(flipped)
     else:
-        path.write_bytes(store.write(other, rows_of(other)).read_bytes())
+        other_path = store.write(other_cell, rows_of(other_cell))
+        path.write_bytes(other_path.read_bytes())
     assert store.read([cell.key]).empty
     assert store.status(cell.key) == "absent"
-    assert [file.name for file in path.parent.glob("*.corrupt")] == [path.name + ".corrupt"]
+    renamed = [file.name for file in path.parent.glob("*.corrupt")]
+    assert renamed == [path.name + ".corrupt"]
     store.write(cell, rows_of(cell))
-    assert store.readable([cell.key, other.key]) >= {cell.key}
+    assert store.readable([cell.key, other_cell.key]) >= {cell.key}
 
 
-def test_failure_is_a_status_and_never_a_result(store):
+def test_failure_is_a_status_not_a_result(store):
     cell = cell_of()
     try:
         raise ZeroDivisionError("by design")
@@ -105,13 +105,13 @@ def test_failure_is_a_status_and_never_a_result(store):
     assert store.failure(cell.key) == ""
 
 
-def test_write_that_breaks_off_leaves_the_old_state(store, monkeypatch):
+def test_interrupted_write_leaves_no_cell(store, monkeypatch):
     cell = cell_of()
 
-    def broken(descriptor):
+    def failing_fsync(descriptor):
         raise OSError("disk full")
 
-    monkeypatch.setattr(os, "fsync", broken)
+    monkeypatch.setattr(os, "fsync", failing_fsync)
     with pytest.raises(OSError, match="disk full"):
         store.write(cell, rows_of(cell))
     assert store.status(cell.key) == "absent"
@@ -129,7 +129,7 @@ def test_stray_temporary_file_is_ignored(store):
     assert store.keys() == [cell.key]
 
 
-def test_unwritable_folder_is_refused_with_its_name(tmp_path):
+def test_unwritable_folder_is_refused(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     with pytest.raises(PermissionError, match=r"results=.*file.*cannot be written"):

@@ -47,6 +47,9 @@ from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts
 from pkm.privacy.tree import CellCounts, PartitionTree
 
 RINGS = [Ring(4), Ring(8)]
+SEEDS = st.integers(0, 10**6)
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT63 = st.integers(-(2**62), 2**62)
 LLOYD_METHODS = [
     FastLloyd(3, epsilon=1.0),
     FastLloyd(3, epsilon=0.5, variant="published"),
@@ -66,8 +69,9 @@ def random_points(seed=0, n=400, d=2):
 
 def split_by_sizes(points, sizes):
     """Parts of given sizes, and the remaining points as the last part."""
-    ends = np.cumsum(sizes)
-    return [Points.prepare(part.astype(np.int64)) for part in np.split(points.rows, ends)]
+    rows = points.rows.astype(np.int64)
+    parts = np.split(rows, np.cumsum(sizes))
+    return [Points.prepare(part) for part in parts]
 
 
 def identities_of(n_clients):
@@ -137,14 +141,14 @@ def run_protocol(n_clients, client, server, network=None):
 
 
 @pytest.mark.parametrize("ring", RINGS)
-@given(values=st.lists(st.integers(-(2**31), 2**31 - 1), min_size=1, max_size=20), data=st.data())
+@given(values=st.lists(INT32, min_size=1, max_size=20), data=st.data())
 def test_words_add_like_integers_within_the_ring(ring, values, data):
     words = ring.encode(np.array(values))
     assert ring.decode(words).tolist() == values
 
     # Intermediate sums may wrap: what is added and subtracted leaves the sum.
     n_values = len(values)
-    shift_lists = st.lists(st.integers(-(2**62), 2**62), min_size=n_values, max_size=n_values)
+    shift_lists = st.lists(INT63, min_size=n_values, max_size=n_values)
     shifts = np.array(data.draw(shift_lists))
     shifted = words + ring.encode(shifts) - ring.encode(shifts)
     assert shifted.dtype.itemsize == ring.word_bytes
@@ -154,7 +158,8 @@ def test_words_add_like_integers_within_the_ring(ring, values, data):
 def test_ring_capacity_is_half_its_size():
     noise = Gaussian(1000.0)
     n_max = (2**31 - 1 - noise.max_noise) // SCALE
-    assert n_max * SCALE + noise.max_noise < 2**31 <= (n_max + 1) * SCALE + noise.max_noise
+    largest_sum = n_max * SCALE + noise.max_noise
+    assert largest_sum < 2**31 <= largest_sum + SCALE
     Ring(4).check_capacity(n_max, None, noise, noise)
 
     message = r"word_bytes=4 is too few: a sum over n=\d+ points .* set word_bytes=8"
@@ -188,7 +193,19 @@ def test_noise_stays_within_max_noise(secure):
 # Masks
 
 
-@given(st.integers(1, 6), st.sampled_from(RINGS), st.integers(0, 10**6))
+def masks_of_clients(secret, n_clients, ring):
+    return [Masks(secret, client, n_clients, ring) for client in range(1, n_clients + 1)]
+
+
+def masked_messages(masks, values):
+    return [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
+
+
+@given(
+    st.integers(1, 6),
+    st.sampled_from(RINGS),
+    SEEDS,
+)
 @settings(max_examples=40, deadline=None)
 def test_masks_cancel_and_determine_their_streams(n_clients, ring, seed):
     rng = np.random.default_rng(seed)
@@ -203,7 +220,7 @@ def test_masks_cancel_and_determine_their_streams(n_clients, ring, seed):
     group = KeyStream(group_key)
     for _ in range(3):
         values = rng.integers(-(2**28), 2**28, (n_clients, *shape))
-        messages = [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
+        messages = masked_messages(masks, values)
         total = np.sum(messages, axis=0, dtype=ring.dtype)
         for mask in masks:
             unmasked = mask.unmask(total)
@@ -331,7 +348,12 @@ def test_degenerate_public_key_is_refused(monkeypatch):
 # Aggregation
 
 
-@given(st.integers(1, 5), st.sampled_from(RINGS), st.integers(0, 10**6), st.booleans())
+@given(
+    st.integers(1, 5),
+    st.sampled_from(RINGS),
+    SEEDS,
+    st.booleans(),
+)
 @settings(max_examples=40, deadline=None)
 def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace):
     rng = np.random.default_rng(seed)
@@ -345,7 +367,7 @@ def test_unmasked_aggregate_is_the_sum_plus_noise(n_clients, ring, seed, laplace
     # Clients mask their sums and counts; the server adds the messages and the noise.
     masks, _, _ = masks_of(n_clients, ring, seed)
     values = rng.integers(-(2**24), 2**24, (n_clients, *shape))
-    messages = [mask.mask(value) for mask, value in zip(masks, values, strict=True)]
+    messages = masked_messages(masks, values)
     seeds = [seed, seed + 1]
     noise_words = encoded_noise(ring, shape, public_round, NoiseStreams(seeds), 4)
     reply = aggregate(ring, messages, noise_words)
@@ -427,7 +449,9 @@ def test_split_partitions_the_points(split, sizes):
     for part, repeated_part in zip(parts, repeated, strict=True):
         assert (part.rows == repeated_part.rows).all()
     if split == "sorted":
-        assert (parts[0].rows[:, 0].max() <= parts[1].rows[:, 0]).all()
+        first_column = parts[0].rows[:, 0]
+        next_column = parts[1].rows[:, 0]
+        assert (first_column.max() <= next_column).all()
 
 
 def test_split_depends_on_its_seed():
@@ -632,7 +656,8 @@ def test_secure_noise_is_normal_and_independent():
     points = random_points(n=60)
     method = FastLloyd(2, epsilon=1.0, secure=True, n_iterations=3)
     # One row a run; its columns are the sums and counts of all rounds.
-    noise = np.array([standardized_noise(points, method, seed) for seed in range(150)])
+    runs = [standardized_noise(points, method, seed) for seed in range(150)]
+    noise = np.array(runs)
     assert noise.shape == (150, 18)
     assert stats.kstest(noise.ravel(), stats.norm.cdf).pvalue > 1e-6
 
@@ -666,6 +691,7 @@ def test_ring_overflow_is_refused_before_sending():
 
 def test_client_larger_than_the_total_is_refused():
     """The number of all points bounds the sums: were it too small, they could wrap unnoticed."""
+    points = random_points(n=400)
     with pytest.raises(ValueError, match="n_points=100 must be at least this client's 400"):
         network = Network(2, fingerprints=identities_of(2)[1])
         points = random_points(n=400)

@@ -27,6 +27,9 @@ from pkm.federation.sparse import (
 )
 
 SALT = b"0123456789abcdef"
+SEEDS = st.integers(0, 10**6)
+VALUES = st.integers(0, PRIME - 1)
+LOCATORS = st.integers(1, PRIME - 1)
 
 
 def random_vectors(seed, n_clients=3, k=2, d=3, n_bins=10, low=1, high=50):
@@ -71,7 +74,7 @@ def power_sums_by_integers(values, locators, length, prime):
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, PRIME - 1), st.integers(1, PRIME - 1)), max_size=5),
+    st.lists(st.tuples(VALUES, LOCATORS), max_size=5),
     st.integers(1, 8),
 )
 @settings(deadline=None)
@@ -87,7 +90,15 @@ def test_power_sums_are_exact(pairs, length):
 
 
 @pytest.mark.parametrize(
-    "value", [PRIME - 1, PRIME - 2, 1 << 60, (1 << 32) - 1, 1 << 32, (1 << 61) - (1 << 32)]
+    "value",
+    [
+        PRIME - 1,
+        PRIME - 2,
+        1 << 60,
+        (1 << 32) - 1,
+        1 << 32,
+        (1 << 61) - (1 << 32),
+    ],
 )
 def test_products_at_the_limits_of_the_field(value):
     for locator in (1, 2, PRIME - 1, 1 << 60, 0xFFFFFFFF):
@@ -103,7 +114,7 @@ def test_products_at_the_limits_of_the_field(value):
 
 
 @given(
-    st.integers(0, 10**6),
+    SEEDS,
     st.integers(1, 6),
     st.integers(1, 4),
     st.sampled_from([(1, 2), (3, 10), (13, 111), (2, 2**30)]),
@@ -122,7 +133,7 @@ def test_decode_recovers_the_sum(seed, n_clients, k, shape):
     assert report.bytes_per_client == math.ceil(61 * code.n_elements / 8)
 
 
-@given(st.integers(0, 10**6))
+@given(SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_literal_and_salted_locators_agree(seed):
     vectors = random_vectors(seed, d=10, n_bins=111)
@@ -204,7 +215,11 @@ def test_decode_refuses_too_many_bins():
         aggregate_sparse(code, [(too_many, np.ones(12, int))])
 
 
-@given(st.integers(0, 10**6), st.integers(1, 2**60), st.data())
+@given(
+    SEEDS,
+    st.integers(1, 2**60),
+    st.data(),
+)
 @settings(max_examples=60, deadline=None)
 def test_decode_detects_a_damaged_message(seed, change, data):
     vectors = random_vectors(seed)
@@ -295,7 +310,11 @@ def test_bins_outside_the_grid_are_refused():
         SparseCode(1, 2, 1, "hash")
 
 
-@given(st.integers(1, 30), st.integers(1, 2**20), st.integers(0, 1000))
+@given(
+    st.integers(1, 30),
+    st.integers(1, 2**20),
+    st.integers(0, 1000),
+)
 def test_unpack_inverts_pack(d, n_bins, seed):
     code = SparseCode(d, n_bins, 4)
     rng = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
-"""Golden records: what must not change unless a commit says so. ``make golden`` writes them anew.
+"""Golden records: results that change by intention only. ``make golden`` writes them again.
 
-Centers are hashed, charges and spent epsilon are written out, figures are reduced to the numbers
+Centers and charges are hashed, spent epsilon is written out, figures are reduced to the numbers
 that they show, and claims to their verdicts. Names of columns and captions are left out: they
 may be reworded.
 """
@@ -48,26 +48,26 @@ UNLEARNING = ("dc_kmeans", "k_fed", "mufc", "mufc_full", "mufc_lazy", "mufc_poin
 
 def digest(*arrays) -> str:
     """Hash of arrays with their types and shapes."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for array in map(np.ascontiguousarray, arrays):
-        found.update(f"{array.dtype.str}{array.shape}".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()[:16]
+        hasher.update(f"{array.dtype.str}{array.shape}".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()[:16]
 
 
 def rounded(value):
     """Numbers to twelve significant digits, in nested containers too."""
     if isinstance(value, dict):
-        return {str(name): rounded(each) for name, each in sorted(value.items())}
+        return {str(name): rounded(item) for name, item in sorted(value.items())}
     if isinstance(value, list | tuple):
-        return [rounded(each) for each in value]
+        return [rounded(item) for item in value]
     if isinstance(value, float | np.floating):
         return float(f"{float(value):.12g}")
     return int(value) if isinstance(value, np.integer) else value
 
 
 def charge_record(charge) -> dict:
-    """Fields of a charge that differ from nothing."""
+    """Fields of a charge that are not empty."""
     values = {field.name: getattr(charge, field.name) for field in fields(charge)}
     values["details"] = dict(values["details"])
     return {
@@ -79,12 +79,9 @@ def charge_record(charge) -> dict:
 
 def run_record(run) -> dict:
     """Released centers of a batch, what was charged for them and what was spent."""
-    record = {
-        "centers": digest(
-            *(getattr(run, name) for name in vars(run) if name.startswith(("cent", "n_cent")))
-        ),
-        "n_iter": run.n_iter,
-    }
+    names = [name for name in vars(run) if name.startswith(("cent", "n_cent"))]
+    centers = digest(*(getattr(run, name) for name in names))
+    record = {"centers": centers, "n_iter": run.n_iter}
     if run.ledger is not None:
         record["charges"] = digest_of_json([charge_record(charge) for charge in run.ledger.charges])
         record["n_charges"] = len(run.ledger.charges)
@@ -95,7 +92,8 @@ def run_record(run) -> dict:
 
 def digest_of_json(value) -> str:
     """Hash of a nested value with rounded numbers."""
-    return hashlib.sha256(json.dumps(rounded(value), sort_keys=True).encode()).hexdigest()[:16]
+    text = json.dumps(rounded(value), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def points_of(dataset: str):
@@ -107,8 +105,9 @@ def points_of(dataset: str):
 def configured(name: str, **parameters):
     """Build a method of ``conf/method`` with further parameters."""
     entry = method_entry(name)
-    given = {key: value for key, value in entry.items() if key not in ("name", "_target_", *STYLE)}
-    return load_method(entry["_target_"])(**given, **parameters)
+    excluded = ("name", "_target_", *STYLE)
+    options = {key: value for key, value in entry.items() if key not in excluded}
+    return load_method(entry["_target_"])(**options, **parameters)
 
 
 def method_records() -> dict:
@@ -126,9 +125,8 @@ def method_records() -> dict:
                     record = run_record(method.fit_batch(points, SEEDS, domain))
                 except ValueError as error:  # a refusal is a result too
                     record = {"refused": type(error).__name__}
-                records[" ".join(filter(None, [name, dataset, epsilon and f"{epsilon:g}"]))] = (
-                    record
-                )
+                key = f"{name} {dataset} {epsilon:g}" if epsilon else f"{name} {dataset}"
+                records[key] = record
     return records
 
 
@@ -163,40 +161,39 @@ def unlearning_records() -> dict:
                 ("nicv",), timing=True, unlearning=to_hashable(settings),
             )  # fmt: skip
             build(cell)
-            fits, columns = removals.fits_of(
-                cell, prepare_data(dataset, None, None, preprocessing, True, None), None
-            )
-            records[f"{name} {dataset}"] = {
-                "runs": [run_record(run) for run, _ in fits],
-                "losses": {
-                    key: value for key, value in columns.items() if key.startswith("loss_ratio")
-                },
-            }
+            data = prepare_data(dataset, None, None, preprocessing, True, None)
+            fits, columns = removals.fits_of(cell, data, None)
+            runs = [run_record(run) for run, _ in fits]
+            losses = {key: value for key, value in columns.items() if key.startswith("loss_ratio")}
+            records[f"{name} {dataset}"] = {"runs": runs, "losses": losses}
     return rounded(records)
 
 
-def figure_record(drawn) -> dict:
+def figure_record(result) -> dict:
     """Numbers of a figure's table, and of the lines, points, bars and images that it shows."""
-    table = drawn.table.select_dtypes("number")
+    table = result.table.select_dtypes("number")
     columns = sorted(numbers_digest(table[name].to_numpy(float)) for name in table)
-    record = {"rows": len(drawn.table), "numbers": digest_of_json(columns), "gaps": len(drawn.gaps)}
-    if drawn.figure is not None:
-        record["plotted"] = digest_of_json([axes_digest(axes) for axes in drawn.figure.axes])
+    record = {
+        "rows": len(result.table),
+        "numbers": digest_of_json(columns),
+        "gaps": len(result.gaps),
+    }
+    if result.figure is not None:
+        record["plotted"] = digest_of_json([axes_digest(axes) for axes in result.figure.axes])
     return record
 
 
 def axes_digest(axes) -> list:
     """Digests of what one pair of axes shows, in data coordinates."""
-    shown = [line.get_xydata() for line in axes.lines]
-    shown += [path.vertices for each in axes.collections for path in each.get_paths()]
-    shown += [each.get_offsets() for each in axes.collections]
-    shown += [
-        np.array(patch.get_bbox().bounds) for patch in axes.patches if hasattr(patch, "get_bbox")
-    ]
-    shown += [np.asarray(image.get_array(), float) for image in axes.images]
-    return sorted(
-        numbers_digest(np.ma.filled(np.ma.asarray(each, float), np.nan)) for each in shown
-    )
+    arrays = [line.get_xydata() for line in axes.lines]
+    for collection in axes.collections:
+        arrays += [path.vertices for path in collection.get_paths()]
+        arrays.append(collection.get_offsets())
+    boxes = [patch.get_bbox() for patch in axes.patches if hasattr(patch, "get_bbox")]
+    arrays += [np.array(box.bounds) for box in boxes]
+    arrays += [np.asarray(image.get_array(), float) for image in axes.images]
+    filled = [np.ma.filled(np.ma.asarray(array, float), np.nan) for array in arrays]
+    return sorted(numbers_digest(array) for array in filled)
 
 
 def numbers_digest(values) -> str:

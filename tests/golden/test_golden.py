@@ -1,4 +1,4 @@
-"""Nothing changes unseen: centers, charges, figures and verdicts equal the golden records."""
+"""Centers, charges, figures and verdicts equal the golden records."""
 
 import pytest
 import record
@@ -6,43 +6,52 @@ from fabricated.studies import ROWS
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
 
-#: The file of tests that draws the same figures: what one process has drawn is drawn once.
-FILES = {"fastlloyd": "report", "fastlloyd/protocol": "federation_costs"}
+#: Tests that draw the same figures, which run in the same process: each figure is drawn once.
+TEST_FILES = {"fastlloyd": "report", "fastlloyd/protocol": "federation_costs"}
+
+#: What separates the name of a study from the rest of a record's key.
+SEPARATORS = {"figures": "/", "claims": ": "}
 
 
-def groups() -> list:
-    """Every study, in the process of the tests of its report."""
-    found = []
+def study_params() -> list:
+    """Every study, grouped with the tests of its report."""
+    params = []
     for study in ROWS:
-        file = FILES.get(study, study.replace("-", "_"))
-        group = pytest.mark.xdist_group(f"analysis/test_{file}.py")
-        found.append(pytest.param(study, marks=group))
-    return found
+        name = TEST_FILES.get(study, study.replace("-", "_"))
+        group = pytest.mark.xdist_group(f"analysis/test_{name}.py")
+        params.append(pytest.param(study, marks=group))
+    return params
 
 
-def changes(name, expected, found):
-    """What to say of records that changed; empty if none did."""
-    changed = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
-    meant = "; if that is meant: make golden"
-    return f"{len(changed)} records of {name} changed: {changed[:5]}{meant}" if changed else ""
+def changes(name, expected, actual):
+    """Message on the records that changed; empty if none did."""
+    keys = {**expected, **actual}
+    changed = [key for key in keys if expected.get(key) != actual.get(key)]
+    if not changed:
+        return ""
+    return (
+        f"{len(changed)} records of {name} changed: {changed[:5]}; if this is intended: make golden"
+    )
 
 
 @pytest.mark.parametrize("name", ["methods", "federation", "unlearning"])
 def test_golden_records(name):
-    assert not changes(name, record.stored(name), record.rounded(record.RECORDS[name]()))
+    actual = record.rounded(record.RECORDS[name]())
+    assert not changes(name, record.stored(name), actual)
 
 
-@pytest.mark.parametrize("study", groups())
-@pytest.mark.parametrize(("name", "mark"), [("figures", "/"), ("claims", ": ")])
-def test_golden_records_of_studies(name, mark, study):
+@pytest.mark.parametrize("study", study_params())
+@pytest.mark.parametrize(("name", "separator"), SEPARATORS.items())
+def test_golden_records_of_studies(name, separator, study):
+    records = record.stored(name)
     expected = {
-        key: value for key, value in record.stored(name).items() if key.rpartition(mark)[0] == study
+        key: value for key, value in records.items() if key.rpartition(separator)[0] == study
     }
-    found = record.RECORDS[name]([study])
-    assert not changes(name, expected, found)
+    actual = record.RECORDS[name]([study])
+    assert not changes(name, expected, actual)
 
 
-@pytest.mark.parametrize("name", ["figures", "claims"])
-def test_golden_records_are_of_known_studies(name):
-    mark = {"figures": "/", "claims": ": "}[name]
-    assert {key.rpartition(mark)[0] for key in record.stored(name)} <= set(ROWS)
+@pytest.mark.parametrize(("name", "separator"), SEPARATORS.items())
+def test_golden_records_are_of_known_studies(name, separator):
+    studies = {key.rpartition(separator)[0] for key in record.stored(name)}
+    assert studies <= set(ROWS)

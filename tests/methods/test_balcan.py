@@ -1,5 +1,6 @@
-"""Balcan et al.: lifted candidates, nested cubes, accounting, quality; questions are tested with
-those of the door.
+"""Balcan et al.: lifted candidates, nested cubes, accounting, quality.
+
+The tests of the curator cover its queries.
 
 Statistical tests use fixed seeds and thresholds that are far from what is typical.
 """
@@ -10,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtri
 
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.compute import Points, inertia, labels
 from pkm.compute.hashing import DIRECTION_SCALE, Hash, orthonormal
 from pkm.methods import KMeansPlusPlus
 from pkm.methods.balcan import Balcan
-from pkm.audit.conformance import CHECKS, conformance
 from pkm.privacy import SCALE, Curator, NoiseStreams, gaussian_mu, gdp_delta, snap
 from pkm.privacy.budget import Budget
 from pkm.privacy.ledger import Ledger
@@ -22,12 +23,10 @@ from pkm.privacy.ledger import Ledger
 
 def clusters(n=20_000, d=3, seed=0):
     rng = np.random.default_rng(seed)
-    centers = rng.permutation(
-        np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]]) @ np.eye(3, d)
-    )
-    return Points.prepare(
-        snap(np.clip(centers[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d)), -1, 1))
-    )
+    corners = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
+    centers = rng.permutation(corners @ np.eye(3, d))
+    points = centers[np.arange(n) % 3] + 0.05 * rng.standard_normal((n, d))
+    return Points.prepare(snap(np.clip(points, -1, 1)))
 
 
 def test_balcan_conforms():
@@ -36,57 +35,64 @@ def test_balcan_conforms():
     assert [result for result in results if result.error] == []
 
 
-def test_lifted_places_name_the_same_nearest_and_rank_sets_alike():
-    """Distances to places in the span differ from those in the projection by what is the same for
-    all places.
+def test_lifting_keeps_differences_of_squared_distances():
+    """Squared distances to candidates in the span differ from those in the projection by a term
+    that is the same for all candidates.
     """
     rng = np.random.default_rng(0)
     directions = orthonormal(rng, 3, 12)
     rows = rng.integers(-SCALE, SCALE + 1, (400, 12))
-    low = rng.integers(-SCALE, SCALE + 1, (5, 3))
-    lifted = np.rint(low @ (directions / DIRECTION_SCALE)).astype(np.int64)
-    projected = rows @ (directions / DIRECTION_SCALE).T
-    squares = ((projected[:, None] - low) ** 2).sum(axis=2)
-    order = np.sort(squares, axis=1)
-    clear = (
-        order[:, 1] - order[:, 0] > 1e-3 * SCALE**2
-    )  # rounding to the grid could swap the others
-    found = labels(Points.prepare(rows), lifted[None])[0]
-    assert clear.mean() > 0.9 and (found == squares.argmin(axis=1))[clear].all()
-    full = ((rows[:, None] - lifted) ** 2).sum(axis=2)
-    assert np.ptp((full - squares).astype(float) / SCALE**2, axis=1).max() < 1e-2
+    candidates = rng.integers(-SCALE, SCALE + 1, (5, 3))
+    basis = directions / DIRECTION_SCALE
+    lifted = np.rint(candidates @ basis).astype(np.int64)
+    projected = rows @ basis.T
+    projected_squares = ((projected[:, None] - candidates) ** 2).sum(axis=2)
+
+    # Rounding to the grid could swap candidates at nearly equal distances.
+    ascending = np.sort(projected_squares, axis=1)
+    clear = ascending[:, 1] - ascending[:, 0] > 1e-3 * SCALE**2
+    assert clear.mean() > 0.9
+    assigned = labels(Points.prepare(rows), lifted[None])[0]
+    assert (assigned == projected_squares.argmin(axis=1))[clear].all()
+
+    squares = ((rows[:, None] - lifted) ** 2).sum(axis=2)
+    differences = (squares - projected_squares).astype(float) / SCALE**2
+    assert np.ptp(differences, axis=1).max() < 1e-2
 
 
-def test_candidates_are_middles_of_large_nested_cubes():
+def test_candidates_are_centers_of_large_nested_cubes():
     """Without noise: every cube with enough points, at every level of every shift, against plain
     counting.
     """
     points = clusters(3000, 2)
     ledger = Ledger(Budget(1e15, 1e-6))
-    asked = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
+    hashed = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
     method = Balcan(3, epsilon=1e15, shifts=2, depth=4)
     directions = orthonormal(np.random.default_rng(1), 2, 2)
-    found = method._candidates(
-        asked, directions, gaussian_mu(1e15, 5e-7), 5e-7, np.random.default_rng(2)
-    )
+    mu = gaussian_mu(1e15, 5e-7)
+    candidates = method._candidates(hashed, directions, mu, 5e-7, np.random.default_rng(2))
+
     generator = np.random.default_rng(2)
-    sizes = {}
+    expected = set()
     smallest = round(SCALE * DIRECTION_SCALE / 8)
     for _ in range(2):
         shift = generator.integers(0, 8 * smallest, 2)
-        above = None
+        parent_codes = None
         for level in range(4):
             side = 8 * smallest >> level
             hashing = Hash(directions, shift % side, side)
-            codes = hashing.codes(asked._all[0])
-            if above is not None:  # a cube lies in one of the level above
-                pairs = np.unique(np.stack([codes, above]), axis=1)
+            codes = hashing.codes(hashed._all[0])
+            if parent_codes is not None:
+                # A cube lies in one cube of the level above.
+                pairs = np.unique(np.stack([codes, parent_codes]), axis=1)
                 assert len(np.unique(pairs[0])) == pairs.shape[1]
-            above = codes
+            parent_codes = codes
             for code, size in zip(*np.unique(codes, return_counts=True), strict=True):
                 if size >= 3000 / 60:
-                    sizes[tuple(asked.into_ball(hashing.cell_centers(np.array([code])))[0])] = size
-    assert {tuple(place) for place in found} == sizes.keys() and len(found) > 10
+                    centers = hashing.cell_centers(np.array([code]))
+                    expected.add(tuple(hashed.into_ball(centers)[0]))
+    assert {tuple(candidate) for candidate in candidates} == expected
+    assert len(candidates) > 10
     assert [charge.label for charge in ledger.charges] == ["bucket_counts"] * 8
 
 
@@ -94,29 +100,30 @@ def test_candidates_are_middles_of_large_nested_cubes():
 def test_accounting_from_the_charges(epsilon):
     """Recomputed from scales and sensitivities alone."""
     ledger = Balcan(3, epsilon=epsilon, depth=5).fit_batch(clusters(2000), [0]).ledger
-    counted = ["bucket_counts"] * 10
-    swaps = ["swaps"] * 3
-    assert [charge.label for charge in ledger.charges] == [
-        *counted,
-        *swaps,
-        "sets",
-        "nearest_sums_and_counts",
-    ]
-    squares = dict.fromkeys(("bucket_counts", "search", "nearest_sums_and_counts"), 0.0)
+    expected_labels = ["bucket_counts"] * 10 + ["swaps"] * 3
+    expected_labels += ["sets", "nearest_sums_and_counts"]
+    assert [charge.label for charge in ledger.charges] == expected_labels
+
+    squared_mus = {
+        "bucket_counts": 0.0,
+        "search": 0.0,
+        "nearest_sums_and_counts": 0.0,
+    }
     for charge in ledger.charges:
         details = charge.details
         if "choice_range" in details:
-            squares["search"] += (2 * ndtri(expit(details["choice_range"] / 2))) ** 2
+            squared_mus["search"] += (2 * ndtri(expit(details["choice_range"] / 2))) ** 2
         for kind in ("count", "sum"):
             if f"{kind}_scale" in details:
-                squares[charge.label] += (
-                    details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]
-                ) ** 2
+                ratio = details[f"{kind}_sensitivity"] / details[f"{kind}_scale"]
+                squared_mus[charge.label] += ratio**2
     delta = math.fsum(charge.delta for charge in ledger.charges)
     mu = gaussian_mu(epsilon, 5e-7)
-    shares = [value / mu**2 for value in squares.values()]
-    assert shares == pytest.approx([2 / 3, 1 / 12, 1 / 4]) and delta == pytest.approx(5e-7)
-    assert gdp_delta(math.sqrt(sum(squares.values())), epsilon) + delta <= 1e-6 * (1 + 1e-6)
+    shares = [value / mu**2 for value in squared_mus.values()]
+    assert shares == pytest.approx([2 / 3, 1 / 12, 1 / 4])
+    assert delta == pytest.approx(5e-7)
+    total_mu = math.sqrt(sum(squared_mus.values()))
+    assert gdp_delta(total_mu, epsilon) + delta <= 1e-6 * (1 + 1e-6)
     assert ledger.spent() == pytest.approx(epsilon)
 
 
@@ -124,39 +131,49 @@ def test_accounting_from_the_charges(epsilon):
 def test_finds_separated_clusters(d, limit):
     """With an ample budget; centers that ignore the data cost many times as much."""
     points = clusters(d=d)
-    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centers)[0]
+    exact = KMeansPlusPlus(3, n_init=5).fit_batch(points, [0])
+    best = inertia(points, exact.centers)[0]
     method = Balcan(3, epsilon=8.0, search_rounds=12, n_dimensions=3, radius=1.3)
-    assert np.median(inertia(points, method.fit_batch(points, range(5)).centers)) < limit * best
+    private = method.fit_batch(points, range(5))
+    assert np.median(inertia(points, private.centers)) < limit * best
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(50, 0.5), (50, 1e-3), (2000, 0.01)])
-def test_falls_back_to_packed_places_where_no_cube_can_pass(n, epsilon):
-    """Nothing is refused: the candidates are then places that ignore the data, and the budget is
-    kept.
+def test_falls_back_to_packed_candidates(n, epsilon):
+    """Where no cube can pass nothing is refused: the candidates then ignore the data, and the
+    budget is kept.
     """
-    data = [Points.prepare(snap(np.full((n, 3), place))) for place in (-0.4, 0.5)]
     method = Balcan(4, epsilon=epsilon, radius=1.0)
+    directions = np.eye(3, dtype=np.int64) * DIRECTION_SCALE
+    mu = gaussian_mu(epsilon, 5e-7)
     candidates = []
-    for points in data:
-        asked = Curator(points, Ledger(Budget(epsilon, 1e-6)), NoiseStreams([0])).hashed_points(1.0)
-        arguments = (
-            np.eye(3, dtype=np.int64) * DIRECTION_SCALE,
-            gaussian_mu(epsilon, 5e-7),
-            5e-7,
-            np.random.default_rng(1),
-        )
-        candidates.append(method._candidates(asked, *arguments))
+    for coordinate in (-0.4, 0.5):
+        points = Points.prepare(snap(np.full((n, 3), coordinate)))
+        ledger = Ledger(Budget(epsilon, 1e-6))
+        hashed = Curator(points, ledger, NoiseStreams([0])).hashed_points(1.0)
+        generator = np.random.default_rng(1)
+        candidates.append(method._candidates(hashed, directions, mu, 5e-7, generator))
+
         run = method.fit_batch(points, range(3))
-        assert run.centers.shape == (3, 4, 3) and run.n_centers.tolist() == [4] * 3
-        assert np.sqrt((run.centers.astype(float) ** 2).sum(axis=2)).max() <= SCALE
+        assert run.centers.shape == (3, 4, 3)
+        assert run.n_centers.tolist() == [4] * 3
+        norms = np.sqrt((run.centers.astype(float) ** 2).sum(axis=2))
+        assert norms.max() <= SCALE
         assert run.ledger.spent() <= epsilon * (1 + 1e-9)
-    assert candidates[0].shape == (4, 3) and (candidates[0] == candidates[1]).all()
-    assert len(np.unique(candidates[0], axis=0)) == 4
+    first, second = candidates
+    assert first.shape == (4, 3)
+    assert (first == second).all()
+    assert len(np.unique(first, axis=0)) == 4
 
 
 def test_dimensions_of_the_projection():
-    assert [Balcan().dimensions(n, 20) for n in (1, 5000, 10**5, 10**6)] == [1, 4, 5, 6]
-    assert Balcan().dimensions(10**5, 5) == 5 and Balcan(n_dimensions=7).dimensions(10, 4) == 4
+    method = Balcan()
+    assert method.dimensions(1, 20) == 1
+    assert method.dimensions(5000, 20) == 4
+    assert method.dimensions(10**5, 20) == 5
+    assert method.dimensions(10**6, 20) == 6
+    assert method.dimensions(10**5, 5) == 5
+    assert Balcan(n_dimensions=7).dimensions(10, 4) == 4
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0])
@@ -172,14 +189,21 @@ def test_dimensions_of_the_projection():
 )
 def test_degenerate_data_have_defined_results(rows, k, epsilon):
     run = Balcan(k, epsilon=epsilon, depth=3).fit_batch(rows, [0, 1])
-    assert run.centers.shape == (2, k, rows.shape[1]) and np.abs(run.centers).max() <= SCALE
+    assert run.centers.shape == (2, k, rows.shape[1])
+    assert np.abs(run.centers).max() <= SCALE
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"radius": -1}, "radius=-1 must be 'auto' or a positive finite number"),
-        ({"n_dimensions": 0}, "n_dimensions=0 must be 'auto' or an integer of at least 1"),
+        (
+            {"radius": -1},
+            "radius=-1 must be 'auto' or a positive finite number",
+        ),
+        (
+            {"n_dimensions": 0},
+            "n_dimensions=0 must be 'auto' or an integer of at least 1",
+        ),
         ({"search_rounds": 0.5}, "search_rounds=0.5"),
         ({"shifts": 0}, "shifts=0 must be an integer of at least 1"),
         ({"depth": 13}, "depth=13 must be an integer from 1 to 12"),

@@ -1,6 +1,4 @@
-"""DPM, LSH-Splits and DP-Lloyd: schedules and charges, the papers' constants, behaviour on easy and
-on absurd data.
-"""
+"""DPM, LSH-Splits and DP-Lloyd: schedules, charges, the papers' constants, easy and odd data."""
 
 import itertools
 import math
@@ -12,12 +10,19 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from pkm.compute import Points, inertia
 from pkm.methods import DPM, DPLloyd, LSHSplits, SuLloyd
-from pkm.methods.dpm import GAP_CONSTANT, Node, gap_constant, interval_width, level_budgets
+from pkm.methods.dpm import (
+    GAP_CONSTANT,
+    Node,
+    gap_constant,
+    interval_width,
+    level_budgets,
+)
 from pkm.methods.lsh_splits import clip_to_ball
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
     BoxGrid,
+    CellCounts,
     Curator,
     Gaussian,
     Laplace,
@@ -28,34 +33,44 @@ from pkm.privacy import (
     snap,
 )
 
-EASY = 1e4  # an epsilon so large that noise is no matter
+LARGE_EPSILON = 1e4  # the noise is negligible
 
 
 def blobs(seed=0, n=4000, d=4, k=6, spread=0.02):
-    """Well separated blobs in [-1, 1]^d and their centers."""
+    """Return well separated blobs in [-1, 1]^d and their centers."""
     rng = np.random.default_rng(seed)
     corners = np.array(list(itertools.product([-0.6, 0.6], repeat=d)))
-    centers = corners[rng.choice(len(corners), k, replace=False)] + rng.uniform(-0.1, 0.1, (k, d))
+    chosen = corners[rng.choice(len(corners), k, replace=False)]
+    centers = chosen + rng.uniform(-0.1, 0.1, (k, d))
     points = centers[np.arange(n) % k] + spread * rng.standard_normal((n, d))
     return snap(np.clip(points, -1, 1)), centers
 
 
 def cost(points, run):
-    return np.array(inertia(Points.prepare(points), run.centers), float) / SCALE**2
+    inertias = inertia(Points.prepare(points), run.centers)
+    return np.array(inertias, float) / SCALE**2
+
+
+def box(lower, upper, d):
+    """Return the domain that has the same bounds in each of d columns."""
+    return [[lower] * d, [upper] * d]
 
 
 # Constants
 
 
 @pytest.mark.statistical
-def test_gap_constant_is_what_simulation_gives():
+def test_gap_constant_equals_simulation():
     """Percentiles of gaps times n over 20 samples; their spread gives the standard error."""
     rng = np.random.default_rng(0)
     n = 50_000
-    found = [n * np.percentile(np.diff(np.sort(rng.standard_normal(n))), 65) for _ in range(20)]
+    simulated = []
+    for _ in range(20):
+        gaps = np.diff(np.sort(rng.standard_normal(n)))
+        simulated.append(n * np.percentile(gaps, 65))
     # Beyond the sampling error, a finite sample is off by its order in 1 / n: below 0.1 %.
-    error = 5 * np.std(found, ddof=1) / math.sqrt(20) + 1e-3 * GAP_CONSTANT
-    assert np.mean(found) == pytest.approx(GAP_CONSTANT, abs=error)
+    error = 5 * np.std(simulated, ddof=1) / math.sqrt(20) + 1e-3 * GAP_CONSTANT
+    assert np.mean(simulated) == pytest.approx(GAP_CONSTANT, abs=error)
 
 
 def test_tabulated_gap_constant_is_the_derived_one():
@@ -65,26 +80,27 @@ def test_tabulated_gap_constant_is_the_derived_one():
 
 
 @pytest.mark.parametrize("sigma", [0.5, 1.0, 7.5, 29.5])
-def test_interval_width_reads_a_standard_deviation_back(sigma):
-    assert interval_width(GAP_CONSTANT * sigma / 1e4, 1e4) == sigma / 2
+def test_interval_width_recovers_a_standard_deviation(sigma):
+    gap = GAP_CONSTANT * sigma / 1e4
+    assert interval_width(gap, 1e4) == sigma / 2
 
 
-def test_interval_width_is_capped_and_defined_for_no_points():
-    assert (
-        interval_width(5.0, 1e4) == 29.5 / 2
-        and interval_width(0.0, 1e4) == 0.25
-        and interval_width(1.0, -3.0) == 0.25
-    )
+def test_interval_width_is_bounded():
+    """It is defined for no points, too."""
+    assert interval_width(5.0, 1e4) == 29.5 / 2
+    assert interval_width(0.0, 1e4) == 0.25
+    assert interval_width(1.0, -3.0) == 0.25
 
 
-def test_levels_minimize_the_noise_at_a_fixed_total():
+def test_level_budgets_minimize_the_noise():
     """Sum of 2^i / epsilon_i is stationary: its derivatives 2^i / epsilon_i^2 are all equal."""
-    shares = level_budgets(0.18, 8)
-    assert math.fsum(shares) == pytest.approx(0.18)
-    slopes = [2**i / share**2 for i, share in enumerate(shares)]
+    budgets = level_budgets(0.18, 8)
+    assert math.fsum(budgets) == pytest.approx(0.18)
+    slopes = [2**i / epsilon**2 for i, epsilon in enumerate(budgets)]
     assert slopes == pytest.approx([slopes[0]] * 8)
     # The published schedule at epsilon 1: first and last of eight levels.
-    assert (shares[0], shares[-1]) == pytest.approx((0.00497, 0.05624), rel=2e-3)
+    assert budgets[0] == pytest.approx(0.00497, rel=2e-3)
+    assert budgets[-1] == pytest.approx(0.05624, rel=2e-3)
 
 
 # Charges
@@ -98,45 +114,60 @@ def test_published_dpm_charges_its_shares():
     by_label = {}
     for charge in ledger.charges:
         by_label.setdefault(charge.label, []).append(charge)
-    assert {label: len(found) for label, found in by_label.items()} == {
-        "cell_counts": 8, "gap_percentile": 1, "splits": 7, "cell_sums": 1,
-    }  # fmt: skip
-    assert math.fsum(c.epsilon for c in by_label["cell_counts"]) == pytest.approx(0.18)
-    assert math.fsum(c.epsilon for c in by_label["splits"]) == pytest.approx(0.18)
-    assert by_label["gap_percentile"][0].epsilon == pytest.approx(0.04)
-    assert by_label["gap_percentile"][0].flaw == "F-13"
-    assert by_label["cell_sums"][0].mu == pytest.approx(gaussian_mu(0.6, 0.8 * delta))
-    assert math.fsum(c.delta for c in ledger.charges) == pytest.approx(0.2 * delta * 7 / 8)
+    assert {label: len(charges) for label, charges in by_label.items()} == {
+        "cell_counts": 8,
+        "gap_percentile": 1,
+        "splits": 7,
+        "cell_sums": 1,
+    }
+    count_epsilons = [charge.epsilon for charge in by_label["cell_counts"]]
+    split_epsilons = [charge.epsilon for charge in by_label["splits"]]
+    (gap,) = by_label["gap_percentile"]
+    (sums,) = by_label["cell_sums"]
+    assert math.fsum(count_epsilons) == pytest.approx(0.18)
+    assert math.fsum(split_epsilons) == pytest.approx(0.18)
+    assert gap.epsilon == pytest.approx(0.04)
+    assert gap.flaw == "F-13"
+    assert sums.mu == pytest.approx(gaussian_mu(0.6, 0.8 * delta))
+    total_delta = math.fsum(charge.delta for charge in ledger.charges)
+    assert total_delta == pytest.approx(0.2 * delta * 7 / 8)
     # Composed tightly, the shares cost about a fifth less than they add up to.
     assert 0.7 < ledger.spent() < 0.85
 
 
 @pytest.mark.parametrize("method", [DPM(), LSHSplits(), DPM(depth=3, emptiness_weight=1.0)])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_sound_variants_spend_the_budget_and_no_more(method, epsilon):
+def test_sound_variants_spend_exactly_the_budget(method, epsilon):
     points, _ = blobs(n=1000)
     ledger = method.set_params(epsilon=epsilon).fit_batch(points, [0]).ledger
-    assert ledger.spent() == pytest.approx(epsilon, rel=1e-4) and ledger.spent() <= epsilon * (
-        1 + 1e-9
-    )
+    assert ledger.spent() == pytest.approx(epsilon, rel=1e-4)
+    assert ledger.spent() <= epsilon * (1 + 1e-9)
     assert not any(charge.flaw for charge in ledger.charges)
 
 
-def test_published_lsh_splits_meets_the_librarys_calibration():
+@pytest.mark.parametrize(
+    ("n", "multiplier", "count_epsilon"),
+    [
+        (18_720, 5.02, 0.0100),
+        (100_000, 5.57, 0.0090),
+    ],
+)
+def test_published_lsh_splits_calibrates_like_the_library(n, multiplier, count_epsilon):
     """Letters: n = 18,720. The library's noise multiplier is 5.02, its counts' epsilon 0.0100; at n
     = 100,000 5.57.
     """
-    for n, multiplier, count_epsilon in ((18_720, 5.02, 0.0100), (100_000, 5.57, 0.0090)):
-        points = np.zeros((n, 1), int)
-        ledger = LSHSplits(variant="published").fit_batch(points, [0]).ledger
-        sums = [charge for charge in ledger.charges if charge.label == "cell_sums"]
-        counts = [charge for charge in ledger.charges if charge.label == "cell_counts"]
-        assert len(sums) == 2 and len(counts) == 22  # the mean's and the tree's
-        assert 1 / sums[1].mu == pytest.approx(multiplier, rel=2e-3)
-        assert counts[1].epsilon == pytest.approx(count_epsilon, abs=6e-5)
-        assert sums[0].mu == pytest.approx(gaussian_mu(0.08, 0.1 * n**-1.5))
-        assert counts[0].epsilon == pytest.approx(0.02)
-        assert ledger.spent() < 1.0
+    points = np.zeros((n, 1), int)
+    ledger = LSHSplits(variant="published").fit_batch(points, [0]).ledger
+    sums = [charge for charge in ledger.charges if charge.label == "cell_sums"]
+    counts = [charge for charge in ledger.charges if charge.label == "cell_counts"]
+    # The mean's and the tree's.
+    assert len(sums) == 2
+    assert len(counts) == 22
+    assert 1 / sums[1].mu == pytest.approx(multiplier, rel=2e-3)
+    assert counts[1].epsilon == pytest.approx(count_epsilon, abs=6e-5)
+    assert sums[0].mu == pytest.approx(gaussian_mu(0.08, 0.1 * n**-1.5))
+    assert counts[0].epsilon == pytest.approx(0.02)
+    assert ledger.spent() < 1.0
 
 
 @pytest.mark.parametrize(("d", "overspend"), [(16, 1.412), (11, 1.249), (10, 1.212), (100, 2.663)])
@@ -150,170 +181,182 @@ def test_published_dp_lloyd_overspends_by_its_swapped_shares(d, overspend):
 
 def test_sound_dp_lloyd_is_sulloyd():
     points, _ = blobs()
-    one, other = (
-        m(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2]) for m in (DPLloyd, SuLloyd)
-    )
-    assert (
-        one.centers == other.centers
-    ).all() and one.ledger.spent() == other.ledger.spent() == pytest.approx(0.7)
+    run = DPLloyd(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2])
+    expected = SuLloyd(n_clusters=4, epsilon=0.7).fit_batch(points, [1, 2])
+    assert (run.centers == expected.centers).all()
+    assert run.ledger.spent() == expected.ledger.spent()
+    assert run.ledger.spent() == pytest.approx(0.7)
 
 
 def test_schedules_do_not_depend_on_the_points():
     """Replicates, and very different data of the same shape, are charged alike."""
     points, _ = blobs(n=500)
-    for method in (DPM(variant="published"), DPM(), LSHSplits(variant="published"), LSHSplits()):
-        one = method.fit_batch(points, [0, 1, 2])
-        other = method.fit_batch(np.full_like(points, SCALE), [7])
-        assert one.ledger.charges == other.ledger.charges
+    corner = np.full_like(points, SCALE)
+    for method in (
+        DPM(variant="published"),
+        DPM(),
+        LSHSplits(variant="published"),
+        LSHSplits(),
+    ):
+        charges = method.fit_batch(points, [0, 1, 2]).ledger.charges
+        corner_charges = method.fit_batch(corner, [7]).ledger.charges
+        assert charges == corner_charges
 
 
-def test_a_schedule_that_follows_the_data_is_caught(monkeypatch):
-    def peeking(self, curator: Curator):
+def test_a_data_dependent_schedule_is_refused(monkeypatch):
+    """The scale of the noise differs between the replicates."""
+
+    def cluster(self, curator: Curator):
         cells = [0] if curator.seeds[0] == 0 else []
-        curator.partition(BoxGrid.of_intervals(1.0)).counts(cells, Laplace((2 - len(cells)) * 9e5))
+        noise = Laplace((2 - len(cells)) * 9e5)
+        tree = curator.partition(BoxGrid.of_intervals(1.0))
+        tree.release(CellCounts(cells), counts=noise)
         return np.zeros((1, 1, curator.n_features), int), 1
 
-    monkeypatch.setattr(DPM, "cluster", peeking)
+    monkeypatch.setattr(DPM, "cluster", cluster)
     with pytest.raises(RuntimeError, match="charged differently"):
         DPM().fit_batch(np.zeros((9, 2), int), [0, 1])
 
 
-# What comes out
+# Centers
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
-def test_dpm_finds_separated_blobs_when_noise_is_no_matter(variant):
+def test_dpm_finds_separated_blobs_without_noise(variant):
     points, centers = blobs()
-    run = DPM(variant=variant, epsilon=EASY, depth=4).fit_batch(
-        points, [0, 1, 2], [[-60.0] * 4, [60.0] * 4]
-    )
+    method = DPM(variant=variant, epsilon=LARGE_EPSILON, depth=4)
+    run = method.fit_batch(points, [0, 1, 2], box(-60.0, 60.0, 4))
     for i in range(3):
         released = run.centers[i, : run.n_centers[i]] / SCALE
-        # Every blob has a center nearby: at most its own spread away, for a leaf may hold only a
-        # part of it.
-        assert np.abs(released[:, None] - centers).max(axis=2).min(axis=0).max() < 0.06
+        distances = np.abs(released[:, None] - centers).max(axis=2)
+        # Every blob has a center nearby: at most the blob's spread away, for a leaf may hold only
+        # a part of it.
+        assert distances.min(axis=0).max() < 0.06
 
 
-def test_lsh_splits_and_dp_lloyd_cluster_separated_blobs_when_noise_is_no_matter():
+def test_lsh_splits_and_dp_lloyd_cluster_separated_blobs():
     points, _ = blobs()
-    best = 4000 * 4 * 0.02**2  # the blobs' own spread
-    assert (
-        np.median(cost(points, LSHSplits(n_clusters=6, epsilon=EASY).fit_batch(points, range(5))))
-        < 1.5 * best
-    )
-    spread = 4000 * 4 * 0.36  # of the blobs' middles about the domain's
+    within = 4000 * 4 * 0.02**2  # squared distances to the blobs' centers
+    between = 4000 * 4 * 0.36  # of the blobs' centers about the domain's
+    run = LSHSplits(n_clusters=6, epsilon=LARGE_EPSILON).fit_batch(points, range(5))
+    assert np.median(cost(points, run)) < 1.5 * within
     for variant in ("published", "sound"):
-        run = DPLloyd(n_clusters=6, epsilon=EASY, variant=variant).fit_batch(points, range(5))
-        assert np.median(cost(points, run)) < spread
+        method = DPLloyd(n_clusters=6, epsilon=LARGE_EPSILON, variant=variant)
+        run = method.fit_batch(points, range(5))
+        assert np.median(cost(points, run)) < between
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
-def test_the_number_of_centers_is_bounded_and_padding_wins_no_point(variant):
+def test_number_of_centers_is_bounded(variant):
+    """Centers that only pad a replicate attract no point."""
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (3000, 2))
-    run = DPM(variant=variant, epsilon=4.0, depth=3).fit_batch(
-        points, range(8), [[-40.0] * 2, [40.0] * 2]
-    )
-    assert run.n_centers.max() <= 2**3 and run.centers.shape[1] == run.n_centers.max()
-    padded = cost(points, run)
-    for i, n in enumerate(run.n_centers):
-        alone = inertia(Points.prepare(points), run.centers[i : i + 1, :n])[0] / SCALE**2
-        assert alone == padded[i]
+    method = DPM(variant=variant, epsilon=4.0, depth=3)
+    run = method.fit_batch(points, range(8), box(-40.0, 40.0, 2))
+    assert run.n_centers.max() <= 2**3
+    assert run.centers.shape[1] == run.n_centers.max()
+    padded_costs = cost(points, run)
+    for i, n_centers in enumerate(run.n_centers):
+        unpadded = run.centers[i : i + 1, :n_centers]
+        total = inertia(Points.prepare(points), unpadded)[0]
+        assert total / SCALE**2 == padded_costs[i]
 
 
-def test_merging_is_post_processing_to_the_number_asked_for():
+def test_merging_releases_n_clusters_centers():
+    """Merging is post-processing: it is not charged."""
     points, _ = blobs()
     whole = DPM(epsilon=20.0, depth=5).fit_batch(points, [3])
     merged = DPM(n_clusters=4, epsilon=20.0, depth=5, merge=True).fit_batch(points, [3])
     assert merged.ledger.charges == whole.ledger.charges
-    assert whole.n_centers[0] > 4 == merged.n_centers[0]
+    assert whole.n_centers[0] > 4
+    assert merged.n_centers[0] == 4
     assert cost(points, merged)[0] > cost(points, whole)[0]
-    few = DPM(n_clusters=1000, epsilon=20.0, depth=5, merge=True).fit_batch(points, [3])
-    assert sorted(few.centers[0].tolist()) == sorted(
-        whole.centers[0, : whole.n_centers[0]].tolist()
-    )
+
+    unmerged = DPM(n_clusters=1000, epsilon=20.0, depth=5, merge=True).fit_batch(points, [3])
+    whole_centers = whole.centers[0, : whole.n_centers[0]]
+    assert sorted(unmerged.centers[0].tolist()) == sorted(whole_centers.tolist())
 
 
-def test_sound_centers_stay_in_the_domain_and_published_ones_need_not():
+def test_only_sound_centers_stay_in_the_domain():
     points = np.full((300, 3), SCALE)
-    assert np.abs(DPM(epsilon=0.05).fit_batch(points, range(20)).centers).max() <= SCALE
-    assert (
-        np.abs(DPM(variant="published", epsilon=0.05).fit_batch(points, range(20)).centers).max()
-        > SCALE
-    )
+    sound = DPM(epsilon=0.05).fit_batch(points, range(20))
+    published = DPM(variant="published", epsilon=0.05).fit_batch(points, range(20))
+    assert np.abs(sound.centers).max() <= SCALE
+    assert np.abs(published.centers).max() > SCALE
 
 
-def test_published_averages_are_about_the_units_origin():
-    """With noise of no matter the domain's position changes nothing but the origin; noise scales
-    with its distance.
+def test_published_noise_grows_with_the_distance_from_zero():
+    """Without noise the domain's position changes nothing but the origin; noise scales with its
+    distance.
     """
     points = np.random.default_rng(1).integers(-SCALE, SCALE, (2000, 2))
-    far, near = (
-        DPM(variant="published", epsilon=0.5, depth=1).fit_batch(
-            points, range(40), [[low] * 2, [low + 20.0] * 2]
-        )
-        for low in (990.0, -10.0)
-    )
+    method = DPM(variant="published", epsilon=0.5, depth=1)
+    far = method.fit_batch(points, range(40), box(990.0, 1010.0, 2))
+    near = method.fit_batch(points, range(40), box(-10.0, 10.0, 2))
     # Radius 1010 against 10 in the same half-width of 10: a hundred times the noise.
     assert np.std(far.centers[:, 0]) > 20 * np.std(near.centers[:, 0])
 
 
-# Absurd data and parameters
+# Degenerate data and bad parameters
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("method", [DPM, LSHSplits, DPLloyd])
-def test_results_are_defined_whatever_the_data(method, variant):
+def test_degenerate_data_have_defined_results(method, variant):
     rng = np.random.default_rng(0)
-    ties = (rng.integers(0, 3, (200, 3)) - 1) * SCALE
-    cases = {
+    zeros = np.zeros(200, int)
+    data = {
         "a single point": np.array([[5, -7, SCALE]]),
         "two points": np.array([[-SCALE] * 3, [SCALE] * 3]),
         "identical": np.full((50, 3), 1234),
-        "ties everywhere": ties,
-        "one column varies": np.column_stack(
-            [np.arange(-100, 100), np.zeros(200, int), np.zeros(200, int)]
-        ),
+        "ties everywhere": (rng.integers(0, 3, (200, 3)) - 1) * SCALE,
+        "one column varies": np.column_stack([np.arange(-100, 100), zeros, zeros]),
     }
-    for points in cases.values():
-        delta = {} if method is DPLloyd else {"delta": 1e-6}
+    delta = {} if method is DPLloyd else {"delta": 1e-6}
+    for points in data.values():
         for epsilon in (1e-3, 1.0, 100.0):
-            run = method(n_clusters=1, variant=variant, epsilon=epsilon, **delta).fit_batch(
-                points, range(4)
-            )
-            assert np.isfinite(run.centers).all() and (run.n_centers >= 1).all()
+            estimator = method(n_clusters=1, variant=variant, epsilon=epsilon, **delta)
+            run = estimator.fit_batch(points, range(4))
+            assert np.isfinite(run.centers).all()
+            assert (run.n_centers >= 1).all()
             assert run.ledger.spent() <= run.ledger.budget.epsilon * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("domain", [(-1e-3, 1e-3), (-1e7, 1e7), (5.0, 6.0)])
-def test_interval_sizes_beyond_the_range_or_far_below_it_are_defined(domain):
+def test_interval_sizes_fit_domains_of_any_size(domain):
     """The paper's interval sizes are 0.25 to 14.75 in data units, whatever those are."""
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (400, 2))
-    run = DPM(variant="published", epsilon=5.0).fit_batch(
-        points, range(3), [[domain[0]] * 2, [domain[1]] * 2]
-    )
+    method = DPM(variant="published", epsilon=5.0)
+    run = method.fit_batch(points, range(3), box(*domain, 2))
     assert np.isfinite(run.centers).all()
 
 
 @pytest.mark.parametrize("method", [DPM, LSHSplits])
-def test_published_methods_see_columns_with_ranges_of_their_own_as_scaled_to_the_cube(method):
+def test_published_methods_scale_unequal_columns_to_the_cube(method):
     cube = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     lower = np.array([0.0, -3.0])
     upper = np.array([1.0, 5.0])
     raw = lower + (cube + 1) / 2 * (upper - lower)
-    setting = {"variant": "published", "epsilon": 4.0, "random_state": 3}
-    one = method(bounds=(lower, upper), **setting).fit(raw).cluster_centers_
-    other = method(bounds=(-1, 1), **setting).fit(cube).cluster_centers_
-    np.testing.assert_allclose((one - lower) / (upper - lower) * 2 - 1, other, atol=1e-3)
+    parameters = {"variant": "published", "epsilon": 4.0, "random_state": 3}
+    raw_centers = method(bounds=(lower, upper), **parameters).fit(raw).cluster_centers_
+    cube_centers = method(bounds=(-1, 1), **parameters).fit(cube).cluster_centers_
+    scaled = (raw_centers - lower) / (upper - lower) * 2 - 1
+    np.testing.assert_allclose(scaled, cube_centers, atol=1e-3)
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"shares": "equal"}, "shares='equal' must be 'auto' or four numbers"),
+        (
+            {"shares": "equal"},
+            "shares='equal' must be 'auto' or four numbers",
+        ),
         ({"shares": (0.5, 0.5)}, "four numbers"),
         ({"shares": (0.0, 0.5, 0.3, 0.3)}, "add up to 1"),
         ({"shares": (0.04, 0.18, 0.18, 0.6)}, "first must be 0"),
-        ({"variant": "published", "shares": (0.0, 0.2, 0.2, 0.6)}, "must be positive"),
+        (
+            {"variant": "published", "shares": (0.0, 0.2, 0.2, 0.6)},
+            "must be positive",
+        ),
         ({"t": 0.1, "q": 0.2}, "2 q <= t"),
         ({"q": "a"}, "q='a' must be a number"),
         ({"emptiness_weight": 0.0}, "emptiness_weight=0.0 must be positive"),
@@ -326,35 +369,49 @@ def test_published_methods_see_columns_with_ranges_of_their_own_as_scaled_to_the
         ),
     ],
 )
-def test_dpm_refuses(parameters, message):
+def test_dpm_refuses_bad_parameters(parameters, message):
+    points = np.random.default_rng(0).uniform(0, 1, (50, 2))
     with pytest.raises(ValueError, match=message):
-        DPM(n_clusters=2, **parameters).fit(np.random.default_rng(0).uniform(0, 1, (50, 2)))
+        DPM(n_clusters=2, **parameters).fit(points)
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"depth": 0}, {"centering_share": 1.0}, {"centering_share": 0}, {"n_init": 0}]
+    "parameters",
+    [
+        {"depth": 0},
+        {"centering_share": 1.0},
+        {"centering_share": 0},
+        {"n_init": 0},
+    ],
 )
-def test_lsh_splits_refuses(parameters):
+def test_lsh_splits_refuses_bad_parameters(parameters):
+    points = np.random.default_rng(0).uniform(0, 1, (50, 2))
     (name,) = parameters
     with pytest.raises(ValueError, match=f"{name}="):
-        LSHSplits(n_clusters=2, **parameters).fit(np.random.default_rng(0).uniform(0, 1, (50, 2)))
+        LSHSplits(n_clusters=2, **parameters).fit(points)
 
 
 # Weighted k-means
 
 
-def test_weights_are_copies():
+def test_weights_are_equivalent_to_copies():
     rng = np.random.default_rng(2)
     points = rng.uniform(-1, 1, (7, 2))
     weights = rng.integers(1, 5, 7)
     copies = np.repeat(points, weights, axis=0)
 
     def loss(centers):
-        return (((copies[:, None] - centers) ** 2).sum(axis=2)).min(axis=1).sum()
+        squares = ((copies[:, None] - centers) ** 2).sum(axis=2)
+        return squares.min(axis=1).sum()
 
     weighted = weighted_kmeans(points, weights.astype(float), 3, 20, 0)
     copied = weighted_kmeans(copies, np.ones(len(copies)), 3, 20, 0)
     assert loss(weighted) == pytest.approx(loss(copied))
+
+
+def within_sum_of_squares(points, weights):
+    mean = weights @ points / weights.sum()
+    return (weights @ (points - mean) ** 2).sum()
 
 
 def test_weighted_kmeans_finds_the_optimum_of_tiny_cases():
@@ -364,158 +421,167 @@ def test_weighted_kmeans_finds_the_optimum_of_tiny_cases():
         points = rng.uniform(-1, 1, (6, 2))
         weights = rng.uniform(0.5, 4, 6)
         best = math.inf
-        for choice in range(1, 2**5):
-            mask = np.array([choice >> i & 1 for i in range(6)], bool)
-            parts = [(points[m], weights[m]) for m in (mask, ~mask)]
-            best = min(best, sum((w @ ((p - w @ p / w.sum()) ** 2)).sum() for p, w in parts))
+        for bits in range(1, 2**5):
+            mask = np.array([bits >> i & 1 for i in range(6)], bool)
+            total = within_sum_of_squares(points[mask], weights[mask])
+            total += within_sum_of_squares(points[~mask], weights[~mask])
+            best = min(best, total)
         centers = weighted_kmeans(points, weights, 2, 50, seed)
-        assert ((points[:, None] - centers) ** 2).sum(axis=2).min(
-            axis=1
-        ) @ weights == pytest.approx(best)
+        squares = ((points[:, None] - centers) ** 2).sum(axis=2)
+        assert squares.min(axis=1) @ weights == pytest.approx(best)
 
 
-def test_weighted_kmeans_returns_all_distinct_points_if_they_are_few():
+def test_weighted_kmeans_returns_few_distinct_points():
     points = np.array([[1.0], [1.0], [0.0]])
-    assert weighted_kmeans(points, np.ones(3), 2, 1, 0).tolist() == [[0.0], [1.0]]
+    assert weighted_kmeans(points, np.ones(3), 2, 1, 0).tolist() == [
+        [0.0],
+        [1.0],
+    ]
 
 
-def test_the_domain_reaches_the_method_in_fit():
+def test_fit_passes_the_bounds_to_the_method():
     """Bounds (0, 15): the published averages are about zero, at the domain's lower end."""
     X = np.repeat([[2.0, 3.0], [12.0, 11.0]], 3000, axis=0)
     model = DPM(variant="published", bounds=(0, 15), epsilon=50.0, random_state=0).fit(X)
-    assert np.abs(model.cluster_centers_[:, None] - X[[0, -1]]).max(axis=2).min(axis=0).max() < 0.5
-    assert isinstance(model.ledger_, Ledger) and gdp_epsilon(0.0, 0.5) == 0
+    distances = np.abs(model.cluster_centers_[:, None] - X[[0, -1]]).max(axis=2)
+    assert distances.min(axis=0).max() < 0.5
+    assert isinstance(model.ledger_, Ledger)
+    assert gdp_epsilon(0.0, 0.5) == 0
 
 
-# The schedules themselves, worked out again by another accountant from what the charges say was
-# drawn
+# The schedules, recomputed by an independent accountant from the scales that the charges record
 
 
-def spent_again(ledger, d):
-    """Epsilon of the releases by dp-accounting, from scales and sensitivities, not from the
-    ledger's own costs.
+def recomputed_epsilon(ledger):
+    """Compose the releases by dp-accounting, from scales and sensitivities.
+
+    The costs that the ledger records are not used, except for pure releases.
     """
     delta = ledger.budget.delta - math.fsum(charge.delta for charge in ledger.charges)
-    nothing = common.DifferentialPrivacyParameters(0.0, 0.0)
-    composed = pld.from_privacy_parameters(nothing, value_discretization_interval=1e-4)
+    grid = {"value_discretization_interval": 1e-4}
+    no_loss = common.DifferentialPrivacyParameters(0.0, 0.0)
+    composed = pld.from_privacy_parameters(no_loss, **grid)
     for charge in ledger.charges:
         details = charge.details
         if charge.label == "cell_counts" and charge.mechanism == "laplace":
-            part = pld.from_laplace_mechanism(
-                details["count_scale"], value_discretization_interval=1e-4
-            )
+            loss = pld.from_laplace_mechanism(details["count_scale"], **grid)
         elif charge.label == "cell_counts":
-            part = pld.from_gaussian_mechanism(
-                details["count_scale"], value_discretization_interval=1e-4
-            )
+            loss = pld.from_gaussian_mechanism(details["count_scale"], **grid)
         elif charge.label == "cell_sums":
-            part = pld.from_gaussian_mechanism(
-                details["multiplier"], value_discretization_interval=1e-4
-            )
+            assert details["sum_sensitivity"] == 1.0  # the scale is the noise multiplier
+            loss = pld.from_gaussian_mechanism(details["sum_scale"], **grid)
         else:
             pure = common.DifferentialPrivacyParameters(charge.epsilon, 0.0)
-            part = pld.from_privacy_parameters(pure, value_discretization_interval=1e-4)
-        composed = composed.compose(part)
+            loss = pld.from_privacy_parameters(pure, **grid)
+        composed = composed.compose(loss)
     return composed.get_epsilon_for_delta(delta)
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("method", [DPM, LSHSplits])
-def test_another_accountant_finds_no_more_than_the_ledger(method, variant):
+def test_independent_accountant_agrees_with_the_ledger(method, variant):
     points, _ = blobs(n=2000)
     ledger = method(variant=variant, delta=1e-6).fit_batch(points, [0]).ledger
-    again = spent_again(ledger, 4)
+    epsilon = recomputed_epsilon(ledger)
     # Its grid rounds 16 to 24 small losses up by as much as 1e-4 each.
-    assert again <= ledger.spent() + 24e-4
-    assert (
-        again >= 0.95 * ledger.spent()
-    )  # a Laplace release is slightly cheaper than the coin it is charged as
+    assert epsilon <= ledger.spent() + 24e-4
+    # A Laplace release is slightly cheaper than the randomized response that it is charged as.
+    assert epsilon >= 0.95 * ledger.spent()
 
 
-def test_published_dp_lloyd_draws_what_it_is_charged_for():
+def test_published_dp_lloyd_charges_the_noise_it_draws():
     points, _ = blobs(n=3000)
-    ledger = DPLloyd(n_clusters=2, variant="published", epsilon=0.9).fit_batch(points, [0]).ledger
-    c = (4 * 4 * 0.225**2) ** (1 / 3)
-    for charge in ledger.charges:
-        unit = 0.9 / len(ledger.charges) / (4 + c)
-        assert 1 / charge.details["count_scale"] == pytest.approx(unit)
-        assert charge.details["sum_epsilon"] == pytest.approx(c * unit)
-        assert charge.epsilon == pytest.approx(unit + 4 * c * unit)
+    method = DPLloyd(n_clusters=2, variant="published", epsilon=0.9)
+    charges = method.fit_batch(points, [0]).ledger.charges
+    weight = (4 * 4 * 0.225**2) ** (1 / 3)
+    count_epsilon = 0.9 / len(charges) / (4 + weight)
+    sum_epsilon = weight * count_epsilon
+    for charge in charges:
+        assert 1 / charge.details["count_scale"] == pytest.approx(count_epsilon)
+        assert charge.details["sum_epsilon"] == pytest.approx(sum_epsilon)
+        assert charge.epsilon == pytest.approx(count_epsilon + 4 * sum_epsilon)
 
 
-def test_published_margins_are_the_papers():
-    """Lambda of level 0 is 4077 at n = 100,000, and 3571 at n = 18,720 (epsilon 1)."""
-    for n, margin in ((100_000, 4077), (18_720, 3571)):
-        ledger = DPM(variant="published").fit_batch(np.zeros((n, 1), int), [0]).ledger
-        margins = [
-            charge.details["margin"] for charge in ledger.charges if charge.label == "splits"
-        ]
-        assert margins[0] == pytest.approx(margin, abs=1) and margins[-1] == pytest.approx(
-            margin / 8, rel=1e-3
-        )
+@pytest.mark.parametrize(("n", "margin"), [(100_000, 4077), (18_720, 3571)])
+def test_published_margins_are_the_papers(n, margin):
+    """Lambda of level 0 at epsilon 1."""
+    ledger = DPM(variant="published").fit_batch(np.zeros((n, 1), int), [0]).ledger
+    splits = [charge for charge in ledger.charges if charge.label == "splits"]
+    margins = [charge.details["margin"] for charge in splits]
+    assert margins[0] == pytest.approx(margin, abs=1)
+    assert margins[-1] == pytest.approx(margin / 8, rel=1e-3)
 
 
-def test_rejected_parts_count_with_their_own_weight():
-    """The inverse-variance mean of a count and of the sum of its parts' counts."""
+def test_leaf_size_is_the_inverse_variance_mean():
+    """Of a count and of the sum of the counts of its rejected parts."""
     noise = [None, Gaussian(2.0 * SCALE), Gaussian(1.0 * SCALE)]
     node = Node(0, 100.0)
     sides = [Node(1, 70.0), Node(2, 36.0)]
     combined = DPM()._leaf_size(node, sides, noise, 1)
     assert combined == pytest.approx((100 / 4 + 106 / 2) / (1 / 4 + 1 / 2))
-    assert (
-        DPM()._leaf_size(node, sides, noise, 0) == 100.0
-    )  # the public number of points needs no help
+    # The public number of points has no noise.
+    assert DPM()._leaf_size(node, sides, noise, 0) == 100.0
     assert DPM(variant="published")._leaf_size(node, sides, noise, 1) == 100.0
 
 
 def test_interval_width_goes_to_the_nearest_half():
-    unit = GAP_CONSTANT / 1e4
-    assert [interval_width(unit * s, 1e4) for s in (3.2, 3.3, 3.7, 3.8)] == [1.5, 1.75, 1.75, 2.0]
+    gap = GAP_CONSTANT / 1e4
+    widths = [interval_width(gap * sigma, 1e4) for sigma in (3.2, 3.3, 3.7, 3.8)]
+    assert widths == [1.5, 1.75, 1.75, 2.0]
 
 
-def test_lsh_splits_branches_from_three_times_the_least_size():
-    """One column, noise of no matter: with a least size of 100 cells split from 300 on, and parts
+@pytest.mark.parametrize(
+    ("sizes", "leaves"),
+    [
+        ((100, 199), [299]),
+        ((101, 201), [101, 201]),
+        ((90, 300), [300]),
+    ],
+)
+def test_lsh_splits_branches_from_three_times_the_least_size(sizes, leaves):
+    """One column, negligible noise: with a least size of 100 cells split from 300 on, and parts
     below 100 drop.
     """
-    for sizes, leaves in (((100, 199), [299]), ((101, 201), [101, 201]), ((90, 300), [300])):
-        points = np.repeat([[-SCALE // 2], [SCALE // 2]], sizes, axis=0)
-        method = LSHSplits(n_clusters=1, epsilon=1e9, depth=1)
-        curator = Curator(points, Ledger(method.budget(sum(sizes), 1)), NoiseStreams([0]))
-        partition = curator.hyperplanes(np.array([[SCALE]]), np.array([0]))
-        _, found = method._grow(partition, 10.0, Gaussian(1e-3 * SCALE), curator)
-        assert np.sort(found) == pytest.approx(leaves, abs=0.1)
+    points = np.repeat([[-SCALE // 2], [SCALE // 2]], sizes, axis=0)
+    method = LSHSplits(n_clusters=1, epsilon=1e9, depth=1)
+    ledger = Ledger(method.budget(sum(sizes), 1))
+    curator = Curator(points, ledger, NoiseStreams([0]))
+    partition = curator.hyperplanes(np.array([[SCALE]]), np.array([0]))
+    _, leaf_sizes = method._grow(partition, 10.0, Gaussian(1e-3 * SCALE), curator)
+    assert np.sort(leaf_sizes) == pytest.approx(leaves, abs=0.1)
 
 
-def test_lsh_splits_radius_reaches_the_farthest_corner_and_no_further():
+def test_lsh_splits_radius_reaches_the_farthest_corner():
     points = np.random.default_rng(0).integers(SCALE // 2, SCALE, (5000, 3))
-    ledger = LSHSplits(epsilon=1e4)
-    about, radius, _, _ = ledger._sound_centering(
-        Curator(points, Ledger(ledger.budget(5000, 3)), NoiseStreams([0]), [[-1.0] * 3, [1.0] * 3])
-    )
-    corner = np.linalg.norm(SCALE + np.abs(about)) / SCALE
-    assert (
-        radius == pytest.approx(corner) and np.abs(about - points.mean(axis=0)).max() < SCALE / 50
-    )
+    method = LSHSplits(epsilon=1e4)
+    ledger = Ledger(method.budget(5000, 3))
+    curator = Curator(points, ledger, NoiseStreams([0]), box(-1.0, 1.0, 3))
+    mean, radius, _, _ = method._sound_centering(curator)
+    corner_distance = np.linalg.norm(SCALE + np.abs(mean)) / SCALE
+    assert radius == pytest.approx(corner_distance)
+    assert np.abs(mean - points.mean(axis=0)).max() < SCALE / 50
 
 
-def test_coreset_points_are_pulled_into_the_ball():
-    assert clip_to_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0).tolist() == [
-        [3.0, 4.0],
-        [6.0, 8.0],
-    ]
+def test_coreset_points_are_clipped_to_the_ball():
+    clipped = clip_to_ball(np.array([[3.0, 4.0], [30.0, 40.0]]), 10.0)
+    assert clipped.tolist() == [[3.0, 4.0], [6.0, 8.0]]
 
 
-def test_published_dp_lloyd_reaches_the_means_when_noise_is_no_matter():
+def test_published_dp_lloyd_reaches_the_means_without_noise():
     points = snap(np.repeat([[-0.5, 0.25], [0.5, 0.5]], 2000, axis=0))
-    run = DPLloyd(n_clusters=2, variant="published", epsilon=1e6).fit_batch(
-        points, range(5), [[0.0] * 2, [10.0] * 2]
-    )
+    method = DPLloyd(n_clusters=2, variant="published", epsilon=1e6)
+    run = method.fit_batch(points, range(5), box(0.0, 10.0, 2))
     assert min(cost(points, run)) == pytest.approx(0, abs=1)
 
 
-def test_ranges_far_from_zero_are_refused_where_averages_are_about_zero():
+def test_published_dpm_refuses_bounds_far_from_zero():
+    """Its averages are about zero, so their noise would exceed the domain."""
+    method = DPM(variant="published", bounds=(1e6, 1e6 + 1))
     with pytest.raises(ValueError, match="times their half-width from zero"):
-        DPM(variant="published", bounds=(1e6, 1e6 + 1)).fit(np.full((50, 2), 1e6 + 0.5))
-    for shares in (0.5, None, {1, 2, 3, 4}):
-        with pytest.raises(ValueError, match="four numbers"):
-            DPM(shares=shares).fit(np.zeros((50, 2)))
+        method.fit(np.full((50, 2), 1e6 + 0.5))
+
+
+@pytest.mark.parametrize("shares", [0.5, None, {1, 2, 3, 4}])
+def test_shares_that_are_not_four_numbers_are_refused(shares):
+    with pytest.raises(ValueError, match="four numbers"):
+        DPM(shares=shares).fit(np.zeros((50, 2)))

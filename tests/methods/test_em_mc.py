@@ -1,6 +1,4 @@
-"""EM-MC: the lattice, the cover's counts and draws against enumeration, its privacy outcome by
-outcome, accounting.
-
+"""EM-MC: lattice, cover and its draws against enumeration, privacy of each outcome, accounting.
 Statistical tests use fixed seeds; their thresholds are five standard errors of the statistic
 (fewer than one false alarm in a million) or a p-value of 1e-6.
 """
@@ -13,12 +11,12 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy import stats
 
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.compute import Points, inertia
 from pkm.compute.cover import BLOCK_SIDE, Cover
 from pkm.compute.lattice import Lattice, cover_scales
 from pkm.compute.unit_ball import label_sums, nearest_labels, project
 from pkm.methods import KMeansPlusPlus
-from pkm.audit.conformance import CHECKS, conformance
 from pkm.methods.em_mc import EMMC, repeated, weighted_centers
 from pkm.privacy import (
     SCALE,
@@ -42,54 +40,64 @@ from pkm.privacy.selection import ScoreRange
 
 def ball_points(n, m, seed, spread=0.35):
     points = spread * np.random.default_rng(seed).standard_normal((n, m))
-    return points / np.maximum(1, np.linalg.norm(points, axis=1, keepdims=True))
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    return points / np.maximum(1, norms)
 
 
-def listed(lattice):
-    """All grid points of a lattice, by trying every point of the cube around it."""
-    steps = range(-int(1 / lattice.side) - 1, int(1 / lattice.side) + 2)
+def enumerated(lattice):
+    """Return all grid points of a lattice, by trying every point of the cube around it."""
+    largest = int(1 / lattice.side) + 1
+    steps = range(-largest, largest + 1)
     cube = np.array(list(itertools.product(steps, repeat=lattice.dimensions)))
-    return cube[(cube**2).sum(axis=1) <= 1 / lattice.side**2]
+    inside = (cube**2).sum(axis=1) <= 1 / lattice.side**2
+    return cube[inside]
 
 
-def covered(grid_points, points, side, radius):
-    """Numbers of points within the radius of each grid point."""
+def covered_counts(grid_points, points, side, radius):
+    """Return the number of points within the radius of each grid point."""
     steps = grid_points[:, None, :] * side - points[None]
-    return ((steps**2).sum(axis=2) <= radius**2).sum(axis=1)
+    squares = (steps**2).sum(axis=2)
+    return (squares <= radius**2).sum(axis=1)
 
 
 # The lattice
 
 
 @pytest.mark.parametrize(
-    ("m", "side"), [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)]
+    ("m", "side"),
+    [(1, 0.3), (2, 0.21), (3, 0.4), (4, 0.45), (5, 0.9), (2, 1.5)],
 )
 def test_lattice_counts_its_points(m, side):
     lattice = Lattice(m, side)
-    assert lattice.size == len(listed(lattice))
+    assert lattice.size == len(enumerated(lattice))
 
 
 @pytest.mark.statistical
 def test_lattice_draws_uniformly():
     lattice = Lattice(3, 0.5)
     rng = np.random.default_rng(0)
-    points = [tuple(point) for point in listed(lattice)]
-    drawn = [tuple(lattice.draw(rng.random(3))) for _ in range(100 * len(points))]
-    assert set(drawn) == set(points)
-    assert stats.chisquare([drawn.count(point) for point in points]).pvalue > 1e-6
-    assert tuple(lattice.draw(np.zeros(3))) in points and tuple(lattice.draw(np.ones(3))) in points
+    points = [tuple(point) for point in enumerated(lattice)]
+    draws = [tuple(lattice.draw(rng.random(3))) for _ in range(100 * len(points))]
+    assert set(draws) == set(points)
+    frequencies = [draws.count(point) for point in points]
+    assert stats.chisquare(frequencies).pvalue > 1e-6
+    assert tuple(lattice.draw(np.zeros(3))) in points
+    assert tuple(lattice.draw(np.ones(3))) in points
 
 
-def test_lattice_that_cannot_be_numbered_is_refused():
+def test_too_fine_lattice_is_refused():
+    """Its points could not be numbered."""
     with pytest.raises(ValueError, match="side=1e-05 is too small in 4 dimensions"):
         Lattice(4, 1e-5)
 
 
-def test_scales_have_a_grid_point_within_reach_of_everything():
-    for side, radius in cover_scales(5000, 4, 0.99, 0.01):
+def test_scales_have_a_grid_point_near_every_point():
+    scales = cover_scales(5000, 4, 0.99, 0.01)
+    for side, radius in scales:
         assert side * math.sqrt(4) == pytest.approx(0.99 * radius / 1.99)
-    radii = [radius / 1.99 for _, radius in cover_scales(5000, 4, 0.99, 0.01)]
-    assert 0.01 <= radii[0] < 0.0199 and radii[-2] < 2 <= radii[-1]
+    radii = [radius / 1.99 for _, radius in scales]
+    assert 0.01 <= radii[0] < 0.0199
+    assert radii[-2] < 2 <= radii[-1]
     assert len(cover_scales(5000, 4, 0.99, 0.0)) == math.ceil(math.log(10_000, 1.99))
 
 
@@ -99,41 +107,46 @@ def test_scales_have_a_grid_point_within_reach_of_everything():
 @pytest.mark.parametrize("weight", [1e-6, 0.05, 5.0])
 @pytest.mark.parametrize(("m", "side"), [(1, 0.02), (2, 0.07), (3, 0.22), (4, 0.4), (5, 0.6)])
 def test_cover_agrees_with_enumeration(m, side, weight):
-    """Every grid point is where the cover says, with its count or a bound on it, also after points
-    were taken out.
-    """
+    """Every grid point is counted exactly or has a bound on its count, also after removals."""
     points = ball_points(80, m, seed=m)
     radius = 1.99 / 0.99 * side * math.sqrt(m)
     cover = Cover(points, side, radius, weight)
     rng = np.random.default_rng(m)
-    for taken in ([], [0, 7, 8, 50], list(range(20, 45))):
-        cover.remove(np.array(taken, np.int64))
-        grid_points = listed(cover.lattice)
-        counts = covered(grid_points, cover.remaining(), side, radius)
+    for removed in ([], [0, 7, 8, 50], list(range(20, 45))):
+        cover.remove(np.array(removed, np.int64))
+        grid_points = enumerated(cover.lattice)
+        counts = covered_counts(grid_points, cover.remaining(), side, radius)
         exact = {tuple(v): count for v, count in zip(grid_points, counts, strict=True)}
+
+        # The grid points that the cover counts.
         counted = {}
         for count, multiplicity in zip(*cover.positive_counts(), strict=True):
             for rank in range(multiplicity):
                 counted[tuple(cover.counted_point(count, rank))] = count
         assert len(counted) == cover.positive_counts()[1].sum()
         assert all(exact[v] == count for v, count in counted.items())
-        blocks = [
-            (b, i)
-            for b, several in zip(cover.bounds, cover.n_bounded, strict=True)
-            for i in range(several)
-        ]
-        places = list(itertools.product(blocks, range(BLOCK_SIDE**m)))
-        some = (
-            places
-            if len(places) < 5000
-            else [places[i] for i in rng.choice(len(places), 1000, replace=False)]
-        )
-        bounded = {tuple(cover.bounded_point(*block, at)): block[0] for block, at in some}
-        assert len(bounded) == len(some) and not bounded.keys() & counted.keys()
+
+        # The grid points of blocks that it only bounds; of many, a sample.
+        blocks = []
+        for bound, n_blocks in zip(cover.bounds, cover.n_bounded, strict=True):
+            blocks += [(bound, i) for i in range(n_blocks)]
+        positions = list(itertools.product(blocks, range(BLOCK_SIDE**m)))
+        complete = len(positions) < 5000
+        if not complete:
+            positions = [positions[i] for i in rng.choice(len(positions), 1000, replace=False)]
+        bounded = {}
+        for (bound, i), position in positions:
+            bounded[tuple(cover.bounded_point(bound, i, position))] = bound
+        assert len(bounded) == len(positions)
+        assert not bounded.keys() & counted.keys()
         for v, bound in bounded.items():
-            assert len(cover.covered(np.array(v))) == exact.get(v, 0) <= bound
-        if some is places:
-            assert {v for v, count in exact.items() if count} <= counted.keys() | bounded.keys()
+            count = len(cover.covered(np.array(v)))
+            assert count == exact.get(v, 0)
+            assert count <= bound
+
+        if complete:
+            nonzero = {v for v, count in exact.items() if count}
+            assert nonzero <= counted.keys() | bounded.keys()
     if m == 2:
         assert (len(cover.positive_counts()[0]) == 0) == (weight == 1e-6)
         assert (len(cover.bounds) == 0) == (weight == 5.0)
@@ -141,32 +154,31 @@ def test_cover_agrees_with_enumeration(m, side, weight):
 
 def test_cover_does_not_depend_on_the_order_of_points():
     points = ball_points(300, 3, seed=3)
-    shuffled = np.random.default_rng(0).permutation(points)
-    one = Cover(points, 0.1, 0.35, 0.05)
-    other = Cover(shuffled, 0.1, 0.35, 0.05)
-    for these, those in zip(
-        (*one.positive_counts(), one.bounds), (*other.positive_counts(), other.bounds), strict=True
-    ):
-        assert (these == those).all()
-    values, multiplicities = one.positive_counts()
-    for count, multiplicity in zip(values, multiplicities, strict=True):
-        assert (
-            one.counted_point(count, multiplicity - 1)
-            == other.counted_point(count, multiplicity - 1)
-        ).all()
+    shuffled_points = np.random.default_rng(0).permutation(points)
+    cover = Cover(points, 0.1, 0.35, 0.05)
+    shuffled = Cover(shuffled_points, 0.1, 0.35, 0.05)
+    counts, multiplicities = cover.positive_counts()
+    shuffled_counts, shuffled_multiplicities = shuffled.positive_counts()
+    assert (counts == shuffled_counts).all()
+    assert (multiplicities == shuffled_multiplicities).all()
+    assert np.array_equal(cover.bounds, shuffled.bounds)
+    for count, multiplicity in zip(counts, multiplicities, strict=True):
+        last = cover.counted_point(count, multiplicity - 1)
+        assert (last == shuffled.counted_point(count, multiplicity - 1)).all()
 
 
 def test_a_record_changes_no_count_by_more_than_one():
     """And all in one direction, as the cost of the cover needs it."""
     rng = np.random.default_rng(5)
+    grid_points = enumerated(Lattice(3, 0.3))
     for trial in range(20):
         points = ball_points(40, 3, seed=trial)
-        without = np.delete(points, rng.integers(40), axis=0)
-        grid_points = listed(Lattice(3, 0.3))
-        one = Cover(points, 0.3, 1.0, 0.1)
-        other = Cover(without, 0.3, 1.0, 0.1)
-        change = [len(one.covered(v)) - len(other.covered(v)) for v in grid_points]
-        assert set(change) <= {0, 1} and sum(change) > 0
+        neighbor = np.delete(points, rng.integers(40), axis=0)
+        cover = Cover(points, 0.3, 1.0, 0.1)
+        neighbor_cover = Cover(neighbor, 0.3, 1.0, 0.1)
+        changes = [len(cover.covered(v)) - len(neighbor_cover.covered(v)) for v in grid_points]
+        assert set(changes) <= {0, 1}
+        assert sum(changes) > 0
 
 
 # Draws of the cover
@@ -174,32 +186,45 @@ def test_a_record_changes_no_count_by_more_than_one():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(
-    ("n", "weight", "kinds"), [(60, 0.005, "bounded"), (60, 0.05, "both"), (2, 2.2, "counted")]
+    ("n", "weight", "kinds"),
+    [(60, 0.005, "bounded"), (60, 0.05, "both"), (2, 2.2, "counted")],
 )
 def test_draws_follow_the_exponential_mechanism(n, weight, kinds):
-    """Frequencies of all grid points against probabilities worked out by plain enumeration."""
-    points = np.concatenate([ball_points(n, 2, seed=1, spread=0.1), ball_points(n // 2, 2, seed=2)])
+    """Frequencies of all grid points against probabilities computed by plain enumeration."""
+    dense = ball_points(n, 2, seed=1, spread=0.1)
+    sparse = ball_points(n // 2, 2, seed=2)
+    points = np.concatenate([dense, sparse])
     side = 0.18
     radius = 0.5
     cover = Cover(points, side, radius, weight)
-    has = len(cover.positive_counts()[0]) > 0, len(cover.bounds) > 0
-    assert has == {"bounded": (False, True), "both": (True, True), "counted": (True, False)}[kinds]
-    grid_points = listed(cover.lattice)
-    weights = np.exp(weight * covered(grid_points, points, side, radius))
+    has_counted = len(cover.positive_counts()[0]) > 0
+    has_bounded = len(cover.bounds) > 0
+    assert has_counted == (kinds in ("counted", "both"))
+    assert has_bounded == (kinds in ("bounded", "both"))
+
+    grid_points = enumerated(cover.lattice)
+    weights = np.exp(weight * covered_counts(grid_points, points, side, radius))
     streams = NoiseStreams([7])
-    draws = 8_000
-    drawn = [tuple(draw_cover(cover, weight, streams, ("test", i))) for i in range(draws)]
-    seen = np.array([drawn.count(tuple(v)) for v in grid_points])
-    assert seen.sum() == draws  # nothing outside the ball
-    expected = draws * weights / weights.sum()
+    n_draws = 8_000
+    draws = [tuple(draw_cover(cover, weight, streams, ("test", i))) for i in range(n_draws)]
+    observed = np.array([draws.count(tuple(v)) for v in grid_points])
+    assert observed.sum() == n_draws  # nothing outside the ball
+
+    # Rare grid points are pooled, so that the chi-square law holds.
+    expected = n_draws * weights / weights.sum()
     order = np.argsort(expected)
-    rare = np.cumsum(expected[order]) < 20  # pooled, so that the chi-square law holds
-    pool = lambda values: np.append(values[order][~rare], values[order][rare].sum())  # noqa: E731
-    keep = pool(expected) > 0
-    assert stats.chisquare(pool(seen)[keep], pool(expected)[keep]).pvalue > 1e-6
+    rare = np.cumsum(expected[order]) < 20
+
+    def pooled(values):
+        ordered = values[order]
+        return np.append(ordered[~rare], ordered[rare].sum())
+
+    kept = pooled(expected) > 0
+    p_value = stats.chisquare(pooled(observed)[kept], pooled(expected)[kept]).pvalue
+    assert p_value > 1e-6
 
 
-def test_draws_stand_weights_far_beyond_float64():
+def test_draws_accept_weights_beyond_float64():
     points = np.repeat([[0.3, 0.1]], 50_000, axis=0)
     cover = Cover(points, 0.1, 0.3, 1.0)
     chosen = draw_cover(cover, 1.0, NoiseStreams([0]), ("test",)) * 0.1
@@ -209,52 +234,64 @@ def test_draws_stand_weights_far_beyond_float64():
 # Privacy of the cover
 
 
-def outcomes(points, grids, picks, weight):
-    """Probabilities of all sequences of picks, by the definition and by enumeration."""
-    laws = {(): (1.0, frozenset(range(len(points))))}
+def outcome_probabilities(points, grids, picks, weight):
+    """Return the probabilities of all sequences of picks, by the definition and by enumeration."""
+    states = {(): (1.0, frozenset(range(len(points))))}
     for grid_points, radius in grids:
         for _ in range(picks):
-            longer = {}
-            for before, (probability, left) in laws.items():
-                covers = [{i for i in left if abs(points[i] - g) <= radius} for g in grid_points]
-                weights = np.exp(weight * np.array([len(cover) for cover in covers]))
-                for j, share in enumerate(weights / weights.sum()):
-                    longer[*before, j] = probability * share, left - covers[j]
-            laws = longer
-    return {outcome: probability for outcome, (probability, _) in laws.items()}
+            extended = {}
+            for picked, (probability, uncovered) in states.items():
+                covers = []
+                for grid_point in grid_points:
+                    covers.append({i for i in uncovered if abs(points[i] - grid_point) <= radius})
+                sizes = np.array([len(cover) for cover in covers])
+                weights = np.exp(weight * sizes)
+                for j, pick_probability in enumerate(weights / weights.sum()):
+                    joint = probability * pick_probability
+                    extended[*picked, j] = joint, uncovered - covers[j]
+            states = extended
+    return {outcome: probability for outcome, (probability, _) in states.items()}
 
 
 @pytest.mark.parametrize("delta", [0.3, 0.05, 1e-3])
 @pytest.mark.parametrize("weight", [0.1, 0.5, 1.5])
 def test_cover_costs_what_is_charged(weight, delta):
-    """Outcome by outcome, both directions: delta at the charged epsilon is no more than charged."""
+    """In both directions: delta at the charged epsilon is no more than charged."""
     grids = [(np.linspace(-1, 1, 5), 0.3), (np.linspace(-1, 1, 3), 0.6)]
     epsilon = cover_epsilon(weight, delta)
     rng = np.random.default_rng(0)
-    closest = 0.0
+    largest_loss = 0.0
     for trial in range(8):
         rest = rng.uniform(-1, 1, 6) if trial else np.empty(0)
         record = rng.uniform(-1, 1, 1) if trial % 2 else np.array([1.0])
-        one = outcomes(np.append(rest, record), grids, 3, weight)
-        other = outcomes(rest, grids, 3, weight)
-        for p, q in ((one, other), (other, one)):
-            needed = sum(max(0.0, p[each] - math.exp(epsilon) * q[each]) for each in p)
-            assert needed <= delta
-            closest = max(closest, *(math.log(p[each] / q[each]) for each in p))
-    assert closest > 0.5 * weight  # the neighbors do tell the outcomes apart
+        with_record = outcome_probabilities(np.append(rest, record), grids, 3, weight)
+        without_record = outcome_probabilities(rest, grids, 3, weight)
+        for p, q in (
+            (with_record, without_record),
+            (without_record, with_record),
+        ):
+            excesses = [p[outcome] - math.exp(epsilon) * q[outcome] for outcome in p]
+            assert sum(max(0.0, excess) for excess in excesses) <= delta
+            losses = [math.log(p[outcome] / q[outcome]) for outcome in p]
+            largest_loss = max(largest_loss, *losses)
+    # The outcomes do distinguish the neighbors.
+    assert largest_loss > 0.5 * weight
 
 
-def test_cover_weight_inverts_its_cost_and_beats_the_papers():
-    for epsilon, delta in itertools.product((0.01, 0.2, 1.0, 5.0), (1e-3, 1e-6, 1e-12)):
+def test_cover_weight_inverts_its_cost():
+    """And it is at least the paper's weight."""
+    epsilons = (0.01, 0.2, 1.0, 5.0)
+    deltas = (1e-3, 1e-6, 1e-12)
+    for epsilon, delta in itertools.product(epsilons, deltas):
         weight = cover_weight(epsilon, delta)
         assert cover_epsilon(weight, delta) == pytest.approx(epsilon)
         assert weight >= epsilon / (2 * math.log(math.e / delta))
 
 
-# Sensitivities of the other two questions
+# Sensitivities of the other two queries
 
 
-def test_a_record_changes_one_cell_by_no_more_than_declared():
+def test_a_record_changes_one_cell_within_its_sensitivity():
     rng = np.random.default_rng(1)
     for _ in range(50):
         d = rng.integers(1, 8)
@@ -264,21 +301,23 @@ def test_a_record_changes_one_cell_by_no_more_than_declared():
         matrix = rng.integers(-SCALE, SCALE, (m, d))
         centers = ball_points(k, m, seed=rng.integers(1000))
 
-        def answers(rows, matrix=matrix, centers=centers, k=k):
+        def sums_and_counts(rows, matrix=matrix, centers=centers, k=k):
             points = Points.prepare(rows)
-            return label_sums(
-                points, nearest_labels(project(points, matrix, 3.0 * SCALE**2), centers), k
-            )
+            projected = project(points, matrix, 3.0 * SCALE**2)
+            return label_sums(points, nearest_labels(projected, centers), k)
 
-        sums, counts = (
-            one - other for one, other in zip(answers(rows), answers(rows[1:]), strict=True)
-        )
-        assert np.abs(counts).sum() == 1 and counts.min() >= 0
-        assert (np.abs(sums).sum(axis=1) > 0).sum() <= 1
-        assert np.linalg.norm(sums) <= math.sqrt(d) * SCALE
+        sums, counts = sums_and_counts(rows)
+        neighbor_sums, neighbor_counts = sums_and_counts(rows[1:])
+        sum_changes = sums - neighbor_sums
+        count_changes = counts - neighbor_counts
+        assert np.abs(count_changes).sum() == 1
+        assert count_changes.min() >= 0
+        changed_cells = np.abs(sum_changes).sum(axis=1) > 0
+        assert changed_cells.sum() <= 1
+        assert np.linalg.norm(sum_changes) <= math.sqrt(d) * SCALE
 
 
-# The door
+# The curator's queries
 
 
 def curator(points, epsilon=1.0, delta=1e-6, seed=0):
@@ -286,9 +325,8 @@ def curator(points, epsilon=1.0, delta=1e-6, seed=0):
 
 
 def projection(points, *args, **kwargs):
-    matrix = np.rint(np.random.default_rng(9).standard_normal((2, points.shape[1])) * SCALE).astype(
-        np.int64
-    )
+    draws = np.random.default_rng(9).standard_normal((2, points.shape[1]))
+    matrix = np.rint(draws * SCALE).astype(np.int64)
     return curator(points, *args, **kwargs).projection(matrix, 3.0 * SCALE**2)
 
 
@@ -298,64 +336,77 @@ def test_noise_has_the_declared_scale():
     centers = np.array([[0.2, 0.0], [-0.2, 0.1]])
     query = ProjectedSumsAndCounts(centers)
     exact = query.exact(projection(points))
-    sums = exact["sums"][0]
-    sizes = exact["counts"][0]
-    assert sizes.sum() == 500 * SCALE and (sums.sum(axis=0) == points.sum(axis=0)).all()
+    exact_sums = exact["sums"][0]
+    exact_counts = exact["counts"][0]
+    assert exact_counts.sum() == 500 * SCALE
+    assert (exact_sums.sum(axis=0) == points.sum(axis=0)).all()
+
     gaussian = Gaussian(30.0 * SCALE)
     laplace = Laplace(9.0 * SCALE)
     noise = {"sums": [], "sizes": [], "counts": []}
     for seed in range(300):
-        asked = projection(points, epsilon=5.0, seed=seed)
-        noisy = asked.release(query, sums=gaussian, counts=gaussian)
-        noise["sums"].append((noisy["sums"] - sums).ravel())
-        noise["sizes"].append(noisy["counts"] - sizes)
-        noisy = asked.release(ProjectedCounts(centers), counts=laplace)
-        noise["counts"].append(noisy["counts"] - sizes)
-    for name, law in (
-        ("sums", stats.norm(0, 30)),
-        ("sizes", stats.norm(0, 30)),
-        ("counts", stats.laplace(0, 9)),
-    ):
+        projected = projection(points, epsilon=5.0, seed=seed)
+        answer = projected.release(query, sums=gaussian, counts=gaussian)
+        noise["sums"].append((answer["sums"] - exact_sums).ravel())
+        noise["sizes"].append(answer["counts"] - exact_counts)
+        answer = projected.release(ProjectedCounts(centers), counts=laplace)
+        noise["counts"].append(answer["counts"] - exact_counts)
+    laws = {
+        "sums": stats.norm(0, 30),
+        "sizes": stats.norm(0, 30),
+        "counts": stats.laplace(0, 9),
+    }
+    for name, law in laws.items():
         values = np.concatenate(noise[name]) / SCALE
         assert stats.kstest(values, law.cdf).pvalue > 1e-6, name
 
 
 def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
     points = np.zeros((10, 3), np.int64)
-    cover = CoverPicks([(0.5, 1.0)], 1)
     origin = np.zeros((1, 2))
-    for query, noise in (
+    cover = CoverPicks([(0.5, 1.0)], 1)
+    tiny = Gaussian(1.0)
+    queries = (
         (cover, {"picks": MaximumCover(1.0, 1e-7)}),
         (cover, {"picks": MaximumCover(1e-3, 1e-3)}),
         (ProjectedCounts(origin), {"counts": Laplace(SCALE / 2)}),
-        (ProjectedSumsAndCounts(origin), {"sums": Gaussian(1.0), "counts": Gaussian(1.0)}),
-    ):
-        asked = projection(points)
+        (ProjectedSumsAndCounts(origin), {"sums": tiny, "counts": tiny}),
+    )
+    for query, noise in queries:
+        projected = projection(points)
         for law in ("gumbel", "normal", "laplace"):
             monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("noise was drawn"))
         with pytest.raises(BudgetExceeded):
-            asked.release(query, **noise)
+            projected.release(query, **noise)
 
 
 @pytest.mark.parametrize(
-    ("query", "noise", "message"),
+    ("scales", "n_picks", "weight", "delta", "message"),
     [
-        (CoverPicks([], 1), {"picks": (1.0, 0.1)}, r"number of scales, 0, must be at least 1"),
-        (CoverPicks([(0.5, 1.0)], 0), {"picks": (1.0, 0.1)}, r"n_picks=0"),
-        (CoverPicks([(0.5, 1.0)], 1), {"picks": (0.0, 0.1)}, r"weight=0.0 must be positive"),
-        (CoverPicks([(0.5, 1.0)], 1), {"picks": (1.0, 0.0)}, r"delta=0.0 must be in \(0, 1\)"),
-        (
-            ProjectedCounts(np.zeros((1, 3))),
-            {"counts": (1.0,)},
-            r"centers must have shape \(k, 2\)",
-        ),
-        (ProjectedCounts(np.full((1, 2), np.nan)), {"counts": (1.0,)}, r"centers must be finite"),
+        ([], 1, 1.0, 0.1, r"number of scales, 0, must be at least 1"),
+        ([(0.5, 1.0)], 0, 1.0, 0.1, r"n_picks=0"),
+        ([(0.5, 1.0)], 1, 0.0, 0.1, r"weight=0.0 must be positive"),
+        ([(0.5, 1.0)], 1, 1.0, 0.0, r"delta=0.0 must be in \(0, 1\)"),
     ],
 )
-def test_ill_posed_questions_are_refused(query, noise, message):
-    asked = projection(np.zeros((10, 3), np.int64))
+def test_bad_covers_are_refused(scales, n_picks, weight, delta, message):
+    projected = projection(np.zeros((10, 3), np.int64))
+    query = CoverPicks(scales, n_picks)
     with pytest.raises(ValueError, match=message):
-        asked.release(query, **{part: query.mechanisms[part][0](*noise[part]) for part in noise})
+        projected.release(query, picks=MaximumCover(weight, delta))
+
+
+@pytest.mark.parametrize(
+    ("centers", "message"),
+    [
+        (np.zeros((1, 3)), r"centers must have shape \(k, 2\)"),
+        (np.full((1, 2), np.nan), r"centers must be finite"),
+    ],
+)
+def test_bad_centers_are_refused(centers, message):
+    projected = projection(np.zeros((10, 3), np.int64))
+    with pytest.raises(ValueError, match=message):
+        projected.release(ProjectedCounts(centers), counts=Laplace(1.0))
 
 
 @pytest.mark.parametrize("change", [ScoreRange(1.0), ScoreRange(2.0, one_sided=True)])
@@ -370,7 +421,8 @@ def test_projections_are_exact_or_refused():
     length = 2.0**37
     exact = points.rows.astype(np.int64) @ matrix.T
     assert (project(points, matrix, length) == exact / length).all()
-    assert np.linalg.norm(project(points, matrix, 1.0), axis=1) == pytest.approx(1.0)
+    clipped = project(points, matrix, 1.0)
+    assert np.linalg.norm(clipped, axis=1) == pytest.approx(1.0)
     with pytest.raises(ValueError, match="not exact"):
         project(points, matrix * 2**20, length)
     with pytest.raises(ValueError, match=r"integers of shape \(m, 5\)"):
@@ -391,74 +443,77 @@ def test_published_follows_the_paper():
     method = EMMC(n_clusters=26, epsilon=1.0, variant="published")
     schedule = method.plan(18_720, 16)
     delta = 18_720**-1.5
-    assert method.resolved_delta(18_720) == delta and method.dimensions(18_720) == 4
+    assert method.resolved_delta(18_720) == delta
+    assert method.dimensions(18_720) == 4
     assert schedule.n_picks == 19  # 26 ln 2 = 18.02
-    assert (
-        schedule.cover.weight == 0.2 / (2 * math.log(math.e / (delta / 2)))
-        and schedule.cover.delta == delta / 2
-    )
+    assert schedule.cover.weight == 0.2 / (2 * math.log(math.e / (delta / 2)))
+    assert schedule.cover.delta == delta / 2
     assert schedule.candidate_noise == Laplace(5 * SCALE)
-    mu = math.hypot(4 * SCALE / schedule.sum_noise.scale, SCALE / schedule.count_noise.scale)
-    assert mu == pytest.approx(gaussian_mu(0.6, delta / 2))
-    assert [EMMC().dimensions(n) for n in (1, 600, 36_733, 82_000, 100_000, 10**9)] == [
-        1,
-        2,
-        4,
-        5,
-        5,
-        6,
-    ]
+    sum_mu = 4 * SCALE / schedule.sum_noise.scale
+    count_mu = SCALE / schedule.count_noise.scale
+    assert math.hypot(sum_mu, count_mu) == pytest.approx(gaussian_mu(0.6, delta / 2))
+
+
+@pytest.mark.parametrize(
+    ("n", "dimensions"),
+    [
+        (1, 1),
+        (600, 2),
+        (36_733, 4),
+        (82_000, 5),
+        (100_000, 5),
+        (10**9, 6),
+    ],
+)
+def test_number_of_dimensions(n, dimensions):
+    assert EMMC().dimensions(n) == dimensions
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_accounting_from_the_charges(variant, epsilon):
-    """Composes what was asked, from scales and weights alone, with an accountant of its own."""
+    """Composes the releases, from scales and weights alone, with an independent accountant."""
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (500, 4))
     method = EMMC(n_clusters=2, epsilon=epsilon, variant=variant, smallest_radius=0.2)
     ledger = method.fit_batch(points, [0]).ledger
-    assert [charge.label for charge in ledger.charges] == [
-        "maximum_cover", "projected_counts", "projected_sums_and_counts",
-    ]  # fmt: skip
-    cover, counts, averages = (charge.details for charge in ledger.charges)
+    cover, counts, averages = ledger.charges
+    assert cover.label == "maximum_cover"
+    assert counts.label == "projected_counts"
+    assert averages.label == "projected_sums_and_counts"
     delta = method.resolved_delta(500)
-    assert (
-        ledger.charges[0].delta == delta / 2
-        and ledger.charges[1].delta == ledger.charges[2].delta == 0
-    )
-    cover_loss = math.expm1(cover["pick_weight"]) * math.log(2 / delta)
-    gaussians = privacy_loss_distribution.from_gaussian_mechanism(
-        averages["sum_scale"] / 2
-    ).compose(privacy_loss_distribution.from_gaussian_mechanism(averages["count_scale"]))
-    laplace = privacy_loss_distribution.from_laplace_mechanism(counts["count_scale"])
-    cover_law = privacy_loss_distribution.from_laplace_mechanism(
-        1 / cover_loss
-    )  # no worse than randomized response
-    total = gaussians.compose(laplace).compose(cover_law).get_delta_for_epsilon(epsilon)
-    assert total <= delta / 2 * (1 + 1e-6)
+    assert cover.delta == delta / 2
+    assert counts.delta == 0
+    assert averages.delta == 0
+
+    count_scale = counts.details["count_scale"]
+    cover_loss = math.expm1(cover.details["pick_weight"]) * math.log(2 / delta)
+    sum_law = privacy_loss_distribution.from_gaussian_mechanism(averages.details["sum_scale"] / 2)
+    size_law = privacy_loss_distribution.from_gaussian_mechanism(averages.details["count_scale"])
+    count_law = privacy_loss_distribution.from_laplace_mechanism(count_scale)
+    # The cover is no worse than randomized response.
+    cover_law = privacy_loss_distribution.from_laplace_mechanism(1 / cover_loss)
+    composed = sum_law.compose(size_law).compose(count_law).compose(cover_law)
+    assert composed.get_delta_for_epsilon(epsilon) <= delta / 2 * (1 + 1e-6)
     assert ledger.spent() <= epsilon * (1 + 1e-9)
     if variant == "sound":
-        assert ledger.spent() == pytest.approx(
-            epsilon, rel=0.02
-        )  # the grid of the ledger's accountant
+        # Up to the grid of the ledger's accountant.
+        assert ledger.spent() == pytest.approx(epsilon, rel=0.02)
     else:
-        assert cover_loss <= 0.2 * epsilon and 1 / counts["count_scale"] == pytest.approx(
-            0.2 * epsilon
-        )
+        assert cover_loss <= 0.2 * epsilon
+        assert 1 / count_scale == pytest.approx(0.2 * epsilon)
 
 
 def test_finds_separated_clusters():
     """An ample budget comes close to k-means; a cover whose draws ignore the data does not."""
     rng = np.random.default_rng(0)
     centers = np.array([[-0.7, -0.7, 0.0], [0.7, 0.0, 0.7], [0.0, 0.7, -0.7]])
-    points = Points.prepare(
-        snap(
-            np.clip(centers[np.arange(20_000) % 3] + 0.05 * rng.standard_normal((20_000, 3)), -1, 1)
-        )
-    )
-    best = inertia(points, KMeansPlusPlus(3, n_init=5).fit_batch(points, [0]).centers)[0]
-    private = inertia(points, EMMC(3, epsilon=4.0).fit_batch(points, range(3)).centers)
-    assert np.median(private) < 1.1 * best
+    noise = 0.05 * rng.standard_normal((20_000, 3))
+    rows = centers[np.arange(20_000) % 3] + noise
+    points = Points.prepare(snap(np.clip(rows, -1, 1)))
+    exact = KMeansPlusPlus(3, n_init=5).fit_batch(points, [0])
+    private = EMMC(3, epsilon=4.0).fit_batch(points, range(3))
+    best = inertia(points, exact.centers)[0]
+    assert np.median(inertia(points, private.centers)) < 1.1 * best
 
 
 @pytest.mark.parametrize("variant", ["published", "sound"])
@@ -475,12 +530,14 @@ def test_finds_separated_clusters():
 def test_degenerate_data_have_defined_results(rows, k, variant, epsilon):
     """Small data: counts are mostly noise, negative ones included."""
     run = EMMC(k, epsilon=epsilon, variant=variant).fit_batch(rows, [0, 1])
-    assert run.centers.shape == (2, k, rows.shape[1]) and np.abs(run.centers).max() <= SCALE
+    assert run.centers.shape == (2, k, rows.shape[1])
+    assert np.abs(run.centers).max() <= SCALE
 
 
 def test_one_point():
     centers = EMMC(1, epsilon=1.0).fit_batch(np.array([[SCALE, 0]]), range(3)).centers
-    assert centers.shape == (3, 1, 2) and np.abs(centers).max() <= SCALE
+    assert centers.shape == (3, 1, 2)
+    assert np.abs(centers).max() <= SCALE
     with pytest.raises(ValueError, match="needs n >= 2, got 1"):
         EMMC(1, variant="published").fit_batch(np.array([[SCALE, 0]]), [0])
 
@@ -494,7 +551,10 @@ def test_one_point():
         ),
         ({"smallest_radius": 1.5}, "smallest_radius=1.5"),
         ({"smallest_radius": "fine"}, "smallest_radius='fine'"),
-        ({"n_dimensions": 0}, "n_dimensions=0 must be 'auto' or an integer from 1 to 6"),
+        (
+            {"n_dimensions": 0},
+            "n_dimensions=0 must be 'auto' or an integer from 1 to 6",
+        ),
         ({"n_dimensions": 7}, "n_dimensions=7"),
         ({"variant": "fast"}, "variant='fast'"),
         ({"epsilon": 0.0}, "epsilon=0.0"),
@@ -507,7 +567,7 @@ def test_bad_parameters_are_refused(parameters, message):
         EMMC(**parameters).fit_batch(np.zeros((100, 2), np.int64), [0])
 
 
-def test_grids_that_cannot_be_numbered_are_refused():
+def test_too_fine_grids_are_refused():
     with pytest.raises(ValueError, match="too small in 6 dimensions"):
         EMMC(n_dimensions=6, smallest_radius=0.002).check_parameters(10_000)
 
@@ -524,6 +584,6 @@ def test_candidates_without_weight():
 def test_secure_noise_is_fresh():
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     method = EMMC(3, secure=True)
-    one = method.fit_batch(points, [0]).centers
-    other = method.fit_batch(points, [0]).centers
-    assert (one != other).any()
+    first = method.fit_batch(points, [0]).centers
+    second = method.fit_batch(points, [0]).centers
+    assert (first != second).any()

@@ -1,6 +1,4 @@
-"""EUGkM: its grid and rules, the sensitivity, noise and accounting of its one release, and how good
-it is.
-"""
+"""EUGkM: its grid and rules, the sensitivity, noise and cost of its one release, its quality."""
 
 import math
 from fractions import Fraction
@@ -22,6 +20,7 @@ from pkm.privacy import (
     BudgetExceeded,
     Curator,
     Gaussian,
+    GridCounts,
     Laplace,
     Ledger,
     NoiseStreams,
@@ -29,14 +28,12 @@ from pkm.privacy import (
     snap,
 )
 
-MILLIONS = 2_000_000
+N_CELLS = 2_000_000
 
 
-class Silent(Laplace):
-    """Laplace noise that is charged and not added: what leaves is the exact answer."""
-
-    def add(self, values, streams, key, unit=1.0):
-        return values
+def add_nothing(self, values, streams, key, sensitivity=None):
+    """Return the exact answer: noise that is charged and not added."""
+    return values
 
 
 def curator(points, seeds=(0,), budget=1.0, delta=0.0):
@@ -48,19 +45,33 @@ def draw(n, d, seed=0):
 
 
 def exact_counts(points, intervals):
-    return curator(points).grid_counts(intervals, Silent(SCALE))[0]
+    return GridCounts(intervals).exact(curator(points))["counts"][0]
+
+
+def released_counts(holder, intervals, noise):
+    return holder.release(GridCounts(intervals), counts=noise)["counts"]
+
+
+def nicv(points, run):
+    return evaluate(points, run.centers, ["nicv"])["nicv"]
+
+
+def best_nicv(points, k):
+    return nicv(points, KMeansPlusPlus(n_clusters=k, n_init=10).fit_batch(points, [0]))[0]
 
 
 @pytest.mark.parametrize(("d", "intervals"), [(1, 7), (2, 3), (3, 5), (4, 2)])
 def test_cells_are_those_of_the_definition(d, intervals):
-    edge = snap(np.linspace(-1, 1, 2 * intervals + 1))[:, None].repeat(d, axis=1)
-    points = np.concatenate([draw(200, d), edge])
+    edges = snap(np.linspace(-1, 1, 2 * intervals + 1))[:, None].repeat(d, axis=1)
+    points = np.concatenate([draw(200, d), edges])
     expected = np.zeros((intervals,) * d, np.int64)
-    for row in points:
-        place = [math.floor(Fraction(int(x) + SCALE, 2 * SCALE) * intervals) for x in row]
-        expected[tuple(min(i, intervals - 1) for i in place)] += (
-            1  # the domain's upper end belongs to the last cell
-        )
+    for point in points:
+        cell = []
+        for x in point:
+            index = math.floor(Fraction(int(x) + SCALE, 2 * SCALE) * intervals)
+            # The domain's upper end belongs to the last cell.
+            cell.append(min(index, intervals - 1))
+        expected[tuple(cell)] += 1
     np.testing.assert_array_equal(exact_counts(points, intervals), expected * SCALE)
 
 
@@ -68,66 +79,89 @@ def test_cells_are_those_of_the_definition(d, intervals):
 @given(st.integers(1, 4), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_a_record_changes_one_count_by_one(d, intervals, seed):
     points = draw(20, d, seed)
-    with_it = exact_counts(points, intervals)
-    without = exact_counts(points[1:], intervals)
-    assert np.abs(with_it - without).sum() == SCALE and (with_it >= without).all()
+    counts = exact_counts(points, intervals)
+    neighbor_counts = exact_counts(points[1:], intervals)
+    assert np.abs(counts - neighbor_counts).sum() == SCALE
+    assert (counts >= neighbor_counts).all()
 
 
-def test_counts_depend_neither_on_order_nor_on_shards_nor_on_the_batch():
+def test_counts_are_independent_of_order_shards_and_batch():
     points = draw(300, 2)
     noise = Laplace(SCALE)
-    whole = curator(points, (3, 1)).grid_counts(5, noise)
+    counts = released_counts(curator(points, (3, 1)), 5, noise)
     shuffled = np.random.default_rng(1).permutation(points)
-    np.testing.assert_array_equal(
-        whole, curator([shuffled[:7], shuffled[7:]], (3, 1)).grid_counts(5, noise)
-    )
-    np.testing.assert_array_equal(whole[1:], curator(points, (1,)).grid_counts(5, noise))
+    shards = [shuffled[:7], shuffled[7:]]
+    sharded_counts = released_counts(curator(shards, (3, 1)), 5, noise)
+    np.testing.assert_array_equal(counts, sharded_counts)
+    single_counts = released_counts(curator(points, (1,)), 5, noise)
+    np.testing.assert_array_equal(counts[1:], single_counts)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("noise", [Laplace(3.0 * SCALE), Gaussian(3.0 * SCALE)])
 def test_noise_has_the_scale_that_is_charged(noise):
-    door = curator(np.zeros((1, 2), np.int64), budget=2.0, delta=1e-6)
-    found = door.grid_counts(200, noise)[0].astype(np.float64)
-    found[100, 100] -= SCALE
-    found = found.ravel() / noise.scale
-    fourth = 24 if noise.norm == 1 else 3
-    variance = 2.0 if noise.norm == 1 else 1.0
+    holder = curator(np.zeros((1, 2), np.int64), budget=2.0, delta=1e-6)
+    counts = released_counts(holder, 200, noise)[0].astype(np.float64)
+    counts[100, 100] -= SCALE
+    draws = counts.ravel() / noise.scale
+    is_laplace = isinstance(noise, Laplace)
+    fourth_moment = 24 if is_laplace else 3
+    variance = 2.0 if is_laplace else 1.0
     # Five standard errors each: fixed seed, odds of failure for another one below 1e-6.
-    assert abs(found.mean()) < 5 * math.sqrt(variance / found.size)
-    assert abs((found**2).mean() - variance) < 5 * math.sqrt((fourth - variance**2) / found.size)
-    (charge,) = door._ledger.charges
+    mean_error = math.sqrt(variance / draws.size)
+    variance_error = math.sqrt((fourth_moment - variance**2) / draws.size)
+    assert abs(draws.mean()) < 5 * mean_error
+    assert abs((draws**2).mean() - variance) < 5 * variance_error
+
+    (charge,) = holder._ledger.charges
     cost = charge.details["count_sensitivity"] / charge.details["count_scale"]
-    assert (charge.mu, charge.epsilon) == ((cost, 0.0) if noise.norm == 2 else (0.0, cost))
-    assert cost == pytest.approx(1 / 3) and charge.details["intervals"] == 200
+    assert charge.mu == (0.0 if is_laplace else cost)
+    assert charge.epsilon == (cost if is_laplace else 0.0)
+    assert cost == pytest.approx(1 / 3)
+    assert charge.details["intervals"] == 200
 
 
-def test_too_much_is_refused_before_anything_is_drawn():
-    door = curator(draw(10, 2), budget=1.0)
+def test_overspending_is_refused_before_any_draw():
+    holder = curator(draw(10, 2), budget=1.0)
     with pytest.raises(BudgetExceeded):
-        door.grid_counts(3, Laplace(SCALE / 1.01))
-    with pytest.raises(ValueError, match="intervals=3000 must be at least 1 and, in 2 features"):
-        door.grid_counts(3000, Laplace(SCALE))
+        released_counts(holder, 3, Laplace(SCALE / 1.01))
+    with pytest.raises(
+        ValueError,
+        match="intervals=3000 must be at least 1 and, in 2 features",
+    ):
+        released_counts(holder, 3000, Laplace(SCALE))
+    without_ledger = Curator(draw(10, 2), None, NoiseStreams([0]))
     with pytest.raises(ValueError, match="needs a ledger"):
-        Curator(draw(10, 2), None, NoiseStreams([0])).grid_counts(3, Laplace(SCALE))
-    assert not door._ledger.charges
-    door.grid_counts(3, Laplace(SCALE))
+        released_counts(without_ledger, 3, Laplace(SCALE))
+    assert not holder._ledger.charges
+    released_counts(holder, 3, Laplace(SCALE))
 
 
-def test_gaussian_counts_compose_with_the_rest():
+def test_gaussian_counts_compose():
     mu = gaussian_mu(1.0, 1e-6)
-    door = curator(draw(10, 2), budget=1.0, delta=1e-6)
+    noise = Gaussian(math.sqrt(2) * SCALE / mu)
+    holder = curator(draw(10, 2), budget=1.0, delta=1e-6)
     for _ in range(2):
-        door.grid_counts(3, Gaussian(math.sqrt(2) * SCALE / mu))
-    assert door._ledger.spent() == pytest.approx(1.0, rel=1e-6)
+        released_counts(holder, 3, noise)
+    assert holder._ledger.spent() == pytest.approx(1.0, rel=1e-6)
 
 
 # n epsilon = 100,000: the published rule gives 10,000 ^ (2 / (d + 2)).
 @pytest.mark.parametrize(
-    ("d", "intervals"), [(1, 464), (2, 100), (3, 40), (4, 22), (6, 10), (8, 6), (10, 4), (20, 2)]
+    ("d", "intervals"),
+    [
+        (1, 464),
+        (2, 100),
+        (3, 40),
+        (4, 22),
+        (6, 10),
+        (8, 6),
+        (10, 4),
+        (20, 2),
+    ],
 )
 def test_published_rule(d, intervals):
-    assert grid_intervals(50_000, d, 9, 2.0, "published", MILLIONS) == intervals
+    assert grid_intervals(50_000, d, 9, 2.0, "published", N_CELLS) == intervals
 
 
 @given(
@@ -138,12 +172,13 @@ def test_published_rule(d, intervals):
     st.sampled_from(["published", "balanced"]),
 )
 def test_grids_are_neither_too_coarse_nor_too_large(n, d, k, epsilon, rule):
-    intervals = grid_intervals(n, d, k, epsilon, rule, MILLIONS)
-    assert intervals >= 2 and intervals**d <= MILLIONS
-    assert intervals <= grid_intervals(2 * n, d, k, epsilon, rule, MILLIONS)
+    intervals = grid_intervals(n, d, k, epsilon, rule, N_CELLS)
+    assert intervals >= 2
+    assert intervals**d <= N_CELLS
+    assert intervals <= grid_intervals(2 * n, d, k, epsilon, rule, N_CELLS)
 
 
-def test_a_rule_that_wants_more_gets_the_largest_grid():
+def test_max_cells_limits_the_grid():
     # 1000 ^ 2 cells are allowed exactly, though the float root of a million may come out below
     # 1000.
     assert grid_intervals(10**9, 2, 8, 10.0, "published", 10**6) == 1000
@@ -151,86 +186,93 @@ def test_a_rule_that_wants_more_gets_the_largest_grid():
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "k", "epsilon"), [(5000, 2, 15, 1.0), (40_000, 3, 8, 0.5), (250_000, 4, 4, 4.0)]
+    ("n", "d", "k", "epsilon"),
+    [(5000, 2, 15, 1.0), (40_000, 3, 8, 0.5), (250_000, 4, 4, 4.0)],
 )
-def test_balanced_rule_minimizes_the_sum_of_both_errors(n, d, k, epsilon):
+def test_balanced_rule_minimizes_the_total_error(n, d, k, epsilon):
     def error(m):
-        return n * d / (3 * m**2) + 2 * k ** (1 - 2 / d) * m**d * d / (3 * epsilon**2 * n)
+        discretization = n * d / (3 * m**2)
+        noise = 2 * k ** (1 - 2 / d) * m**d * d / (3 * epsilon**2 * n)
+        return discretization + noise
 
-    found = grid_intervals(n, d, k, epsilon, "balanced", 10**9)
+    intervals = grid_intervals(n, d, k, epsilon, "balanced", 10**9)
     # The best real number rounds to it: the error is convex in log m, so half a step to either side
     # is worse or equal.
-    steps = np.linspace(found - 3, found + 3, 6001)
-    assert abs(steps[np.argmin(error(steps))] - found) <= 0.501
+    candidates = np.linspace(intervals - 3, intervals + 3, 6001)
+    best = candidates[np.argmin(error(candidates))]
+    assert abs(best - intervals) <= 0.501
 
 
-@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40), st.floats(1e-2, 1e6))
-def test_consistent_counts_are_a_shift_cut_at_zero_with_the_right_sum(counts, total):
+@given(
+    st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40),
+    st.floats(1e-2, 1e6),
+)
+def test_consistent_counts_are_shifted_and_cut_at_zero(counts, total):
+    """And they have the right sum."""
     counts = np.array(counts)
-    found = consistent(counts, total)
-    assert (found >= 0).all() and found.sum() == pytest.approx(total, rel=1e-6)
-    kept = found > 0
-    shift = (found - counts)[kept]
-    assert np.ptp(shift) <= 1e-9 * (1 + np.abs(counts).max() + total)
+    adjusted = consistent(counts, total)
+    assert (adjusted >= 0).all()
+    assert adjusted.sum() == pytest.approx(total, rel=1e-6)
+    kept = adjusted > 0
+    shifts = (adjusted - counts)[kept]
+    largest = np.abs(counts).max()
+    assert np.ptp(shifts) <= 1e-9 * (1 + largest + total)
     # What was cut would have come out below zero with the same shift.
-    assert (counts[~kept] + shift.max() <= 1e-6 * (1 + np.abs(counts).max())).all()
+    cut = counts[~kept] + shifts.max()
+    assert (cut <= 1e-6 * (1 + largest)).all()
 
 
 @pytest.mark.parametrize("rule", ["published", "balanced"])
 @pytest.mark.parametrize("consistent", [True, False])
-def test_without_noise_only_the_rounding_to_cells_is_left(rule, consistent, monkeypatch):
-    monkeypatch.setattr(Laplace, "add", Silent.add)
+def test_without_noise_only_discretization_error_remains(rule, consistent, monkeypatch):
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
     points = snap(datasets.load("planted-2000-2-5-0.1").points)
-    run = EUGkM(n_clusters=5, epsilon=50.0, grid_rule=rule, consistent=consistent).fit_batch(
-        points, [0]
-    )
-    intervals = grid_intervals(2000, 2, 5, 50.0, rule, MILLIONS)
-    best = evaluate(
-        points, KMeansPlusPlus(n_clusters=5, n_init=10).fit_batch(points, [0]).centers, ["nicv"]
-    )["nicv"]
-    found = evaluate(points, run.centers, ["nicv"])["nicv"]
-    # A mean of cell middles is off by at most half a cell's diagonal.
-    assert found <= best + 2 / intervals**2
+    method = EUGkM(n_clusters=5, epsilon=50.0, grid_rule=rule, consistent=consistent)
+    run = method.fit_batch(points, [0])
+    intervals = grid_intervals(2000, 2, 5, 50.0, rule, N_CELLS)
+    # A mean of cell midpoints is off by at most half a cell's diagonal.
+    assert nicv(points, run) <= best_nicv(points, 5) + 2 / intervals**2
 
 
-def test_one_pure_charge_pays_for_everything():
-    for rule in ("published", "balanced"):
-        run = EUGkM(n_clusters=3, epsilon=0.7, grid_rule=rule).fit_batch(draw(400, 3), [0, 5])
-        (charge,) = run.ledger.charges
-        assert charge.mechanism == "laplace" and charge.epsilon == pytest.approx(0.7, rel=1e-12)
-        assert run.ledger.budget.delta == 0 and run.ledger.spent() == pytest.approx(0.7, rel=1e-12)
+@pytest.mark.parametrize("rule", ["published", "balanced"])
+def test_single_pure_charge_spends_the_budget(rule):
+    run = EUGkM(n_clusters=3, epsilon=0.7, grid_rule=rule).fit_batch(draw(400, 3), [0, 5])
+    (charge,) = run.ledger.charges
+    assert charge.mechanism == "laplace"
+    assert charge.epsilon == pytest.approx(0.7, rel=1e-12)
+    assert run.ledger.budget.delta == 0
+    assert run.ledger.spent() == pytest.approx(0.7, rel=1e-12)
 
 
-def test_it_stands_by_the_contract():
-    failed = [f"{each.check}: {each.error}" for each in conformance(EUGkM) if each.error]
-    assert not failed
+def test_eugkm_conforms():
+    errors = [
+        f"{outcome.check}: {outcome.error}" for outcome in conformance(EUGkM) if outcome.error
+    ]
+    assert not errors
 
 
-def test_results_are_close_to_the_best_on_separated_clusters():
+def test_finds_separated_clusters():
     points = snap(datasets.load("planted-20000-2-16-0.05").points)
-    best = evaluate(
-        points, KMeansPlusPlus(n_clusters=16, n_init=10).fit_batch(points, [0]).centers, ["nicv"]
-    )["nicv"]
     run = EUGkM(n_clusters=16, epsilon=1.0).fit_batch(points, range(5))
-    assert np.median(evaluate(points, run.centers, ["nicv"])["nicv"]) < 1.15 * best[0]
+    assert np.median(nicv(points, run)) < 1.15 * best_nicv(points, 16)
 
 
-def test_fewer_cells_with_points_than_clusters_give_fewer_centers(monkeypatch):
-    monkeypatch.setattr(Laplace, "add", Silent.add)
+def test_few_occupied_cells_give_few_centers(monkeypatch):
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
     run = EUGkM(n_clusters=4, epsilon=1.0).fit_batch(np.zeros((50, 2), np.int64), [0])
     assert run.n_centers.tolist() == [1]
 
 
-def test_counts_that_are_all_negative_leave_the_middle_of_the_domain(monkeypatch):
-    monkeypatch.setattr(
-        Laplace,
-        "add",
-        lambda self, values, streams, key, unit=1.0: np.full_like(values, -3 * SCALE),
-    )
-    for add_up, n_centers in ((False, 1), (True, 2)):
-        run = EUGkM(n_clusters=2, consistent=add_up).fit_batch(draw(30, 2), [0])
-        assert run.n_centers.tolist() == [n_centers]
-    run = EUGkM(n_clusters=2, consistent=False).fit_batch(draw(30, 2), [0])
+def test_negative_counts_give_the_middle_of_the_domain(monkeypatch):
+    def subtract(self, values, streams, key, sensitivity=None):
+        return np.full_like(values, -3 * SCALE)
+
+    monkeypatch.setattr(Laplace, "draw", subtract)
+    points = draw(30, 2)
+    run = EUGkM(n_clusters=2, consistent=True).fit_batch(points, [0])
+    assert run.n_centers.tolist() == [2]
+    run = EUGkM(n_clusters=2, consistent=False).fit_batch(points, [0])
+    assert run.n_centers.tolist() == [1]
     assert (run.centers == 0).all()
 
 
@@ -251,9 +293,11 @@ def test_bad_parameters_are_refused(parameters, message):
         EUGkM(n_clusters=2, **parameters).fit_batch(draw(20, 2), [0])
 
 
-def test_too_many_columns_are_refused_by_name():
+def test_too_many_features_are_refused():
     with pytest.raises(ValueError, match=r"max_cells=2000000 is too few for d=21 features"):
         EUGkM(n_clusters=2).fit_batch(draw(50, 21), [0])
+    points = draw(50, 3)
     with pytest.raises(ValueError, match=r"max_cells=7 is too few for d=3 features"):
-        EUGkM(n_clusters=2, max_cells=7).fit_batch(draw(50, 3), [0])
-    assert EUGkM(n_clusters=2, max_cells=8).fit_batch(draw(50, 3), [0]).n_centers[0] <= 2
+        EUGkM(n_clusters=2, max_cells=7).fit_batch(points, [0])
+    run = EUGkM(n_clusters=2, max_cells=8).fit_batch(points, [0])
+    assert run.n_centers[0] <= 2

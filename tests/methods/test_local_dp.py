@@ -1,7 +1,4 @@
-"""The local aggregator and the methods of the local model.
-
-Who reports what and how often, accounting, and what is found.
-"""
+"""The local aggregator and the methods of the local model: reports, accounting, quality."""
 
 import math
 import re
@@ -11,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pkm.audit.conformance import CHECKS, conformance
 from pkm.compute import DIRECTION_SCALE, Points, inertia
 from pkm.methods import KMeansPlusPlus
-from pkm.audit.conformance import CHECKS, conformance
 from pkm.methods.initialization import starting_centers
 from pkm.methods.kaplan_stemmer_local import KaplanStemmerLocal
 from pkm.methods.local_dp import (
@@ -59,127 +56,152 @@ from pkm.privacy.randomizers import (
 METHODS = (KaplanStemmerLocal, LocalLloyd, NoisedReports, LocalMean)
 
 
-def ledger(epsilon=1.0):
+def new_ledger(epsilon=1.0):
     return Ledger(Budget(epsilon, 0.0, "local"))
 
 
-def aggregator_of(points, epsilon=1.0, seed=0, book=None):
-    return LocalAggregator(points, book or ledger(epsilon), NoiseStreams([seed]))
+def aggregator_of(points, epsilon=1.0, seed=0, ledger=None):
+    if ledger is None:
+        ledger = new_ledger(epsilon)
+    return LocalAggregator(points, ledger, NoiseStreams([seed]))
 
 
-def counts_of(group, rule, epsilon=1.0, domain_size=None):
-    """Estimated counts of a cohort, in users."""
-    oracle = frequency_oracle(epsilon, domain_size or rule.size, group.key)
-    return group.release(LocalCounts(rule), counts=oracle)["counts"] / SCALE
+def one_cohort(points, epsilon=1.0, radius=None):
+    """Return the cohort of all users."""
+    (cohort,) = aggregator_of(points, epsilon).cohorts([1], radius)
+    return cohort
 
 
-def sums_of(group, rule, cells, origins, radii):
-    """Estimated sums of a cohort, in grid steps, at epsilon 1."""
-    randomizer = SignedSums(1.0, group.n_features, group.key)
-    return group.release(LocalSums(rule, cells, origins, radii), sums=randomizer)["sums"]
+def counts_of(cohort, rule, epsilon=1.0, domain_size=None):
+    """Return the estimated counts of a cohort, in users."""
+    oracle = frequency_oracle(epsilon, domain_size or rule.size, cohort.key)
+    answer = cohort.release(LocalCounts(rule), counts=oracle)
+    return answer["counts"] / SCALE
 
 
-def reports_of(group):
-    """Directions of a cohort's users, at epsilon 1."""
-    randomizer = VectorRandomizer(1.0, group.n_features)
-    return group.release(LocalPoints(), points=randomizer)["points"]
+def sums_of(cohort, rule, cells, origins, radii):
+    """Return the estimated sums of a cohort, in grid steps, at epsilon 1."""
+    randomizer = SignedSums(1.0, cohort.n_features, cohort.key)
+    query = LocalSums(rule, cells, origins, radii)
+    return cohort.release(query, sums=randomizer)["sums"]
 
 
-def sum_of_all(group):
-    """Estimated sum of a cohort's points about the midpoint of the domain."""
-    d = group.n_features
-    return sums_of(group, SingleCell(), np.zeros(1, int), np.zeros((1, d), int), np.ones(1))
+def sum_of_all(cohort):
+    """Return the estimated sum of all points of a cohort about the domain's midpoint."""
+    cell = np.zeros(1, int)
+    origin = np.zeros((1, cohort.n_features), int)
+    return sums_of(cohort, SingleCell(), cell, origin, np.ones(1))
 
 
-def cloud(n=1000, d=3, seed=0):
+def reports_of(cohort):
+    """Return the directions that a cohort's users report at epsilon 1."""
+    randomizer = VectorRandomizer(1.0, cohort.n_features)
+    return cohort.release(LocalPoints(), points=randomizer)["points"]
+
+
+def uniform_points(n=1000, d=3, seed=0):
     return np.random.default_rng(seed).integers(-SCALE, SCALE + 1, (n, d))
 
 
 def planted(n, d, k, seed=0, deviation=0.03):
-    """Clusters of equal size about centers in the unit ball that keep apart, and the centers."""
+    """Return clusters of equal size about separate centers in the unit ball, and the centers."""
     generator = np.random.default_rng(seed)
     centers = []
     while len(centers) < k:
-        drawn = generator.uniform(-0.7, 0.7, d)
-        if np.linalg.norm(drawn) < 0.8 and all(
-            np.linalg.norm(drawn - each) > 0.5 for each in centers
-        ):
-            centers.append(drawn)
+        candidate = generator.uniform(-0.7, 0.7, d)
+        distances = [np.linalg.norm(candidate - center) for center in centers]
+        if np.linalg.norm(candidate) < 0.8 and all(distance > 0.5 for distance in distances):
+            centers.append(candidate)
     centers = np.array(centers)
     points = centers[np.arange(n) % k] + deviation * generator.standard_normal((n, d))
     return Points.prepare(snap(np.clip(points, -1, 1))), centers
 
 
-# Groups
+# Cohorts
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=8), st.integers(1, 5000))
-def test_groups_share_out_all_users(shares, n):
+def test_cohorts_partition_all_users(shares, n):
     try:
         sizes = cohort_sizes(n, shares)
     except ValueError as error:
         needed = int(str(error).split("empty; ")[1].split()[0])
-        assert needed > n and min(cohort_sizes(needed, shares)) >= 1
+        assert needed > n
+        assert min(cohort_sizes(needed, shares)) >= 1
     else:
-        assert sum(sizes) == n and min(sizes) >= 1
-        assert np.abs(np.array(sizes) - n * np.array(shares) / sum(shares)).max() <= 1
+        assert sum(sizes) == n
+        assert min(sizes) >= 1
+        exact_sizes = n * np.array(shares) / sum(shares)
+        assert np.abs(np.array(sizes) - exact_sizes).max() <= 1
 
 
-def test_groups_are_disjoint_public_and_fair():
-    points = cloud(4000)
-    members = [group._users for group in aggregator_of(points).cohorts([0.3, 0.5, 0.2])]
-    assert [len(each) for each in members] == [1200, 2000, 800]
+def test_cohorts_are_disjoint_public_and_random():
+    points = uniform_points(4000)
+    shares = [0.3, 0.5, 0.2]
+
+    def users(points, seed=0):
+        return [cohort._users for cohort in aggregator_of(points, seed=seed).cohorts(shares)]
+
+    members = users(points)
+    assert [len(cohort) for cohort in members] == [1200, 2000, 800]
     assert (np.sort(np.concatenate(members)) == np.arange(4000)).all()
-    other = [group._users for group in aggregator_of(cloud(4000, seed=9)).cohorts([0.3, 0.5, 0.2])]
-    assert all(
-        (one == two).all() for one, two in zip(members, other, strict=True)
-    )  # whatever the data
-    another = aggregator_of(points, seed=1).cohorts([0.3, 0.5, 0.2])[0]._users
-    assert (another != members[0]).any()
-    assert abs(np.mean(members[0]) - 2000) < 5 * 4000 / math.sqrt(
-        12 * 1200
-    )  # early and late users alike
+
+    # Whatever the data.
+    different_points = uniform_points(4000, seed=9)
+    for cohort, expected in zip(users(different_points), members, strict=True):
+        assert (cohort == expected).all()
+
+    # Another seed gives other cohorts; early and late users are chosen alike.
+    assert (users(points, seed=1)[0] != members[0]).any()
+    standard_error = 4000 / math.sqrt(12 * 1200)
+    assert abs(np.mean(members[0]) - 2000) < 5 * standard_error
 
 
 def test_each_user_reports_once():
-    asked = aggregator_of(cloud())
-    first, second = asked.cohorts([1, 1])
+    aggregator = aggregator_of(uniform_points())
+    first, second = aggregator.cohorts([1, 1])
     counts_of(first, SingleCell())
-    for again in (
+    repeated_queries = (
         lambda: counts_of(first, SingleCell()),
         lambda: reports_of(first),
         lambda: sum_of_all(first),
-    ):
-        with pytest.raises(ReportReuseError, match="cohort 0 has reported; a user reports once"):
-            again()
+    )
+    for query in repeated_queries:
+        with pytest.raises(
+            ReportReuseError,
+            match="cohort 0 has reported; a user reports once",
+        ):
+            query()
     with pytest.raises(ReportReuseError, match="partitioned into cohorts before"):
-        asked.cohorts([1.0])
+        aggregator.cohorts([1.0])
     reports_of(second)
-    assert [charge.group for charge in asked._ledger.charges] == [0, 1]
+    assert [charge.group for charge in aggregator._ledger.charges] == [0, 1]
 
 
-def test_a_ledger_pays_for_one_report_of_each_user():
-    """Split again by another aggregator, users would report twice; cohorts of one have a budget
-    each.
+def test_ledger_accepts_one_report_of_each_user():
+    """Partitioned again by another aggregator, users would report twice; each cohort has the whole
+    budget.
     """
-    book = ledger()
-    reports_of(aggregator_of(cloud(), book=book).cohorts([1.0])[0])
+    ledger = new_ledger()
+    reports_of(aggregator_of(uniform_points(), ledger=ledger).cohorts([1.0])[0])
     with pytest.raises(ReportReuseError, match="the ledger has reports of users"):
-        aggregator_of(cloud(), book=book, seed=1)
-    shared = ledger()
-    one = aggregator_of(cloud(), book=shared)
-    other = aggregator_of(cloud(), book=shared, seed=1)
-    reports_of(one.cohorts([1.0])[0])
+        aggregator_of(uniform_points(), ledger=ledger, seed=1)
+
+    shared = new_ledger()
+    first = aggregator_of(uniform_points(), ledger=shared)
+    second = aggregator_of(uniform_points(), ledger=shared, seed=1)
+    reports_of(first.cohorts([1.0])[0])
     with pytest.raises(ReportReuseError, match="reports of another aggregator"):
-        reports_of(other.cohorts([0.5, 0.5])[1])
-    book.charge(Charge("elsewhere", 0, "none", epsilon=1.0, group=1))
+        reports_of(second.cohorts([0.5, 0.5])[1])
+
+    ledger.charge(Charge("another cohort", 0, "none", epsilon=1.0, group=1))
     with pytest.raises(BudgetExceeded):
-        book.charge(Charge("again", 0, "none", epsilon=1e-3, group=0))
+        ledger.charge(Charge("again", 0, "none", epsilon=1e-3, group=0))
 
 
 def test_a_cohort_is_charged_the_epsilon_of_its_reports():
-    aggregator = aggregator_of(cloud(), epsilon=1.0)
+    aggregator = aggregator_of(uniform_points(), epsilon=1.0)
     first, second = aggregator.cohorts([1, 1])
     with pytest.raises(BudgetExceeded):
         counts_of(first, SingleCell(), epsilon=1.1)
@@ -189,93 +211,101 @@ def test_a_cohort_is_charged_the_epsilon_of_its_reports():
     assert aggregator._ledger.spent() == 1.0
 
 
-@pytest.mark.parametrize("question", ["counts", "sums", "reports"])
-def test_nothing_is_drawn_that_is_not_paid_for(monkeypatch, question):
-    book = ledger()
-    book.charge(Charge("before", 0, "none", epsilon=0.5))
-    group = aggregator_of(cloud(), book=book).cohorts([1.0])[0]
+@pytest.mark.parametrize("query", ["counts", "sums", "reports"])
+def test_nothing_is_drawn_beyond_the_budget(monkeypatch, query):
+    ledger = new_ledger()
+    ledger.charge(Charge("before", 0, "none", epsilon=0.5))
+    (cohort,) = aggregator_of(uniform_points(), ledger=ledger).cohorts([1.0])
     for law in ("uniform", "normal"):
         monkeypatch.setattr(NoiseStreams, law, lambda *_: pytest.fail("randomness was drawn"))
-    ask = {
-        "counts": lambda: counts_of(group, SingleCell()),
-        "sums": lambda: sum_of_all(group),
-        "reports": lambda: reports_of(group),
-    }[question]
+    queries = {
+        "counts": lambda: counts_of(cohort, SingleCell()),
+        "sums": lambda: sum_of_all(cohort),
+        "reports": lambda: reports_of(cohort),
+    }
     with pytest.raises(BudgetExceeded):
-        ask()
+        queries[query]()
 
 
-def test_a_crowd_serves_the_local_model_alone():
-    with pytest.raises(ValueError, match="adjacency=zero_out is not supported by this aggregator"):
-        LocalAggregator(cloud(), Ledger(Budget(1.0)), NoiseStreams([0]))
-    with pytest.raises(ValueError, match="adjacency=None is not supported"):
-        LocalAggregator(cloud(), None, NoiseStreams([0]))
-    with pytest.raises(ValueError, match="adjacency=local is not supported by this curator"):
-        Curator(cloud(), ledger(), NoiseStreams([0]))
-    with pytest.raises(ValueError, match="one replicate at a time, not 2"):
-        LocalAggregator(cloud(), ledger(), NoiseStreams([0, 1]))
-    with pytest.raises(ValueError, match="epsilon=50"):
-        aggregator_of(cloud(), epsilon=50.0)
-
-
-def test_ill_posed_questions_are_refused_and_cost_nothing():
-    asked = aggregator_of(cloud())
-    with pytest.raises(ValueError, match=r"shares=\[1, 0\] must be one or more positive numbers"):
-        asked.cohorts([1, 0])
-    with pytest.raises(ValueError, match="radius=0 must be positive"):
-        asked.cohorts([1], radius=0)
+def test_aggregator_accepts_only_the_local_model():
+    points = uniform_points()
+    streams = NoiseStreams([0])
     with pytest.raises(
-        ValueError, match=r"n=1000 users are too few for 2 disjoint cohorts .* 100002 users"
+        ValueError,
+        match="adjacency=zero_out is not supported by this aggregator",
     ):
-        asked.cohorts([1, 1e-5])
-    (group,) = asked.cohorts([1])
+        LocalAggregator(points, Ledger(Budget(1.0)), streams)
+    with pytest.raises(ValueError, match="adjacency=None is not supported"):
+        LocalAggregator(points, None, streams)
+    with pytest.raises(ValueError, match="adjacency=local is not supported by this curator"):
+        Curator(points, new_ledger(), streams)
+    with pytest.raises(ValueError, match="one replicate at a time, not 2"):
+        LocalAggregator(points, new_ledger(), NoiseStreams([0, 1]))
+    with pytest.raises(ValueError, match="epsilon=50"):
+        aggregator_of(points, epsilon=50.0)
 
-    class Spy:
+
+def test_bad_queries_are_refused_without_charge():
+    aggregator = aggregator_of(uniform_points())
+    with pytest.raises(
+        ValueError,
+        match=r"shares=\[1, 0\] must be one or more positive numbers",
+    ):
+        aggregator.cohorts([1, 0])
+    with pytest.raises(ValueError, match="radius=0 must be positive"):
+        aggregator.cohorts([1], radius=0)
+    message = r"n=1000 users are too few for 2 disjoint cohorts .* 100002 users"
+    with pytest.raises(ValueError, match=message):
+        aggregator.cohorts([1, 1e-5])
+    (cohort,) = aggregator.cohorts([1])
+
+    class UnknownRule:
         size = 1
 
         def cells(self, points):
-            pytest.fail("a method saw points")
+            pytest.fail("a rule of a method's making was evaluated on the points")
 
-    class Truthful(DirectResponse):
-        """Would report the truth for a small charge."""
+    class UntrustedOracle(DirectResponse):
+        """Could report the truth for a small charge."""
 
-    zero = np.zeros(1, int)
     centers = NearestCenter(np.zeros((2, 3), int))
-    for ask, message in (
-        (lambda: counts_of(group, Spy()), "must be one of SingleCell, NearestCenter, Boxes"),
+    with pytest.raises(TypeError, match="must be one of SingleCell, NearestCenter, Boxes"):
+        counts_of(cohort, UnknownRule())
+    with pytest.raises(
+        ValueError,
+        match="size=1 of the oracle must be at least the number of cells, 2",
+    ):
+        counts_of(cohort, centers, domain_size=1)
+    with pytest.raises(TypeError, match="and no subclass"):
+        cohort.release(LocalCounts(centers), counts=UntrustedOracle(1.0, 2))
+
+    with pytest.raises(
+        ValueError,
+        match="dimensions=2 of the randomizer must be the number of features, 3",
+    ):
+        cohort.release(LocalPoints(), points=VectorRandomizer(1.0, 2))
+    with pytest.raises(TypeError, match="is answered by a cohort, not by LocalAggregator"):
+        aggregator.release(LocalPoints(), points=VectorRandomizer(1.0, 3))
+    with pytest.raises(DisclosureError, match="local_points would return exact answers"):
+        cohort.release(LocalPoints(), points=None)
+
+    cell = np.zeros(1, int)
+    bad_sums = (
         (
-            lambda: counts_of(group, centers, domain_size=1),
-            "size=1 of the oracle must be at least the number of cells, 2",
-        ),
-        (
-            lambda: group.release(LocalCounts(centers), counts=Truthful(1.0, 2)),
-            "and no subclass",
-        ),
-        (
-            lambda: group.release(LocalPoints(), points=VectorRandomizer(1.0, 2)),
-            "dimensions=2 of the randomizer must be the number of features, 3",
-        ),
-        (
-            lambda: asked.release(LocalPoints(), points=VectorRandomizer(1.0, 3)),
-            "is answered by a cohort, not by LocalAggregator",
-        ),
-        (
-            lambda: sums_of(group, centers, zero[:0], np.zeros((0, 3), int), np.ones(0)),
+            cell[:0],
+            np.zeros((0, 3), int),
+            np.ones(0),
             "must name one or more cells",
         ),
-        (
-            lambda: sums_of(group, centers, np.array([1, 1]), np.zeros((2, 3), int), np.ones(2)),
-            "once each",
-        ),
-        (lambda: sums_of(group, centers, zero + 2, np.zeros((1, 3), int), np.ones(1)), "of the 2"),
-        (lambda: sums_of(group, centers, zero, np.zeros((1, 2), int), np.ones(1)), "origins, of"),
-        (lambda: sums_of(group, centers, zero, np.zeros((1, 3), int), zero), "positive radii"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=message):
-            ask()
-    with pytest.raises(DisclosureError, match="local_points would return exact answers"):
-        group.release(LocalPoints(), points=None)
-    assert asked._ledger.charges == ()
+        (np.array([1, 1]), np.zeros((2, 3), int), np.ones(2), "once each"),
+        (cell + 2, np.zeros((1, 3), int), np.ones(1), "of the 2"),
+        (cell, np.zeros((1, 2), int), np.ones(1), "origins, of shape"),
+        (cell, np.zeros((1, 3), int), np.zeros(1), "positive radii"),
+    )
+    for cells, origins, radii, message in bad_sums:
+        with pytest.raises(ValueError, match=message):
+            sums_of(cohort, centers, cells, origins, radii)
+    assert aggregator._ledger.charges == ()
     with pytest.raises(ValueError, match="width=0 must be positive"):
         Boxes(np.eye(2, dtype=int) * DIRECTION_SCALE, np.zeros(2), 0, 4)
     with pytest.raises(ValueError, match="at most 4194304 cells"):
@@ -285,126 +315,144 @@ def test_ill_posed_questions_are_refused_and_cost_nothing():
 # Reports
 
 
-def test_a_user_changes_that_users_report_alone():
-    """One user moves from one end of the domain to the other; all others send the same bits."""
-    points = cloud(CHUNK + 500, 2)
-    moved = points.copy()
-    for user in (3, CHUNK, CHUNK + 499):
+def test_a_user_changes_only_one_report():
+    """Users move from one end of the domain to the other; all others send the same bits."""
+    points = uniform_points(CHUNK + 500, 2)
+    neighbor = points.copy()
+    users = {3, CHUNK, CHUNK + 499}
+    for user in users:
         points[user] = SCALE
-        moved[user] = -SCALE
-    (one,) = aggregator_of(points).cohorts([1])
-    (other,) = aggregator_of(moved).cohorts([1])
-    changed = (reports_of(one) != reports_of(other)).any(axis=1)
-    assert set(np.flatnonzero(changed)) <= {3, CHUNK, CHUNK + 499} and changed.any()
+        neighbor[user] = -SCALE
+    reports = reports_of(one_cohort(points))
+    neighbor_reports = reports_of(one_cohort(neighbor))
+    changed = (reports != neighbor_reports).any(axis=1)
+    assert set(np.flatnonzero(changed)) <= users
+    assert changed.any()
+
+    corners = np.array([[SCALE, SCALE], [-SCALE, -SCALE], [SCALE, -SCALE], [-SCALE, SCALE]])
+    rule = NearestCenter(corners)
+    counts = counts_of(one_cohort(points), rule)
+    neighbor_counts = counts_of(one_cohort(neighbor), rule)
     oracle = frequency_oracle(1.0, 4)
-    rule = NearestCenter(
-        np.array([[SCALE, SCALE], [-SCALE, -SCALE], [SCALE, -SCALE], [-SCALE, SCALE]])
-    )
-    (one,) = aggregator_of(points).cohorts([1])
-    (other,) = aggregator_of(moved).cohorts([1])
-    step = np.abs(counts_of(one, rule) - counts_of(other, rule))
-    assert step.max() <= 3 / (oracle.p_true - oracle.p_false_support) + 1e-6
+    largest_change = 3 / (oracle.p_true - oracle.p_false_support)
+    assert np.abs(counts - neighbor_counts).max() <= largest_change + 1e-6
 
 
-@pytest.mark.parametrize("question", ["counts", "sums", "reports"])
-def test_answers_do_not_depend_on_shards(question):
-    points = cloud(2 * CHUNK + 77, 2)
-    shards = [points[:5], points[5:5], points[5 : CHUNK + 9], points[CHUNK + 9 :]]
-    rule = NearestCenter(cloud(40, 2, seed=1))
+@pytest.mark.parametrize("query", ["counts", "sums", "reports"])
+def test_answers_do_not_depend_on_shards(query):
+    points = uniform_points(2 * CHUNK + 77, 2)
+    shards = [
+        points[:5],
+        points[5:5],
+        points[5 : CHUNK + 9],
+        points[CHUNK + 9 :],
+    ]
+    rule = NearestCenter(uniform_points(40, 2, seed=1))
+    cells = np.array([7, 0])
+    radii = np.array([0.5, 2.0])
     answers = []
     for data in (points, shards):
-        group = aggregator_of(data).cohorts([0.9, 0.1], radius=1.0)[0]
-        if question == "counts":
-            answers.append(counts_of(group, rule, domain_size=50))
-        elif question == "sums":
-            answers.append(
-                sums_of(group, rule, np.array([7, 0]), rule.centers[[7, 0]], np.array([0.5, 2.0]))
-            )
+        cohort = aggregator_of(data).cohorts([0.9, 0.1], radius=1.0)[0]
+        if query == "counts":
+            answers.append(counts_of(cohort, rule, domain_size=50))
+        elif query == "sums":
+            answers.append(sums_of(cohort, rule, cells, rule.centers[cells], radii))
         else:
-            answers.append(reports_of(group))
+            answers.append(reports_of(cohort))
     assert (answers[0] == answers[1]).all()
 
 
-def test_users_pull_their_point_into_the_ball():
-    points = cloud(3000, 2) // 2 * 2
+def test_users_clip_their_point_to_the_ball():
+    points = uniform_points(3000, 2) // 2 * 2
     lengths = np.linalg.norm(points, axis=1)
     radius = 0.25
-    factor = np.minimum(1, radius * SCALE / np.maximum(lengths, 1))[:, None]
-    pulled = np.where(factor < 1, np.rint(points * factor), points).astype(int)
-    one, other = (aggregator_of(data).cohorts([1], radius)[0] for data in (points, pulled))
-    assert (one._users == other._users).all()
-    differing = (reports_of(one) != reports_of(other)).any(axis=1)
-    assert differing.sum() <= 3  # pulled twice, a point may round to the next step
-    assert aggregator_of(points).cohorts([1], radius=9.0)[0].radius == math.sqrt(2)
+    factors = np.minimum(1, radius * SCALE / np.maximum(lengths, 1))[:, None]
+    clipped = np.where(factors < 1, np.rint(points * factors), points).astype(int)
+    cohort = one_cohort(points, radius=radius)
+    clipped_cohort = one_cohort(clipped, radius=radius)
+    assert (cohort._users == clipped_cohort._users).all()
+    differing = (reports_of(cohort) != reports_of(clipped_cohort)).any(axis=1)
+    # Clipped twice, a point may round to the next step.
+    assert differing.sum() <= 3
+    assert one_cohort(points, radius=9.0).radius == math.sqrt(2)
 
 
 @pytest.mark.statistical
-def test_counts_and_sums_are_unbiased_through_the_door():
+def test_counts_and_sums_are_unbiased():
     """Against exact answers about the same users, in units of the declared deviations; steps are
-    shortened as told.
+    shortened to the radii.
     """
-    points = cloud(100_000, 2)
-    centers = cloud(12, 2, seed=5)
+    points = uniform_points(100_000, 2)
+    centers = uniform_points(12, 2, seed=5)
     rule = NearestCenter(centers)
-    asked = np.array([4, 0, 9])
-    counted, summed = aggregator_of(points).cohorts([1, 1])
-    cells = rule.cells(points[counted._users])
-    exact = np.bincount(cells, minlength=12)
-    estimate = counts_of(counted, rule, domain_size=200)
+    count_cohort, sum_cohort = aggregator_of(points).cohorts([1, 1])
+
+    exact = np.bincount(rule.cells(points[count_cohort._users]), minlength=12)
+    counts = counts_of(count_cohort, rule, domain_size=200)
     oracle = frequency_oracle(1.0, 200)
-    assert (
-        np.abs((estimate - exact) / [oracle.stddev(counted.size, count) for count in exact]).max()
-        < 5
-    )
+    deviations = [oracle.stddev(count_cohort.size, count) for count in exact]
+    assert np.abs((counts - exact) / deviations).max() < 5
+
+    queried = np.array([4, 0, 9])
     radii = np.array([0.2, 0.5, 3.0])
-    sums = sums_of(summed, rule, asked, centers[asked], radii) / SCALE
-    stddev = SignedSums(1.0, 2).sum_stddev(summed.size)
-    own = points[summed._users]
-    cells = rule.cells(own)
-    for cell, radius, found in zip(asked, radii, sums, strict=True):
-        steps = (own[cells == cell] - centers[cell]) / SCALE
-        steps *= np.minimum(1, radius / np.linalg.norm(steps, axis=1))[:, None]
-        assert np.abs(found - steps.sum(axis=0)).max() < 5 * stddev * radius
-    assert stddev == math.sqrt(summed.size) * VectorRandomizer(1.0, 2).stddev
+    sums = sums_of(sum_cohort, rule, queried, centers[queried], radii) / SCALE
+    sum_stddev = SignedSums(1.0, 2).sum_stddev(sum_cohort.size)
+    cohort_points = points[sum_cohort._users]
+    cells = rule.cells(cohort_points)
+    for cell, radius, noisy_sum in zip(queried, radii, sums, strict=True):
+        steps = (cohort_points[cells == cell] - centers[cell]) / SCALE
+        lengths = np.linalg.norm(steps, axis=1)
+        steps *= np.minimum(1, radius / lengths)[:, None]
+        errors = noisy_sum - steps.sum(axis=0)
+        assert np.abs(errors).max() < 5 * sum_stddev * radius
+    stddev = VectorRandomizer(1.0, 2).stddev
+    assert sum_stddev == math.sqrt(sum_cohort.size) * stddev
 
 
-def test_counts_are_exact_where_epsilon_is_ample():
-    """Metamorphic: at epsilon 30 nobody lies, and the oracle of a few values returns the truth."""
-    points = cloud(5000, 2)
-    rule = NearestCenter(cloud(7, 2, seed=5))
-    group = aggregator_of(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
-    exact = np.bincount(rule.cells(points[group._users]), minlength=7)
-    np.testing.assert_allclose(counts_of(group, rule, epsilon=30.0), exact, atol=1e-6)
+def test_counts_are_exact_at_a_large_epsilon():
+    """Metamorphic: at epsilon 30 no report is randomized, and the oracle returns the truth."""
+    points = uniform_points(5000, 2)
+    rule = NearestCenter(uniform_points(7, 2, seed=5))
+    cohort = aggregator_of(points, epsilon=30.0).cohorts([0.5, 0.5])[0]
+    exact = np.bincount(rule.cells(points[cohort._users]), minlength=7)
+    np.testing.assert_allclose(counts_of(cohort, rule, epsilon=30.0), exact, atol=1e-6)
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 3), st.integers(0, 3), st.integers(1, 6), st.integers(0, 10**6))
-def test_boxes(m, more, intervals, seed):
+@given(
+    st.integers(1, 3),
+    st.integers(0, 3),
+    st.integers(1, 6),
+    st.integers(0, 10**6),
+)
+def test_boxes(m, extra, intervals, seed):
+    """Cells of midpoints and of far points; clipping moves points along the directions only."""
     generator = np.random.default_rng(seed)
-    d = m + more
+    d = m + extra
+    width = 0.3
     basis = np.linalg.qr(generator.standard_normal((d, m)))[0].T
-    boxes = Boxes(
-        np.rint(basis * DIRECTION_SCALE).astype(int), generator.uniform(-1, 0, m), 0.3, intervals
-    )
+    directions = np.rint(basis * DIRECTION_SCALE).astype(int)
+    boxes = Boxes(directions, generator.uniform(-1, 0, m), width, intervals)
+
     cells = np.arange(boxes.size)
-    middles = boxes.midpoints(cells)
-    snapped_middles = np.rint(middles * SCALE).astype(int)
-    assert (boxes.cells(snapped_middles) == cells).all()
+    midpoints = boxes.midpoints(cells)
+    snapped = np.rint(midpoints * SCALE).astype(int)
+    assert (boxes.cells(snapped) == cells).all()
+
     points = generator.uniform(-2, 2, (boxes.size, d))
-    inside = boxes.clip(cells, points)
-    lower = (middles @ basis.T) - 0.15
-    along = inside @ basis.T
-    assert (along >= lower - 1e-3).all() and (along <= lower + 0.3 + 1e-3).all()
-    np.testing.assert_allclose(
-        boxes.clip(cells, inside), inside, atol=1e-3
-    )  # entries are rounded to 2**-16
-    across = np.eye(d) - basis.T @ basis
-    np.testing.assert_allclose(inside @ across, points @ across, atol=1e-3)
+    clipped = boxes.clip(cells, points)
+    lower = (midpoints @ basis.T) - width / 2
+    projected = clipped @ basis.T
+    # Entries of directions are rounded to 2**-16.
+    assert (projected >= lower - 1e-3).all()
+    assert (projected <= lower + width + 1e-3).all()
+    np.testing.assert_allclose(boxes.clip(cells, clipped), clipped, atol=1e-3)
+    complement = np.eye(d) - basis.T @ basis
+    np.testing.assert_allclose(clipped @ complement, points @ complement, atol=1e-3)
+
+    # Points beyond the border belong to the cells at the border.
     far = np.rint(basis.sum(axis=0) * 10 * SCALE).astype(int)
-    assert boxes.cells(np.array([far, -far])).tolist() == [
-        boxes.size - 1,
-        0,
-    ]  # clamped to the border
+    assert boxes.cells(np.array([far, -far])).tolist() == [boxes.size - 1, 0]
 
 
 # The methods
@@ -423,7 +471,13 @@ def test_methods_conform(method):
     [
         (
             KaplanStemmerLocal(4),
-            ["local_counts", "local_sums", "local_counts", "local_sums", "local_sums"],
+            [
+                "local_counts",
+                "local_sums",
+                "local_counts",
+                "local_sums",
+                "local_sums",
+            ],
         ),
         (
             KaplanStemmerLocal(4, passes=2, lloyd_steps=0),
@@ -435,10 +489,10 @@ def test_methods_conform(method):
     ],
 )
 def test_accounting_from_the_charges(method, labels, epsilon):
-    """Epsilon of each release from its own probabilities; a group is charged once; the worst group
-    is the total.
+    """Epsilon of each release from its probabilities; a cohort is charged once; the most charged
+    cohort is the total.
     """
-    points = cloud(3000, 5)
+    points = uniform_points(3000, 5)
     method = method.set_params(epsilon=epsilon)
     run = method.fit_batch(points, [0, 1])
     charges = run.ledger.charges
@@ -453,83 +507,91 @@ def test_accounting_from_the_charges(method, labels, epsilon):
             assert p_true + n_false * p_false == pytest.approx(1, rel=1e-12)
             loss = math.log(p_true / p_false)
         else:
-            # The length that makes the report unbiased tells the bias of the bit that was sent.
-            fair = math.exp(math.lgamma((5 + 1) / 2) - math.lgamma(5 / 2)) * math.sqrt(math.pi)
+            # The length that makes the report unbiased determines the bias of the sign sent.
+            gamma_ratio = math.exp(math.lgamma((5 + 1) / 2) - math.lgamma(5 / 2))
+            fair_length = gamma_ratio * math.sqrt(math.pi)
             length = details.get("sum_length", details.get("point_length"))
-            loss = 2 * math.atanh(fair / length)
-        assert loss == pytest.approx(epsilon, rel=1e-9) and charge.epsilon == epsilon
-        assert charge.mu == charge.delta == 0
-    assert run.ledger.spent() == epsilon and run.ledger.budget.delta == 0
-    assert run.n_iter == (len(labels) if not isinstance(method, LocalLloyd) else 3)
+            loss = 2 * math.atanh(fair_length / length)
+        assert loss == pytest.approx(epsilon, rel=1e-9)
+        assert charge.epsilon == epsilon
+        assert charge.mu == 0
+        assert charge.delta == 0
+    assert run.ledger.spent() == epsilon
+    assert run.ledger.budget.delta == 0
+    n_iter = 3 if isinstance(method, LocalLloyd) else len(labels)
+    assert run.n_iter == n_iter
 
 
 @pytest.mark.parametrize(("d", "k"), [(2, 4), (8, 4)])
-def test_planted_clusters_are_found(d, k):
+def test_finds_planted_clusters(d, k):
     """At epsilon 4, n = 1e5: close to k-means; a single missed cluster would cost far more."""
     points, centers = planted(100_000, d, k)
-    best = inertia(points, KMeansPlusPlus(k, n_init=3).fit_batch(points, [0]).centers)[0]
-    private = np.array(
-        inertia(
-            points,
-            KaplanStemmerLocal(k, epsilon=4.0, radius=1.0).fit_batch(points, range(5)).centers,
-        )
-    )
-    assert np.median(private) < 1.25 * best
-    merged = inertia(points, snap(centers[1:])[None])[0]
-    assert merged > 5 * best
+    exact = KMeansPlusPlus(k, n_init=3).fit_batch(points, [0])
+    best = inertia(points, exact.centers)[0]
+    private = KaplanStemmerLocal(k, epsilon=4.0, radius=1.0).fit_batch(points, range(5))
+    assert np.median(inertia(points, private.centers)) < 1.25 * best
+    one_missed = inertia(points, snap(centers[1:])[None])[0]
+    assert one_missed > 5 * best
 
 
-def test_methods_order_as_they_should():
-    """Kaplan-Stemmer below Lloyd, Lloyd below its own start, noise on points near a single mean."""
+def test_methods_are_ordered_by_inertia():
+    """Kaplan-Stemmer below Lloyd, Lloyd below its start and a single mean, noised points last."""
     points, _ = planted(60_000, 2, 5, seed=3)
 
-    def cost(method):
-        return float(np.median(inertia(points, method.fit_batch(points, range(5)).centers)))
+    def median_inertia(method):
+        run = method.fit_batch(points, range(5))
+        return float(np.median(inertia(points, run.centers)))
 
-    ours = cost(KaplanStemmerLocal(5, epsilon=4.0, radius=1.0))
-    lloyd = cost(LocalLloyd(5, epsilon=4.0, radius=1.0))
-    start = float(
-        np.median(inertia(points, starting_centers(range(5), 5, 2, "packing", "bisection")))
-    )
-    mean = cost(LocalMean(epsilon=4.0, radius=1.0))
-    noised = cost(NoisedReports(5, epsilon=4.0, radius=1.0))
-    assert ours < lloyd / 1.5 and lloyd < start and lloyd < mean / 2
+    start_centers = starting_centers(range(5), 5, 2, "packing", "bisection")
+    start = float(np.median(inertia(points, start_centers)))
+    kaplan_stemmer = median_inertia(KaplanStemmerLocal(5, epsilon=4.0, radius=1.0))
+    lloyd = median_inertia(LocalLloyd(5, epsilon=4.0, radius=1.0))
+    mean = median_inertia(LocalMean(epsilon=4.0, radius=1.0))
+    noised = median_inertia(NoisedReports(5, epsilon=4.0, radius=1.0))
+    assert kaplan_stemmer < lloyd / 1.5
+    assert lloyd < start
+    assert lloyd < mean / 2
     assert noised > 3 * lloyd
 
 
 @pytest.mark.statistical
 def test_the_mean_is_unbiased():
-    points = cloud(10_000, 3, seed=4) // 3 + SCALE // 4
-    errors = [
-        (LocalMean(epsilon=1.0).fit_batch(points, [seed]).centers[0, 0] - points.mean(axis=0))
-        / SCALE
-        for seed in range(60)
-    ]
+    points = uniform_points(10_000, 3, seed=4) // 3 + SCALE // 4
+    mean = points.mean(axis=0)
+    method = LocalMean(epsilon=1.0)
+    errors = []
+    for seed in range(60):
+        run = method.fit_batch(points, [seed])
+        errors.append((run.centers[0, 0] - mean) / SCALE)
     deviation = math.sqrt(3) * VectorRandomizer(1.0, 3).stddev / math.sqrt(10_000)
     assert np.abs(np.mean(errors, axis=0)).max() < 5 * deviation / math.sqrt(60)
     assert 0.7 * deviation < np.std(errors) < 1.3 * deviation
 
 
-def test_the_coreset_stands_for_the_points():
-    points, centers = planted(100_000, 2, 4)
+def test_coreset_approximates_the_points():
+    points, true_centers = planted(100_000, 2, 4)
     method = KaplanStemmerLocal(4, epsilon=4.0, radius=1.0)
     coreset = method.coreset_of(points, 3)
-    assert coreset.weights.sum() == pytest.approx(100_000) and coreset.weights.min() >= 0
-    assert len(coreset.points) == len(coreset.weights) <= 16
+    assert coreset.weights.sum() == pytest.approx(100_000)
+    assert coreset.weights.min() >= 0
+    assert len(coreset.points) == len(coreset.weights)
+    assert len(coreset.points) <= 16
     assert [charge.group for charge in coreset.ledger.charges] == [0, 1, 2]
     for k in (1, 2):
-        asked = centers[:k]
-        exact = inertia(points, snap(asked)[None])[0] / SCALE**2
-        assert coreset.cost_estimate(asked) == pytest.approx(exact, rel=0.1)
-    scaled = method.set_params(bounds=(0, 10), random_state=3).coreset(
-        (points.rows / SCALE + 1) * 5
-    )
+        centers = true_centers[:k]
+        exact = inertia(points, snap(centers)[None])[0] / SCALE**2
+        assert coreset.cost_estimate(centers) == pytest.approx(exact, rel=0.1)
+
+    X = (points.rows / SCALE + 1) * 5
+    scaled = method.set_params(bounds=(0, 10), random_state=3).coreset(X)
     np.testing.assert_allclose(scaled.points, (coreset.points + 1) * 5, atol=1e-9)
+
+    strict = method.set_params(bounds=(0, 1), clip=False)
     with pytest.raises(ValueError, match="points lie outside bounds"):
-        method.set_params(bounds=(0, 1), clip=False).coreset(np.full((1000, 2), 3.0))
+        strict.coreset(np.full((1000, 2), 3.0))
 
 
-def test_candidates_lie_in_their_boxes_and_weights_are_shares():
+def test_candidates_lie_in_the_ball_with_positive_weights():
     points, _ = planted(50_000, 2, 3)
     method = KaplanStemmerLocal(3, epsilon=4.0, radius=1.0, passes=2, lloyd_steps=0)
     for seed in range(5):
@@ -539,15 +601,15 @@ def test_candidates_lie_in_their_boxes_and_weights_are_shares():
 
 
 def test_steps_are_shrunk_by_their_noise():
-    (group,) = aggregator_of(cloud(10_000, 4), epsilon=2.0).cohorts([1])
+    cohort = one_cohort(uniform_points(10_000, 4), epsilon=2.0)
     sizes = np.array([5000.0, 1.0])
     radii = np.array([0.5, 0.5])
     sums = np.array([[5000.0, 0, 0, 0], [0.1, 0.1, 0, 0]]) * SCALE
-    stddev = SignedSums(2.0, 4).sum_stddev(group.size)
+    stddev = SignedSums(2.0, 4).sum_stddev(cohort.size)
     steps = shrunken_means(sums, sizes, radii, stddev)
     noise = 4 * (0.5 * stddev / 5000) ** 2
     np.testing.assert_allclose(steps[0], [1 - noise, 0, 0, 0])
-    assert (steps[1] == 0).all()  # all noise
+    assert (steps[1] == 0).all()  # nothing but noise
 
 
 def test_snapped_points_stay_in_ball_and_domain():
@@ -562,29 +624,29 @@ def test_snapped_points_stay_in_ball_and_domain():
 
 
 @pytest.mark.parametrize("method", [KaplanStemmerLocal, LocalLloyd])
-def test_too_little_says_what_would_do(method):
-    with pytest.raises(
-        ValueError, match=r"epsilon=0\.01 is too little for n=2000 users"
-    ) as refused:
-        method(3, epsilon=0.01).check_parameters(2000)
-    users, epsilon = re.search(
-        r"n=(\d+) users or epsilon=(\S+) would suffice", str(refused.value)
-    ).groups()
-    users = int(users)
-    epsilon = float(epsilon)
-    method(3, epsilon=0.01).check_parameters(users)
+def test_refusal_names_a_sufficient_budget(method):
+    """Too few users or too little epsilon: the message names n and epsilon that suffice."""
+    small = method(3, epsilon=0.01)
+    message = r"epsilon=0\.01 is too little for n=2000 users"
+    with pytest.raises(ValueError, match=message) as refused:
+        small.check_parameters(2000)
+    pattern = r"n=(\d+) users or epsilon=(\S+) would suffice"
+    users_text, epsilon_text = re.search(pattern, str(refused.value)).groups()
+    users = int(users_text)
+    epsilon = float(epsilon_text)
+    small.check_parameters(users)
     method(3, epsilon=epsilon * 1.01).check_parameters(2000)
     with pytest.raises(ValueError, match="too little"):
-        method(3, epsilon=0.01).check_parameters(users - 1)
+        small.check_parameters(users - 1)
     with pytest.raises(ValueError, match="too little"):
         method(3, epsilon=epsilon * 0.98).check_parameters(2000)
 
 
-def test_fewer_users_than_groups():
-    with pytest.raises(
-        ValueError, match=r"n=4 users are too few for 5 disjoint cohorts .* 7 users"
-    ):
-        KaplanStemmerLocal(2, epsilon=10.0).fit_batch(cloud(4), [0])
+def test_fewer_users_than_cohorts_are_refused():
+    method = KaplanStemmerLocal(2, epsilon=10.0)
+    message = r"n=4 users are too few for 5 disjoint cohorts .* 7 users"
+    with pytest.raises(ValueError, match=message):
+        method.fit_batch(uniform_points(4), [0])
     check_sufficient_users(1.0, math.ceil(min_users(1.0)), [1.0])
 
 
@@ -595,57 +657,81 @@ def test_fewer_users_than_groups():
             KaplanStemmerLocal(epsilon=41.0),
             "epsilon=41.0 must be positive and, of a local report, at most 40",
         ),
-        (KaplanStemmerLocal(radius=0), "radius=0 must be 'auto' or a positive finite number"),
+        (
+            KaplanStemmerLocal(radius=0),
+            "radius=0 must be 'auto' or a positive finite number",
+        ),
         (KaplanStemmerLocal(radius="wide"), "radius='wide'"),
         (
             KaplanStemmerLocal(projections=0),
             "projections=0 must be 'auto' or an integer of at least 1",
         ),
-        (KaplanStemmerLocal(intervals=1), "intervals=1 must be 'auto' or an integer of at least 2"),
-        (KaplanStemmerLocal(passes=0), "passes=0 must be an integer of at least 1"),
-        (KaplanStemmerLocal(lloyd_steps=-1), "lloyd_steps=-1 must be an integer of at least 0"),
+        (
+            KaplanStemmerLocal(intervals=1),
+            "intervals=1 must be 'auto' or an integer of at least 2",
+        ),
+        (
+            KaplanStemmerLocal(passes=0),
+            "passes=0 must be an integer of at least 1",
+        ),
+        (
+            KaplanStemmerLocal(lloyd_steps=-1),
+            "lloyd_steps=-1 must be an integer of at least 0",
+        ),
         (
             KaplanStemmerLocal(shares=(0.5, 0.5)),
             "must be 'auto' or 5 positive numbers, one per round",
         ),
-        (KaplanStemmerLocal(shares=(1, 1, 1, 1, 0)), "must be 'auto' or 5 positive numbers"),
+        (
+            KaplanStemmerLocal(shares=(1, 1, 1, 1, 0)),
+            "must be 'auto' or 5 positive numbers",
+        ),
         (KaplanStemmerLocal(shares="even"), "shares='even'"),
         (KaplanStemmerLocal(secure="yes"), "secure='yes'"),
-        (LocalLloyd(n_iterations=0), "n_iterations=0 must be an integer of at least 1"),
+        (
+            LocalLloyd(n_iterations=0),
+            "n_iterations=0 must be an integer of at least 1",
+        ),
         (LocalLloyd(count_share=1), "count_share=1 must be a number in"),
         (LocalLloyd(initialization="kmeans"), "initialization='kmeans'"),
-        (NoisedReports(n_init=0), "n_init=0 must be an integer of at least 1"),
+        (
+            NoisedReports(n_init=0),
+            "n_init=0 must be an integer of at least 1",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(method, message):
     with pytest.raises(ValueError, match=message):
-        method.fit_batch(cloud(), [0])
+        method.fit_batch(uniform_points(), [0])
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_secure_reports_are_fresh(method):
-    points = cloud(400, 2)
+    points = uniform_points(400, 2)
     secure = method(2, secure=True)
-    one = secure.fit_batch(points, [0]).centers
-    other = secure.fit_batch(points, [0]).centers
-    assert (one != other).any()
+    first = secure.fit_batch(points, [0]).centers
+    second = secure.fit_batch(points, [0]).centers
+    assert (first != second).any()
 
 
 @pytest.mark.parametrize("k", [1, 2, 30])
 @pytest.mark.parametrize("d", [1, 6])
 @pytest.mark.parametrize("method", [KaplanStemmerLocal, LocalLloyd])
 def test_degenerate_data_have_defined_results(method, d, k):
-    for rows in (np.full((200, d), SCALE), np.zeros((200, d), int), np.full((200, d), -SCALE)):
-        centers = method(k, epsilon=2.0).fit_batch(rows, [0]).centers
-        assert (
-            centers.shape[2] == d and 1 <= centers.shape[1] <= k and np.abs(centers).max() <= SCALE
-        )
+    for coordinate in (SCALE, 0, -SCALE):
+        points = np.full((200, d), coordinate)
+        centers = method(k, epsilon=2.0).fit_batch(points, [0]).centers
+        assert centers.shape[2] == d
+        assert 1 <= centers.shape[1] <= k
+        assert np.abs(centers).max() <= SCALE
 
 
 def test_points_are_reported_as_whole_steps():
-    aggregator = aggregator_of(cloud(500, 4))
-    directions = reports_of(aggregator.cohorts([1], radius=0.5)[0])
-    assert directions.dtype == np.int32 and directions.shape == (500, 4)
+    aggregator = aggregator_of(uniform_points(500, 4))
+    (cohort,) = aggregator.cohorts([1], radius=0.5)
+    directions = reports_of(cohort)
+    assert directions.dtype == np.int32
+    assert directions.shape == (500, 4)
     assert np.abs(directions).max() <= REPORT_SCALE
     details = aggregator._ledger.charges[0].details
     assert details["point_radius"] == 0.5

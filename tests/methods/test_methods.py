@@ -1,6 +1,4 @@
-"""The methods: conformance, the paper's formulas, accounting from the charges, and a
-straightforward second version.
-"""
+"""The methods: conformance, formulas, accounting from the charges, and a reference version."""
 
 import gc
 import math
@@ -14,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
+from pkm.audit.conformance import CHECKS, conformance, main
 from pkm.compute import Points
 from pkm.compute.center_moves import KEEP, TRUNCATE, fold, move_centers, shortening
 from pkm.methods import (
@@ -26,7 +25,6 @@ from pkm.methods import (
     SuLloyd,
     load_method,
 )
-from pkm.audit.conformance import CHECKS, conformance, main
 from pkm.methods.initialization import starting_centers
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -47,9 +45,17 @@ PRIVATE = (SuLloyd, GLloyd, FastLloyd)
 
 def blobs(n=3000, d=2, seed=0):
     rng = np.random.default_rng(seed)
-    return np.clip(
-        rng.uniform(-0.7, 0.7, (4, d))[np.arange(n) % 4] + 0.08 * rng.standard_normal((n, d)), -1, 1
-    )
+    centers = rng.uniform(-0.7, 0.7, (4, d))
+    noise = 0.08 * rng.standard_normal((n, d))
+    points = centers[np.arange(n) % 4] + noise
+    return np.clip(points, -1, 1)
+
+
+def variant_parameters(method, variant):
+    """Return the parameter that chooses a variant; a baseline has none."""
+    if "variant" in signature(method).parameters:
+        return {"variant": variant}
+    return {}
 
 
 # Conformance
@@ -57,7 +63,7 @@ def blobs(n=3000, d=2, seed=0):
 
 @pytest.mark.parametrize("method", CLASSES, ids=lambda method: method.__name__)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_own_methods_conform(method):
+def test_registered_methods_conform(method):
     outcomes = conformance(method)
     assert len(outcomes) == len(CHECKS) * len(method.claims)
     assert [outcome for outcome in outcomes if outcome.error] == []
@@ -66,7 +72,7 @@ def test_own_methods_conform(method):
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_no_points_are_held_after_fit(name):
-    """Private data die with their owner's last reference: no cache of the process holds them."""
+    """Private data die with their last reference outside: no cache of the process holds them."""
     method = load_method(name)
     lower = np.full(2, -1.0)
     upper = np.ones(2)
@@ -77,68 +83,74 @@ def test_no_points_are_held_after_fit(name):
         X = blobs(seed=1)
         # Not the points of ``fit``: a cache that holds those would answer for equal ones.
         points, _ = Points.from_box(blobs(seed=2), lower, upper)
-        held = [weakref.ref(X), weakref.ref(points), weakref.ref(points.rows)]
+        references = [
+            weakref.ref(X),
+            weakref.ref(points),
+            weakref.ref(points.rows),
+        ]
         estimator.fit(X)
         estimator.fit_batch(points, [0])
         del X, points
         gc.collect()
-        assert [reference() for reference in held] == [None] * 3
+        assert [reference() for reference in references] == [None] * 3
 
 
 class OrderDependent(FastLloyd):
-    """Wrong: looks at the points' order."""
+    """Wrong: the result depends on the order of the points."""
 
     def cluster(self, curator):
-        centers, rounds = super().cluster(curator)
-        return centers + int(curator._shards[0].rows[0, 0]), rounds
+        centers, n_iter = super().cluster(curator)
+        return centers + int(curator._shards[0].rows[0, 0]), n_iter
 
 
-class Neighborly(FastLloyd):
+class BatchDependent(FastLloyd):
     """Wrong: a replicate's result depends on the others."""
 
     def cluster(self, curator):
-        centers, rounds = super().cluster(curator)
-        return centers + curator.n_replicates, rounds
+        centers, n_iter = super().cluster(curator)
+        return centers + curator.n_replicates, n_iter
 
 
-class FreeRider(FastLloyd):
+class Uncharged(FastLloyd):
     """Wrong: claims privacy and charges nothing."""
 
     def cluster(self, curator):
-        return np.zeros((curator.n_replicates, self.n_clusters, curator.n_features), np.int64), 0
+        shape = (curator.n_replicates, self.n_clusters, curator.n_features)
+        return np.zeros(shape, np.int64), 0
 
 
 @pytest.mark.parametrize(
-    ("method", "caught_by"),
+    ("method", "failed_check"),
     [
         (OrderDependent, "check_order_and_shards"),
-        (Neighborly, "check_batch_is_loop"),
-        (FreeRider, "check_ledger"),
+        (BatchDependent, "check_batch_is_loop"),
+        (Uncharged, "check_ledger"),
     ],
 )
-def test_conformance_catches_a_broken_method(method, caught_by):
-    assert caught_by in {outcome.check for outcome in conformance(method) if outcome.error}
+def test_conformance_catches_a_broken_method(method, failed_check):
+    failed_checks = {outcome.check for outcome in conformance(method) if outcome.error}
+    assert failed_check in failed_checks
 
 
 def test_conformance_command(capsys):
     assert main(["pkm.methods.lloyd.GLloyd"]) == 0
     assert capsys.readouterr().out.count(" ok") == 2 * len(CHECKS)
-    assert main([f"{__name__}.FreeRider"]) == 1
+    assert main([f"{__name__}.Uncharged"]) == 1
     assert main(["no.such.Method"]) == 2
     assert "known: KMeansPlusPlus" in capsys.readouterr().out
 
 
 def test_an_overspending_method_is_stopped():
-    class Greedy(FastLloyd):
+    class Overspending(FastLloyd):
         def schedule(self, n_points, n_features):
             return [*super().schedule(n_points, n_features)] * 2
 
     with pytest.raises(RuntimeError, match="the budget has delta"):
-        Greedy(n_clusters=2).fit(blobs())
+        Overspending(n_clusters=2).fit(blobs())
 
 
-def test_a_foreign_method_needs_only_cluster():
-    class Middle(PrivateKMeans):
+def test_a_new_method_needs_only_cluster():
+    class NoisyMean(PrivateKMeans):
         claims = {"sound": PrivacyClaim("approximate")}  # noqa: RUF012
 
         def __init__(
@@ -162,17 +174,18 @@ def test_a_foreign_method_needs_only_cluster():
             start = np.zeros((curator.n_replicates, 1, curator.n_features), np.int64)
             noise = Gaussian(400.0 * SCALE)
             answer = curator.release(SumsAndCounts(start), sums=noise, counts=noise)
-            records = answer["counts"][:, :, None] / SCALE
-            return np.rint(answer["sums"] / records).astype(np.int64), 1
+            means = answer["sums"] / (answer["counts"][:, :, None] / SCALE)
+            return np.rint(means).astype(np.int64), 1
 
-    assert Middle(random_state=0).fit(blobs(100_000)).cluster_centers_.shape == (1, 2)
+    model = NoisyMean(random_state=0).fit(blobs(100_000))
+    assert model.cluster_centers_.shape == (1, 2)
 
 
 @pytest.mark.parametrize("target", ["Nope", "pkm.methods.lloyd.Nope", "nope.Nope", ""])
-def test_unknown_methods_are_refused_with_the_known_ones(target):
-    with pytest.raises(
-        ValueError, match=r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"
-    ):
+def test_unknown_methods_are_refused(target):
+    """The message lists the known ones."""
+    message = r"is unknown .*known: KMeansPlusPlus, KMedian, Lloyd, SuLloyd"
+    with pytest.raises(ValueError, match=message):
         load_method(target)
 
 
@@ -185,20 +198,33 @@ def test_unknown_methods_are_refused_with_the_known_ones(target):
         ),
         ({"radius_schedule": "late"}, "radius_schedule='late' is unknown"),
         ({"alpha": 0}, "alpha=0 must be a finite number of at least 1e-06"),
-        ({"n_iterations": True}, "n_iterations=True must be 'auto' or an integer"),
+        (
+            {"n_iterations": True},
+            "n_iterations=True must be 'auto' or an integer",
+        ),
         ({"secure": "x"}, "secure='x' is unknown, choose one of True, False"),
         ({"bounds": (-np.inf, 1)}, "must be finite with lower < upper"),
-        ({"n_iterations": 0}, "n_iterations=0 must be 'auto' or an integer of at least 1"),
-        ({"epsilon": "much"}, "epsilon='much' must be a positive finite number"),
+        (
+            {"n_iterations": 0},
+            "n_iterations=0 must be 'auto' or an integer of at least 1",
+        ),
+        (
+            {"epsilon": "much"},
+            "epsilon='much' must be a positive finite number",
+        ),
         ({"delta": 2}, r"delta=2 must be 'auto' or a number in \(0, 1\)"),
         ({"bounds": (1, -1)}, "must be finite with lower < upper"),
-        ({"bounds": (0, 1, 2)}, r"bounds must be \(lower, upper\) or of shape \(2, 2\)"),
+        (
+            {"bounds": (0, 1, 2)},
+            r"bounds must be \(lower, upper\) or of shape \(2, 2\)",
+        ),
         ({"variant": "fast"}, "variant='fast' is unknown"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):
+    estimator = FastLloyd(n_clusters=2).set_params(**parameters)
     with pytest.raises(ValueError, match=message):
-        FastLloyd(n_clusters=2).set_params(**parameters).fit(blobs())
+        estimator.fit(blobs())
 
 
 @pytest.mark.parametrize("points", [[["a", "b"]], [1.0, 2.0], np.empty((0, 2))])
@@ -212,14 +238,14 @@ def test_bounds_are_the_units_of_the_data():
     nothing else.
     """
     points = blobs()
+    shift = [7.0, -1.0]
+    stretched = points * 4 + shift
+    bounds = ([3.0, -5.0], [11.0, 3.0])
     unit = FastLloyd(4, random_state=2).fit(points)
-    moved = FastLloyd(4, random_state=2, bounds=([3.0, -5.0], [11.0, 3.0])).fit(
-        points * 4 + [7.0, -1.0]
-    )
-    np.testing.assert_allclose(
-        moved.cluster_centers_, unit.cluster_centers_ * 4 + [7.0, -1.0], atol=1e-9
-    )
-    assert (moved.predict(points * 4 + [7.0, -1.0]) == unit.predict(points)).all()
+    moved = FastLloyd(4, random_state=2, bounds=bounds).fit(stretched)
+    expected = unit.cluster_centers_ * 4 + shift
+    np.testing.assert_allclose(moved.cluster_centers_, expected, atol=1e-9)
+    assert (moved.predict(stretched) == unit.predict(points)).all()
 
 
 def test_widest_bounds_do_not_overflow():
@@ -235,42 +261,47 @@ def test_widest_bounds_do_not_overflow():
 @pytest.mark.parametrize("k", [2, 15, 100])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_number_of_iterations_and_noise_follow_the_paper(n, d, k, epsilon):
-    """Sec. 5.5 and App. B.1, written out here a second time."""
+    """Sec. 5.5 and App. B.1, written out a second time."""
     if k > n:
         pytest.skip("more clusters than points")
     delta = 1 / (n * math.log(n))
-    fast = FastLloyd(k, epsilon=epsilon, variant="published")
     sigma = 1 / gaussian_mu(epsilon, delta)
+
+    fast = FastLloyd(k, epsilon=epsilon, variant="published")
     eta = 0.8 * 2 * math.sqrt(d) / (2 * k ** (1 / d))
-    bound = 4 * n**2 * 0.004 / (k**3 * eta**2 * sigma**2 * (1 + math.sqrt(4 * d)) ** 2)
+    error_factor = k**3 * eta**2 * sigma**2 * (1 + math.sqrt(4 * d)) ** 2
+    bound = 4 * n**2 * 0.004 / error_factor
     schedule = fast.schedule(n, d)
-    assert len(schedule) == int(np.clip(bound, 2, 7))
-    assert [this.radius for this in schedule] == pytest.approx(
-        [math.sqrt(d)] + [eta] * (len(schedule) - 1)
-    )
-    for this in schedule:
-        sums = this.sum_noise.scale / SCALE / this.radius
-        counts = this.count_noise.scale / SCALE
+    n_iter = len(schedule)
+    assert n_iter == int(np.clip(bound, 2, 7))
+    radii = [release.radius for release in schedule]
+    assert radii == pytest.approx([math.sqrt(d)] + [eta] * (n_iter - 1))
+    for release in schedule:
+        sums = release.sum_noise.scale / SCALE / release.radius
+        counts = release.count_noise.scale / SCALE
         assert counts / sums == pytest.approx((4 * d) ** 0.25)
-        assert 1 / sums**2 + 1 / counts**2 == pytest.approx(1 / (sigma**2 * len(schedule)))
+        squared_mu = 1 / sums**2 + 1 / counts**2
+        assert squared_mu == pytest.approx(1 / (sigma**2 * n_iter))
 
-    gaussian = GLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
+    schedule = GLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
+    n_iter = len(schedule)
     bound = 0.004 * n**2 / (k**3 * d * sigma**2 * (2 * RHO + math.sqrt(d)) ** 2)
-    assert len(gaussian) == int(np.clip(bound, 2, 7))
-    sums = gaussian[0].sum_noise.scale / SCALE / math.sqrt(d)
-    counts = gaussian[0].count_noise.scale / SCALE
+    assert n_iter == int(np.clip(bound, 2, 7))
+    sums = schedule[0].sum_noise.scale / SCALE / math.sqrt(d)
+    counts = schedule[0].count_noise.scale / SCALE
     assert counts / sums == pytest.approx(math.sqrt(math.sqrt(d) / (2 * RHO)))
-    assert 1 / sums**2 + 1 / counts**2 == pytest.approx(1 / (sigma**2 * len(gaussian)))
+    squared_mu = 1 / sums**2 + 1 / counts**2
+    assert squared_mu == pytest.approx(1 / (sigma**2 * n_iter))
 
-    laplace = SuLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
+    schedule = SuLloyd(k, epsilon=epsilon, variant="published").schedule(n, d)
+    n_iter = len(schedule)
     weight = (4 * d * RHO**2) ** (1 / 3)
-    assert len(laplace) == int(
-        np.clip(epsilon / math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3), 2, 7)
-    )
-    for_sums = d / (laplace[0].sum_noise.scale / SCALE)
-    for_counts = 1 / (laplace[0].count_noise.scale / SCALE)
-    assert for_sums + for_counts == pytest.approx(epsilon / len(laplace))
-    assert for_sums / for_counts == pytest.approx(d / weight)
+    bound = epsilon / math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
+    assert n_iter == int(np.clip(bound, 2, 7))
+    sum_epsilon = d / (schedule[0].sum_noise.scale / SCALE)
+    count_epsilon = 1 / (schedule[0].count_noise.scale / SCALE)
+    assert sum_epsilon + count_epsilon == pytest.approx(epsilon / n_iter)
+    assert sum_epsilon / count_epsilon == pytest.approx(d / weight)
 
 
 @pytest.mark.parametrize("method", PRIVATE)
@@ -279,30 +310,25 @@ def test_charges_add_up_to_the_declared_budget(method, variant):
     """Recomputed from the log of actual charges by an independent accountant."""
     epsilon = 0.7
     run = method(3, epsilon=epsilon, variant=variant).fit_batch(snap(blobs()), [0])
-    assert len(run.ledger.charges) == run.n_iter
+    charges = run.ledger.charges
+    assert len(charges) == run.n_iter
     assert run.ledger.spent() == pytest.approx(epsilon, rel=1e-6)
+    ratios = []
+    for charge in charges:
+        details = charge.details
+        ratios.append(details["sum_sensitivity"] / details["sum_scale"])
+        ratios.append(1 / details["count_scale"])
     if method is SuLloyd:
-        total = sum(
-            charge.details["sum_sensitivity"] / charge.details["sum_scale"]
-            + 1 / charge.details["count_scale"]
-            for charge in run.ledger.charges
-        )
-        assert total == pytest.approx(epsilon)
+        assert sum(ratios) == pytest.approx(epsilon)
         return
     composed = None
-    for charge in run.ledger.charges:
-        ratios = (
-            charge.details["sum_sensitivity"] / charge.details["sum_scale"],
-            1 / charge.details["count_scale"],
+    for ratio in ratios:
+        loss = privacy_loss_distribution.from_gaussian_mechanism(
+            1 / ratio, value_discretization_interval=1e-3
         )
-        for ratio in ratios:
-            part = privacy_loss_distribution.from_gaussian_mechanism(
-                1 / ratio, value_discretization_interval=1e-3
-            )
-            composed = part if composed is None else composed.compose(part)
-    assert composed.get_epsilon_for_delta(run.ledger.budget.delta) == pytest.approx(
-        epsilon, rel=1e-4
-    )
+        composed = loss if composed is None else composed.compose(loss)
+    recomputed = composed.get_epsilon_for_delta(run.ledger.budget.delta)
+    assert recomputed == pytest.approx(epsilon, rel=1e-4)
 
 
 def test_delta_of_the_variants():
@@ -314,20 +340,21 @@ def test_delta_of_the_variants():
         GLloyd(1, variant="published").fit(np.zeros((2, 1)))
 
 
-def test_search_of_the_variants():
+def test_packing_search_of_the_variants():
     """``published`` starts where the published code starts; ``sound`` packs as wide as it can."""
     halving = starting_centers([0], 3, 2, "packing", "halving") / SCALE
     np.testing.assert_allclose(halving[0, 0], [0.5542328, -0.0687564], atol=2.0**-17)
+
     points = snap(blobs())
-    published = Lloyd(3, variant="published")
-    assert (
-        published.fit_batch(points, [0]).centers
-        == Lloyd(3, variant="published", radius_search="halving").fit_batch(points, [0]).centers
-    ).all()
-    assert (
-        Lloyd(3).fit_batch(points, [0]).centers
-        == Lloyd(3, radius_search="bisection").fit_batch(points, [0]).centers
-    ).all()
+
+    def centers(**parameters):
+        return Lloyd(3, **parameters).fit_batch(points, [0]).centers
+
+    published = centers(variant="published")
+    published_halving = centers(variant="published", radius_search="halving")
+    assert (published == published_halving).all()
+    assert (centers() == centers(radius_search="bisection")).all()
+
     uniform = starting_centers(range(200), 5, 2, "uniform", "bisection") / SCALE
     assert np.abs(uniform.mean()) < 5 / math.sqrt(3 * uniform.size)
 
@@ -335,16 +362,18 @@ def test_search_of_the_variants():
 # Post-processing
 
 
-def reflect(x):
-    while abs(x) > 1:
-        x = 2 - x if x > 1 else -2 - x
-    return x
+def reflect(coordinate):
+    while abs(coordinate) > 1:
+        border = 2 if coordinate > 1 else -2
+        coordinate = border - coordinate
+    return coordinate
 
 
 @given(st.lists(st.integers(-20 * SCALE, 20 * SCALE), min_size=1, max_size=10))
 def test_fold_is_reflection_at_the_borders(values):
     folded = fold(np.array(values))
-    assert folded.tolist() == [round(reflect(value / SCALE) * SCALE) for value in values]
+    expected = [round(reflect(value / SCALE) * SCALE) for value in values]
+    assert folded.tolist() == expected
     assert (fold(folded) == folded).all()
 
 
@@ -360,18 +389,24 @@ def moved(center, mean, longest=math.inf, outside=KEEP):
 @given(st.lists(st.integers(-20 * SCALE, 20 * SCALE), min_size=1, max_size=10))
 def test_truncate_is_the_nearest_point_of_the_domain(values):
     truncated = moved([0] * len(values), values, outside=TRUNCATE)
-    assert truncated.tolist() == [min(max(value, -SCALE), SCALE) for value in values]
+    expected = [min(max(value, -SCALE), SCALE) for value in values]
+    assert truncated.tolist() == expected
 
 
-@given(st.lists(st.integers(-(2**30), 2**30), min_size=2, max_size=5), st.integers(1, 10 * SCALE))
+@given(
+    st.lists(st.integers(-(2**30), 2**30), min_size=2, max_size=5),
+    st.integers(1, 10 * SCALE),
+)
 def test_shorten_keeps_direction_and_bounds_length(step, longest):
-    short = np.rint(np.array(step) * shortening(np.array(step), float(longest)))
-    length = math.dist(step, [0] * len(step))
+    origin = [0] * len(step)
+    shortened = np.rint(np.array(step) * shortening(np.array(step), float(longest)))
+    length = math.dist(step, origin)
     if length <= longest:
-        assert short.tolist() == step
+        assert shortened.tolist() == step
     else:
-        assert math.dist(short, [0] * len(step)) <= longest + math.sqrt(len(step))
-        assert np.abs(short - np.array(step) * (longest / length)).max() <= 0.5 + 1e-6
+        assert math.dist(shortened, origin) <= longest + math.sqrt(len(step))
+        exact = np.array(step) * (longest / length)
+        assert np.abs(shortened - exact).max() <= 0.5 + 1e-6
 
 
 @given(st.lists(st.integers(-SCALE, SCALE), min_size=2, max_size=5), st.data())
@@ -387,45 +422,57 @@ def test_moves_are_shortened_from_the_center(mean, data):
 
 
 def loop_version(method, points, seed):
-    """One replicate, one cluster, one point at a time, from the definitions; noise from the same
-    streams.
+    """Run one replicate, one cluster and one point at a time, from the definitions.
+
+    The noise is from the same streams.
     """
-    n, d, k = *points.shape, method.n_clusters
-    search = "halving" if method.variant == "published" else "bisection"
+    n, d = points.shape
+    k = method.n_clusters
+    sound = method.variant == "sound"
+    search = "bisection" if sound else "halving"
     centers = starting_centers([seed], k, d, "packing", search)[0].astype(float)
     streams = NoiseStreams([seed])
-    for t, this in enumerate(method.schedule(n, d)):
+    exact_limit = math.floor(math.sqrt(2**53 / d)) - SCALE - 1
+    for t, release in enumerate(method.schedule(n, d)):
+        # Sums and counts of the points within the radius of their nearest centers.
         sums = np.zeros((k, d))
         counts = np.zeros(k)
-        for x in points:
-            squares = ((x - centers) ** 2).sum(axis=1)
+        for point in points:
+            squares = ((point - centers) ** 2).sum(axis=1)
             j = int(squares.argmin())
-            if this.radius is None or squares[j] <= (this.radius * SCALE) ** 2:
-                sums[j] += x - centers[j] if method.relative else x
+            if release.radius is None or squares[j] <= (release.radius * SCALE) ** 2:
+                sums[j] += point - centers[j] if method.relative else point
                 counts[j] += 1
-        if this.sum_noise is not None:
-            draw = streams.laplace if this.sum_noise.name == "laplace" else streams.normal
-            key = ("sums_and_counts", t)
-            sums += np.rint(this.sum_noise.scale * draw((*key, "sums"), (k, d))[0])
-            counts += np.rint(this.count_noise.scale * draw((*key, "counts"), (k,))[0]) / SCALE
+
+        # Noise.
+        noisy = release.sum_noise is not None
+        if noisy:
+            laplace = release.sum_noise.name == "laplace"
+            draw = streams.laplace if laplace else streams.normal
+            sum_draws = draw(("sums_and_counts", t, "sums"), (k, d))[0]
+            count_draws = draw(("sums_and_counts", t, "counts"), (k,))[0]
+            sums += np.rint(release.sum_noise.scale * sum_draws)
+            counts += np.rint(release.count_noise.scale * count_draws) / SCALE
+
+        # New centers, in the domain.
         for j in range(k):
-            base = centers[j] if method.relative else 0.0
-            if method.variant == "sound":
-                moved = centers[j] if counts[j] < 1 else base + sums[j] / counts[j]
+            origin = centers[j] if method.relative else 0.0
+            if not sound:
+                moved = origin + sums[j] / (counts[j] + 1e-9)
+            elif counts[j] < 1:
+                moved = centers[j]
             else:
-                moved = base + sums[j] / (counts[j] + 1e-9)
-            limit = math.floor(math.sqrt(2**53 / d)) - SCALE - 1
-            moved = np.clip(np.rint(moved), -limit, limit)
+                moved = origin + sums[j] / counts[j]
+            moved = np.clip(np.rint(moved), -exact_limit, exact_limit)
             if isinstance(method, FastLloyd):
                 length = math.dist(moved, centers[j])
-                if length > this.radius * SCALE:
-                    moved = centers[j] + np.rint(
-                        (moved - centers[j]) * (this.radius * SCALE / length)
-                    )
-            folds = isinstance(method, FastLloyd) or (
-                method.variant == "sound" and this.sum_noise is not None
-            )
-            centers[j] = [round(reflect(v / SCALE) * SCALE) for v in moved] if folds else moved
+                longest = release.radius * SCALE
+                if length > longest:
+                    step = (moved - centers[j]) * (longest / length)
+                    moved = centers[j] + np.rint(step)
+            if isinstance(method, FastLloyd) or (sound and noisy):
+                moved = [round(reflect(value / SCALE) * SCALE) for value in moved]
+            centers[j] = moved
     return centers.astype(np.int64)
 
 
@@ -436,57 +483,68 @@ def test_batched_methods_equal_a_straightforward_loop(method, variant, d):
     points = snap(blobs(400, d))
     estimator = method(3, variant=variant)
     run = estimator.fit_batch(points, [0, 1, 2, 3])
-    for i, seed in enumerate(run.seeds):
-        assert (run.centers[i] == loop_version(estimator, points, seed)).all()
+    for centers, seed in zip(run.centers, run.seeds, strict=True):
+        assert (centers == loop_version(estimator, points, seed)).all()
 
 
 @pytest.mark.parametrize("method", [GLloyd, SuLloyd])
-def test_without_noise_the_private_kin_is_lloyd(method):
-    """At a huge budget the noise rounds to nothing, and the same rounds give the same centers bit
-    for bit.
+def test_private_methods_without_noise_are_lloyd(method):
+    """At a huge budget the noise rounds to nothing, and the same iterations give the same centers
+    bit for bit.
     """
     points = snap(blobs())
-    huge = {"epsilon": 1e12} if method is SuLloyd else {"epsilon": 1e12, "delta": 0.5}
-    private = method(4, n_iterations=5, postprocessing="none", **huge).fit_batch(points, [1, 2])
-    assert (private.centers == Lloyd(4, n_iterations=5).fit_batch(points, [1, 2]).centers).all()
+    budget = {"epsilon": 1e12}
+    if method is not SuLloyd:
+        budget["delta"] = 0.5
+    estimator = method(4, n_iterations=5, postprocessing="none", **budget)
+    private = estimator.fit_batch(points, [1, 2])
+    exact = Lloyd(4, n_iterations=5).fit_batch(points, [1, 2])
+    assert (private.centers == exact.centers).all()
 
 
-def test_more_budget_helps():
+def test_more_budget_lowers_nicv():
     points = snap(blobs(20_000))
+
+    def nicv(method, epsilon):
+        run = method(4, epsilon=epsilon).fit_batch(points, range(60))
+        return evaluate(points, run.centers, ["nicv"])["nicv"]
+
     for method in PRIVATE:
-        worse, better = (
-            evaluate(
-                points, method(4, epsilon=epsilon).fit_batch(points, range(60)).centers, ["nicv"]
-            )["nicv"]
-            for epsilon in (0.01, 2.0)
-        )
-        difference = worse - better
+        difference = nicv(method, 0.01) - nicv(method, 2.0)
         assert difference.mean() > 5 * difference.std() / math.sqrt(60)
 
 
-def test_secure_runs_differ_and_ignore_the_seed_of_the_noise():
+def test_secure_noise_ignores_the_seed():
     points = snap(blobs())
-    one, other = (FastLloyd(2, secure=True).fit_batch(points, [0]).centers for _ in range(2))
-    assert (one != other).any()
+    first = FastLloyd(2, secure=True).fit_batch(points, [0]).centers
+    second = FastLloyd(2, secure=True).fit_batch(points, [0]).centers
+    assert (first != second).any()
 
 
-def test_k_means_is_scikit_learns():
+def test_k_means_equals_scikit_learn():
     points = blobs()
-    ours = KMeansPlusPlus(4, n_init=3, random_state=7).fit(points)
-    theirs = KMeans(4, n_init=3, random_state=7).fit(snap(points) / SCALE)
-    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, atol=2.0**-16)
+    model = KMeansPlusPlus(4, n_init=3, random_state=7).fit(points)
+    expected = KMeans(4, n_init=3, random_state=7).fit(snap(points) / SCALE)
+    np.testing.assert_allclose(
+        model.cluster_centers_,
+        expected.cluster_centers_,
+        atol=2.0**-16,
+    )
 
 
 @pytest.mark.parametrize(
-    "method", [m for m in CLASSES if any(c.private for c in m.claims.values())]
+    "method",
+    [method for method in CLASSES if any(claim.private for claim in method.claims.values())],
 )
-def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
+def test_extreme_budgets_run_or_are_refused(method):
+    """A refusal names epsilon."""
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (300, 2))
     for variant in method.claims:
-        chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
+        parameters = variant_parameters(method, variant)
         for epsilon in (1e-12, 1e-8, 1e-6, 1e-4, 1e5):
+            estimator = method(n_clusters=2, epsilon=epsilon, **parameters)
             try:
-                run = method(n_clusters=2, epsilon=epsilon, **chosen).fit_batch(points, [0])
+                run = estimator.fit_batch(points, [0])
             except ValueError as refusal:
                 assert "epsilon=" in str(refusal) or "scale=" in str(refusal)
             else:
@@ -497,17 +555,16 @@ def test_budgets_far_outside_practice_are_run_or_refused_by_name(method):
             (1e-17, "too small"),
         ):
             with pytest.raises(ValueError, match=f"epsilon={epsilon} .*{message}"):
-                method(n_clusters=2, epsilon=epsilon, **chosen).fit_batch(points, [0])
+                method(n_clusters=2, epsilon=epsilon, **parameters).fit_batch(points, [0])
 
 
-@pytest.mark.parametrize("method", [m for m in CLASSES if "secure" in m.choices])
+@pytest.mark.parametrize("method", [method for method in CLASSES if "secure" in method.choices])
 @pytest.mark.parametrize("n", [30, 3000])
 def test_secure_noise_serves_every_schedule(method, n):
-    """Whatever leaves, also nothing: few points at a small budget leave the questions after a
-    threshold empty.
-    """
+    """Also empty releases: few points and a small budget leave queries after a threshold empty."""
     points = np.random.default_rng(0).integers(-SCALE, SCALE, (n, 3))
     for variant in method.claims:
-        chosen = {"variant": variant} if "variant" in signature(method).parameters else {}
-        run = method(n_clusters=2, epsilon=1.0, secure=True, **chosen).fit_batch(points, [0])
+        parameters = variant_parameters(method, variant)
+        estimator = method(n_clusters=2, epsilon=1.0, secure=True, **parameters)
+        run = estimator.fit_batch(points, [0])
         assert np.isfinite(run.centers).all()

@@ -148,7 +148,8 @@ def test_matching_fewer_centers_than_the_reference():
 def test_unknown_metrics_are_refused():
     points, centers = draw()
     with pytest.raises(
-        ValueError, match="metric 'purity' is unknown, choose from nicv, silhouette"
+        ValueError,
+        match="metric 'purity' is unknown, choose from nicv, silhouette",
     ):
         evaluate(points, centers, ["nicv", "purity"])
 
@@ -217,7 +218,12 @@ def test_inertia_is_exact_where_floats_are_not():
 def blobs(n=400, d=3, k=4, seed=0):
     """Draw clearly separated clusters on the grid."""
     points, classes = make_blobs(
-        n, d, centers=k, center_box=(-0.9, 0.9), cluster_std=0.02, random_state=seed
+        n,
+        d,
+        centers=k,
+        center_box=(-0.9, 0.9),
+        cluster_std=0.02,
+        random_state=seed,
     )
     return np.rint(np.clip(points, -1, 1) * SCALE).astype(np.int64), classes
 
@@ -312,7 +318,10 @@ def test_reference_search_is_cached_on_disk(cache, monkeypatch):
     assert stored.runs == first.runs
     for stored_centers, centers in zip(stored.centers, first.centers, strict=True):
         np.testing.assert_array_equal(stored_centers, centers)
-    assert sorted(path.suffix for path in cache.iterdir()) == [".bin", ".lock"]
+    assert sorted(path.suffix for path in cache.iterdir()) == [
+        ".bin",
+        ".lock",
+    ]
     assert file.stem == references.search_key(points)
 
 
@@ -339,7 +348,10 @@ def test_damaged_cache_is_replaced(cache, damage):
 def test_cache_key_covers_points_and_search(tmp_path, monkeypatch):
     points = Points.prepare(draw()[0])
     different_points = Points.prepare(draw(seed=1)[0])
-    keys = {references.search_key(points), references.search_key(different_points)}
+    keys = {
+        references.search_key(points),
+        references.search_key(different_points),
+    }
     assert len(keys) == 2
     source = references.SOURCES[0]
     assert source.name == "references.py"
@@ -398,7 +410,10 @@ def test_reference_search_handles_few_or_equal_points(points):
             "labels must be 300 integers, one per point",
         ),
         ({"labels": np.zeros(300)}, "labels must be 300 integers"),
-        ({"n_centers": [5, 5]}, "n_centers must be 4 integers, one per replicate"),
+        (
+            {"n_centers": [5, 5]},
+            "n_centers must be 4 integers, one per replicate",
+        ),
         ({"n_centers": [5.0] * 4}, "n_centers must be 4 integers"),
         ({"n_centers": [5, 5, 5, 6]}, "must lie between 1 and 5"),
         ({"n_centers": [5, 5, 5, 0]}, "must lie between 1 and 5"),

@@ -15,40 +15,55 @@ from pkm.analysis.tables import Study
 NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
 
 
+def missing_cell(sweep, method, dataset, epsilon, reason):
+    """Table of one cell without rows, with the recorded reason."""
+    return pd.DataFrame([(sweep, method, dataset, epsilon, reason)], columns=NO_GAPS.columns)
+
+
 @cache
 def verdicts_of(study):
-    """Verdicts on all claims of a paper from the fabricated rows of a study, judged once."""
+    """Verdicts on all claims of a paper from the fabricated rows of a study, computed once."""
     return verdicts.evaluate(study_of(study), paper_of(study), NO_GAPS)
 
 
-def findings_of(paper, rows, missing=NO_GAPS):
+def evaluate_claims(paper, rows, missing=NO_GAPS):
     """Findings of all claims of a paper, by the claims' names without that of the paper."""
     return by_claim(verdicts.evaluate(Study(rows), paper, missing))
 
 
-def by_claim(found):
+def by_claim(paper_verdicts):
     """Findings by the claims' names without that of the paper."""
-    return {verdict.claim["id"].split("/")[1]: verdict.finding for verdict in found}
+    return {verdict.claim["id"].split("/")[1]: verdict.finding for verdict in paper_verdicts}
 
 
-def check_finding(paper, check, rows, missing=NO_GAPS):
-    """Finding of one check, with the sets, printed numbers and evaluators of a paper."""
+def evaluate_check(paper, check, rows, missing=NO_GAPS):
+    """Finding of one check, with the sets, reported numbers and evaluators of a paper."""
     content = claims.load(paper)
     context = verdicts.Context(content["sets"], missing, content.get("reported", {}))
-    return verdicts._check(
-        Study(rows), check, context, verdicts.EVALUATORS | claims.paper_evaluators(paper)
-    )
+    evaluators = verdicts.EVALUATORS | claims.paper_evaluators(paper)
+    return verdicts._check(Study(rows), check, context, evaluators)
 
 
-def finding(paper, name, rows, missing=NO_GAPS):
+def evaluate_claim(paper, name, rows, missing=NO_GAPS):
     """Finding of one claim, by its name without that of the paper."""
+    return evaluate_check(paper, check_of(paper, name), rows, missing)
+
+
+def check_of(paper, name):
+    """Check of one claim, by its name without that of the paper."""
     checks = {claim["id"].split("/")[1]: claim["check"] for claim in claims.load(paper)["claims"]}
-    return check_finding(paper, checks[name], rows, missing)
+    return checks[name]
 
 
-def drawn(paper, name, rows):
-    """Draw one figure of a paper."""
+def figure_spec(paper, name):
+    """Specification of one figure of a paper."""
     (spec,) = (spec for spec in figures_of(paper) if spec.name == name)
+    return spec
+
+
+def draw(paper, name, rows):
+    """Draw one figure of a paper."""
+    spec = figure_spec(paper, name)
     with styled():
         return spec.draw(Study(rows))
 
@@ -56,47 +71,51 @@ def drawn(paper, name, rows):
 @cache
 def figure_of(study, name):
     """One figure of the fabricated rows of a study, drawn once."""
-    (spec,) = (spec for spec in figures_of(paper_of(study)) if spec.name == name)
+    spec = figure_spec(paper_of(study), name)
     with styled():
         return spec.draw(study_of(study))
 
 
-def built(paper, rows, out, monkeypatch, some, missing=NO_GAPS):
-    """Build a report with some of its figures; those of fabricated rows as they are were drawn
-    before.
+def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
+    """Build a report with a selection of its figures.
+
+    Figures of unchanged fabricated rows are taken from the cache of `figure_of`.
     """
     studies = [study for study in ROWS if paper_of(study) == paper]
-    shared = next((study for study in studies if ROWS[study]() is rows), None)
-    chosen = [spec for spec in figures_of(paper) if spec.name in some]
-    assert len(chosen) == len(some), f"unknown figures among {some}"
-    if shared is not None:
-        chosen = [
-            replace(spec, draw=lambda _, name=spec.name: figure_of(shared, name)) for spec in chosen
+    cached_study = next((study for study in studies if ROWS[study]() is rows), None)
+    specs = [spec for spec in figures_of(paper) if spec.name in figure_names]
+    assert len(specs) == len(figure_names), f"unknown figures among {figure_names}"
+    if cached_study is not None:
+        specs = [
+            replace(spec, draw=lambda _, name=spec.name: figure_of(cached_study, name))
+            for spec in specs
         ]
-    monkeypatch.setattr(report, "figures_of", lambda paper: chosen)
+    monkeypatch.setattr(report, "figures_of", lambda paper: specs)
     return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 
 
-def those(rows, **where):
-    """Mask of the rows with some values; there must be some."""
-    chosen = np.logical_and.reduce([rows[name] == value for name, value in where.items()])
-    assert chosen.any(), f"no rows with {where}"
-    return chosen
+def row_mask(rows, **values):
+    """Mask of the rows with the given values; at least one row must have them."""
+    mask = np.logical_and.reduce([rows[name] == value for name, value in values.items()])
+    assert mask.any(), f"no rows with {values}"
+    return mask
 
 
 def changed(rows, column, change, **where):
-    """Copy of rows in which one column of some rows is changed; `change` takes those rows."""
-    rows, chosen = rows.copy(), those(rows, **where)
-    rows.loc[chosen, column] = change(rows[chosen])
+    """Copy of rows in which one column of the selected rows changes; `change` takes those rows."""
+    rows = rows.copy()
+    mask = row_mask(rows, **where)
+    rows.loc[mask, column] = change(rows[mask])
     return rows
 
 
 def without(rows, **where):
-    """Copy of rows without some."""
-    return rows[~those(rows, **where)].reset_index(drop=True)
+    """Copy of rows without the selected ones."""
+    return rows[~row_mask(rows, **where)].reset_index(drop=True)
 
 
 def check_figure_without_rows(paper, name, rows):
-    """A figure that no row belongs to says so of every panel."""
-    shown = drawn(paper, name, rows)
-    assert shown.gaps and all(gap.endswith("not run: no stored rows") for gap in shown.gaps)
+    """A figure without any row reports every panel as not run."""
+    result = draw(paper, name, rows)
+    assert result.gaps
+    assert all(gap.endswith("not run: no stored rows") for gap in result.gaps)

@@ -1,4 +1,4 @@
-"""The separation index by its definition: the best direction, searched for."""
+"""The separation index by its definition: a search for the best direction."""
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
@@ -10,27 +10,24 @@ Z = norm.ppf(0.975)
 
 
 def index_along(direction, difference, first, second):
-    """The definition: gap between the 95 % intervals of the two projections over the length they
-    span together.
-    """
+    """The definition: gap between the 95 % intervals of the two projections over their span."""
     sds = np.sqrt([direction @ first @ direction, direction @ second @ direction])
+    distance = direction @ difference
     lower = 0 - Z * sds[0]
-    upper = direction @ difference + Z * sds[1]
-    return (direction @ difference - Z * sds[1] - Z * sds[0]) / (upper - lower)
+    upper = distance + Z * sds[1]
+    gap = distance - Z * sds[1] - Z * sds[0]
+    return gap / (upper - lower)
 
 
 def best_by_search(difference, first, second):
     """Largest index over directions, by a general optimizer from several starts."""
     starts = [difference, np.linalg.solve(first, difference), np.linalg.solve(second, difference)]
-    found = [
-        minimize(
-            lambda w: -index_along(w, difference, first, second),
-            start / np.linalg.norm(start),
-            tol=1e-12,
-        )
-        for start in starts
-    ]
-    return -min(result.fun for result in found)
+
+    def minus_index(direction):
+        return -index_along(direction, difference, first, second)
+
+    results = [minimize(minus_index, start / np.linalg.norm(start), tol=1e-12) for start in starts]
+    return -min(result.fun for result in results)
 
 
 def best_by_shares(difference, first, second):

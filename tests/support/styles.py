@@ -13,5 +13,5 @@ def style_of(method: str) -> dict[str, str]:
     if method not in choices("method"):
         return {}
     entry = method_entry(method)
-    given = {key: entry[key] for key in STYLE if key in entry}
-    return style_columns(entry["_target_"], entry.get("variant", ""), given)
+    configured = {key: entry[key] for key in STYLE if key in entry}
+    return style_columns(entry["_target_"], entry.get("variant", ""), configured)

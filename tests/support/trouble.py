@@ -1,4 +1,4 @@
-"""Methods that are slow, break, end their process, or write down when and where they ran."""
+"""Methods that are slow, fail, end their process, or record when and where they ran."""
 
 import os
 import time
@@ -81,7 +81,7 @@ class Deadly(Marking):
 
 
 class Watched(Marking):
-    """Writes down when and where each fit ran."""
+    """Records when and where each fit ran."""
 
     def cluster(self, curator):
         start = time.time()
@@ -101,4 +101,4 @@ class Watched(Marking):
 
 
 class Neighbor(Watched):
-    """Runs beside others."""
+    """Runs at the same time as other methods."""

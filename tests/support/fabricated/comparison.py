@@ -8,10 +8,8 @@ import pandas as pd
 from fabricated.rows import make_rows
 
 SIZES = {"a": (1000, 2, 10), "b": (2000, 3, 10), "c": (4000, 4, 8), "wide": (8000, 40, 8)}
-
-
 EPSILONS = (0.5, 1.0)
-
+SEEDS = 7
 
 #: Median NICV over that of k-means at epsilon 1; half as much again at 0.5.
 FACTORS = {
@@ -21,9 +19,6 @@ FACTORS = {
     "eugkm": 1.1,
     "dpm_sound": 0.9,
 }
-
-
-SEEDS = 7
 
 
 def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, n_centers=None):
@@ -51,39 +46,23 @@ def spread(middle):
     return middle * np.array([0.9, 0.95, 0.99, 1.0, 1.05, 1.5, 30.0])
 
 
-def all_rows(factors=FACTORS, lacking=(("eugkm", "wide"),)):
+def all_rows(factors=FACTORS, missing=(("eugkm", "wide"),)):
     parts = []
-    for place, name in enumerate(SIZES):
-        level = 0.1 * (place + 1)
+    for index, name in enumerate(SIZES):
+        level = 0.1 * (index + 1)
         # The best of the non-private runs divides, not their median.
-        parts.append(
-            cell(
-                "reference",
-                "kmeans",
-                name,
-                None,
-                level * np.array([1.2, 1.0, 1.1, 1.3, 1.2, 1.1, 1.2]),
-            )
-        )
+        kmeans = level * np.array([1.2, 1.0, 1.1, 1.3, 1.2, 1.1, 1.2])
+        parts.append(cell("reference", "kmeans", name, None, kmeans))
         parts.append(cell("reference", "mean", name, None, np.full(SEEDS, 2.5 * level)))
         parts.append(cell("reference", "packing", name, None, np.full(SEEDS, 4.0 * level)))
         for method, factor in factors.items():
+            if (method, name) in missing:
+                continue
+            n_centers = 3 if method == "dpm_sound" else None
             for epsilon in EPSILONS:
-                if (method, name) not in lacking:
-                    value = spread(level * factor * (1.5 if epsilon < 1 else 1.0))
-                    own = method == "dpm_sound"
-                    parts.append(
-                        cell("runs", method, name, epsilon, value, n_centers=3 if own else None)
-                    )
-        parts.append(
-            cell(
-                "timing",
-                "eugkm",
-                name,
-                1.0,
-                np.full(3, level),
-                timing=True,
-                seconds=[0.1, 0.3, 0.2],
-            )
-        )
+                values = spread(level * factor * (1.5 if epsilon < 1 else 1.0))
+                parts.append(cell("runs", method, name, epsilon, values, n_centers=n_centers))
+        seconds = [0.1, 0.3, 0.2]
+        values = np.full(3, level)
+        parts.append(cell("timing", "eugkm", name, 1.0, values, timing=True, seconds=seconds))
     return pd.concat(parts, ignore_index=True)

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.fastlloyd import SIZES as OTHER_SIZES
+from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
 from fabricated.fastlloyd import cell_rows
 from fabricated.rows import make_rows
 
@@ -17,29 +17,13 @@ SIZES = {
     "skin-class": (245057, 4),
     "s1": (5000, 2),
 }
-
-
 SIZES |= {"generated-cities": (50000, 2)}
-
-
-MAPS = ("generated-cities",)
-
-
+GEOGRAPHIC = ("generated-cities",)
 KS = (4, 6, 8, 12, 16)
-
-
 RHOS = (1.0, 0.08, 0.008, 0.0001)
-
-
 DIST = ("dist_dp", "dist_dp_printed", "dist_dp_sound")
-
-
 MOVED = (*DIST, "dist_dp_random_points", "dist_dp_median", "dist_dp_median_sound")
-
-
 ANY = "dist_dp_sound_any"
-
-
 LEVELS = {
     "kmeans": 1.0,
     "dist_dp": 1.2,
@@ -47,21 +31,13 @@ LEVELS = {
     "lsh_splits_sound": 2.5,
     "lsh_splits": 3.0,
 }
-
-
 LEVELS |= {"dist_dp_random_points": 6.0, "dist_dp_printed": 1.15, ANY: 1.13}
-
-
 DP = ("lsh_splits", "lsh_splits_sound")
-
-
 LABELS = {
     "noised_points": "gaussian",
     "cell_counts": "gaussian_threshold",
     "region_counts": "laplace",
 }
-
-
 INTERPRETATIONS = {
     "default interpretation": {},
     "regions by noised places": {"regions": "noised"},
@@ -187,7 +163,7 @@ def all_rows():
     """Rows of every sweep, under which every judged claim holds; copy before changing."""
     parts = []
     for dataset in SIZES:
-        geo = "_geo" if dataset in MAPS else ""
+        geo = "_geo" if dataset in GEOGRAPHIC else ""
         for method, factor in LEVELS.items():
             for k in KS:
                 rho = "diagonal" if method == ANY else 0.05 if method in MOVED else None
@@ -217,11 +193,10 @@ def all_rows():
         parts += [
             row_of("interpretations", method, dataset, level=0.01 * LEVELS[method]) for method in DP
         ]
-        for interpretation in INTERPRETATIONS:
-            level = 0.02 + 0.01 * len(INTERPRETATIONS[interpretation])
-            given = INTERPRETATIONS[interpretation]
+        for params in INTERPRETATIONS.values():
+            level = 0.02 + 0.01 * len(params)
             rows = row_of(
-                "interpretations", "dist_dp", dataset, rho=0.05, level=level, params=given
+                "interpretations", "dist_dp", dataset, rho=0.05, level=level, params=params
             )
             parts.append(rows.assign(charges="[]"))
         for method in ("kmeans", "dist_dp_median", "dist_dp_median_sound", "dist_dp_random_points"):
@@ -243,8 +218,8 @@ def all_rows():
             )
         )
     parts += [
-        row_of("planted_radius", each, "planted-20000-4-8-0", size=(20000, 4), level=0.01)
-        for each in DP
+        row_of("planted_radius", method, "planted-20000-4-8-0", size=(20000, 4), level=0.01)
+        for method in DP
     ]
     for method, rho in ((method, rho) for method in DIST for rho in (0.04, 0.01, 0.0025, 0.000625)):
         rows = row_of(
@@ -283,8 +258,8 @@ def all_rows():
             )
     for k in (32, 64):
         for method in (*DIST, "dist_dp_random_points"):
-            place = {"k": k, "size": (k, 8), "epsilon": 0.1, "rho": 0.05}
-            parts.append(row_of("lower_bound", method, f"half-8-{k}-0.05", level=1e-3, **place))
+            setting = {"k": k, "size": (k, 8), "epsilon": 0.1, "rho": 0.05}
+            parts.append(row_of("lower_bound", method, f"half-8-{k}-0.05", level=1e-3, **setting))
     for n in (12500, 25000, 50000, 100000, 200000):
         for method in ("kmeans", "lsh_splits_sound", *DIST, "dist_dp_random_points"):
             rows = row_of(
@@ -301,4 +276,4 @@ def all_rows():
 @cache
 def foreign_rows():
     """Rows of another paper, as a store holds them as well."""
-    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=OTHER_SIZES["iris"])
+    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"])

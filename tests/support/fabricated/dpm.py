@@ -1,7 +1,6 @@
-"""Synthetic rows in the schema of the cell store for every sweep of the DPM paper, and proof that
-they have it.
+"""Synthetic rows in the schema of the cell store for every sweep of the DPM paper.
 
-Values scatter around numbers made up by simple rules, near those the paper prints; no method is
+Values scatter around numbers that follow simple rules, near those the paper reports; no method is
 run.
 """
 
@@ -57,12 +56,12 @@ QUALITY = (
 )
 SECONDS = {"kmeans": 0.4, "dp_lloyd": 0.02, "em_mc": 90.0, "lsh_splits": 0.03, "dpm": 0.04}
 FLAWS = {"dpm": "F-13 F-14 F-15 F-16", "dp_lloyd": "F-09 F-26", "lsh_splits": "F-09"}
-OWN_SPLIT = (0.04, 0.18, 0.18, 0.6)
+PAPER_SPLIT = (0.04, 0.18, 0.18, 0.6)
 
 
 @cache
-def printed_means():
-    """Printed means by data set, method and metric, in raw units."""
+def reported_means():
+    """Reported means by data set, method and metric, in raw units."""
     cells = claims.load("dpm")["reported"]["quality"]["cells"]
     return {
         (cell["dataset"], cell["method"], name): parse(text).mean
@@ -77,11 +76,12 @@ def _base(method):
 
 
 def _level(dataset, method, metric):
-    """Mean of a metric in half-widths: the printed one where there is one, a sound variant a little
-    better.
+    """Mean of a metric in half-widths: the reported one if there is one.
+
+    Sound variants are a little better.
     """
     base = _base(method)
-    known = printed_means()
+    known = reported_means()
     key = dataset if dataset in SIZES and dataset != "letters" else "letters-18720"
     half = HALF_RANGE[dataset.split("-")[0]]
     sound = method != base
@@ -174,21 +174,22 @@ def dpm_rows(
 
 
 def splits(step=5):
-    """A small grid of budget splits with the paper's own."""
-    found = [OWN_SPLIT]
-    for first, (a, b) in itertools.product(
-        (0.04, 0.16, 0.4), itertools.product(range(1, step - 1), repeat=2)
+    """A small grid of budget splits, with the paper's split."""
+    grid = [PAPER_SPLIT]
+    for interval, a, b in itertools.product(
+        (0.04, 0.16, 0.4), range(1, step - 1), range(1, step - 1)
     ):
         if a + b < step:
-            found.append(
-                (first, *(round((1 - first) * part / step, 10) for part in (a, b, step - a - b)))
-            )
-    return found
+            parts = (a, b, step - a - b)
+            grid.append((interval, *(round((1 - interval) * part / step, 10) for part in parts)))
+    return grid
 
 
 def split_factors(split):
-    """Quality by a rule: much for the interval harms, more for splits than for counts and enough
-    for averages helps.
+    """Quality by a rule.
+
+    A large share of the interval increases the cost; the best has more for splits than for counts
+    and enough for averages.
     """
     interval, counts, choice, averages = split
     harm = (

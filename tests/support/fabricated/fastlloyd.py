@@ -1,8 +1,7 @@
-"""Synthetic per-seed rows in the schema of the cell store, and proof that they have it.
+"""Synthetic per-seed rows in the schema of the cell store.
 
-The other tests of the analysis room import `synthetic_rows` from here. Values imitate the real
-picture (noise grows as epsilon shrinks, SuLloyd is heavy-tailed) without running any method;
-charges obey the formulas of the paper.
+Values imitate real results (noise grows as epsilon decreases, SuLloyd is heavy-tailed) without
+running any method; charges obey the formulas of the paper.
 """
 
 import hashlib
@@ -55,9 +54,7 @@ def _number(*parts):
 
 
 def _charges(base, n, d, k, epsilon, delta, params):
-    """Charges of a FastLloyd cell as the ledger would write them; other methods carry one plain
-    charge.
-    """
+    """Charges of a FastLloyd cell as in its ledger; other methods have a single charge."""
     if base != "fastlloyd":
         return [
             {"mechanism": "laplace", "label": "sums_and_counts", "round": 0, "epsilon": epsilon}
@@ -71,7 +68,7 @@ def _charges(base, n, d, k, epsilon, delta, params):
     for index in range(rounds):
         step = params.get("radius_schedule", "step") == "step"
         radius = math.sqrt(d) if step and index == 0 else late
-        together = sigma * math.sqrt(rounds) * math.sqrt(1 + math.sqrt(4 * d))
+        count_scale = sigma * math.sqrt(rounds) * math.sqrt(1 + math.sqrt(4 * d))
         charges.append(
             {
                 "mechanism": "gaussian",
@@ -79,8 +76,8 @@ def _charges(base, n, d, k, epsilon, delta, params):
                 "round": index,
                 "mu": 1 / (sigma * math.sqrt(rounds)),
                 "radius": radius,
-                "sum_scale": radius * together / (4 * d) ** 0.25,
-                "count_scale": together,
+                "sum_scale": radius * count_scale / (4 * d) ** 0.25,
+                "count_scale": count_scale,
                 "sum_sensitivity": radius,
                 "count_sensitivity": 1.0,
             }
@@ -184,7 +181,7 @@ def _plan(datasets, alphas, small):
         "mean",
         "packing",
     )
-    four = ("lloyd", "sulloyd", "glloyd", "fastlloyd")
+    compared = ("lloyd", "sulloyd", "glloyd", "fastlloyd")
     for name in datasets:
         for method in published:
             yield "real", method, name, SIZES[name], {}, METRICS, "published"
@@ -220,12 +217,12 @@ def _plan(datasets, alphas, small):
         (2, 16, 128) if small else [2**i for i in range(1, 11)],
         (20, 60) if small else range(10, 101, 10),
     ):
-        for method in four:
+        for method in compared:
             yield "g2", method, f"g2-{d}-{sd}", (2048, d, 2), {}, ("nicv",), "published"
     for k, replicate in itertools.product(
         (2, 16, 128) if small else [2**i for i in range(1, 8)], range(1 if small else 3)
     ):
-        for method in four:
+        for method in compared:
             yield (
                 "synthk",
                 method,
@@ -241,7 +238,7 @@ def _plan(datasets, alphas, small):
         else ([2**i for i in range(1, 6)], [2**i for i in range(1, 10)])
     )
     for k, d, replicate in itertools.product(ks, ds, range(1 if small else 3)):
-        for method in four:
+        for method in compared:
             yield (
                 "synth",
                 method,

@@ -9,10 +9,8 @@ import pandas as pd
 from fabricated.fastlloyd import SIZES, cell_rows
 from pkm.analysis import claims
 
-PRINTED = claims.load("fastlloyd")["reported"]["table3"]
-
-
-TABLE3 = tuple(cell["dataset"] for cell in PRINTED["cells"])
+REPORTED = claims.load("fastlloyd")["reported"]["table3"]
+TABLE3 = tuple(cell["dataset"] for cell in REPORTED["cells"])
 
 
 def size_of(dataset):
@@ -51,11 +49,11 @@ def federated_rows(
         "word_bytes": word_bytes,
         "transport": transport,
     }
-    place = f"-{clients}-{latency_ms}-{word_bytes}-{transport}"
+    suffix = f"-{clients}-{latency_ms}-{word_bytes}-{transport}"
     return rows.assign(
         **parts,
         **facts,
-        cell=rows["cell"] + place,
+        cell=rows["cell"] + suffix,
         noise_ms=0.1 * noise,
         split="balanced",
         iteration_ms=sum(parts.values()),

@@ -7,42 +7,28 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.fastlloyd import SIZES as OTHER_SIZES
+from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
 from fabricated.fastlloyd import cell_rows
 from fabricated.rows import make_rows
 from pkm.privacy import gaussian_mu
 from pkm.privacy.selection import selection_epsilon
 
 NS = (10000, 30000, 100000, 300000, 1000000)
-
-
 RIVALS = ("sulloyd_sound", "lsh_splits_sound", "balcan", "dpm_sound", "dpm_merged")
-
-
 LOCAL = ("kaplan_stemmer_local", "ldp_lloyd", "ldp_noise", "ldp_mean")
-
-
 FACTORS = {
     "kmeans": 1.0,
     "kaplan_stemmer": 1.05,
     "kaplan_stemmer_search": 1.3,
     "balcan": 3.0,
     "sulloyd_sound": 8.0,
-}
-
-
-FACTORS |= {
     "lsh_splits_sound": 2.0,
     "dpm_sound": 1.5,
     "dpm_merged": 1.6,
     "mean": 300.0,
     "packing": 400.0,
 }
-
-
 BASELINES = ("mean", "packing")
-
-
 BALL = 0.002
 
 
@@ -87,33 +73,32 @@ def charges_of(method, epsilon):
     """
     if not method.startswith("kaplan_stemmer") or method in LOCAL:
         return []
-    each = gaussian_mu(epsilon, 5e-7) / 2
-    delta = 2.5e-7
+    mu = gaussian_mu(epsilon, 5e-7) / 2
     first = {
         "label": "bucket_counts",
-        "mu": each,
-        "delta": delta,
-        "count_scale": 1 / each,
+        "mu": mu,
+        "delta": 2.5e-7,
+        "count_scale": 1 / mu,
         "count_sensitivity": 1.0,
     }
-    second = first | {"count_scale": math.sqrt(2) / each, "count_sensitivity": math.sqrt(2)}
+    second = first | {"count_scale": math.sqrt(2) / mu, "count_sensitivity": math.sqrt(2)}
     sums = {
         "label": "bucket_sums",
         "delta": 0.0,
-        "sum_scale": 0.5 / each,
+        "sum_scale": 0.5 / mu,
         "sum_sensitivity": 0.5,
         "radius": 0.5,
     }
     if "search" in method:
-        choice = {"label": "sets", "delta": 0.0, "choice_range": selection_epsilon(each)}
+        selection = {"label": "sets", "delta": 0.0, "choice_range": selection_epsilon(mu)}
     else:
-        choice = {
+        selection = {
             "label": "nearest_counts",
             "delta": 0.0,
-            "count_scale": 1 / each,
+            "count_scale": 1 / mu,
             "count_sensitivity": 1.0,
         }
-    return [first, second, sums, choice]
+    return [first, second, sums, selection]
 
 
 def planted(n, d, k, ball="0.05"):
@@ -121,35 +106,34 @@ def planted(n, d, k, ball="0.05"):
     return f"planted-{n}-{d}-{k}-{ball}", (n, d, k)
 
 
-def knows(method):
-    """Parameters with the radius of the ball, for those that have one."""
-    return (
-        {"radius": 1.0, "rounds": 2, "keep": 0.5}
-        if method.startswith(("kaplan", "balcan", "ldp"))
-        else {}
-    )
+def ball_params(method):
+    """Parameters with the radius of the public ball, for methods that have one."""
+    if method.startswith(("kaplan", "balcan", "ldp")):
+        return {"radius": 1.0, "rounds": 2, "keep": 0.5}
+    return {}
 
 
 SLOW = ("kaplan_stemmer_search", "balcan")
 
 
 def additive(method, n, d=8.0, k=8.0):
-    """Cost per point on k places: like any centers' for the yardsticks, else a power of log n, of k
-    and of d.
+    """Cost per point if all points of a cluster coincide, where the optimum is 0.
+
+    A constant for the baselines, otherwise a product of powers of log n, k and d.
     """
     if method in BASELINES:
         return 0.5
     return FACTORS[method] * math.log(n) ** 1.5 * (k / 8) ** 1.2 * (d / 8) ** 0.4 / n
 
 
-def _growing():
+def _planted_sweeps():
     for n in NS:
         name, size = planted(n, 8, 8)
-        places = planted(n, 8, 8, "0")[0]
+        coincident = planted(n, 8, 8, "0")[0]
         for method in FACTORS:
             ending = ("_rivals" if n <= 100000 else "_long") if method in SLOW else ""
             seeds = 6 if ending == "_long" else 12
-            params = knows(method)
+            params = ball_params(method)
             yield row_of(
                 f"n{ending}",
                 method,
@@ -164,7 +148,7 @@ def _growing():
                 yield row_of(
                     f"n_points{ending}",
                     method,
-                    places,
+                    coincident,
                     size=size,
                     level=level,
                     params=params,
@@ -173,38 +157,55 @@ def _growing():
         boxed = {"radius": "auto", "keep": 0.5}
         yield row_of("n", "kaplan_stemmer", name, size=size, level=BALL * 1.2, params=boxed)
         if n <= 100000:
-            chosen = knows("kaplan_stemmer_search") | {"lloyd_steps": 0}
+            chosen = ball_params("kaplan_stemmer_search") | {"lloyd_steps": 0}
             yield row_of(
                 "chosen", "kaplan_stemmer_search", name, size=size, level=BALL * 3, params=chosen
             )
             yield row_of("chosen", "kmeans", name, size=size, level=BALL)
-            yield from _released(n)
+            yield from _candidate_sweeps(n)
     for k in (2, 4, 8, 16, 32):
         name, size = planted(5000 * k, 8, k)
-        places = planted(5000 * k, 8, k, "0")[0]
+        coincident = planted(5000 * k, 8, k, "0")[0]
         for method in FACTORS:
             yield row_of(
-                "k", method, name, size=size, level=BALL * FACTORS[method], params=knows(method)
+                "k",
+                method,
+                name,
+                size=size,
+                level=BALL * FACTORS[method],
+                params=ball_params(method),
             )
             if method != "kmeans" and not (method in SLOW and k == 32):
                 sweep = "k_points_rivals" if method in SLOW else "k_points"
                 level = additive(method, 1e5, k=k) * 1e5 / size[0]
-                yield row_of(sweep, method, places, size=size, level=level, params=knows(method))
+                yield row_of(
+                    sweep, method, coincident, size=size, level=level, params=ball_params(method)
+                )
     for d in (2, 4, 8, 16, 32, 64):
         name, size = planted(60000, d, 8)
-        places = planted(60000, d, 8, "0")[0]
+        coincident = planted(60000, d, 8, "0")[0]
         for method in FACTORS:
             yield row_of(
-                "d", method, name, size=size, level=BALL * FACTORS[method], params=knows(method)
+                "d",
+                method,
+                name,
+                size=size,
+                level=BALL * FACTORS[method],
+                params=ball_params(method),
             )
             if method != "kmeans":
                 level = additive(method, 60000, d=d)
                 yield row_of(
-                    "d_points", method, places, size=size, level=level, params=knows(method)
+                    "d_points",
+                    method,
+                    coincident,
+                    size=size,
+                    level=level,
+                    params=ball_params(method),
                 )
 
 
-def _released(n):
+def _candidate_sweeps(n):
     """Candidates, with what k of them cost and how many points they miss."""
     name, size = planted(n, 8, 8)
     best = {"nicv_best_k": BALL, "unassigned_points": 0.0}
@@ -214,45 +215,55 @@ def _released(n):
         ("kaplan_stemmer_candidates_one_pass", 40),
     ):
         facts = best | {"n_centers": count, "nicv_best_k": 1.1 * BALL}
-        params = knows(method) | {"rounds": 1 if "one_pass" in method else 2}
+        params = ball_params(method) | {"rounds": 1 if "one_pass" in method else 2}
         yield row_of("candidates", method, name, size=size, level=BALL, params=params, **facts)
     method = "kaplan_stemmer_candidates"
-    places = planted(n, 8, 8, "0")[0]
+    coincident = planted(n, 8, 8, "0")[0]
     level = {"nicv_best_k": additive("kaplan_stemmer", n)}
     yield row_of(
-        "candidates_points", method, places, size=size, level=BALL, params=knows(method), **level
+        "candidates_points",
+        method,
+        coincident,
+        size=size,
+        level=BALL,
+        params=ball_params(method),
+        **level,
     )
 
 
-def _small_ones():
+def _capture_sweeps():
     for n in (10000, 30000, 100000):
         for m in (100, 200, 400, 800, 1600):
             for method in PASSES:
-                near = m >= (200 if method == "kaplan_stemmer_candidates" else 400)
-                away = np.where(np.arange(20) < (20 if near else 3), 0.05, 0.9)
+                captured = m >= (200 if method == "kaplan_stemmer_candidates" else 400)
+                distance = np.where(np.arange(20) < (20 if captured else 3), 0.05, 0.9)
                 name = f"planted-small-{n}-8-8-0.02-{m}"
-                params = knows(method) | {"rounds": 1 if "one_pass" in method else 2}
+                params = ball_params(method) | {"rounds": 1 if "one_pass" in method else 2}
                 rows = row_of(
                     "capture", method, name, size=(n + m, 8, 9), level=BALL, seeds=20, params=params
                 )
-                yield rows.assign(
-                    farthest_class=away, unassigned_points=np.where(away > 0.5, m, 0.0)
-                )
+                unassigned = np.where(distance > 0.5, m, 0.0)
+                yield rows.assign(farthest_class=distance, unassigned_points=unassigned)
     for method in ("kaplan_stemmer", "kaplan_stemmer_search"):
         name = "planted-small-10000-8-3-0-1"
         yield row_of(
-            "lower_bound", method, name, size=(10001, 8, 4), level=1.5 / 10001, params=knows(method)
+            "lower_bound",
+            method,
+            name,
+            size=(10001, 8, 4),
+            level=1.5 / 10001,
+            params=ball_params(method),
         )
 
 
 PASSES = ("kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass")
 
 
-def _selecting():
+def _selection_sweeps():
     for k in (2, 4, 8, 16):
         name, size = planted(5000 * k, 8, k, "0")
         for epsilon in (0.5, 1.0, 2.0, 4.0):
-            params = knows("kaplan_stemmer_search") | {"lloyd_steps": 0}
+            params = ball_params("kaplan_stemmer_search") | {"lloyd_steps": 0}
             level = k**1.3 / epsilon**0.9 / size[0]
             yield row_of(
                 "selection",
@@ -265,7 +276,7 @@ def _selecting():
             )
 
 
-def _local():
+def _local_sweeps():
     levels = {
         "kmeans": 1.0,
         "kaplan_stemmer_local": 3.0,
@@ -277,14 +288,16 @@ def _local():
         name, size = planted(n, 4, 4)
         for method, factor in levels.items():
             sweep = "local_n_noise" if method == "ldp_noise" else "local_n"
-            yield row_of(sweep, method, name, size=size, level=BALL * factor, params=knows(method))
+            yield row_of(
+                sweep, method, name, size=size, level=BALL * factor, params=ball_params(method)
+            )
         yield row_of(
             "local_central",
             "kaplan_stemmer",
             name,
             size=size,
             level=BALL * 1.01,
-            params=knows("kaplan"),
+            params=ball_params("kaplan"),
         )
     for k in (2, 4, 8):
         name, size = planted(100000 * k, 4, k)
@@ -295,12 +308,12 @@ def _local():
                 name,
                 size=size,
                 level=BALL * levels[method],
-                params=knows(method),
+                params=ball_params(method),
             )
     name, size = planted(200000, 4, 4)
     for method, factor in levels.items():
         for epsilon in (0.5, 1.0, 2.0, 4.0) if method != "kmeans" else (1.0,):
-            params = knows(method)
+            params = ball_params(method)
             level = BALL * (1 + (factor - 1) / epsilon)
             yield row_of(
                 "local_epsilon",
@@ -313,7 +326,7 @@ def _local():
             )
 
 
-def _others():
+def _real_and_timing_sweeps():
     for name, size in (("s1", (5000, 2, 15)), ("letters", (20000, 16, 26))):
         private = ("kaplan_stemmer", "sulloyd_sound", "lsh_splits_sound", "balcan", "dpm_merged")
         for method in ("kmeans", *private, *BASELINES):
@@ -333,7 +346,13 @@ def _others():
         name, size = planted(n, d, 8)
         for method in ("kmeans", "kaplan_stemmer", "kaplan_stemmer_search", "lsh_splits_sound"):
             yield row_of(
-                "timing", method, name, size=size, level=BALL, params=knows(method), timing=True
+                "timing",
+                method,
+                name,
+                size=size,
+                level=BALL,
+                params=ball_params(method),
+                timing=True,
             )
     for n in (25000, 50000, 100000, 200000):
         name, size = planted(n, 4, 4)
@@ -344,7 +363,7 @@ def _others():
                 name,
                 size=size,
                 level=BALL,
-                params=knows(method),
+                params=ball_params(method),
                 timing=True,
             )
 
@@ -352,13 +371,19 @@ def _others():
 @cache
 def all_rows():
     """Rows of every sweep, under which every judged claim holds; copy before changing."""
-    parts = [*_growing(), *_small_ones(), *_selecting(), *_local(), *_others()]
+    parts = [
+        *_planted_sweeps(),
+        *_capture_sweeps(),
+        *_selection_sweeps(),
+        *_local_sweeps(),
+        *_real_and_timing_sweeps(),
+    ]
     return pd.concat(parts, ignore_index=True)
 
 
 @cache
 def foreign_rows():
     """Rows of another paper, as a store holds them as well."""
-    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=OTHER_SIZES["iris"]).assign(
+    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"]).assign(
         sweep="other"
     )

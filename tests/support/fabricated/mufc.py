@@ -13,8 +13,6 @@ from pkm.analysis import claims, reported
 
 CONTENT = claims.load("mufc")
 SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
-
-
 PARAMS = {
     "mufc": {},
     "mufc_points": {"server_data": "points"},
@@ -22,30 +20,24 @@ PARAMS = {
     "mufc_lazy": {"server": "lazy"},
     "dc_kmeans": {"client": "full", "gamma": None, "weights": "unit"},
 }
-
-
 MEANS = {
     (cell["dataset"], cell["method"]): reported.parse(cell["loss_ratio"]).mean
     for name in ("table1", "table2")
     for cell in CONTENT["reported"][name]["cells"]
 }
-
-
 # Milliseconds: a request with the server's fit, one that does next to nothing, a retraining, one
 # with full clients.
 FIT = 3.0
-NOTHING = 0.02
+UNTOUCHED = 0.02
 RETRAIN = 4.0
 FULL = 30.0
 
 
-def place_of(sweep, dataset):
-    """Stored name of a sweep: data sets whose split is ours have one of their own."""
-    return (
-        sweep
-        if dataset == "celltype" or sweep in ("heterogeneity", "client_clusters")
-        else f"{sweep}_split"
-    )
+def stored_sweep(sweep, dataset):
+    """Stored name of a sweep: data sets without a published split have a separate sweep."""
+    if dataset == "celltype" or sweep in ("heterogeneity", "client_clusters"):
+        return sweep
+    return f"{sweep}_split"
 
 
 def mufc_rows(
@@ -66,22 +58,21 @@ def mufc_rows(
     base |= {} if method == "k_fed" else {"server_data": "centers", "server": "refit"}
     params = base | PARAMS.get(method, {}) | (params or {})
     text = json.dumps(params, sort_keys=True)
-    place = [sweep, method, dataset, text, removals, batch, requests, sorted(facts.items())]
-    key = hashlib.sha256(json.dumps(place, default=str).encode()).hexdigest()
+    identity = [sweep, method, dataset, text, removals, batch, requests, sorted(facts.items())]
+    key = hashlib.sha256(json.dumps(identity, default=str).encode()).hexdigest()
     rng = np.random.default_rng(int(key[:12], 16))
-    loss = MEANS.get(
-        (dataset, method.replace("_points", "").replace("_lazy", "")), 1.2
-    ) * rng.normal(1, 0.004, seeds)
+    reported_method = method.replace("_points", "").replace("_lazy", "")
+    loss = MEANS.get((dataset, reported_method), 1.2) * rng.normal(1, 0.004, seeds)
     predicted = 1 - math.comb(116, batch) / math.comb(120, batch)
     touched = min(predicted + (0.3 if requests == "adversarial" else 0), 1.0)
     touched = 1.0 if "full" in text else touched
     lazy = method == "mufc_lazy"
     fit = {"dc_kmeans": 5.0}.get(method, FIT)
     noise = rng.lognormal(0, 0.03, seeds)
-    request = noise * (NOTHING + fit * (touched if lazy else 1) + 0.1 * touched)
-    room = "k_fed.KFed" if method == "k_fed" else "unlearning.Unlearning"
+    request = noise * (UNTOUCHED + fit * (touched if lazy else 1) + 0.1 * touched)
+    target = "k_fed.KFed" if method == "k_fed" else "unlearning.Unlearning"
     row = {
-        "target": f"pkm.methods.{room}",
+        "target": f"pkm.methods.{target}",
         "iterations": 0,
         "half_width": 1.0,
         "timing": removals > 0,
@@ -106,17 +97,17 @@ def mufc_rows(
         curves = [
             {
                 "request": checkpoints.tolist(),
-                "accumulated_s": (checkpoints * each / 1000).tolist(),
+                "accumulated_s": (checkpoints * request_ms / 1000).tolist(),
                 "retrain_s": (checkpoints * RETRAIN / 1000).tolist(),
                 "loss_ratio": (start * (1 + 0.01 * np.sin(checkpoints))).tolist(),
             }
-            for each, start in zip(request, loss, strict=True)
+            for request_ms, start in zip(request, loss, strict=True)
         ]
         row |= {
             "retrain_ms": RETRAIN * noise,
             "retrain_full_ms": FULL * noise,
             "removal_mean_ms": request,
-            "removal_p50_ms": NOTHING if lazy else fit,
+            "removal_p50_ms": UNTOUCHED if lazy else fit,
             "removal_p95_ms": 1.3 * fit,
             "removal_p99_ms": 1.5 * fit,
             "removal_max_ms": 2 * fit * noise,
@@ -125,7 +116,8 @@ def mufc_rows(
             "deletions_per_second": 1000 * batch / request,
             "reseeded": touched + rng.normal(0, 0.005, seeds) * ("full" not in text),
             "reseeded_predicted": predicted,
-            "mean_untouched_ms": (math.nan if "full" in text else NOTHING if lazy else fit) * noise,
+            "mean_untouched_ms": (math.nan if "full" in text else UNTOUCHED if lazy else fit)
+            * noise,
             "loss_ratio_after": loss * 1.005,
             "loss_ratio_after_nearest": 1 + 0.2 * (loss - 1),
             "optimum_after": 185.0,
@@ -139,7 +131,7 @@ def mufc_rows(
             "sparse_attempts": 1.0,
         }
     return make_rows(
-        place_of(sweep, dataset),
+        stored_sweep(sweep, dataset),
         key,
         method,
         dataset,
@@ -174,18 +166,16 @@ def all_rows():
                     for size in (10, 30)
                 ]
         if dataset != "covtype-52":
-            reach = 0.004 if dataset == "gaussian-10" else 0.05
+            effect = 0.004 if dataset == "gaussian-10" else 0.05
             for power in (-4, -2, -1, 1, 2, 4):  # the default is in Table 1
                 gamma = 2.0**power / SIZES[dataset][0] ** 0.5
                 rows = mufc_rows("gamma", "mufc", dataset, params={"gamma": gamma})
-                rows["loss_ratio"] *= 1 + reach * max(power, 0)
+                rows["loss_ratio"] *= 1 + effect * max(power, 0)
                 parts.append(rows)
-    for spread in range(1, 11):
-        even = (
-            {"split": "iid", "clusters_per_client": 3}
-            if spread == 10
-            else {"clusters_per_client": spread}
-        )
-        rows = mufc_rows("heterogeneity", "mufc", "gaussian-10", **even)
-        parts.append(rows.assign(loss_ratio=rows["loss_ratio"] * (1 + 0.02 * spread)))
+    for n_clusters in range(1, 11):
+        split = {"clusters_per_client": n_clusters}
+        if n_clusters == 10:
+            split = {"split": "iid", "clusters_per_client": 3}
+        rows = mufc_rows("heterogeneity", "mufc", "gaussian-10", **split)
+        parts.append(rows.assign(loss_ratio=rows["loss_ratio"] * (1 + 0.02 * n_clusters)))
     return pd.concat(parts, ignore_index=True)

@@ -1,4 +1,4 @@
-"""Rows as the store holds them, made up: every column that is not measured has its place here."""
+"""Fabricated rows as the store holds them, with every column that is not measured."""
 
 import json
 import math
