@@ -98,8 +98,9 @@ def _attack(method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]) -> Epsi
     """Bound epsilon on one pair."""
     here, claimed, delta = released(method, pair, pair.points, n_runs, (*seed, 0))
     there, _, _ = released(method, pair, pair.neighbor, n_runs, (*seed, 1))
-    features = statistics(here, pair)
-    other_features = statistics(there, pair)
+    k = max(here.shape[1], there.shape[1])
+    features = statistics(_padded(here, k), pair)
+    other_features = statistics(_padded(there, k), pair)
     half = n_runs // 2
 
     # Choose the statistic and its threshold on the first half.
@@ -152,11 +153,13 @@ def released(
         delta = run.ledger.budget.delta
         centers.append(run.centers / SCALE)
     k = max(part.shape[1] for part in centers)
-    padded = [
-        np.concatenate([part, np.repeat(part[:, :1], k - part.shape[1], axis=1)], axis=1)
-        for part in centers
-    ]
-    return np.concatenate(padded), spent, delta
+    return np.concatenate([_padded(part, k) for part in centers]), spent, delta
+
+
+def _padded(centers: np.ndarray, k: int) -> np.ndarray:
+    """Fill sets of centers, (n_runs, number, d), up to k with copies of the first of each."""
+    copies = np.repeat(centers[:, :1], k - centers.shape[1], axis=1)
+    return np.concatenate([centers, copies], axis=1)
 
 
 def statistics(centers: np.ndarray, pair: Pair) -> np.ndarray:

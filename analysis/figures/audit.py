@@ -28,8 +28,9 @@ CAPTION = (
     "above it is too small; far below 1 no pair has put the query to the test, or its worst case "
     "is not reached by any. (b) Black box: the lower bound on ε, with 95 % confidence, that "
     "released centers alone allow, and the ε of the ledger, which it must not exceed. A bound of 0 "
-    "says nothing about a method, only that the end of a run shows too little. Flaws that were met "
-    "stand at the border of (a); some are of a whole run and not of a query. "
+    "says nothing about a method, only that the end of a run shows too little. Methods that were "
+    "violated are orange, with the registered flaws that explain it; some are of a whole run and "
+    "of no query. "
 )
 
 
@@ -49,14 +50,16 @@ def draw_audit(audits: Sequence[Audit]) -> FigureResult:
     numbers = table(audits)
     n_rows = sum(map(len, rows))
     figure = Figure(figsize=(9.5, 1.3 + ROW_HEIGHT * n_rows), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(1.25, 1.0))
+    has_bounds = numbers["lower_bound"].notna().any()
+    widths = (1.25, 1.0 if has_bounds else 0.4)
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=widths)
     middles = _draw_ratios(left, audits, rows)
     _draw_bounds(right, audits, middles)
     left.set_ylim(n_rows - 0.5, -0.5)
     edges = np.cumsum([len(queries) for queries in rows])[:-1] - 0.5
     for axes in (left, right) if right.axison else (left,):
         axes.hlines(edges, 0, 1, transform=axes.get_yaxis_transform(), color=PALE, linewidth=0.8)
-    _legend(figure, numbers)
+    _legend(figure, has_bounds)
     counts = count_text(numbers["n_pairs"], "pairs")
     runs = numbers.loc[numbers["n_runs"] > 0, "n_runs"]
     caption = CAPTION + f"{counts} a method"
@@ -75,6 +78,7 @@ def _draw_ratios(axes: Axes, audits: Sequence[Audit], rows: Sequence[Sequence[st
     """Draw a mark for each query, and return the middle of the rows of each audit."""
     axes.axvline(1.0, color=INK, linewidth=1.0, zorder=2)
     labels = []
+    colors = []
     middles = []
     position = 0
     for audit, queries in zip(audits, rows, strict=True):
@@ -83,32 +87,20 @@ def _draw_ratios(axes: Axes, audits: Sequence[Audit], rows: Sequence[Sequence[st
                 _draw_ratio(axes, audit, query, position)
             position += 1
         names = [query.replace("_", " ") for query in queries]
-        labels += [f"{audit.name}   {names[0]}", *names[1:]]
+        title = ", ".join([audit.name, *audit.found_flaws])
+        labels += [f"{title}   {names[0]}", *names[1:]]
+        title_color = MARKS[VIOLATED][1] if audit.verdict == VIOLATED else INK
+        colors += [title_color, *["#666666"] * (len(names) - 1)]
         middles.append(position - (len(queries) + 1) / 2)
-        _draw_flaws(axes, audit, middles[-1])
     largest = max((ratio for audit in audits for ratio in audit.tightness.values()), default=1.0)
     axes.set_xlim(-0.04, max(1.25, min(1.1 * largest, 1.1 * MAX_RATIO)))
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.tick_params(axis="y", length=0)
-    for label, text in zip(axes.get_yticklabels(), labels, strict=True):
-        label.set_color(INK if "   " in text else "#666666")
+    for label, color in zip(axes.get_yticklabels(), colors, strict=True):
+        label.set_color(color)
     axes.grid(axis="y", visible=False)
     axes.set_title("(a) replay: realized over charged", color=INK, fontsize=10)
     return middles
-
-
-def _draw_flaws(axes: Axes, audit: Audit, middle: float) -> None:
-    """Write the flaws that an audit has met at the border: some are of a run, not of a query."""
-    _, color, _ = MARKS[VIOLATED]
-    axes.annotate(
-        ", ".join(audit.found_flaws),
-        (1.0, middle),
-        xycoords=axes.get_yaxis_transform(),
-        ha="right",
-        va="center",
-        fontsize=8,
-        color=color,
-    )
 
 
 def _draw_ratio(axes: Axes, audit: Audit, query: str, position: int) -> None:
@@ -166,14 +158,13 @@ def _draw_bounds(axes: Axes, audits: Sequence[Audit], middles: Sequence[float]) 
     axes.set_xlim(-0.03 * largest, 1.12 * largest)
 
 
-def _legend(figure: Figure, numbers: pd.DataFrame) -> None:
+def _legend(figure: Figure, has_bounds: bool) -> None:
     handles = [
         Line2D([], [], marker=marker, color=color, markerfacecolor=face, linestyle="none")
         for marker, color, face in MARKS.values()
     ]
     labels = list(MARKS)
     handles.append(Line2D([], [], color=INK, linewidth=2.0, marker=None))
-    has_bounds = numbers["lower_bound"].notna().any()
     labels.append("charged (a), ε of the ledger (b)" if has_bounds else "charged")
     figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9)
 

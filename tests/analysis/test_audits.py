@@ -144,8 +144,20 @@ def test_the_figure_marks_every_query_at_its_ratio(drawn, stored):
         )
     ]
     assert marks(left) == expected
-    texts = [text.get_text() for text in left.texts]
-    assert {"∞", "F-26", "not registered"} <= set(texts)
+    assert [text.get_text() for text in left.texts] == ["∞"]
+
+
+def test_the_figure_names_the_flaws_of_violated_methods_in_color(drawn):
+    left, _ = drawn.figure.axes
+    violated = [
+        label.get_text()
+        for label in left.get_yticklabels()
+        if label.get_color() == MARKS["violated"][1]
+    ]
+    assert violated == [
+        "DPLloyd (published), F-26   sums and counts",
+        "DPM (sound), not registered   cell counts",
+    ]
 
 
 def test_the_figure_has_bounds_under_the_ledgers_epsilon(drawn, stored):
@@ -216,7 +228,7 @@ def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, store
 
 
 def test_a_report_without_audits_says_how_to_try_them(tmp_path, monkeypatch, lloyd_rows):
-    page = reports.built("fastlloyd", lloyd_rows, tmp_path, monkeypatch, ())
+    page = reports.build_report("fastlloyd", lloyd_rows, tmp_path, monkeypatch, ())
     text = page.read_text(encoding="utf-8")
     assert "<td>not tried</td>" in text and "<code>make audit</code>" in text
     assert not (tmp_path / "tables" / "audit.csv").exists()
