@@ -230,7 +230,7 @@ def epsilon_bound(
     Examples
     --------
     >>> epsilon_bound(500, 0, 1000, 0.0).round(2).item(), epsilon_bound(500, 480, 1000, 0.0).item()
-    (4.68, 0.0)
+    (4.66, 0.0)
     """
     # Two directions, two rates each.
     level = (1 - CONFIDENCE) / 4
