@@ -107,6 +107,8 @@ def _methods(target: str) -> list[Any]:
     classes = [load_method(name) for name in (METHODS if target == "all" else [target])]
     methods = []
     for method_class in classes:
+        if not hasattr(method_class, "claims"):
+            raise ValueError(f"{target} is no method: it declares no claims")
         for variant, claim in method_class.claims.items():
             if claim.private:
                 methods.append(_built(method_class, variant))

@@ -115,15 +115,28 @@ def _(
 # Laplace noise inside an interval
 
 
-def _bounded_log_density(
-    mechanism: BoundedLaplace, outcome: np.ndarray, values: BoundedValues
-) -> np.ndarray:
-    """Log density of an outcome inside its interval."""
+def _bounded_law(
+    mechanism: BoundedLaplace, values: BoundedValues
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Center, scale and logarithm of the normalization of the law of every entry."""
     center = np.clip(values.exact, values.lower, values.upper).astype(np.float64)
     b = mechanism.scale(values.upper - values.lower)
     below = 0.5 * np.exp((values.lower - center) / b)
     above = 0.5 * np.exp((center - values.upper) / b)
-    return -np.abs(outcome - center) / b - np.log(1 - below - above)
+    return center, b, np.log(1 - below - above)
+
+
+def _bounded_losses(
+    outcome: np.ndarray,
+    law: tuple[np.ndarray, np.ndarray, np.ndarray],
+    other_law: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> np.ndarray:
+    """Losses of the entries of an outcome inside its interval."""
+    center, b, log_inside = law
+    other_center, other_b, other_log_inside = other_law
+    density = -np.abs(outcome - center) / b - log_inside
+    other_density = -np.abs(outcome - other_center) / other_b - other_log_inside
+    return density - other_density
 
 
 @realized.register
@@ -133,14 +146,14 @@ def _(
     others: BoundedValues,
     sensitivity: Sensitivity,
 ) -> Cost:
+    law = _bounded_law(mechanism, values)
+    other_law = _bounded_law(mechanism, others)
     # The ratio of two densities is monotone between the two centers and constant outside of them.
     shape = np.shape(values.exact)
     largest = np.zeros(shape)
     for outcome in (values.lower, values.upper, values.exact, others.exact):
         inside = np.clip(np.broadcast_to(outcome, shape), values.lower, values.upper)
-        density = _bounded_log_density(mechanism, inside, values)
-        other_density = _bounded_log_density(mechanism, inside, others)
-        largest = np.maximum(largest, np.abs(density - other_density))
+        largest = np.maximum(largest, np.abs(_bounded_losses(inside, law, other_law)))
     return Cost(epsilon=float(largest.sum()))
 
 
@@ -152,9 +165,8 @@ def _(
     others: BoundedValues,
     sensitivity: Sensitivity,
 ) -> float:
-    density = _bounded_log_density(mechanism, outcome, values)
-    other_density = _bounded_log_density(mechanism, outcome, others)
-    return float((density - other_density).sum())
+    law = _bounded_law(mechanism, values)
+    return float(_bounded_losses(outcome, law, _bounded_law(mechanism, others)).sum())
 
 
 # Selections
@@ -210,7 +222,7 @@ def _percentile_log_density(
     lengths = np.maximum(np.diff(edges), 0.0)
     normalization = logsumexp(exponents[lengths > 0], b=lengths[lengths > 0])
     interval = np.clip(np.searchsorted(edges, points, side="right") - 1, 0, n_intervals - 1)
-    return exponents[interval] - normalization
+    return exponents[interval] - np.asarray(normalization)
 
 
 @realized.register

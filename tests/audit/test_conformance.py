@@ -1,0 +1,105 @@
+"""The conformance suite refuses methods of others that do not keep to the contract."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted_faults import (
+    HalvedSums,
+    LargerDelta,
+    MomentsByNorm,
+    ReadsRows,
+    SharesAboveOne,
+    StopsOnRows,
+    broken,
+)
+
+from pkm.audit.conformance import CHECKS, conformance, main
+from pkm.compute import SCALE, Points
+from pkm.methods import GLloyd, SuLloyd
+
+
+class KeepsPoints(GLloyd):
+    """Wrong: fit is its own, and keeps the points."""
+
+    def fit(self, X, y=None, **kwargs):
+        self.points_ = np.array(X)
+        return super().fit(X, y, **kwargs)
+
+
+class OwnBatch(GLloyd):
+    """Wrong: fit_batch is its own."""
+
+    def fit_batch(self, points, seeds, domain=None, **kwargs):
+        return super().fit_batch(points, seeds, domain, **kwargs)
+
+
+class OwnRun(GLloyd):
+    """Wrong: fit_with is its own."""
+
+    def fit_with(self, *arguments, **kwargs):
+        return super().fit_with(*arguments, **kwargs)
+
+
+class ExactLabels(GLloyd):
+    """Wrong: fit_predict is its own."""
+
+    def fit_predict(self, X, y=None, **kwargs):
+        return super().fit_predict(X, y, **kwargs)
+
+
+class OtherAdjacency(GLloyd):
+    """Wrong: the budget is one under another adjacency."""
+
+    def budget(self, n_points, n_features):
+        return replace(super().budget(n_points, n_features), adjacency="add_remove")
+
+
+class RefusesNaN(SuLloyd):
+    """Wrong: raises for one value of a record."""
+
+    def _prepared(self, X):
+        if np.isnan(X).any():
+            raise ValueError("X contains NaN")
+        return super()._prepared(X)
+
+
+class NaNPassesTheClip(SuLloyd):
+    """Wrong: NaN is no number that a clip moves, and becomes an integer far off the grid."""
+
+    def _prepared(self, X):
+        _, bounds, seed = super()._prepared(np.nan_to_num(X))
+        with np.errstate(invalid="ignore"):
+            rows = np.rint(np.clip(X, -1, 1) * SCALE).astype(np.int64)
+        return Points.prepare(rows), bounds, seed
+
+
+@pytest.mark.parametrize(
+    ("method", "check"),
+    [
+        (KeepsPoints, "check_runs_as_declared"),
+        (OwnBatch, "check_runs_as_declared"),
+        (OwnRun, "check_runs_as_declared"),
+        (ExactLabels, "check_runs_as_declared"),
+        (LargerDelta, "check_runs_as_declared"),
+        (OtherAdjacency, "check_runs_as_declared"),
+        (SharesAboveOne, "check_ledger"),
+        (RefusesNaN, "check_no_value_raises"),
+        (NaNPassesTheClip, "check_no_value_raises"),
+        (ReadsRows, "check_replay"),
+        (StopsOnRows, "check_replay"),
+        (MomentsByNorm, "check_replay"),
+        (broken(GLloyd, queries=[HalvedSums]), "check_replay"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
+def test_a_broken_method_is_refused(method, check):
+    failed = {outcome.check for outcome in conformance(method) if outcome.error}
+    assert check in failed
+
+
+def test_command_refuses_a_method_that_reads_rows(capsys):
+    assert main(["planted_faults.ReadsRows"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("\n") == len(CHECKS) * len(ReadsRows.claims)
+    assert "check_replay                   FAILED" in printed

@@ -1,0 +1,532 @@
+"""Planted faults: broken queries, mechanisms, curators and methods, for the audit to find.
+
+A fault is a small change of the real code. A broken query or mechanism is a subclass of the one
+that it stands for, and ``broken`` makes a method whose curator takes it in its place.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+
+from pkm.compute import SCALE
+from pkm.methods import EUGkM, FastLloyd, GLloyd, PrivateKMeans, SuLloyd
+from pkm.privacy import (
+    Curator,
+    Gaussian,
+    Laplace,
+    NoiseStreams,
+    PrivacyClaim,
+    SumsAndCounts,
+    gaussian_mu,
+)
+from pkm.privacy.clipped_regions import RegionCounts
+from pkm.privacy.hashed_points import BucketCounts, BucketSums, CandidateSets, Swaps
+from pkm.privacy.local_aggregator import Cohort, LocalAggregator
+from pkm.privacy.queries import ONE_COUNT, nearest_sums_and_counts
+from pkm.privacy.query import Query, Sensitivity
+from pkm.privacy.randomizers import SignedSums
+from pkm.privacy.selection import Exponential
+from pkm.privacy.stability_histogram import ReleasedCells, StabilityHistogram
+from pkm.privacy.tree import Splits
+
+
+def broken(method, *, queries=(), mechanisms=(), curator=None):
+    """A method whose curator takes broken queries and mechanisms in the place of their bases."""
+    base = curator or method.curator
+    query_of = {query.__base__: query for query in queries}
+    mechanism_of = {mechanism.__base__: mechanism for mechanism in mechanisms}
+    served = {query: _served(query_of.get(query, query), mechanism_of) for query in base.serves}
+
+    class Broken(base):
+        serves = tuple(served.values())
+
+        def release_from(self, view, query, noise):
+            noise = {part: _as(mechanism_of, mechanism) for part, mechanism in noise.items()}
+            return super().release_from(view, _as(served, query), noise)
+
+    return type(method.__name__, (method,), {"curator": Broken})
+
+
+def _served(query, mechanism_of):
+    """A query that accepts broken mechanisms in the place of their bases."""
+    mechanisms = {
+        part: tuple(mechanism_of.get(mechanism, mechanism) for mechanism in allowed)
+        for part, allowed in query.mechanisms.items()
+    }
+    return type(query.__name__, (query,), {"mechanisms": mechanisms})
+
+
+def _as(classes, value):
+    """The same value as one of another class."""
+    known = classes.get(type(value), type(value))
+    return known(*(getattr(value, each.name) for each in fields(value)))
+
+
+# Broken queries: the exact answer and the declared sensitivity do not fit each other
+
+
+class OffOriginSums(SumsAndCounts):
+    """Sums about the data's origin, in widths of the domain: a record adds up to its far end."""
+
+    def exact(self, view):
+        exact = super().exact(view)
+        lower, upper = view.domain
+        origin = np.rint((upper + lower) / (upper - lower) * SCALE).astype(np.int64)
+        records = exact["counts"][:, :, None] // SCALE
+        return {**exact, "sums": (exact["sums"] + records * origin) // 2}
+
+
+class PhantomRecord(SumsAndCounts):
+    """An empty cluster has one record, at its old center."""
+
+    def exact(self, view):
+        exact = super().exact(view)
+        is_empty = exact["counts"] == 0
+        sums = np.where(is_empty[:, :, None], self.centers, exact["sums"])
+        return {"sums": sums, "counts": np.where(is_empty, SCALE, exact["counts"])}
+
+
+class HalvedSums(SumsAndCounts):
+    """Half of what a record changes in a sum."""
+
+    def sensitivity(self, view, adjacency):
+        found = dict(super().sensitivity(view, adjacency))
+        found["sums"] = Sensitivity(found["sums"].l1 / 2, found["sums"].l2 / 2)
+        return found
+
+
+class NothingInOneFeature(SumsAndCounts):
+    """A sensitivity that is 0 for some parameters."""
+
+    def sensitivity(self, view, adjacency):
+        found = dict(super().sensitivity(view, adjacency))
+        if view.n_features == 1:
+            found["sums"] = Sensitivity(0.0, 0.0)
+        return found
+
+
+class NoRadius(SumsAndCounts):
+    """Relative sums of all points, however far from their center."""
+
+    def exact(self, view):
+        sums, counts = nearest_sums_and_counts(view, self.centers, None)
+        return {"sums": sums - counts[:, :, None] * self.centers, "counts": counts * SCALE}
+
+
+class UnclippedSums(BucketSums):
+    """Sums of differences that are not shortened to the radius."""
+
+    def exact(self, view):
+        return BucketSums(self.hashing, self.codes, self.origins, 100.0).exact(view)
+
+
+class RestrictedAsOne(BucketCounts):
+    """A replacement in the restricted set charged as one record."""
+
+    def sensitivity(self, view, adjacency):
+        return {"counts": ONE_COUNT}
+
+
+class MovedAsOne(RegionCounts):
+    """A move from one region to another charged as one record."""
+
+    def sensitivity(self, view, adjacency):
+        return {"counts": ONE_COUNT}
+
+    def n_records(self, view):
+        return 1
+
+
+def _narrowed(found, factor):
+    return {"choices": found["choices"]._replace(change=found["choices"].change / factor)}
+
+
+class ThirdOfSwaps(Swaps):
+    """A third of what a record adds to a cost."""
+
+    def sensitivity(self, view, adjacency):
+        return _narrowed(super().sensitivity(view, adjacency), 3)
+
+
+class ThirdOfSets(CandidateSets):
+    """A third of what a record adds to a cost."""
+
+    def sensitivity(self, view, adjacency):
+        return _narrowed(super().sensitivity(view, adjacency), 3)
+
+
+class HalfOfSplits(Splits):
+    """The factor 2 of the exponential mechanism left out."""
+
+    def sensitivity(self, view, adjacency):
+        found = super().sensitivity(view, adjacency)["choices"]
+        return {"choices": found._replace(change=found.change / 2)}
+
+
+@dataclass(frozen=True)
+class SecondMoments(Query):
+    """Sum of the outer products of all points."""
+
+    label: ClassVar[str] = "second_moments"
+    mechanisms: ClassVar[dict] = {"moments": (Gaussian,)}
+
+    def sensitivity(self, view, adjacency):
+        norm = math.sqrt(view.n_features)  # its square is right
+        return {"moments": Sensitivity(view.n_features * norm * SCALE, norm * SCALE)}
+
+    def exact(self, view):
+        rows = np.concatenate([shard.rows for shard in view._shards]).astype(np.int64)
+        return {"moments": (rows.T @ rows // SCALE)[None]}
+
+
+# Broken mechanisms: what is drawn does not follow the law that is charged
+
+
+def multiplied(mechanism, factor, name):
+    """A mechanism whose noise is multiplied by a factor."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        return mechanism(self.scale * factor).draw(values, streams, key, sensitivity)
+
+    return type(name, (mechanism,), {"draw": draw})
+
+
+HalfNoise = multiplied(Gaussian, 0.5, "HalfNoise")
+HalfLaplace = multiplied(Laplace, 0.5, "HalfLaplace")
+NineTenths = multiplied(Gaussian, 0.9, "NineTenths")
+OverRootSeven = multiplied(Gaussian, 7**-0.5, "OverRootSeven")
+
+
+class Variance(Gaussian):
+    """The variance, in records, passed for the standard deviation."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        scale = (self.scale / SCALE) ** 2 * SCALE
+        return Gaussian(scale).draw(values, streams, key, sensitivity)
+
+
+class Truncated(Gaussian):
+    """Noise truncated toward zero, to whole records."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        noise = super().draw(values, streams, key, sensitivity) - values
+        return values + np.trunc(noise / SCALE).astype(np.int64) * SCALE
+
+
+class OneScalar(Gaussian):
+    """One value of noise for all entries of a vector."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        first = values[:, :1] * 0
+        while first.ndim > 2:
+            first = first[..., 0]
+        return values + super().draw(first, streams, key).reshape(-1, *[1] * (values.ndim - 1))
+
+
+class SharedStream(Gaussian):
+    """Sums and counts of a round from one stream."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        return super().draw(values, streams, key[:2], sensitivity)
+
+
+class OneStream(Gaussian):
+    """One stream for all releases."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        return super().draw(values, streams, ("all",), sensitivity)
+
+
+class SameEachRound(Gaussian):
+    """The round left out of the key."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        return super().draw(values, streams, (key[0], *key[2:]), sensitivity)
+
+
+class SameSeed(Gaussian):
+    """The same seed in every run."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        fixed = NoiseStreams(range(len(values)))
+        return super().draw(values, fixed, key, sensitivity)
+
+
+class FixedFirstRound(Gaussian):
+    """The same noise in the first round of every run."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        drawn = SameSeed if key[1] == 0 else Gaussian
+        return drawn(self.scale).draw(values, streams, key, sensitivity)
+
+
+class OffTheGrid(Laplace):
+    """Noise between grid points."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        return values + self.scale * streams.laplace(key, values.shape[1:])
+
+
+class Saturated(Gaussian):
+    """A scale that integers do not carry: the noise is one of two values."""
+
+    largest = 2**61
+
+    def check(self, sensitivity):
+        pass
+
+    def draw(self, values, streams, key, sensitivity=None):
+        signs = np.sign(streams.normal(key, values.shape[1:]))
+        return values + signs.astype(np.int64) * self.largest
+
+
+class TwiceAsSharp(Exponential):
+    """Exponents twice as large as charged."""
+
+    def draw(self, values, streams, key, sensitivity):
+        return Exponential(2 * self.epsilon).draw(values, streams, key, sensitivity)
+
+
+class WholeEpsilonPerLevel(SignedSums):
+    """A report of two levels, each with the whole epsilon."""
+
+    def draw(self, values, streams, key, sensitivity=None):
+        twice = SignedSums(2 * self.epsilon, self.dimensions, self.key)
+        return twice.draw(values, streams, key, sensitivity)
+
+
+class LowThreshold(StabilityHistogram):
+    """A threshold below every count."""
+
+    threshold = -1e9
+
+
+class NoThreshold(StabilityHistogram):
+    """All occupied cells released, whatever the threshold."""
+
+    def draw(self, values, streams, key, sensitivity):
+        exact = np.asarray(values.counts, np.int64)[None] * SCALE
+        noisy = Gaussian(self.stddev * SCALE).draw(exact, streams, key)[0]
+        return [ReleasedCells(values.cells, noisy)]
+
+
+# Broken curators
+
+
+class SkipsEmpty(Curator):
+    """Empty clusters and cells are released without noise."""
+
+    def _draw(self, query, exact, sensitivities, noise, key):
+        released = super()._draw(query, exact, sensitivities, noise, key)
+        is_empty = exact["counts"] == 0
+        return {
+            part: np.where(
+                is_empty.reshape(*is_empty.shape, *[1] * (outcome.ndim - is_empty.ndim)), 0, outcome
+            )
+            for part, outcome in released.items()
+        }
+
+
+class ExactDivisor(Curator):
+    """Noisy sums are divided by exact counts."""
+
+    def _draw(self, query, exact, sensitivities, noise, key):
+        released = super()._draw(query, exact, sensitivities, noise, key)
+        return {**released, "counts": exact["counts"]}
+
+
+class TwoDraws(Curator):
+    """Two draws, averaged, for one charge."""
+
+    def _draw(self, query, exact, sensitivities, noise, key):
+        first = super()._draw(query, exact, sensitivities, noise, key)
+        second = super()._draw(query, exact, sensitivities, noise, (*key, "again"))
+        return {part: (first[part] + second[part]) // 2 for part in first}
+
+
+class OverlappingCohorts(LocalAggregator):
+    """Every user reports in every cohort, as if cohorts were disjoint."""
+
+    def cohorts(self, shares, radius=None):
+        everybody = np.arange(self.n_points)
+        return [
+            Cohort(self, cohort.group, everybody, cohort.radius)
+            for cohort in super().cohorts(shares, radius)
+        ]
+
+
+# Broken methods
+
+
+def rows_of(curator):
+    """The private points, which no method may read."""
+    return np.concatenate([shard.rows for shard in curator._shards])
+
+
+def inertia_of(curator, centers):
+    """Exact inertia of centers (k, d)."""
+    rows = rows_of(curator).astype(float)
+    return ((rows[:, None] - centers[None]) ** 2).sum(axis=2).min(axis=1).sum()
+
+
+class ReadsRows(SuLloyd):
+    """The first center is a point."""
+
+    def cluster(self, curator):
+        centers, n_iter = super().cluster(curator)
+        centers[:, 0] = rows_of(curator)[:1].sum(axis=0)
+        return centers, n_iter
+
+
+class StopsOnRows(SuLloyd):
+    """A round is left out if the exact inertia is small."""
+
+    def cluster(self, curator):
+        start = self._starting_centers(curator)[0]
+        mean_square = inertia_of(curator, start) / curator.n_points
+        self.n_iterations = 1 if mean_square < curator.n_features * (SCALE / 2) ** 2 else 2
+        return super().cluster(curator)
+
+
+class RoundsFromExactN(GLloyd):
+    """Delta, and so the noise, from the number of records that are present."""
+
+    def cluster(self, curator):
+        self._n_present = len(rows_of(curator))
+        return super().cluster(curator)
+
+    def _noise_multiplier(self, n_points):
+        delta = 1 / (self._n_present + 2) ** 2
+        return 1 / gaussian_mu(self.epsilon, min(delta, 1e-6 * delta))
+
+
+class RadiusFromData(FastLloyd):
+    """The radius from the largest norm of the points."""
+
+    def cluster(self, curator):
+        lengths = np.linalg.norm(rows_of(curator), axis=1)
+        self._largest = lengths.max(initial=0.0) / SCALE
+        return super().cluster(curator)
+
+    def radius(self, n_features):
+        return max(self._largest, 1e-3)
+
+
+class GridFromData(EUGkM):
+    """As many intervals as the first feature has values."""
+
+    def cluster(self, curator):
+        self._n_values = len(np.unique(rows_of(curator)[:, 0]))
+        return super().cluster(curator)
+
+    def _intervals(self, n_points, n_features):
+        intervals = super()._intervals(n_points, n_features)
+        return max(2, min(intervals, getattr(self, "_n_values", intervals)))
+
+
+class NoiseByExactSize(GLloyd):
+    """The noise of a sum divided by the number of records that are present."""
+
+    def cluster(self, curator):
+        self._factor = (curator.n_points + 1) / (len(rows_of(curator)) + 1)
+        return super().cluster(curator)
+
+    def _noise_multiplier(self, n_points):
+        return super()._noise_multiplier(n_points) * self._factor
+
+
+def _by(noisy_round, factor):
+    return replace(
+        noisy_round,
+        sum_noise=Laplace(factor * noisy_round.sum_noise.scale),
+        count_noise=Laplace(factor * noisy_round.count_noise.scale),
+    )
+
+
+class BestOfThree(SuLloyd):
+    """The best of three runs, by the exact inertia."""
+
+    def schedule(self, n_points, n_features):
+        return [_by(each, 3) for each in super().schedule(n_points, n_features)]
+
+    def cluster(self, curator):
+        runs = [SuLloyd.cluster(self, curator) for _ in range(3)]
+        return min(runs, key=lambda run: inertia_of(curator, run[0][0]))
+
+
+class SharesAboveOne(SuLloyd):
+    """Shares of the budget that add up to 17/12."""
+
+    def budget(self, n_points, n_features):
+        budget = super().budget(n_points, n_features)
+        return replace(budget, epsilon=budget.epsilon * 17 / 12)
+
+    def schedule(self, n_points, n_features):
+        return [_by(each, 12 / 17) for each in super().schedule(n_points, n_features)]
+
+
+class StoppedByItsLedger(SuLloyd):
+    """More noisy rounds than the budget pays for."""
+
+    def schedule(self, n_points, n_features):
+        return [_by(each, 12 / 17) for each in super().schedule(n_points, n_features)]
+
+
+class LargerDelta(GLloyd):
+    """A budget whose delta is not the one claimed."""
+
+    def budget(self, n_points, n_features):
+        return replace(super().budget(n_points, n_features), delta=0.1)
+
+    def _noise_multiplier(self, n_points):
+        return 1 / gaussian_mu(self.epsilon, 0.1)
+
+
+class _MomentsCurator(Curator):
+    serves = (SecondMoments,)
+
+
+@dataclass(eq=False, repr=False)
+class MomentsByNorm(PrivateKMeans):
+    """Centers along the second moments, whose noise is that of a norm, not of its square."""
+
+    claims: ClassVar[dict] = {"sound": PrivacyClaim("approximate")}
+    curator: ClassVar[type] = _MomentsCurator
+    epsilon: float = 1.0
+    delta: float = 1e-6
+
+    def cluster(self, curator):
+        scale = math.sqrt(curator.n_features) * SCALE / gaussian_mu(self.epsilon, self.delta)
+        moments = curator.release(SecondMoments(), moments=Gaussian(scale))["moments"]
+        return np.clip(moments, -SCALE, SCALE), 1
+
+
+class _SaturatedSums(SumsAndCounts):
+    mechanisms: ClassVar[dict] = {"sums": (Saturated,), "counts": (Saturated,)}
+
+
+class _SaturatedCurator(Curator):
+    serves = (_SaturatedSums,)
+
+
+class DecodesSaturation(SuLloyd):
+    """Exact sums and counts from noise that saturates, for a charge of nearly nothing."""
+
+    claims: ClassVar[dict] = {"sound": PrivacyClaim("approximate")}
+    curator: ClassVar[type] = _SaturatedCurator
+
+    def cluster(self, curator):
+        centers = self._starting_centers(curator)
+        noise = Saturated(1e40)
+        for _ in range(3):
+            answer = curator.release(_SaturatedSums(centers), sums=noise, counts=noise)
+            exact = {part: _decoded(released) for part, released in answer.items()}
+            records = np.maximum(exact["counts"][:, :, None] // SCALE, 1)
+            centers = exact["sums"] // records
+        return centers, 3
+
+
+def _decoded(released):
+    return released - np.sign(released) * Saturated.largest
