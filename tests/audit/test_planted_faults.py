@@ -1,7 +1,9 @@
 """Planted faults: each is found by the view that is named for it.
 
-Numbers are those of the catalog of known faults: one comes from a published code or paper, or from
-a review of this project.
+Numbers are those of a catalog of faults of published code and papers; those without a number come
+from a review of this project. Three more are elsewhere: ranks of gaps in several features (3) and a
+move charged as one record (21) are registered flaws of published variants, in ``test_audit``; NaN
+that passes the clip (18) is refused in ``test_conformance``.
 """
 
 from dataclasses import dataclass
@@ -45,12 +47,12 @@ DIVERGING = [
     Fault("2 exact zero of an empty leaf", broken(EUGkM, curator=planted.SkipsEmpty)(K), "run"),
     Fault("8 delta from the exact n", planted.RoundsFromExactN(K), "run"),
     Fault("9 radius from the largest norm", planted.RadiusFromData(K), "run"),
-    Fault("16 grid from the values", planted.GridFromData(K), "run"),
+    Fault("16 grid from the values", planted.GridFromData(K), "run", 60),
     Fault("20 noise by the exact size", planted.NoiseByExactSize(K), "run"),
     Fault("20 sums by exact counts", broken(SuLloyd, curator=planted.ExactDivisor)(K), "run"),
     Fault("22 best of several runs", planted.BestOfThree(K), "run", 60),
     Fault("reads rows", planted.ReadsRows(K), "run"),
-    Fault("stops on rows", planted.StopsOnRows(K), "run"),
+    Fault("stops on rows", planted.StopsOnRows(K), "run", 60),
 ]
 
 # A release costs more than was charged for it.
@@ -72,7 +74,7 @@ UNDERCHARGED = [
         "15 unclipped sums",
         broken(KaplanStemmer, queries=[planted.UnclippedSums])(K),
         "bucket_sums",
-        60,
+        120,
     ),
     Fault(
         "17 sensitivity 0",
