@@ -115,7 +115,7 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
 
     Examples
     --------
-    >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 20000, axis=0)
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20000, axis=0)
     >>> model = KaplanStemmerLocal(n_clusters=2, epsilon=4.0, random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]

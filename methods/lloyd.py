@@ -324,7 +324,7 @@ class FastLloyd(_GaussianLloyd):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, random_state=1).fit(X)
+    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, random_state=2).fit(X)
     >>> model.cluster_centers_.round(2).tolist(), round(model.ledger_.spent(), 6)
     ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
     """

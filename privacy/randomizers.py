@@ -33,6 +33,9 @@ from pkm.compute.ldp import (
 from pkm.privacy.mechanisms import Cost
 from pkm.privacy.noise import Key, NoiseStreams
 
+# Uniforms have 53 bits or more: from here on, that changes no ratio of two reports' probabilities by
+# more than a part in 2**30 of epsilon.
+MIN_EPSILON = 2.0**-20
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
 MAX_SYMBOLS = 1 << 16  # that a hashed value can be reported as
 MAX_BITS = 10
@@ -555,9 +558,9 @@ class SignedSums(VectorRandomizer):
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Refuse an epsilon whose smallest probability the random numbers cannot resolve."""
-    if not 0 < epsilon <= MAX_EPSILON:
+    """Refuse an epsilon that the random numbers cannot resolve."""
+    if not MIN_EPSILON <= epsilon <= MAX_EPSILON:
         raise ValueError(
-            f"epsilon={epsilon} must be positive and, of a local report, at most {MAX_EPSILON:g}: "
-            "beyond, random numbers are too coarse for the smallest probability"
+            f"epsilon={epsilon} of a local report must be from {MIN_EPSILON:.2g} to "
+            f"{MAX_EPSILON:g}: beyond, random numbers are too coarse for its probabilities"
         )

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+from pkm.methods import PrivateKMeans
+from pkm.privacy import NoiseStreams
+
 TESTS = Path(__file__).resolve().parent
 GROUPS = {"statistical", "integration", "slow"}
 
@@ -38,6 +41,16 @@ def cache(tmp_path, monkeypatch):
     for name in ("PKM_DATA", "PKM_DOWNLOAD"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+@pytest.fixture
+def shared_noise(monkeypatch):
+    """Let runs of one seed have the same noise, whatever their method and parameters."""
+
+    def noise_streams(method, seeds, n_points, n_features, *, secure=None, public_seeds=None):
+        return NoiseStreams(seeds, public_seeds=public_seeds)
+
+    monkeypatch.setattr(PrivateKMeans, "noise_streams", noise_streams)
 
 
 @pytest.fixture(autouse=True)

@@ -915,7 +915,7 @@ def test_the_diagonal_protects_any_move(method, d):
         assert run.ledger.charges == charges
 
 
-def test_projected_points_lie_in_their_box():
+def test_projected_points_lie_in_their_box(shared_noise):
     rows = snap(blobs(2000))
 
     def run(**parameters):

@@ -284,7 +284,7 @@ def test_bad_queries_are_refused_without_charge():
         match="dimensions=2 of the randomizer must be the number of features, 3",
     ):
         cohort.release(LocalPoints(), points=VectorRandomizer(1.0, 2))
-    with pytest.raises(TypeError, match="is answered by a cohort, not by LocalAggregator"):
+    with pytest.raises(TypeError, match="is a query on View, not on LocalAggregator"):
         aggregator.release(LocalPoints(), points=VectorRandomizer(1.0, 3))
     with pytest.raises(DisclosureError, match="local_points would return exact answers"):
         cohort.release(LocalPoints(), points=None)
@@ -655,7 +655,7 @@ def test_fewer_users_than_cohorts_are_refused():
     [
         (
             KaplanStemmerLocal(epsilon=41.0),
-            "epsilon=41.0 must be positive and, of a local report, at most 40",
+            "epsilon=41.0 of a local report must be from 9.5e-07 to 40",
         ),
         (
             KaplanStemmerLocal(radius=0),

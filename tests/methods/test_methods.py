@@ -30,12 +30,12 @@ from pkm.metrics import evaluate
 from pkm.privacy import (
     SCALE,
     Gaussian,
-    NoiseStreams,
     PrivacyClaim,
     SumsAndCounts,
     gaussian_mu,
     snap,
 )
+from pkm.privacy.noise import public_seed
 
 CLASSES = [load_method(name) for name in METHODS]
 
@@ -430,8 +430,8 @@ def loop_version(method, points, seed):
     k = method.n_clusters
     sound = method.variant == "sound"
     search = "bisection" if sound else "halving"
-    centers = starting_centers([seed], k, d, "packing", search)[0].astype(float)
-    streams = NoiseStreams([seed])
+    streams = method.noise_streams([seed], n, d)
+    centers = starting_centers(streams.public_seeds, k, d, "packing", search)[0].astype(float)
     exact_limit = math.floor(math.sqrt(2**53 / d)) - SCALE - 1
     for t, release in enumerate(method.schedule(n, d)):
         # Sums and counts of the points within the radius of their nearest centers.
@@ -524,7 +524,8 @@ def test_secure_noise_ignores_the_seed():
 def test_k_means_equals_scikit_learn():
     points = blobs()
     model = KMeansPlusPlus(4, n_init=3, random_state=7).fit(points)
-    expected = KMeans(4, n_init=3, random_state=7).fit(snap(points) / SCALE)
+    seed = public_seed(7) % 2**32
+    expected = KMeans(4, n_init=3, random_state=seed).fit(snap(points) / SCALE)
     np.testing.assert_allclose(
         model.cluster_centers_,
         expected.cluster_centers_,

@@ -92,7 +92,7 @@ class Watched(Marking):
                 start,
                 time.time(),
                 os.getpid(),
-                len(curator.seeds),
+                len(curator.public_seeds),
                 type(self).__name__.lower(),
                 max(threads),
                 file=log,
