@@ -33,8 +33,8 @@ from pkm.compute.ldp import (
 from pkm.privacy.mechanisms import Cost
 from pkm.privacy.noise import Key, NoiseStreams
 
-# Uniforms have 53 bits or more: from here on, that changes no ratio of two reports' probabilities by
-# more than a part in 2**30 of epsilon.
+# Uniforms have 53 bits or more: from here on, that changes no ratio of two reports' probabilities
+# by more than a part in 2**30 of epsilon.
 MIN_EPSILON = 2.0**-20
 MAX_EPSILON = 40.0  # exp(-40) is still resolved by secure uniforms, which end at 2**-65
 MAX_SYMBOLS = 1 << 16  # that a hashed value can be reported as
