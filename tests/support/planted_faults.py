@@ -365,10 +365,10 @@ def rows_of(curator):
     return np.concatenate([shard.rows for shard in curator._shards])
 
 
-def inertia_of(curator, centers):
-    """Exact inertia of centers (k, d)."""
+def squared_distances(curator, centers):
+    """Exact squared distances of the points to the nearest of centers (k, d)."""
     rows = rows_of(curator).astype(float)
-    return ((rows[:, None] - centers[None]) ** 2).sum(axis=2).min(axis=1).sum()
+    return ((rows[:, None] - centers[None]) ** 2).sum(axis=2).min(axis=1)
 
 
 class ReadsRows(SuLloyd):
@@ -381,12 +381,13 @@ class ReadsRows(SuLloyd):
 
 
 class StopsOnRows(SuLloyd):
-    """A round is left out if the exact inertia is small."""
+    """One round is enough if all points are near the starting centers."""
 
     def cluster(self, curator):
-        start = self._starting_centers(curator)[0]
-        mean_square = inertia_of(curator, start) / curator.n_points
-        self.n_iterations = 1 if mean_square < curator.n_features * (SCALE / 2) ** 2 else 2
+        (start,) = self._starting_centers(curator)[:1]
+        farthest = squared_distances(curator, start).max(initial=0.0)
+        is_near = farthest < curator.n_features * (0.6 * SCALE) ** 2
+        self.n_iterations = 1 if is_near else 2
         return super().cluster(curator)
 
 
@@ -453,7 +454,7 @@ class BestOfThree(SuLloyd):
 
     def cluster(self, curator):
         runs = [SuLloyd.cluster(self, curator) for _ in range(3)]
-        return min(runs, key=lambda run: inertia_of(curator, run[0][0]))
+        return min(runs, key=lambda run: squared_distances(curator, run[0][0]).sum())
 
 
 class SharesAboveOne(SuLloyd):
