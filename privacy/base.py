@@ -4,7 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -245,26 +246,60 @@ def charges_of(
             part: sensitivity._replace(l1=sensitivity.l1 / n_records)
             for part, sensitivity in sensitivities.items()
         }
-    costs = [mechanism.cost(sensitivities[part]) for part, mechanism in noise.items()]
-    details: dict[str, float | None] = {}
-    for part, mechanism in noise.items():
-        singular = part.removesuffix("s")
-        for name, value in mechanism.details(sensitivities[part]).items():
-            details[f"{singular}_{name}"] = value
-    details.update(query.details())
+    price = priced(tuple((part, noise[part], sensitivities[part]) for part in noise))
     charge = Charge(
         *key,
-        "+".join(dict.fromkeys(mechanism.name for mechanism in noise.values())),
-        mu=math.hypot(*(cost.mu for cost in costs)),
-        epsilon=math.fsum(cost.epsilon for cost in costs),
-        delta=math.fsum(cost.delta for cost in costs),
-        details=details,
+        price.mechanism,
+        mu=price.mu,
+        epsilon=price.epsilon,
+        delta=price.delta,
+        details={**price.details, **query.details()},
         flaw=query.flaw(view),
         group=view.group,
     )
     if n_records == 1 or charge.epsilon == 0:
         return [charge]
     return [charge, replace(charge, label=f"{query.label}_second_record")]
+
+
+class _Price(NamedTuple):
+    """What the parts of a release cost together, and what the ledger notes of them."""
+
+    mechanism: str
+    mu: float
+    epsilon: float
+    delta: float
+    details: dict[str, float]
+
+
+def priced(parts: tuple[tuple[str, Any, Any], ...]) -> _Price:
+    """Price parts, each with its mechanism and sensitivity.
+
+    Cached, because schedules are run many times; units that are arrays cannot be looked up.
+    """
+    try:
+        return _cached_price(parts)
+    except TypeError:
+        return _price(parts)
+
+
+def _price(parts: tuple[tuple[str, Any, Any], ...]) -> _Price:
+    costs = [mechanism.cost(sensitivity) for _, mechanism, sensitivity in parts]
+    details = {
+        f"{part.removesuffix('s')}_{name}": value
+        for part, mechanism, sensitivity in parts
+        for name, value in mechanism.details(sensitivity).items()
+    }
+    return _Price(
+        "+".join(dict.fromkeys(mechanism.name for _, mechanism, _ in parts)),
+        math.hypot(*(cost.mu for cost in costs)),
+        math.fsum(cost.epsilon for cost in costs),
+        math.fsum(cost.delta for cost in costs),
+        details,
+    )
+
+
+_cached_price = lru_cache(maxsize=1024)(_price)
 
 
 def shards_of(points: PointsLike) -> list[Points]:
