@@ -28,6 +28,8 @@ class Audit:
     ----------
     target : str
         Import path of the class.
+    default : bool
+        Whether the variant is that of a method whose configuration names none.
     method, variant : str
     label : str
         Of the method in figures; empty where it has none.
@@ -55,6 +57,7 @@ class Audit:
     """
 
     target: str
+    default: bool
     method: str
     variant: str
     label: str
@@ -99,9 +102,9 @@ class Audit:
 
         Examples
         --------
-        >>> record = {"target": "a.B", "method": "B", "variant": "sound", "verdicts": {}}
-        >>> parse(record | {"verdicts": {"replay": "violated", "residuals": "consistent"},
-        ...     "findings": [{"view": "replay", "flaw": "F-26"}]}).summary()
+        >>> record = {"target": "a.B", "default": True, "method": "B", "variant": "sound"}
+        >>> findings = [{"view": "replay", "flaw": "F-26"}]
+        >>> parse(record | {"verdicts": {"replay": "violated"}, "findings": findings}).summary()
         'violated (F-26)'
         """
         if not self.found_flaws:
@@ -152,6 +155,7 @@ def parse(record: Mapping[str, Any]) -> Audit:
     epsilon = record.get("epsilon")
     return Audit(
         record["target"],
+        record["default"],
         record["method"],
         record["variant"],
         record.get("label", ""),
@@ -170,10 +174,19 @@ def parse(record: Mapping[str, Any]) -> Audit:
     )
 
 
+def find(audits: Audits, target: str, variant: str) -> Audit | None:
+    """Return the audit of a method; without a variant, that of its default one."""
+    if variant:
+        return audits.get((target, variant))
+    of_target = (audit for audit in audits.values() if audit.target == target and audit.default)
+    return next(of_target, None)
+
+
 def of_cells(audits: Audits, cells: pd.DataFrame) -> list[Audit]:
     """Audits of the methods of some cells, in the order of the audits."""
-    present = set(zip(cells["target"], cells["variant"], strict=True))
-    return [audit for key, audit in audits.items() if key in present]
+    methods = set(zip(cells["target"], cells["variant"], strict=True))
+    found = [find(audits, target, variant) for target, variant in methods]
+    return [audit for audit in audits.values() if audit in found]
 
 
 def table(audits: Sequence[Audit]) -> pd.DataFrame:

@@ -331,10 +331,10 @@ def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
 
 def _audit_facts(cells: pd.DataFrame, audited: Audits) -> dict[str, str]:
     """Return the verdict of the audit of some cells of one method, and those of its views."""
-    key = (cells["target"].iloc[0], cells["variant"].iloc[0])
-    if key not in audited:
+    audit = audits.find(audited, cells["target"].iloc[0], cells["variant"].iloc[0])
+    if audit is None:
         return {"audit": audits.NOT_TRIED, "views": ""}
-    return {"audit": audited[key].summary(), "views": audited[key].by_view()}
+    return {"audit": audit.summary(), "views": audit.by_view()}
 
 
 def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:

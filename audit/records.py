@@ -18,10 +18,13 @@ ROOMS = ("audit", "privacy", "compute", "methods")  # what an audit depends on
 def record_of(report: AuditReport, method: Any) -> dict[str, Any]:
     """Return a report as values of JSON, with the import path and the code of its method.
 
-    Numbers that JSON lacks are written as text (``"inf"``), those that are unknown as null.
+    Numbers that JSON lacks are written as text (``"inf"``), those that are unknown as null. Rows
+    name a variant only where their configuration does, so a record says whether it is the default.
     """
+    by_default = type(method)(n_clusters=method.n_clusters).variant
     return {
         "target": f"{type(method).__module__}.{type(method).__qualname__}",
+        "default": method.variant == by_default,
         "label": getattr(method, "label", ""),
         **_plain(asdict(report)),
         "rooms": list(ROOMS),

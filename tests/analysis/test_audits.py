@@ -128,6 +128,14 @@ def test_the_privacy_table_has_the_audit_of_the_variant_that_was_run(stored, llo
     assert report.privacy_table(Study(lloyd_rows))["audit"].tolist() == ["not tried"]
 
 
+def test_rows_without_a_variant_have_the_audit_of_the_default_one(stored, lloyd_rows):
+    study = Study(lloyd_rows.assign(variant=""))
+    (line,) = report.privacy_table(study, stored).to_dict("records")
+    assert line["views"].endswith("black box: consistent")
+    (audit,) = audits.of_cells(stored, study.cells)
+    assert audit.variant == "sound"
+
+
 def test_a_method_that_claims_no_privacy_has_no_audit(stored):
     rows = make_rows("real", "kmeans", "kmeans", "iris", size=SIZES["iris"], seeds=2)
     assert report.privacy_table(Study(rows), stored)["audit"].tolist() == ["–"]
@@ -258,3 +266,4 @@ def test_the_command_writes_json_lines(tmp_path, capsys):
     lines = (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == printed
     assert [record["variant"] for record in printed] == ["published", "sound"]
+    assert [record["default"] for record in printed] == [False, True]

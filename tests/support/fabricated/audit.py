@@ -13,6 +13,7 @@ def make_record(method: str, variant: str, module: str, **changes) -> dict:
     """Record of an audit without findings, of one query, with the code as it is now."""
     record = {
         "target": f"pkm.methods.{module}.{method}",
+        "default": variant == "sound",
         "label": method,
         "method": method,
         "variant": variant,
