@@ -38,7 +38,7 @@ setup: $(VENV)/ready   ## create .venv from the lock
 reproduce: setup ## run a profile of a paper (or of all) and build the report: PAPER= PROFILE=smoke|quick|paper JOBS= DATA=
 	$(PKM) reproduce $(SETTINGS)
 
-plan: setup      ## show what would run, what is cached, and how long it may take
+plan: setup      ## show what would run, what is stored, and how long it may take
 	$(PKM) reproduce plan $(SETTINGS)
 
 status: setup    ## count finished, failed and absent cells
@@ -68,7 +68,7 @@ test-slow: $(VENV)/protocol ## run the slow tests: processes that die, MPI, MLfl
 golden: setup    ## write the golden records anew; the commit says which change and why
 	PYTHONPATH=tests/support $(RUN) tests/golden/record.py
 
-# Static tools read the rooms through links, as the package they make when installed.
+# Static tools read the subpackages through links, as the package they make when installed.
 TYPES := build/types/pkm
 $(TYPES): setup
 	mkdir -p $@

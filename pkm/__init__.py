@@ -1,6 +1,6 @@
 """Private k-means bench: private clustering methods compared, with their privacy claims checked.
 
-The rooms of the package are the repository's top-level folders (``pkm.methods`` is ``methods/``,
+The subpackages are the repository's top-level folders (``pkm.methods`` is ``methods/``,
 and so on).
 """
 

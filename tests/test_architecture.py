@@ -1,4 +1,4 @@
-"""The project's pages match its files: the tree, the table of rooms, links, the glossary."""
+"""The project's pages match its files: the tree, the table of subpackages, links, the glossary."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md"))
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-#: Modules of the package pkm itself, which every room may import.
+#: Modules of the package pkm itself, which every subpackage may import.
 SHARED = {"files", "source"}
 
 
@@ -46,10 +46,10 @@ def tracked_files():
     return [Path(name) for name in names if (ROOT / name).exists()]
 
 
-def rooms():
-    """The rooms of the table with the rooms that they may import."""
+def subpackages():
+    """The subpackages of the table with the subpackages that they may import."""
     table = {}
-    for line in section("Rooms").splitlines():
+    for line in section("Subpackages").splitlines():
         match = re.match(r"\| `(\w+)/` \|.*\| ([^|]*) \|$", line)
         if match:
             table[match[1]] = set(re.findall(r"`(\w+)`", match[2]))
@@ -57,7 +57,7 @@ def rooms():
 
 
 def allowed_by_contracts():
-    """The rooms that every room may import, from the contracts of import-linter."""
+    """The subpackages that every subpackage may import, from the contracts of import-linter."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
 
@@ -65,33 +65,37 @@ def allowed_by_contracts():
     layers = []
     for contract in contracts:
         if contract["type"] == "layers":
-            layers += [room_names(layer.split("|")) for layer in contract["layers"]]
+            layers += [subpackage_names(layer.split("|")) for layer in contract["layers"]]
     allowed = {}
-    lower_rooms = set()
+    lower_subpackages = set()
     for layer in reversed(layers):
-        allowed |= dict.fromkeys(layer, frozenset(lower_rooms))
-        lower_rooms |= layer
+        allowed |= dict.fromkeys(layer, frozenset(lower_subpackages))
+        lower_subpackages |= layer
 
-    # Some rooms are forbidden in addition.
+    # Some subpackages are forbidden in addition.
     for contract in contracts:
         if contract["type"] == "forbidden":
-            forbidden = room_names(contract["forbidden_modules"])
-            for room in room_names(contract["source_modules"]):
-                allowed[room] = allowed[room] - forbidden
+            forbidden = subpackage_names(contract["forbidden_modules"])
+            for subpackage in subpackage_names(contract["source_modules"]):
+                allowed[subpackage] = allowed[subpackage] - forbidden
 
-    not_rooms = {"__main__", *SHARED}
-    return {room: imports - not_rooms for room, imports in allowed.items() if room not in not_rooms}
+    not_subpackages = {"__main__", *SHARED}
+    return {
+        subpackage: imports - not_subpackages
+        for subpackage, imports in allowed.items()
+        if subpackage not in not_subpackages
+    }
 
 
-def room_names(modules):
+def subpackage_names(modules):
     """Names of modules of pkm without the package."""
     return {module.strip().removeprefix("pkm.") for module in modules}
 
 
-def imported_rooms(room):
-    """Rooms that the modules of a room import, and parts of pkm itself."""
+def imported_subpackages(subpackage):
+    """Subpackages that the modules of a subpackage import, and parts of pkm itself."""
     imported = set()
-    for path in (ROOT / room).rglob("*.py"):
+    for path in (ROOT / subpackage).rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -101,7 +105,7 @@ def imported_rooms(room):
                 imported |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pkm."):
                 imported.add(node.module.split(".")[1])
-    return imported - {room}
+    return imported - {subpackage}
 
 
 def test_paths_of_the_tree_exist():
@@ -122,15 +126,15 @@ def test_tree_names_every_folder_and_module():
     assert not missing, f"missing in docs/architecture.md: {sorted(missing)}"
 
 
-def test_table_of_rooms_matches_the_contracts():
-    table = rooms()
+def test_table_of_subpackages_matches_the_contracts():
+    table = subpackages()
     assert table.pop("conf") == set()
     assert table == allowed_by_contracts()
 
 
-@pytest.mark.parametrize("room", sorted(rooms()))
-def test_rooms_import_only_allowed_rooms(room):
-    assert imported_rooms(room) <= rooms()[room] | SHARED
+@pytest.mark.parametrize("subpackage", sorted(subpackages()))
+def test_subpackages_import_only_allowed_subpackages(subpackage):
+    assert imported_subpackages(subpackage) <= subpackages()[subpackage] | SHARED
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -16,8 +16,8 @@ def modules_with_examples():
     setuptools = settings["tool"]["setuptools"]
     names = []
     for package in setuptools["packages"]:
-        room, _, rest = package.removeprefix("pkm.").partition(".")
-        folder = ROOT / setuptools["package-dir"].get(f"pkm.{room}", room) / rest
+        subpackage, _, rest = package.removeprefix("pkm.").partition(".")
+        folder = ROOT / setuptools["package-dir"].get(f"pkm.{subpackage}", subpackage) / rest
         for path in sorted(folder.glob("*.py")):
             if ">>> " in path.read_text(encoding="utf-8"):
                 names.append(package if path.stem == "__init__" else f"{package}.{path.stem}")

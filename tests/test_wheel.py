@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = {"pkm": "pkm"} | PROJECT["tool"]["setuptools"]["package-dir"]
 DATA = (".yaml", ".jinja", ".csv", ".toml")
-#: Other packages that a user may have installed under the names of two rooms.
+#: Other packages that a user may have installed under the names of two subpackages.
 FOREIGN_PACKAGES = ("datasets", "metrics")
 
 
@@ -111,9 +111,9 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     ]
     (tmp_path / "example.py").write_text("\n".join(program))
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
-    rooms = printed.splitlines()[-1].split()
-    assert "pkm.methods.lloyd" in rooms
-    assert {name.split(".")[1] for name in rooms} == {"compute", "methods", "privacy"}
+    modules = printed.splitlines()[-1].split()
+    assert "pkm.methods.lloyd" in modules
+    assert {name.split(".")[1] for name in modules} == {"compute", "methods", "privacy"}
 
 
 def test_command_is_installed(environment, tmp_path):

@@ -1,6 +1,6 @@
-"""Print how densely each room is written: tokens a code line, comments, lines, functions, types.
+"""Print how densely each folder is written: tokens a code line, comments, lines, functions, types.
 
-python tools/density.py [ROOM ...]
+python tools/density.py [FOLDER ...]
 """
 
 import ast
@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import quantiles
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = (
-    "analysis", "benchmarks", "compute", "datasets", "experiments", "federation", "methods",
-    "metrics", "privacy", "tests",
+FOLDERS = (
+    "analysis", "audit", "benchmarks", "compute", "datasets", "experiments", "federation",
+    "methods", "metrics", "privacy", "tests",
 )  # fmt: skip
 SKIPPED = (
     tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT,
@@ -92,13 +92,13 @@ def docstring_lines(tree: ast.Module) -> set[int]:
 
 
 def main() -> None:
-    """Print one line per room, or per file of the rooms that are named."""
+    """Print one line per folder, or per file of the folders that are named."""
     if sys.argv[1:]:
-        files = [path for room in sys.argv[1:] for path in sorted((ROOT / room).rglob("*.py"))]
+        files = [path for folder in sys.argv[1:] for path in sorted((ROOT / folder).rglob("*.py"))]
         groups = {str(path.relative_to(ROOT)): [path] for path in files}
     else:
-        groups = {room: sorted((ROOT / room).rglob("*.py")) for room in ROOMS}
-        groups["all but tests"] = [p for room in ROOMS[:-1] for p in groups[room]]
+        groups = {folder: sorted((ROOT / folder).rglob("*.py")) for folder in FOLDERS}
+        groups["all but tests"] = [p for folder in FOLDERS[:-1] for p in groups[folder]]
     rows = {name: measure(paths) for name, paths in groups.items()}
     names = list(next(iter(rows.values())))
     width = max(len(name) for name in rows)
