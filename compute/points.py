@@ -22,8 +22,9 @@ EXACT_BITS = 53
 #: on, a matrix product wins against a scan even with its extra pass over the scores.
 SCAN_DIMENSIONS = 8
 SCAN_BLOCK = 512  # points per block of a scan
-#: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
+#: Largest finite float64.
 MAX_FLOAT = float(np.finfo(np.float64).max)
+#: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
 MAX_REMAINDER = 32767.0
 
 #: For numba: sums of integers are exact in any order; infinities keep their meaning.
