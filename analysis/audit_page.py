@@ -40,8 +40,9 @@ cannot see: [privacy](privacy.md#the-audit). No verdict says that a method is pr
 
 - *Replay*: pairs of neighbors, and the largest cost that one of them realized over what was
   charged.
-- *Black box*: runs on either data set of the pair that shows most, and the lower bound on epsilon
-  at the ledger's delta with 95 % confidence, next to the epsilon of the ledger.
+- *Black box*: runs on either data set of the pair that shows most, and lower bounds on epsilon at
+  the ledger's delta with 95 % confidence: by released centers, and by the exact likelihood ratio of
+  all releases of a run. Next to them the epsilon of the ledger.
 - All methods have default parameters: epsilon 1 in the black box and the residuals, other values in
   turn in the replay.
 """

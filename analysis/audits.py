@@ -47,7 +47,9 @@ class Audit:
     n_pairs, n_runs : int
         Of the replay, and of the black box on either data set.
     lower_bound : float or None
-        On epsilon, of the black box, with 95 % confidence.
+        On epsilon, of the black box by released centers, with 95 % confidence.
+    transcript_bound : float or None
+        The same by all releases of a run.
     epsilon : float or None
         What the ledger says of the same runs.
     rooms : tuple of str
@@ -70,6 +72,7 @@ class Audit:
     n_pairs: int
     n_runs: int
     lower_bound: float | None
+    transcript_bound: float | None
     epsilon: float | None
     rooms: tuple[str, ...]
     code: str
@@ -151,8 +154,7 @@ def read(path: str | Path) -> dict[tuple[str, str], Audit]:
 
 def parse(record: Mapping[str, Any]) -> Audit:
     """Return one stored record as an audit."""
-    bound = record.get("lower_bound")
-    epsilon = record.get("epsilon")
+    bounds = [record.get(name) for name in ("lower_bound", "transcript_bound", "epsilon")]
     return Audit(
         record["target"],
         record["default"],
@@ -167,8 +169,7 @@ def parse(record: Mapping[str, Any]) -> Audit:
         tuple(record.get("findings", ())),
         record.get("n_pairs", 0),
         record.get("n_runs", 0),
-        None if bound is None else float(bound),
-        None if epsilon is None else float(epsilon),
+        *(None if bound is None else float(bound) for bound in bounds),
         tuple(record.get("rooms", ())),
         record.get("code", ""),
     )
@@ -202,6 +203,7 @@ def table(audits: Sequence[Audit]) -> pd.DataFrame:
                 "largest_ratio": max(audit.tightness.values(), default=float("nan")),
                 "n_runs": audit.n_runs,
                 "lower_bound": audit.lower_bound,
+                "transcript_bound": audit.transcript_bound,
                 "epsilon": audit.epsilon,
                 **{view: audit.verdicts.get(view, NOT_TRIED) for view in VIEWS},
                 "verdict": audit.verdict,

@@ -134,7 +134,8 @@ def lines_of(report: AuditReport) -> str:
     lines = [f"{report.method:20} {report.variant:10} {verdicts}"]
     if report.lower_bound is not None:
         lines.append(
-            f"    epsilon is at least {report.lower_bound:.3g} (95 %); the ledger says "
+            f"    epsilon is at least {report.lower_bound:.3g} by centers and "
+            f"{_spelled(report.transcript_bound)} by transcripts (95 %); the ledger says "
             f"{report.epsilon:.3g}"
         )
     tightness = ", ".join(f"{label} {ratio:.3f}" for label, ratio in report.tightness.items())
@@ -144,6 +145,10 @@ def lines_of(report: AuditReport) -> str:
         flaw = f" (registered: {finding.flaw})" if finding.flaw else ""
         lines.append(f"    {finding.view}: {finding.label}{flaw}: {finding.message}")
     return "\n".join(lines)
+
+
+def _spelled(bound: float | None) -> str:
+    return "unknown" if bound is None else f"{bound:.3g}"
 
 
 if __name__ == "__main__":

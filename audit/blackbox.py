@@ -1,4 +1,4 @@
-"""Black box: tell neighbors apart by released centers, and bound epsilon from the errors.
+"""Black box: tell neighbors apart by what runs release, and bound epsilon from the errors.
 
 The statistic and its threshold are chosen on one half of the runs. On the other half the rates of
 both errors are bounded by Clopper and Pearson, so that the bound on epsilon holds with 95 %
@@ -7,24 +7,38 @@ method that goes around both the curator and the streams; and it is weak, becaus
 end.
 """
 
+import itertools
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from scipy import stats
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from pkm.audit.losses import loss
 from pkm.audit.pairs import Pair, far_record, heavy_clusters, lone_record, replacement_of
+from pkm.audit.replay import (
+    Divergence,
+    Draw,
+    RecordingStreams,
+    ReplayingStreams,
+    Trace,
+    traced,
+)
 from pkm.compute import SCALE, Points
-from pkm.privacy import Adjacency
+from pkm.privacy import Adjacency, NoiseStreams
 
 CONFIDENCE = 0.95
 SIZES = {Adjacency.LOCAL: 300, Adjacency.RHO_BOUNDED: 300}  # records; cohorts and regions need some
-SMALL_SIZE = 6  # elsewhere: among few records a single one shows most
+# Elsewhere numbers of records and of clusters: among few records a single one shows most.
+SMALL_SIZES = ((3, 1), (4, 2), (6, 3))
 N_FEATURES = 2
+MAX_LOSS = 1e9  # of a transcript that one side cannot have
 BATCH = 500  # runs together where a method runs in batches
 KINDS = (lone_record, far_record, heavy_clusters)
 
@@ -44,6 +58,9 @@ class EpsilonBound:
         On either data set.
     auc : float
         Area under the curve of the chosen statistic, on the half that it was not chosen on.
+    transcript : float or None
+        The same bound from all releases of a run, by their exact likelihood ratio; None where no
+        formula gives it.
     """
 
     epsilon: float
@@ -51,51 +68,136 @@ class EpsilonBound:
     pair: str
     n_runs: int
     auc: float
+    transcript: float | None = None
+
+    @property
+    def largest(self) -> float:
+        """The larger of the bounds from centers and from transcripts."""
+        return max(self.epsilon, self.transcript or 0.0)
 
     @property
     def violated(self) -> bool:
         """Whether epsilon is larger than the ledger says."""
-        return self.epsilon > self.claimed
+        return self.largest > self.claimed
 
 
 def blackbox_view(method: Any, n_runs: int, seed: int) -> EpsilonBound:
-    """Attack a method by its released centers, on the pair that shows most.
+    """Attack a method by its released centers and by its transcripts, on the pair that shows most.
 
     Parameters
     ----------
     method : pkm.methods.PrivateKMeans
     n_runs : int
-        On either data set; a tenth of them chooses the pair.
+        On either data set; a twentieth of them tries each pair.
     seed : int
 
     Returns
     -------
     EpsilonBound
     """
-    candidates = list(_pairs(method, seed))
-    scouted = [_attack(method, pair, max(n_runs // 10, 60), (seed, i, 0)) for i, pair in candidates]
-    # The pair is chosen by other runs than the bound is computed from.
-    best = max(range(len(scouted)), key=lambda i: (scouted[i].epsilon, scouted[i].auc))
-    number, pair = candidates[best]
-    return _attack(method, pair, n_runs, (seed, number, 1))
+    # The pairs are chosen by other runs than the bounds are computed from.
+    n_trials = max(n_runs // 20, 60)
+    candidates = _candidates(method, seed)
+    numbers = range(len(candidates))
+    centers = [_attack_centers(*candidates[i], n_trials, (seed, i, 0)) for i in numbers]
+    best = max(numbers, key=lambda i: (centers[i].epsilon, centers[i].auc))
+    bound = _attack_centers(*candidates[best], n_runs, (seed, best, 1))
+
+    transcripts = [_attack_transcripts(*candidates[i], n_trials, (seed, i, 2)) for i in numbers]
+    if None in transcripts:
+        return bound
+    best = max(numbers, key=lambda i: (transcripts[i] or (0.0, 0.0))[1])
+    transcript = _attack_transcripts(*candidates[best], n_runs, (seed, best, 3))
+    return replace(bound, transcript=None if transcript is None else transcript[0])
 
 
-def _pairs(method: Any, seed: int) -> list[tuple[int, Pair]]:
+def _candidates(method: Any, seed: int) -> list[tuple[Any, Pair]]:
+    """Pairs of every kind, each with the method for a small number of clusters."""
     adjacency = Adjacency(method.claim.adjacency)
-    n = SIZES.get(adjacency, max(SMALL_SIZE, method.n_clusters))
     domain = np.array([[-1.0] * N_FEATURES, [1.0] * N_FEATURES])
-    rho = method.budget(n, N_FEATURES).rho
-    found = []
-    for number, kind in enumerate(KINDS):
+    sizes = SMALL_SIZES
+    if adjacency in SIZES:
+        sizes = ((SIZES[adjacency], 1), (SIZES[adjacency], method.n_clusters))
+    candidates = []
+    for number, (kind, (n, k)) in enumerate(itertools.product(KINDS, sizes)):
+        variation = cast(Any, clone(method)).set_params(n_clusters=k)
         rng = np.random.default_rng((seed, number))
         rows, index = kind(rng, n, N_FEATURES)
+        rho = variation.budget(n, N_FEATURES).rho
         replacement = replacement_of(adjacency, rng, rows[index], rho)
-        found.append((number, Pair(kind.__name__, rows, index, replacement, domain)))
-    return found
+        candidates.append((variation, Pair(kind.__name__, rows, index, replacement, domain)))
+    return candidates
 
 
-def _attack(method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]) -> EpsilonBound:
-    """Bound epsilon on one pair."""
+def _attack_transcripts(
+    method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]
+) -> tuple[float, float] | None:
+    """Bound epsilon on one pair by the exact likelihood ratio of all releases; bound and AUC."""
+    losses = transcript_losses(method, pair, n_runs, (*seed, 0))
+    other_losses = transcript_losses(method, pair.reversed, n_runs, (*seed, 1))
+    if losses is None or other_losses is None:
+        return None
+    delta = method.budget(len(pair.rows), N_FEATURES).delta
+    return _bound_on_half(losses[:, None], -other_losses[:, None], delta)
+
+
+def transcript_losses(
+    method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]
+) -> np.ndarray | None:
+    """Exact privacy losses of the transcripts of many runs, shape (n_runs,).
+
+    Each run on the points is replayed on the neighbor. None where a loss has no formula, or where
+    the runs differ in more than exact answers.
+    """
+    found = []
+    for batch in _batches(method, n_runs, seed):
+        public_seeds = [0] * len(batch)
+        recorded = traced(method, pair.points, batch, pair.domain, RecordingStreams, public_seeds)
+        try:
+            replayed = traced(
+                method,
+                pair.neighbor,
+                batch,
+                pair.domain,
+                partial(_replaying, recorded),
+                public_seeds,
+            )
+        except Divergence:
+            return None
+        losses = sum(
+            losses_by_replicate(draw, other, len(batch))
+            for draw, other in zip(recorded.draws, replayed.draws, strict=True)
+        )
+        found.append(np.broadcast_to(losses, len(batch)))
+    losses = np.concatenate(found)
+    return None if np.isnan(losses).any() else np.clip(losses, -MAX_LOSS, MAX_LOSS)
+
+
+def _replaying(recorded: Trace, streams: NoiseStreams, trace: Trace) -> ReplayingStreams:
+    return ReplayingStreams(streams, recorded.draws, trace)
+
+
+def losses_by_replicate(draw: Draw, other: Draw, n_replicates: int) -> np.ndarray:
+    """Privacy loss of a draw for each replicate; ``other`` has the neighbor's exact answer."""
+    if n_replicates == 1:
+        values = [(draw.outcome, draw.values, other.values)]
+    else:
+        values = [
+            tuple(_replicate(each, r) for each in (draw.outcome, draw.values, other.values))
+            for r in range(n_replicates)
+        ]
+    return np.array([loss(draw.mechanism, *each, draw.sensitivity) for each in values])
+
+
+def _replicate(values: Any, number: int) -> Any:
+    """Part of one replicate, of an array or of a tuple of arrays."""
+    if isinstance(values, tuple):
+        return type(values)(*(part[number : number + 1] for part in values))
+    return values[number : number + 1]
+
+
+def _attack_centers(method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]) -> EpsilonBound:
+    """Bound epsilon on one pair by released centers."""
     here, claimed, delta = released(method, pair, pair.points, n_runs, (*seed, 0))
     there, _, _ = released(method, pair, pair.neighbor, n_runs, (*seed, 1))
     k = max(here.shape[1], there.shape[1])
@@ -111,15 +213,21 @@ def _attack(method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]) -> Epsi
     )
     scores = np.column_stack([features, learned.decision_function(features)])
     other_scores = np.column_stack([other_features, learned.decision_function(other_features)])
-    rule = best_rule(scores[:half], other_scores[:half], delta)
+    epsilon, auc = _bound_on_half(scores, other_scores, delta)
+    return EpsilonBound(epsilon, claimed, pair.name, n_runs, auc)
 
-    # Bound the error rates on the second half.
-    rest = n_runs - half
+
+def _bound_on_half(
+    scores: np.ndarray, other_scores: np.ndarray, delta: float
+) -> tuple[float, float]:
+    """Choose a rule on the first half of the runs; bound epsilon on the second, with the AUC."""
+    half = len(scores) // 2
+    rule = best_rule(scores[:half], other_scores[:half], delta)
     hits = int(rule.applies(scores[half:]).sum())
     other_hits = int(rule.applies(other_scores[half:]).sum())
-    epsilon = float(epsilon_bound(hits, other_hits, rest, delta))
+    epsilon = float(epsilon_bound(hits, other_hits, len(scores) - half, delta))
     auc = _auc(scores[half:, rule.column], other_scores[half:, rule.column])
-    return EpsilonBound(epsilon, claimed, pair.name, n_runs, auc)
+    return epsilon, auc
 
 
 def released(
@@ -134,14 +242,10 @@ def released(
     spent, delta : float
         Of one run, by the ledger.
     """
-    rng = np.random.default_rng(seed)
-    seeds = rng.choice(2**62, n_runs, replace=False).tolist()
-    size = BATCH if method.batched else n_runs
     centers = []
     spent = 0.0
     delta = 0.0
-    for start in range(0, n_runs, size):
-        batch = seeds[start : start + size]
+    for batch in _batches(method, n_runs, seed, together=n_runs):
         run = method.fit_with(
             lambda ledger, streams: method.curator([points], ledger, streams, pair.domain),
             points.n_records,
@@ -154,6 +258,13 @@ def released(
         centers.append(run.centers / SCALE)
     k = max(part.shape[1] for part in centers)
     return np.concatenate([_padded(part, k) for part in centers]), spent, delta
+
+
+def _batches(method: Any, n_runs: int, seed: tuple[int, ...], together: int = 1) -> list[list[int]]:
+    """Seeds of runs, in batches where the method takes them; else ``together`` at a time."""
+    seeds = np.random.default_rng(seed).choice(2**62, n_runs, replace=False).tolist()
+    size = BATCH if method.batched else together
+    return [seeds[start : start + size] for start in range(0, n_runs, size)]
 
 
 def _padded(centers: np.ndarray, k: int) -> np.ndarray:

@@ -49,6 +49,11 @@ class Pair:
         return Points.prepare(self.rows)
 
     @property
+    def reversed(self) -> "Pair":
+        """The pair with its data sets exchanged."""
+        return _Reversed(self.name, self.rows, self.index, self.replacement, self.domain)
+
+    @property
     def neighbor(self) -> Points:
         """The neighbor's points."""
         if self.replacement is None:
@@ -56,6 +61,20 @@ class Pair:
         rows = self.rows.copy()
         rows[self.index] = self.replacement
         return Points.prepare(rows)
+
+
+class _Reversed(Pair):
+    """A pair with its data sets exchanged."""
+
+    @property
+    def points(self) -> Points:
+        """The neighbor's points."""
+        return super().neighbor
+
+    @property
+    def neighbor(self) -> Points:
+        """The points."""
+        return super().points
 
 
 # Kinds of data sets. Coordinates are in half-widths until they are put on the grid.

@@ -178,6 +178,7 @@ def traced(
     seeds: Sequence[int],
     domain: np.ndarray,
     streams_of: Callable[[NoiseStreams, Trace], Any],
+    public_seeds: Sequence[int] | None = None,
 ) -> Trace:
     """Run a method on grid points, through streams of a kind.
 
@@ -189,6 +190,8 @@ def traced(
     domain : ndarray of shape (2, d)
     streams_of : callable
         From the method's noise streams and the trace to the streams that its curator gets.
+    public_seeds : sequence of int, optional
+        Default: from the seeds.
 
     Returns
     -------
@@ -202,7 +205,10 @@ def traced(
             trace.ledgers.append(ledger)
         return curator_class([points], ledger, streams_of(streams, trace), domain)
 
-    run = method.fit_with(make_curator, points.n_records, points.shape[1], seeds)
+    n_features = points.shape[1]
+    run = method.fit_with(
+        make_curator, points.n_records, n_features, seeds, public_seeds=public_seeds
+    )
     trace.centers = run.centers
     return trace
 

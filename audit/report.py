@@ -84,7 +84,9 @@ class AuditReport:
     tests : tuple of LawTest
     lower_bound : float or None
         Epsilon that the black-box view has refuted everything below of, at the ledger's delta, with
-        95 % confidence; None where it was not tried.
+        95 % confidence, from released centers; None where it was not tried.
+    transcript_bound : float or None
+        The same from all releases of a run; None where it was not tried or has no formula.
     epsilon : float
         That the black-box runs spent, by the ledger.
     query_verdicts : mapping of str to str
@@ -103,6 +105,7 @@ class AuditReport:
     n_pairs: int = 0
     tests: tuple[LawTest, ...] = ()
     lower_bound: float | None = None
+    transcript_bound: float | None = None
     epsilon: float = math.nan
     query_verdicts: Mapping[str, str] = field(default_factory=dict)
     n_runs: int = 0
@@ -168,6 +171,7 @@ def audit(
     tightness: dict[str, float] = {}
     tests: list[LawTest] = []
     lower_bound = None
+    transcript_bound = None
     epsilon = math.nan
     if "replay" in views:
         tightness, found = replay_view(method, n_pairs, seed)
@@ -187,13 +191,14 @@ def audit(
 
         bound = blackbox_view(method, n_runs, seed)
         lower_bound = bound.epsilon
+        transcript_bound = bound.transcript
         epsilon = bound.claimed
         found = []
         if bound.violated:
-            message = f"epsilon is at least {bound.epsilon:.3g}, the ledger says {epsilon:.3g}"
+            message = f"epsilon is at least {bound.largest:.3g}, the ledger says {epsilon:.3g}"
             found = [Finding("blackbox", "run", ",".join(claim.flaws), message)]
         findings += found
-        verdicts["blackbox"] = _verdict(found, bound.epsilon > 0)
+        verdicts["blackbox"] = _verdict(found, bound.largest > 0)
     return AuditReport(
         name,
         method.variant,
@@ -205,6 +210,7 @@ def audit(
         n_pairs if "replay" in views else 0,
         tuple(tests),
         lower_bound,
+        transcript_bound,
         epsilon,
         {label: _query_verdict(label, t, findings) for label, t in tightness.items()},
         n_runs if "blackbox" in views else 0,
@@ -321,8 +327,11 @@ def _note(
             message = (
                 f"{pair.name}: realized {_spelled(each.cost)}, charged {_spelled(each.charged)}"
             )
+            # The worst pair is reported, and one that no registered flaw explains before others.
             known = findings.get(each.label)
-            if known is None or (known.flaw and not each.flaw):
+            is_worst = each.ratio >= tightness[each.label]
+            is_new = known is None or (known.flaw and not each.flaw)
+            if is_new or (is_worst and known is not None and known.flaw == each.flaw):
                 findings[each.label] = Finding("replay", each.label, each.flaw, message)
 
     if len(outcome.groups) > 1:

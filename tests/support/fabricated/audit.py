@@ -25,6 +25,7 @@ def make_record(method: str, variant: str, module: str, **changes) -> dict:
         "n_pairs": 60,
         "tests": [],
         "lower_bound": None,
+        "transcript_bound": None,
         "epsilon": None,
         "query_verdicts": {"sums_and_counts": "consistent"},
         "n_runs": 0,
@@ -42,7 +43,7 @@ def finding(view: str, label: str, flaw: str, message: str) -> dict:
 def all_records() -> list[dict]:
     """A sound method, two that are violated, one without power, one that was only replayed."""
     views = {"replay": "consistent", "residuals": "consistent", "blackbox": "consistent"}
-    bounds = {"lower_bound": 0.5, "epsilon": 1.0, "n_runs": 20_000}
+    bounds = {"lower_bound": 0.5, "transcript_bound": 0.7, "epsilon": 1.0, "n_runs": 20_000}
     swapped = finding("replay", "budget", "F-26", "spends epsilon=1.13, claims 1")
     halved = finding("replay", "cell_counts", "", "blobs: realized mu=2, charged mu=1")
     seen = finding("blackbox", "run", "", "epsilon is at least 1.4, the ledger says 1")

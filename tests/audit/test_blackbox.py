@@ -1,0 +1,72 @@
+"""Bounds on epsilon from errors, and the exact losses of transcripts."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pkm.audit.blackbox import epsilon_bound, losses_by_replicate, transcript_losses
+from pkm.audit.pairs import Pair
+from pkm.audit.replay import RecordingStreams, ReplayingStreams, traced
+from pkm.methods import DPLloyd, GLloyd
+from pkm.privacy import SCALE
+
+DOMAIN = np.array([[-1.0, -1.0], [1.0, 1.0]])
+ROWS = np.array([[0.9, 0.9], [-0.8, -0.9], [-0.9, -0.8]]) * SCALE
+PAIR = Pair("three", np.rint(ROWS).astype(np.int64), 0, None, DOMAIN)
+
+
+def losses_of(method, seeds):
+    """Exact losses of runs that are made together."""
+    public_seeds = [0] * len(seeds)
+    recorded = traced(method, PAIR.points, seeds, DOMAIN, RecordingStreams, public_seeds)
+    replayed = traced(
+        method,
+        PAIR.neighbor,
+        seeds,
+        DOMAIN,
+        lambda streams, trace: ReplayingStreams(streams, recorded.draws, trace),
+        public_seeds,
+    )
+    draws = zip(recorded.draws, replayed.draws, strict=True)
+    return sum(losses_by_replicate(draw, other, len(seeds)) for draw, other in draws)
+
+
+@pytest.mark.parametrize("method", [GLloyd(2), DPLloyd(2, variant="published")])
+def test_losses_of_a_batch_are_those_of_single_runs(method):
+    seeds = [3, 1, 4]
+    single = np.concatenate([losses_of(method, [seed]) for seed in seeds])
+    assert len(np.unique(single)) == 3
+    np.testing.assert_allclose(losses_of(method, seeds), single, rtol=1e-12)
+
+
+@pytest.mark.statistical
+def test_transcript_losses_have_their_mean_and_variance():
+    """Of Gaussian releases alone, losses are normal with mean mu^2 / 2 and variance mu^2.
+
+    One cluster: all releases are of one cell, and mu is what the ledger has charged, but for the
+    record's distance to the corner.
+    """
+    n_runs = 2000
+    corner = Pair("corner", np.full((3, 2), SCALE, np.int64), 0, None, DOMAIN)
+    method = GLloyd(1, epsilon=2.0, n_iterations=2)
+    losses = transcript_losses(method, corner, n_runs, (0,))
+    recorded = traced(method, corner.points, [0], DOMAIN, RecordingStreams)
+    mu = math.hypot(*(charge.mu for charge in recorded.ledgers[0].charges))
+    assert abs(losses.mean() - mu**2 / 2) < 5 * mu / math.sqrt(n_runs)
+    assert losses.std() == pytest.approx(mu, rel=5 * math.sqrt(1 / (2 * n_runs)))
+
+
+def test_exchanged_pairs_exchange_their_data_sets():
+    reverse = PAIR.reversed
+    assert reverse.points == PAIR.neighbor
+    assert reverse.neighbor == PAIR.points
+
+
+def test_bounds_of_epsilon():
+    """Nothing seen is 0; one side alone is capped by the number of runs; never above the truth."""
+    assert epsilon_bound(500, 480, 1000, 0.0) == 0.0
+    assert epsilon_bound(1000, 0, 1000, 0.0) == pytest.approx(5.4, abs=0.1)
+    assert epsilon_bound(1000, 0, 1000, 0.0) > epsilon_bound(1000, 0, 1000, 0.5)
+    counts = np.array([0, 10, 500])
+    assert (epsilon_bound(counts, counts, 1000, 0.0) == 0).all()
