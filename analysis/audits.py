@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from pkm.source import rooms_digest
+from pkm.source import subpackages_digest
 
 VIOLATED = "violated"
 CONSISTENT = "consistent"
@@ -52,7 +52,7 @@ class Audit:
         The same by all releases of a run.
     epsilon : float or None
         What the ledger says of the same runs.
-    rooms : tuple of str
+    subpackages : tuple of str
         Parts of this package that an audit depends on.
     code : str
         Digest of their code when the audit was made.
@@ -74,7 +74,7 @@ class Audit:
     lower_bound: float | None
     transcript_bound: float | None
     epsilon: float | None
-    rooms: tuple[str, ...]
+    subpackages: tuple[str, ...]
     code: str
 
     @property
@@ -93,7 +93,7 @@ class Audit:
     @property
     def stale(self) -> bool:
         """Whether the code has changed since."""
-        return self.code != rooms_digest(*self.rooms)
+        return self.code != subpackages_digest(*self.subpackages)
 
     @property
     def name(self) -> str:
@@ -170,7 +170,7 @@ def parse(record: Mapping[str, Any]) -> Audit:
         record.get("n_pairs", 0),
         record.get("n_runs", 0),
         *(None if bound is None else float(bound) for bound in bounds),
-        tuple(record.get("rooms", ())),
+        tuple(record.get("subpackages", ())),
         record.get("code", ""),
     )
 

@@ -1,7 +1,7 @@
 """What a pair of neighbors costs at one draw, computed exactly from what the draw was made of.
 
 Every mechanism has a law. For exact answers of two neighbors, ``realized`` says by how much that
-law sets them apart (in the currency that the mechanism is charged in), and ``loss`` is the
+law sets them apart (in the unit that the mechanism is charged in), and ``loss`` is the
 logarithm of the ratio of the two probabilities of one outcome. Nothing is estimated.
 """
 

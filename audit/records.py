@@ -9,10 +9,10 @@ from typing import Any
 
 from pkm.audit.report import AuditReport
 from pkm.files import atomic_write
-from pkm.source import rooms_digest
+from pkm.source import subpackages_digest
 
 FILE = "audit.jsonl"  # in a folder of results
-ROOMS = ("audit", "privacy", "compute", "methods")  # what an audit depends on
+SUBPACKAGES = ("audit", "privacy", "compute", "methods")  # what an audit depends on
 
 
 def record_of(report: AuditReport, method: Any) -> dict[str, Any]:
@@ -27,8 +27,8 @@ def record_of(report: AuditReport, method: Any) -> dict[str, Any]:
         "default": method.variant == by_default,
         "label": getattr(method, "label", ""),
         **_plain(asdict(report)),
-        "rooms": list(ROOMS),
-        "code": rooms_digest(*ROOMS),
+        "subpackages": list(SUBPACKAGES),
+        "code": subpackages_digest(*SUBPACKAGES),
     }
 
 

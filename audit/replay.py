@@ -65,7 +65,6 @@ class RecordingStreams:
 
     def __init__(self, streams: NoiseStreams, trace: Trace) -> None:
         self.public_seeds = streams.public_seeds
-        self.public_seeds = streams.public_seeds
         self.secure = streams.secure
         self._streams = streams
         self._trace = trace
@@ -93,7 +92,6 @@ class ReplayingStreams:
     """
 
     def __init__(self, streams: NoiseStreams, recorded: Sequence[Draw], trace: Trace) -> None:
-        self.public_seeds = streams.public_seeds
         self.public_seeds = streams.public_seeds
         self.secure = streams.secure
         self._recorded = recorded

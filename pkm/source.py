@@ -49,18 +49,18 @@ def code_digest(*parts: Code) -> str:
 
 
 @cache
-def rooms_digest(*rooms: str) -> str:
-    """Hash the code of all modules of some rooms of the package, in the order of their names.
+def subpackages_digest(*subpackages: str) -> str:
+    """Hash the code of all modules of some subpackages, in the order of their names.
 
     Examples
     --------
-    >>> len(rooms_digest("compute", "privacy"))
+    >>> len(subpackages_digest("compute", "privacy"))
     64
     """
     folders = []
-    for room in rooms:
-        spec = find_spec(f"pkm.{room}")
-        assert spec is not None and spec.origin is not None, f"pkm has no room {room}"
+    for name in subpackages:
+        spec = find_spec(f"pkm.{name}")
+        assert spec is not None and spec.origin is not None, f"pkm has no subpackage {name}"
         folders.append(Path(spec.origin).parent)
     return code_digest(*(path for folder in folders for path in sorted(folder.rglob("*.py"))))
 

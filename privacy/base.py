@@ -110,12 +110,6 @@ class BaseCurator:
         self, view: "BaseCurator | View", query: Query, noise: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
         """Release a query on a view of this curator's points; see :meth:`release`."""
-        holder = view._curator if isinstance(view, View) else view
-        if holder is not self:
-            raise ValueError(
-                f"view={type(view).__name__} is of another curator, whose ledger is to be charged: "
-                "release its queries through the view"
-            )
         self._check_served(query)
         self._check_view(view, query)
         noise = checked_mechanisms(query, noise)
@@ -237,32 +231,32 @@ def charges_of(
 ) -> list[Charge]:
     """What a release costs: that of its parts together, each from its noise and sensitivity.
 
-    One charge, or one for each record that neighbors differ in; see :meth:`Query.n_records`.
+    One charge, or one for each record that neighbors differ in: :meth:`Query.n_changed_records`.
     """
     # The L1 norm is shared by the records. Gaussian noise is charged once, by the L2 norm of both.
-    n_records = query.n_records(view)
-    if n_records > 1:
+    n_changed = query.n_changed_records(view)
+    if n_changed > 1:
         sensitivities = {
-            part: sensitivity._replace(l1=sensitivity.l1 / n_records)
+            part: sensitivity._replace(l1=sensitivity.l1 / n_changed)
             for part, sensitivity in sensitivities.items()
         }
-    price = priced(tuple((part, noise[part], sensitivities[part]) for part in noise))
+    cost = cost_of(tuple((part, noise[part], sensitivities[part]) for part in noise))
     charge = Charge(
         *key,
-        price.mechanism,
-        mu=price.mu,
-        epsilon=price.epsilon,
-        delta=price.delta,
-        details={**price.details, **query.details()},
+        cost.mechanism,
+        mu=cost.mu,
+        epsilon=cost.epsilon,
+        delta=cost.delta,
+        details={**cost.details, **query.details()},
         flaw=query.flaw(view),
         group=view.group,
     )
-    if n_records == 1 or charge.epsilon == 0:
+    if n_changed == 1 or charge.epsilon == 0:
         return [charge]
     return [charge, replace(charge, label=f"{query.label}_second_record")]
 
 
-class _Price(NamedTuple):
+class _ReleaseCost(NamedTuple):
     """What the parts of a release cost together, and what the ledger notes of them."""
 
     mechanism: str
@@ -272,25 +266,25 @@ class _Price(NamedTuple):
     details: dict[str, float]
 
 
-def priced(parts: tuple[tuple[str, Any, Any], ...]) -> _Price:
-    """Price parts, each with its mechanism and sensitivity.
+def cost_of(parts: tuple[tuple[str, Any, Any], ...]) -> _ReleaseCost:
+    """Cost of parts, each with its mechanism and sensitivity.
 
     Cached, because schedules are run many times; units that are arrays cannot be looked up.
     """
     try:
-        return _cached_price(parts)
+        return _cached_cost(parts)
     except TypeError:
-        return _price(parts)
+        return _release_cost(parts)
 
 
-def _price(parts: tuple[tuple[str, Any, Any], ...]) -> _Price:
+def _release_cost(parts: tuple[tuple[str, Any, Any], ...]) -> _ReleaseCost:
     costs = [mechanism.cost(sensitivity) for _, mechanism, sensitivity in parts]
     details = {
         f"{part.removesuffix('s')}_{name}": value
         for part, mechanism, sensitivity in parts
         for name, value in mechanism.details(sensitivity).items()
     }
-    return _Price(
+    return _ReleaseCost(
         "+".join(dict.fromkeys(mechanism.name for _, mechanism, _ in parts)),
         math.hypot(*(cost.mu for cost in costs)),
         math.fsum(cost.epsilon for cost in costs),
@@ -299,7 +293,7 @@ def _price(parts: tuple[tuple[str, Any, Any], ...]) -> _Price:
     )
 
 
-_cached_price = lru_cache(maxsize=1024)(_price)
+_cached_cost = lru_cache(maxsize=1024)(_release_cost)
 
 
 def shards_of(points: PointsLike) -> list[Points]:

@@ -230,7 +230,7 @@ class RegionCounts(Query):
         """Two counts by one; one, where a move is charged as one record."""
         return {"counts": TWO_COUNTS if view.charge_both else ONE_COUNT}
 
-    def n_records(self, view: ClippedRegions) -> int:
+    def n_changed_records(self, view: ClippedRegions) -> int:
         """A record less in one cell, and one more in another."""
         return 2 if view.charge_both else 1
 

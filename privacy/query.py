@@ -112,7 +112,7 @@ class Query:
         """What is released of the outcomes; the view may keep the rest for later queries."""
         return outcomes
 
-    def n_records(self, view: Any) -> int:
+    def n_changed_records(self, view: Any) -> int:
         """Number of records that neighbors differ in, 1 or 2, each in an entry of its own.
 
         Where there are 2, the L1 norm is twice what either record changes. Entries have independent

@@ -135,7 +135,7 @@ class MovedAsOne(RegionCounts):
     def sensitivity(self, view, adjacency):
         return {"counts": ONE_COUNT}
 
-    def n_records(self, view):
+    def n_changed_records(self, view):
         return 1
 
 

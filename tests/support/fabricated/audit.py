@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from pkm.audit.records import ROOMS
-from pkm.source import rooms_digest
+from pkm.audit.records import SUBPACKAGES
+from pkm.source import subpackages_digest
 
 SMALL_RATIO = 0.25
 
@@ -29,8 +29,8 @@ def make_record(method: str, variant: str, module: str, **changes) -> dict:
         "epsilon": None,
         "query_verdicts": {"sums_and_counts": "consistent"},
         "n_runs": 0,
-        "rooms": list(ROOMS),
-        "code": rooms_digest(*ROOMS),
+        "subpackages": list(SUBPACKAGES),
+        "code": subpackages_digest(*SUBPACKAGES),
     }
     return record | changes
 
