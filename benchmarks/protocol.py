@@ -59,7 +59,8 @@ def client_seconds(method: FastLloyd, ring: Ring) -> float:
 
     def fit() -> None:
         masks = Masks(2, {1: PAIR_KEYS[1]}, GROUP_KEY, ring)
-        session = ClientSession(ZeroLink(), masks, N_POINTS)
+        rounds = method.schedule(N_POINTS, N_COLUMNS)
+        session = ClientSession(ZeroLink(), masks, N_POINTS, rounds)
         method.fit_with(
             lambda ledger, streams: FederatedCurator(
                 points, ledger, streams.public_seeds, None, session

@@ -1,7 +1,7 @@
 """The curator of one client: queries about all points, answered by masked secure aggregation."""
 
 import time
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from pkm.compute import Points
 from pkm.federation.links import ClientLink
 from pkm.federation.masks import Masks
 from pkm.privacy import BaseCurator, Ledger, Query, Sensitivity, SumsAndCounts
+from pkm.privacy.ledger import StreamKey
 
 
 @dataclass
@@ -32,11 +33,23 @@ class PublicSeeds:
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A client in one run: its link and masks, the public number of all points, its timings."""
+    """A client in one run: its link and masks, what is public, its timings.
+
+    Attributes
+    ----------
+    link : ClientLink
+    masks : Masks
+    n_points : int
+        Number of all records.
+    rounds : sequence
+        The schedule that the server draws noise by: radius and noises of each round.
+    timings : ClientTimings
+    """
 
     link: ClientLink
     masks: Masks
     n_points: int
+    rounds: Sequence[Any]
     timings: ClientTimings = field(default_factory=ClientTimings)
 
 
@@ -78,9 +91,16 @@ class FederatedCurator(BaseCurator):
         exact: Mapping[str, np.ndarray],
         sensitivities: Mapping[str, Sensitivity],
         noise: Mapping[str, Any],
-        key: Hashable,
+        key: StreamKey,
     ) -> dict[str, np.ndarray]:
-        """Have the server add up the clients' parts and its noise."""
+        """Have the server add up the clients' parts and its noise, which was charged."""
+        expected = self._session.rounds[key[1]]
+        released = (query.radius, noise["sums"], noise["counts"])
+        if released != (expected.radius, expected.sum_noise, expected.count_noise):
+            raise ValueError(
+                f"round {key[1]} releases {released}, but the server draws noise by the schedule: "
+                f"{expected}"
+            )
         return self._exchange(exact)
 
     def _collect(self, query: Query, exact: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

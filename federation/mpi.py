@@ -294,18 +294,26 @@ def run_rank(
         network = replace(network, fingerprints=_fingerprints(comm, identity))
     if identity is None:
         raise ValueError("identity=None must be this rank's: network.fingerprints are given")
+    n_points = points.n_records
+    n_features = points.shape[1]
     if rank == SERVER:
         link = MpiServerLink(comm, network)
-        noise = method.noise_streams(seeds, *points.shape)
+        noise = method.noise_streams(seeds, n_points, n_features, domain=domain)
         with _abort_on_error(link):
             report = run_server(
-                link, method, *points.shape, noise, network, identity=identity, simulated=simulated
+                link,
+                method,
+                n_points,
+                n_features,
+                noise,
+                network,
+                identity=identity,
+                simulated=simulated,
             )
             link.send_report(report)
         return None, None
     link = MpiClientLink(comm, network)
     part = split_points(points, network.n_clients, seeds[0], split)[rank - 1]
-    n_points = points.shape[0]
     with _abort_on_error(link):
         run, report = run_client(
             link,

@@ -48,7 +48,14 @@ class ScheduledMethod(Protocol):
         """All rounds, from public quantities only."""
         ...
 
-    def noise_streams(self, seeds: Sequence[int], n_points: int, n_features: int) -> NoiseStreams:
+    def noise_streams(
+        self,
+        seeds: Sequence[int],
+        n_points: int,
+        n_features: int,
+        *,
+        domain: npt.ArrayLike | None = None,
+    ) -> NoiseStreams:
         """Streams of a run's noise, for the server."""
         ...
 
@@ -290,9 +297,9 @@ def run_client(
     rounds = check_schedule(method, n_points, points.shape[1], network)
     check_secure(method, simulated)
     fingerprints = check_fingerprints(network)
-    if points.shape[0] > n_points:
+    if points.n_records > n_points:
         raise ValueError(
-            f"n_points={n_points} must be at least this client's {points.shape[0]}: it bounds "
+            f"n_points={n_points} must be at least this client's {points.n_records}: it bounds "
             "the sums"
         )
 
@@ -301,7 +308,7 @@ def run_client(
     n_recovered = len(rounds) if network.recover else 0
     ring = Ring(network.word_bytes)
     sealed, masks = agree_as_client(link, identity, fingerprints, n_recovered, ring)
-    session = ClientSession(sealed, masks, n_points)
+    session = ClientSession(sealed, masks, n_points, rounds)
     agreed = time.perf_counter()
 
     # Run the method; its queries are answered by the server.
@@ -489,14 +496,14 @@ def run_in_threads(
         raise ValueError(
             f"n_clients={network.n_clients} must be the number of parts, which is {len(parts)}"
         )
-    n_points = sum(part.shape[0] for part in parts)
+    n_points = sum(part.n_records for part in parts)
     n_features = parts[0].shape[1]
     check_schedule(method, n_points, n_features, network)
     check_secure(method, simulated)
     server_identity, *identities = [Identity.generate() for _ in range(network.n_clients + 1)]
     fingerprints = [identity.fingerprint for identity in (server_identity, *identities)]
     network = replace(network, fingerprints=tuple(fingerprints))
-    noise = method.noise_streams(seeds, n_points, n_features)
+    noise = method.noise_streams(seeds, n_points, n_features, domain=domain)
     link = ThreadServerLink(network.n_clients, network.latency, network.time_limit)
 
     run = partial(

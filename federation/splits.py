@@ -50,7 +50,12 @@ def split_points(
     fractions = np.cumsum(weights)[:-1] / weights.sum()
     ends = np.rint(fractions * n).astype(int)
     parts = np.split(order, ends)
-    return [Points.prepare(points.rows[part].astype(np.int64)) for part in parts]
+    # Null records have no row to order by: the first client has them.
+    n_null = [points.n_null] + [0] * (n_clients - 1)
+    return [
+        Points.prepare(points.rows[part].astype(np.int64), null)
+        for part, null in zip(parts, n_null, strict=True)
+    ]
 
 
 def iid(labels: np.ndarray, n_clients: int) -> np.ndarray:

@@ -29,8 +29,9 @@ from pkm.privacy import (
 )
 from pkm.privacy.query import PRESENCE
 
-# Parameters by which runs may differ and share noise: they say where points and noise come from.
-NOT_IN_NOISE = ("bounds", "clip", "random_state", "secure")
+# Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
+# others say where noise comes from.
+NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure")
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 
 
@@ -260,7 +261,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             planned = self.planned_run(n_points, n_features, seeds, domain)
             account.charge(planned)
             schedule = planned.schedule
-        return self.fit_with(make_curator, n_points, n_features, seeds, schedule, secure=secure)
+        return self.fit_with(
+            make_curator, n_points, n_features, seeds, schedule, domain=domain, secure=secure
+        )
 
     def planned_run(
         self,
@@ -303,7 +306,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             )
 
         # Rehearse one replicate, on a copy that keeps what it computes for itself.
-        streams = self.noise_streams(seeds, n_points, n_features)
+        streams = self.noise_streams(seeds, n_points, n_features, domain=domain)
         ledger = Ledger(budget)
         public_points = np.zeros((n_points, n_features), np.int64)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
@@ -331,6 +334,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         seeds: Sequence[int],
         schedule: Sequence[Charge] | None = None,
         *,
+        domain: ArrayLike | None = None,
         secure: bool | None = None,
         public_seeds: Sequence[int] | None = None,
     ) -> Run:
@@ -347,6 +351,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             One per replicate.
         schedule : sequence of Charge, optional
             The only releases that each replicate may make. Default: any.
+        domain : array-like of shape (2, d), optional
+            Public bounds that the grid represents, for the streams of noise.
         secure : bool, optional
             Draw noise from the operating system's entropy. Default: the method's parameter.
         public_seeds : sequence of int, optional
@@ -359,7 +365,12 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         streams = self.noise_streams(
-            seeds, n_points, n_features, secure=secure, public_seeds=public_seeds
+            seeds,
+            n_points,
+            n_features,
+            domain=domain,
+            secure=secure,
+            public_seeds=public_seeds,
         )
 
         # A method that is not batched runs once for each replicate, each with a ledger of its own.
@@ -391,10 +402,15 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         n_points: int,
         n_features: int,
         *,
+        domain: ArrayLike | None = None,
         secure: bool | None = None,
         public_seeds: Sequence[int] | None = None,
+        purpose: str = "",
     ) -> NoiseStreams:
-        """Streams of noise of a run: no other method, parameters, budget or shape shares them.
+        """Streams of noise of a run.
+
+        No run of another method, other parameters, another budget, shape or domain, or another
+        purpose shares them.
 
         Two runs with the same noise could be compared, and the noise taken off.
 
@@ -403,22 +419,29 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         seeds : sequence of int
             One per replicate.
         n_points, n_features : int
+        domain : array-like of shape (2, d), optional
+            Default: -1 and 1.
         secure : bool, optional
             Default: the method's parameter.
         public_seeds : sequence of int, optional
             Default: from the seeds.
+        purpose : str, default=""
+            What the run is for, where it is not a fit.
 
         Returns
         -------
         NoiseStreams
         """
         parameters = {
-            name: getattr(self, name)
+            name: _in_full(getattr(self, name))
             for name in _parameter_names(type(self))
-            if name not in NOT_IN_NOISE
+            if name not in NOT_IN_CONTEXT
         }
         budget = self.budget(n_points, n_features)
-        context = repr((type(self).__qualname__, parameters, budget, n_points, n_features))
+        bounds = np.empty((2, n_features))
+        bounds[:] = [[-1.0], [1.0]] if domain is None else domain
+        facts = (type(self).__qualname__, parameters, budget, n_points, n_features)
+        context = repr((*facts, _in_full(bounds), purpose))
         is_secure = self.secure if secure is None else secure
         return NoiseStreams(seeds, is_secure, context, public_seeds)
 
@@ -481,7 +504,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     def fit_predict(
         self, X: ArrayLike, y: object = None, *, account: Account | None = None, **kwargs: object
     ) -> np.ndarray:
-        """Fit, then predict the same rows."""
+        """Fit, then predict the same rows; rows with NaN or infinite values have no label."""
         return self.fit(X, account=account).predict(X)
 
     def _draws_securely(self) -> bool:
@@ -533,6 +556,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         return lower, upper
 
 
+def _in_full(value: object) -> object:
+    """Return an array as nested lists, which are written out in full."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
 @lru_cache(maxsize=256)
 def _parameter_names(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
     """Names of the constructor's parameters."""
@@ -556,9 +584,20 @@ def _replaced(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray
     return np.clip(X, lower, upper)
 
 
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _matrix(X: ArrayLike) -> np.ndarray:
     try:
-        X = np.asarray(X, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            X = np.asarray(X, dtype=np.float64)
+    except OverflowError:
+        # An integer beyond the floats is as good as infinite.
+        X = np.vectorize(_as_float, otypes=[np.float64])(np.asarray(X, dtype=object))
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numeric: {error}") from error
     if X.ndim != 2 or 0 in X.shape:

@@ -86,6 +86,7 @@ class CoresetMethod(PrivateKMeans):
         points: np.ndarray | Points | Sequence[np.ndarray | Points],
         seed: int,
         *,
+        domain: ArrayLike | None = None,
         secure: bool | None = None,
     ) -> Coreset:
         """Release a private coreset of points on the grid, in half-widths of the domain.
@@ -95,6 +96,8 @@ class CoresetMethod(PrivateKMeans):
         points : ndarray of shape (n, d), int64, or Points, or a sequence of either
             As for :meth:`PrivateKMeans.fit_batch`.
         seed : int
+        domain : array-like of shape (2, d), optional
+            As for :meth:`PrivateKMeans.fit_batch`.
         secure : bool, optional
             Draw noise from the operating system's entropy. Default: the method's parameter.
 
@@ -108,9 +111,11 @@ class CoresetMethod(PrivateKMeans):
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         assert budget is not None, "a coreset is released under a privacy claim"
-        streams = self.noise_streams([seed], n_points, n_features, secure=secure)
+        streams = self.noise_streams(
+            [seed], n_points, n_features, domain=domain, secure=secure, purpose="coreset"
+        )
         ledger = Ledger(budget, repeatable=not streams.secure)
-        curator = self.curator(shards, ledger, streams)
+        curator = self.curator(shards, ledger, streams, domain)
         candidates, weights = self.weighted_candidates(curator)
         return Coreset(candidates / SCALE, weights, ledger)
 
@@ -136,7 +141,8 @@ class CoresetMethod(PrivateKMeans):
         (10000, 2660.0)
         """
         points, (lower, upper), seed = self._prepared(X)
-        coreset = self.coreset_of(points, seed, secure=self._draws_securely())
+        domain = np.array([lower, upper])
+        coreset = self.coreset_of(points, seed, domain=domain, secure=self._draws_securely())
         half_width = upper / 2 - lower / 2
         candidates = coreset.points * half_width + (upper / 2 + lower / 2)
         return Coreset(candidates, coreset.weights, coreset.ledger)

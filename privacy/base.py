@@ -14,7 +14,7 @@ from pkm.compute import Points
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, Ledger, StreamKey
 from pkm.privacy.noise import NoiseStreams
-from pkm.privacy.query import Query, View
+from pkm.privacy.query import PRESENCE, Query, View
 
 PointsLike = np.ndarray | Points | Sequence[np.ndarray | Points]
 """Private points on the grid, whole or in shards."""
@@ -69,6 +69,10 @@ class BaseCurator:
         self._rounds: Counter[str] = Counter()  # releases so far, by label
         self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
         self.n_points = sum(shard.n_records for shard in self._shards)
+        if self.adjacency not in (None, *PRESENCE) and any(s.n_null for s in self._shards):
+            raise ValueError(
+                f"points have null records, which {self.adjacency} adjacency does not know"
+            )
         self.n_features = self._shards[0].shape[1]
         self.n_replicates = len(streams.public_seeds)
         self.public_seeds = streams.public_seeds

@@ -32,7 +32,7 @@ from pkm.compute.hashing import Hash, clip_norms, clipped_sums, farthest_points,
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.queries import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, View, check_type
 from pkm.privacy.selection import Exponential, ScoreRange
 from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
 
@@ -154,11 +154,12 @@ class HashedPoints(View):
                 f"positions must be grid integers of shape (m, {self.n_features}), got "
                 f"{positions.dtype} of shape {positions.shape}; release them through into_ball"
             )
-        if np.abs(positions).max(initial=0) > SCALE:
+        if positions.min(initial=0) < -SCALE or positions.max(initial=0) > SCALE:
             raise ValueError("positions must lie in the domain; release them through into_ball")
 
     def check_hash(self, hashing: Hash) -> None:
-        """Refuse a hash of points of another number of features."""
+        """Refuse a hash of points of another number of features, and code that is not ours."""
+        check_type("hashing", hashing, Hash)
         n_features = hashing.directions.shape[1]
         if n_features != self.n_features:
             raise ValueError(

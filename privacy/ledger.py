@@ -209,12 +209,26 @@ class Ledger:
 
     def _check_composed(self, charge: Charge, tallies: Sequence[_Tally]) -> None:
         """Refuse a charge whose composition with the others exceeds the budget."""
+        # Without a delta that is left nothing composes below the plain sum, and Gaussian noise does
+        # not at all; the delta that it would need may be too small for a float.
+        for tally in tallies:
+            if self.budget.delta <= tally.delta and not self._is_pure_within(tally):
+                raise BudgetExceeded(
+                    f"release {charge.label!r} round {charge.round} would need "
+                    f"epsilon={_plain_sum(tally, 0.0):.6g} and a delta, the budget has "
+                    f"epsilon={self.budget.epsilon:.6g} and delta={self.budget.delta:.3g}"
+                )
         delta = _delta_at(tallies, self.budget.epsilon * (1 + SLACK))
         if not delta <= self.budget.delta * (1 + SLACK):
             raise BudgetExceeded(
                 f"release {charge.label!r} round {charge.round} would need delta={delta:.3g} at "
                 f"epsilon={self.budget.epsilon:.6g}, the budget has delta={self.budget.delta:.3g}"
             )
+
+    def _is_pure_within(self, tally: _Tally) -> bool:
+        """Whether all releases are pure and their plain sum is in budget, but for rounding."""
+        is_within = math.fsum(tally.epsilons) <= self.budget.epsilon * (1 + SLACK)
+        return tally.mu == 0 and is_within and tally.delta <= self.budget.delta * (1 + SLACK)
 
     def _fits_plain_sum(self, tallies: Sequence[_Tally]) -> bool:
         """Whether the sum of the epsilons, that of the Gaussian releases included, is in budget."""

@@ -54,6 +54,8 @@ class _Additive:
     norm: ClassVar[str]
 
     def __post_init__(self) -> None:
+        # A float of fewer bits would round what it is multiplied with.
+        object.__setattr__(self, "scale", float(self.scale))
         if not (self.scale > 0 and math.isfinite(self.scale)):
             raise ValueError(f"scale={self.scale} must be positive and finite")
 

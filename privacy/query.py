@@ -126,6 +126,18 @@ class Query:
         return ""
 
 
+def check_type(name: str, value: object, expected: type) -> None:
+    """Refuse an argument that is not exactly of a type: its code meets private points, or prices.
+
+    Raises
+    ------
+    TypeError
+        Naming the argument.
+    """
+    if type(value) is not expected:
+        raise TypeError(f"{name}={value!r} must be a {expected.__name__}, and no subclass")
+
+
 class View:
     """Private points as some queries see them: in a tree of cells, in a ball, projected.
 

@@ -40,6 +40,8 @@ from pkm.privacy.rho_bounded_queries import (
     Total,
 )
 
+MAX_CENTER = 1 << 40  # grid steps: differences from it are exact
+
 
 class RhoBoundedCurator(BaseCurator):
     """Curator of one replicate for neighbors that differ by the move of one record.
@@ -159,6 +161,8 @@ class RhoBoundedCurator(BaseCurator):
         ClippedRegions
         """
         centers = np.asarray(centers)
+        if centers.size and not -MAX_CENTER <= centers.min() <= centers.max() <= MAX_CENTER:
+            raise ValueError(f"centers must be at most {MAX_CENTER} grid steps in size")
         if not np.issubdtype(centers.dtype, np.integer) or centers.ndim != 2 or not len(centers):
             raise ValueError(
                 f"centers must be grid integers of shape (m, d), got {centers.dtype} of "

@@ -6,6 +6,7 @@ drawn. The cells of one query must be disjoint, so that a record changes one of 
 of the query is that of its most expensive cell.
 """
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from pkm.compute import (
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian, Laplace
 from pkm.privacy.queries import ONE_COUNT
-from pkm.privacy.query import Mechanisms, Query, Sensitivity, View
+from pkm.privacy.query import Mechanisms, Query, Sensitivity, View, check_type
 from pkm.privacy.selection import Exponential, ScoreRange, SplitScore
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ class BoxGrid:
 
     thresholds: tuple[int, ...]
     inside_cell: bool
+
+    def __post_init__(self) -> None:
+        is_sorted = all(low < high for low, high in itertools.pairwise(self.thresholds))
+        is_inside = all(-SCALE <= threshold <= SCALE for threshold in self.thresholds)
+        if not (is_sorted and is_inside):
+            raise ValueError(
+                f"thresholds={self.thresholds} must increase and lie in the domain, from {-SCALE} "
+                f"to {SCALE}: the boxes of cells follow from them"
+            )
 
     @classmethod
     def of_intervals(cls, width: float, inside_cell: bool = False) -> "BoxGrid":
@@ -148,7 +158,7 @@ class PartitionTree(View):
         self.n_features = curator.n_features
         self._grid = grid
         self._n_codes = codes[0].shape[1]
-        self._n_points = sum(len(shard_codes) for shard_codes in codes)
+        self.n_points = curator.n_points
         n_bins = 1 if grid is None else grid.n_bins
         first = np.zeros(self.n_features, np.int64)
         last = np.full(self.n_features, n_bins)
@@ -168,6 +178,7 @@ class PartitionTree(View):
     @classmethod
     def by_features(cls, curator: "BaseCurator", grid: BoxGrid) -> "PartitionTree":
         """Start a tree whose cells are split at grid boundaries of a feature."""
+        check_type("grid", grid, BoxGrid)
         codes = [digitize(shard, grid.thresholds) for shard in curator._shards]
         return cls(curator, codes, grid)
 
@@ -343,10 +354,10 @@ class CellSums(Query):
         shape = (len(self.cells), view.n_features)
         if not np.issubdtype(self.origins.dtype, np.integer) or self.origins.shape != shape:
             raise ValueError(f"origins must be grid integers of shape {shape}")
-        farthest = np.abs(self.origins).max(initial=0)
-        if farthest * float(view._n_points) > MAX_SUM:
+        farthest = np.abs(self.origins.astype(np.float64)).max(initial=0.0)
+        if farthest * float(view.n_points) > MAX_SUM:
             raise ValueError(
-                f"origins={farthest} steps is too far away for sums of {view._n_points} points"
+                f"origins={farthest} steps is too far away for sums of {view.n_points} points"
             )
 
     def sensitivity(self, view: PartitionTree, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
@@ -417,6 +428,7 @@ class Splits(Query):
 
     def check(self, view: PartitionTree) -> None:
         """Refuse cells that overlap, sizes that are no numbers, and a negative margin."""
+        check_type("score", self.score, SplitScore)
         view.check_disjoint(self.cells)
         if view._grid is None:
             raise ValueError(
@@ -452,7 +464,7 @@ class Splits(Query):
         grid = view._grid
         assert grid is not None, "checked before"
         scores = np.empty((view.n_features, len(grid.boundaries)))
-        count_type = np.uint16 if view._n_points < 1 << 16 else np.uint32
+        count_type = np.uint16 if view.n_points < 1 << 16 else np.uint32
         for cell, size in zip(self.cells, np.asarray(self.sizes, float).tolist(), strict=True):
             counts = np.zeros((view.n_features, grid.n_bins), count_type)
             for shard in view._shards:

@@ -47,7 +47,7 @@ def cache(tmp_path, monkeypatch):
 def shared_noise(monkeypatch):
     """Let runs of one seed have the same noise, whatever their method and parameters."""
 
-    def noise_streams(method, seeds, n_points, n_features, *, secure=None, public_seeds=None):
+    def noise_streams(method, seeds, *shape, public_seeds=None, **where):
         return NoiseStreams(seeds, public_seeds=public_seeds)
 
     monkeypatch.setattr(PrivateKMeans, "noise_streams", noise_streams)

@@ -634,10 +634,10 @@ def standardized_noise(points, method, seed):
 
     def client(link):
         sealed, masks = agree_as_client(link, identities[1], fingerprints, 0, Ring(8))
-        session = ClientSession(sealed, masks, 60)
+        session = ClientSession(sealed, masks, 60, method.schedule(60, 2))
 
         def curator(ledger, streams):
-            return RecordingCurator(points, ledger, streams.seeds, None, session)
+            return RecordingCurator(points, ledger, streams.public_seeds, None, session)
 
         return method.fit_with(curator, 60, 2, [seed])
 
@@ -711,7 +711,7 @@ def test_methods_without_a_public_schedule_are_refused():
 
 def test_federated_curator_refuses_other_queries():
     """It answers sums and counts alone."""
-    session = ClientSession(None, None, 400)
+    session = ClientSession(None, None, 400, [])
     curator = FederatedCurator(random_points(), None, (0,), None, session)
     assert curator.n_points == 400
 
