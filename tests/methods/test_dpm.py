@@ -332,7 +332,7 @@ def test_interval_sizes_fit_domains_of_any_size(domain):
 
 
 @pytest.mark.parametrize("method", [DPM, LSHSplits])
-def test_published_methods_scale_unequal_columns_to_the_cube(method):
+def test_published_methods_scale_unequal_columns_to_the_cube(method, shared_noise):
     cube = np.random.default_rng(0).uniform(-1, 1, (2000, 2))
     lower = np.array([0.0, -3.0])
     upper = np.array([1.0, 5.0])

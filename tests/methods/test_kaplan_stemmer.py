@@ -1352,7 +1352,7 @@ def test_coreset_keeps_costs_of_many_center_sets(ball):
     assert largest_log_ratio(incomplete_coreset) > math.log(10)
 
 
-def test_coreset_in_the_units_of_the_data():
+def test_coreset_in_the_units_of_the_data(shared_noise):
     points = mixture()[0].rows / SCALE
     shift = np.arange(10.0)
     stretch = np.linspace(1, 5, 10)

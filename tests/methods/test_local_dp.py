@@ -568,7 +568,7 @@ def test_the_mean_is_unbiased():
     assert 0.7 * deviation < np.std(errors) < 1.3 * deviation
 
 
-def test_coreset_approximates_the_points():
+def test_coreset_approximates_the_points(shared_noise):
     points, true_centers = planted(100_000, 2, 4)
     method = KaplanStemmerLocal(4, epsilon=4.0, radius=1.0)
     coreset = method.coreset_of(points, 3)

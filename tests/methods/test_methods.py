@@ -233,7 +233,7 @@ def test_points_that_are_no_matrix_are_refused(points):
         FastLloyd(n_clusters=1).fit(points)
 
 
-def test_bounds_are_the_units_of_the_data():
+def test_bounds_are_the_units_of_the_data(shared_noise):
     """Shifting and stretching data and bounds together moves the centers along with them and
     nothing else.
     """
