@@ -592,14 +592,18 @@ def _as_float(value: float) -> float:
 
 
 def _matrix(X: ArrayLike) -> np.ndarray:
+    matrix = _as_matrix(X)
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}")
+    return matrix
+
+
+def _as_matrix(X: ArrayLike) -> np.ndarray:
     try:
         with np.errstate(over="ignore"):
-            X = np.asarray(X, dtype=np.float64)
+            return np.asarray(X, dtype=np.float64)
     except OverflowError:
         # An integer beyond the floats is as good as infinite.
-        X = np.vectorize(_as_float, otypes=[np.float64])(np.asarray(X, dtype=object))
+        return np.vectorize(_as_float, otypes=[np.float64])(np.asarray(X, dtype=object))
     except (TypeError, ValueError) as error:
         raise ValueError(f"X must be numeric: {error}") from error
-    if X.ndim != 2 or 0 in X.shape:
-        raise ValueError(f"X must have shape (n, d) with n, d >= 1, got {X.shape}")
-    return X
