@@ -69,9 +69,13 @@ def add_pairwise(
         Of the field; 0 for the ring of the words themselves.
     """
     for peer, pair_words in words:
-        total += pair_words if client < peer else modulus - pair_words
         if modulus:
+            total += pair_words if client < peer else modulus - pair_words
             total %= modulus
+        elif client < peer:
+            total += pair_words
+        else:
+            total -= pair_words
 
 
 class Masks:
@@ -130,8 +134,9 @@ class Masks:
         """Take the group's mask off the sum of all clients' messages; int64."""
         if self._group_words is None:
             raise RuntimeError("there is no masked message whose sum could be revealed")
-        elements = total.copy()
-        for words in self._group_words.values():
+        first, *others = self._group_words.values()
+        elements = total - first
+        for words in others:
             elements -= words
         self._group_words = None
         return self._ring.decode(elements)
