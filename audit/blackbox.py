@@ -38,6 +38,7 @@ SIZES = {Adjacency.LOCAL: 300, Adjacency.RHO_BOUNDED: 300}  # records; cohorts a
 # Elsewhere numbers of records and of clusters: among few records a single one shows most.
 SMALL_SIZES = ((3, 1), (4, 2), (6, 3))
 N_FEATURES = 2
+LOSS_DECIMALS = 6
 MAX_LOSS = 1e9  # of a transcript that one side cannot have
 BATCH = 500  # runs together where a method runs in batches
 KINDS = (lone_record, far_record, heavy_clusters)
@@ -170,7 +171,11 @@ def transcript_losses(
         )
         found.append(np.broadcast_to(losses, len(batch)))
     losses = np.concatenate(found)
-    return None if np.isnan(losses).any() else np.clip(losses, -MAX_LOSS, MAX_LOSS)
+    if np.isnan(losses).any():
+        return None
+    # Discrete laws have losses with atoms. Computed from either side they differ in their last
+    # bits, which would tell the sides apart.
+    return np.round(np.clip(losses, -MAX_LOSS, MAX_LOSS), LOSS_DECIMALS)
 
 
 def _replaying(recorded: Trace, streams: NoiseStreams, trace: Trace) -> ReplayingStreams:

@@ -8,7 +8,7 @@ import pytest
 from pkm.audit.blackbox import epsilon_bound, losses_by_replicate, transcript_losses
 from pkm.audit.pairs import Pair
 from pkm.audit.replay import RecordingStreams, ReplayingStreams, traced
-from pkm.methods import DPLloyd, GLloyd
+from pkm.methods import DPLloyd, GLloyd, LocalMean
 from pkm.privacy import SCALE
 
 DOMAIN = np.array([[-1.0, -1.0], [1.0, 1.0]])
@@ -55,6 +55,17 @@ def test_transcript_losses_have_their_mean_and_variance():
     mu = math.hypot(*(charge.mu for charge in recorded.ledgers[0].charges))
     assert abs(losses.mean() - mu**2 / 2) < 5 * mu / math.sqrt(n_runs)
     assert losses.std() == pytest.approx(mu, rel=5 * math.sqrt(1 / (2 * n_runs)))
+
+
+def test_atoms_of_a_loss_do_not_tell_the_sides_apart():
+    """Both sides have losses of plus and minus epsilon; their last bits must not differ."""
+    rows = np.tile(PAIR.rows, (60, 1))
+    moved = Pair("moved", rows, 0, -rows[0], DOMAIN)
+    method = LocalMean(1)
+    losses = transcript_losses(method, moved, 60, (0,))
+    other_losses = -transcript_losses(method, moved.reversed, 60, (1,))
+    assert set(losses) & set(other_losses)
+    assert len(set(losses) | set(other_losses)) <= 3
 
 
 def test_exchanged_pairs_exchange_their_data_sets():
