@@ -1,4 +1,4 @@
-"""Black box: tell neighbors apart by what runs release, and bound epsilon from the errors.
+"""Black box: distinguish neighbors by what runs release, and bound epsilon from the errors.
 
 The statistic and its threshold are chosen on one half of the runs. On the other half the rates of
 both errors are bounded by Clopper and Pearson, so that the bound on epsilon holds with 95 %
@@ -174,7 +174,7 @@ def transcript_losses(
     if np.isnan(losses).any():
         return None
     # Discrete laws have losses with atoms. Computed from either side they differ in their last
-    # bits, which would tell the sides apart.
+    # bits, which would distinguish the sides.
     return np.round(np.clip(losses, -MAX_LOSS, MAX_LOSS), LOSS_DECIMALS)
 
 
@@ -279,7 +279,7 @@ def _padded(centers: np.ndarray, k: int) -> np.ndarray:
 
 
 def statistics(centers: np.ndarray, pair: Pair) -> np.ndarray:
-    """Numbers that may tell neighbors apart, (n_runs, m), from released centers (n_runs, k, d).
+    """Numbers that may distinguish neighbors, (n_runs, m), from released centers (n_runs, k, d).
 
     Coordinates, in the order of release and sorted; distances of the record to the centers; the
     number of different centers.

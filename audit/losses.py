@@ -1,7 +1,7 @@
 """What a pair of neighbors costs at one draw, computed exactly from what the draw was made of.
 
 Every mechanism has a law. For exact answers of two neighbors, ``realized`` says by how much that
-law sets them apart (in the unit that the mechanism is charged in), and ``loss`` is the
+law distinguishes them (in the unit that the mechanism is charged in), and ``loss`` is the
 logarithm of the ratio of the two probabilities of one outcome. Nothing is estimated.
 """
 
@@ -39,7 +39,7 @@ from pkm.privacy.stability_histogram import OccupiedCells, ReleasedCells, Stabil
 
 @singledispatch
 def realized(mechanism: Any, values: Any, others: Any, sensitivity: Any) -> Cost:
-    """Cost of telling two exact answers apart by a mechanism.
+    """Cost of distinguishing two exact answers by a mechanism.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def _(
     counts = _counts_by_name(values)
     other_counts = _counts_by_name(others)
 
-    # Cells that occur on both sides are told apart by their noise.
+    # Cells that occur on both sides differ in their noisy counts.
     both = counts.keys() & other_counts.keys()
     change = math.sqrt(sum((counts[name] - other_counts[name]) ** 2 for name in both))
 

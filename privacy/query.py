@@ -101,7 +101,7 @@ class Query:
         raise NotImplementedError(f"{type(self).__name__} must define exact")
 
     def details(self) -> Mapping[str, float | None]:
-        """Public arguments to record in the ledger, beside scales and sensitivities."""
+        """Public arguments to record in the ledger, with scales and sensitivities."""
         return {}
 
     def values(self, part: str, exact: Any, released: Mapping[str, np.ndarray]) -> Any:
