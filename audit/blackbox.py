@@ -10,7 +10,6 @@ end.
 import itertools
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -20,18 +19,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pkm.audit.losses import loss
 from pkm.audit.pairs import Pair, far_record, heavy_clusters, lone_record, replacement_of
 from pkm.audit.replay import (
     Divergence,
-    Draw,
     RecordingStreams,
-    ReplayingStreams,
-    Trace,
+    losses_by_replicate,
+    replayed_on_neighbor,
     traced,
 )
 from pkm.compute import SCALE, Points
-from pkm.privacy import Adjacency, NoiseStreams
+from pkm.privacy import Adjacency
 
 CONFIDENCE = 0.95
 SIZES = {Adjacency.LOCAL: 300, Adjacency.RHO_BOUNDED: 300}  # records; cohorts and regions need some
@@ -155,50 +152,17 @@ def transcript_losses(
         public_seeds = [0] * len(batch)
         recorded = traced(method, pair.points, batch, pair.domain, RecordingStreams, public_seeds)
         try:
-            replayed = traced(
-                method,
-                pair.neighbor,
-                batch,
-                pair.domain,
-                partial(_replaying, recorded),
-                public_seeds,
-            )
+            replayed = replayed_on_neighbor(method, pair, batch, recorded, public_seeds)
         except Divergence:
             return None
-        losses = sum(
-            losses_by_replicate(draw, other, len(batch))
-            for draw, other in zip(recorded.draws, replayed.draws, strict=True)
-        )
-        found.append(np.broadcast_to(losses, len(batch)))
+        draws = list(zip(recorded.draws, replayed.draws, strict=True))
+        found.append(losses_by_replicate(draws, len(batch)))
     losses = np.concatenate(found)
     if np.isnan(losses).any():
         return None
     # Discrete laws have losses with atoms. Computed from either side they differ in their last
     # bits, which would distinguish the sides.
     return np.round(np.clip(losses, -MAX_LOSS, MAX_LOSS), LOSS_DECIMALS)
-
-
-def _replaying(recorded: Trace, streams: NoiseStreams, trace: Trace) -> ReplayingStreams:
-    return ReplayingStreams(streams, recorded.draws, trace)
-
-
-def losses_by_replicate(draw: Draw, other: Draw, n_replicates: int) -> np.ndarray:
-    """Privacy loss of a draw for each replicate; ``other`` has the neighbor's exact answer."""
-    if n_replicates == 1:
-        values = [(draw.outcome, draw.values, other.values)]
-    else:
-        values = [
-            tuple(_replicate(each, r) for each in (draw.outcome, draw.values, other.values))
-            for r in range(n_replicates)
-        ]
-    return np.array([loss(draw.mechanism, *each, draw.sensitivity) for each in values])
-
-
-def _replicate(values: Any, number: int) -> Any:
-    """Part of one replicate, of an array or of a tuple of arrays."""
-    if isinstance(values, tuple):
-        return type(values)(*(part[number : number + 1] for part in values))
-    return values[number : number + 1]
 
 
 def _attack_centers(method: Any, pair: Pair, n_runs: int, seed: tuple[int, ...]) -> EpsilonBound:

@@ -313,13 +313,7 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
     except Exception as error:  # an exception is an outcome like any other
         return Replay((), 0.0, _other_outcome(method, pair, seeds, error), refusal=error)
     try:
-        replayed = traced(
-            method,
-            pair.neighbor,
-            seeds,
-            pair.domain,
-            lambda streams, trace: ReplayingStreams(streams, recorded.draws, trace),
-        )
+        replayed = replayed_on_neighbor(method, pair, seeds, recorded)
     except Divergence as error:
         return Replay((), math.nan, str(error))
     except Exception as error:  # on one side alone it tells the two apart
@@ -331,7 +325,7 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
     delta = math.fsum(charge.delta for ledger in recorded.ledgers for charge in ledger.charges)
     draws = list(zip(recorded.draws, replayed.draws, strict=True))
     costs = [_realized(recorded, _of_replicate(draws, i)) for i in range(n_replicates)]
-    losses = [_transcript_loss(_of_replicate(draws, i)) for i in range(n_replicates)]
+    losses = losses_by_replicate(draws, n_replicates)
     worst = tuple(
         max(costs_of, key=lambda each: each.ratio) for costs_of in zip(*costs, strict=True)
     )
@@ -339,6 +333,36 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
 
 
 Draws = Sequence[tuple[Draw, Draw]]
+"""Draws on the points, each with the same draw on the neighbor."""
+
+
+def replayed_on_neighbor(
+    method: Any,
+    pair: Pair,
+    seeds: Sequence[int],
+    recorded: Trace,
+    public_seeds: Sequence[int] | None = None,
+) -> Trace:
+    """Run a method on the neighbor of a pair, with the outcomes of a recorded run forced.
+
+    Raises
+    ------
+    Divergence
+        If the method makes other draws than in the recorded run.
+    """
+    return traced(
+        method,
+        pair.neighbor,
+        seeds,
+        pair.domain,
+        lambda streams, trace: ReplayingStreams(streams, recorded.draws, trace),
+        public_seeds,
+    )
+
+
+def losses_by_replicate(draws: Draws, n_replicates: int) -> list[float]:
+    """Exact privacy loss of the whole transcript of each replicate."""
+    return [_transcript_loss(_of_replicate(draws, i)) for i in range(n_replicates)]
 
 
 def _of_replicate(draws: Draws, number: int) -> Draws:

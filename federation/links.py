@@ -45,7 +45,7 @@ class ClientLink(Protocol):
 class ServerLink(Protocol):
     """The server's end; it counts the bytes that pass.
 
-    ``lost`` has the clients that stopped or sent nothing in time, and the reasons. They are told
+    ``lost`` has the clients that stopped or sent nothing in time, and the reasons. They are sent
     that the run goes on without them, and what they send later is ignored.
     """
 

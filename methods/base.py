@@ -27,6 +27,7 @@ from pkm.privacy import (
     shards_of,
     to_unit,
 )
+from pkm.privacy.base import full_domain
 from pkm.privacy.query import PRESENCE
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
@@ -438,10 +439,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             if name not in NOT_IN_CONTEXT
         }
         budget = self.budget(n_points, n_features)
-        bounds = np.empty((2, n_features))
-        bounds[:] = [[-1.0], [1.0]] if domain is None else domain
         facts = (type(self).__qualname__, parameters, budget, n_points, n_features)
-        context = repr((*facts, _in_full(bounds), purpose))
+        context = repr((*facts, full_domain(domain, n_features).tolist(), purpose))
         is_secure = self.secure if secure is None else secure
         return NoiseStreams(seeds, is_secure, context, public_seeds)
 

@@ -76,8 +76,7 @@ class BaseCurator:
         self.n_features = self._shards[0].shape[1]
         self.n_replicates = len(streams.public_seeds)
         self.public_seeds = streams.public_seeds
-        self.domain = np.empty((2, self.n_features))
-        self.domain[:] = [[-1.0], [1.0]] if domain is None else domain
+        self.domain = full_domain(domain, self.n_features)
 
     def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
         """Charge a query, compute its exact answer and add noise: the only way out of a curator.
@@ -298,6 +297,13 @@ def _release_cost(parts: tuple[tuple[str, Any, Any], ...]) -> _ReleaseCost:
 
 
 _cached_cost = lru_cache(maxsize=1024)(_release_cost)
+
+
+def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:
+    """Bounds of every feature, (2, d), of a domain whose default is -1 and 1."""
+    bounds = np.empty((2, n_features))
+    bounds[:] = [[-1.0], [1.0]] if domain is None else domain
+    return bounds
 
 
 def shards_of(points: PointsLike) -> list[Points]:

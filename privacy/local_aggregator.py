@@ -166,6 +166,71 @@ Rule = SingleCell | NearestCenter | Boxes
 RULES = (SingleCell, NearestCenter, Boxes)  # the only rules: code of methods never runs on a point
 
 
+class Cohort(View):
+    """Users who report together, once; made by :meth:`LocalAggregator.cohorts`.
+
+    Parameters
+    ----------
+    aggregator : LocalAggregator
+    number : int
+        Of the cohort.
+    users : ndarray of shape (size,), int64
+        Numbers of the users, increasing.
+    radius : float
+
+    Attributes
+    ----------
+    group : int
+        The cohort's number: charges of disjoint cohorts compose as the worst of them.
+    size, n_features : int
+        Number of users, and of features of their points.
+    radius : float
+        Of the public ball that users pull their points into, in half-widths.
+    key : int
+        Public, of the hashes and signs of its users.
+    """
+
+    def __init__(
+        self, aggregator: "LocalAggregator", number: int, users: np.ndarray, radius: float
+    ) -> None:
+        super().__init__(aggregator)
+        self._aggregator = aggregator
+        self._users = users
+        # Public, and independent of the partition of the users: one sequence per cohort.
+        sequence = np.random.SeedSequence(aggregator.public_seeds[0], spawn_key=(SPLIT, 1 + number))
+        self.key = int(sequence.generate_state(1, np.uint64)[0])
+        self.group = number
+        self.size = len(users)
+        self.n_features = aggregator.n_features
+        self.radius = radius
+
+    def check_unreported(self) -> None:
+        """Refuse a cohort whose users have reported."""
+        ledger = self._aggregator._ledger
+        assert ledger is not None  # checked when the aggregator was made
+        # Another aggregator on the same ledger would partition the same users differently.
+        if _n_reports(ledger) != self._aggregator._rounds.total():
+            raise ReportReuseError(
+                "the ledger has reports of another aggregator; users who have reported do not "
+                "report again"
+            )
+        if any(charge.group == self.group for charge in ledger.charges):
+            raise ReportReuseError(
+                f"cohort {self.group} has reported; a user reports once, query another cohort"
+            )
+
+    def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Users and points of each chunk: private; users have pulled their points into the ball."""
+        limit = self.radius * SCALE
+        for start in range(0, self.size, CHUNK):
+            users = self._users[start : start + CHUNK]
+            points = self._aggregator._rows(users)
+            lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
+            factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
+            pulled = np.where(factors < 1, np.rint(points * factors), points)
+            yield users, pulled.astype(np.int64)
+
+
 Reports = tuple[np.ndarray, np.ndarray]
 """Numbers (m,) of a chunk of users, and their reports (m, ...)."""
 
@@ -178,12 +243,10 @@ class CohortQuery(Query):
     """
 
     adjacencies: ClassVar[tuple[Adjacency, ...]] = (Adjacency.LOCAL,)
-    view: ClassVar[type | None] = View
+    view: ClassVar[type | None] = Cohort
 
     def check(self, view: Any) -> None:
-        """Refuse anything but a cohort that has not reported."""
-        if type(view) is not Cohort:
-            raise TypeError(f"{self.label} is answered by a cohort, not by {type(view).__name__}")
+        """Refuse a cohort that has reported."""
         view.check_unreported()
 
     def exact(self, view: Any) -> Mapping[str, Iterator[UserCells | UserVectors]]:
@@ -491,71 +554,6 @@ class LocalAggregator(BaseCurator):
         for number, values in enumerate(chunks):
             reports = self._streams.release(mechanism, values, (*key, number), domain)
             yield values.users, reports[0]
-
-
-class Cohort(View):
-    """Users who report together, once; made by :meth:`LocalAggregator.cohorts`.
-
-    Parameters
-    ----------
-    aggregator : LocalAggregator
-    number : int
-        Of the cohort.
-    users : ndarray of shape (size,), int64
-        Numbers of the users, increasing.
-    radius : float
-
-    Attributes
-    ----------
-    group : int
-        The cohort's number: charges of disjoint cohorts compose as the worst of them.
-    size, n_features : int
-        Number of users, and of features of their points.
-    radius : float
-        Of the public ball that users pull their points into, in half-widths.
-    key : int
-        Public, of the hashes and signs of its users.
-    """
-
-    def __init__(
-        self, aggregator: LocalAggregator, number: int, users: np.ndarray, radius: float
-    ) -> None:
-        super().__init__(aggregator)
-        self._aggregator = aggregator
-        self._users = users
-        # Public, and independent of the partition of the users: one sequence per cohort.
-        sequence = np.random.SeedSequence(aggregator.public_seeds[0], spawn_key=(SPLIT, 1 + number))
-        self.key = int(sequence.generate_state(1, np.uint64)[0])
-        self.group = number
-        self.size = len(users)
-        self.n_features = aggregator.n_features
-        self.radius = radius
-
-    def check_unreported(self) -> None:
-        """Refuse a cohort whose users have reported."""
-        ledger = self._aggregator._ledger
-        assert ledger is not None  # checked when the aggregator was made
-        # Another aggregator on the same ledger would partition the same users differently.
-        if _n_reports(ledger) != self._aggregator._rounds.total():
-            raise ReportReuseError(
-                "the ledger has reports of another aggregator; users who have reported do not "
-                "report again"
-            )
-        if any(charge.group == self.group for charge in ledger.charges):
-            raise ReportReuseError(
-                f"cohort {self.group} has reported; a user reports once, query another cohort"
-            )
-
-    def _chunks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Users and points of each chunk: private; users have pulled their points into the ball."""
-        limit = self.radius * SCALE
-        for start in range(0, self.size, CHUNK):
-            users = self._users[start : start + CHUNK]
-            points = self._aggregator._rows(users)
-            lengths = np.sqrt(np.einsum("ij,ij->i", points, points).astype(np.float64))
-            factors = np.minimum(1.0, limit / np.maximum(lengths, 1.0))[:, None]
-            pulled = np.where(factors < 1, np.rint(points * factors), points)
-            yield users, pulled.astype(np.int64)
 
 
 def _n_reports(ledger: Ledger) -> int:

@@ -306,8 +306,7 @@ class Exponential:
     name: ClassVar[str] = "exponential"
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon < np.inf:
-            raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
+        _check_epsilon(self.epsilon)
 
     def check(self, sensitivity: ScoreRange) -> None:
         """Any epsilon is served: scores are divided by what neighbors change."""
@@ -373,8 +372,7 @@ class Percentile:
     name: ClassVar[str] = "exponential"
 
     def __post_init__(self) -> None:
-        if not 0 < self.epsilon < np.inf:
-            raise ValueError(f"epsilon={self.epsilon} of a selection must be positive and finite")
+        _check_epsilon(self.epsilon)
 
     def check(self, sensitivity: ScoreRange) -> None:
         """Any epsilon is served."""
@@ -466,6 +464,11 @@ class OrderStatistics(NamedTuple):
         edges[0] = self.ordered[first - 1] if first > 0 else 0.0
         edges[-1] = self.ordered[last - 1] if last <= len(self.ordered) else self.upper
         return edges
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < np.inf:
+        raise ValueError(f"epsilon={epsilon} of a selection must be positive and finite")
 
 
 def selection_mu(epsilon: float) -> float:

@@ -5,9 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from pkm.audit.blackbox import epsilon_bound, losses_by_replicate, transcript_losses
+from pkm.audit.blackbox import epsilon_bound, transcript_losses
 from pkm.audit.pairs import Pair
-from pkm.audit.replay import RecordingStreams, ReplayingStreams, traced
+from pkm.audit.replay import (
+    RecordingStreams,
+    losses_by_replicate,
+    replayed_on_neighbor,
+    traced,
+)
 from pkm.methods import DPLloyd, GLloyd, LocalMean
 from pkm.privacy import SCALE
 
@@ -20,16 +25,9 @@ def losses_of(method, seeds):
     """Exact losses of runs that are made together."""
     public_seeds = [0] * len(seeds)
     recorded = traced(method, PAIR.points, seeds, DOMAIN, RecordingStreams, public_seeds)
-    replayed = traced(
-        method,
-        PAIR.neighbor,
-        seeds,
-        DOMAIN,
-        lambda streams, trace: ReplayingStreams(streams, recorded.draws, trace),
-        public_seeds,
-    )
-    draws = zip(recorded.draws, replayed.draws, strict=True)
-    return sum(losses_by_replicate(draw, other, len(seeds)) for draw, other in draws)
+    replayed = replayed_on_neighbor(method, PAIR, seeds, recorded, public_seeds)
+    draws = list(zip(recorded.draws, replayed.draws, strict=True))
+    return losses_by_replicate(draws, len(seeds))
 
 
 @pytest.mark.parametrize("method", [GLloyd(2), DPLloyd(2, variant="published")])

@@ -50,7 +50,7 @@ def test_published_fingerprint_does_not_confirm_the_last_record(tmp_path, monkey
 
     # It does not with a secret of its own.
     monkeypatch.undo()
-    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "stranger"))
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "other-cache"))
     assert guesses(published, user_files.fingerprint, tmp_path) == []
 
 

@@ -69,7 +69,7 @@ def test_rows_and_keys_tell_the_records_to_nobody_without_the_secret(
     published = {cell.key, *rows["data"], *rows["cell"]}
     assert len(published) == 2
 
-    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "stranger"))
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "other-cache"))
     cell_module.data_fingerprint.cache_clear()
     same = cell_of(own_file)
     assert same.key not in published

@@ -284,7 +284,7 @@ def test_bad_queries_are_refused_without_charge():
         match="dimensions=2 of the randomizer must be the number of features, 3",
     ):
         cohort.release(LocalPoints(), points=VectorRandomizer(1.0, 2))
-    with pytest.raises(TypeError, match="is a query on View, not on LocalAggregator"):
+    with pytest.raises(TypeError, match="is a query on Cohort, not on LocalAggregator"):
         aggregator.release(LocalPoints(), points=VectorRandomizer(1.0, 3))
     with pytest.raises(DisclosureError, match="local_points would return exact answers"):
         cohort.release(LocalPoints(), points=None)

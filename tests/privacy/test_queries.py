@@ -994,7 +994,7 @@ def test_records_are_named_after_their_only_release():
 @pytest.mark.parametrize("kind", LocalAggregator.serves)
 def test_users_report_once(kind):
     aggregator, cohort, query = asked(kind, NoiseStreams([0]))
-    with pytest.raises(TypeError, match="is a query on View, not on LocalAggregator"):
+    with pytest.raises(TypeError, match="is a query on Cohort, not on LocalAggregator"):
         aggregator.release(query, **noise_of(query))
     assert aggregator._ledger.charges == ()
     cohort.release(query, **noise_of(query))
