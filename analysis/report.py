@@ -2,7 +2,7 @@
 
 It has verdicts, figures, claims, gaps, deviations, privacy and environment, and knows no paper:
 figures come from ``analysis/figures/<paper>.py``, claims and deviations from
-``analysis/claims/<paper>.yaml``.
+``conf/paper/<paper>/claims.yaml``.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Claims of the papers as data: one YAML file per paper, and a module for formulas of its own.
 
-``analysis/claims/<paper>.yaml`` holds `title`, `reference`, `sets`, `reported` (numbers the paper
+``conf/paper/<paper>/claims.yaml`` holds `title`, `reference`, `sets`, `reported` (numbers the paper
 prints), `deviations` and `claims`. If ``analysis/claims/<paper>.py`` exists (hyphens of the name as
 underscores), its `EVALUATORS` extend those of `pkm.analysis.verdicts`.
 """
@@ -13,12 +13,13 @@ from pathlib import Path
 
 import yaml
 
-_FOLDER = Path(__file__).parent
+#: One folder for each paper.
+PAPERS = Path(__file__).parents[2] / "conf" / "paper"
 
 
 def papers() -> list[str]:
     """Names of the papers that have claims."""
-    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    return sorted(path.parent.name for path in PAPERS.glob("*/claims.yaml"))
 
 
 @cache
@@ -32,7 +33,7 @@ def load(paper: str) -> dict:
     """
     if paper not in papers():
         raise ValueError(f"paper={paper!r} has no claims; known: {papers()}")
-    content = yaml.safe_load((_FOLDER / f"{paper}.yaml").read_text(encoding="utf-8"))
+    content = yaml.safe_load((PAPERS / paper / "claims.yaml").read_text(encoding="utf-8"))
     ids = [claim["id"] for claim in content["claims"]]
     repeated = sorted({name for name in ids if ids.count(name) > 1})
     if repeated:

@@ -24,7 +24,7 @@ NO_ROWS = "no stored rows"
 SPECS = {spec.name: spec for spec in figures_of("dpm")}
 figure = partial(reports.figure_of, "dpm")
 CONTENT = claims.load("dpm")
-CONF = claims._FOLDER.parents[1] / "conf"
+CONF = claims.PAPERS.parent
 
 
 @pytest.fixture(scope="module")

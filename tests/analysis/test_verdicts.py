@@ -3,6 +3,7 @@
 import itertools
 import json
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -511,7 +512,7 @@ def test_iteration_bound_is_clipped_on_both_sides():
 
 
 def test_flaw_register_has_texts():
-    path = claims._FOLDER.parent / "flaws.yaml"
+    path = Path(verdicts.__file__).parent / "flaws.yaml"
     register = yaml.safe_load(path.read_text(encoding="utf-8"))
     for key, text in register.items():
         assert key.startswith("F-")
