@@ -24,7 +24,9 @@ class ConfigurationError(ValueError):
 
 
 def choices(group: str) -> list[str]:
-    """List what a group of `conf/` offers."""
+    """List what a group of `conf/` offers; a paper is a folder."""
+    if group == "paper":
+        return sorted(path.parent.name for path in (CONF / group).glob("*/sweeps.yaml"))
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
@@ -116,6 +118,8 @@ def load(overrides: Sequence[str]) -> "DictConfig":
             overrides.append(f"dataset.name={value}")
         elif name in GROUPS and value not in choices(name):
             raise ConfigurationError(unknown(name, value, choices(name)))
+        elif name == "paper":
+            overrides[position] = f"paper={value}/sweeps"
     names = {override.partition("=")[0] for override in overrides}
     if "method._target_" in names and "method" not in names:
         overrides.insert(0, "method=external")

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def every_paper(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand ``paper=all`` to one list of overrides per file of ``conf/paper``.
+    """Expand ``paper=all`` to one list of overrides per folder of ``conf/paper``.
 
     Lists without it stay as they are.
 
@@ -85,7 +85,7 @@ def every_paper(overrides: Sequence[str]) -> list[list[str]]:
         return [list(overrides)]
     rest = [override for override in overrides if override != "paper=all"]
     last = {
-        paper: OmegaConf.load(CONF / "paper" / f"{paper}.yaml").get("last", False)
+        paper: OmegaConf.load(CONF / "paper" / paper / "sweeps.yaml").get("last", False)
         for paper in choices("paper")
     }
     return [[f"paper={paper}", *rest] for paper in sorted(last, key=last.get)]

@@ -52,7 +52,7 @@ def changed(rows, where, **factors):
 
 def load_paper():
     """Configuration of the paper."""
-    return yaml.safe_load((CONF / "paper/dpm.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load((CONF / "paper/dpm/sweeps.yaml").read_text(encoding="utf-8"))
 
 
 # --- reported numbers -----------------------------------------------------------------------------

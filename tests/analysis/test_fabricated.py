@@ -26,7 +26,7 @@ def test_fastlloyd_rows_have_the_schema():
 def test_dpm_rows_have_the_schema_and_all_sweeps():
     rows = dpm.all_rows()
     assert {*DESCRIPTION, "half_width", "timing", "seed"} <= set(rows.columns)
-    path = claims.PAPERS / "dpm.yaml"
+    path = claims.PAPERS / "dpm/sweeps.yaml"
     paper = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert set(Study(rows).sweeps) == set(paper["sweeps"]) - {"em_mc_large"}
     assert set(RAW_POWERS) - {"kmeans_distance_sum"} <= set(rows.columns)
