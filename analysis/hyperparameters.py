@@ -31,12 +31,12 @@ from pkm.analysis.findings import (
     within,
 )
 from pkm.analysis.tables import (
-    HIGHER_IS_BETTER,
     Study,
     matches,
     percentile_interval,
     resampled_means,
 )
+from pkm.schema import higher_is_better
 
 _TIE = 1e-9  # relative difference of quality that is rounding
 
@@ -133,7 +133,7 @@ def find_grids(
     """
     grids = []
     for metric in check["metrics"]:
-        sign = 1.0 if metric in HIGHER_IS_BETTER else -1.0
+        sign = 1.0 if higher_is_better(metric) else -1.0
         panel = study.panel(check["sweep"], metric)
         for dataset in context.resolve(check["datasets"]):
             selector = {"dataset": dataset, "method": check["method"]}

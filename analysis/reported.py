@@ -16,13 +16,13 @@ import pandas as pd
 
 from pkm.analysis.findings import MIN_SEEDS
 from pkm.analysis.tables import (
-    HIGHER_IS_BETTER,
     Study,
     column_statistics,
     panel_of_sweeps,
     raw_units,
     standard_deviations,
 )
+from pkm.schema import higher_is_better
 
 WITHIN = "within sampling error"
 BETTER = "better"
@@ -201,7 +201,7 @@ def _compared(
         return line | {"verdict": NOT_COMPARABLE, "reason": reason}
     if seeds < MIN_SEEDS:
         return line | {"verdict": FEW_SEEDS, "reason": f"{seeds} seeds"}
-    sign = 1 if key["metric"] in HIGHER_IS_BETTER else -1
+    sign = 1 if higher_is_better(key["metric"]) else -1
     gain = sign * (mean - value.mean)
     outside = BETTER if gain > 0 else WORSE
     verdict = WITHIN if abs(gain) <= line["margin"] else outside

@@ -15,123 +15,23 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from pkm import schema
+from pkm.schema import COLUMNS
+
 if TYPE_CHECKING:
     from pkm.analysis.removals import View
 
-IDENTITY = (
-    "sweep",
-    "method",
-    "target",
-    "variant",
-    "params",
-    "dataset",
-    "preprocessing",
-    "n",
-    "d",
-    "k",
-)
-DESCRIPTION = (
-    *IDENTITY,
-    "cell",
-    "private_bounds",
-    "epsilon",
-    "delta",
-    "notion",
-    "adjacency",
-    "trust",
-    "view",
-    "flaws",
-    "epsilon_spent",
-    "epsilon_unspent",
-    "iterations",
-    "charges",
-)
-# Columns that older rows lack: the name that they have in `Study.cells`, and their value for rows
-# without them; central cells have no clients.
-OPTIONAL = {
-    "half_width": ("domain_half_width", np.nan),
-    "label": ("label", ""),
-    "color": ("color", ""),
-    "marker": ("marker", ""),
-    "timing": ("timing", False),
-    "clients": ("clients", 0),
-    "latency_ms": ("latency_ms", np.nan),
-    "word_bytes": ("word_bytes", 0),
-    "transport": ("transport", ""),
-    "split": ("split", ""),
-    "clusters_per_client": ("clusters_per_client", np.nan),
-    "largest_client": ("largest_client", np.nan),
-    "removals": ("removals", 0),
-    "batch": ("batch", np.nan),
-    "requests": ("requests", ""),
-}
-METRIC_NAMES = {
-    "nicv": "NICV",
-    "silhouette": "silhouette score",
-    "davies_bouldin": "Davies–Bouldin index",
-    "centroid_mse": "centroid MSE",
-    "centroid_distance": "mean centroid distance",
-    "empty_clusters": "empty clusters",
-    "accuracy": "accuracy by majority label",
-    "inertia": "inertia",
-    "kmeans_distance": "KMeans distance",
-    "kmeans_distance_sum": "KMeans distance, summed over centers",
-    "norm_kmeans_distance": "normalized KMeans distance",
-    "reverse_kmeans_distance": "reverse KMeans distance",
-    "norm_reverse_kmeans_distance": "normalized reverse KMeans distance",
-    "n_centers": "released centers",
-    "nonempty_centers": "non-empty centers",
-    "mean_distance": "mean distance",
-    "farthest_class": "distance to the class farthest from all centers",
-    "unassigned_points": "points of classes that no center is near",
-    "nicv_best_k": "NICV of the best k released centers",
-    "iteration_ms": "ms per iteration",
-    "setup_ms": "ms of key agreement",
-    "bytes_per_iteration": "bytes per iteration",
-    "rounds_per_iteration": "rounds per iteration",
-    "client_ms": "client",
-    "masking_ms": "masking",
-    "server_ms": "server",
-    "wire_ms": "wire",
-    "waiting_ms": "waiting",
-    "noise_ms": "noise, drawn ahead (CPU)",
-    "optimum": "optimum",
-    "loss_ratio": "loss ratio",
-    "loss_ratio_nearest": "loss ratio, nearest centers",
-    "loss_ratio_after": "loss ratio after removals",
-    "loss_ratio_after_nearest": "loss ratio after removals, nearest centers",
-    "fit_client_ms": "fit, slowest client (ms)",
-    "fit_server_ms": "fit, server (ms)",
-    "fit_all_ms": "fit, one process (ms)",
-    "retrain_ms": "retraining (ms)",
-    "retrain_full_ms": "full retraining (ms)",
-    "removal_mean_ms": "request, mean (ms)",
-    "removal_p50_ms": "request, median (ms)",
-    "removal_p95_ms": "request, 95th percentile (ms)",
-    "removal_p99_ms": "request, 99th percentile (ms)",
-    "removal_max_ms": "request, longest (ms)",
-    "removal_client_ms": "request, client (ms)",
-    "removal_server_ms": "request, server (ms)",
-    "mean_untouched_ms": "request that touches no seed (ms)",
-    "deletions_per_second": "deletions per second",
-    "reseeded": "share of requests that touch a seed",
-    "reseeded_predicted": "predicted share of requests that touch a seed",
-    "sparse_bytes": "bytes of a client, sparse",
-    "plain_bytes": "bytes of a client, in the open",
-    "sparse_encode_ms": "sparse encoding (ms)",
-    "sparse_mask_ms": "sparse masking (ms)",
-    "sparse_decode_ms": "sparse decoding (ms)",
-    "sparse_attempts": "sparse rounds",
-}
-HIGHER_IS_BETTER = ("silhouette", "accuracy")
-# Metrics measured in half-widths of the domain, with the power of the half-width that gives raw
-# units.
-RAW_POWERS = {
-    "inertia": 2,
-    "kmeans_distance": 1,
-    "kmeans_distance_sum": 1,
-    "reverse_kmeans_distance": 1,
-}
+#: Columns that are the same in all rows of a cell: those that every row has, and those that rows
+#: may lack, with their value there.
+DESCRIPTION = [
+    column
+    for column in COLUMNS
+    if column.kind in ("key", "identity", "privacy", "setting", "style") and column.name != "seed"
+]
+REQUIRED = [column.name for column in DESCRIPTION if column.missing is None]
+DEFAULTS = {column.name: column.missing for column in DESCRIPTION if column.missing is not None}
+#: Column of `Study.cells` for the half-width of the domain: a summary has another `half_width`.
+DOMAIN_HALF_WIDTH = "domain_half_width"
 BOOTSTRAP_REPEATS = 2000
 _BOOTSTRAP_SEED = 20250601
 
@@ -201,7 +101,7 @@ class Study:
     Parameters
     ----------
     rows : DataFrame
-        One row per sweep, cell and seed, as the store gives them (see `docs/architecture.md`).
+        One row per sweep, cell and seed, as the store gives them (see `pkm.schema`).
 
     Attributes
     ----------
@@ -215,7 +115,7 @@ class Study:
     """
 
     def __init__(self, rows: pd.DataFrame):
-        absent = [name for name in (*DESCRIPTION, "seed") if name not in rows.columns]
+        absent = [name for name in (*REQUIRED, "seed") if name not in rows.columns]
         if absent:
             raise ValueError(
                 f"rows lack the columns {absent}; they must come from the cell store with a sweep "
@@ -248,7 +148,7 @@ class Study:
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics that some row has."""
-        return [name for name in METRIC_NAMES if name in self._rows.columns]
+        return [name for name in schema.names("metric") if name in self._rows.columns]
 
     def panel(self, sweep: str, metric: str) -> Panel:
         """Return the panel of one metric in one sweep; no columns if nothing was measured."""
@@ -292,15 +192,13 @@ class Study:
 
 
 def _described_cells(rows: pd.DataFrame) -> pd.DataFrame:
-    """Describe cells by one row of each; columns of `OPTIONAL` that rows lack are filled in."""
-    stored = [name for name in OPTIONAL if name in rows.columns]
-    cells = rows[[*DESCRIPTION, *stored]].reset_index(drop=True)
-    cells = cells.rename(columns={name: OPTIONAL[name][0] for name in stored})
-    defaults = dict(OPTIONAL.values())
-    absent = {name: value for name, value in defaults.items() if name not in cells}
-    cells = cells.assign(**absent)
+    """Describe cells by one row of each; columns of `DEFAULTS` that rows lack are filled in."""
+    stored = [name for name in DEFAULTS if name in rows.columns]
+    cells = rows[[*REQUIRED, *stored]].reset_index(drop=True)
+    cells = cells.assign(**{name: DEFAULTS[name] for name in DEFAULTS if name not in stored})
     # Rows with and without such a column may be mixed; NaN, which cannot be filled in, stays.
-    return cells.fillna({name: value for name, value in defaults.items() if value == value})
+    cells = cells.fillna({name: value for name, value in DEFAULTS.items() if value == value})
+    return cells.rename(columns={"half_width": DOMAIN_HALF_WIDTH})
 
 
 def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
@@ -346,10 +244,10 @@ def raw_units(panel: Panel) -> Panel:
 
     Metrics that have no unit, such as scores and counts, stay as they are.
     """
-    power = RAW_POWERS.get(panel.metric, 0)
+    power = schema.raw_power(panel.metric)
     if not power:
         return panel
-    half_width = panel.cells["domain_half_width"].to_numpy(dtype=float)
+    half_width = panel.cells[DOMAIN_HALF_WIDTH].to_numpy(dtype=float)
     return replace(panel, values=panel.values * half_width**power)
 
 
@@ -484,7 +382,7 @@ def _curves(cells: pd.DataFrame) -> list[np.ndarray]:
     """Positions of the cells that differ in epsilon alone, in the order of their first one."""
     if not len(cells):
         return []
-    identity = cells[list(IDENTITY)].astype(str).agg("\x1f".join, axis=1)
+    identity = cells[["sweep", *schema.names("identity")]].astype(str).agg("\x1f".join, axis=1)
     curve, _ = pd.factorize(identity)
     return list(pd.Series(np.arange(len(curve))).groupby(curve).indices.values())
 

@@ -34,8 +34,9 @@ ALWAYS = (
 )
 #: Imports that are not followed from `pkm.experiments`: data sets are in
 #: the key by their fingerprint, and of the methods and harnesses only those of the cell count.
-#: Adding one makes no stored result stale.
-DECLARED = ("pkm.datasets", "pkm.methods", *HARNESSES.values())
+#: Labels and units of columns decide no value; a stored row that does not fit the columns is set
+#: aside. Adding one makes no stored result stale.
+DECLARED = ("pkm.datasets", "pkm.methods", "pkm.schema", *HARNESSES.values())
 
 
 @cache

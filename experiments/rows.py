@@ -16,13 +16,10 @@ from pkm.experiments.prepared import Prepared, build, method_class
 from pkm.experiments.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
+from pkm.schema import names
 
 #: What is measured of every run of a protocol; fields of `pkm.federation.FederationCosts`.
-MEASURED = (
-    "iteration_ms", "setup_ms", "bytes_per_iteration", "rounds_per_iteration", "client_ms",
-    "masking_ms", "server_ms",
-    "wire_ms", "waiting_ms", "noise_ms",
-)  # fmt: skip
+MEASURED = names("metric", scope="federation")
 #: Flaw of any claim about points that come from a map fitted to the records (analysis/flaws.yaml).
 FITTED_POINTS = "F-28"
 #: The columns of a protocol, with their values for cells without one.

@@ -34,8 +34,8 @@ from pkm.experiments.cli import REFUSALS, consoles
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
 from pkm.experiments.plan import Plan, make_plan
-from pkm.experiments.rows import MEASURED
 from pkm.experiments.store import Store
+from pkm.schema import names
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TIMES = ("fit_seconds", "metric_seconds")
-#: Metrics of federated clustering with removals: of the fit, and of the removals.
-LOSSES = ("loss_ratio", "loss_ratio_nearest")
-REMOVALS = (
-    "removal_mean_ms", "removal_p50_ms", "removal_p95_ms", "removal_p99_ms", "removal_max_ms",
-    "removal_client_ms",
-    "removal_server_ms", "retrain_ms", "deletions_per_second", "reseeded",
-)  # fmt: skip
 #: The kind of experiment in MLflow's words; the name of the prepared view and the columns it shows.
 KIND = "custom_model_development"
 VIEW = "bench"
@@ -279,10 +272,11 @@ def parent_record(
 def measured_in(cell: Cell) -> tuple[str, ...]:
     """Name what is measured of a cell's protocol or removals: nothing in a central cell."""
     if cell.federation is not None:
-        return MEASURED
+        return names("metric", scope="federation")
     if cell.unlearning is None:
         return ()
-    return LOSSES + (REMOVALS if dict(cell.unlearning)["removals"] else ())
+    removals = names("metric", scope="removals") if dict(cell.unlearning)["removals"] else ()
+    return names("metric", scope="unlearning") + removals
 
 
 def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) -> RunRecord:
@@ -352,7 +346,8 @@ def child_metrics(cell: Cell, rows: pd.DataFrame) -> dict[str, float]:
     n_centers = () if (rows["n_centers"] == cell.k).all() else ("n_centers",)
     metrics = {}
     for name in dict.fromkeys((*cell.metrics, *n_centers, *TIMES, *measured_in(cell))):
-        metrics |= summary(name, rows[name])
+        if name in rows:
+            metrics |= summary(name, rows[name])
     first = rows.iloc[0]
     for name in ("epsilon_spent", "delta", "iterations", "peak_memory_mb"):
         if math.isfinite(first[name]):

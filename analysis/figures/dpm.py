@@ -33,8 +33,6 @@ from pkm.analysis.figures.panels import comparable_methods, heat_map
 from pkm.analysis.figures.style import GREY, INK, PALE, MethodStyles, epsilon_label
 from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import (
-    HIGHER_IS_BETTER,
-    METRIC_NAMES,
     Panel,
     Study,
     column_statistics,
@@ -46,6 +44,7 @@ from pkm.analysis.tables import (
     standard_deviations,
     summarize,
 )
+from pkm.schema import higher_is_better, label_of
 
 TITLES = Titles(
     {
@@ -94,8 +93,8 @@ def _marker(styles: MethodStyles, method: str) -> str:
 
 def _metric_title(metric: str) -> str:
     """Return a metric's name with an arrow to what is better."""
-    arrow = "↑" if metric in HIGHER_IS_BETTER else "↓"
-    return f"{METRIC_NAMES[metric]} {arrow}"
+    arrow = "↑" if higher_is_better(metric) else "↓"
+    return f"{label_of(metric)} {arrow}"
 
 
 def _short_metric_title(metric: str) -> str:
@@ -559,7 +558,7 @@ def _parallel(
     axes: Axes, settings: pd.DataFrame, metric: str, names: Sequence[str]
 ) -> pd.DataFrame:
     """Draw one panel; return the settings with the group that each belongs to."""
-    sign = -1 if metric in HIGHER_IS_BETTER else 1
+    sign = -1 if higher_is_better(metric) else 1
     order = np.argsort(sign * settings["mean"].to_numpy(), kind="stable")
     ranked = settings.iloc[order].reset_index(drop=True)
     count = max(round(BEST_SHARE * len(ranked)), 1)
@@ -593,7 +592,7 @@ def _figure6(study: Study) -> FigureResult:
         settings = _settings_of(study, "centreness", metric, dataset, CENTRENESS)
         if settings is None:
             empty_panel(axes)
-            gaps.append(f"{TITLES[dataset]}, {METRIC_NAMES[metric]}")
+            gaps.append(f"{TITLES[dataset]}, {label_of(metric)}")
             continue
         _centreness_map(figure, axes, settings, metric)
         tables.append(settings.assign(dataset=dataset, metric=metric))
@@ -632,7 +631,7 @@ def _centreness_map(figure: Figure, axes: Axes, settings: pd.DataFrame, metric: 
         [f"{value:.3g}" for value in matrix.index],
         [f"{value:g}" for value in matrix.columns],
         Normalize(low - pad, high + pad),
-        "YlGnBu" if metric in HIGHER_IS_BETTER else "YlGnBu_r",
+        "YlGnBu" if higher_is_better(metric) else "YlGnBu_r",
         text,
         7.5 if matrix.shape[1] < 6 else 6.5,
     )

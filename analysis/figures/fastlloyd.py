@@ -39,7 +39,6 @@ from pkm.analysis.figures.panels import (
 )
 from pkm.analysis.figures.style import GREY, INK, MethodStyles, epsilon_label
 from pkm.analysis.tables import (
-    METRIC_NAMES,
     Panel,
     Study,
     area_table,
@@ -50,6 +49,7 @@ from pkm.analysis.tables import (
     summarize,
     wide,
 )
+from pkm.schema import label_of
 
 TITLES = Titles(
     {
@@ -154,7 +154,7 @@ def _over_epsilon(
         datasets,
         in_order(methods, FRONT_TO_BACK),
         titles=TITLES,
-        value_name=METRIC_NAMES[metric],
+        value_name=label_of(metric),
     )
     sets = _counted([name for name in datasets if name not in absent])
     caption = (
@@ -301,7 +301,7 @@ def _figure8_distance(study: Study) -> FigureResult:
 
 
 def _sound(metric: str) -> Callable[[Study], FigureResult]:
-    name = METRIC_NAMES[metric]
+    name = label_of(metric)
     subject = name if name.isupper() else name.capitalize()
 
     def draw(study: Study) -> FigureResult:

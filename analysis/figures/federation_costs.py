@@ -27,7 +27,8 @@ from pkm.analysis.figures.layout import (
 )
 from pkm.analysis.figures.style import GREY, INK
 from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED
-from pkm.analysis.tables import METRIC_NAMES, Study
+from pkm.analysis.tables import Study
+from pkm.schema import label_of
 
 REPORTED = claims.load("fastlloyd")["reported"]["table3"]
 TITLES = Titles({cell["dataset"]: cell["title"] for cell in REPORTED["cells"]})
@@ -239,7 +240,7 @@ def _breakdown(study: Study) -> FigureResult:
         _bars(axes, cells, length)
     if len(table):
         handles = [Patch(color=_COLORS[name]) for name in PARTS]
-        labels = [METRIC_NAMES[name] for name in PARTS]
+        labels = [label_of(name) for name in PARTS]
         figure.legend(handles, labels, loc="outside upper center", ncols=len(PARTS), fontsize=10)
         figure.supxlabel("ms per iteration", fontsize=11, color=INK)
     caption = (
@@ -310,7 +311,7 @@ def _highest(cells: pd.DataFrame) -> float:
 
 
 def _format_parts(table: pd.DataFrame) -> pd.DataFrame:
-    titles = {"iteration_ms": "in all", **{name: METRIC_NAMES[name] for name in PARTS}}
+    titles = {"iteration_ms": "in all", **{name: label_of(name) for name in PARTS}}
     lines = []
     for cell in table.to_dict("records"):
         line = {"data set": TITLES[cell["dataset"]], "network": cell["network"]}

@@ -31,7 +31,7 @@ from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.distdp import strategy_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.analysis.planted import curve, parse_planted_names, planted_panel
-from pkm.analysis.tables import DESCRIPTION, Study
+from pkm.analysis.tables import REQUIRED, Study
 from pkm.methods.dist_dp import DistDP
 from pkm.privacy import SCALE
 from pkm.privacy.rho_bounded_queries import soft_sensitivity
@@ -64,7 +64,7 @@ def changed(column, change, **where):
 
 
 def test_rows_have_the_schema(study):
-    assert set(DESCRIPTION) <= set(all_rows().columns)
+    assert set(REQUIRED) <= set(all_rows().columns)
     assert "rho" in study.cells
 
 

@@ -25,7 +25,7 @@ from pkm.analysis.federation_costs import (
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.federation_costs import _with_interval
 from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED
-from pkm.analysis.tables import OPTIONAL, Study
+from pkm.analysis.tables import DEFAULTS, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.experiments.cell import STYLE
 
@@ -88,7 +88,7 @@ def test_costs_are_means_over_runs():
 
 def test_rows_without_protocol_columns_are_central():
     old = small_rows()
-    new_columns = set(OPTIONAL) - set(STYLE)
+    new_columns = set(DEFAULTS) - set(STYLE)
     assert not new_columns & set(old.columns)
     assert not len(costs(Study(old)))
     # Both kinds together, as a store that has grown gives them: absent columns are NaN in the old

@@ -25,7 +25,7 @@ from pkm.analysis.claims.kaplan_stemmer import (
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.kaplan_stemmer import _separated
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
-from pkm.analysis.tables import DESCRIPTION, Study
+from pkm.analysis.tables import REQUIRED, Study
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.selection import selection_epsilon, selection_mu
 
@@ -58,7 +58,7 @@ def changed(column, change, **where):
 
 
 def test_rows_have_the_schema(study):
-    assert set(DESCRIPTION) <= set(all_rows().columns)
+    assert set(REQUIRED) <= set(all_rows().columns)
     assert {"radius", "rounds", "lloyd_steps"} <= set(study.cells)
 
 

@@ -15,7 +15,7 @@ from fabricated.studies import study_of
 from pkm.analysis import claims
 from pkm.analysis.figures import figures_of
 from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
-from pkm.analysis.tables import DESCRIPTION, OPTIONAL, Study
+from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 CONTENT = claims.load("mufc")
@@ -47,8 +47,8 @@ def changed(column, change, **where):
 
 
 def test_rows_have_the_schema(study):
-    assert set(DESCRIPTION) <= set(all_rows().columns)
-    names = {name for name, _ in OPTIONAL.values()}
+    assert set(REQUIRED) <= set(all_rows().columns)
+    names = set(DEFAULTS) - {"half_width"} | {DOMAIN_HALF_WIDTH}
     settings = {"removals", "batch", "requests", "clusters_per_client", "largest_client"}
     parameters = {"server", "gamma", "client_clusters"}
     assert settings <= names

@@ -16,7 +16,7 @@ import pandas as pd
 from fabricated.rows import make_rows
 from pkm.analysis import claims
 from pkm.analysis.reported import parse
-from pkm.analysis.tables import HIGHER_IS_BETTER
+from pkm.schema import higher_is_better
 
 SIZES = {
     "mnist-embeddings": (60000, 40, 10),
@@ -199,13 +199,13 @@ def split_factors(split):
         + 0.4 * abs(choice - 0.3)
         + 0.5 * max(0.35 - averages, 0)
     )
-    return {name: 1 / harm if name in HIGHER_IS_BETTER else harm for name in QUALITY[:4]}
+    return {name: 1 / harm if higher_is_better(name) else harm for name in QUALITY[:4]}
 
 
 def centreness_factors(t, q):
     """Quality by a rule: flat but for large t with small q."""
     harm = 1.3 + 0.5 * (t - 0.8) - 4 * q if t >= 0.8 and q <= 0.05 else 1.0 + 0.001 * t
-    return {name: 1 / harm if name in HIGHER_IS_BETTER else harm for name in QUALITY[:4]}
+    return {name: 1 / harm if higher_is_better(name) else harm for name in QUALITY[:4]}
 
 
 def _quality(datasets, seeds):
