@@ -22,6 +22,9 @@ EXACT_BITS = 53
 #: on, a matrix product wins against a scan even with its extra pass over the scores.
 SCAN_DIMENSIONS = 8
 SCAN_BLOCK = 512  # points per block of a scan
+#: Values of several short rows that are entered together, and up to how many features it pays.
+TILE = 256
+MAX_TILED_FEATURES = 64
 #: Largest finite float64.
 MAX_FLOAT = float(np.finfo(np.float64).max)
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
@@ -133,7 +136,12 @@ class Points:
         remainders = np.empty(points.shape, np.int16)
         center = upper / 2 + lower / 2
         half_width = upper / 2 - lower / 2
-        n_clipped, n_null = _snap_rows(points, center, half_width, rows, squared_norms, remainders)
+        n_clipped = 0
+        n_null = 0
+        if not _snap_short_rows(points, center, half_width, rows, squared_norms, remainders):
+            n_clipped, n_null = _snap_rows(
+                points, center, half_width, rows, squared_norms, remainders
+            )
         if n_null:
             present = np.isfinite(points).all(axis=1)
             rows = rows[present]
@@ -229,8 +237,70 @@ def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
         squared_norms[i] = squared_norm
 
 
-# With Python's error model every division is checked for zero, which keeps the loop out of vector
+def _snap_short_rows(
+    points: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    remainders: np.ndarray,
+) -> bool:
+    """As `_snap_rows`, three times as fast; return whether it was possible.
+
+    It is not for long rows, and where a point lies outside the box, which must be counted by rows.
+    """
+    d = points.shape[1]
+    if d > MAX_TILED_FEATURES:
+        return False
+    repeats = max(1, TILE // d)
+    is_inside = _snap_values(
+        np.ascontiguousarray(points).reshape(-1),
+        np.tile(center, repeats),
+        np.tile(half_width, repeats),
+        rows.reshape(-1),
+        remainders.reshape(-1),
+    )
+    if is_inside:
+        _squared_norms(rows, squared_norms)
+    return is_inside
+
+
+# With Python's error model every division is checked for zero, which keeps the loops out of vector
 # registers.
+@njit(cache=True, fastmath=REORDERED, error_model="numpy")
+def _snap_values(
+    values: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    snapped_values: np.ndarray,
+    remainders: np.ndarray,
+) -> bool:
+    """Snap the values of short rows, written one after the other; return whether all are inside.
+
+    ``center`` and ``half_width`` are repeated for a tile of several rows: the inner loop, over the
+    values ``i`` of a tile, is long enough for vector registers.
+    """
+    n_outside = 0
+    for start in range(0, len(values), len(center)):
+        stop = min(start + len(center), len(values))
+        tile = values[start:stop]
+        snapped_tile = snapped_values[start:stop]
+        remainder_tile = remainders[start:stop]
+        for i in range(stop - start):
+            # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
+            x = (tile[i] - center[i]) / half_width[i]
+            clipped = x if x < 1.0 else 1.0
+            clipped = clipped if clipped > -1.0 else -1.0
+            n_outside += clipped != x
+
+            # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
+            snapped = np.rint(clipped * SCALE)
+            remainder = np.rint((clipped * SCALE - snapped) * SCALE)
+            snapped_tile[i] = snapped
+            remainder_tile[i] = np.int16(min(remainder, MAX_REMAINDER))
+    return n_outside == 0
+
+
 @njit(cache=True, fastmath=REORDERED, error_model="numpy")
 def _snap_rows(
     points: np.ndarray,

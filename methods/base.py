@@ -546,7 +546,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 f"bounds must be (lower, upper) or of shape (2, {d}), got shape {bounds.shape}"
             )
         if bounds.ndim == 1:
-            bounds = np.broadcast_to(bounds[:, None], (2, d))
+            bounds = np.repeat(bounds[:, None], d, axis=1)
         lower, upper = bounds
         if not (np.isfinite(bounds).all() and (lower < upper).all()):
             raise ValueError(

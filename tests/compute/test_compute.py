@@ -20,6 +20,7 @@ from pkm.compute import (
     nearest,
 )
 from pkm.compute import sums_and_counts as fast_sums
+from pkm.compute.points import _snap_rows, _snap_short_rows
 
 SCALE = 1 << 16
 SHAPES = [
@@ -319,6 +320,40 @@ def test_mapping_a_box_scales_clips_and_rounds(d):
     inside = np.clip(points, lower + 1e-9, upper - 1e-9)
     _, outside = Points.from_box(inside, lower, upper)
     assert not outside
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 64])
+def test_short_rows_are_snapped_alike_by_both_kernels(d):
+    rng = np.random.default_rng(d)
+    points = rng.uniform(-1, 1, (301, d))
+    points[0] = 1.0
+    points[1] = -1.0
+    points[2] = np.nextafter(1.0, 0.0)
+    points[3] = 0.5 / SCALE  # half a step
+    inside = snapped_by(_snap_short_rows, points)
+    assert inside[0]
+    by_rows = snapped_by(_snap_rows, points)
+    assert by_rows[0] == (0, 0)
+    for of_values, of_rows in zip(inside[1:], by_rows[1:], strict=True):
+        assert np.array_equal(of_values, of_rows)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1.0 + 1e-12, -2.0])
+def test_a_value_outside_is_noticed_at_any_position(bad):
+    for position in range(0, 300, 7):
+        points = np.zeros((100, 3))
+        points.flat[position] = bad
+        assert not snapped_by(_snap_short_rows, points)[0]
+
+
+def snapped_by(kernel, points):
+    """What a kernel returns for points of [-1, 1]^d, and the arrays that it fills."""
+    n, d = points.shape
+    rows = np.empty((n, d), np.float32)
+    squared_norms = np.empty(n)
+    remainders = np.empty((n, d), np.int16)
+    result = kernel(points, np.zeros(d), np.ones(d), rows, squared_norms, remainders)
+    return result, rows, squared_norms, remainders
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
