@@ -32,9 +32,9 @@ def differing(rows: pd.DataFrame) -> pd.DataFrame:
     >>> params = ['{"alpha":0.4}', '{"alpha":0.8}']
     >>> rows = pd.DataFrame({"params": params, "preprocessing": "minmax", "clients": [2, 2]})
     >>> differing(rows)
-       alpha
-    0    0.4
-    1    0.8
+      alpha
+    0   0.4
+    1   0.8
     """
     parsed = {text: json.loads(text) for text in rows["params"].unique()}
     columns = {}
