@@ -21,8 +21,9 @@ from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pkm.experiments.cell import Cell, require, require_time_limit
+from pkm.experiments.cell import Cell
 from pkm.experiments.environment import git_commit
+from pkm.experiments.settings import TIME_LIMIT, require
 from pkm.experiments.store import Store
 from pkm.experiments.timing import pinned
 from pkm.methods.base import is_integer
@@ -74,7 +75,7 @@ class Backend:
             value = getattr(self, name)
             holds = is_integer(value) and value >= minimum
             require(holds, name, value, f"a whole number of at least {minimum}")
-        require_time_limit(self.time_limit)
+        require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,20 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from pkm import datasets
 from pkm.experiments.code_hash import Harness, code_hash
+from pkm.experiments.settings import FLAG, TIME_LIMIT, Federation, Unlearning, require
 from pkm.methods.base import is_integer, is_number
+from pkm.schema import names
 
-#: The names of `pkm.federation.SPLITS`, which no central cell shall depend on, and how parties can
-#: be run.
-SPLITS = ("balanced", "unbalanced", "sorted")
-TRANSPORTS = ("threads", "mpi")
-#: How points are split over the clients of federated clustering, and which are requested to be
-#: removed.
-CLIENT_SPLITS = ("published", "noniid", "iid")
-REQUESTS = ("random", "adversarial")
 #: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns
 #: of its rows.
-STYLE = ("label", "color", "marker")
+STYLE = names("style")
 
 
 @dataclass(frozen=True)
@@ -40,9 +34,9 @@ class Cell:
         Name under which the method appears in tables, e.g. ``"fastlloyd"``.
     target : str
         Import path of the method's class, e.g. ``"pkm.methods.lloyd.FastLloyd"``.
-    params : tuple of (str, value) pairs
-        Constructor parameters apart from the number of clusters and the budget, sorted by name. Use
-        `to_hashable`.
+    params : mapping of str to value
+        Constructor parameters apart from the number of clusters and the budget: flags, numbers,
+        texts, None, or lists of numbers or of texts.
     dataset : str
         Name of the data set in the registry, or ``"file"``.
     preprocessing : {"minmax", "public", "range"}
@@ -68,18 +62,19 @@ class Cell:
     timing : bool, default=False
         Whether the cell measures running time: every seed is a separate fit on one thread, while
         nothing else runs.
-    federation : tuple of (str, value) pairs, optional
-        How the cell is run as a protocol between clients and a server: clients, latency_ms,
-        word_bytes, split and transport, sorted by name. None: centrally. Part of the identity only
-        where it is given.
-    unlearning : tuple of (str, value) pairs, optional
-        How points are split over clients and removed again: clients, split, clusters_per_client,
-        split_seed, removals, batch, requests and sparse, sorted by name. Part of the identity only
-        where it is given.
+    keep_centers : bool, default=False
+        Whether the released centers are stored, in the raw units of the data. Part of the identity
+        only where it is true.
+    federation : Federation, optional
+        How the cell is run as a protocol between clients and a server. None: centrally. Part of the
+        identity only where it is given.
+    unlearning : Unlearning, optional
+        How points are split over clients and removed again. Part of the identity only where it is
+        given.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the
         identity.
-    style : tuple of (str, str) pairs, optional
+    style : mapping of str to str, optional
         Those of `STYLE` that the configuration sets instead of the class. Not part of the identity.
 
     Raises
@@ -91,14 +86,14 @@ class Cell:
     --------
     >>> data = ("iris", "minmax", 3)
     >>> budget = (None, None)
-    >>> cell = Cell("lloyd", "pkm.methods.lloyd.Lloyd", (), *data, *budget, (0, 1), ("nicv",))
+    >>> cell = Cell("lloyd", "pkm.methods.lloyd.Lloyd", {}, *data, *budget, (0, 1), ("nicv",))
     >>> cell.label
     'lloyd · iris'
     """
 
     method: str
     target: str
-    params: tuple
+    params: Mapping[str, Any]
     dataset: str
     preprocessing: str
     k: int
@@ -110,21 +105,35 @@ class Cell:
     bounds: tuple | None = None
     clip: bool = True
     timing: bool = False
-    federation: tuple | None = None
-    unlearning: tuple | None = None
+    keep_centers: bool = False
+    federation: Federation | None = None
+    unlearning: Unlearning | None = None
     time_limit: float | None = field(default=None, compare=False)
-    style: tuple = field(default=(), compare=False)
+    style: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("clip", "timing"):
-            require_flag(name, getattr(self, name))
-        require_time_limit(self.time_limit)
+        for name in ("method", "target", "dataset", "preprocessing"):
+            require_text(name, getattr(self, name))
+        for name in ("clip", "timing", "keep_centers"):
+            require(FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text)
+        require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
+        require_params(self.params)
+        for name, value in self.style.items():
+            require_text(name, value)
+        holds = self.path is None or isinstance(self.path, str)
+        require(holds, "path", self.path, "a text, or null")
         holds = is_integer(self.k) and self.k >= 1
         require(holds, "k", self.k, "a whole number of at least 1")
         require_budget(self.epsilon, self.delta)
         require_seeds(self.seeds)
         require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
+        for metric in self.metrics:
+            require_text("metrics", metric)
         require_kind(self.timing, self.federation, self.unlearning)
+
+    def __hash__(self) -> int:
+        # Parameters are a mapping, which has no hash of its own.
+        return hash((self.method, self.dataset, self.k, self.epsilon, self.seeds))
 
     @property
     def label(self) -> str:
@@ -133,15 +142,11 @@ class Cell:
         if self.epsilon is not None:
             parts.append(f"ε={self.epsilon:g}")
         if self.federation is not None:
-            setting = dict(self.federation)
-            parts.append(f"{setting['clients']} clients, {setting['latency_ms']:g} ms")
+            parts.append(f"{self.federation.clients} clients, {self.federation.latency_ms:g} ms")
         if self.unlearning is not None:
-            setting = dict(self.unlearning)
-            clients = f"{setting['split']} clients"
-            removals = (
-                f", {setting['removals']} {setting['requests']} removals of {setting['batch']}"
-            )
-            parts.append(clients + (removals if setting["removals"] else ""))
+            given = self.unlearning
+            removals = f", {given.removals} {given.requests} removals of {given.batch}"
+            parts.append(f"{given.split} clients" + (removals if given.removals else ""))
         return " · ".join(parts)
 
     @property
@@ -152,7 +157,13 @@ class Cell:
     @property
     def variant(self) -> str:
         """The method's variant as configured: published, sound or empty."""
-        return str(dict(self.params).get("variant") or "")
+        return str(self.params.get("variant") or "")
+
+    @property
+    def settings(self) -> dict:
+        """Settings of the cell's parties by name; none in a central cell."""
+        given = self.federation or self.unlearning
+        return {} if given is None else asdict(given)
 
     @property
     def restricted(self) -> bool:
@@ -160,20 +171,20 @@ class Cell:
         return datasets.is_restricted(self.dataset)
 
     def identity(self) -> dict:
-        """Return the fields that say what is computed, as plain JSON-ready values.
+        """Return the fields that say what is computed, as JSON can hold them.
 
         Returns
         -------
         dict
-            All fields but `path`, `time_limit`, `style` and, where they are None, `federation` and
-            `unlearning`.
+            All fields but `path`, `time_limit`, `style` and those of `keep_centers`, `federation`
+            and `unlearning` that do not apply.
         """
         fields = {
             "method": self.method,
             "target": self.target,
-            "params": {name: to_json(value) for name, value in self.params},
+            "params": dict(self.params),
             "dataset": self.dataset,
-            "bounds": to_json(self.bounds),
+            "bounds": self.bounds,
             "preprocessing": self.preprocessing,
             "clip": self.clip,
             "k": int(self.k),
@@ -183,11 +194,11 @@ class Cell:
             "metrics": list(self.metrics),
             "timing": self.timing,
         }
-        if self.federation is not None:
-            setting = dict(self.federation)
-            fields["federation"] = setting | {"latency_ms": float(setting["latency_ms"])}
-        if self.unlearning is not None:
-            fields["unlearning"] = dict(self.unlearning)
+        if self.keep_centers:
+            fields["keep_centers"] = True
+        for name in ("federation", "unlearning"):
+            if getattr(self, name) is not None:
+                fields[name] = self.settings
         return fields
 
     @property
@@ -213,39 +224,34 @@ class Cell:
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
 
-def require(holds: bool, name: str, value: object, rule: str) -> None:
-    """Refuse a value, naming the parameter, the value got and the rule.
-
-    Raises
-    ------
-    ValueError
-        If `holds` is false.
-    """
-    if not holds:
-        raise ValueError(f"{name}={value!r} is not allowed: {name} must be {rule}")
-
-
-def require_flag(name: str, value: object) -> None:
-    """Refuse a value that is neither true nor false.
+def require_text(name: str, value: object) -> None:
+    """Refuse a value that is no text, or an empty one.
 
     Raises
     ------
     ValueError
         If it breaks that rule.
     """
-    require(isinstance(value, bool), name, value, "true or false")
+    require(isinstance(value, str) and value != "", name, value, "a text")
 
 
-def require_time_limit(seconds: object) -> None:
-    """Refuse a time limit that is neither a positive number nor None.
+def require_params(params: Mapping[str, Any]) -> None:
+    """Refuse parameters of a method that a row cannot hold.
 
     Raises
     ------
     ValueError
-        If it breaks that rule.
+        Naming the first such parameter, its value and the rule.
     """
-    holds = seconds is None or (is_number(seconds) and 0 < seconds < math.inf)
-    require(holds, "time_limit", seconds, "a number of seconds above 0, or null")
+    require(isinstance(params, Mapping), "params", params, "a mapping of names to values")
+    for name, value in params.items():
+        require_text("the name of a parameter", name)
+        items = value if isinstance(value, list | tuple) else []
+        plain = value is None or isinstance(value, bool | int | float | str)
+        numbers = all(map(is_number, items))
+        holds = plain or (items and (numbers or all(isinstance(item, str) for item in items)))
+        rule = "a flag, a number, a text, null, or a list of numbers or of texts"
+        require(bool(holds), name, value, rule)
 
 
 def require_budget(epsilon: object, delta: object) -> None:
@@ -276,8 +282,10 @@ def require_seeds(seeds: tuple) -> None:
     require(holds, "seeds", seeds, "at least one whole number, none negative, none twice")
 
 
-def require_kind(timing: bool, federation: tuple | None, unlearning: tuple | None) -> None:
-    """Refuse settings of a protocol or of removals that break a rule or do not go together.
+def require_kind(
+    timing: bool, federation: Federation | None, unlearning: Unlearning | None
+) -> None:
+    """Refuse settings of a protocol or of removals that do not go together.
 
     Raises
     ------
@@ -285,88 +293,17 @@ def require_kind(timing: bool, federation: tuple | None, unlearning: tuple | Non
         Naming what is wrong, its value and the rule.
     """
     if federation is not None:
-        require_federation(dict(federation))
+        holds = isinstance(federation, Federation)
+        require(holds, "federation", federation, "settings.Federation, or null")
+        transport = federation.transport
+        require(transport != "auto", "transport", transport, "threads or mpi in a cell")
         require(timing, "timing", timing, "true for a cell with federation")
     if unlearning is not None:
         require(federation is None, "federation", federation, "null for a cell with unlearning")
-        require_unlearning(dict(unlearning))
-        holds = timing or not dict(unlearning)["removals"]
+        holds = isinstance(unlearning, Unlearning)
+        require(holds, "unlearning", unlearning, "settings.Unlearning, or null")
+        holds = timing or not unlearning.removals
         require(holds, "timing", timing, "true for a cell with removals")
-
-
-def require_federation(setting: dict) -> None:
-    """Refuse a setting of a protocol that is incomplete or breaks a rule.
-
-    Raises
-    ------
-    ValueError
-        Naming what is wrong, its value and the rule.
-    """
-    names = ("clients", "latency_ms", "split", "transport", "word_bytes")
-    require(tuple(sorted(setting)) == names, "federation", setting, f"given {', '.join(names)}")
-
-    clients = setting["clients"]
-    holds = is_integer(clients) and clients >= 1
-    require(holds, "clients", clients, "a whole number of at least 1")
-
-    latency = setting["latency_ms"]
-    holds = is_number(latency) and 0 <= latency < 60_000
-    rule = "a number of milliseconds, at least 0 and below 60000"
-    require(holds, "latency_ms", latency, rule)
-
-    require_choices(setting, {"word_bytes": (4, 8), "split": SPLITS, "transport": TRANSPORTS})
-
-
-def require_unlearning(setting: dict) -> None:
-    """Refuse a setting of federated clustering with removals that is incomplete or breaks a rule.
-
-    Raises
-    ------
-    ValueError
-        Naming what is wrong, its value and the rule.
-    """
-    smallest = {"batch": 1, "clients": 1, "clusters_per_client": 1, "removals": 0, "split_seed": 0}
-    choices = {"split": CLIENT_SPLITS, "requests": REQUESTS, "sparse": (True, False)}
-    names = sorted([*smallest, *choices])
-    require(sorted(setting) == names, "unlearning", setting, f"given {', '.join(names)}")
-    for name, lowest in smallest.items():
-        value = setting[name]
-        holds = is_integer(value) and value >= lowest
-        require(holds, name, value, f"an integer, {lowest} or more")
-    require_choices(setting, choices)
-
-
-def require_choices(setting: dict, choices: Mapping[str, tuple]) -> None:
-    """Refuse values that are none of those allowed.
-
-    Raises
-    ------
-    ValueError
-        Naming the first such value and what is allowed.
-    """
-    for name, allowed in choices.items():
-        rule = f"one of {', '.join(map(str, allowed))}"
-        require(setting[name] in allowed, name, setting[name], rule)
-
-
-def to_hashable(value: Any) -> Any:
-    """Turn nested lists and mappings into nested tuples, mappings sorted by key.
-
-    Examples
-    --------
-    >>> to_hashable({"b": [1, 2], "a": "x"})
-    (('a', 'x'), ('b', (1, 2)))
-    """
-    if isinstance(value, dict):
-        return tuple((name, to_hashable(value[name])) for name in sorted(value))
-    if isinstance(value, list | tuple):
-        return tuple(to_hashable(item) for item in value)
-    return value
-
-
-def to_json(value: Any) -> Any:
-    """Turn nested tuples into nested lists, as JSON has them."""
-    return [to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
 def canonical(value: Any) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pkm.experiments.backends import Backend, limit_of
 from pkm.experiments.cell import Cell
+from pkm.experiments.feasibility import facts_of
 from pkm.experiments.prepared import method_class, presets
 from pkm.experiments.store import Store
-from pkm.experiments.sweep import facts_of
 from pkm.methods.base import is_integer
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an
@@ -55,19 +55,19 @@ def rough_seconds(cell: Cell) -> float:
         seconds_per_pair = 2 * d / DISTANCE_RATE + len(cell.seeds) / PAIR_RATE
         seconds += min(n, 10_000) ** 2 * seconds_per_pair
     if cell.federation is not None:
-        latency = dict(cell.federation)["latency_ms"] / 1000
+        latency = cell.federation.latency_ms / 1000
         seconds += fits * MAX_ITERATIONS * 2 * latency
     if cell.unlearning is not None:
-        removals = dict(cell.unlearning)["removals"]
-        seconds_per_seed = SECONDS_PER_MODEL + SECONDS_PER_REQUEST * removals
+        seconds_per_seed = SECONDS_PER_MODEL + SECONDS_PER_REQUEST * cell.unlearning.removals
         seconds += len(cell.seeds) * seconds_per_seed
     return seconds
 
 
 def fixed_seconds(cell: Cell) -> float:
     """Estimate the seconds a cell takes whatever its work: more where parties are processes."""
-    setting = dict(cell.federation or ())
-    processes = setting["clients"] + 1 if setting.get("transport") == "mpi" else 0
+    federation = cell.federation
+    is_mpi = federation is not None and federation.transport == "mpi"
+    processes = federation.clients + 1 if is_mpi else 0
     return SECONDS_PER_CELL + SECONDS_PER_PROCESS * processes
 
 
@@ -118,7 +118,7 @@ def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], 
         measured = rows.groupby(list(ALIKE))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        facts = DEFAULTS | dict(cell.federation or ())
+        facts = DEFAULTS | (cell.settings if cell.federation is not None else {})
         facts |= {"method": cell.method, "dataset": cell.dataset_name, "k": cell.k}
         facts |= {"metrics": " ".join(cell.metrics), "timing": cell.timing}
         seconds_per_fit = measured.get(tuple(facts[name] for name in ALIKE))

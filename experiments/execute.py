@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 
 from pkm.experiments import central, federated, removals
-from pkm.experiments.cell import Cell, require
+from pkm.experiments.cell import Cell
 from pkm.experiments.code_hash import Harness
 from pkm.experiments.prepared import Prepared, prepare, prepare_data
 from pkm.experiments.rows import rows_of
+from pkm.experiments.settings import require
 from pkm.experiments.timing import Timing, peak_memory, pinned, timer
 from pkm.methods import Run
 from pkm.metrics import evaluate, forget_points, prepare_metrics

@@ -35,9 +35,10 @@ START_AND_END = 10
 
 def network_of(cell: Cell) -> Network:
     """Return the settings that all parties of a cell's runs share."""
-    setting = dict(cell.federation or ())
-    latency = setting["latency_ms"] / 1000
-    return Network(setting["clients"], word_bytes=setting["word_bytes"], latency=latency)
+    setting = cell.federation
+    assert setting is not None
+    latency = setting.latency_ms / 1000
+    return Network(setting.clients, word_bytes=setting.word_bytes, latency=latency)
 
 
 def fits_of(
@@ -68,7 +69,7 @@ def fits_of(
     ValueError
         If the method cannot be run as a protocol.
     """
-    if dict(cell.federation or ())["transport"] == "mpi":
+    if cell.settings["transport"] == "mpi":
         outcomes = in_processes(cell, mirror)
     else:
         outcomes = in_threads(cell, prepared)
@@ -84,7 +85,7 @@ def in_threads(cell: Cell, prepared: Prepared) -> list[tuple[Run, FederationCost
     """Run a cell's seeds with the parties as threads of this process."""
     method = build(cell)
     network = network_of(cell)
-    split = dict(cell.federation or ())["split"]
+    split = cell.settings["split"]
     outcomes = []
     for seed in (cell.seeds[0], *cell.seeds):
         parts = split_points(prepared.points, network.n_clients, seed, split)
@@ -136,7 +137,7 @@ def party(folder: str) -> None:
         prepared = prepare(cell, mirror)
         method = build(cell)
         network = network_of(cell)
-        split = dict(cell.federation)["split"]
+        split = cell.settings["split"]
         with pinned(1):
             for seed in (cell.seeds[0], *cell.seeds):
                 outcome = run_rank(

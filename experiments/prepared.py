@@ -9,7 +9,7 @@ import numpy as np
 
 from pkm import datasets
 from pkm.compute import Points
-from pkm.experiments.cell import Cell, to_json
+from pkm.experiments.cell import Cell
 from pkm.methods import load_method
 
 #: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
@@ -88,7 +88,7 @@ def prepare_data(
     ValueError
         If points lie outside the public domain and `clip` is false, or there is no such domain.
     """
-    given = {"path": path, "bounds": to_json(bounds)} if dataset == "file" else {}
+    given = {"path": path, "bounds": bounds} if dataset == "file" else {}
     loaded = datasets.load(dataset, mirror=mirror, **given)
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])
@@ -157,7 +157,7 @@ def build(cell: Cell):
     ValueError
         If the method has no parameter of a given name; the message lists those it has.
     """
-    given = {name: to_json(value) for name, value in cell.params}
+    given = dict(cell.params)
     known = [name for name in parameters(cell.target) if name not in RESERVED_PARAMETERS]
     unknown = sorted(set(given) - set(known))
     if unknown:

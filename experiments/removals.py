@@ -12,8 +12,10 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell import Cell, require
+from pkm.experiments import settings
+from pkm.experiments.cell import Cell
 from pkm.experiments.prepared import Prepared, build
+from pkm.experiments.settings import require
 from pkm.experiments.timing import Timing, timer
 from pkm.federation.sparse import SparseCode, aggregate_sparse
 from pkm.federation.splits import iid, noniid
@@ -39,24 +41,25 @@ def check_unlearning(cell: Cell, n: int | None) -> None:
     ValueError
         Naming what is wrong.
     """
-    setting = dict(cell.unlearning or ())
+    setting = cell.unlearning
+    assert setting is not None
     method = build(cell)
     known = isinstance(method, Unlearning | KFed)
     require(known, "method", cell.method, "one of methods.unlearning or methods.k_fed")
 
-    removals = setting["removals"]
+    removals = setting.removals
     forgets = isinstance(method, Unlearning)
     require(forgets or not removals, "removals", removals, f"0, for {cell.method} cannot forget")
-    remain = n is None or removals * setting["batch"] < n
+    remain = n is None or removals * setting.batch < n
     require(remain, "removals", removals, f"fewer points in all than n={n}")
 
-    divisible = setting["split"] != "noniid" or n is None or 2 * setting["clients"] <= n
+    divisible = setting.split != "noniid" or n is None or 2 * setting.clients <= n
     rule = f"at most half of n={n} for split=noniid"
-    require(divisible, "clients", setting["clients"], rule)
+    require(divisible, "clients", setting.clients, rule)
 
     binned = isinstance(method, Unlearning) and method.gamma is not None
     rule = f"false, for {cell.method} has no bins"
-    require(binned or not setting["sparse"], "sparse", setting["sparse"], rule)
+    require(binned or not setting.sparse, "sparse", setting.sparse, rule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,26 +192,28 @@ def request_columns(
     cell: Cell, model: FederatedModel, data: ClientData, seed: int
 ) -> dict[str, float | str]:
     """Return the cost of sparse aggregation and of removals, where the cell requests them."""
-    setting = dict(cell.unlearning or ())
+    setting = cell.unlearning
+    assert setting is not None
     columns: dict[str, float | str] = {}
-    if setting["sparse"]:
+    if setting.sparse:
         columns |= sparse_columns(model, cell.k)
-    if setting["removals"]:
+    if setting.removals:
         columns |= removal_columns(model, data.grid, seed, setting, data.best.cluster_centers_)
     return columns
 
 
 def split_of(cell: Cell, prepared: Prepared) -> np.ndarray:
     """Client of each point."""
-    setting = dict(cell.unlearning or ())
-    if setting["split"] == "published":
+    setting = cell.unlearning
+    assert setting is not None
+    if setting.split == "published":
         if prepared.clients is None:
             require(False, "split", "published", f"another: {cell.dataset_name} came without one")
         return prepared.clients
     labels = best_k_means(prepared.points, cell.k, OPTIMUM_STARTS).labels_
-    if setting["split"] == "iid":
-        return iid(labels, setting["clients"])
-    return noniid(labels, setting["clients"], setting["clusters_per_client"], setting["split_seed"])
+    if setting.split == "iid":
+        return iid(labels, setting.clients)
+    return noniid(labels, setting.clients, setting.clusters_per_client, setting.split_seed)
 
 
 @lru_cache(maxsize=4)
@@ -259,7 +264,11 @@ def checkpoints(requests: int, count: int) -> list[int]:
 
 
 def removal_columns(
-    model: FederatedModel, grid: np.ndarray, seed: int, setting: dict, best: np.ndarray
+    model: FederatedModel,
+    grid: np.ndarray,
+    seed: int,
+    setting: settings.Unlearning,
+    best: np.ndarray,
 ) -> dict[str, float | str]:
     """Serve requests one after the other and measure them.
 
@@ -270,8 +279,8 @@ def removal_columns(
     grid : ndarray of shape (n, d), int64
         All points.
     seed : int
-    setting : dict
-        The cell's `unlearning`.
+    setting : settings.Unlearning
+        The cell's.
     best : ndarray of shape (k, d)
         The best known centers of all points, from which those of the remaining points are found.
 
@@ -280,8 +289,8 @@ def removal_columns(
     dict
         Latencies, rates, losses, and the time of retraining.
     """
-    requests = setting["removals"]
-    batch = setting["batch"]
+    requests = setting.removals
+    batch = setting.batch
     generator = np.random.default_rng([seed, requests, batch])
     measured = checkpoints(requests, N_CHECKPOINTS)
     retrained = checkpoints(requests, N_RETRAININGS)
@@ -294,7 +303,7 @@ def removal_columns(
     wall = 0.0
     for request in range(1, requests + 1):
         # Choose what is to be removed.
-        if setting["requests"] == "adversarial":
+        if setting.requests == "adversarial":
             victims = adversarial(model, batch)
         else:
             victims = random(model, batch, generator)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.compute import Points
-from pkm.experiments.cell import STYLE, Cell, canonical, data_fingerprint, to_json
+from pkm.experiments.cell import STYLE, Cell, canonical, data_fingerprint
 from pkm.experiments.prepared import Prepared, build, method_class
 from pkm.experiments.timing import Timing
 from pkm.methods import Run
@@ -63,19 +63,17 @@ def rows_of(
         One row per seed, in the order of ``cell.seeds``.
     """
     replicates = len(cell.seeds)
-    identity = cell.identity()
     columns = {
         **cell_columns(cell, prepared),
         **claim_columns(cell, prepared),
-        **style_columns(cell.target, cell.variant, dict(cell.style)),
+        **style_columns(cell.target, cell.variant, cell.style),
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
         "n_centers": np.concatenate([run.n_centers for run, _ in fits]).astype(np.float64),
         "references": canonical(reference_sizes(cell, prepared.points)),
         "timing": cell.timing,
         **CENTRAL,
-        **identity.get("federation", {}),
-        **identity.get("unlearning", {}),
+        **cell.settings,
         **measured,
         "metric_seconds": metric_time.wall / replicates,
         "metric_cpu_seconds": metric_time.cpu / replicates,
@@ -89,7 +87,7 @@ def rows_of(
 def cell_columns(cell: Cell, prepared: Prepared) -> dict:
     """Return the columns that say what was run on which data."""
     n, d = prepared.points.shape
-    params = {name: to_json(value) for name, value in cell.params if name != "variant"}
+    params = {name: value for name, value in cell.params.items() if name != "variant"}
     return {
         "cell": cell.key,
         "method": cell.method,

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from pkm.experiments.cell import Cell, canonical, to_json
+from pkm.experiments.cell import Cell, canonical
 from pkm.experiments.cli import REFUSALS, consoles
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
@@ -275,7 +275,7 @@ def measured_in(cell: Cell) -> tuple[str, ...]:
         return names("metric", scope="federation")
     if cell.unlearning is None:
         return ()
-    removals = names("metric", scope="removals") if dict(cell.unlearning)["removals"] else ()
+    removals = names("metric", scope="removals") if cell.unlearning.removals else ()
     return names("metric", scope="unlearning") + removals
 
 
@@ -313,9 +313,9 @@ def child_params(cell: Cell) -> dict[str, str]:
         "k": str(cell.k),
         "epsilon": "none" if cell.epsilon is None else f"{cell.epsilon:g}",
     }
-    for name, value in cell.params:
-        params[name] = json.dumps(to_json(value)).strip('"')
-    for name, value in cell.federation or cell.unlearning or ():
+    for name, value in cell.params.items():
+        params[name] = json.dumps(value).strip('"')
+    for name, value in cell.settings.items():
         params[name] = f"{value:g}" if name == "latency_ms" else str(value)
     return params
 

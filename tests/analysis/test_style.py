@@ -132,9 +132,9 @@ def test_default_styles_are_distinct():
 def test_styles_are_not_part_of_the_identity():
     from pkm.experiments.cell import Cell
 
-    fields = ("a", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",))
+    fields = ("a", "pkm.methods.lloyd.Lloyd", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",))
     plain = Cell(*fields)
-    styled = Cell(*fields, style=(("label", "b"),))
+    styled = Cell(*fields, style={"label": "b"})
     assert plain == styled
     assert plain.identity() == styled.identity()
     assert plain.key == styled.key
@@ -144,8 +144,8 @@ def test_rows_carry_the_style(tmp_path):
     from pkm.experiments.cell import Cell
     from pkm.experiments.execute import execute
 
-    fields = ("a", "pkm.methods.baselines.DataMean", (), "iris", "minmax", 3, None, None, (0, 1))
-    cell = Cell(*fields, ("nicv",), style=(("marker", "s"),))
+    fields = ("a", "pkm.methods.baselines.DataMean", {}, "iris", "minmax", 3, None, None, (0, 1))
+    cell = Cell(*fields, ("nicv",), style={"marker": "s"})
     rows = execute(cell)
     assert rows["label"].unique().tolist() == ["data mean as only center"]
     assert rows["color"].unique().tolist() == ["#8c8c8c"]

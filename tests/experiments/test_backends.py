@@ -15,7 +15,7 @@ from joblib.externals.loky import get_reusable_executor
 
 from pkm.experiments import backends, execute
 from pkm.experiments.backends import Backend, arrange, run_cells
-from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.cell import Cell
 from pkm.experiments.store import Store
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -32,7 +32,7 @@ MEASURED = [
 BASE = Cell(
     "fastlloyd",
     "pkm.methods.lloyd.FastLloyd",
-    to_hashable({"variant": "published"}),
+    {"variant": "published"},
     "iris",
     "minmax",
     3,
@@ -49,7 +49,7 @@ CELLS = [
     Cell(
         "kmeans",
         "pkm.methods.kmeans.KMeansPlusPlus",
-        (),
+        {},
         "iris",
         "minmax",
         3,
@@ -76,7 +76,7 @@ def misbehaving_cell(tmp_path):
             BASE,
             method=name.lower(),
             target=f"trouble.{name}",
-            params=to_hashable({"folder": str(tmp_path)}),
+            params={"folder": str(tmp_path)},
             epsilon=None,
             delta=None,
             **changes,

@@ -8,15 +8,16 @@ import textwrap
 import pytest
 
 from pkm.experiments import code_hash as module
-from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.cell import Cell
 from pkm.experiments.code_hash import closure, code_hash
 from pkm.experiments.execute import FITTERS
+from pkm.experiments.settings import Federation
 from pkm.source import code_digest, normal_form, source_of
 
 BASE = Cell(
     "fastlloyd",
     "pkm.methods.lloyd.FastLloyd",
-    to_hashable({"alpha": 0.8}),
+    {"alpha": 0.8},
     "iris",
     "minmax",
     3,
@@ -31,9 +32,10 @@ BASE = Cell(
     "change",
     [
         {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"},
-        {"params": to_hashable({"alpha": 0.9})}, {"dataset": "wine"}, {"preprocessing": "public"},
+        {"params": {"alpha": 0.9}}, {"dataset": "wine"}, {"preprocessing": "public"},
         {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
-        {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")}, {"timing": True},
+        {"keep_centers": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
+        {"timing": True},
     ],
 )  # fmt: skip
 def test_key_depends_on_every_field(change):
@@ -41,7 +43,7 @@ def test_key_depends_on_every_field(change):
 
 
 def test_key_does_not_depend_on_the_notation():
-    same = dataclasses.replace(BASE, epsilon=1, params=to_hashable({"alpha": 0.8}))
+    same = dataclasses.replace(BASE, epsilon=1, params={"alpha": 0.8})
     assert same.key == BASE.key
 
 
@@ -90,6 +92,19 @@ def test_key_depends_on_file_content_not_path(tmp_path):
             "time_limit=0 is not allowed: time_limit must be a number of seconds above 0, or null",
         ),
         ({"time_limit": "1 h"}, "time_limit='1 h' is not allowed"),
+        ({"method": 3}, "method=3 is not allowed: method must be a text"),
+        ({"target": ""}, "target='' is not allowed"),
+        ({"params": ()}, "params=.* must be a mapping"),
+        ({"params": {"alpha": {"a": 1}}}, "alpha={'a': 1} is not allowed: alpha must be a flag"),
+        ({"params": {"alpha": [1, "a"]}}, "alpha=.1, 'a'. is not allowed"),
+        ({"params": {3: 1}}, "the name of a parameter=3 is not allowed"),
+        ({"dataset": 3}, "dataset=3 is not allowed"),
+        ({"path": 3}, "path=3 is not allowed"),
+        ({"style": {"color": 3}}, "color=3 is not allowed"),
+        ({"metrics": (3,)}, "metrics=3 is not allowed"),
+        ({"keep_centers": "yes"}, "keep_centers='yes' is not allowed"),
+        ({"federation": (("clients", 2),)}, "federation=.* must be settings.Federation"),
+        ({"federation": Federation(), "timing": True}, "transport='auto' is not allowed"),
     ],
 )
 def test_invalid_values_are_refused(change, message):

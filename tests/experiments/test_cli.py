@@ -356,7 +356,7 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
     removed = store.read([key]).iloc[0]
     store.path(key).unlink()
     failed_cell = Cell(
-        "x", "pkm.methods.lloyd.Lloyd", (), "iris", "minmax", 3, None, None, (0,), ("nicv",)
+        "x", "pkm.methods.lloyd.Lloyd", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",)
     )
     failed_cell.__dict__["key"] = key
     store.write_failure(failed_cell, RuntimeError("the power failed"), 2)

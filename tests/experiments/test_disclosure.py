@@ -11,9 +11,10 @@ from pkm.compute import Points
 from pkm.experiments import cell as cell_module
 from pkm.experiments import run
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.cell import Cell
 from pkm.experiments.execute import execute
 from pkm.experiments.prepared import prepare, prepare_data
+from pkm.experiments.settings import Unlearning
 from pkm.experiments.store import Store
 
 #: A number of records that no other test has.
@@ -43,7 +44,7 @@ def cell_of(path, dataset="file", metrics=("nicv",), **changes):
     return Cell(
         "mean",
         "pkm.methods.baselines.DataMean",
-        (),
+        {},
         dataset,
         "public",
         2,
@@ -127,7 +128,7 @@ UNLEARNING = {
     "changes",
     [
         {"metrics": ("nicv", "silhouette", "centroid_mse", "kmeans_distance")},
-        {"unlearning": to_hashable(UNLEARNING), "timing": True},
+        {"unlearning": Unlearning(**UNLEARNING), "timing": True},
     ],
     ids=["metrics", "removals"],
 )

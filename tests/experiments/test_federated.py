@@ -10,10 +10,9 @@ import psutil
 import pytest
 
 from pkm import federation
-from pkm.experiments import reproduce, run
-from pkm.experiments import sweep as sweeping
+from pkm.experiments import entries, feasibility, reproduce, run
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import SPLITS, Cell, to_hashable
+from pkm.experiments.cell import Cell
 from pkm.experiments.central import timed_fits
 from pkm.experiments.code_hash import ALWAYS, HARNESSES, closure, code_hash
 from pkm.experiments.configuration import ConfigurationError, choices, load
@@ -23,8 +22,8 @@ from pkm.experiments.federated import fits_of
 from pkm.experiments.plan import make_plan
 from pkm.experiments.prepared import build, prepare
 from pkm.experiments.rows import CENTRAL, MEASURED
+from pkm.experiments.settings import SPLITS, Federation
 from pkm.experiments.store import Store
-from pkm.experiments.sweep import FEDERATION
 from pkm.experiments.tracking import child_record
 
 pytestmark = pytest.mark.integration
@@ -49,7 +48,7 @@ TRANSPORTS = [
 CENTRAL_CELL = Cell(
     method="fastlloyd",
     target="pkm.methods.lloyd.FastLloyd",
-    params=to_hashable({"variant": "published"}),
+    params={"variant": "published"},
     dataset="iris",
     preprocessing="minmax",
     k=3,
@@ -83,7 +82,7 @@ class Endless(FastLloyd):
 
 
 def protocol(cell=CENTRAL_CELL, **setting):
-    return dataclasses.replace(cell, federation=to_hashable(SETTING | setting))
+    return dataclasses.replace(cell, federation=Federation(**(SETTING | setting)))
 
 
 def plan_of(**sweep):
@@ -93,7 +92,7 @@ def plan_of(**sweep):
 
 
 def settings_of(plan):
-    return [dict(cell.federation) for cell in plan.cells]
+    return [cell.settings for cell in plan.cells]
 
 
 @pytest.fixture
@@ -172,7 +171,7 @@ def test_only_federated_cells_hash_the_federation():
         ),
         (
             {"transport": "pigeon"},
-            "transport='pigeon' is not allowed: transport must be one of threads, mpi",
+            "transport='pigeon' is not allowed: transport must be one of auto, threads, mpi",
         ),
     ],
 )
@@ -214,13 +213,6 @@ def test_invalid_protocol_sweep_is_refused(sweep, message):
         plan_of(**sweep)
 
 
-def test_incomplete_setting_is_refused():
-    incomplete = to_hashable({"clients": 2})
-    expected = "federation must be given clients, latency_ms, split, transport, word_bytes"
-    with pytest.raises(ValueError, match=expected):
-        dataclasses.replace(CENTRAL_CELL, federation=incomplete)
-
-
 def test_lists_are_crossed_and_defaults_added():
     lists = {"clients": [2, 4], "latency_ms": [0.25, 25], "transport": "threads"}
     settings = settings_of(plan_of(federation=lists))
@@ -239,14 +231,14 @@ def test_lists_are_crossed_and_defaults_added():
 
 @pytest.mark.parametrize("is_available, transport", [(True, "mpi"), (False, "threads")])
 def test_transport_is_chosen_when_planning(monkeypatch, is_available, transport):
-    monkeypatch.setattr(sweeping, "mpi_available", lambda: is_available)
+    monkeypatch.setattr(entries, "mpi_available", lambda: is_available)
     default = settings_of(plan_of(federation={}))
     assert [setting["transport"] for setting in default] == [transport]
     assert settings_of(plan_of(federation={"transport": "auto"})) == default
 
 
 def test_unavailable_mpi_is_a_gap(monkeypatch):
-    monkeypatch.setattr(sweeping, "mpi_available", lambda: False)
+    monkeypatch.setattr(feasibility, "mpi_available", lambda: False)
     plan = plan_of(federation={"transport": ["threads", "mpi"]})
     assert [setting["transport"] for setting in settings_of(plan)] == ["threads"]
     assert [gap.reason for gap in plan.gaps] == [
@@ -258,7 +250,7 @@ def test_names_equal_those_of_the_federation():
     assert SPLITS == federation.SPLITS
     costs = {field.name for field in dataclasses.fields(federation.FederationCosts)}
     assert costs == {"iterations", *MEASURED}
-    assert set(SETTING) == set(FEDERATION) == set(CENTRAL) - set(MEASURED)
+    assert set(SETTING) == set(CENTRAL) - set(MEASURED)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

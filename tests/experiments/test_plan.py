@@ -10,7 +10,6 @@ from rich.console import Console
 
 from pkm import datasets
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import to_hashable
 from pkm.experiments.configuration import ConfigurationError, choices, load, method_entry
 from pkm.experiments.estimate import estimator, max_centers, rough_seconds, wall_seconds
 from pkm.experiments.execute import execute
@@ -318,6 +317,24 @@ def test_missing_method_is_a_gap():
         ({"seeds": 0}, "seeds=0 is not allowed"),
         ({"seeds": [1, 1]}, r"seeds=\(1, 1\) is not allowed"),
         ({"timing": "yes"}, "timing='yes' is not allowed: timing must be true or false"),
+        ({"keep_centers": 1}, "keep_centers=1 is not allowed: keep_centers must be true or false"),
+        (
+            {"methods": [{"method": "lloyd", "grid": {"name": [3]}}]},
+            "method.name=3 is not allowed: method.name must be a text",
+        ),
+        (
+            {"methods": [{"method": "lloyd", "grid": {"color": [3]}}]},
+            "method.color=3 is not allowed: method.color must be a text",
+        ),
+        (
+            {"methods": [{"method": "lloyd", "grid": {"_target_": [3]}}]},
+            "method._target_=3 is not allowed",
+        ),
+        (
+            {"methods": ["glloyd"], "epsilon": None},
+            "epsilon=None is not allowed: epsilon must be a number for glloyd, which is private",
+        ),
+        ({"datasets": [3]}, "datasets=3 is not allowed: datasets must be"),
         (
             {"time_limit": -1},
             "time_limit=-1 is not allowed: time_limit must be a number of seconds above 0",
@@ -501,7 +518,6 @@ def test_rows_describe_the_cell():
     assert first["epsilon_spent"] + first["epsilon_unspent"] == pytest.approx(0.5)
     assert (first["n_centers"], first["timing"], first["references"]) == (3, False, "[]")
     assert dict(cell.params)["variant"] == "published"
-    assert to_hashable(["a", {"b": 1}]) == ("a", (("b", 1),))
 
 
 def test_rows_hold_the_sizes_of_references(tmp_path, monkeypatch):

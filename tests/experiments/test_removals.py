@@ -2,34 +2,35 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pkm.compute import Points
-from pkm.experiments.cell import Cell, to_hashable
+from pkm.experiments.cell import Cell
 from pkm.experiments.code_hash import code_hash
 from pkm.experiments.configuration import ConfigurationError
 from pkm.experiments.execute import execute
 from pkm.experiments.plan import make_plan
 from pkm.experiments.removals import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
-from pkm.experiments.sweep import UNLEARNING
-from pkm.experiments.tracking import LOSSES, REMOVALS, child_record, measured_in
+from pkm.experiments.settings import Unlearning
+from pkm.experiments.tracking import child_record, measured_in
 from pkm.methods.unlearning import mufc
+from pkm.schema import names
 
 pytestmark = pytest.mark.integration
 
 DATASET = "gaussians-300-3-3"
-SETTING = UNLEARNING | {"clients": 5, "clusters_per_client": 2}
+SETTING = asdict(Unlearning()) | {"clients": 5, "clusters_per_client": 2}
 
 
-def cell(target="pkm.methods.unlearning.Unlearning", params=(), timing=False, **changes):
-    setting = to_hashable(SETTING | changes)
+def cell(target="pkm.methods.unlearning.Unlearning", params=None, timing=False, **changes):
     return Cell(
         "mufc",
         target,
-        params,
+        params or {},
         DATASET,
         "public",
         3,
@@ -38,7 +39,7 @@ def cell(target="pkm.methods.unlearning.Unlearning", params=(), timing=False, **
         (0, 1),
         ("nicv",),
         timing=timing,
-        unlearning=setting,
+        unlearning=Unlearning(**(SETTING | changes)),
     )
 
 
@@ -60,9 +61,12 @@ def test_tracking_records_losses_and_removal_times():
     record = child_record(with_removals, rows, "parent", "1")
     assert record.params["removals"] == "2"
     assert record.params["split"] == "noniid"
-    assert {f"{name}_mean" for name in LOSSES + REMOVALS} <= set(record.metrics)
-    assert measured_in(without_removals) == LOSSES
-    assert measured_in(with_removals) == LOSSES + REMOVALS
+    of_fit = names("metric", scope="unlearning")
+    of_removals = names("metric", scope="removals")
+    shown = {"loss_ratio_mean", "loss_ratio_nearest_mean", "removal_p99_ms_mean", "retrain_ms_mean"}
+    assert shown <= set(record.metrics)
+    assert measured_in(without_removals) == of_fit
+    assert measured_in(with_removals) == of_fit + of_removals
 
 
 def plan(**sweep):
@@ -82,7 +86,7 @@ def test_identity_has_the_setting_only_if_given():
     plain = Cell(
         "kmeans",
         "pkm.methods.kmeans.KMeansPlusPlus",
-        (),
+        {},
         "iris",
         "minmax",
         3,
@@ -145,13 +149,13 @@ def test_k_fed_rows_have_losses_without_removals(split):
 
 
 def test_full_clients_retrain_at_every_request():
-    rows = execute(cell(params=(("client", "full"),), removals=3, timing=True))
+    rows = execute(cell(params={"client": "full"}, removals=3, timing=True))
     assert (rows["reseeded"] == 1).all() and (rows["reseeded_predicted"] == 1).all()
     assert rows["mean_untouched_ms"].isna().all()
 
 
 def test_lazy_servers_are_not_exact():
-    rows = execute(cell(params=(("server", "lazy"),), removals=1, timing=True))
+    rows = execute(cell(params={"server": "lazy"}, removals=1, timing=True))
     assert not rows["exact"].any()
 
 
@@ -160,8 +164,8 @@ def test_plan_crosses_the_lists():
     crossed = plan(unlearning=SETTING | lists, timing=True)
     assert len(crossed.cells) == 4
     assert not crossed.gaps
-    settings = [dict(planned.unlearning) for planned in crossed.cells]
-    combinations = {(setting["requests"], setting["batch"]) for setting in settings}
+    settings = [planned.unlearning for planned in crossed.cells]
+    combinations = {(setting.requests, setting.batch) for setting in settings}
     assert combinations == {("random", 1), ("random", 3), ("adversarial", 1), ("adversarial", 3)}
 
 

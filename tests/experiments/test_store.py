@@ -15,7 +15,7 @@ def cell_of(seed=0):
     return Cell(
         "lloyd",
         "pkm.methods.lloyd.Lloyd",
-        (),
+        {},
         "iris",
         "minmax",
         3,

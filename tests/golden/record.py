@@ -19,9 +19,10 @@ from pkm.analysis import claims
 from pkm.analysis.figures import figures_of
 from pkm.datasets import load, scale
 from pkm.experiments import removals
-from pkm.experiments.cell import STYLE, Cell, to_hashable
+from pkm.experiments.cell import STYLE, Cell
 from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.prepared import build, prepare_data
+from pkm.experiments.settings import Unlearning
 from pkm.federation import Network, run_in_threads, split_points
 from pkm.methods import load_method
 from pkm.privacy import snap
@@ -156,9 +157,9 @@ def unlearning_records() -> dict:
             target = entry.pop("_target_")
             settings = REMOVALS | ({"removals": 0} if name == "k_fed" else {})
             cell = Cell(
-                entry.pop("name"), target, to_hashable(entry), dataset, preprocessing,
+                entry.pop("name"), target, entry, dataset, preprocessing,
                 N_CLUSTERS, None, None, SEEDS,
-                ("nicv",), timing=True, unlearning=to_hashable(settings),
+                ("nicv",), timing=True, unlearning=Unlearning(**settings),
             )  # fmt: skip
             build(cell)
             data = prepare_data(dataset, None, None, preprocessing, True, None)
