@@ -26,6 +26,7 @@ from pkm.privacy.query import PRESENCE
 N_POINTS = 600
 N_FEATURES = 3
 N_CLUSTERS = 3
+BOUNDS = (-1, 1)
 SEEDS = (3, 1, 4)
 N_PAIRS = 16  # two of each kind
 # What runs a method: it decides what reaches the private points, and what is charged.
@@ -203,6 +204,10 @@ def check_bad_input(method: PrivateKMeans) -> None:
     )
     _assert_refused(lambda: _run(method, points=snap(_points()) * 3), "grid points off the domain")
 
+    # Bounds that would have to be read off the points.
+    if method.claim.private:
+        _assert_refused(lambda: _clone(method, bounds=None).fit(_points()), "a fit without bounds")
+
     # Equal seeds, which would repeat a replicate.
     _assert_refused(lambda: _run(method, seeds=(1, 1)), "equal seeds")
 
@@ -300,7 +305,7 @@ def conformance(method_class: type[PrivateKMeans]) -> list[Outcome]:
     """
     outcomes = []
     for variant in method_class.claims:
-        method = method_class(n_clusters=N_CLUSTERS)
+        method = method_class(n_clusters=N_CLUSTERS, bounds=BOUNDS)
         if "variant" in method.get_params():
             method.set_params(variant=variant)
         for check in CHECKS:

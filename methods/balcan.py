@@ -88,7 +88,7 @@ class Balcan(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20_000, axis=0)
-    >>> model = Balcan(n_clusters=2, epsilon=4.0, random_state=0).fit(X)
+    >>> model = Balcan(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=0).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """

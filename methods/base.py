@@ -124,8 +124,10 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int, default=8
-    bounds : (lower, upper) or array of shape (2, d), default=(-1, 1)
-        Public domain, used by ``fit``.
+    bounds : (lower, upper) or array of shape (2, d), optional
+        Public domain, used by ``fit``: what is known of each feature without looking at the points.
+        A private ``fit`` needs it. Methods that claim no privacy take the points' own extremes
+        where it is left out.
     clip : bool, default=True
         Clip rows outside the bounds; otherwise they are refused, which the privacy claim does not
         cover.
@@ -149,7 +151,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
     n_clusters: int = 8
     _: KW_ONLY
-    bounds: tuple = (-1, 1)
+    bounds: ArrayLike | None = None
     clip: bool = True
     random_state: int | None = None
 
@@ -523,7 +525,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
         self.check_parameters()
         X = _matrix(X)
-        lower, upper = self._bounds_of(X.shape[1])
+        lower, upper = self._bounds_of(X)
         if self.claim.private and self.claim.adjacency not in PRESENCE:
             X = _replaced(X, lower, upper)
         points, outside = Points.from_box(X, lower, upper)
@@ -538,8 +540,17 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
         return points, (lower, upper), seed
 
-    def _bounds_of(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds_of(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bound of every feature, each of shape (d,)."""
+        d = X.shape[1]
+        if self.bounds is None:
+            if self.claim.private:
+                raise ValueError(
+                    "bounds=None: a private fit needs the public domain of the data, bounds="
+                    f"(lower, upper) for all features or an array of shape (2, {d}); take it from "
+                    "what is known without the data, not from their extremes"
+                )
+            return _extremes(X)
         bounds = np.asarray(self.bounds, dtype=np.float64)
         if bounds.shape not in {(2,), (2, d)}:
             raise ValueError(
@@ -573,6 +584,16 @@ def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
         row[: len(centers)] = centers
         row[len(centers) :] = centers[0]
     return padded
+
+
+def _extremes(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest value of every feature; a constant feature is given some width."""
+    if not np.isfinite(X).all():
+        return np.full(X.shape[1], -1.0), np.full(X.shape[1], 1.0)  # refused by the caller
+    lower = X.min(axis=0)
+    upper = X.max(axis=0)
+    margin = np.where(lower == upper, np.maximum(np.abs(lower), 1.0), 0.0)
+    return lower - margin, upper + margin
 
 
 def _replaced(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

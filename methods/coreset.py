@@ -136,7 +136,7 @@ class CoresetMethod(PrivateKMeans):
         --------
         >>> from pkm.methods import KaplanStemmer
         >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-        >>> coreset = KaplanStemmer(n_clusters=2, epsilon=4.0, random_state=1).coreset(X)
+        >>> coreset = KaplanStemmer(2, epsilon=4.0, bounds=(-1, 1), random_state=1).coreset(X)
         >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
         (10000, 2660.0)
         """

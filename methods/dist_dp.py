@@ -97,7 +97,7 @@ class DistDP(DistDPParameters):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-    >>> model = DistDP(n_clusters=2, rho=0.01, random_state=1).fit(X)
+    >>> model = DistDP(n_clusters=2, rho=0.01, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """

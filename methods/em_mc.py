@@ -113,7 +113,7 @@ class EMMC(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 20_000, axis=0)
-    >>> model = EMMC(n_clusters=2, epsilon=4.0, random_state=0).fit(X)
+    >>> model = EMMC(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=0).fit(X)
     >>> sorted(model.cluster_centers_.round(2).tolist())
     [[-0.5, 0.25], [0.5, 0.5]]
     """

@@ -160,7 +160,7 @@ class KaplanStemmer(CoresetMethod):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-    >>> model = KaplanStemmer(n_clusters=2, epsilon=1.0, random_state=1).fit(X)
+    >>> model = KaplanStemmer(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(2).tolist())
     [[-0.5, 0.25], [0.5, 0.5]]
     """

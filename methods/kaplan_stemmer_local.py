@@ -116,7 +116,8 @@ class KaplanStemmerLocal(CoresetMethod, LocalModel):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 20000, axis=0)
-    >>> model = KaplanStemmerLocal(n_clusters=2, epsilon=4.0, random_state=1).fit(X)
+    >>> model = KaplanStemmerLocal(n_clusters=2, epsilon=4.0, bounds=(-1, 1), random_state=1)
+    >>> model = model.fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """

@@ -82,7 +82,8 @@ class Lloyd(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.0], [0.5, 0.5]], 100, axis=0)
-    >>> Lloyd(n_clusters=2, random_state=0).fit(X).cluster_centers_.round(3).tolist()
+    >>> model = Lloyd(n_clusters=2, bounds=(-1, 1), random_state=0).fit(X)
+    >>> model.cluster_centers_.round(3).tolist()
     [[0.5, 0.5], [-0.5, 0.0]]
     """
 
@@ -324,7 +325,7 @@ class FastLloyd(_GaussianLloyd):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.25], [0.5, 0.5]], 5000, axis=0)
-    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, random_state=2).fit(X)
+    >>> model = FastLloyd(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=2).fit(X)
     >>> model.cluster_centers_.round(2).tolist(), round(model.ledger_.spent(), 6)
     ([[-0.5, 0.25], [0.5, 0.5]], 1.0)
     """

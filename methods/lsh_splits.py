@@ -75,7 +75,7 @@ class LSHSplits(PrivateKMeans):
     Examples
     --------
     >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
-    >>> model = LSHSplits(n_clusters=2, epsilon=1.0, random_state=1).fit(X)
+    >>> model = LSHSplits(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
     >>> sorted(model.cluster_centers_.round(1).tolist())
     [[-0.5, 0.2], [0.5, 0.5]]
     """

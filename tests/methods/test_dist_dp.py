@@ -1180,16 +1180,16 @@ def test_values_that_are_not_finite_are_moved_into_the_domain():
     for value, place in ((math.nan, 0.0), (math.inf, 1.0), (-math.inf, -1.0)):
         points = blobs(50)
         points[3, 1] = value
-        fitted = DistDP(3, random_state=0).fit(points)
+        fitted = DistDP(3, random_state=0, bounds=(-1, 1)).fit(points)
         points[3, 1] = place
-        expected = DistDP(3, random_state=0).fit(points)
+        expected = DistDP(3, random_state=0, bounds=(-1, 1)).fit(points)
         assert (fitted.cluster_centers_ == expected.cluster_centers_).all()
 
 
 def test_classical_calibration_refuses_a_large_epsilon():
     message = "calibration='classical' gives too little noise for epsilon=60"
     with pytest.raises(ValueError, match=message):
-        NoisedPoints(3, epsilon=60.0).fit(blobs(50))
+        NoisedPoints(3, epsilon=60.0, bounds=(-1, 1)).fit(blobs(50))
 
 
 @pytest.mark.parametrize(

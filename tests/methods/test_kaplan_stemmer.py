@@ -1169,7 +1169,7 @@ def test_refusal_names_a_sufficient_budget(release, parameters):
 
 
 def test_a_coreset_of_one_record_is_refused():
-    method = KaplanStemmer(1, epsilon=1.0)
+    method = KaplanStemmer(1, epsilon=1.0, bounds=(-1, 1))
     message = r"n=1 records are too few for one release: n=\d+ would suffice"
     with pytest.raises(ValueError, match=message):
         method.coreset(np.zeros((1, 2)))
@@ -1357,7 +1357,7 @@ def test_coreset_in_the_units_of_the_data(shared_noise):
     shift = np.arange(10.0)
     stretch = np.linspace(1, 5, 10)
     bounds = np.array([shift - stretch, shift + stretch])
-    method = KaplanStemmer(16, epsilon=1.0, radius=1.0, random_state=3)
+    method = KaplanStemmer(16, epsilon=1.0, radius=1.0, bounds=(-1, 1), random_state=3)
     unit = method.coreset(points)
     moved = method.set_params(bounds=bounds).coreset(points * stretch + shift)
     assert moved.points == pytest.approx(unit.points * stretch + shift, abs=1e-3)

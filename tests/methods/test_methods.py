@@ -77,7 +77,7 @@ def test_no_points_are_held_after_fit(name):
     lower = np.full(2, -1.0)
     upper = np.ones(2)
     for variant in method.claims:
-        estimator = method(n_clusters=2, random_state=0)
+        estimator = method(n_clusters=2, bounds=(-1, 1), random_state=0)
         if "variant" in estimator.get_params():
             estimator.set_params(variant=variant)
         X = blobs(seed=1)
@@ -146,7 +146,7 @@ def test_an_overspending_method_is_stopped():
             return [*super().schedule(n_points, n_features)] * 2
 
     with pytest.raises(RuntimeError, match="the budget has delta"):
-        Overspending(n_clusters=2).fit(blobs())
+        Overspending(n_clusters=2, bounds=(-1, 1)).fit(blobs())
 
 
 def test_a_new_method_needs_only_cluster():
@@ -177,7 +177,7 @@ def test_a_new_method_needs_only_cluster():
             means = answer["sums"] / (answer["counts"][:, :, None] / SCALE)
             return np.rint(means).astype(np.int64), 1
 
-    model = NoisyMean(random_state=0).fit(blobs(100_000))
+    model = NoisyMean(random_state=0, bounds=(-1, 1)).fit(blobs(100_000))
     assert model.cluster_centers_.shape == (1, 2)
 
 
@@ -230,7 +230,7 @@ def test_bad_parameters_are_refused(parameters, message):
 @pytest.mark.parametrize("points", [[["a", "b"]], [1.0, 2.0], np.empty((0, 2))])
 def test_points_that_are_no_matrix_are_refused(points):
     with pytest.raises(ValueError, match="X must"):
-        FastLloyd(n_clusters=1).fit(points)
+        FastLloyd(n_clusters=1, bounds=(-1, 1)).fit(points)
 
 
 def test_bounds_are_the_units_of_the_data(shared_noise):
@@ -241,7 +241,7 @@ def test_bounds_are_the_units_of_the_data(shared_noise):
     shift = [7.0, -1.0]
     stretched = points * 4 + shift
     bounds = ([3.0, -5.0], [11.0, 3.0])
-    unit = FastLloyd(4, random_state=2).fit(points)
+    unit = FastLloyd(4, random_state=2, bounds=(-1, 1)).fit(points)
     moved = FastLloyd(4, random_state=2, bounds=bounds).fit(stretched)
     expected = unit.cluster_centers_ * 4 + shift
     np.testing.assert_allclose(moved.cluster_centers_, expected, atol=1e-9)
@@ -337,7 +337,7 @@ def test_delta_of_the_variants():
     assert GLloyd(variant="sound").resolved_delta(n) == 1e-6
     assert GLloyd(delta=1e-9).resolved_delta(n) == 1e-9
     with pytest.raises(ValueError, match="needs n >= 3, got 2"):
-        GLloyd(1, variant="published").fit(np.zeros((2, 1)))
+        GLloyd(1, variant="published", bounds=(-1, 1)).fit(np.zeros((2, 1)))
 
 
 def test_packing_search_of_the_variants():
@@ -523,7 +523,7 @@ def test_secure_noise_ignores_the_seed():
 
 def test_k_means_equals_scikit_learn():
     points = blobs()
-    model = KMeansPlusPlus(4, n_init=3, random_state=7).fit(points)
+    model = KMeansPlusPlus(4, n_init=3, random_state=7, bounds=(-1, 1)).fit(points)
     seed = public_seed(7) % 2**32
     expected = KMeans(4, n_init=3, random_state=seed).fit(snap(points) / SCALE)
     np.testing.assert_allclose(
@@ -569,3 +569,20 @@ def test_secure_noise_serves_every_schedule(method, n):
         estimator = method(n_clusters=2, epsilon=1.0, secure=True, **parameters)
         run = estimator.fit_batch(points, [0])
         assert np.isfinite(run.centers).all()
+
+
+def test_a_private_fit_needs_bounds():
+    with pytest.raises(ValueError, match=r"bounds=None: a private fit needs the public domain"):
+        GLloyd(2).fit(blobs())
+
+
+def test_bounds_of_a_method_without_privacy_are_the_extremes():
+    X = np.random.default_rng(0).normal(50, 3, (200, 2))
+    X[:, 1] = 7.0
+    bounds = np.stack([X.min(axis=0), X.max(axis=0)])
+    bounds[:, 1] = 0.0, 14.0
+    given = Lloyd(3, bounds=bounds, random_state=0).fit(X)
+    found = Lloyd(3, random_state=0).fit(X)
+    assert np.array_equal(found.cluster_centers_, given.cluster_centers_)
+    with pytest.raises(ValueError, match="rows with NaN or infinite values"):
+        Lloyd(3).fit(np.full((5, 2), np.nan))

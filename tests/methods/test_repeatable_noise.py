@@ -49,7 +49,7 @@ def noise_of_counts(recorded, points):
 def test_two_budgets_of_one_seed_are_not_two_equations(points, answers):
     """With shared noise, two scales of it would give the exact counts."""
     for epsilon in (0.5, 1.0):
-        GLloyd(2, epsilon=epsilon, n_iterations=2, random_state=7).fit(points)
+        GLloyd(2, epsilon=epsilon, n_iterations=2, random_state=7, bounds=(-1, 1)).fit(points)
     grid = np.rint(points * SCALE).astype(np.int64)
     first, _, other, _ = (noise_of_counts(recorded, grid) for recorded in answers)
     assert np.abs(first - other).max() > 1e-3
@@ -106,7 +106,7 @@ def test_public_seed_does_not_give_the_noise(points, answers):
             assert not hasattr(curator, "seeds")
             return cluster(self, curator)
 
-    Curious(2, random_state=7).fit(points)
+    Curious(2, random_state=7, bounds=(-1, 1)).fit(points)
     assert seen == [public_seed(7)]
     grid = np.rint(points * SCALE).astype(np.int64)
     noise = noise_of_counts(answers[0], grid)
@@ -126,8 +126,8 @@ def test_fit_without_a_seed_is_fresh_and_secure(method, monkeypatch):
     monkeypatch.setattr(NoiseStreams, "_seeded", refuse)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatableNoiseWarning)
-        first = method(n_clusters=2).fit(X)
-        second = method(n_clusters=2).fit(X)
+        first = method(n_clusters=2, bounds=(-1, 1)).fit(X)
+        second = method(n_clusters=2, bounds=(-1, 1)).fit(X)
     assert not first.ledger_.repeatable
     assert not np.array_equal(first.cluster_centers_, second.cluster_centers_)
 
@@ -135,11 +135,11 @@ def test_fit_without_a_seed_is_fresh_and_secure(method, monkeypatch):
 @pytest.mark.parametrize("method", [SuLloyd, KaplanStemmer])
 def test_a_seed_warns_and_marks_the_ledger(method, points):
     with pytest.warns(RepeatableNoiseWarning, match="random_state=3 makes noise repeatable"):
-        fitted = method(2, random_state=3).fit(points)
+        fitted = method(2, random_state=3, bounds=(-1, 1)).fit(points)
     assert fitted.ledger_.repeatable
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatableNoiseWarning)
-        fitted = method(2, random_state=3, secure=True).fit(points)
+        fitted = method(2, random_state=3, secure=True, bounds=(-1, 1)).fit(points)
     assert not fitted.ledger_.repeatable
 
 
@@ -151,6 +151,6 @@ def test_a_seed_of_a_method_without_a_claim_does_not_warn(points):
 
 def test_a_coreset_warns_too(points):
     with pytest.warns(RepeatableNoiseWarning):
-        coreset = KaplanStemmer(2, random_state=3).coreset(points)
+        coreset = KaplanStemmer(2, bounds=(-1, 1), random_state=3).coreset(points)
     assert coreset.ledger.repeatable
-    assert not KaplanStemmer(2).coreset(points).ledger.repeatable
+    assert not KaplanStemmer(2, bounds=(-1, 1)).coreset(points).ledger.repeatable

@@ -498,7 +498,7 @@ def is_private(name):
 @pytest.mark.parametrize("name", [name for name in METHODS if is_private(name)])
 def test_a_rehearsal_gives_every_method_s_schedule(name):
     """A fit whose releases are not those of the rehearsal would be refused."""
-    method = load_method(name)(3, random_state=5).set_params(epsilon=2.0)
+    method = load_method(name)(3, bounds=(-1, 1), random_state=5).set_params(epsilon=2.0)
     plain = method.fit(X)
     centers = plain.cluster_centers_
     budget = plain.ledger_.budget
@@ -527,7 +527,7 @@ def test_a_batch_is_charged_for_each_replicate(method):
 
 def test_a_refused_fit_draws_nothing(path, monkeypatch):
     account = Account(Budget(1.0, 1e-6), path)
-    FastLloyd(3, epsilon=0.75, delta=1e-7).fit(X, account=account)
+    FastLloyd(3, epsilon=0.75, delta=1e-7, bounds=(-1, 1)).fit(X, account=account)
     before = path.read_bytes()
     drawn_from = []
     release = NoiseStreams.release
@@ -537,7 +537,7 @@ def test_a_refused_fit_draws_nothing(path, monkeypatch):
         return release(self, mechanism, values, *arguments)
 
     monkeypatch.setattr(NoiseStreams, "release", noted)
-    method = FastLloyd(3, epsilon=0.75, delta=1e-7, random_state=4)
+    method = FastLloyd(3, epsilon=0.75, delta=1e-7, bounds=(-1, 1), random_state=4)
     method.planned_run(*X.shape, [4])
     rehearsed = drawn_from.copy()
     drawn_from.clear()
@@ -577,7 +577,7 @@ def test_a_crash_after_the_charge_leaves_it(path, monkeypatch):
 
     monkeypatch.setattr(FastLloyd, "cluster", crash)
     with pytest.raises(KeyboardInterrupt):
-        FastLloyd(3, epsilon=0.5, delta=1e-7).fit(X, account=account)
+        FastLloyd(3, epsilon=0.5, delta=1e-7, bounds=(-1, 1)).fit(X, account=account)
     assert Account.open(path).spent() == 0.5
 
 
@@ -599,13 +599,13 @@ class FollowsTheData(PrivateKMeans):
 def test_a_schedule_that_follows_the_data_is_stopped():
     account = Account(Budget(2.0, 1e-5))
     with pytest.raises(ScheduleError, match="must not depend on private data"):
-        FollowsTheData(1).fit(np.ones((400, 2)), account=account)
+        FollowsTheData(1, bounds=(-1, 1)).fit(np.ones((400, 2)), account=account)
     assert len(account.runs) == 1
 
 
 def test_users_that_report_in_two_fits_pay_twice():
     account = Account(Budget(3.0, 0.0, "local"))
-    method = KaplanStemmerLocal(2, epsilon=1.5)
+    method = KaplanStemmerLocal(2, epsilon=1.5, bounds=(-1, 1))
     method.fit(X, account=account)
     method.fit(X, account=account)
     assert account.spent() == 3.0
@@ -615,7 +615,9 @@ def test_users_that_report_in_two_fits_pay_twice():
 
 def test_a_file_has_no_seed_of_the_noise(path):
     account = Account(Budget(1.0, 1e-6), path)
-    FastLloyd(3, epsilon=0.5, delta=1e-7, random_state=86420).fit(X, account=account)
+    FastLloyd(3, epsilon=0.5, delta=1e-7, random_state=86420, bounds=(-1, 1)).fit(
+        X, account=account
+    )
     assert "86420" not in path.read_text()
 
 

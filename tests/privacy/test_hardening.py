@@ -59,7 +59,7 @@ def test_domains_share_no_noise():
     assert (noise_of(method) != wide).all()
     # Bounds and the domain of the grid are the same thing, as is its default.
     assert (noise_of(method) == noise_of(method, domain=[[-1.0, -1.0], [1.0, 1.0]])).all()
-    by_fit = GLloyd(2, random_state=5).fit(X)
+    by_fit = GLloyd(2, random_state=5, bounds=(-1, 1)).fit(X)
     by_batch = GLloyd(2).fit_batch(Points.from_box(X, -np.ones(2), np.ones(2))[0], [5])
     assert (by_fit._centers == by_batch.centers).all()
 
@@ -158,7 +158,7 @@ def test_smallest_integers_are_not_in_the_domain():
 def test_no_number_of_one_record_makes_a_fit_fail(value):
     X = np.random.default_rng(0).uniform(-1, 1, (50, 2)).astype(object)
     X[3, 1] = value
-    model = FastLloyd(2).fit(X)
+    model = FastLloyd(2, bounds=(-1, 1)).fit(X)
     assert np.isfinite(model.cluster_centers_).all()
 
 
