@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from pkm.datasets import bundled, embeddings, generated, registry, sources, user_files
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
+from pkm.names import suggestion
 
 FILE = "file"
 FILE_CITATION = "given by the user"
@@ -45,7 +46,7 @@ def resolve(name: str) -> ResolvedName:
     Raises
     ------
     ValueError
-        If the name is unknown; the message lists the known ones.
+        If the name is unknown; the message has the nearest known one.
     """
     if name == FILE:
         return ResolvedName()
@@ -56,7 +57,7 @@ def resolve(name: str) -> ResolvedName:
     if generation:
         family, recipe = generation
         return ResolvedName(family=family, recipe=recipe)
-    raise ValueError(f"unknown data set {name!r}; known are {', '.join(names())}")
+    raise ValueError(f"unknown data set {name!r}{suggestion(name, names())}")
 
 
 def load(

@@ -9,7 +9,8 @@ None. Nothing is scaled, reordered or dropped unless the parser says so.
 import csv
 import gzip
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import BytesIO
 
 import numpy as np
@@ -152,6 +153,61 @@ def g2(data: bytes) -> Parsed:
     return points, np.repeat(np.array([0, 1], dtype=np.int64), len(points) // 2)
 
 
+def table(
+    *parts: bytes,
+    header: bool = False,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str | int] = (),
+    label: str | int | None = None,
+    logarithms: Sequence[int] = (),
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Columns of files of comma-separated values, one file after the other.
+
+    Parameters
+    ----------
+    header : bool
+        Whether the first line has the columns' names. They are numbered from 0 otherwise.
+    columns : sequence of str, optional
+        The columns that are points, in this order; default: all others than `drop` and `label`.
+    drop : sequence of str or int
+        Columns that are no points.
+    label : str or int, optional
+        Column of the class.
+    logarithms : sequence of int
+        Points' columns, numbered from 0, of which the natural logarithm is taken.
+    """
+    import pandas as pd
+
+    tables = [
+        pd.read_csv(BytesIO(part), header=0 if header else None, skipinitialspace=True)
+        for part in parts
+    ]
+    rows = pd.concat(tables, ignore_index=True)
+    if columns is None:
+        columns = [name for name in rows.columns if name != label and name not in drop]
+    points = rows[list(columns)].to_numpy(np.float64)
+    taken = list(logarithms)
+    points[:, taken] = np.log(points[:, taken])
+    return points, None if label is None else _codes(rows[label].to_numpy())
+
+
+def labeled_archive(data: bytes) -> Parsed:
+    """Numpy's archive of `X` (n, d) and `y` (n,)."""
+    with np.load(BytesIO(data), allow_pickle=False) as stored:
+        return stored["X"].astype(np.float64), _codes(stored["y"])
+
+
+def regional_checkins(*regions: bytes) -> Unlabeled:
+    """Latitude and longitude of each user, users in ascending order; no labels.
+
+    A line of a region's file holds user, latitude and longitude between commas. Of users in several
+    files the first one counts.
+    """
+    rows = np.concatenate([_points(region, ",") for region in regions])
+    _, first = np.unique(rows[:, 0], return_index=True)
+    return rows[first, 1:], None
+
+
 def arrays(data: bytes) -> Split:
     """Numpy's archive of `data` (n, d) and, where present, `label` and `client` (n,).
 
@@ -285,8 +341,20 @@ def range_queries(data: bytes) -> Unlabeled:
     return table[list(QUERY_COLUMNS)].to_numpy(np.float64), None
 
 
-def source(parser: Callable) -> str:
-    """Text that determines what a parser returns: its code and that of the shared steps."""
+PARSERS = {
+    parser.__name__: parser
+    for parser in (
+        iris, wine, lsun, s1, numbers, adult, breast, yeast, letters, letters_resampled, gas, mnist,
+        g2, table, labeled_archive, regional_checkins, arrays, covtype, postures, shuttle,
+        shuttle_with_class, skin, skin_with_class, checkins, range_queries,
+    )
+}  # fmt: skip
+
+
+def source(parse: Callable) -> str:
+    """Text that determines what a parser returns: its code, its arguments and the shared steps."""
+    arguments = parse.keywords if isinstance(parse, partial) else {}
+    parser = parse.func if isinstance(parse, partial) else parse
     functions = (_rows, _points, _codes, parser)
     text = "".join(code_of(function) for function in functions)
     text += f"BREAST_MISSING={BREAST_MISSING}"
@@ -296,4 +364,6 @@ def source(parser: Callable) -> str:
         text += f"{code_of(divide_by_largest)}{CONSTANT_SOILS=}{POSTURES_MARKERS=}"
     if parser in (checkins, range_queries):
         text += f"{CHECKIN_COLUMNS=}{QUERY_COLUMNS=}"
+    if arguments:
+        text += f"{arguments=}"
     return text

@@ -64,7 +64,7 @@ class File:
     urls : tuple of str
         Tried in this order.
     member : str or None
-        Name inside the archive, where the URLs lead to a ZIP archive.
+        Name inside the archive of those URLs that lead to a ZIP archive.
     source : str
         Where no URL leads to the file: in words, where it is available and in which form it is
         expected.
@@ -363,7 +363,7 @@ def fetch(file: File, name: str, progress: bool = False) -> CheckedFile:
 def _published(url: str, file: File, progress: bool) -> bytes:
     """Bytes of the file that a URL leads to, taken out of its archive where there is one."""
     content = _download(url, progress)
-    if file.member is None:
+    if file.member is None or not url.endswith(".zip"):
         return content
     with zipfile.ZipFile(BytesIO(content)) as archive:
         member = archive.getinfo(file.member)

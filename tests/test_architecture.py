@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md"))
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 #: Modules of the package pkm itself, which every subpackage may import.
-SHARED = {"files", "schema", "source"}
+SHARED = {"files", "names", "schema", "source"}
 
 
 def section(title):
@@ -117,7 +117,7 @@ def test_tree_names_every_folder_and_module():
     expected = set()
     for path in tracked_files():
         expected |= {f"{folder}/" for folder in list(path.parents)[-3:-1]}
-        is_listed = path.suffix in {".py", ".md", ".yaml", ".csv"} and path.name != "__init__.py"
+        is_listed = path.suffix in {".py", ".md", ".yaml", ".csv", ".toml"} and path.name != "__init__.py"
         if len(path.parts) == 2 and is_listed:
             expected.add(str(path))
     named = paths_in_tree()

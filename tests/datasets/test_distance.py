@@ -20,7 +20,8 @@ MIRRORED = {
     "skin": (245057, 3, 2),
     "skin-class": (245057, 4, 2),
 }
-USER_FILES = {"brightkite": (51406, 2), "gowalla": (107092, 2), "rangequeries": (200_000, 6)}
+PLACES = {"brightkite": 51406, "gowalla-subset": 56671}
+USER_FILES = {"gowalla": (107092, 2), "rangequeries": (200_000, 6)}
 CHECKINS = (
     "0\t2010-10-17T01:48:53Z\t39.747652\t-104.99251\t88c46bf2\n"
     "0\t2010-10-16T06:02:04Z\t39.891383\t-105.070814\t7a0f88982\n"
@@ -99,6 +100,42 @@ def test_skin_has_bytes_and_published_classes(mirror):
     np.testing.assert_array_equal(with_class.points, expected)
 
 
+@pytest.mark.parametrize("name", PLACES)
+def test_places_are_one_position_per_user(name, mirror):
+    dataset = datasets.load(name, mirror=mirror)
+    assert dataset.points.shape == (PLACES[name], 2)
+    assert dataset.labels is None
+    assert dataset.origin == "mirror"
+    assert dataset.fingerprint == datasets.fingerprint(name)
+    assert datasets.scale(dataset, "public", clip=False).clipped == 0
+
+
+def test_brightkite_users_are_in_the_published_order(mirror):
+    points = datasets.load("brightkite", mirror=mirror).points
+    # The first line of the published file is the last check-in of user 0, here in single precision.
+    np.testing.assert_allclose(points[0], [39.747652, -104.99251], rtol=1e-7)
+    assert np.sum(~points.any(axis=1)) == 1342
+    assert len(np.unique(points, axis=0)) == 35698
+
+
+def test_gowalla_subset_equals_the_joined_file_and_says_what_it_is(mirror):
+    dataset = datasets.load("gowalla-subset", mirror=mirror)
+    joined = np.loadtxt(
+        mirror / "gowalla" / "gowalla.last.3regions.csv.gz", delimiter=",", skiprows=1
+    )
+    np.testing.assert_array_equal(dataset.points, joined)
+    assert "56,671 of the 107,092 users" in dataset.citation
+    assert "subset" in registry.find("gowalla-subset").title
+
+
+def test_first_region_of_a_user_counts():
+    first = b"2,10.5,20.5\n0,1.5,2.5\n"
+    second = b"0,9.5,9.5\n1,3.5,4.5\n"
+    points, labels = parsers.regional_checkins(first, second)
+    assert points.tolist() == [[1.5, 2.5], [3.5, 4.5], [10.5, 20.5]]
+    assert labels is None
+
+
 @pytest.mark.parametrize("name", USER_FILES)
 def test_missing_user_file_is_named_in_the_error(name):
     entry = registry.find(name)
@@ -129,7 +166,7 @@ def write_user_file(folder, name, content, monkeypatch, n):
     return target
 
 
-@pytest.mark.parametrize(("name", "n"), [("brightkite", 3), ("gowalla", 3), ("rangequeries", 2)])
+@pytest.mark.parametrize(("name", "n"), [("gowalla", 3), ("rangequeries", 2)])
 def test_user_file_is_read_and_its_hash_recorded(name, n, cache, monkeypatch):
     if name == "rangequeries":
         content = QUERIES.encode()
@@ -159,7 +196,7 @@ def test_user_file_of_another_size_is_refused(name, cache, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("brightkite", b"not gzipped", "between tabs"),
+        ("gowalla", b"not gzipped", "between tabs"),
         (
             "gowalla",
             gzip.compress(b"user\ttime\tlatitude\tlongitude\tplace\n", mtime=0),

@@ -53,7 +53,7 @@ def tiny_entry(recipe=RECIPE, packed=PACKED):
     d = recipe.dimensions
     bounds = ((0.0,) * d, (recipe.upper,) * d)
     return registry.Entry(
-        NAME, 120, d, 2, files, parsers.mnist, *bounds, "clipped", "", "made", trained=recipe
+        NAME, 120, d, 2, files, parsers.mnist, *bounds, ("clipped",) * d, "", "made", trained=recipe
     )
 
 

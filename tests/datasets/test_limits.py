@@ -58,7 +58,7 @@ def served(tmp_path):
 
 def register(monkeypatch, file):
     entry = registry.Entry(
-        "tiny", 3, 2, 2, (file,), parsers.numbers, (0.0,) * 2, (9.0,) * 2, "digits", "", ""
+        "tiny", 3, 2, 2, (file,), parsers.numbers, (0.0,) * 2, (9.0,) * 2, ("digits",) * 2, "", ""
     )
     monkeypatch.setitem(registry.BY_NAME, "tiny", entry)
 

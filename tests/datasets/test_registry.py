@@ -52,12 +52,12 @@ def test_registry_declares_the_papers_tables():
     # The sets of the unlearning and of the distance-based paper have separate tests.
     tested_elsewhere = {
         "shuttle", "shuttle-class", "skin", "skin-class",
-        "s2", "s3", "s4", "brightkite", "gowalla", "rangequeries",
+        "s2", "s3", "s4", "brightkite", "gowalla", "gowalla-subset", "rangequeries",
     }  # fmt: skip
     shapes = {
         entry.name: (entry.n, entry.d, entry.n_clusters)
         for entry in registry.ENTRIES
-        if not entry.prescaled and entry.name not in tested_elsewhere
+        if not (entry.prescaled or entry.comparison or entry.name in tested_elsewhere)
     }
     embeddings = {"mnist-embeddings": (60000, 40, 10), "fashion-embeddings": (60000, 40, 10)}
     assert shapes == SHAPES | embeddings
@@ -358,15 +358,22 @@ def test_fingerprint_reads_no_file(monkeypatch):
 
 def test_entry_refuses_bounds_of_another_width():
     entry = registry.find("iris")
-    with pytest.raises(ValueError, match="iris: bounds of 3 and 4 columns, d=4"):
+    with pytest.raises(ValueError, match="iris: bounds of 3 and 4 columns with 4 reasons, d=4"):
         registry.Entry(**{**vars(entry), "lower": (0.0,) * 3})
 
 
-def test_error_for_unknown_name_lists_known_names():
-    expected = r"unknown data set 'irsi'; known are iris, lsun, .*synth-<k>.*, file"
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("irsi", r"unknown data set 'irsi'; did you mean 'iris'\?$"),
+        ("Iris", r"unknown data set 'Iris'; did you mean 'iris'\?$"),
+        ("polygons", r"unknown data set 'polygons'; known are iris, lsun, .*synth-<k>.*, file$"),
+    ],
+)
+def test_error_for_unknown_name_suggests_or_lists_known_names(name, expected):
     for function in (datasets.load, datasets.fingerprint, datasets.obtainable):
         with pytest.raises(ValueError, match=expected):
-            function("irsi")
+            function(name)
 
 
 @pytest.mark.parametrize("n_clusters", [0, -1, 151, 2.5, True, "3"])

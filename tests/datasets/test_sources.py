@@ -58,7 +58,7 @@ def server():
 
 def tiny_entry(*files):
     return registry.Entry(
-        "tiny", 3, 2, 2, files, parsers.numbers, (0.0,) * 2, (9.0,) * 2, "digits", "", ""
+        "tiny", 3, 2, 2, files, parsers.numbers, (0.0,) * 2, (9.0,) * 2, ("digits",) * 2, "", ""
     )
 
 

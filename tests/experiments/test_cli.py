@@ -158,7 +158,7 @@ def test_every_backend_file_runs(call_run, name):
     "words, message",
     [
         (["method=loyd"], "Did you mean lloyd? Known: balcan, dc_kmeans, "),
-        (["dataset=irises"], "unknown data set 'irises'; known are iris, lsun"),
+        (["dataset=irises"], "unknown data set 'irises'; did you mean 'iris'"),
         (
             ["metrics=[nicvv]"],
             "metric='nicvv' is unknown. Did you mean nicv? Known: nicv, silhouette",

@@ -305,7 +305,7 @@ def test_missing_method_is_a_gap():
     "sweep, message",
     [
         ({"methods": ["loyd"]}, "method='loyd' is unknown. Did you mean lloyd"),
-        ({"datasets": ["irises"]}, "unknown data set 'irises'; known are iris"),
+        ({"datasets": ["irises"]}, "unknown data set 'irises'; did you mean 'iris'"),
         ({"metrics": ["nicvv"]}, "metric='nicvv' is unknown. Did you mean nicv"),
         ({"preprocessing": "zscore"}, "preprocessing='zscore' is unknown"),
         ({"epsilon": 0}, "epsilon=0 is not allowed"),
