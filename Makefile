@@ -71,7 +71,8 @@ golden: setup    ## write the golden records anew; the commit says which change 
 # Static tools read the subpackages through links, as the package they make when installed.
 TYPES := build/types/pkm
 $(TYPES): setup
-	mkdir -p $@
+	mkdir -p $@ $(@D)/hydra_plugins
+	ln -sfn $(CURDIR)/hydra_plugins/pkm_cells $(@D)/hydra_plugins/
 	for room in analysis audit benchmarks compute conf datasets experiments federation methods metrics privacy; do \
 		ln -sfn $(CURDIR)/$$room $@/$$room; \
 	done

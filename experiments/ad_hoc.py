@@ -10,29 +10,38 @@ from rich.table import Table
 from pkm.experiments.account import charge
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import require
-from pkm.experiments.configuration import ConfigurationError
+from pkm.experiments.configuration import MISSING, ConfigurationError, with_defaults
 from pkm.experiments.estimate import estimator
 from pkm.experiments.plan import Plan, make_plan
+from pkm.experiments.prepared import accepts
 from pkm.experiments.store import Store
+from pkm.experiments.sweep import as_list
+from pkm.methods import load_method
+from pkm.methods.k_fed import KFed
+from pkm.methods.unlearning import Unlearning
 
 #: Names of the domain that points may lie outside of, by preprocessing; with minmax none can.
 DOMAINS = {"public": "public domain", "range": "range of all columns"}
 
 
-def run(configs: Sequence[DictConfig], console: Console) -> int:
+#: Keys that all jobs of a batch share.
+SHARED = ("results", "data", "backend", "tracking", "account")
+
+
+def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     """Run the cells of all jobs as one batch, and print their table.
 
     Parameters
     ----------
     configs : sequence of DictConfig
-        One per job of a multirun, from `pkm.experiments.configuration.load`.
+        One per job of a multirun, from `pkm.experiments.configuration.checked`.
     console : rich.console.Console
         Where to print.
 
     Returns
     -------
-    int
-        0, or 1 if a cell failed.
+    list of float or None
+        The objective of each job, see `objective_of`; None where one of its cells failed.
 
     Raises
     ------
@@ -40,11 +49,13 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
         If anything requested is unknown, not allowed or not available; nothing has been run or
         written then.
     """
-    entries = [entry for config in configs for entry in plan_of(config).entries]
-    plan = Plan("run", tuple(dict.fromkeys(entries)))
+    plans = [plan_of(config) for config in configs]
+    metrics = [objective_of(config) for config in configs]
+    plan = Plan("run", tuple(dict.fromkeys(entry for each in plans for entry in each.entries)))
     settings = configs[0]
-    accounts = {config.account for config in configs}
-    require(len(accounts) == 1, "account", sorted(map(str, accounts)), "one file for all runs")
+    for key in SHARED:
+        values = list(dict.fromkeys(str(config[key]) for config in configs))
+        require(len(values) == 1, key, values, "the same for all jobs of hydra/launcher=cells")
     store = Store(settings.results)
     backend = Backend(**settings.backend)
     store.check_writable()
@@ -63,8 +74,8 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
     rows = plan.rows(store)
     missing = plan.missing(store)
     if not rows.empty:
-        metrics = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
-        console.print(result_table(rows, [metric for metric in metrics if metric in rows]))
+        shown = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
+        console.print(result_table(rows, [metric for metric in shown if metric in rows]))
         for line in clipping_lines(rows):
             console.print(line, style="yellow", markup=False)
     for gap in missing.itertuples():
@@ -77,7 +88,30 @@ def run(configs: Sequence[DictConfig], console: Console) -> int:
         from pkm.experiments.tracking import sync
 
         sync(plan, store, uri=settings.tracking.uri, artifacts=settings.tracking.artifacts)
-    return 0 if missing.empty else 1
+    return [objective(each, rows, metric) for each, metric in zip(plans, metrics, strict=True)]
+
+
+def objective_of(config: DictConfig) -> str:
+    """Return the metric that a job answers a sweeper with.
+
+    Raises
+    ------
+    ValueError
+        If it is not among the metrics of the job.
+    """
+    metrics = as_list(OmegaConf.to_container(config)["metrics"])
+    if config.objective is None:
+        return "nicv" if "nicv" in metrics else metrics[0]
+    require(config.objective in metrics, "objective", config.objective, f"one of {metrics}")
+    return config.objective
+
+
+def objective(plan: Plan, rows: pd.DataFrame, metric: str) -> float | None:
+    """Return the mean of a metric over all rows of a job; None where a cell has none."""
+    keys = {cell.key for cell in plan.cells}
+    if rows.empty or not keys <= set(rows["cell"]):
+        return None
+    return float(rows.drop_duplicates(["cell", "seed"])[rows["cell"].isin(keys)][metric].mean())
 
 
 def plan_of(config: DictConfig) -> Plan:
@@ -92,18 +126,43 @@ def plan_of(config: DictConfig) -> Plan:
     if values["dataset"]["name"] != "file":
         for name in ("path", "bounds"):
             require(values[name] is None, name, values[name], "left out unless dataset=file")
+    require_method(values)
     keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")
     sweep = {key: values[key] for key in keys}
     sweep["datasets"] = [values["dataset"]]
-    sweep["methods"] = [values["method"]]
+    sweep["methods"] = [with_defaults(values["method"])]
     for key in ("federation", "unlearning"):
         sweep[key] = without_nulls(values[key]) or None
     paper = {"name": "run", "sweeps": {"run": sweep}}
     profile = {"name": "run", "seeds": values["seeds"]}
-    plan = make_plan(paper, profile, mirror=values["data"])
+    try:
+        plan = make_plan(paper, profile, mirror=values["data"])
+    except ConfigurationError as error:
+        # The name of the sweep is no word of the user's.
+        raise ConfigurationError(str(error.__cause__ or error)) from error
     if plan.gaps:
         raise ConfigurationError(plan.gaps[0].reason)
     return plan
+
+
+def require_method(values: Mapping) -> None:
+    """Refuse a method that is none, and a missing epsilon for one that has it.
+
+    Raises
+    ------
+    ValueError
+        If what ``method._target_`` names is no method, its name no text, or epsilon null.
+    """
+    name, target = values["method"]["name"], values["method"]["_target_"]
+    require(name is None or isinstance(name, str), "method.name", name, "a text, or null")
+    rule = "the import path of a class, package.module.Class"
+    require(isinstance(target, str) and target != MISSING, "method._target_", target, rule)
+    method = load_method(target)
+    federated = isinstance(method, type) and issubclass(method, Unlearning | KFed)
+    holds = federated or (isinstance(method, type) and hasattr(method, "claims"))
+    require(holds, "method._target_", target, "a subclass of PrivateKMeans that declares `claims`")
+    if None in as_list(values["epsilon"]) and accepts(target, "epsilon"):
+        require(False, "epsilon", None, f"a number for {target}, which is private")
 
 
 def without_nulls(values: Mapping) -> dict:

@@ -1,16 +1,39 @@
-"""What the commands share: consoles, choices for help texts, and which errors are refusals."""
+"""What the commands share: consoles, Hydra applications as commands, and errors in one line."""
 
+import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hydra.experimental.callback import Callback
 
 from pkm import datasets
-from pkm.experiments.configuration import GROUPS, choices
+from pkm.experiments.configuration import ConfigurationError, explained
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
     from rich.console import Console
 
 #: Errors that the user can mend: shown as one line, without a traceback.
-REFUSALS = (ValueError, PermissionError, datasets.DataUnavailable)
+REFUSALS = (ValueError, OSError, datasets.DataUnavailable)
+#: Hydra's settings that only a sweep reads, and those that only a single run reads.
+SWEEP_SETTINGS = (
+    "hydra/launcher",
+    "hydra.launcher",
+    "hydra/sweeper",
+    "hydra.sweeper",
+    "hydra.sweep.",
+)
+RUN_SETTINGS = ("hydra.run.",)
+#: Hydra's options that compose a configuration and run nothing.
+SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
+BASIC_SWEEPER = ".BasicSweeper"
+FULL_ERROR = "HYDRA_FULL_ERROR"
+
+
+class CellsFailed(RuntimeError):
+    """Cells failed; what they are and why has been printed."""
 
 
 def consoles() -> tuple["Console", "Console"]:
@@ -21,7 +44,163 @@ def consoles() -> tuple["Console", "Console"]:
     return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
 
 
-def known_choices() -> str:
-    """List the choices of every configuration group, for the help text."""
-    lines = [f"  {group}: {', '.join(choices(group))}" for group in GROUPS]
-    return "\n".join(["choices:", *lines, f"  dataset names: {', '.join(datasets.names())}"])
+def exit_code(action: Callable[[], Any], command: str = "") -> int:
+    """Run an action, and show errors that the user can mend as one line.
+
+    Parameters
+    ----------
+    action : callable
+        What to run.
+    command : str, optional
+        Name of the command, for Hydra's errors.
+
+    Returns
+    -------
+    int
+        0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted. What the
+        action returns, or exits with, counts where it is a number.
+    """
+    from hydra.errors import HydraException
+
+    refusal = ""
+    try:
+        return action() or 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except CellsFailed:
+        return 1
+    except HydraException as error:
+        refusal = explained(error, command)
+    except REFUSALS as error:
+        refusal = str(error)
+    except KeyboardInterrupt:
+        interruption = "interrupted; finished cells are kept, the same command goes on from here"
+        consoles()[1].print(interruption)
+        return 130
+    consoles()[1].print(f"error: {refusal}", style="red", markup=False, highlight=False)
+    return 2
+
+
+def call(application: Callable[[], Any], command: str, words: Sequence[str]) -> int:
+    """Call a Hydra application as a command.
+
+    Parameters
+    ----------
+    application : callable
+        Decorated by `hydra.main`.
+    command : {"run", "reproduce"}
+        Its name.
+    words : sequence of str
+        Arguments.
+
+    Returns
+    -------
+    int
+        See `exit_code`.
+    """
+    from pkm.experiments.options import register
+
+    def run_application() -> None:
+        register()
+        with arguments(command, completed(words, command)):
+            application()
+
+    # With Hydra's own variable set, the user wants its traceback.
+    if os.environ.get(FULL_ERROR) == "1":
+        run_application()
+        return 0
+    return exit_code(run_application, command)
+
+
+def completed(words: Sequence[str], command: str) -> list[str]:
+    """Add to a command line what follows from it, and refuse settings that would have no effect.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the setting, and what it takes to have an effect.
+
+    Examples
+    --------
+    >>> completed(["method._target_=package.Class", "k=3"], "run")
+    ['method._target_=package.Class', 'k=3', 'method=external']
+    """
+    words = list(words)
+    keys = {word.partition("=")[0] for word in words}
+    if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
+        # The help text shows no method's parameters, whose class takes a second to import.
+        return [*words, "method=external"]
+    if "method._target_" in keys and "method" not in keys:
+        words.append("method=external")
+    if keys.intersection(SHOWING):
+        return words
+    multirun = bool(keys & {"-m", "--multirun"}) or "hydra.mode=MULTIRUN" in words
+    for word in words:
+        if not multirun and word.startswith(SWEEP_SETTINGS):
+            raise ConfigurationError(f"{word} has no effect on a single run: add -m (--multirun)")
+        if multirun and word.startswith(RUN_SETTINGS):
+            raise ConfigurationError(f"{word} has no effect on a sweep: use hydra.sweep.dir=...")
+    # A folder that is requested gets what Hydra writes to one.
+    if keys & {"hydra.run.dir", "hydra.sweep.dir"}:
+        presets = {"hydra.output_subdir": ".hydra", "hydra.sweep.subdir": "${hydra.job.num}"}
+        words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
+    return words
+
+
+@contextmanager
+def arguments(command: str, words: Sequence[str]) -> Iterator[None]:
+    """Let Hydra see the arguments as the process's own, and raise errors instead of printing them."""
+    saved = sys.argv, os.environ.get(FULL_ERROR)
+    # Hydra completes the program of this name, which has no verbs for it.
+    sys.argv = ["pkm" if "-sc" in words else f"pkm {command}", *words]
+    os.environ[FULL_ERROR] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = saved[0]
+        if saved[1] is None:
+            del os.environ[FULL_ERROR]
+        else:
+            os.environ[FULL_ERROR] = saved[1]
+
+
+def run_task(task: Callable[["DictConfig"], Any], config: "DictConfig", command: str) -> Any:
+    """Run the task of a Hydra job.
+
+    Hydra prints a line of its own above an error of a job. A single run ends the process instead; a
+    job of a sweep raises its error, which its launcher passes on.
+
+    Parameters
+    ----------
+    task : callable
+        From the checked configuration to what the job returns.
+    config : DictConfig
+        As composed.
+    command : {"run", "reproduce"}
+        Whose keys it has.
+    """
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    from pkm.experiments.configuration import checked
+
+    if HydraConfig.get().mode == RunMode.MULTIRUN:
+        return task(checked(config, command))
+    answers = []
+    code = exit_code(lambda: answers.append(task(checked(config, command))), command)
+    if code:
+        raise SystemExit(code)
+    return answers[0]
+
+
+class TuningWarning(Callback):
+    """Says that a search for the best parameters costs privacy."""
+
+    def on_multirun_start(self, config: "DictConfig", **kwargs: Any) -> None:
+        """Print the warning before a sweep whose later jobs depend on results of earlier ones."""
+        if not config.hydra.sweeper._target_.endswith(BASIC_SWEEPER):
+            consoles()[1].print(
+                "warning: this sweep chooses parameters by results on the data; what that choice "
+                "costs in privacy no ledger has counted",
+                style="yellow",
+            )

@@ -2,21 +2,37 @@
 
 # Imports that a help text does not need are inside functions: they take seconds.
 import difflib
-import itertools
-import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pkm import datasets
+from pkm.datasets.loading import FILE, resolve
 
 if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Databases that MLflow keeps its runs in.
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
+#: Keys of the groups that have the same ones in every file.
+GROUP_KEYS = {
+    "backend": ("name", "jobs", "threads", "time_limit", "retries"),
+    "dataset": ("name", "path", "bounds"),
+    "profile": ("name", "seeds"),
+    "tracking": ("name", "uri", "artifacts"),
+}
+#: Choice of ``paper`` that stands for every paper.
+ALL = "all"
+FILE_SUFFIXES = (".csv", ".parquet", ".npy")
+#: What OmegaConf calls a type, and what a user is told that a value must be.
+TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
+#: What a missing value is in Hydra's YAML.
+MISSING = "???"
 
 
 class ConfigurationError(ValueError):
@@ -24,114 +40,216 @@ class ConfigurationError(ValueError):
 
 
 def choices(group: str) -> list[str]:
-    """List what a group of `conf/` offers; a paper is a folder."""
+    """List what a group of `conf/` offers; a paper is a folder, a data set a name of the registry."""
     if group == "paper":
         return sorted(path.parent.name for path in (CONF / group).glob("*/sweeps.yaml"))
+    if group == "dataset":
+        return [name for name in datasets.names() if is_choice(group, name)]
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-def expand(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand the sweeps of a Hydra multirun: ``epsilon=0.1,1.0`` becomes two jobs.
+def is_choice(group: str, name: str) -> bool:
+    """Tell whether a group offers a choice; there are more data sets than can be listed."""
+    if group == "dataset":
+        try:
+            resolve(name)
+        except ValueError:
+            return False
+        return True
+    return name in choices(group) or (group, name) == ("paper", ALL)
 
-    Parameters
-    ----------
-    overrides : sequence of str
-        Command-line overrides, some of them sweeps.
 
-    Returns
-    -------
-    list of list of str
-        The overrides of each job, the last sweep varying fastest.
+def entry_of(group: str, name: str) -> dict:
+    """Return a choice of a group as Hydra composes it, `defaults` lists included.
 
     Raises
     ------
     ConfigurationError
-        If an override cannot be parsed.
+        If its file cannot be read as YAML, or holds no mapping.
+    """
+    if group == "dataset" and name != FILE:
+        return {"name": name, "path": None, "bounds": None}
+    if (group, name) == ("paper", ALL):
+        return {"name": ALL}
+    if group == "paper":
+        return read_yaml(CONF / group / name / "sweeps.yaml", required=("name", "sweeps"))
+    if group != "method":
+        return read_yaml(CONF / group / f"{name}.yaml", required=("name",))
+    entry = read_yaml(CONF / group / f"{name}.yaml", required=("name",))
+    if "defaults" not in entry and "_target_" not in entry:
+        raise ConfigurationError(f"{CONF / group / name}.yaml must have the key _target_")
+    return with_defaults(entry)
+
+
+def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
+    """Read a file of `conf/`.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the file, and the line where there is one, if it is no YAML, no mapping or lacks a
+        key.
+    """
+    import yaml
+    from omegaconf import OmegaConf
+
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigurationError(f"{path}{line}: {error.problem}") from error
+    except OSError as error:
+        # OmegaConf refuses a file that holds a single value so.
+        raise ConfigurationError(f"{path}: {error}") from error
+    if not isinstance(content, dict) or not content:
+        raise ConfigurationError(f"{path}:1: the file must hold a mapping, key: value")
+    for key in required:
+        if key not in content:
+            raise ConfigurationError(f"{path}: the key {key} is missing")
+    sweeps = content.get("sweeps", {})
+    if not isinstance(sweeps, dict):
+        raise ConfigurationError(f"{path}: sweeps={sweeps!r} is not allowed: it must be a mapping")
+    return content
+
+
+def with_defaults(entry: Mapping) -> dict:
+    """Fill in the parameters that an entry of ``conf/method`` leaves to its class.
+
+    An entry whose class is not known yet, or cannot be imported, stays as it is.
 
     Examples
     --------
-    >>> expand(["k=3", "epsilon=0.1,1.0"])
-    [['k=3', 'epsilon=0.1'], ['k=3', 'epsilon=1.0']]
+    >>> entry = {"name": "mine", "_target_": "pkm.methods.lloyd.Lloyd", "radius_search": "halving"}
+    >>> list(with_defaults(entry))
+    ['name', '_target_', 'variant', 'initialization', 'radius_search', 'n_iterations']
     """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
+    target = entry.get("_target_", MISSING)
+    if target == MISSING:
+        return dict(entry)
+    from pkm.experiments.prepared import RESERVED_PARAMETERS, presets
 
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        # Of two overrides of one key the later one counts.
-        variants = {override.get_key_element(): variants_of(override) for override in parsed}
-    except HydraException as error:
-        raise ConfigurationError(tidy(error)) from error
-    return [list(job) for job in itertools.product(*variants.values())]
+        given = presets(target)
+    except ValueError:
+        return dict(entry)
+    named = {key: entry[key] for key in ("name", "_target_") if key in entry}
+    free = {name: value for name, value in given.items() if name not in RESERVED_PARAMETERS}
+    return named | free | entry
 
 
-def variants_of(override: "Override") -> list[str]:
-    """Write an override once for each value of its sweep, or once if it is none.
+@cache
+def method_entry(name: str) -> dict:
+    """Return a method of ``conf/method`` with all its parameters, as Hydra composes it.
+
+    A file may name the file that it changes: ``defaults: [base, _self_]``.
 
     Raises
     ------
     ConfigurationError
-        If it sweeps over an interval, which has no list of values.
+        If there is no such file; the known ones are listed.
     """
-    key = override.get_key_element()
-    if not override.is_sweep_override():
-        return [f"{key}={override.get_value_element_as_str()}"]
-    if not override.is_discrete_sweep():
-        rule = "a sweep must list its values: a,b,c, choice(...), range(...) or glob(...)"
-        raise ConfigurationError(f"{override.input_line} is not allowed: {rule}")
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    if name not in choices("method"):
+        raise ConfigurationError(unknown("method", name, choices("method")))
+    entry = entry_of("method", name)
+    bases = [base for base in entry.pop("defaults", []) if base != "_self_"]
+    for base in bases:
+        entry = method_entry(base) | entry
+    return entry
 
 
-def load(overrides: Sequence[str]) -> "DictConfig":
-    """Compose the configuration of one job.
-
-    Two additions to plain Hydra: ``dataset=NAME`` takes any name of the registry, and
-    ``method._target_=package.Class`` alone chooses ``method=external``.
+def load(overrides: Sequence[str], command: str = "reproduce") -> "DictConfig":
+    """Compose the configuration of a command outside of Hydra's applications.
 
     Parameters
     ----------
     overrides : sequence of str
         Hydra overrides without sweeps.
+    command : {"run", "reproduce"}
+        Whose keys there are.
 
     Returns
     -------
     DictConfig
-        Resolved configuration.
+        Resolved and checked; see `checked`.
 
     Raises
     ------
     ConfigurationError
         If an override names a key or a choice that does not exist; choices are listed.
     ValueError
-        If a setting of the backend or of the tracking breaks its rule.
+        If a setting breaks its rule.
     """
-    from hydra import compose, initialize_config_dir
+    from hydra import compose, initialize
     from hydra.errors import HydraException
+
+    from pkm.experiments.options import register
+
+    register()
+    try:
+        with initialize(version_base="1.3", config_path=None, job_name=command):
+            config = compose(command, list(overrides))
+    except HydraException as error:
+        raise ConfigurationError(explained(error)) from error
+    return checked(config, command)
+
+
+def checked(config: "DictConfig", command: str) -> "DictConfig":
+    """Resolve a composed configuration, and refuse what would fail later or be ignored.
+
+    Raises
+    ------
+    ConfigurationError
+        If it has a key that the command has not, or lacks one.
+    ValueError
+        If a setting breaks its rule.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides = list(overrides)
-    for position, override in enumerate(overrides):
-        name, _, value = override.partition("=")
-        if name == "dataset" and value not in choices("dataset"):
-            overrides[position] = "dataset=registered"
-            overrides.append(f"dataset.name={value}")
-        elif name in GROUPS and value not in choices(name):
-            raise ConfigurationError(unknown(name, value, choices(name)))
-        elif name == "paper":
-            overrides[position] = f"paper={value}/sweeps"
-    names = {override.partition("=")[0] for override in overrides}
-    if "method._target_" in names and "method" not in names:
-        overrides.insert(0, "method=external")
-    logging.getLogger("hydra").setLevel(logging.ERROR)
+    from pkm.experiments.options import OPTIONS
+
+    check_keys(config, OPTIONS[command])
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("config", overrides)
         OmegaConf.resolve(config)
-    except (HydraException, OmegaConfBaseException) as error:
+    except OmegaConfBaseException as error:
         raise ConfigurationError(tidy(error)) from error
     check_settings(config)
     return config
+
+
+def check_keys(config: "DictConfig", schema: type, prefix: str = "") -> None:
+    """Refuse keys that were added with a plus or taken away with a tilde.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the key and those that there are.
+    """
+    from pkm.experiments.options import keys_of
+
+    known = keys_of(schema)
+    require_known(config, known, prefix)
+    for name, given in known.items():
+        if name not in config:
+            raise ConfigurationError(f"~{prefix}{name} is not allowed: the key is needed")
+        if is_dataclass(given.type):
+            check_keys(config[name], given.type, f"{prefix}{name}.")
+        elif name in GROUP_KEYS:
+            require_known(config[name], GROUP_KEYS[name], f"{name}.")
+
+
+def require_known(names: Iterable[str], known: Collection[str], prefix: str) -> None:
+    """Refuse a name that is not among the known ones.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming it, the nearest one and all.
+    """
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(unknown_key(f"{prefix}{name}", list(known)))
 
 
 def check_settings(config: "DictConfig") -> None:
@@ -140,7 +258,7 @@ def check_settings(config: "DictConfig") -> None:
     Raises
     ------
     ValueError
-        If a setting of the backend or of the tracking breaks its rule.
+        If a setting of the backend, of the tracking or of the mirror breaks its rule.
     """
     from pkm.experiments.backends import Backend
     from pkm.experiments.cell import require
@@ -149,10 +267,10 @@ def check_settings(config: "DictConfig") -> None:
     # The serial backend ignores it; a wrong value is refused all the same.
     jobs = config.jobs
     require(is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1")
-    try:
-        Backend(**config.backend)
-    except TypeError as error:
-        raise ConfigurationError(f"backend: {error}") from error
+    Backend(**config.backend)
+    mirror = config.data
+    rule = "a folder that exists, with the original data files (the default is PKM_DATA)"
+    require(mirror is None or Path(mirror).is_dir(), "data", mirror, rule)
     tracking = config.tracking
     require(tracking.name in ("none", "mlflow"), "tracking.name", tracking.name, "none or mlflow")
     uri = tracking.uri
@@ -195,23 +313,7 @@ def check_uri(uri: str) -> None:
         raise ConfigurationError(f"tracking.uri={uri!r} cannot be used: {error}") from error
 
 
-@cache
-def method_entry(name: str) -> dict:
-    """Return a file of ``conf/method`` as a dict.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no such file; the known ones are listed.
-    """
-    from omegaconf import OmegaConf
-
-    if name not in choices("method"):
-        raise ConfigurationError(unknown("method", name, choices("method")))
-    return OmegaConf.to_container(OmegaConf.load(CONF / "method" / f"{name}.yaml"))
-
-
-def unknown(kind: str, name: str, known: Sequence[str]) -> str:
+def unknown(kind: str, name: Any, known: Sequence[str]) -> str:
     """Say that a name is unknown, what it may have been, and what is known.
 
     Examples
@@ -219,12 +321,121 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> str:
     >>> unknown("method", "loyd", ["lloyd", "packing"])
     "method='loyd' is unknown. Did you mean lloyd? Known: lloyd, packing"
     """
-    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    return f"{kind}={name!r} is unknown.{hint} Known: {', '.join(known)}"
+    return f"{kind}={name!r} is unknown.{did_you_mean(str(name), known)} Known: {', '.join(known)}"
 
 
-def tidy(error: Exception) -> str:
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    """Say that a key is unknown, what it may have been, and what is known at its place.
+
+    Examples
+    --------
+    >>> unknown_key("backend.job", ["jobs", "threads"])
+    "key 'backend.job' is unknown. Did you mean backend.jobs? Known: jobs, threads"
+    """
+    prefix, dot, name = key.rpartition(".")
+    hint = did_you_mean(name, known, prefix + dot)
+    return f"key {key!r} is unknown.{hint} Known: {', '.join(known)}"
+
+
+def did_you_mean(name: str, known: Sequence[str], prefix: str = "") -> str:
+    """Name the known word that is nearest to a given one, if one is near.
+
+    Examples
+    --------
+    >>> did_you_mean("Iris", ["iris", "wine"]), did_you_mean("eps", ["epsilon"])
+    (' Did you mean iris?', ' Did you mean epsilon?')
+    """
+    lower = {word.lower(): word for word in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    begun = [word for word in lower if len(name) > 1 and word.startswith(name.lower())]
+    near = begun[:1] if len(begun) == 1 else close
+    return f" Did you mean {prefix}{lower[near[0]]}?" if near else ""
+
+
+def explained(error: Exception, command: str = "") -> str:
+    """Say in one line what is wrong with a command line that Hydra refuses, and what to do.
+
+    Parameters
+    ----------
+    error : HydraException
+        Raised while composing.
+    command : str, optional
+        Name of the command, to tell which other one has a key.
+    """
+    from hydra.errors import MissingConfigException, OverrideParseException
+    from omegaconf.errors import OmegaConfBaseException, ValidationError
+
+    if isinstance(error, OverrideParseException):
+        return unreadable(error.override)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, name = error.missing_cfg_file.partition("/")
+        return unknown_choice(group, name) if group in GROUPS else tidy(error)
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        return wrong_type(cause)
+    if isinstance(cause, OmegaConfBaseException) and cause.full_key and cause.parent_node:
+        known = [str(name) for name in cause.parent_node if name != "hydra"]
+        hint = added_parameter(cause.full_key, cause.parent_node)
+        return unknown_key(cause.full_key, known) + other_command(cause.full_key, command) + hint
+    listed = re.match("Ambiguous value for argument '(.*)'", str(error))
+    if listed:
+        key, _, values = listed[1].partition("=")
+        return (
+            f"{listed[1]} lists values: give a list, {key}=[{values}], or add -m to sweep over them"
+        )
+    group = re.match("Could not override '([^'@]+)", str(error))
+    if group and group[1] in GROUPS:
+        return f"{group[1]} is no group of pkm {command}." + other_command(group[1], command)
+    return tidy(cause if isinstance(cause, OmegaConfBaseException) else error)
+
+
+def unreadable(override: str) -> str:
+    """Say how a value that Hydra's grammar does not read is quoted."""
+    key, _, value = override.partition("=")
+    quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+    return (
+        f"{override!r} cannot be read: a value with ( ) [ ] {{ }} , : = ~ or a blank needs quotes "
+        f"inside the shell's, '{key}=\"{quoted}\"'"
+    )
+
+
+def unknown_choice(group: str, name: str) -> str:
+    """Say that a group has no such choice; for a data set that may be a file, how it is given."""
+    if group == "dataset" and name.lower().endswith(FILE_SUFFIXES):
+        return f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
+    return unknown(group, name, datasets.names() if group == "dataset" else choices(group))
+
+
+def wrong_type(error: Any) -> str:
+    """Say which value is of the wrong type, and what it must be."""
+    pattern = r"Value '(.*)' (?:of type '\w+' could not be converted to|is not a valid) (\w+)"
+    given = re.match(pattern, str(error), re.DOTALL)
+    if given is None:
+        return f"{error.full_key}: {tidy(error)}"
+    rule = TYPES.get(given[2], given[2])
+    return f"{error.full_key}={given[1]!r} is not allowed: {error.full_key} must be {rule}"
+
+
+def added_parameter(key: str, parent: Mapping) -> str:
+    """Say how a class of one's own is given a parameter, whose names are not known beforehand."""
+    if parent.get("_target_") is None and key.startswith("method."):
+        return f" A class of your own is given one with a plus: +{key}=..."
+    return ""
+
+
+def other_command(key: str, command: str) -> str:
+    """Say what to do with a key that the other command has."""
+    from pkm.experiments.options import OPTIONS, keys_of
+
+    if command == "reproduce" and key in keys_of(OPTIONS["run"]):
+        rule = "the sweeps of a paper are its own (paper.sweeps.NAME.KEY=... changes one)"
+        return f" It is a key of `pkm run`; {rule}"
+    if command == "run" and key in keys_of(OPTIONS["reproduce"]):
+        return " It is a key of `pkm reproduce`"
+    return ""
+
+
+def tidy(error: BaseException) -> str:
     """Return the message of a Hydra error without its frame of empty and internal lines."""
     internal = ("full_key:", "object_type=", "See https", "reference_")
     lines = [line.strip() for line in str(error).splitlines()]

@@ -1,42 +1,63 @@
-"""Reproduce a paper: run what is missing and write the report.
+"""Reproduce a paper: run what is missing and write the report: ``pkm reproduce``."""
 
-    pkm reproduce paper=fastlloyd profile=quick jobs=2 data=path/to/originals
-    pkm reproduce paper=all         every paper of conf/paper, one after the other
-    pkm reproduce plan     a dry run: cells, what is stored, what is missing, the time it would take
-    pkm reproduce run      run the cells that are absent
-    pkm reproduce status   done, failed and absent cells per sweep, and why cells failed
-    pkm reproduce retry    run the failed cells again
-    pkm reproduce report   write the report from what is stored
-
-Without a verb: run, then report. With sweeps=[NAME,...] only these are run; the report is on all
-that is stored. Stop it at any time and start it again: finished cells are kept and never run twice.
-"""
-
-import argparse
 import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
 
-from pkm.experiments.backends import Backend, duration, run_cells
-from pkm.experiments.cli import REFUSALS, consoles, known_choices
-from pkm.experiments.configuration import CONF, ConfigurationError, choices, load, unknown
-from pkm.experiments.environment import environment, origin_of
-from pkm.experiments.estimate import estimator, wall_seconds
-from pkm.experiments.overview import listed, show, show_status, substitution_lines
-from pkm.experiments.plan import Plan, make_plan
-from pkm.experiments.store import Store
-from pkm.experiments.sweep import as_list
+from pkm.experiments.cli import CellsFailed, call, consoles, run_task
+from pkm.experiments.configuration import (
+    ALL,
+    ConfigurationError,
+    checked,
+    choices,
+    entry_of,
+    unknown,
+)
+from pkm.experiments.options import VERBS
 
-VERBS = ("plan", "run", "status", "retry", "report")
+
+@hydra.main(config_path=None, config_name="reproduce", version_base="1.3")
+def application(config: DictConfig) -> None:
+    """Run one job."""
+    run_task(run_job, config, "reproduce")
+
+
+def run_job(config: DictConfig) -> None:
+    """Do what a checked configuration says, for one paper or for all.
+
+    Raises
+    ------
+    CellsFailed
+        If a cell of a plan has failed.
+    """
+    # Imported here: it takes seconds, which a help text or a refusal need not.
+    from pkm.experiments.reproduction import reproduce
+
+    console, _ = consoles()
+    if config.verb not in (None, *VERBS):
+        raise ConfigurationError(unknown("verb", config.verb, VERBS))
+    if config.paper.name != ALL:
+        configs = [config]
+    else:
+        given = [word for word in HydraConfig.get().overrides.task if word != f"paper={ALL}"]
+        configs = [
+            checked(hydra.compose("reproduce", [*given, f"paper={paper}"]), "reproduce")
+            for paper in every_paper()
+        ]
+    codes = []
+    for number, each in enumerate(configs, 1):
+        if len(configs) > 1:
+            console.print(f"paper {number} of {len(configs)}: {each.paper.name}", style="bold")
+        codes.append(reproduce(each, console))
+    if any(codes):
+        raise CellsFailed("cells failed")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; see the module's text.
+    """Run the command line; `ReproduceOptions` says what it takes.
 
     Parameters
     ----------
@@ -48,211 +69,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, 1 if cells failed, 2 if the request was refused, 130 if it was interrupted.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm reproduce",
-        description=__doc__,
-        epilog=known_choices(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "words", nargs="*", metavar="[verb] key=value", help=f"one of {', '.join(VERBS)}; changes"
-    )
-    words = parser.parse_intermixed_args(argv).words
-    has_verb = bool(words) and "=" not in words[0]
-    verb = words[0] if has_verb else None
-    overrides = words[1:] if has_verb else words
-    if verb not in (None, *VERBS):
-        parser.error(f"verb {verb!r} is unknown; known: {', '.join(VERBS)}")
-    console, errors = consoles()
-    try:
-        return max(reproduce(verb, load(each), console) for each in every_paper(overrides))
-    except REFUSALS as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
-        return 2
-    except KeyboardInterrupt:
-        errors.print("interrupted; finished cells are kept, the same command goes on from here")
-        return 130
+    words = sys.argv[1:] if argv is None else argv
+    return call(application, "reproduce", verb_as_key(words))
 
 
-def every_paper(overrides: Sequence[str]) -> list[list[str]]:
-    """Expand ``paper=all`` to one list of overrides per folder of ``conf/paper``.
+def verb_as_key(words: Sequence[str]) -> list[str]:
+    """Write a verb as a key.
 
-    Lists without it stay as they are.
-
-    Files that say ``last: true`` come after the others.
+    Examples
+    --------
+    >>> verb_as_key(["plan", "paper=dpm"]), verb_as_key(["-m", "paper=dpm,mufc"])
+    (['verb=plan', 'paper=dpm'], ['-m', 'paper=dpm,mufc'])
     """
-    if "paper=all" not in overrides:
-        return [list(overrides)]
-    rest = [override for override in overrides if override != "paper=all"]
-    last = {
-        paper: OmegaConf.load(CONF / "paper" / paper / "sweeps.yaml").get("last", False)
-        for paper in choices("paper")
-    }
-    return [[f"paper={paper}", *rest] for paper in sorted(last, key=last.get)]
+    is_verb = words and "=" not in words[0] and not words[0].startswith(("-", "~"))
+    return [f"verb={words[0]}", *words[1:]] if is_verb else list(words)
 
 
-def reproduce(verb: str | None, config: DictConfig, console: Console) -> int:
-    """Do what a verb says.
-
-    Parameters
-    ----------
-    verb : {"plan", "run", "status", "retry", "report"} or None
-        None: run, then report.
-    config : DictConfig
-        From `pkm.experiments.configuration.load`.
-    console : rich.console.Console
-        Where to print.
-
-    Returns
-    -------
-    int
-        0, or 1 if cells of the plan have failed.
-
-    Raises
-    ------
-    ConfigurationError
-        If the configuration is wrong; nothing has been written then.
-    PermissionError
-        If the results folder cannot be written.
-    """
-    plan = make_plan(config.paper, config.profile, mirror=config.data)
-    requested = requested_part(plan, config)
-    store = Store(config.results)
-    if verb == "plan":
-        show(requested, store, Backend(**config.backend), console)
-        return 0
-    if verb == "status":
-        show_status(requested, store, console)
-        return 0
-    if verb in (None, "run", "retry"):
-        run_missing(requested, store, config, console, again=verb == "retry")
-    folder = report(plan, store, config, console) if verb in (None, "report") else None
-    if config.tracking.name == "mlflow":
-        project(plan, store, config, folder, console)
-    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
-
-
-def requested_part(plan: Plan, config: DictConfig) -> Plan:
-    """Return the part of a plan that ``sweeps`` names: all of it where that is null.
-
-    Raises
-    ------
-    ConfigurationError
-        If the paper has no sweep of a given name; those it has are listed.
-    """
-    if config.sweeps is None:
-        return plan
-    names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
-    for name in names:
-        if name not in config.paper.sweeps:
-            raise ConfigurationError(unknown("sweep", name, list(config.paper.sweeps)))
-    return Plan(
-        plan.paper,
-        tuple(entry for entry in plan.entries if entry[0] in names),
-        tuple(gap for gap in plan.gaps if gap.sweep in names),
-        tuple(entry for entry in plan.substitutions if entry.sweep in names),
-    )
-
-
-def run_missing(
-    plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool
-) -> None:
-    """Run the cells that are absent; those that failed before only on `again`, and then only those.
-
-    A stored cell that cannot be read is set aside first, and so is among the absent ones.
-    """
-    store.check_writable()
-    cells = plan.cells
-    readable = store.readable([cell.key for cell in cells])
-    failed = {
-        cell.key
-        for cell in cells
-        if cell.key not in readable and store.status(cell.key) == "failed"
-    }
-    if again:
-        waiting = [cell for cell in cells if cell.key in failed]
-    else:
-        waiting = [cell for cell in cells if cell.key not in readable | failed]
-        if failed:
-            console.print(
-                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)",
-                style="red",
-            )
-    if plan.gaps:
-        names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
-        console.print(
-            f"not everything is available ({names}); `status` and the report say what is missing "
-            "and why",
-            style="yellow",
-            markup=False,
-        )
-    for line in substitution_lines(plan.substitutions):
-        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
-    backend = Backend(**config.backend)
-    estimate = estimator(store, backend)
-    costs = {cell.key: estimate(cell)[0] for cell in waiting}
-    estimated = duration(wall_seconds(costs, waiting, backend.jobs))
-    console.print(
-        f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
-        f"{len(waiting)} to run, about {estimated} with jobs={backend.jobs}"
-    )
-    started = time.perf_counter()
-    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
-    counts = Counter(outcome.status for outcome in outcomes)
-    elapsed = duration(time.perf_counter() - started)
-    console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
-    labels = {cell.key: cell.label for cell in waiting}
-    for outcome in outcomes:
-        if outcome.status == "failed":
-            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
-
-
-def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
-    """Write the report from the stored rows and say where it lies; without rows there is none."""
-    from pkm.analysis import audits
-    from pkm.analysis.report import build
-    from pkm.audit.records import FILE
-
-    rows = plan.rows(store)
-    if rows.empty:
-        console.print("nothing is stored for this plan yet: no report", style="yellow")
-        return None
-    store.check_writable()
-    out = store.report_folder(plan.paper, config.profile.name)
-    described = {"profile": config.profile.name, "seeds": str(config.profile.seeds)}
-    if plan.substitutions:
-        described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
-    described |= origin_of(rows) | {"report made with": environment()}
-    index = build(
-        rows,
-        paper=plan.paper,
-        missing=plan.missing(store),
-        out=out,
-        environment=described,
-        audited=audits.read(store.root / FILE),
-    )
-    console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
-    return Path(index).parent
-
-
-def project(
-    plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console
-) -> None:
-    """Bring MLflow up to date with the store."""
-    from pkm.experiments.tracking import sync
-
-    uri = config.tracking.uri
-    synced = sync(
-        plan,
-        store,
-        uri=uri,
-        artifacts=config.tracking.artifacts,
-        profile=config.profile.name,
-        report=folder,
-    )
-    console.print(
-        f"MLflow: {synced.added} runs added, {synced.kept} were there ({uri})", soft_wrap=True
-    )
+def every_paper() -> list[str]:
+    """List the papers of ``conf/paper``; those that say ``last: true`` come after the others."""
+    last = {paper: entry_of("paper", paper).get("last", False) for paper in choices("paper")}
+    return sorted(last, key=last.get)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The command ``pkm``, and ``python -m pkm``: one verb for each entry point."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -25,6 +26,10 @@ VERBS = {
     "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
 }
 
+#: Verbs that are Hydra applications, and Hydra's option for completion.
+APPLICATIONS = ("run", "reproduce")
+SHELL_COMPLETION = "-sc"
+
 
 def usage() -> str:
     """Return the help text.
@@ -35,6 +40,32 @@ def usage() -> str:
     """
     lines = [f"  {verb:<11}{purpose}" for verb, (_, _, purpose) in VERBS.items()]
     return "\n".join(["usage: pkm VERB ...", "", *lines, "", "pkm VERB --help says more."])
+
+
+def complete(words: Sequence[str]) -> int:
+    """Complete a command line in the shell: verbs here, the rest by Hydra.
+
+    ``eval "$(pkm -sc install=bash)"`` tells the shell to ask; fish and zsh likewise.
+
+    Parameters
+    ----------
+    words : sequence of str
+        ``install=SHELL``, ``uninstall=SHELL`` or ``query=SHELL``.
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    line = os.environ.get("COMP_LINE", "").split(maxsplit=2)
+    is_query = words[:1] != [] and words[0].startswith("query=")
+    if is_query and (len(line) < 2 or line[1] not in APPLICATIONS):
+        print(" ".join(VERBS))
+        return 0
+    verb = line[1] if is_query else APPLICATIONS[0]
+    # Hydra completes the line of an application without verbs.
+    os.environ["COMP_LINE"] = " ".join(["pkm", *line[2:]])
+    return import_module(VERBS[verb][0]).main([SHELL_COMPLETION, *words])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return 0 if words else 2
+    if words[0] == SHELL_COMPLETION:
+        return complete(words[1:])
     if words[0] not in VERBS:
         print(f"verb {words[0]!r} is unknown\n\n{usage()}", file=sys.stderr)
         return 2

@@ -1,0 +1,180 @@
+"""One paper: what of its plan is missing, running it, its report and its place in MLflow."""
+
+import time
+from collections import Counter
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from pkm.experiments.backends import Backend, duration, run_cells
+from pkm.experiments.configuration import ConfigurationError, unknown
+from pkm.experiments.environment import environment, origin_of
+from pkm.experiments.estimate import estimator, wall_seconds
+from pkm.experiments.overview import listed, show, show_status, substitution_lines
+from pkm.experiments.plan import Plan, make_plan
+from pkm.experiments.store import Store
+from pkm.experiments.sweep import as_list
+
+
+def reproduce(config: DictConfig, console: Console) -> int:
+    """Do what the key ``verb`` says for one paper: by default run, then report.
+
+    Parameters
+    ----------
+    config : DictConfig
+        From `pkm.experiments.configuration.checked`.
+    console : rich.console.Console
+        Where to print.
+
+    Returns
+    -------
+    int
+        0, or 1 if cells of the plan have failed.
+
+    Raises
+    ------
+    ConfigurationError
+        If the configuration is wrong; nothing has been written then.
+    PermissionError
+        If the results folder cannot be written.
+    """
+    verb = config.verb
+    plan = make_plan(config.paper, config.profile, mirror=config.data)
+    requested = requested_part(plan, config)
+    store = Store(config.results)
+    if verb == "plan":
+        show(requested, store, Backend(**config.backend), console)
+        return 0
+    if verb == "status":
+        show_status(requested, store, console)
+        return 0
+    if verb in (None, "run", "retry"):
+        run_missing(requested, store, config, console, again=verb == "retry")
+    folder = report(plan, store, config, console) if verb in (None, "report") else None
+    if config.tracking.name == "mlflow":
+        project(plan, store, config, folder, console)
+    return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
+
+
+def requested_part(plan: Plan, config: DictConfig) -> Plan:
+    """Return the part of a plan that ``sweeps`` names: all of it where that is null.
+
+    Raises
+    ------
+    ConfigurationError
+        If the paper has no sweep of a given name; those it has are listed.
+    """
+    if config.sweeps is None:
+        return plan
+    names = as_list(OmegaConf.to_container(config, resolve=True)["sweeps"])
+    for name in names:
+        if name not in config.paper.sweeps:
+            raise ConfigurationError(unknown("sweep", name, list(config.paper.sweeps)))
+    return Plan(
+        plan.paper,
+        tuple(entry for entry in plan.entries if entry[0] in names),
+        tuple(gap for gap in plan.gaps if gap.sweep in names),
+        tuple(entry for entry in plan.substitutions if entry.sweep in names),
+    )
+
+
+def run_missing(
+    plan: Plan, store: Store, config: DictConfig, console: Console, *, again: bool
+) -> None:
+    """Run the cells that are absent; those that failed before only on `again`, and then only those.
+
+    A stored cell that cannot be read is set aside first, and so is among the absent ones.
+    """
+    store.check_writable()
+    cells = plan.cells
+    readable = store.readable([cell.key for cell in cells])
+    failed = {
+        cell.key
+        for cell in cells
+        if cell.key not in readable and store.status(cell.key) == "failed"
+    }
+    if again:
+        waiting = [cell for cell in cells if cell.key in failed]
+    else:
+        waiting = [cell for cell in cells if cell.key not in readable | failed]
+        if failed:
+            console.print(
+                f"{len(failed)} cells failed before and are left alone (`retry` runs them again)",
+                style="red",
+            )
+    if plan.gaps:
+        names = listed(list(dict.fromkeys(gap.dataset for gap in plan.gaps)))
+        console.print(
+            f"not everything is available ({names}); `status` and the report say what is missing "
+            "and why",
+            style="yellow",
+            markup=False,
+        )
+    for line in substitution_lines(plan.substitutions):
+        console.print(f"substitute: {line}", markup=False, soft_wrap=True)
+    backend = Backend(**config.backend)
+    estimate = estimator(store, backend)
+    costs = {cell.key: estimate(cell)[0] for cell in waiting}
+    estimated = duration(wall_seconds(costs, waiting, backend.jobs))
+    console.print(
+        f"{config.paper.name} ({config.profile.name}): {len(cells)} cells, {len(readable)} stored, "
+        f"{len(waiting)} to run, about {estimated} with jobs={backend.jobs}"
+    )
+    started = time.perf_counter()
+    outcomes = run_cells(waiting, store, backend, mirror=config.data, costs=costs, console=console)
+    counts = Counter(outcome.status for outcome in outcomes)
+    elapsed = duration(time.perf_counter() - started)
+    console.print(f"{counts['done']} done, {counts['failed']} failed in {elapsed}")
+    labels = {cell.key: cell.label for cell in waiting}
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            console.print(f"{labels[outcome.key]}: {outcome.error}", style="red", markup=False)
+
+
+def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
+    """Write the report from the stored rows and say where it lies; without rows there is none."""
+    from pkm.analysis import audits
+    from pkm.analysis.report import build
+    from pkm.audit.records import FILE
+
+    rows = plan.rows(store)
+    if rows.empty:
+        console.print("nothing is stored for this plan yet: no report", style="yellow")
+        return None
+    store.check_writable()
+    out = store.report_folder(plan.paper, config.profile.name)
+    described = {"profile": config.profile.name, "seeds": str(config.profile.seeds)}
+    if plan.substitutions:
+        described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
+    described |= origin_of(rows) | {"report made with": environment()}
+    index = build(
+        rows,
+        paper=plan.paper,
+        missing=plan.missing(store),
+        out=out,
+        environment=described,
+        audited=audits.read(store.root / FILE),
+    )
+    console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
+    return Path(index).parent
+
+
+def project(
+    plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console
+) -> None:
+    """Bring MLflow up to date with the store."""
+    from pkm.experiments.tracking import sync
+
+    uri = config.tracking.uri
+    synced = sync(
+        plan,
+        store,
+        uri=uri,
+        artifacts=config.tracking.artifacts,
+        profile=config.profile.name,
+        report=folder,
+    )
+    console.print(
+        f"MLflow: {synced.added} runs added, {synced.kept} were there ({uri})", soft_wrap=True
+    )
