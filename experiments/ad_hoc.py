@@ -1,5 +1,6 @@
 """Ad hoc runs: the cells of some configurations as one batch, and a table of their results."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -9,11 +10,12 @@ from rich.table import Table
 
 from pkm.experiments.account import charge
 from pkm.experiments.backends import Backend, run_cells
-from pkm.experiments.cell import require
+from pkm.experiments.columns import differing
 from pkm.experiments.configuration import MISSING, ConfigurationError, with_defaults
 from pkm.experiments.estimate import estimator
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.prepared import accepts
+from pkm.experiments.settings import require
 from pkm.experiments.store import Store
 from pkm.experiments.sweep import as_list
 from pkm.methods import load_method
@@ -183,11 +185,14 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     Returns
     -------
     rich.table.Table
-        Mean ± standard deviation of each metric; time per seed; where there are protocols, their
-        number of clients, latency and time.
+        What the cells differ in, then mean ± standard deviation of each metric; time per seed;
+        where there are protocols, their number of clients, latency and time.
     """
     federated = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
-    headings = ("method", "data set", "k", "ε", "seeds", *metrics, "ms per seed", *federated)
+    varied = differing(rows).drop(columns=["clients", "latency_ms"], errors="ignore")
+    settings = tuple(varied.columns)
+    headings = ("method", "data set", "k", "ε", *settings)
+    headings += ("seeds", *metrics, "ms per seed", *federated)
     table = Table(*headings, box=None, header_style="bold")
     for _, cell in rows.groupby(["cell", "dataset"], sort=False):
         first = cell.iloc[0]
@@ -195,8 +200,9 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         if first["variant"] not in ("", "published"):
             label += f" ({first['variant']})"
         epsilon = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
-        n_seeds = str(len(cell))
-        line = [label, first["dataset"], str(first["k"]), epsilon, n_seeds]
+        line = [label, first["dataset"], str(first["k"]), epsilon]
+        line += [short(varied.loc[cell.index[0], name]) for name in settings]
+        line.append(str(len(cell)))
         line += [mean_and_deviation(cell[metric]) for metric in metrics]
         line.append(f"{1000 * cell['fit_seconds'].mean():.3g}")
         if federated and first["clients"]:
@@ -204,6 +210,13 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
             line.append(f"{cell['iteration_ms'].mean():.3g}")
         table.add_row(*line)
     return table
+
+
+def short(value: object) -> str:
+    """Write a setting for a table; a dash where a method has none."""
+    if isinstance(value, float):
+        return "-" if math.isnan(value) else f"{value:g}"
+    return "-" if value is None else str(value)
 
 
 def mean_and_deviation(values: pd.Series) -> str:

@@ -149,7 +149,7 @@ def completed(words: Sequence[str], command: str) -> list[str]:
 
 @contextmanager
 def arguments(command: str, words: Sequence[str]) -> Iterator[None]:
-    """Let Hydra see the arguments as the process's own, and raise errors instead of printing them."""
+    """Let Hydra see arguments as the process's own, and raise errors instead of printing them."""
     saved = sys.argv, os.environ.get(FULL_ERROR)
     # Hydra completes the program of this name, which has no verbs for it.
     sys.argv = ["pkm" if "-sc" in words else f"pkm {command}", *words]

@@ -40,7 +40,7 @@ class ConfigurationError(ValueError):
 
 
 def choices(group: str) -> list[str]:
-    """List what a group of `conf/` offers; a paper is a folder, a data set a name of the registry."""
+    """List what a group offers: files of `conf/`, folders of papers, data sets of the registry."""
     if group == "paper":
         return sorted(path.parent.name for path in (CONF / group).glob("*/sweeps.yaml"))
     if group == "dataset":
@@ -261,7 +261,7 @@ def check_settings(config: "DictConfig") -> None:
         If a setting of the backend, of the tracking or of the mirror breaks its rule.
     """
     from pkm.experiments.backends import Backend
-    from pkm.experiments.cell import require
+    from pkm.experiments.settings import require
     from pkm.methods.base import is_integer
 
     # The serial backend ignores it; a wrong value is refused all the same.
@@ -290,7 +290,7 @@ def check_uri(uri: str) -> None:
     ValueError
         If it is malformed, its scheme is unknown, or the database's driver is not installed.
     """
-    from pkm.experiments.cell import require
+    from pkm.experiments.settings import require
 
     rule = "sqlite:///FILE, a database such as postgresql://..., or a tracking server http://..."
     require(isinstance(uri, str) and "://" in uri, "tracking.uri", uri, rule)

@@ -1,6 +1,6 @@
 """The keys of ``pkm run`` and ``pkm reproduce``: names, types, defaults, and what they mean."""
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from functools import cache
 from inspect import cleandoc
 from textwrap import fill
@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from pkm.experiments.configuration import GROUPS, choices
+from pkm.experiments.settings import Federation, Unlearning
 
 #: What each command composes by default: groups of `conf/` and of Hydra itself.
 DEFAULTS = {
@@ -38,6 +39,8 @@ HYDRA = {
     "job": {"chdir": False},
     "callbacks": {"tuning": {"_target_": "pkm.experiments.cli.TuningWarning"}},
 }
+#: Keys of a schema that only Hydra reads.
+HYDRA_KEYS = ("defaults", "hydra")
 VERBS = ("plan", "run", "status", "retry", "report")
 EPSILONS = (0.1, 0.25, 0.5, 0.75, 1.0)
 METRICS = ("nicv", "silhouette")
@@ -66,33 +69,25 @@ class CommonOptions:
     jobs: int = key(1, "worker processes; 1 runs in this process")
 
 
-@dataclass
-class FederationOptions:
-    """Parties of a protocol; any value given makes a run one. One value or a list each."""
+def given_settings(settings: type, meaning: str) -> type:
+    """Make a schema whose keys are those of some settings, none of them given."""
+    options = [
+        (
+            declared.name,
+            Any,
+            key(None, f"{declared.metadata['rule'].text}; null: {declared.default}"),
+        )
+        for declared in fields(settings)
+    ]
+    return make_dataclass(f"{settings.__name__}Options", options, namespace={"__doc__": meaning})
 
-    clients: Any = key(None, "number of clients; null: 2")
-    latency_ms: Any = key(None, "simulated, per send; null: 0")
-    word_bytes: Any = key(None, "size of a ring element on the wire, 4 or 8; null: 8")
-    split: Any = key(None, "how points are split: balanced, unbalanced or sorted; null: balanced")
-    transport: Any = key(
-        None, "threads, mpi (a process per party: make protocol), or auto; null: auto"
-    )
 
-
-@dataclass
-class UnlearningOptions:
-    """Clients and removals; any value given makes a run one. One value or a list each."""
-
-    clients: Any = key(None, "number of clients, unless the split is the published one; null: 100")
-    split: Any = key(None, "published (with the data set), noniid or iid; null: noniid")
-    clusters_per_client: Any = key(
-        None, "split noniid: largest number of clusters among a client's points; null: 3"
-    )
-    split_seed: Any = key(None, "seed of the split; null: 0")
-    removals: Any = key(None, "requests to serve (with timing=true); null: 0")
-    batch: Any = key(None, "points of one client a request; null: 1")
-    requests: Any = key(None, "random or adversarial; null: random")
-    sparse: Any = key(None, "whether to simulate sparse aggregation as well; null: false")
+FederationOptions = given_settings(
+    Federation, "Parties of a protocol; any value given makes a run one. One value or a list each."
+)
+UnlearningOptions = given_settings(
+    Unlearning, "Clients and removals; any value given makes a run one. One value or a list each."
+)
 
 
 @dataclass
@@ -144,8 +139,8 @@ class RunOptions(CommonOptions):
         None,
         "metric whose mean a job returns to Hydra's sweeper; null: nicv, or the first of metrics",
     )
-    federation: FederationOptions = field(default_factory=FederationOptions)
-    unlearning: UnlearningOptions = field(default_factory=UnlearningOptions)
+    federation: FederationOptions = field(default_factory=FederationOptions)  # type: ignore
+    unlearning: UnlearningOptions = field(default_factory=UnlearningOptions)  # type: ignore
 
 
 @dataclass

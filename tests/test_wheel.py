@@ -91,7 +91,7 @@ def test_wheel_holds_code_and_data(wheel):
                 relative = path.relative_to(ROOT / folder).as_posix()
                 expected.add(f"{target}/{relative}")
     packed = {name for name in ZipFile(wheel).namelist() if name.endswith(suffixes)}
-    assert {"pkm/conf/config.yaml", "pkm/conf/paper/fastlloyd/claims.yaml"} <= packed
+    assert {"pkm/conf/method/external.yaml", "pkm/conf/paper/fastlloyd/claims.yaml"} <= packed
     assert packed == expected
 
 
