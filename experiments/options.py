@@ -16,7 +16,7 @@ DEFAULTS = {
     "run": [
         {"method": "fastlloyd"},
         {"dataset": "iris"},
-        {"backend": "joblib"},
+        {"backend": "processes"},
         {"tracking": "none"},
         {"override hydra/launcher": "cells"},
         {"override hydra/job_logging": "none"},
@@ -25,7 +25,7 @@ DEFAULTS = {
     "reproduce": [
         {"paper": "fastlloyd"},
         {"profile": "quick"},
-        {"backend": "joblib"},
+        {"backend": "processes"},
         {"tracking": "mlflow"},
         {"override hydra/job_logging": "none"},
         "_self_",

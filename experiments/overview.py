@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from pkm.experiments.backends import Backend, duration
+from pkm.experiments.backends import Backend
 from pkm.experiments.estimate import estimator, wall_seconds
 from pkm.experiments.plan import Plan
+from pkm.experiments.progress import duration
 from pkm.experiments.store import Store
 from pkm.experiments.sweep import Gap, Substitution
 

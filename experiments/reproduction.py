@@ -7,12 +7,13 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from pkm.experiments.backends import Backend, duration, run_cells
+from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.environment import environment, origin_of
 from pkm.experiments.estimate import estimator, wall_seconds
 from pkm.experiments.overview import listed, show, show_status, substitution_lines
 from pkm.experiments.plan import Plan, make_plan
+from pkm.experiments.progress import duration
 from pkm.experiments.store import Store
 from pkm.experiments.sweep import as_list
 

@@ -68,10 +68,7 @@ class Store:
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise PermissionError(
-                f"results={str(self.root)!r} cannot be written ({error.strerror}): "
-                "give a folder that can be, e.g. results=/tmp/results"
-            ) from error
+            raise self._unwritable(error) from error
 
     def write(self, cell: Cell, rows: pd.DataFrame) -> Path:
         """Store the rows of a finished cell atomically and drop an earlier failure record.
@@ -92,6 +89,8 @@ class Store:
         ------
         ValueError
             If the rows are not those of this cell.
+        PermissionError
+            If the file cannot be written, for lack of space as well.
         """
         if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
             raise ValueError(
@@ -104,9 +103,8 @@ class Store:
         pq.write_table(
             table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
         )
-        self._create()
         path = self.path(cell.key)
-        atomic_write(path, sink.getvalue(), mode_of(cell))
+        self._put(path, sink.getvalue(), mode_of(cell))
         self.failure_path(cell.key).unlink(missing_ok=True)
         return path
 
@@ -132,9 +130,8 @@ class Store:
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self._create()
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
-        atomic_write(self.failure_path(cell.key), content, mode_of(cell))
+        self._put(self.failure_path(cell.key), content, mode_of(cell))
 
     def status(self, key: str) -> str:
         """Return the status of a cell without reading its rows.
@@ -221,6 +218,19 @@ class Store:
     def _create(self) -> None:
         """Create the results folder, for its owner alone; one that exists keeps its permissions."""
         self.root.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
+
+    def _put(self, path: Path, content: bytes | memoryview, mode: int) -> None:
+        try:
+            self._create()
+            atomic_write(path, content, mode)
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> PermissionError:
+        return PermissionError(
+            f"results={str(self.root)!r} cannot be written ({error.strerror}): "
+            "give a folder that can be, e.g. results=/tmp/results"
+        )
 
     def _table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
         path = self.path(key)

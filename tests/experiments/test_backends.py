@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from joblib.externals.loky import get_reusable_executor
 
 from pkm.experiments import backends, execute
 from pkm.experiments.backends import Backend, arrange, run_cells
@@ -61,12 +60,6 @@ CELLS = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def stop_workers():
-    yield
-    get_reusable_executor().shutdown(wait=True)
-
-
 @pytest.fixture
 def misbehaving_cell(tmp_path):
     """Return a function from the name of a misbehaving method to a cell of it."""
@@ -104,7 +97,7 @@ def serial(tmp_path_factory):
 
 def test_two_workers_give_identical_rows(serial, tmp_path):
     store = Store(tmp_path)
-    outcomes = run_cells(CELLS, store, Backend("joblib", jobs=2))
+    outcomes = run_cells(CELLS, store, Backend("processes", jobs=2))
     assert sorted(outcome.key for outcome in outcomes) == sorted(cell.key for cell in CELLS)
     pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
 
@@ -137,7 +130,7 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script],
-        env=os.environ | {"PYTHONPATH": str(SUPPORT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])},
         cwd=tmp_path,
     )
     deadline = time.monotonic() + 60
@@ -150,10 +143,10 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
 
     # The rest is run; the finished cells are not run again.
     remaining = [cell for cell in cells if interrupted.status(cell.key) != "done"]
-    outcomes = run_cells(remaining, interrupted, Backend("joblib", jobs=2))
+    outcomes = run_cells(remaining, interrupted, Backend("processes", jobs=2))
     assert not {outcome.key for outcome in outcomes} & set(finished)
 
-    run_cells(cells, uninterrupted, Backend("joblib", jobs=2))
+    run_cells(cells, uninterrupted, Backend("processes", jobs=2))
     rows = stored_rows(interrupted, cells)
     expected = stored_rows(uninterrupted, cells)
     pd.testing.assert_frame_equal(rows, expected, check_exact=True)
@@ -163,7 +156,7 @@ def test_resumed_run_equals_an_uninterrupted_one(misbehaving_cell, tmp_path):
 def test_failure_is_recorded_and_other_cells_run(misbehaving_cell, tmp_path, jobs):
     store = Store(tmp_path / "results")
     broken = misbehaving_cell("Broken")
-    backend = Backend("joblib", jobs=jobs, retries=2)
+    backend = Backend("processes", jobs=jobs, retries=2)
     outcomes = outcomes_by_key([broken, BASE], store, backend)
     assert outcomes[broken.key].status == "failed"
     assert "ZeroDivisionError: by design" in outcomes[broken.key].error
@@ -184,7 +177,7 @@ def test_successful_retry_leaves_no_failure(misbehaving_cell, tmp_path):
 def test_dead_worker_fails_only_its_cell(misbehaving_cell, tmp_path):
     store = Store(tmp_path / "results")
     deadly = misbehaving_cell("Deadly")
-    outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("joblib", jobs=2))
+    outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("processes", jobs=2))
     assert outcomes.pop(deadly.key).status == "failed"
     assert {outcome.status for outcome in outcomes.values()} == {"done"}
     assert "WorkerDied" in store.failure_record(deadly.key)["error"]
@@ -196,7 +189,7 @@ def test_time_limit_stops_a_cell_without_retries(misbehaving_cell, tmp_path, job
     store = Store(tmp_path / "results")
     endless = misbehaving_cell("Endless")
     slow = misbehaving_cell("Slow")
-    backend = Backend("joblib", jobs=jobs, time_limit=6, retries=3)
+    backend = Backend("processes", jobs=jobs, time_limit=6, retries=3)
     outcomes = outcomes_by_key([endless, slow], store, backend)
     error = outcomes[endless.key].error
     assert error == "TimeLimitExceeded: time limit of 6 s reached"
@@ -266,7 +259,8 @@ def test_clock_starts_after_the_preparation(tmp_path, monkeypatch):
 
     for name in ("make_ready", "execute"):
         monkeypatch.setattr(execute, name, recording(name))
-    backends.attempt(BASE, Store(tmp_path), Backend(), None, lambda: calls.append("begin"))
+    runner = backends.Runner(Store(tmp_path), Backend(), None)
+    runner.run(BASE, lambda: calls.append("begin"))
     # `execute` prepares as well, for callers that use it alone.
     assert calls == ["make_ready", "begin", "execute", "make_ready"]
 
@@ -278,7 +272,7 @@ def log_of(folder):
     return table.sort_values("start").reset_index(drop=True)
 
 
-@pytest.mark.parametrize("backend", [Backend(threads=2), Backend("joblib", jobs=2, threads=2)])
+@pytest.mark.parametrize("backend", [Backend(threads=2), Backend("processes", jobs=2, threads=2)])
 def test_timing_cells_run_last_and_alone(misbehaving_cell, tmp_path, backend):
     timed = [misbehaving_cell("Watched", timing=True, k=k) for k in (1, 2)]
     untimed = [misbehaving_cell("Neighbor", seeds=(seed,)) for seed in range(6)]
@@ -334,17 +328,46 @@ def test_unwritable_results_are_refused_before_the_run(misbehaving_cell, tmp_pat
         run_cells([misbehaving_cell("Slow")], Store(tmp_path / "file" / "results"), Backend())
 
 
-def test_chunks_group_data_sets_by_decreasing_cost():
-    costs = {cell.key: 5.0 if cell.dataset == "wine" else 1.0 for cell in CELLS}
-    chunks = arrange(CELLS, costs, jobs=2)
+def test_cheap_cells_come_first_then_the_longest():
+    cells = [replace(BASE, dataset=name, k=k) for name in ("wine", "iris") for k in range(2, 14)]
+    costs = {cell.key: cell.k * (5.0 if cell.dataset == "wine" else 1.0) for cell in cells}
+    chunks = arrange(cells, costs, jobs=2)
     assert sorted(cell.key for chunk in chunks for cell in chunk) == sorted(costs)
-    names = [chunk[0].dataset for chunk in chunks]
-    assert names == sorted(names, reverse=True)
+    order = [(cell.dataset, cell.k) for chunk in chunks for cell in chunk]
+    # 2 + 3 + 4 seconds are at most ten; one more would be above.
+    assert order[:3] == [("iris", 2), ("iris", 3), ("iris", 4)]
+    assert order[3:] == [("wine", k) for k in range(13, 1, -1)] + [
+        ("iris", k) for k in range(13, 4, -1)
+    ]
+    # A chunk of several cells has at most a fair share: an eighth of the whole for two workers.
     for chunk in chunks:
         assert len({cell.dataset for cell in chunk}) == 1
-        # 19 s over two workers: a chunk of several cells has at most an eighth of it.
-        cost = sum(costs[cell.key] for cell in chunk)
-        assert len(chunk) == 1 or cost <= 19 / 8
+        seconds = sum(costs[cell.key] for cell in chunk)
+        assert len(chunk) == 1 or seconds <= sum(costs.values()) / 8
+
+
+def test_a_cell_longer_than_the_first_seconds_is_no_obstacle():
+    costs = {cell.key: 100.0 + i for i, cell in enumerate(CELLS)}
+    assert arrange(CELLS, costs, jobs=2)[0] == [CELLS[0]]
+    assert arrange([], {}, jobs=2) == []
+
+
+def test_no_more_workers_than_chunks(misbehaving_cell, tmp_path):
+    cells = [misbehaving_cell("Watched", seeds=(seed,)) for seed in range(3)]
+    store = Store(tmp_path / "results")
+    outcomes = run_cells(cells, store, Backend("processes", jobs=1000))
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert len(set(log_of(tmp_path)["process"])) <= 3
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_full_disk_ends_the_run_in_one_line(tmp_path, monkeypatch, jobs):
+    store = Store(tmp_path / "results")
+    store.check_writable()
+    # A link to nowhere: cells can be looked for, and not be stored.
+    (tmp_path / "results" / "cells").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(PermissionError, match=r"results=.* cannot be written .*: give a folder"):
+        run_cells(CELLS, store, Backend("processes", jobs=jobs))
 
 
 @pytest.mark.parametrize(

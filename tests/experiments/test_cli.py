@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 from fabricated.audit import make_record, write_records
-from joblib.externals.loky import get_reusable_executor
 
 from pkm.experiments import reproduce, run
 from pkm.experiments.cell import Cell
@@ -415,9 +414,3 @@ def test_unknown_verb_is_refused(capsys):
     assert reproduce.main(["rune", "profile=smoke"]) == 2
     message = "verb='rune' is unknown. Did you mean run? Known: plan, run, status, retry, report"
     assert message in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module", autouse=True)
-def stop_workers():
-    yield
-    get_reusable_executor().shutdown(wait=True)
