@@ -77,7 +77,7 @@ def entry_of(group: str, name: str) -> dict:
         return read_yaml(CONF / group / f"{name}.yaml", required=("name",))
     entry = read_yaml(CONF / group / f"{name}.yaml", required=("name",))
     if "defaults" not in entry and "_target_" not in entry:
-        raise ConfigurationError(f"{CONF / group / name}.yaml must have the key _target_")
+        raise ConfigurationError(f"{CONF / group / name}.yaml: the key _target_ is missing")
     return with_defaults(entry)
 
 
@@ -190,7 +190,7 @@ def load(overrides: Sequence[str], command: str = "reproduce") -> "DictConfig":
         with initialize(version_base="1.3", config_path=None, job_name=command):
             config = compose(command, list(overrides))
     except HydraException as error:
-        raise ConfigurationError(explained(error)) from error
+        raise ConfigurationError(explained(error, command)) from error
     return checked(config, command)
 
 

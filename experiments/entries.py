@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from pkm.experiments.configuration import ConfigurationError, method_entry, unknown
+from pkm.experiments.configuration import ConfigurationError, method_entry, unknown, with_defaults
 from pkm.experiments.settings import Federation, Settings, require
 from pkm.federation import mpi_available
 from pkm.metrics import METRICS
@@ -96,7 +96,7 @@ def dataset_entries(specs: Sequence) -> list[dict]:
         else:
             is_mapping = isinstance(spec, Mapping)
             require(is_mapping, "datasets", spec, "names, patterns or mappings with a name")
-            entries.append(dict(spec))
+            entries.append(with_defaults(spec))
     return [
         {"path": None, "bounds": None, "fallback": None, "family": entry["name"]} | entry
         for entry in entries
@@ -122,7 +122,7 @@ def method_entries(specs: Sequence) -> list[dict]:
         if isinstance(spec, str):
             entries.append(method_entry(spec))
         elif isinstance(spec, Mapping) and "_target_" in spec:
-            entries.append(dict(spec))
+            entries.append(with_defaults(spec))
         else:
             is_grid = isinstance(spec, Mapping) and "method" in spec
             require(is_grid, "methods", spec, "names, mappings with a method or with a _target_")

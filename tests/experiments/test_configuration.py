@@ -1,0 +1,100 @@
+"""The files of `conf/`, what they leave to a method's class, and what is refused."""
+
+import shutil
+
+import pytest
+import yaml
+
+from pkm.experiments import configuration
+from pkm.experiments.cell import STYLE
+from pkm.experiments.configuration import (
+    CONF,
+    ConfigurationError,
+    choices,
+    load,
+    method_entry,
+    with_defaults,
+)
+from pkm.experiments.prepared import presets
+
+METHODS = [name for name in choices("method") if name != "external"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_papers_method_is_the_command_lines(name):
+    assert load([f"method={name}"], "run")["method"] == method_entry(name)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_method_files_hold_changes_alone(name):
+    given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
+    changed = {key for key in given if key not in ("name", "_target_", "defaults", *STYLE)}
+    (base,) = [base for base in given.get("defaults", [None]) if base != "_self_"]
+    inherited = method_entry(base) if base else presets(given["_target_"])
+    for key in changed:
+        differs = inherited[key] != given[key] or type(inherited[key]) is not type(given[key])
+        assert differs, f"{key} of {name} is what it would be without"
+    assert ("_target_" in given) == (base is None)
+
+
+def test_parameters_are_filled_in_from_the_class():
+    entry = with_defaults({"name": "mine", "_target_": "pkm.methods.kmeans.KMeansPlusPlus"})
+    assert entry == {"name": "mine", "_target_": "pkm.methods.kmeans.KMeansPlusPlus", "n_init": 1}
+    assert with_defaults({"name": "mine", "_target_": "nowhere.Class"})["name"] == "mine"
+
+
+@pytest.fixture
+def conf(tmp_path, monkeypatch):
+    """Return a copy of `conf/` that is read instead of it."""
+    shutil.copytree(CONF, tmp_path / "conf")
+    monkeypatch.setattr(configuration, "CONF", tmp_path / "conf")
+    return tmp_path / "conf"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("name: x\n_target_: [1\n", "broken.yaml:3: "),
+        ("name: x\n\t_target_: y\n", "broken.yaml:2: "),
+        ("", "broken.yaml:1: the file must hold a mapping"),
+        ("- name\n", "broken.yaml:1: the file must hold a mapping"),
+        ("name\n", "broken.yaml: "),
+        ("_target_: y\n", "broken.yaml: the key name is missing"),
+        ("name: x\n", "broken.yaml: the key _target_ is missing"),
+        ("name: x\ndefaults: [nowhere, _self_]\n", "method='nowhere' is unknown"),
+    ],
+)
+def test_unreadable_method_files_are_named(conf, text, message):
+    (conf / "method" / "broken.yaml").write_text(text)
+    for read in (method_entry.__wrapped__, lambda name: load([f"method={name}"], "run")):
+        with pytest.raises(ConfigurationError) as refusal:
+            read("broken")
+        assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "sweeps.yaml:1: the file must hold a mapping"),
+        ("name: x\nsweeps: 3\n", "sweeps.yaml: sweeps=3 is not allowed: it must be a mapping"),
+        ("name: x\n", "sweeps.yaml: the key sweeps is missing"),
+    ],
+)
+def test_unreadable_papers_are_named(conf, text, message):
+    (conf / "paper" / "broken").mkdir()
+    (conf / "paper" / "broken" / "sweeps.yaml").write_text(text)
+    with pytest.raises(ConfigurationError) as refusal:
+        load(["paper=broken"])
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["wine", "g2-8-10", "ablation-2-2-0.25", "file"])
+def test_every_data_set_is_a_choice(name):
+    assert load([f"dataset={name}"], "run")["dataset"]["name"] == name
+
+
+@pytest.mark.parametrize("command", ["run", "reproduce"])
+def test_keys_of_the_other_command_are_refused(command):
+    word = {"run": "sweeps=[real]", "reproduce": "epsilon=3"}[command]
+    with pytest.raises(ConfigurationError, match="It is a key of `pkm"):
+        load([word], command)
