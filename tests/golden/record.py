@@ -171,17 +171,20 @@ def unlearning_records() -> dict:
 
 
 def figure_record(result) -> dict:
-    """Numbers of a figure's table, and of the lines, points, bars and images that it shows."""
+    """Numbers of a figure's table, and of the lines, points, bars and images that it shows.
+
+    The order of rows, columns and panels does not count, and neither do panels without content.
+    """
     table = result.table.select_dtypes("number")
-    columns = sorted(numbers_digest(table[name].to_numpy(float)) for name in table)
+    columns = sorted(numbers_digest(np.sort(table[name].to_numpy(float))) for name in table)
     record = {
         "rows": len(result.table),
         "numbers": digest_of_json(columns),
         "gaps": len(result.gaps),
     }
-    if result.figure is not None:
-        record["plotted"] = digest_of_json([axes_digest(axes) for axes in result.figure.axes])
-    return record
+    panels = [] if result.figure is None else map(axes_digest, result.figure.axes)
+    shown = sorted(digest for digest in panels if digest)
+    return record | ({"plotted": digest_of_json(shown)} if shown else {})
 
 
 def axes_digest(axes) -> list:
