@@ -15,8 +15,8 @@ import pandas as pd
 
 from pkm.analysis.audits import Audit, read, table
 from pkm.analysis.figures.audit import draw_audit
-from pkm.analysis.figures.layout import count_text
-from pkm.analysis.figures.style import styled
+from pkm.analysis.render.layout import count_text
+from pkm.analysis.render.style import styled
 from pkm.files import atomic_write
 
 DPI = 130

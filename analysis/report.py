@@ -1,7 +1,7 @@
 """One self-contained HTML report per paper, from stored rows.
 
 It has verdicts, figures, claims, gaps, deviations, privacy and environment, and knows no paper:
-figures come from ``analysis/figures/<paper>.py``, claims and deviations from
+figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations from
 ``conf/paper/<paper>/claims.yaml``.
 """
 
@@ -20,13 +20,15 @@ from pkm.analysis import audits, claims, verdicts
 from pkm.analysis.audits import Audits
 from pkm.analysis.figures import FigureResult, FigureSpec, figures_of
 from pkm.analysis.figures.audit import draw_audit
-from pkm.analysis.figures.layout import DASH
-from pkm.analysis.figures.style import styled
+from pkm.analysis.render.figures import draw
+from pkm.analysis.render.layout import DASH, missing_text
+from pkm.analysis.render.style import styled
 from pkm.analysis.tables import BOOTSTRAP_REPEATS, Study, summarize, write
 from pkm.files import atomic_write
 
 _FOLDER = Path(__file__).parent
 _DPI = 170
+_CSS_DPI = 96  # a figure of 10 inches is at most 960 pixels wide on the page
 _MAX_EVIDENCE_LINES = 12
 _MAX_MISSING_LINES = 200
 _MAX_TEXT = 300
@@ -152,24 +154,26 @@ def _template() -> Template:
 def _figure(spec: FigureSpec, study: Study, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Draw one figure, write its files, and return what the template needs."""
     with styled():
-        result = spec.draw(study)
+        result = draw(study, spec)
         image = _write_images(result, folders["figures"] / spec.name)
     write(
         result.table,
         folders["tables"],
         spec.name,
         formatted=result.formatted,
-        caption=result.caption,
+        caption=f"{result.caption} {missing_text(result.gaps)}".strip(),
     )
+    width = result.figure.get_figwidth() * _CSS_DPI if result.figure else 0
     return {
         "name": spec.name,
         "title": spec.title,
         "in_paper": spec.in_paper,
         "caption": result.caption,
-        "gaps": result.gaps,
+        "missing": missing_text(result.gaps),
         "substitutes": result.substitutes,
         "image": base64.b64encode(image).decode() if image else None,
-        "table": None if image else result.formatted.to_dict("split"),
+        "width": round(width),
+        "table": None if image or not len(result.formatted) else result.formatted.to_dict("split"),
     }
 
 

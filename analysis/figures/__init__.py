@@ -5,41 +5,14 @@ tuple of `FigureSpec`; nothing else lists it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
-import pandas as pd
-from matplotlib.figure import Figure
-
+from pkm.analysis.figure import FigureResult, load
 from pkm.analysis.tables import Study
 
-
-@dataclass(frozen=True)
-class FigureResult:
-    """One figure (or a table alone) with its numbers.
-
-    Attributes
-    ----------
-    figure : matplotlib.figure.Figure or None
-        None for a table of the paper.
-    table : DataFrame
-        The numbers of the figure, full precision, one observation per line.
-    formatted : DataFrame
-        The same, formatted for the report.
-    caption : str
-        What is shown, over which data, and how limits and bands were chosen.
-    gaps : tuple of str
-        What the paper's figure has and this one lacks, in words.
-    substitutes : str
-        Which generated data sets replace files that were not available, in words; empty if none do.
-    """
-
-    figure: Figure | None
-    table: pd.DataFrame
-    formatted: pd.DataFrame
-    caption: str
-    gaps: tuple[str, ...] = field(default=())
-    substitutes: str = ""
+__all__ = ["FigureResult", "FigureSpec", "figures_of"]
 
 
 @dataclass(frozen=True)
@@ -66,20 +39,24 @@ class FigureSpec:
     draw: Callable[[Study], FigureResult]
 
 
-def figures_of(paper: str) -> tuple[FigureSpec, ...]:
-    """Return the declared figures of a paper.
+def figures_of(paper: str) -> tuple[Any, ...]:
+    """Return the declared figures of a paper: those of its figures.yaml, then those of its module.
 
     Raises
     ------
     ValueError
-        If there is no module of that name.
+        If it has neither.
     """
+    specs = load(paper)
     module = paper.replace("-", "_")
     try:
-        return import_module(f"{__name__}.{module}").FIGURES
+        older = import_module(f"{__name__}.{module}").FIGURES
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{module}":
             raise
-        raise ValueError(
-            f"no figures for paper={paper!r}: add analysis/figures/{module}.py with FIGURES"
-        ) from None
+        older = ()
+    declared = {spec.name for spec in specs}
+    found = (*specs, *(spec for spec in older if spec.name not in declared))
+    if not found:
+        raise ValueError(f"no figures for paper={paper!r}: add conf/paper/{paper}/figures.yaml")
+    return found

@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 
 from pkm.analysis.audits import CONSISTENT, NO_POWER, NOT_TRIED, VIOLATED, Audit, table
 from pkm.analysis.figures import FigureResult
-from pkm.analysis.figures.layout import DASH, count_text, empty_panel, format_number
-from pkm.analysis.figures.style import GREY, INK, PALE
+from pkm.analysis.render.layout import DASH, count_text, empty_panel, format_number
+from pkm.analysis.render.style import GREY, INK, PALE
 
 #: Marker and face of a verdict; edges have the same color.
 MARKS = {

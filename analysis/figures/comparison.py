@@ -24,7 +24,8 @@ from pkm.analysis.comparison import (
     shared_datasets,
 )
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.layout import (
+from pkm.analysis.figures.panels import heat_map
+from pkm.analysis.render.layout import (
     DASH,
     NO_DATA,
     empty_panel,
@@ -34,8 +35,7 @@ from pkm.analysis.figures.layout import (
     pivoted,
     plain_number,
 )
-from pkm.analysis.figures.panels import heat_map
-from pkm.analysis.figures.style import GREY, INK, PALE, MethodStyle, MethodStyles, epsilon_label
+from pkm.analysis.render.style import GREY, INK, PALE, MethodStyle, MethodStyles, epsilon_label
 from pkm.analysis.tables import Study
 
 EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, the nearest is shown

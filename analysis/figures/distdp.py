@@ -15,18 +15,6 @@ from matplotlib.lines import Line2D
 
 from pkm.analysis.charges import charges_of
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.layout import (
-    Titles,
-    count_text,
-    empty_panel,
-    format_number,
-    gap_texts,
-    in_order,
-    log_axis,
-    panel_grid,
-    panel_title,
-    wants_log,
-)
 from pkm.analysis.figures.lines import (
     COLUMNS,
     Lines,
@@ -41,8 +29,20 @@ from pkm.analysis.figures.lines import (
     with_slope,
 )
 from pkm.analysis.figures.panels import heat_map
-from pkm.analysis.figures.style import DOTTED, GREY, INK, MethodStyles, epsilon_label
 from pkm.analysis.planted import Curve, planted_panel
+from pkm.analysis.render.layout import (
+    Titles,
+    count_text,
+    empty_panel,
+    format_number,
+    gap_texts,
+    in_order,
+    log_axis,
+    panel_grid,
+    panel_title,
+    wants_log,
+)
+from pkm.analysis.render.style import DOTTED, GREY, INK, MethodStyles, epsilon_label
 from pkm.analysis.tables import Panel, Study, column_statistics
 
 TITLES = Titles(

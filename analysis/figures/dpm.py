@@ -16,7 +16,10 @@ from matplotlib.ticker import FuncFormatter
 from pkm.analysis import claims, reported
 from pkm.analysis.charges import charges_of
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.layout import (
+from pkm.analysis.figures.panels import heat_map
+from pkm.analysis.frames import comparable_methods
+from pkm.analysis.hyperparameters import table_of_settings
+from pkm.analysis.render.layout import (
     DASH,
     Titles,
     count_text,
@@ -29,9 +32,7 @@ from pkm.analysis.figures.layout import (
     panel_title,
     pivoted,
 )
-from pkm.analysis.figures.panels import comparable_methods, heat_map
-from pkm.analysis.figures.style import GREY, INK, PALE, MethodStyles, epsilon_label
-from pkm.analysis.hyperparameters import table_of_settings
+from pkm.analysis.render.style import GREY, INK, PALE, MethodStyles, epsilon_label
 from pkm.analysis.tables import (
     Panel,
     Study,

@@ -12,19 +12,6 @@ from matplotlib.lines import Line2D
 from pkm.analysis import claims
 from pkm.analysis.claims.kaplan_stemmer import BOUNDS, capture_shares
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.layout import (
-    DASH,
-    NO_DATA,
-    Titles,
-    count_text,
-    format_number,
-    gap_texts,
-    in_order,
-    incomparable_texts,
-    log_axis,
-    panel_grid,
-    panel_title,
-)
 from pkm.analysis.figures.lines import (
     COLUMNS,
     Lines,
@@ -38,9 +25,23 @@ from pkm.analysis.figures.lines import (
     most_common,
     with_slope,
 )
-from pkm.analysis.figures.panels import comparable_methods, epsilon_grid_figure
-from pkm.analysis.figures.style import DOTTED, GREY, MethodStyles
+from pkm.analysis.figures.panels import epsilon_grid_figure
+from pkm.analysis.frames import comparable_methods
 from pkm.analysis.planted import Curve
+from pkm.analysis.render.layout import (
+    DASH,
+    NO_DATA,
+    Titles,
+    count_text,
+    format_number,
+    gap_texts,
+    in_order,
+    incomparable_texts,
+    log_axis,
+    panel_grid,
+    panel_title,
+)
+from pkm.analysis.render.style import DOTTED, GREY, MethodStyles
 from pkm.analysis.tables import Study, percentile_interval, wide
 
 CONTENT = claims.load("kaplan-stemmer")

@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from pkm.analysis.figures.layout import (
+from pkm.analysis.findings import Context, MissingRows
+from pkm.analysis.planted import Curve, curve
+from pkm.analysis.render.layout import (
     DASH,
     empty_panel,
     format_number,
@@ -21,8 +23,6 @@ from pkm.analysis.figures.layout import (
     short_number,
     wants_log,
 )
-from pkm.analysis.findings import Context, MissingRows
-from pkm.analysis.planted import Curve, curve
 from pkm.analysis.tables import Panel, Study, column_statistics, standard_deviations
 
 _EMPTY = Context({}, pd.DataFrame(columns=["sweep", "reason"]))

@@ -13,7 +13,8 @@ from matplotlib.lines import Line2D
 
 from pkm.analysis import claims, reported
 from pkm.analysis.figures import FigureResult, FigureSpec
-from pkm.analysis.figures.layout import (
+from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
+from pkm.analysis.render.layout import (
     DASH,
     Titles,
     count_text,
@@ -27,8 +28,7 @@ from pkm.analysis.figures.layout import (
     times_text,
     wants_log,
 )
-from pkm.analysis.figures.style import GREY, INK, MethodStyles
-from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
+from pkm.analysis.render.style import GREY, INK, MethodStyles
 from pkm.analysis.tables import (
     Panel,
     Study,

@@ -11,14 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 
-from pkm.analysis.figures.layout import (
+from pkm.analysis.render.layout import (
     empty_panel,
+    legend_columns,
     log_axis,
     panel_grid,
     panel_title,
     wants_log,
 )
-from pkm.analysis.figures.style import GREY, INK, MethodStyle, MethodStyles, epsilon_label
+from pkm.analysis.render.style import GREY, INK, MethodStyle, MethodStyles, epsilon_label
 from pkm.analysis.tables import Panel, summarize
 
 # Scores between -1 and 1 have no ratios, so no logarithms.
@@ -46,25 +47,6 @@ class EpsilonFigure(NamedTuple):
     logarithmic: list[str]
     absent: list[str]
     outside: dict[str, dict[str, float]]
-
-
-def comparable_methods(cells: pd.DataFrame) -> tuple[list[str], list[str]]:
-    """Split methods by whether they may share an epsilon axis.
-
-    Returns
-    -------
-    comparable : list of str
-        Those under the most common adjacency and trust model, with the non-private ones.
-    incomparable : list of str
-        All others.
-    """
-    private = cells[cells["notion"] != "none"]
-    if not len(private):
-        return list(cells["method"].unique()), []
-    models = private["adjacency"].str.cat(private["trust"], sep="/")
-    incomparable = set(private.loc[models != models.mode().iloc[0], "method"])
-    comparable = [name for name in cells["method"].unique() if name not in incomparable]
-    return comparable, sorted(incomparable)
 
 
 def set_value_axis(
@@ -235,24 +217,11 @@ def legend_above(figure: Figure, styles: Sequence[MethodStyle]) -> None:
     figure.legend(
         handles=[Line2D([], [], **style.line()) for style in styles],
         loc="outside upper center",
-        ncols=_legend_columns(labels, figure.get_figwidth()),
+        ncols=legend_columns(labels, figure.get_figwidth()),
         fontsize=10,
         handlelength=2.6,
         columnspacing=1.6,
     )
-
-
-def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return the largest number of legend columns whose labels fit into `width` inches."""
-    for columns in range(len(labels), 1, -1):
-        # A legend fills its columns from the left, the first ones taking the remainder.
-        rows, longer = divmod(len(labels), columns)
-        ends = np.cumsum([rows + (column < longer) for column in range(columns)])
-        columns_of_labels = np.split(np.array(labels), ends[:-1])
-        widest = [max(map(len, column)) for column in columns_of_labels]
-        if sum(0.085 * length + 0.75 for length in widest) <= width:
-            return columns
-    return 1
 
 
 def heat_map(

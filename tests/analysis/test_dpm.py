@@ -16,7 +16,7 @@ from fabricated.studies import study_of
 from pkm.analysis import claims, hyperparameters, reported, verdicts
 from pkm.analysis.figures import figures_of
 from pkm.analysis.figures.dpm import matched_ratios
-from pkm.analysis.figures.style import epsilon_label
+from pkm.analysis.render.style import epsilon_label
 from pkm.analysis.tables import Study, raw_units, standard_deviations
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from styles import style_of
 
-from pkm.analysis.figures.style import MethodStyles
+from pkm.analysis.render.style import MethodStyles
 from pkm.experiments.configuration import choices, load
 from pkm.experiments.rows import style_columns
 

@@ -1,6 +1,5 @@
 """A paper's report on fabricated rows: what the tests of all reports share."""
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -9,7 +8,8 @@ from fabricated.studies import ROWS, paper_of, study_of
 
 from pkm.analysis import claims, report, verdicts
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.style import styled
+from pkm.analysis.render import figures
+from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 
 NO_GAPS = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
@@ -65,7 +65,7 @@ def draw(paper, name, rows):
     """Draw one figure of a paper."""
     spec = figure_spec(paper, name)
     with styled():
-        return spec.draw(Study(rows))
+        return figures.draw(Study(rows), spec)
 
 
 @cache
@@ -73,7 +73,7 @@ def figure_of(study, name):
     """One figure of the fabricated rows of a study, drawn once."""
     spec = figure_spec(paper_of(study), name)
     with styled():
-        return spec.draw(study_of(study))
+        return figures.draw(study_of(study), spec)
 
 
 def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
@@ -86,10 +86,7 @@ def build_report(paper, rows, out, monkeypatch, figure_names, missing=NO_GAPS):
     specs = [spec for spec in figures_of(paper) if spec.name in figure_names]
     assert len(specs) == len(figure_names), f"unknown figures among {figure_names}"
     if cached_study is not None:
-        specs = [
-            replace(spec, draw=lambda _, name=spec.name: figure_of(cached_study, name))
-            for spec in specs
-        ]
+        monkeypatch.setattr(report, "draw", lambda _, spec: figure_of(cached_study, spec.name))
     monkeypatch.setattr(report, "figures_of", lambda paper: specs)
     return report.build(rows, paper=paper, missing=missing, out=out, environment={})
 

@@ -4,14 +4,18 @@ Colors are based on those of Okabe and Ito, which people with any of the common 
 can tell apart; marker and line style carry the same information again for print in grey.
 """
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
+
+from pkm.analysis.figure import FigureSpec, in_order
 
 INK = "#222222"
 GREY = "#8c8c8c"
@@ -222,3 +226,91 @@ def _delta_text(cells: pd.DataFrame) -> str:
 def styled() -> AbstractContextManager[None]:
     """Return the context in which figures are made."""
     return mpl.rc_context(RC)
+
+
+# --- styles of the hues of a figure -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HueStyle:
+    """How one hue of a figure is drawn.
+
+    Attributes
+    ----------
+    line : dict
+        Keyword arguments for a curve.
+    baseline : bool
+        Whether it is a level that sets no limits, see `MethodStyle.baseline`.
+    """
+
+    line: dict[str, Any]
+    baseline: bool = False
+
+    @property
+    def label(self) -> str:
+        """Label in the legend; empty for none."""
+        return self.line["label"]
+
+    @property
+    def short_label(self) -> str:
+        """Label without a part in parentheses."""
+        return self.label.split(" (")[0]
+
+    @property
+    def color(self) -> Any:
+        """Color of lines and faces."""
+        return self.line["color"]
+
+
+def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> dict[Any, HueStyle]:
+    """Return the styles of the hues of a figure, in the order in which they are drawn.
+
+    Methods have the label, color and marker of their rows. Numbers have a color between dark and
+    light, other values one of `CYCLE`. `spec.styles` changes them; a hue without a style there
+    (``null``) is in the table alone.
+    """
+    given = spec.styles
+    changes = given if isinstance(given, Mapping) else spec.function(given)(table)
+    hues = in_order(table["hue"].dropna(), [*spec.order, *spec.curves, *spec.methods, *changes])
+    of_method = spec.hue == "method" or bool(spec.curves)
+    methods = MethodStyles(cells if "method" in cells else pd.DataFrame({"method": []}))
+    shades = iter(colormaps["viridis"](np.linspace(0.0, 0.82, max(len(hues), 1))))
+    cycle = itertools.cycle(CYCLE)
+    styles = {}
+    for hue in hues:
+        change = changes.get(hue, {})
+        if change is None:
+            continue
+        change = dict(change)
+        if of_method:
+            named = table.loc[table["hue"] == hue].get("method", pd.Series(dtype=object)).dropna()
+            base = methods[named.iloc[0] if len(named) else hue]
+        elif isinstance(hue, str):
+            base = MethodStyle(spec.name_of(hue), *next(cycle))
+        else:
+            base = MethodStyle(spec.name_of(hue), next(shades), "o")
+        if spec.hue_label:
+            change.setdefault("label", spec.hue_label.format(hue))
+        own = {key: change.pop(key) for key in ("label", "color", "marker") if key in change}
+        base = replace(base, **own)
+        line = base.line()
+        if not of_method:
+            line |= {"linestyle": "-", "markerfacecolor": base.color}
+        styles[hue] = HueStyle(line | change, base.baseline and of_method)
+    return styles
+
+
+def variant_styles(table: pd.DataFrame, spec: FigureSpec) -> dict[Any, dict[str, Any]]:
+    """Return the changes that the values of `style` make to a curve."""
+    default = ({}, {"linestyle": (0, (3, 1.5)), "hollow": True}, {"linestyle": ":"})
+    values = in_order(table["style"].dropna(), spec.variants)
+    variants = {}
+    for value, changes in zip(values, itertools.cycle(default), strict=False):
+        change = dict(spec.variants.get(value, changes))
+        change.setdefault("label", spec.name_of(value))
+        if isinstance(change.get("linestyle"), list):
+            change["linestyle"] = (0, tuple(change["linestyle"]))
+        if change.pop("hollow", False):
+            change["markerfacecolor"] = "white"
+        variants[value] = change
+    return variants

@@ -2,7 +2,7 @@
 
 import string
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from pkm.analysis.figures.style import INK
+from pkm.analysis.figure import in_order  # noqa: F401
+from pkm.analysis.render.style import INK
 
 NO_DATA = "not run: no stored rows"
 DASH = "–"
@@ -27,18 +28,6 @@ class Titles(dict[str, str]):
     def join(self, names: Iterable[str]) -> str:
         """Return the titles of some data sets in one text."""
         return ", ".join(self[name] for name in names)
-
-
-def in_order(names: Iterable[str], order: Sequence[str] | Mapping[str, object]) -> list[str]:
-    """Return names without duplicates: those of `order` in that order, the rest sorted after them.
-
-    Examples
-    --------
-    >>> in_order(["b", "z", "a", "b"], ("c", "b", "a"))
-    ['b', 'a', 'z']
-    """
-    present = set(names)
-    return [name for name in order if name in present] + sorted(present - set(order))
 
 
 # --- panels -------------------------------------------------------------------------------------
@@ -59,6 +48,19 @@ def panel_grid(
     for axes in grid.flat[count:]:
         axes.set_axis_off()
     return figure, list(grid.flat[:count])
+
+
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """Return the largest number of legend columns whose labels fit into `width` inches."""
+    for columns in range(len(labels), 1, -1):
+        # A legend fills its columns from the left, the first ones taking the remainder.
+        rows, longer = divmod(len(labels), columns)
+        ends = np.cumsum([rows + (column < longer) for column in range(columns)])
+        columns_of_labels = np.split(np.array(labels), ends[:-1])
+        widest = [max(map(len, column)) for column in columns_of_labels]
+        if sum(0.085 * length + 0.75 for length in widest) <= width:
+            return columns
+    return 1
 
 
 def panel_title(axes: Axes, index: int, text: str, fontsize: float = 10) -> None:
@@ -112,6 +114,23 @@ def log_axis(axis: Axis) -> None:
 def gap_texts(names: Iterable[str]) -> tuple[str, ...]:
     """Say of each name that nothing is stored of it."""
     return tuple(f"{name}: {NO_DATA}" for name in names)
+
+
+def missing_text(gaps: Iterable[str]) -> str:
+    """Say in one line what a figure does not show; empty without gaps.
+
+    Examples
+    --------
+    >>> missing_text([*gap_texts(["Iris", "S1"]), "DPM: not timed"])
+    'Not shown, no stored rows: Iris; S1. Not shown: DPM: not timed.'
+    """
+    ending = f": {NO_DATA}"
+    gaps = list(gaps)
+    absent = [gap.removesuffix(ending) for gap in gaps if gap.endswith(ending)]
+    others = [gap for gap in gaps if not gap.endswith(ending)]
+    texts = [f"Not shown, no stored rows: {'; '.join(absent)}."] if absent else []
+    texts += [f"Not shown: {'; '.join(others)}."] if others else []
+    return " ".join(texts)
 
 
 def incomparable_texts(labels: Iterable[str]) -> tuple[str, ...]:
@@ -191,3 +210,21 @@ def mean_text(mean: float, deviation: float = np.nan, form: str = "{:.3g}") -> s
 def times_text(value: float) -> str:
     """Format a speed-up with three digits, without exponents."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
+    """Write ``value ± half-width`` down to two digits of the half-width.
+
+    The value alone, in `form`, if there is no half-width; a dash without a value.
+
+    Examples
+    --------
+    >>> interval_text(12.3456, 0.0312), interval_text(17.0, 0.22), interval_text(5.0, np.nan)
+    ('12.346 ± 0.031', '17.00 ± 0.22', '5')
+    """
+    if not np.isfinite(value):
+        return DASH
+    if not 0 < half_width < np.inf:
+        return form.format(value)
+    places = max(1 - int(np.floor(np.log10(half_width))), 0)
+    return f"{value:.{places}f} ± {half_width:.{places}f}"

@@ -1,0 +1,260 @@
+"""Figures as data: what is drawn, read from ``conf/paper/<paper>/figures.yaml``.
+
+The keys of a figure are the fields of `FigureSpec`; `docs/extending.md` lists them. A figure passes
+through three functions: `pkm.analysis.frames.frame` selects rows and summarizes them in one tidy
+table, `pkm.analysis.render.render` draws that table, and the same table is printed and stored.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pandas as pd
+import yaml
+from matplotlib.figure import Figure
+
+from pkm import schema
+
+PAPERS = Path(__file__).parents[1] / "conf" / "paper"
+#: Legal values of the keys that have a few.
+CHOICES = {
+    "kind": ("lines", "heatmap", "forest", "table", "custom"),
+    "value": ("mean", "cost", "excess", "ratio", "raw"),
+    "interval": ("t95", "se3", "deviation", "bootstrap95", "none"),
+    "bands": ("area", "bars"),
+    "cut": ("", "point", "panel"),
+    "x_scale": ("linear", "log", "log2"),
+    "y_scale": ("auto", "linear", "log"),
+    "colors": ("linear", "log", "diverging"),
+    "legend": ("above", "right", "none"),
+}
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """One figure (or a table alone) with its numbers.
+
+    Attributes
+    ----------
+    figure : matplotlib.figure.Figure or None
+        None for a table of the paper, and where nothing is stored.
+    table : DataFrame
+        The numbers of the figure, full precision, one observation per line.
+    formatted : DataFrame
+        The same, formatted for the report.
+    caption : str
+        What is shown, over which data, and how limits and bands were chosen.
+    gaps : tuple of str
+        What the paper's figure has and this one lacks, in words.
+    substitutes : str
+        Which generated data sets replace files that were not available, in words; empty if none do.
+    """
+
+    figure: Figure | None
+    table: pd.DataFrame
+    formatted: pd.DataFrame
+    caption: str
+    gaps: tuple[str, ...] = field(default=())
+    substitutes: str = ""
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """One declared figure; every field but `paper` and `name` is a key of figures.yaml.
+
+    Examples
+    --------
+    >>> spec = FigureSpec("fastlloyd", "nicv", "NICV", panels={"iris": "Iris"})
+    >>> spec.part("iris").title, spec.part("wine").title
+    ('Iris', 'wine')
+    """
+
+    paper: str
+    name: str
+    title: str
+    kind: str = "lines"
+    in_paper: bool = False
+    caption: tuple[str, ...] = ()
+
+    # Rows
+    sweep: tuple[str, ...] = ()
+    metric: tuple[str, ...] = ("nicv",)
+    where: Mapping[str, Any] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    curves: Mapping[str, Any] = field(default_factory=dict)
+    frame: str = ""
+    transform: str = ""
+
+    # Statistic
+    value: str = "mean"
+    interval: str = "t95"
+    optimum: str = "kmeans"
+
+    # What goes where
+    x: str = "epsilon"
+    row: str = ""
+    group: str = ""
+    hue: str = "method"
+    style: str = ""
+    panel: tuple[str, ...] = ()
+    panels: Mapping[str, Any] = field(default_factory=dict)
+    order: tuple[Any, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    facts: tuple[str, ...] = ()
+
+    # Layout
+    columns: int = 4
+    width: float = 3.1
+    height: float = 2.6
+    legend: str = "above"
+    x_label: str = ""
+    y_label: str = ""
+    share_labels: bool = False
+    share_y: bool = False
+
+    # Look
+    styles: Any = field(default_factory=dict)
+    variants: Mapping[str, Any] = field(default_factory=dict)
+    hue_label: str = ""
+    bands: str = "area"
+    cut: str = ""
+    level_bands: bool = False
+    dodge: bool = False
+    x_scale: str = "linear"
+    x_reversed: bool = False
+    y_scale: str = "auto"
+    y_zero: bool = False
+    references: tuple[Any, ...] = ()
+    stacked: tuple[str, ...] = ()
+    row_label: str = "{}"
+    label: str = ""
+    colors: str = "linear"
+    color_map: str = "YlGnBu"
+    color_limits: tuple[float, ...] = ()
+    color_group: str = ""
+    color_bar: bool = False
+    draw_with: str = ""
+
+    # Printed table
+    print_rows: tuple[str, ...] = ()
+    print_columns: str = "hue"
+    text: str = "{value:.4g} ± {half_width:.2g}"
+
+    def __post_init__(self) -> None:
+        for key, legal in CHOICES.items():
+            given = getattr(self, key)
+            if given not in legal:
+                raise ValueError(f"{self}: {key}={given!r} must be one of {legal}")
+
+    def __str__(self) -> str:
+        return f"figure {self.name} of {self.paper}"
+
+    def part(self, panel: str) -> "FigureSpec":
+        """Return the specification of one panel: this one with what the panel changes."""
+        entry = self.panels.get(panel, {})
+        changes = entry if isinstance(entry, Mapping) else {"title": entry}
+        title = self.titles.get(panel, panel)
+        return replace(self, **({"title": title, "panels": {}} | checked(str(self), changes)))
+
+    def function(self, name: str) -> Callable:
+        """Return a function of ``analysis/papers/<paper>.py`` by its name."""
+        module = f"pkm.analysis.papers.{self.paper.replace('-', '_')}"
+        try:
+            return getattr(import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"{self}: no function {name!r} in {module}") from error
+
+    def name_of(self, value: Any) -> str:
+        """Return how a data set, a metric or any other value is written."""
+        if isinstance(value, float):
+            return f"{value:g}"
+        column = schema.BY_NAME.get(value)
+        return self.titles.get(value) or (column.label if column else str(value))
+
+
+def in_order(names: Iterable[str], order: Sequence[str] | Mapping[str, object]) -> list[str]:
+    """Return names without duplicates: those of `order` in that order, the rest sorted after them.
+
+    Examples
+    --------
+    >>> in_order(["b", "z", "a", "b"], ("c", "b", "a"))
+    ['b', 'a', 'z']
+    """
+    present = set(names)
+    return [name for name in order if name in present] + sorted(present - set(order))
+
+
+_HINTS = {name: hint for name, hint in get_type_hints(FigureSpec).items() if name != "paper"}
+
+
+def checked(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a figure with the types of their fields.
+
+    Raises
+    ------
+    ValueError
+        If a key is unknown, or a value has another type than its field.
+
+    Examples
+    --------
+    >>> checked("figure a", {"sweep": "real", "columns": 5})
+    {'sweep': ('real',), 'columns': 5}
+    """
+    values = {}
+    for key, value in entry.items():
+        if key not in _HINTS:
+            close = difflib.get_close_matches(str(key), _HINTS, n=1)
+            advice = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"{where}: unknown key {key!r}{advice}")
+        values[key] = _converted(f"{where}: {key}", value, _HINTS[key])
+    return values
+
+
+def _converted(where: str, value: Any, hint: Any) -> Any:
+    origin = get_origin(hint)
+    if hint is Any:
+        return value
+    if origin is tuple:
+        items = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        return tuple(_converted(where, item, get_args(hint)[0]) for item in items)
+    expected = {float: (int, float), Mapping: Mapping}.get(origin or hint, hint)
+    if not isinstance(value, expected) or (isinstance(value, bool) and hint is not bool):
+        raise ValueError(f"{where}={value!r} must be of type {getattr(hint, '__name__', hint)}")
+    return dict(value) if origin is Mapping else value
+
+
+@cache
+def load(paper: str) -> tuple[FigureSpec, ...]:
+    """Read the figures of a paper; none where it has no figures.yaml.
+
+    The file has `figures` (name to keys); for all of them `titles` (of data sets, in the order of
+    panels) and `defaults` (keys); and `shared`, where parts that several figures use have anchors.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a key or value is wrong.
+    """
+    path = PAPERS / paper / "figures.yaml"
+    if not path.is_file():
+        return ()
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(content, Mapping) or not isinstance(content.get("figures"), Mapping):
+        raise ValueError(f"{path}: there must be a mapping `figures` of names to keys")
+    unknown = sorted(set(content) - {"titles", "defaults", "shared", "figures"})
+    if unknown:
+        raise ValueError(f"{path}: unknown keys {unknown} beside `figures`")
+    common = {"titles": content.get("titles", {})} | content.get("defaults", {})
+    specs = []
+    for name, entry in content["figures"].items():
+        values = checked(f"{path}: figure {name}", common | {"title": name} | entry)
+        specs.append(FigureSpec(paper=paper, name=name, **values))
+    return tuple(specs)

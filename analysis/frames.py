@@ -1,0 +1,459 @@
+"""From rows to what a figure shows: one tidy table, the texts of its caption, and its print.
+
+The table has one line per value: `panel`, `hue` (curve or color), `style`, `row` and `group` (of
+heat maps and forests), `x`, `value` with its interval `low` to `high`, `half_width`, `median`,
+`deviation`, `seeds` and `left_out` (values that are not finite), and facts of the cell.
+"""
+
+import re
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.figure import FigureSpec, in_order
+from pkm.analysis.planted import parse_planted_names
+from pkm.analysis.render.layout import (
+    DASH,
+    count_text,
+    gap_texts,
+    incomparable_texts,
+    interval_text,
+)
+from pkm.analysis.render.style import MethodStyles, epsilon_label
+from pkm.analysis.tables import (
+    Panel,
+    Study,
+    column_statistics,
+    matches,
+    panel_of_sweeps,
+    percentile_interval,
+    raw_units,
+    resampled_means,
+    standard_deviations,
+)
+
+PLACES = ("panel", "group", "row", "hue", "style", "x")
+STATISTICS = ("value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out")
+FACTS = ("sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta")
+#: What styles and the label of an epsilon axis are made of; not written to files.
+HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
+MOST_COMMON = "most_common"
+MAX_VALUES = 8  # that a caption lists one by one
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a figure shows.
+
+    Attributes
+    ----------
+    table : DataFrame
+        See the module.
+    cells : DataFrame, optional
+        The cells behind it, from which styles, the label of an epsilon axis and the list of
+        generated data sets come; by default `table`.
+    gaps : tuple of str, optional
+        What is not shown, and why; by default the panels and curves without rows.
+    fields : mapping
+        Further fields of the caption and of axis labels.
+    printed : DataFrame, optional
+        The table as it is printed; by default it is laid out by the specification.
+    """
+
+    table: pd.DataFrame
+    cells: pd.DataFrame | None = None
+    gaps: tuple[str, ...] | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    printed: pd.DataFrame | None = None
+
+    @property
+    def source(self) -> pd.DataFrame:
+        """The cells behind the table."""
+        return self.table if self.cells is None else self.cells
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """The lines that have a value; all lines of a table without the column."""
+        if "value" not in self.table:
+            return self.table
+        return self.table[np.isfinite(self.table["value"].astype(float))]
+
+
+def frame(study: Study, spec: FigureSpec) -> Frame:
+    """Return what a figure shows of a study."""
+    if spec.frame:
+        made = spec.function(spec.frame)(study, spec)
+        shown = made if isinstance(made, Frame) else Frame(made)
+    else:
+        shown = _selected(study, spec)
+    if spec.transform:
+        shown = replace(shown, table=spec.function(spec.transform)(shown.table))
+    if shown.gaps is None:
+        shown = replace(shown, gaps=absent(shown, spec))
+    return shown
+
+
+# --- selection ----------------------------------------------------------------------------------
+
+
+def _selected(study: Study, spec: FigureSpec) -> Frame:
+    """Select the rows of all panels: one selection cut by `panel`, or one for each panel."""
+    if spec.panel or not spec.panels:
+        table, incomparable = summarized(study, spec)
+        return Frame(
+            table, gaps=None if not incomparable else _with_others(table, spec, incomparable)
+        )
+    parts = []
+    for name in spec.panels:
+        part, _ = summarized(study, spec.part(name))
+        parts.append(part.assign(panel=name))
+    return Frame(_concat(parts))
+
+
+def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]:
+    """Summarize the cells that a specification selects.
+
+    Returns
+    -------
+    table : DataFrame
+    incomparable : list of str
+        Methods that were left out as they may not share an axis with the others.
+    """
+    tables = []
+    incomparable: list[str] = []
+    for metric in spec.metric:
+        panel = panel_of_sweeps(study, spec.sweep, metric)
+        panel = raw_units(panel) if spec.value == "raw" else panel
+        panel = replace(panel, cells=parse_planted_names(panel.cells))
+        table = panel.cells.assign(metric=metric, **statistics(panel, spec))
+        table = table[matches(table, _resolved(spec.where, table))]
+        if spec.methods:
+            table = table[table["method"].isin(spec.methods)]
+        elif not spec.curves and len(table):
+            comparable, incomparable = comparable_methods(table)
+            table = table[table["method"].isin(comparable)]
+        tables.append(table[~table["method"].isin(spec.without)])
+    return _placed(_concat(tables), spec), incomparable
+
+
+def _resolved(where: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
+    """Replace `most_common` in conditions by the value that most cells have."""
+    return {
+        name: table[name].mode().iloc[0] if value == MOST_COMMON and len(table) else value
+        for name, value in where.items()
+    }
+
+
+def _placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Add the columns that say where each line goes."""
+    if spec.curves:
+        parts = [
+            table[matches(table, selector)].assign(hue=name)
+            for name, selector in spec.curves.items()
+        ]
+        table = _concat(parts)
+    else:
+        table = table.assign(hue=table.get(spec.hue))
+    if spec.kind == "lines":
+        x = pd.to_numeric(table.get(spec.x), errors="coerce")
+        table = table.assign(x=np.nan if x is None else x)
+    elif spec.x in table:
+        table = table.assign(x=table[spec.x])
+    for place in ("row", "group", "style"):
+        column = getattr(spec, place)
+        if column:
+            table = table.assign(**{place: table.get(column)})
+    used = [spec.x, spec.row, spec.group, spec.hue, spec.style, *spec.panel, *spec.facts]
+    if spec.panel:
+        table = table.assign(panel=_joined(table, spec))
+    names = [*PLACES, *FACTS, *used, *HIDDEN, *STATISTICS]
+    kept = [name for name in dict.fromkeys(names) if name in table]
+    return table[kept].reset_index(drop=True)
+
+
+def _joined(table: pd.DataFrame, spec: FigureSpec) -> pd.Series:
+    """Name the panel of each line: a column's value, or the names of several."""
+    if len(spec.panel) == 1:
+        return table[spec.panel[0]]
+    names = [table[column].map(spec.name_of) for column in spec.panel]
+    return names[0].str.cat(names[1:], sep=": ")
+
+
+def _concat(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    stored = [part for part in parts if len(part)]
+    return pd.concat(stored, ignore_index=True) if stored else parts[0].iloc[:0]
+
+
+def comparable_methods(cells: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Split methods by whether they may share an epsilon axis.
+
+    Returns
+    -------
+    comparable : list of str
+        Those under the most common adjacency and trust model, with the non-private ones.
+    incomparable : list of str
+        All others.
+    """
+    private = cells[cells["notion"] != "none"]
+    if not len(private):
+        return list(cells["method"].unique()), []
+    models = private["adjacency"].str.cat(private["trust"], sep="/")
+    incomparable = set(private.loc[models != models.mode().iloc[0], "method"])
+    comparable = [name for name in cells["method"].unique() if name not in incomparable]
+    return comparable, sorted(incomparable)
+
+
+# --- statistics ---------------------------------------------------------------------------------
+
+
+def statistics(panel: Panel, spec: FigureSpec) -> dict[str, np.ndarray]:
+    """Summarize every cell of a panel over its seeds.
+
+    Returns
+    -------
+    dict
+        The columns `STATISTICS`.
+    """
+    mean, half_width, median, seeds = column_statistics(panel.values)
+    deviation = standard_deviations(panel.values)
+    if spec.value in ("excess", "ratio") or spec.interval == "bootstrap95":
+        mean, low, high, seeds = _resampled(panel, spec, seeds)
+        half_width = (high - low) / 2
+    else:
+        errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
+        half_widths = {"t95": half_width, "se3": 3 * errors, "deviation": deviation}
+        half_width = half_widths.get(spec.interval, np.full(mean.shape, np.nan))
+        low = mean - half_width
+        high = mean + half_width
+    scale = 1.0
+    if spec.value in ("cost", "excess"):
+        scale = panel.cells["n"].to_numpy(dtype=float)
+    return {
+        "value": mean * scale,
+        "low": low * scale,
+        "high": high * scale,
+        "half_width": half_width * scale,
+        "median": median * scale,
+        "deviation": deviation * scale,
+        "seeds": seeds,
+        "left_out": panel.left_out,
+    }
+
+
+def _resampled(
+    panel: Panel, spec: FigureSpec, seeds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return value, 95 % bootstrap interval and seeds, relative to the optimum where asked."""
+    means = resampled_means(panel)
+    if spec.value in ("excess", "ratio"):
+        reference = _optimum_columns(panel.cells, spec.optimum)
+        known = reference >= 0
+        optima = np.where(known, means[:, reference], np.nan)
+        if spec.value == "ratio":
+            means = means / optima
+        else:
+            # The optimum is 0 where all points of a ball coincide.
+            means = means - np.where(panel.cells["ball"] == 0, 0.0, optima)
+        finite = np.isfinite(panel.values)
+        seeds = (finite & (finite[:, reference] | ~known)).sum(axis=0)
+    unknown = np.full(means.shape[1], np.nan)
+    low, high = (unknown, unknown) if spec.interval == "none" else percentile_interval(means)
+    # With one or two seeds an interval may miss its own value.
+    return means[0], np.fmin(low, means[0]), np.fmax(high, means[0]), seeds
+
+
+def _optimum_columns(cells: pd.DataFrame, optimum: str) -> np.ndarray:
+    """Position of the cell with the optimum of each cell's data set and k; -1 without one."""
+    keys = pd.Series(list(zip(cells["dataset"], cells["k"], strict=True)), dtype=object)
+    positions = np.flatnonzero(matches(cells, optimum))
+    first = {keys[position]: position for position in positions[::-1]}
+    return keys.map(lambda key: first.get(key, -1)).to_numpy(dtype=int)
+
+
+# --- what is not shown --------------------------------------------------------------------------
+
+
+def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
+    """Return the panels of a table: those that the specification lists, then the others."""
+    return in_order(table["panel"], expected_panels(spec)) if "panel" in table else [""]
+
+
+def expected_panels(spec: FigureSpec) -> list[str]:
+    """Return the panels that a figure has when everything is stored."""
+    if not spec.panels and spec.panel == ("dataset",):
+        return list(spec.titles)
+    return list(spec.panels)
+
+
+def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
+    """Say which panels have no rows, and which curves lack some of the others."""
+    drawn = shown.drawn
+    if not len(drawn):
+        return gap_texts([spec.title])
+    panels = panel_names(drawn, spec)
+    names = [spec.part(name).title for name in expected_panels(spec) if name not in panels]
+    expected_hues = spec.curves or (spec.methods if spec.hue == "method" else ())
+    styles = MethodStyles(shown.source)
+    for hue in expected_hues:
+        present = drawn[drawn["hue"] == hue]
+        lacking = []
+        if spec.panel:
+            lacking = [name for name in panels if name not in set(present["panel"])]
+        if not len(present) or lacking:
+            label = _given_label(hue, spec) or (hue if spec.curves else styles.label(hue))
+            places = ", ".join(spec.part(name).title for name in lacking)
+            names.append(f"{label} on {places}" if len(present) else label)
+    return gap_texts(names)
+
+
+def _given_label(hue: Any, spec: FigureSpec) -> str:
+    given = spec.styles.get(hue) if isinstance(spec.styles, Mapping) else None
+    return (given or {}).get("label", "")
+
+
+def _with_others(table: pd.DataFrame, spec: FigureSpec, incomparable: Iterable[str]):
+    styles = MethodStyles(table)
+    return absent(Frame(table), spec) + incomparable_texts(map(styles.label, incomparable))
+
+
+# --- texts --------------------------------------------------------------------------------------
+
+
+def caption_fields(shown: Frame, spec: FigureSpec) -> "Fields":
+    """Return the fields that captions and axis labels may name."""
+    drawn = shown.drawn
+    panels = len(panel_names(drawn, spec)) if len(drawn) else 0
+    n_expected = len(in_order(expected_panels(spec), panel_names(drawn, spec)))
+    count = f"{panels}" if panels == n_expected else f"{panels} of {n_expected}"
+    known: dict[str, Any] = {"sets": f"{count} data set{'' if n_expected == 1 else 's'}"}
+    if "left_out" in drawn:
+        n_cells = (drawn["left_out"] > 0).sum()
+        count = drawn["left_out"].sum()
+        known["left_out"] = f"{count} values in {n_cells} of {len(drawn)} cells" if count else ""
+    if "seeds" in drawn:
+        known["seeds"] = count_text(drawn["seeds"].dropna())
+        known["runs"] = count_text(drawn["seeds"].dropna(), "runs")
+    return Fields(known | dict(shown.fields), drawn, shown.source)
+
+
+class Fields(dict):
+    """Fields of a caption: given ones, ``{epsilon_axis}``, and the values of any column.
+
+    ``{privacy}`` is what the label of the axis has in parentheses.
+    """
+
+    def __init__(self, known: Mapping[str, Any], table: pd.DataFrame, cells: pd.DataFrame) -> None:
+        super().__init__(known)
+        self._table = table
+        self._cells = cells
+
+    def __missing__(self, name: str) -> str:
+        if name in ("epsilon_axis", "privacy"):
+            label = epsilon_label(self._cells) if len(self._cells) else ""
+            return label if name == "epsilon_axis" else label.removeprefix("ε (").removesuffix(")")
+        for table in (self._table, self._cells):
+            if name in table:
+                return values_text(table[name])
+        raise ValueError(f"unknown field {{{name}}}; known: {[*self, 'epsilon_axis']} and columns")
+
+
+def values_text(values: pd.Series) -> str:
+    """List values, or their range where they are many; empty without any.
+
+    Examples
+    --------
+    >>> values_text(pd.Series([0.5, 1.0, 0.5])), values_text(pd.Series(range(10)))
+    ('0.5, 1', '0 to 9')
+    """
+    found = sorted(values.dropna().unique())
+    texts = [
+        f"{value:g}" if isinstance(value, float | np.integer) else str(value) for value in found
+    ]
+    return ", ".join(texts) if len(texts) <= MAX_VALUES else f"{texts[0]} to {texts[-1]}"
+
+
+def sentences(templates: Iterable[str], fields: Mapping[str, Any]) -> list[str]:
+    """Fill in sentences; one with an empty field is left out.
+
+    Examples
+    --------
+    >>> sentences(["Over {seeds}.", "Outside: {outside}."], {"seeds": "3 seeds", "outside": ""})
+    ['Over 3 seeds.']
+    """
+    filled = []
+    for template in templates:
+        names = [name for _, name, _, _ in string.Formatter().parse(template) if name]
+        values = {name: fields[name] for name in names}
+        if all(value != "" for value in values.values()):
+            filled.append(template.format(**values).strip())
+    return filled
+
+
+# --- print --------------------------------------------------------------------------------------
+
+
+class _Numbers(string.Formatter):
+    """Formatter that writes a dash for what is not a finite number."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, float) and not np.isfinite(value):
+            return DASH
+        return super().format_field(value, format_spec)
+
+
+def number_text(template: str, line: Mapping[str, Any]) -> str:
+    """Format numbers of a line; intervals that are unknown are left out.
+
+    ``{interval}`` is ``value ± half_width``, down to two digits of the half-width.
+
+    Examples
+    --------
+    >>> number_text("{value:.3g} [{low:.2g}, {high:.2g}]", {"value": 0.5, "low": np.nan, "high": 1})
+    '0.5'
+    >>> number_text("{interval}", {"value": 0.5123, "half_width": 0.01})
+    '0.512 ± 0.010'
+    """
+    interval = interval_text(line["value"], line.get("half_width", np.nan))
+    text = _Numbers().format(template, **(dict(line) | {"interval": interval}))
+    return re.sub(rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]", "", text)
+
+
+def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.DataFrame:
+    """Lay a table out for print: one column per hue, one line per panel and place."""
+    if shown.printed is not None:
+        return shown.printed
+    table = shown.table
+    rows = spec.print_rows or tuple(name for name in PLACES if name in table and name != "hue")
+    if not len(table):
+        return pd.DataFrame(columns=list(rows))
+    texts = pd.DataFrame(
+        {name: [_name(spec, name, value) for value in table[name]] for name in rows}
+    )
+    lines = table.to_dict("records")
+    texts["text"] = [number_text(spec.text, line) for line in lines]
+    if spec.print_columns and spec.print_columns in table:
+        texts["column"] = [
+            labels.get(line[spec.print_columns], spec.name_of(line[spec.print_columns]))
+            for line in lines
+        ]
+        texts = texts.pivot_table(
+            index=list(rows), columns="column", values="text", aggfunc="first", sort=False
+        )
+        texts = texts.fillna(DASH).reset_index().rename_axis(columns=None)
+    titles = {
+        "panel": "data set" if spec.panel == ("dataset",) else "panel",
+        "x": spec.x,
+        "row": spec.row or "row",
+        "text": "value",
+    }
+    return texts.rename(columns=titles)
+
+
+def _name(spec: FigureSpec, column: str, value: Any) -> str:
+    if column == "panel":
+        return spec.part(value).title
+    return DASH if pd.isna(value) else spec.name_of(value)

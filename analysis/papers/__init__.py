@@ -1,0 +1,1 @@
+"""What single papers need beyond their figures.yaml: functions that it names."""

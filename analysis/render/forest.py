@@ -1,0 +1,143 @@
+"""Rows of marks or bars with their intervals: one row per method, data set or setting."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from pkm.analysis.figure import FigureSpec
+from pkm.analysis.frames import number_text
+from pkm.analysis.render.heatmap import ordered
+from pkm.analysis.render.layout import log_axis, wants_log
+from pkm.analysis.render.lines import REPORTED, reference_line
+from pkm.analysis.render.style import INK, HueStyle
+
+BETWEEN_GROUPS = 0.7  # rows
+DODGE = 0.2  # rows between the hues of one row
+
+
+def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], float]:
+    """Return the height of every row by group and row, from the top down."""
+    groups = ordered(table["group"], spec) if "group" in table else [None]
+    places = {}
+    height = 0.0
+    for group in groups:
+        members = table if group is None else table[table["group"] == group]
+        for row in ordered(members["row"], spec):
+            places[group, row] = height
+            height += 1
+        height += BETWEEN_GROUPS
+    return places
+
+
+def panel_height(drawn: pd.DataFrame, spec: FigureSpec) -> float:
+    """Return the height of the panels in inches; the height of a specification is that of a row."""
+    panels = drawn.groupby("panel") if "panel" in drawn else [("", drawn)]
+    longest = max(max(row_places(table, spec).values()) for _, table in panels)
+    return spec.height * (longest + 1.4) + 0.7
+
+
+def draw(
+    axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
+) -> dict[str, str]:
+    """Draw the rows of one panel: stacked bars, then marks with their intervals and numbers."""
+    places = row_places(table, spec)
+    intervals = table.assign(
+        low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
+    )
+    widest = intervals["high"].max()
+    marks = [hue for hue in styles if hue not in spec.stacked]
+    for (group, row), y in places.items():
+        in_row = intervals["row"] == row
+        if group is not None:
+            in_row &= intervals["group"] == group
+        by_hue = intervals[in_row].set_index("hue")
+        _stack(axes, y, by_hue, spec, styles)
+        for order, hue in enumerate(marks):
+            if hue in by_hue.index:
+                shift = DODGE * (order - (len(marks) - 1) / 2) if spec.dodge else 0.0
+                _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue], widest)
+        if "reported" in by_hue and by_hue["reported"].notna().any():
+            axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=6, zorder=6, **REPORTED)
+    _row_axis(axes, places, spec)
+    _value_axis(axes, intervals, spec)
+    for entry in spec.references:
+        axes.axvline(entry["x"], **(reference_line(entry) | {"zorder": 1}))
+    return {}
+
+
+def _stack(
+    axes: Axes,
+    y: float,
+    by_hue: pd.DataFrame,
+    spec: FigureSpec,
+    styles: Mapping[Any, HueStyle],
+) -> None:
+    start = 0.0
+    for hue in spec.stacked:
+        if hue in by_hue.index:
+            # A difference of measured times can be slightly below zero.
+            width = max(by_hue.at[hue, "value"], 0)
+            face = {"color": styles[hue].color, "edgecolor": "white", "linewidth": 0.25}
+            axes.barh(y, width, 0.82, left=start, **face)
+            start += width
+
+
+def _mark(
+    axes: Axes, y: float, line: pd.Series, spec: FigureSpec, style: HueStyle, widest: float
+) -> None:
+    errors = np.clip([[line["value"] - line["low"]], [line["high"] - line["value"]]], 0, None)
+    look = {key: value for key, value in style.line.items() if key not in ("label", "linestyle")}
+    axes.errorbar(line["value"], y, xerr=errors, capsize=2, elinewidth=1, linestyle="", **look)
+    if spec.label:
+        text = number_text(spec.label, line)
+        axes.text(line["high"] + 0.012 * widest, y, text, va="center", fontsize=8, color=INK)
+
+
+def _row_axis(axes: Axes, places: Mapping[tuple[Any, Any], float], spec: FigureSpec) -> None:
+    """Name the rows; the first one of a group has the group's name before its own."""
+    labels = []
+    named = set()
+    for group, row in places:
+        text = spec.row_label.format(spec.name_of(row))
+        if group is not None and group not in named:
+            text = f"{spec.name_of(group)},  {text}"
+            named.add(group)
+        labels.append(text)
+    axes.set_yticks(list(places.values()), labels, fontsize=8.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_ylim(max(places.values()) + 0.7, -0.7)
+
+
+def share_row_labels(grid: Sequence[Axes], columns: int) -> None:
+    """Name the rows in the first column alone where all panels have the same ones."""
+    labels = [[text.get_text() for text in axes.get_yticklabels()] for axes in grid]
+    if all(others == labels[0] for others in labels):
+        for index, axes in enumerate(grid):
+            if index % columns:
+                axes.tick_params(labelleft=False)
+
+
+def _value_axis(axes: Axes, table: pd.DataFrame, spec: FigureSpec) -> None:
+    values = table["value"].to_numpy(dtype=float)
+    if spec.y_scale == "log" or (spec.y_scale == "auto" and not spec.stacked and wants_log(values)):
+        axes.set_xscale("log")
+        ends = table.loc[table["low"] > 0, "low"].min(), table["high"].max()
+        axes.set_xlim(ends[0] / 1.15, ends[1] * 1.15)
+        log_axis(axes.xaxis)
+    elif spec.stacked or spec.y_zero:
+        axes.set_xlim(0, 1.1 * table["high"].max())
+    axes.tick_params(axis="x", labelsize=8.5)
+
+
+def handle(style: HueStyle, spec: FigureSpec, hue: Any) -> Artist:
+    """Return the entry of a hue in the legend."""
+    if hue in spec.stacked:
+        return Patch(color=style.color, label=style.label)
+    return Line2D([], [], **(dict(style.line) | {"linestyle": ""}))

@@ -1,0 +1,145 @@
+"""Figures as data: keys are checked, tables hold what is drawn, absent panels are named."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from fabricated.fastlloyd import small_rows
+from fabricated.studies import study_of
+
+from pkm.analysis import figure
+from pkm.analysis.figure import FigureSpec, checked
+from pkm.analysis.frames import frame
+from pkm.analysis.render.figures import render
+from pkm.analysis.render.style import styled
+from pkm.analysis.tables import Study
+
+
+def spec_of(**keys):
+    """Specification of a figure of NICV over epsilon, with changes."""
+    return FigureSpec("fastlloyd", "a", **checked("a", {"title": "A", "sweep": "real"} | keys))
+
+
+def drawn(spec, rows=None):
+    """Result of a specification on fabricated rows."""
+    study = study_of("fastlloyd") if rows is None else Study(rows)
+    with styled():
+        return render(frame(study, spec), spec)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"swep": "real"}, "unknown key 'swep'; did you mean 'sweep'?"),
+        ({"columns": "five"}, "columns='five' must be of type int"),
+        ({"columns": True}, "columns=True must be of type int"),
+        ({"kind": "pie"}, "kind='pie' must be one of"),
+        ({"panels": ["iris"]}, "panels=.* must be of type Mapping"),
+        ({"panels": {"iris": {"titel": "Iris"}}}, "did you mean 'title'"),
+        ({"frame": "missing"}, "no function 'missing' in pkm.analysis.papers.fastlloyd"),
+        ({"caption": "on {stes}"}, r"unknown field {stes}"),
+    ],
+)
+def test_wrong_keys_are_refused(keys, message):
+    with pytest.raises(ValueError, match=message):
+        drawn(spec_of(**({"panel": "dataset", "methods": "lloyd"} | keys)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("figures: {a: {kind: line}}", "kind='line' must be one of"),
+        ("figures: {a: {titel: A}}", "figure a: unknown key 'titel'"),
+        ("figures: [a]", "there must be a mapping `figures`"),
+        ("figures: {a: {title: A}}\nother: 1", "unknown keys"),
+        ("figures: {a", "figures.yaml"),
+    ],
+)
+def test_wrong_files_are_refused(text, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(figure, "PAPERS", tmp_path)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "figures.yaml").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        figure.load.__wrapped__("new")
+
+
+def test_files_have_known_keys():
+    for path in sorted(figure.PAPERS.glob("*/figures.yaml")):
+        specs = figure.load(path.parent.name)
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert [spec.name for spec in specs] == list(content["figures"])
+        assert all(spec.title != spec.name for spec in specs)
+
+
+def test_table_has_means_and_intervals():
+    table = frame(study_of("fastlloyd"), spec_of(methods="fastlloyd", panel="dataset")).table
+    rows = small_rows().query("sweep == 'real' and method == 'fastlloyd' and dataset == 's1'")
+    nicv = rows[rows["epsilon"] == 0.5]["nicv"]
+    line = table.query("panel == 's1' and x == 0.5").iloc[0]
+    assert line["value"] == pytest.approx(nicv.mean())
+    # 2.201 is the 97.5 % quantile of Student's t with eleven degrees of freedom.
+    half_width = 2.201 * nicv.std() / np.sqrt(12)
+    assert line["half_width"] == pytest.approx(half_width, rel=1e-3)
+    assert line["high"] - line["value"] == pytest.approx(half_width, rel=1e-3)
+    assert line["seeds"] == 12
+    errors = frame(
+        study_of("fastlloyd"), spec_of(methods="fastlloyd", interval="se3", value="cost")
+    )
+    line = errors.table.query("dataset == 's1' and x == 0.5").iloc[0]
+    assert line["value"] == pytest.approx(nicv.mean() * 5000)
+    assert line["half_width"] == pytest.approx(3 * nicv.std() / np.sqrt(12) * 5000)
+
+
+def test_ratio_to_the_optimum_is_paired_over_seeds():
+    spec = spec_of(methods="fastlloyd", value="ratio", optimum="lloyd", interval="bootstrap95")
+    table = frame(study_of("fastlloyd"), spec).table
+    rows = small_rows().query("sweep == 'real' and dataset == 'wine'")
+    means = rows[rows["epsilon"].isna() | (rows["epsilon"] == 0.1)].groupby("method")["nicv"].mean()
+    line = table.query("dataset == 'wine' and x == 0.1").iloc[0]
+    assert line["value"] == pytest.approx(means["fastlloyd"] / means["lloyd"])
+    assert line["low"] < line["value"] < line["high"]
+
+
+def test_panels_may_select_for_themselves():
+    panels = {"small": {"where": {"dataset": "iris"}}, "none": {"where": {"dataset": "mnist"}}}
+    result = drawn(spec_of(methods="fastlloyd", panels=panels, caption="Over {seeds}."))
+    assert set(result.table["panel"]) == {"small"}
+    assert result.gaps == ("none: not run: no stored rows",)
+    assert [axes.get_title() for axes in result.figure.axes] == ["small"]
+    assert result.caption.startswith("Over 12 seeds.")
+
+
+def test_curves_are_named_selections():
+    curves = {"low": {"dataset": "iris", "method": "glloyd"}, "gone": {"dataset": "mnist"}}
+    result = drawn(spec_of(curves=curves, styles={"low": {"label": "GLloyd on Iris"}}))
+    assert set(result.table["hue"]) == {"low"}
+    assert result.gaps == ("gone: not run: no stored rows",)
+    assert "GLloyd on Iris" in result.formatted.columns
+
+
+def test_nothing_stored_is_no_figure():
+    result = drawn(spec_of(sweep="none", panel="dataset", caption="Over {seeds}."))
+    assert result.figure is None
+    assert result.caption == "No stored rows."
+    assert result.gaps == ("A: not run: no stored rows",)
+
+
+def test_reported_values_are_drawn_as_diamonds():
+    spec = spec_of(kind="forest", row="dataset", methods="kmeans", height=0.3)
+    shown = frame(study_of("fastlloyd"), spec)
+    table = shown.table.assign(reported=[0.1, np.nan, 0.3])
+    with styled():
+        axes = render(type(shown)(table, gaps=()), spec).figure.axes[0]
+    diamonds = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
+    assert {0.1, 0.3} <= {float(value) for value in diamonds}
+
+
+def test_files_hold_what_is_drawn():
+    result = drawn(spec_of(methods="fastlloyd", panel="dataset"))
+    for axes in result.figure.axes:
+        name = axes.get_title().split(") ")[1]
+        curve = result.table[result.table["panel"] == name].sort_values("x")
+        (line,) = axes.lines
+        pd.testing.assert_series_equal(
+            pd.Series(line.get_ydata()), curve["value"].reset_index(drop=True), check_names=False
+        )
