@@ -87,9 +87,9 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     )
     if settings.tracking.name == "mlflow":
         # Imported here: MLflow takes seconds, and is rarely wanted.
-        from pkm.experiments.tracking import sync
+        from pkm.experiments.tracking import project
 
-        sync(plan, store, uri=settings.tracking.uri, artifacts=settings.tracking.artifacts)
+        project(plan, store, settings, console)
     return [objective(each, rows, metric) for each, metric in zip(plans, metrics, strict=True)]
 
 

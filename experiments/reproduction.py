@@ -54,7 +54,10 @@ def reproduce(config: DictConfig, console: Console) -> int:
         run_missing(requested, store, config, console, again=verb == "retry")
     folder = report(plan, store, config, console) if verb in (None, "report") else None
     if config.tracking.name == "mlflow":
-        project(plan, store, config, folder, console)
+        # Imported here: MLflow takes seconds.
+        from pkm.experiments.tracking import project
+
+        project(plan, store, config, console, profile=config.profile.name, report=folder)
     return 1 if any(store.status(cell.key) == "failed" for cell in requested.cells) else 0
 
 
@@ -159,23 +162,3 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
     )
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
     return Path(index).parent
-
-
-def project(
-    plan: Plan, store: Store, config: DictConfig, folder: Path | None, console: Console
-) -> None:
-    """Bring MLflow up to date with the store."""
-    from pkm.experiments.tracking import sync
-
-    uri = config.tracking.uri
-    synced = sync(
-        plan,
-        store,
-        uri=uri,
-        artifacts=config.tracking.artifacts,
-        profile=config.profile.name,
-        report=folder,
-    )
-    console.print(
-        f"MLflow: {synced.added} runs added, {synced.kept} were there ({uri})", soft_wrap=True
-    )

@@ -19,13 +19,17 @@ import logging
 import math
 import os
 import shutil
+import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pandas as pd
 
@@ -67,6 +71,14 @@ MORE_METRICS = (
 )
 #: Runs per page of a search.
 PAGE = 1000
+SQLITE = "sqlite:///"
+#: Seconds within which a server or a database has to answer, and the usual ports of those.
+REACH_SECONDS = 5
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+
+
+class TrackingError(OSError):
+    """MLflow cannot be reached or written; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +153,97 @@ def sync(
     -------
     Synced
         How many runs were added, kept and removed.
+
+    Raises
+    ------
+    TrackingError
+        If MLflow cannot be reached or written, in whatever way. The store is as it was.
     """
-    client = open_client(uri)
+    with failures_told(uri):
+        check_reachable(uri)
+        return update(plan, store, open_client(uri), artifacts, profile, report)
+
+
+def project(
+    plan: Plan,
+    store: Store,
+    config: "DictConfig",
+    console: "Console",
+    *,
+    profile: str = "",
+    report: Path | None = None,
+) -> None:
+    """Bring MLflow up to date after a run; that it cannot be is told, and ends nothing.
+
+    Parameters
+    ----------
+    plan, store, profile, report
+        As for `sync`.
+    config : DictConfig
+        Whose ``tracking`` says where MLflow is.
+    console : rich.console.Console
+        Where to print.
+    """
+    tracking = config.tracking
+    try:
+        synced = sync(
+            plan,
+            store,
+            uri=tracking.uri,
+            artifacts=tracking.artifacts,
+            profile=profile,
+            report=report,
+        )
+    except TrackingError as error:
+        console.print(str(error), style="yellow", markup=False, soft_wrap=True)
+        return
+    console.print(
+        f"MLflow: {synced.added} runs added, {synced.kept} were there ({tracking.uri})",
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def failures_told(uri: str) -> Iterator[None]:
+    """Turn what MLflow and its database raise into one error of one line."""
+    set_environment()
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (OSError, sqlite3.Error, MlflowException, SQLAlchemyError) as error:
+        cause = str(error).partition("\n")[0]
+        advice = "`pkm sync` brings it up to date later"
+        if uri.startswith(SQLITE):
+            advice = "where the file is damaged delete it; `pkm sync` makes it anew from the store"
+        raise TrackingError(f"MLflow at {uri} was not updated ({cause}): {advice}") from error
+
+
+def check_reachable(uri: str) -> None:
+    """Raise an error at once where MLflow would repeat its attempts for minutes."""
+    if uri.startswith(SQLITE):
+        path = Path(uri.removeprefix(SQLITE))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(path, timeout=REACH_SECONDS)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.execute("SELECT count(*) FROM sqlite_master")
+        return
+    address = urlsplit(uri)
+    port = address.port or PORTS.get(address.scheme.partition("+")[0])
+    if address.hostname and port:
+        socket.create_connection((address.hostname, port), timeout=REACH_SECONDS).close()
+
+
+def update(
+    plan: Plan,
+    store: Store,
+    client: "MlflowClient",
+    artifacts: str,
+    profile: str,
+    report: Path | None,
+) -> Synced:
+    """Add, replace and remove runs until MLflow shows what is stored; see `sync`."""
     experiment = open_experiment(client, plan.paper, artifacts)
     writer = RunWriter(client, experiment)
     rows = plan.rows(store)
@@ -184,18 +285,23 @@ def write_children(writer: "RunWriter", parent_id: str, children: Sequence[RunRe
     return Synced(len(missing), len(children) - len(missing), len(stale))
 
 
+def set_environment() -> None:
+    """Keep MLflow from sending telemetry, and from waiting minutes for a server."""
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["DO_NOT_TRACK"] = "true"
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(2 * REACH_SECONDS))
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+
+
 def open_client(uri: str) -> "MlflowClient":
     """Return an MLflow client without telemetry and look-ups of the environment.
 
     Parameters
     ----------
     uri : str
-        As for `sync`. The folder of a SQLite file is created.
+        As for `sync`.
     """
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["DO_NOT_TRACK"] = "true"
-    if uri.startswith("sqlite:///"):
-        Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+    set_environment()
     # Creating the tables is logged line by line.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -550,10 +656,10 @@ def dashboard(config: "DictConfig", port: int, console: "Console") -> int:
     """
     uri = config.tracking.uri
     server = f"http://127.0.0.1:{port}"
-    client = open_client(uri)
-    experiments = [
-        experiment for experiment in client.search_experiments() if VIEW_TAG in experiment.tags
-    ]
+    with failures_told(uri):
+        check_reachable(uri)
+        found = open_client(uri).search_experiments()
+    experiments = [experiment for experiment in found if VIEW_TAG in experiment.tags]
     if not experiments:
         console.print(f"nothing is projected to {uri} yet: run `pkm sync` first")
     for experiment in experiments:

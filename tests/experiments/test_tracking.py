@@ -1,12 +1,17 @@
 """MLflow as a projection of the store: complete, idempotent, rebuilt from the store alone."""
 
+import io
 import json
 import math
+import socket
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
+from omegaconf import OmegaConf
+from rich.console import Console
 
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.plan import make_plan
@@ -15,6 +20,7 @@ from pkm.experiments.tracking import (
     VIEW_TAG,
     child_record,
     open_client,
+    project,
     summary,
     sync,
 )
@@ -222,6 +228,40 @@ def test_runs_of_an_interrupted_sync_are_rewritten(synced, tmp_path, monkeypatch
     cells = runs(location, "tags.kind = 'cell'")
     assert len(cells) == 4
     assert all(run.data.params for run in cells)
+
+
+@pytest.fixture
+def unusable(tmp_path):
+    """Addresses at which nothing can be shown, by what is wrong."""
+    (tmp_path / "damaged.db").write_text("no database")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder.db").mkdir()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    return {
+        "damaged": f"sqlite:///{tmp_path}/damaged.db",
+        "below a file": f"sqlite:///{tmp_path}/file/mlflow.db",
+        "a folder": f"sqlite:///{tmp_path}/folder.db",
+        "no server": f"http://127.0.0.1:{port}",
+        "no database server": f"postgresql://user@127.0.0.1:{port}/bench",
+    }
+
+
+@pytest.mark.parametrize(
+    "what", ["damaged", "below a file", "a folder", "no server", "no database server"]
+)
+def test_mlflow_out_of_order_is_told_in_one_line(synced, unusable, tmp_path, what):
+    plan, store, *_ = synced
+    uri = unusable[what]
+    config = OmegaConf.create({"tracking": {"uri": uri, "artifacts": str(tmp_path / "artifacts")}})
+    output = io.StringIO()
+    started = time.monotonic()
+    project(plan, store, config, Console(file=output, width=80))
+    assert time.monotonic() - started < 30
+    (line,) = output.getvalue().splitlines()
+    assert line.startswith(f"MLflow at {uri} was not updated (")
+    assert "`pkm sync`" in line
 
 
 @pytest.mark.statistical
