@@ -141,9 +141,9 @@ class FigureSpec:
     draw_with: str = ""
 
     # Printed table
-    print_rows: tuple[str, ...] = ()
+    print_rows: Mapping[str, str] = field(default_factory=dict)
     print_columns: str = "hue"
-    text: str = "{value:.4g} ± {half_width:.2g}"
+    text: str = "{interval}"
 
     def __post_init__(self) -> None:
         for key, legal in CHOICES.items():

@@ -423,37 +423,43 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
 
 
 def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.DataFrame:
-    """Lay a table out for print: one column per hue, one line per panel and place."""
+    """Lay a table out for print: one column per hue, one line per panel and place.
+
+    `labels` are those of hues in the legend.
+    """
     if shown.printed is not None:
         return shown.printed
     table = shown.table
-    rows = spec.print_rows or tuple(name for name in PLACES if name in table and name != "hue")
-    if not len(table):
-        return pd.DataFrame(columns=list(rows))
-    texts = pd.DataFrame(
-        {name: [_name(spec, name, value) for value in table[name]] for name in rows}
-    )
-    lines = table.to_dict("records")
-    texts["text"] = [number_text(spec.text, line) for line in lines]
-    if spec.print_columns and spec.print_columns in table:
-        texts["column"] = [
-            labels.get(line[spec.print_columns], spec.name_of(line[spec.print_columns]))
-            for line in lines
-        ]
-        texts = texts.pivot_table(
-            index=list(rows), columns="column", values="text", aggfunc="first", sort=False
-        )
-        texts = texts.fillna(DASH).reset_index().rename_axis(columns=None)
-    titles = {
-        "panel": "data set" if spec.panel == ("dataset",) else "panel",
-        "x": spec.x,
-        "row": spec.row or "row",
-        "text": "value",
+    headings = dict(spec.print_rows) or {
+        name: _heading(name, spec)
+        for name in PLACES
+        if name in table and name != spec.print_columns
     }
-    return texts.rename(columns=titles)
+    if not len(table):
+        return pd.DataFrame(columns=list(headings.values()))
+
+    def named(column: str) -> list[str]:
+        return [_name(spec, column, value, labels) for value in table[column]]
+
+    texts = pd.DataFrame({heading: named(name) for name, heading in headings.items()})
+    texts["value"] = [number_text(spec.text, line) for line in table.to_dict("records")]
+    if spec.print_columns not in table:
+        return texts
+    wide = texts.assign(column=named(spec.print_columns)).pivot_table(
+        index=list(headings.values()), columns="column", values="value", aggfunc="first", sort=False
+    )
+    return wide.fillna(DASH).reset_index().rename_axis(columns=None)
 
 
-def _name(spec: FigureSpec, column: str, value: Any) -> str:
-    if column == "panel":
+def _heading(place: str, spec: FigureSpec) -> str:
+    if place == "panel":
+        return "data set" if spec.panel == ("dataset",) else "panel"
+    return getattr(spec, place) or place
+
+
+def _name(spec: FigureSpec, place: str, value: Any, labels: Mapping[Any, str]) -> str:
+    if place == "panel":
         return spec.part(value).title
+    if place == "hue":
+        return labels.get(value) or spec.name_of(value)
     return DASH if pd.isna(value) else spec.name_of(value)
