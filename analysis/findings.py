@@ -1,23 +1,38 @@
-"""The result of a check, and how resampled predicates or a table of agreements give a verdict."""
+"""What a check measures on the stored rows, and how that gives a verdict.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+A check is one entry of ``conf/paper/<paper>/claims.yaml``. Its `type` names a function that is
+registered by `check_type` and returns what it measures: `Draws` (a statistic of every case of the
+claim, on the sample and on resamples of the seeds), `Agreement` (equalities, line by line) or, for
+paired tests, a `Finding`. `decide` and `agree` turn the first two into findings.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
 from pkm.analysis.inference import holm
+from pkm.analysis.tables import percentile_interval
 
 HOLDS = "holds"
+NOT_CONTRADICTED = "not contradicted so far"
 FAILS = "fails"
 INCONCLUSIVE = "inconclusive"
 NOT_RUN = "not run"
+#: Every verdict, in the order of reports.
+VERDICTS = (HOLDS, NOT_CONTRADICTED, FAILS, INCONCLUSIVE, NOT_RUN)
 #: Of every test and of every share of resamples.
 LEVEL = 0.05
 #: Fewer paired seeds give no verdict on means.
 MIN_SEEDS = 10
 #: How many sweeps a message spells out.
 SWEEPS_NAMED = 4
+#: How many values a sentence lists; of more it gives the ends.
+CASES_LISTED = 4
+BOUND_SIGNS = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
+#: Keys of every check.
+COMMON_KEYS = ("type", "also", "but", "quantifier", *BOUND_SIGNS)
 _ROUNDING = 1e-9
 
 
@@ -28,7 +43,7 @@ class Finding:
     Attributes
     ----------
     verdict : str
-        ``"holds"``, ``"fails"``, ``"inconclusive"`` or ``"not run"``.
+        One of `VERDICTS`.
     numbers : str
         What was measured, in one or two sentences.
     comparisons : int
@@ -50,8 +65,73 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Draws:
+    """A statistic of the cases of a claim, on the sample and on resamples of its seeds.
+
+    Attributes
+    ----------
+    values : ndarray of shape (repeats + 1, cases)
+        Line 0 is the sample itself. Numbers are compared with the bounds of the check; truth values
+        are taken as they are.
+    cases : DataFrame
+        One line per case, with the columns that name it.
+    seeds : int
+        Fewest seeds of a case.
+    missing : str
+        Cases, or parts of one, that the claim is about and that are not stored.
+    name : str
+        What the values are, as a sentence begins: ``"Ratio"``.
+    complete : ndarray of shape (cases,), bool, optional
+        Which cases have everything that they rest on; all by default.
+    facts : mapping of str to array
+        Further columns of the evidence.
+    evidence : DataFrame, optional
+        In place of the cases, where one case rests on many lines.
+    text : str
+        A further sentence.
+    undecided : str
+        Why these data can give no verdict; empty where they can.
+    """
+
+    values: np.ndarray
+    cases: pd.DataFrame
+    seeds: int
+    missing: str = ""
+    name: str = "Value"
+    complete: np.ndarray | None = None
+    facts: Mapping = field(default_factory=dict)
+    evidence: pd.DataFrame | None = None
+    text: str = ""
+    undecided: str = ""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Equalities and inequalities that are exact, one per line of a table.
+
+    Attributes
+    ----------
+    table : DataFrame
+        With a column `agrees`.
+    text : str
+        What was compared.
+    missing : str
+        Lines that the claim is about and that are not stored.
+    """
+
+    table: pd.DataFrame
+    text: str
+    missing: str = ""
+
+
+def no_gaps() -> pd.DataFrame:
+    """Table of planned runs without rows, where there are none."""
+    return pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"], dtype=object)
+
+
+@dataclass(frozen=True)
 class Context:
-    """Input of an evaluator besides the rows.
+    """Input of a check besides the rows.
 
     Attributes
     ----------
@@ -63,149 +143,232 @@ class Context:
         Numbers that the paper reports.
     """
 
-    sets: Mapping
-    missing: pd.DataFrame
+    sets: Mapping = field(default_factory=dict)
+    missing: pd.DataFrame = field(default_factory=no_gaps)
     reported: Mapping = field(default_factory=dict)
 
     def resolve(self, values: str | Iterable) -> list:
         """Return the members of a named set, or the values themselves as a list."""
-        if isinstance(values, str):
-            return list(self.sets[values])
-        return list(values)
+        return list(self.sets[values]) if isinstance(values, str) else list(values)
 
     def why(self, sweeps: str | Sequence[str]) -> str:
         """Say why sweeps have no rows, with the commonest recorded reason."""
-        sweeps = [sweeps] if isinstance(sweeps, str) else list(sweeps)
+        sweeps = as_list(sweeps)
         names = sweeps[:SWEEPS_NAMED]
         if len(sweeps) > SWEEPS_NAMED:
             names.append("others")
         text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
-        of_sweeps = self.missing["sweep"].isin(sweeps)
-        reasons = self.missing.loc[of_sweeps, "reason"]
-        if not len(reasons):
-            return text
-        return f"{text} ({reasons.mode().iloc[0]})"
+        reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
+        return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
 
 
 class MissingRows(LookupError):
     """The rows that a check needs are not stored; the message says which."""
 
 
-BOUND_SIGNS = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
+@dataclass(frozen=True)
+class CheckType:
+    """A registered type of check: what it measures, and the keys that it reads."""
+
+    measure: Callable[..., Draws | Agreement | Finding]
+    keys: frozenset[str]
 
 
-def decide(
-    truth: np.ndarray,
-    seeds: int,
-    numbers: str,
-    missing: str,
-    evidence: pd.DataFrame,
-    quantifier: str = "all",
-) -> Finding:
-    """Turn the truth of predicates under resampling into a finding.
+#: Registered types of checks by name.
+CHECK_TYPES: dict[str, CheckType] = {}
+
+
+def check_type(*keys: str) -> Callable:
+    """Register a function ``(study, check, context)`` as the type of check of its name.
 
     Parameters
     ----------
-    truth : ndarray of shape (repeats + 1, parts), bool
-        Line 0 is the sample itself, the others are resamples.
-    seeds : int
-        Fewest seeds of a part.
-    numbers : str
-        What was measured, ending in a semicolon.
+    *keys : str
+        Keys of the check that the function reads, besides `COMMON_KEYS`.
+    """
+
+    def register(measure: Callable) -> Callable:
+        CHECK_TYPES[measure.__name__] = CheckType(measure, frozenset((*COMMON_KEYS, *keys)))
+        return measure
+
+    return register
+
+
+def of_part(verdict: str, missing: str, *, exists: bool = False, refuted: bool = True) -> str:
+    """Weaken a verdict that rests on a part of what the claim is about.
+
+    Parameters
+    ----------
+    verdict : str
+        What the stored part alone would give.
     missing : str
-        Data that the claim needs and that are not stored.
-    evidence : DataFrame
-        One line per part.
-    quantifier : {"all", "some", "most"}, default="all"
-        How many of the parts the claim says to be true.
+        What is not stored; the verdict stands where this is empty.
+    exists : bool
+        Whether the claim says that there is some case: one that is stored shows it.
+    refuted : bool
+        Whether a case that rests on complete data is violated: one refutes a claim about all.
+
+    Examples
+    --------
+    >>> of_part(HOLDS, "no stored rows of s1"), of_part(HOLDS, "no stored rows of s1", exists=True)
+    ('holds', 'holds')
+    """
+    if missing and verdict == FAILS and exists:
+        return INCONCLUSIVE
+    return verdict
+
+
+def decide(draws: Draws, check: Mapping) -> Finding:
+    """Turn resampled values into a finding.
+
+    Parameters
+    ----------
+    draws : Draws
+    check : mapping
+        Bounds (`BOUND_SIGNS`) and `quantifier`: whether the claim is about all cases (default),
+        some or most.
 
     Returns
     -------
     Finding
-        Its evidence has, of each part, `true_on_sample`, `true_in_resamples` (a share) and
+        Its evidence has, of each case, `true_on_sample`, `true_in_resamples` (a share) and
         `outcome`: kept, violated or open.
     """
+    quantifier = check.get("quantifier", "all")
+    if draws.values.dtype != bool and not bounds_text(check):
+        raise ValueError(f"check {check['type']} needs one of the bounds {list(BOUND_SIGNS)}")
+    truth = draws.values if draws.values.dtype == bool else within(draws.values, check)
     on_sample = truth[0]
     resampled = truth[1:]
-    n_parts = len(evidence)
 
-    # Decide every part: kept, violated or neither.
+    # Decide every case: kept, violated or neither.
     share = resampled.mean(axis=0)
     p_true = holm((1 + resampled.sum(axis=0)) / len(truth))
     kept = on_sample & (share >= 1 - LEVEL)
     violated = ~on_sample & (p_true <= LEVEL)
     outcome = np.select([violated, kept], ["violated", "kept"], "open")
-    evidence = evidence.assign(true_on_sample=on_sample, true_in_resamples=share, outcome=outcome)
 
-    # Decide the claim, from its parts or from the joint predicate.
+    # Decide the claim, from its cases or from the joint predicate.
+    n_cases = truth.shape[1]
     if quantifier == "all":
         verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
         text = f"true in {percent(share[0])} of resamples."
-        if n_parts > 1:
+        if n_cases > 1:
             n_open = np.count_nonzero(outcome == "open")
-            text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated "
-            text += f"of {n_parts} parts."
+            text = f"{kept.sum()} kept, {n_open} open, {violated.sum()} violated of {n_cases}."
     else:
         joint = truth.any(axis=1) if quantifier == "some" else truth.mean(axis=1) > 0.5
         joint_share = joint[1:].mean()
-        # A part that is not stored could be the one that makes "some" true.
-        may_fail = not (quantifier == "some" and missing)
         verdict = INCONCLUSIVE
         if joint[0] and joint_share >= 1 - LEVEL:
             verdict = HOLDS
-        elif not joint[0] and joint_share <= LEVEL and may_fail:
+        elif not joint[0] and joint_share <= LEVEL:
             verdict = FAILS
-        text = f"true for {on_sample.sum()} of {n_parts} parts; "
+        text = f"true for {on_sample.sum()} of {n_cases}; "
         text += f"“{quantifier}” true in {percent(joint_share)} of resamples."
-    if seeds < MIN_SEEDS:
+
+    # A part of the cases shows less than all of them.
+    complete = np.ones(n_cases, dtype=bool) if draws.complete is None else draws.complete
+    refuted = quantifier == "all" and bool((violated & complete).any())
+    verdict = of_part(verdict, draws.missing, exists=quantifier == "some", refuted=refuted)
+    if draws.seeds < MIN_SEEDS or draws.undecided:
         verdict = INCONCLUSIVE
 
-    text = f"{numbers} {text}{too_few(seeds)}"
-    text = text[0].upper() + text[1:]
-    return Finding(verdict, text, n_parts, seeds, missing, evidence)
+    numbers = join_words(_describe(draws, check), text, draws.undecided, too_few(draws.seeds))
+    evidence = _evidence(draws)
+    if len(evidence) == n_cases:
+        evidence = evidence.assign(
+            true_on_sample=on_sample, true_in_resamples=share, outcome=outcome
+        )
+    return Finding(verdict, numbers, n_cases, draws.seeds, draws.missing, evidence)
 
 
-def decide_joint(
-    truth: np.ndarray, seeds: int, numbers: str, missing: str, evidence: pd.DataFrame
-) -> Finding:
-    """Decide one predicate of shape (repeats + 1,) about all lines of the evidence together."""
-    finding = decide(truth[:, None], seeds, numbers, missing, evidence.iloc[:1])
-    return replace(finding, evidence=evidence)
+def _describe(draws: Draws, check: Mapping) -> str:
+    """Write the smallest and the largest value, the required bounds and the further sentence."""
+    if draws.values.dtype == bool:
+        return f"{draws.text};"
+    on_sample = draws.values[0]
+    labels = [describe_case(case) for _, case in draws.cases.iterrows()]
+    if len(on_sample) == 1:
+        (low,), (high,) = percentile_interval(draws.values)
+        text = f"{draws.name} {on_sample[0]:.4g} [{low:.4g}, {high:.4g}]"
+    elif len(on_sample) <= CASES_LISTED:
+        pairs = zip(on_sample, labels, strict=True)
+        values = [f"{value:.4g} ({label})" for value, label in pairs]
+        text = f"{draws.name} {', '.join(values)}"
+    else:
+        known = np.isfinite(on_sample)
+        ends = (
+            np.where(known, on_sample, np.inf).argmin(),
+            np.where(known, on_sample, -np.inf).argmax(),
+        )
+        values = [f"{on_sample[end]:.4g} ({labels[end]})" for end in ends]
+        text = f"{draws.name} between {' and '.join(values)}"
+    return join_words(f"{text} (required: {bounds_text(check)});", draws.text)
 
 
-def exact(evidence: pd.DataFrame, numbers: str, missing: str = "") -> Finding:
-    """Turn a table with a column `agrees` into a finding: holds if all lines agree, else fails.
+def _evidence(draws: Draws) -> pd.DataFrame:
+    if draws.evidence is not None:
+        return draws.evidence
+    if draws.values.dtype == bool:
+        return draws.cases.assign(**draws.facts)
+    low, high = percentile_interval(draws.values)
+    value = {draws.name.lower().replace(" ", "_"): draws.values[0]}
+    return draws.cases.assign(**value, low=low, high=high, **draws.facts)
+
+
+def describe_case(case: pd.Series) -> str:
+    """Name a case by its columns; the compared sides by themselves.
+
+    Examples
+    --------
+    >>> describe_case(pd.Series({"dataset": "iris", "k": 3, "left": "lloyd", "right": "mean"}))
+    'dataset iris, k 3, lloyd'
+    """
+    names = [name for name in case.index if name not in ("left", "right", "method")]
+    labels = [f"{name} {case[name]}" for name in names]
+    labels += [str(case[name]) for name in ("method", "left") if name in case]
+    return ", ".join(labels)
+
+
+def agree(agreement: Agreement, check: Mapping) -> Finding:
+    """Turn a table of agreements into a finding: one line that does not agree refutes the claim.
+
+    With the quantifier ``some`` one line that agrees shows it.
 
     Raises
     ------
     MissingRows
-        If the table is empty, with `numbers` as the message.
+        If the table is empty, with the text as the message.
     """
-    n_lines = len(evidence)
+    table = agreement.table
+    n_lines = len(table)
     if not n_lines:
-        raise MissingRows(numbers)
-    wrong = evidence[~evidence["agrees"].astype(bool)]
-    text = f"{n_lines - len(wrong)} of {n_lines} agree. {numbers}"
-    verdict = HOLDS
-    if len(wrong):
-        verdict = FAILS
+        raise MissingRows(agreement.text)
+    wrong = table[~table["agrees"].astype(bool)]
+    text = f"{n_lines - len(wrong)} of {n_lines} agree. {agreement.text}"
+    exists = check.get("quantifier") == "some"
+    refuted = len(wrong) == n_lines if exists else len(wrong) > 0
+    verdict = of_part(FAILS if refuted else HOLDS, agreement.missing, exists=exists)
+    if len(wrong) and not exists:
         first = wrong.iloc[0].drop("agrees").to_dict()
         values = ", ".join(f"{name} {value}" for name, value in first.items())
         text += f" First that does not: {values}."
-    return Finding(verdict, text.strip(), n_lines, None, missing, evidence)
+    return Finding(verdict, text.strip(), n_lines, None, agreement.missing, table)
 
 
 def within(values: np.ndarray, check: Mapping) -> np.ndarray:
     """Tell which values meet the bounds of a check (`BOUND_SIGNS`), up to rounding."""
+    bounds = {name: check[name] for name in BOUND_SIGNS if check.get(name) is not None}
     truth = np.isfinite(values)
-    if "at_most" in check:
-        truth &= values <= check["at_most"] + _ROUNDING
-    if "at_least" in check:
-        truth &= values >= check["at_least"] - _ROUNDING
-    if "below" in check:
-        truth &= values < check["below"]
-    if "above" in check:
-        truth &= values > check["above"]
+    if "at_most" in bounds:
+        truth &= values <= bounds["at_most"] + _ROUNDING
+    if "at_least" in bounds:
+        truth &= values >= bounds["at_least"] - _ROUNDING
+    if "below" in bounds:
+        truth &= values < bounds["below"]
+    if "above" in bounds:
+        truth &= values > bounds["above"]
     return truth
 
 
@@ -217,8 +380,14 @@ def bounds_text(check: Mapping) -> str:
     >>> bounds_text({"at_least": 1, "at_most": 2.5})
     '≥ 1 and ≤ 2.5'
     """
-    bounds = [f"{sign} {check[name]:g}" for name, sign in BOUND_SIGNS.items() if name in check]
+    signs = BOUND_SIGNS.items()
+    bounds = [f"{sign} {check[name]:g}" for name, sign in signs if check.get(name) is not None]
     return " and ".join(bounds)
+
+
+def as_list(values: str | Iterable) -> list:
+    """Return one name as a list of it, and several as they are."""
+    return [values] if isinstance(values, str) else list(values)
 
 
 def join_texts(*texts: str) -> str:
@@ -226,10 +395,16 @@ def join_texts(*texts: str) -> str:
     return "; ".join(filter(None, texts))
 
 
+def join_words(*texts: str) -> str:
+    """Join those of the texts that are not empty by spaces, beginning with a capital."""
+    text = " ".join(filter(None, texts))
+    return text[:1].upper() + text[1:]
+
+
 def no_rows_of(expected: Iterable[str], stored: Iterable[str]) -> str:
     """Say which of the expected names are not among the stored ones; empty if all are."""
     known = set(stored)
-    absent = [name for name in expected if name not in known]
+    absent = [str(name) for name in expected if name not in known]
     return f"no stored rows of {', '.join(absent)}" if absent else ""
 
 
@@ -242,4 +417,4 @@ def too_few(seeds: int) -> str:
     """Say that the seeds do not suffice for a verdict; empty where they do."""
     if seeds >= MIN_SEEDS:
         return ""
-    return f" Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."
+    return f"Only {seeds} seeds: at least {MIN_SEEDS} are needed for a verdict."

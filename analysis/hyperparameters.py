@@ -17,27 +17,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from pkm.analysis.findings import (
-    INCONCLUSIVE,
     Context,
-    Finding,
+    Draws,
     MissingRows,
-    decide,
+    check_type,
     join_texts,
     no_rows_of,
     percent,
     within,
 )
-from pkm.analysis.tables import (
-    Study,
-    matches,
-    percentile_interval,
-    resampled_means,
-)
+from pkm.analysis.inference import paired_rank_correlation
+from pkm.analysis.tables import Study, matches, resampled_means
 from pkm.schema import higher_is_better
 
+#: Keys that select the grids.
+GRIDS = ("sweep", "metrics", "datasets", "method", "parameters", "settings")
 _TIE = 1e-9  # relative difference of quality that is rounding
 
 
@@ -169,66 +165,57 @@ def _describe_missing(grids: Sequence[HyperparameterGrid], check: Mapping, conte
     )
 
 
-def _keys(grids: Sequence[HyperparameterGrid], **columns: object) -> pd.DataFrame:
-    """One line per grid: data set, metric, number of settings and further columns."""
-    lines = [
-        {"dataset": grid.dataset, "metric": grid.metric, "settings": len(grid.settings)}
-        for grid in grids
-    ]
-    return pd.DataFrame(lines).assign(**columns)
-
-
-def _intervals(
-    grids: Sequence[HyperparameterGrid], name: str, resampled: Sequence[np.ndarray]
-) -> pd.DataFrame:
-    """One line per grid: a resampled quantity on the sample itself, and its 95 % interval."""
-    low, high = percentile_interval(np.column_stack(resampled))
-    on_sample = [values[0] for values in resampled]
-    return _keys(grids, **{name: on_sample}, low=low, high=high)
-
-
-def _finding(
-    truth: Sequence[np.ndarray],
-    evidence: pd.DataFrame,
+def _draws(
+    values: Sequence[np.ndarray],
     grids: Sequence[HyperparameterGrid],
-    numbers: str,
     missing: str,
-) -> Finding:
-    """Decide a predicate that has one part per column of `truth`."""
-    seeds = min(grid.seeds for grid in grids)
-    return decide(np.column_stack(truth), seeds, numbers, missing, evidence)
+    name: str,
+    complete: bool = True,
+    **facts: Sequence,
+) -> Draws:
+    """One case per grid; a case is complete if all settings are stored."""
+    cases = pd.DataFrame([(grid.dataset, grid.metric) for grid in grids])
+    return Draws(
+        np.column_stack(values),
+        cases.set_axis(["dataset", "metric"], axis=1),
+        min(grid.seeds for grid in grids),
+        missing,
+        name,
+        complete=np.full(len(grids), complete),
+        facts=facts,
+    )
 
 
-def best_part(study: Study, check: Mapping, context: Context) -> Finding:
+def _all_stored(grids: Sequence[HyperparameterGrid], check: Mapping) -> bool:
+    return min(len(grid.settings) for grid in grids) >= check["settings"]
+
+
+@check_type(*GRIDS, "share", "form", "below_worst")
+def best_part(study: Study, check: Mapping, context: Context) -> Draws:
     """Check a linear form of the parameters, averaged over the best `share` of the settings.
 
     `form` maps parameters to weights. Against bounds (`at_least`, `above`, ...), or with
-    ``below_worst: true`` against the worst share.
+    ``below_worst: true`` the best share less the worst one.
     """
     grids, missing = find_grids(study, check, context)
-    form = check["form"]
-    truth = []
-    best_means = []
-    worst_means = []
+    formula = " ".join(f"{weight:+g} {name}" for name, weight in check["form"].items())
+    values = []
     for grid in grids:
-        value = sum(weight * grid.settings[name].to_numpy() for name, weight in form.items())
-        n_settings = len(value)
+        form = sum(weight * grid.settings[name] for name, weight in check["form"].items())
+        n_settings = len(form)
         n_best = max(round(check["share"] * n_settings), 1)
         ranks = grid.ranks()
-        best = ((ranks < n_best) @ value) / n_best
-        worst = ((ranks >= n_settings - n_best) @ value) / n_best
-        truth.append(best < worst if check.get("below_worst") else within(best, check))
-        best_means.append(best)
-        worst_means.append(worst[0])
-    evidence = _intervals(grids, "best", best_means).assign(worst=worst_means)
-    formula = " ".join(f"{weight:+g} {name}" for name, weight in form.items())
-    numbers = f"Mean of {formula} in the best {percent(check['share'])} between "
-    numbers += f"{evidence['best'].min():.3g} and {evidence['best'].max():.3g}, in the worst "
-    numbers += f"between {min(worst_means):.3g} and {max(worst_means):.3g};"
-    return _finding(truth, evidence, grids, numbers, missing)
+        best = ((ranks < n_best) @ form.to_numpy()) / n_best
+        worst = ((ranks >= n_settings - n_best) @ form.to_numpy()) / n_best
+        values.append(best - worst if check.get("below_worst") else best)
+    name = f"Mean of {formula} in the best {percent(check['share'])}"
+    if check.get("below_worst"):
+        name += " less that in the worst"
+    return _draws(values, grids, missing, name, _all_stored(grids, check))
 
 
-def interior_best(study: Study, check: Mapping, context: Context) -> Finding:
+@check_type(*GRIDS, "along", "rest_of", "levels")
+def interior_best(study: Study, check: Mapping, context: Context) -> Draws:
     """Check that the mean quality is best at an inner level of each parameter `along`.
 
     All parameters but `rest_of` divide what that one leaves, so its levels bound theirs. A level is
@@ -244,8 +231,7 @@ def interior_best(study: Study, check: Mapping, context: Context) -> Finding:
         # Levels stored at every level of `rest_of`, as shares of what that one leaves.
         outer = grid.settings[check["rest_of"]].to_numpy()
         share = np.round(grid.settings[name].to_numpy() / (1 - outer), 4)
-        stored = [set(share[outer == value]) for value in np.unique(outer)]
-        levels = sorted(set.intersection(*stored))
+        levels = sorted(set.intersection(*(set(share[outer == x]) for x in np.unique(outer))))
         n_levels.append(len(levels))
         if len(levels) < 3:
             continue
@@ -253,37 +239,24 @@ def interior_best(study: Study, check: Mapping, context: Context) -> Finding:
         # The best inner level against the best outer one; on the sample a tie counts.
         by_level = [_balanced(grid.quality, share == level, outer) for level in levels]
         quality = np.column_stack(by_level)
-        best_inner = quality[:, 1:-1].max(axis=1)
-        best_outer = quality[:, [0, -1]].max(axis=1)
-        lead = best_inner - best_outer
+        lead = quality[:, 1:-1].max(axis=1) - quality[:, [0, -1]].max(axis=1)
         tie = _TIE * np.abs(quality).max(axis=1)
         true = lead > tie
         true[0] = lead[0] >= -tie[0]
         truth.append(true)
-        lines.append(
-            {
-                "dataset": grid.dataset,
-                "metric": grid.metric,
-                "along": name,
-                "best": levels[quality[0].argmax()],
-                "levels": ", ".join(f"{value:.3g}" for value in levels),
-            }
-        )
-
-    few_levels = min(n_levels) < check["levels"]
-    if few_levels:
-        few = f"{min(n_levels)} of {check['levels']} levels of {' and '.join(check['along'])} "
-        missing = join_texts(missing, f"{few}stored at every level of {check['rest_of']}")
+        best = levels[quality[0].argmax()]
+        lines.append({"dataset": grid.dataset, "metric": grid.metric, "along": name, "best": best})
+    seeds = min(grid.seeds for grid in grids)
+    undecided = ""
+    if min(n_levels) < check["levels"]:
+        undecided = f"Only {min(n_levels)} of {check['levels']} levels are stored at every level "
+        undecided += f"of {check['rest_of']}: too few for a verdict."
     if not truth:
-        seeds = min(grid.seeds for grid in grids)
-        return Finding(INCONCLUSIVE, "Too few levels to have an inner one.", 0, seeds, missing)
-    n_inner = sum(bool(part[0]) for part in truth)
-    numbers = f"Best at an inner level for {n_inner} of {len(truth)};"
-    finding = _finding(truth, pd.DataFrame(lines), grids, numbers, missing)
-    if few_levels:
-        text = f"{finding.numbers} Too few levels for a verdict."
-        return replace(finding, verdict=INCONCLUSIVE, numbers=text)
-    return finding
+        raise MissingRows(undecided)
+    cases = pd.DataFrame(lines)
+    values = np.column_stack(truth)
+    text = f"Best at an inner level for {np.count_nonzero(values[0])} of {len(cases)}"
+    return Draws(values, cases, seeds, missing, text=text, undecided=undecided)
 
 
 def _balanced(quality: np.ndarray, columns: np.ndarray, outer: np.ndarray) -> np.ndarray:
@@ -292,150 +265,86 @@ def _balanced(quality: np.ndarray, columns: np.ndarray, outer: np.ndarray) -> np
     return np.mean(means, axis=0)
 
 
-def among_best(study: Study, check: Mapping, context: Context) -> Finding:
-    """Check that one `setting` is among the best `share` of all."""
+@check_type(*GRIDS, "setting")
+def share_of_rank(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check the rank of one `setting`, 0 for the best, over the number of settings."""
     grids, missing = find_grids(study, check, context)
     names = list(check["setting"])
-    setting = list(check["setting"].values())
-    truth = []
-    ranks = []
-    with_setting = []
-    for grid in grids:
-        equal = np.isclose(grid.settings[names], setting).all(axis=1)
-        if not equal.any():
-            continue
-        rank = grid.ranks()[:, equal.argmax()]
-        truth.append(rank < check["share"] * len(grid.settings))
-        ranks.append(int(rank[0]) + 1)
-        with_setting.append(grid)
-    if not with_setting:
+    values = list(check["setting"].values())
+    equal = [np.isclose(grid.settings[names], values).all(axis=1) for grid in grids]
+    found = [(grid, mask.argmax()) for grid, mask in zip(grids, equal, strict=True) if mask.any()]
+    if not found:
         raise MissingRows(f"the setting {check['setting']} is not stored")
-    evidence = _keys(with_setting, rank=ranks)
-    texts = [
-        f"{line.dataset} {line.metric} {line.rank} of {line.settings}"
-        for line in evidence.itertuples(index=False)
-    ]
-    return _finding(truth, evidence, with_setting, f"Its ranks: {', '.join(texts)};", missing)
+    shares = [grid.ranks()[:, position] / len(grid.settings) for grid, position in found]
+    with_setting = [grid for grid, _ in found]
+    complete = _all_stored(grids, check)
+    return _draws(shares, with_setting, missing, "Share of better settings", complete)
 
 
-def best_differs(study: Study, check: Mapping, context: Context) -> Finding:
+@check_type(*GRIDS)
+def best_differs(study: Study, check: Mapping, context: Context) -> Draws:
     """Check, per data set, that the best setting is not the same for all metrics."""
     grids, missing = find_grids(study, check, context)
-    truth = []
-    lines = []
-    texts = []
-    for dataset in dict.fromkeys(grid.dataset for grid in grids):
-        # Position of the best setting by each metric, in every line.
+    n_best = []
+    datasets = list(dict.fromkeys(grid.dataset for grid in grids))
+    for dataset in datasets:
         of_dataset = [grid for grid in grids if grid.dataset == dataset]
-        best = np.column_stack([grid.quality.argmax(axis=1) for grid in of_dataset])
-        truth.append((best != best[:, :1]).any(axis=1))
-
-        settings = {
-            grid.metric: str(tuple(grid.settings.iloc[position]))
-            for grid, position in zip(of_dataset, best[0], strict=True)
-        }
-        n_metrics = len(of_dataset)
-        n_different = len(set(settings.values()))
-        lines.append({"dataset": dataset, "metrics": n_metrics} | settings)
-        texts.append(f"{dataset} {n_different} of {n_metrics}")
-    numbers = f"Different best settings: {', '.join(texts)};"
-    return _finding(truth, pd.DataFrame(lines), grids, numbers, missing)
+        best = np.sort([grid.quality.argmax(axis=1) for grid in of_dataset], axis=0)
+        n_best.append(1.0 + np.count_nonzero(np.diff(best, axis=0), axis=0))
+    seeds = min(grid.seeds for grid in grids)
+    cases = pd.DataFrame({"dataset": datasets})
+    complete = np.full(len(cases), _all_stored(grids, check))
+    name = "Different best settings"
+    return Draws(np.column_stack(n_best), cases, seeds, missing, name, complete)
 
 
-def flat(study: Study, check: Mapping, context: Context) -> Finding:
-    """Check the relative range of the means over the settings outside `corner` against bounds.
-
-    The range is (largest - smallest) / mean.
-    """
+@check_type(*GRIDS, "corner")
+def relative_range(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check (largest - smallest) / mean of the means over the settings outside `corner`."""
     grids, missing = find_grids(study, check, context)
-    truth = []
-    ranges = []
-    for grid in grids:
-        means = grid.means[:, ~grid.inside(check["corner"])]
-        relative_range = np.ptp(means, axis=1) / np.abs(means.mean(axis=1))
-        truth.append(within(relative_range, check))
-        ranges.append(relative_range)
-    evidence = _intervals(grids, "relative_range", ranges)
-    largest = evidence.loc[evidence["relative_range"].argmax()]
-    numbers = f"Largest relative range {percent(largest['relative_range'])} "
-    numbers += f"({largest['dataset']}, {largest['metric']}; required: at most "
-    numbers += f"{percent(check['at_most'])});"
-    return _finding(truth, evidence, grids, numbers, missing)
+    outside = [grid.means[:, ~grid.inside(check["corner"])] for grid in grids]
+    ranges = [np.ptp(means, axis=1) / np.abs(means.mean(axis=1)) for means in outside]
+    return _draws(ranges, grids, missing, "Relative range")
 
 
-def worst_in_corner(study: Study, check: Mapping, context: Context) -> Finding:
+@check_type(*GRIDS, "corner")
+def worst_in_corner(study: Study, check: Mapping, context: Context) -> Draws:
     """Check that the worst setting lies in `corner`."""
     grids, missing = find_grids(study, check, context)
-    truth = []
-    worst = []
-    for grid in grids:
-        position = grid.quality.argmin(axis=1)
-        truth.append(grid.inside(check["corner"])[position])
-        setting = grid.settings.iloc[position[0]]
-        worst.append(", ".join(f"{name} = {value:.3g}" for name, value in setting.items()))
-    n_inside = sum(bool(part[0]) for part in truth)
-    numbers = f"The worst setting lies in the corner for {n_inside} of {len(truth)};"
-    return _finding(truth, _keys(grids, worst=worst), grids, numbers, missing)
+    worst = [grid.quality.argmin(axis=1) for grid in grids]
+    pairs = list(zip(grids, worst, strict=True))
+    truth = [grid.inside(check["corner"])[position] for grid, position in pairs]
+    draws = _draws(truth, grids, missing, "", _all_stored(grids, check))
+    settings = [str(grid.settings.iloc[position[0]].to_dict()) for grid, position in pairs]
+    text = f"The worst setting lies in the corner for {sum(part[0] for part in truth)} of "
+    return replace(draws, facts={"worst": settings}, text=f"{text}{len(truth)}")
 
 
-def same_ranking(study: Study, check: Mapping, context: Context) -> Finding:
+@check_type(*GRIDS, "corner")
+def same_ranking(study: Study, check: Mapping, context: Context) -> Draws:
     """Check Spearman's correlation, between two data sets, of the settings in `corner`.
 
     Against bounds, for every metric and pair of data sets.
     """
     grids, missing = find_grids(study, check, context)
-    truth = []
+    correlations = []
     lines = []
     for left, right in itertools.combinations(grids, 2):
         if left.metric != right.metric:
             continue
-
         # Match the settings that both data sets have, and keep those in the corner.
         left_settings = left.settings.reset_index(names="left")
         right_settings = right.settings.reset_index(names="right")
         both = left_settings.merge(right_settings, on=list(left.settings))
-        in_corner = left.inside(check["corner"])[both["left"]]
-        both = both[in_corner]
-        if len(both) < 3:
-            continue
-
-        correlation = _line_correlation(left.means[:, both["left"]], right.means[:, both["right"]])
-        truth.append(within(correlation, check))
-        lines.append(
-            {
-                "dataset": f"{left.dataset} and {right.dataset}",
-                "metric": left.metric,
-                "settings": len(both),
-                "correlation": correlation[0],
-            }
-        )
-    if not truth:
+        both = both[left.inside(check["corner"])[both["left"]]]
+        if len(both) > 2:
+            sides = (left.means[:, both["left"]], right.means[:, both["right"]])
+            correlations.append(paired_rank_correlation(*sides))
+            pair = f"{left.dataset} and {right.dataset}"
+            lines.append({"dataset": pair, "metric": left.metric, "settings": len(both)})
+    if not correlations:
         raise MissingRows("two data sets with at least three settings in the corner are needed")
-    evidence = pd.DataFrame(lines)
-    numbers = f"Spearman in the corner between {evidence['correlation'].min():.3g} and "
-    numbers += f"{evidence['correlation'].max():.3g};"
-    return _finding(truth, evidence, grids, numbers, missing)
-
-
-def _line_correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Spearman's correlation of each line with that of the other matrix; NaN if one is constant."""
-    mean_rank = (left.shape[1] + 1) / 2
-    left_ranks = stats.rankdata(left, axis=1) - mean_rank
-    right_ranks = stats.rankdata(right, axis=1) - mean_rank
-    left_squares = (left_ranks**2).sum(axis=1)
-    right_squares = (right_ranks**2).sum(axis=1)
-    scale = np.sqrt(left_squares * right_squares)
-    product = (left_ranks * right_ranks).sum(axis=1)
-    known = scale > 0
-    return np.where(known, product / np.where(known, scale, 1), np.nan)
-
-
-EVALUATORS = {
-    "best_part": best_part,
-    "interior_best": interior_best,
-    "among_best": among_best,
-    "best_differs": best_differs,
-    "flat": flat,
-    "worst_in_corner": worst_in_corner,
-    "same_ranking": same_ranking,
-}
+    seeds = min(grid.seeds for grid in grids)
+    complete = np.full(len(lines), _all_stored(grids, check))
+    values = np.column_stack(correlations)
+    return Draws(values, pd.DataFrame(lines), seeds, missing, "Correlation", complete)

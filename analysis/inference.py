@@ -98,12 +98,18 @@ def rank_correlation(x: ArrayLike, values: np.ndarray) -> np.ndarray:
     >>> rank_correlation([1, 2, 4], np.array([[0.1, 0.2, 0.3], [3.0, 2.0, 1.0]])).tolist()
     [1.0, -1.0]
     """
-    mean_rank = (len(x) + 1) / 2
-    value_ranks = stats.rankdata(values, axis=1) - mean_rank
-    x_ranks = stats.rankdata(x) - mean_rank
-    value_squares = (value_ranks**2).sum(axis=1)
-    scale = np.sqrt(value_squares * (x_ranks**2).sum())
-    varies = scale > 0
-    usable = np.isfinite(values).all(axis=1) & varies
-    correlation = (value_ranks @ x_ranks) / np.where(varies, scale, 1)
-    return np.where(usable, correlation, np.nan)
+    return paired_rank_correlation(np.broadcast_to(x, values.shape), values)
+
+
+def paired_rank_correlation(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Spearman's rank correlation of each line with that of the other matrix.
+
+    NaN where a line is constant or holds NaN.
+    """
+    mean_rank = (left.shape[1] + 1) / 2
+    left_ranks = stats.rankdata(left, axis=1) - mean_rank
+    right_ranks = stats.rankdata(right, axis=1) - mean_rank
+    scale = np.sqrt((left_ranks**2).sum(axis=1) * (right_ranks**2).sum(axis=1))
+    product = (left_ranks * right_ranks).sum(axis=1)
+    known = np.isfinite(left + right).all(axis=1) & (scale > 0)
+    return np.where(known, product / np.where(known, scale, 1), np.nan)

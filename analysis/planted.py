@@ -18,15 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.findings import (
-    INCONCLUSIVE,
-    Context,
-    Finding,
-    MissingRows,
-    bounds_text,
-    decide,
-    within,
-)
+from pkm.analysis.findings import Context, Draws, MissingRows, check_type
 from pkm.analysis.tables import (
     Panel,
     Study,
@@ -38,6 +30,8 @@ from pkm.analysis.tables import (
 
 _NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
 OPTIMUM = "kmeans"
+#: Keys that select a curve.
+CURVE = ("sweep", "metric", "method", "along", "where", "value", "optimum", "min_values", "reach")
 VALUES = ("mean", "cost", "excess", "ratio")
 
 
@@ -95,6 +89,31 @@ class Curve:
         if last >= reach * (1 - 1e-9):
             return ""
         return f"{self.along} up to {last:g} instead of {reach:g}"
+
+    def draws(
+        self, values: np.ndarray, name: str, check: Mapping, text: str = "", logs: bool = True
+    ) -> Draws:
+        """Return one value about the whole curve, for a check that may name its `reach`.
+
+        A curve with a value that is not positive has no logarithms (`logs`), and decides nothing.
+        """
+        missing = self.missing_reach(check["reach"]) if "reach" in check else ""
+        positive = self.values[0] > 0
+        undecided = ""
+        if logs and not positive.all():
+            first = self.x[~positive][0]
+            undecided = f"Not above zero at {self.along} = {first:g}, so there is no slope."
+        return Draws(
+            values[:, None],
+            self.cells[["method"]].iloc[:1],
+            self.seeds,
+            missing,
+            name,
+            complete=np.array([not missing]),
+            evidence=self.evidence(),
+            text=text,
+            undecided=undecided,
+        )
 
 
 def parse_planted_names(cells: pd.DataFrame) -> pd.DataFrame:
@@ -190,60 +209,12 @@ def curve(
     return Curve(along, x, np.column_stack(values), cells, min(seeds))
 
 
-def not_positive(line: Curve) -> Finding | None:
-    """Finding for a curve that has no logarithm; None where all values are positive."""
-    positive = line.values[0] > 0
-    if positive.all():
-        return None
-    first = line.x[~positive][0]
-    numbers = f"The excess cost is not above zero at {line.along} = {first:g}, so it has no slope."
-    return Finding(INCONCLUSIVE, numbers, 1, line.seeds, "", line.evidence())
-
-
-def slope_table(lines: Sequence[Curve], slopes: Sequence[np.ndarray]) -> pd.DataFrame:
-    """One line per curve: method, ends, number of values, slope with its 95 % interval."""
-    low, high = percentile_interval(np.column_stack(slopes))
-    return pd.DataFrame(
-        {
-            "method": [line.cells["method"].iloc[0] for line in lines],
-            "from": [line.x.min() for line in lines],
-            "to": [line.x.max() for line in lines],
-            "values": [line.x.size for line in lines],
-            "slope": [slope[0] for slope in slopes],
-            "low": low,
-            "high": high,
-        }
-    )
-
-
-def slopes_text(slopes: pd.DataFrame) -> str:
-    """Write the slopes of `slope_table` with their intervals."""
-    texts = [
-        f"{line.method} {line.slope:.3g} [{line.low:.3g}, {line.high:.3g}]"
-        for line in slopes.itertuples()
-    ]
-    return "; ".join(texts)
-
-
-def with_outcome(finding: Finding, evidence: pd.DataFrame) -> Finding:
-    """Return a finding of one part with further evidence, marked with the part's outcome."""
-    outcome = finding.evidence["outcome"].iloc[0]
-    return replace(finding, evidence=evidence.assign(outcome=outcome))
-
-
-def excess_slope(study: Study, check: Mapping, context: Context) -> Finding:
+@check_type(*CURVE)
+def excess_slope(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the slope of log(`value`) over log(`along`) against bounds.
 
-    Options: `reach`, the last value that the claim is about; a curve that ends before it is
-    partial.
+    A curve that ends before `reach`, the last value that the claim is about, is partial.
     """
     line = curve(study, check, context)
-    if (finding := not_positive(line)) is not None:
-        return finding
-    slope = line.slopes()
-    table = slope_table([line], [slope])
-    numbers = f"Slope over {line.along} from {line.x.min():g} to {line.x.max():g}: "
-    numbers += f"{slopes_text(table)} (required: {bounds_text(check)});"
-    missing = line.missing_reach(check["reach"]) if "reach" in check else ""
-    truth = within(slope, check)[:, None]
-    return with_outcome(decide(truth, line.seeds, numbers, missing, table), line.evidence())
+    text = f"From {line.along} = {line.x.min():g} to {line.x.max():g};"
+    return line.draws(line.slopes(), f"Slope over {line.along}", check, text)

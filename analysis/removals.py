@@ -12,12 +12,13 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.comparisons import ratios
+from pkm.analysis.findings import Context, MissingRows
 from pkm.analysis.tables import (
     Panel,
     Study,
     concatenate,
     percentile_interval,
-    resampled_means,
 )
 
 STACKED = {
@@ -73,6 +74,10 @@ SPEEDUP_DEFINITIONS = {
 }
 
 
+#: Speed-ups are those of random requests.
+_REQUESTS = {"sweep": "removals", "metric": "request_ms", "over": {"dataset": "any"}}
+
+
 class View:
     """A study with the sweeps of `SWEEPS`, the metrics of `STACKED` and comparable settings.
 
@@ -83,6 +88,9 @@ class View:
 
     def __init__(self, study: Study):
         self._study = study
+        self.cells = study.cells
+        self.sweeps = study.sweeps
+        self.rows_with = study.rows_with
 
     def panel(self, sweep: str, metric: str) -> Panel:
         """Panel of a stored or stacked metric.
@@ -187,32 +195,6 @@ def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:
     return grouped.reset_index().assign(quantity=value)
 
 
-def speedup_draws(study: Study, speedup: Speedup) -> tuple[list[str], np.ndarray, int]:
-    """Ratio of means of a `Speedup` on every data set that has both sides, over random requests.
-
-    Returns
-    -------
-    tuple
-        Data sets, ndarray of shape (repeats + 1, data sets) with the sample first, fewest seeds.
-    """
-    panel = View(study).panel("removals", "request_ms")
-    above = _columns_by_dataset(panel, speedup.above)
-    below = _columns_by_dataset(panel, speedup.below)
-    datasets = [name for name in above if name in below]
-    if not datasets:
-        return [], np.empty((1, 0)), 0
-    numerators = [above[name] for name in datasets]
-    denominators = [below[name] for name in datasets]
-    means = resampled_means(panel)
-    draws = means[:, numerators] / means[:, denominators]
-    return datasets, draws, panel.take(numerators + denominators).min_seeds
-
-
-def _columns_by_dataset(panel: Panel, method: str) -> dict[str, int]:
-    cells = panel.cells[panel.cells["method"] == method]
-    return dict(zip(cells["dataset"], cells.index, strict=True))
-
-
 def speedups(study: Study) -> pd.DataFrame:
     """Every `Speedup` on every data set.
 
@@ -224,9 +206,14 @@ def speedups(study: Study) -> pd.DataFrame:
     """
     columns = ["dataset", "definition", "title", "speedup", "low", "high", "seeds"]
     parts = []
+    view = View(study)
     for key, definition in SPEEDUP_DEFINITIONS.items():
-        datasets, draws, seeds = speedup_draws(study, definition)
-        low, high = percentile_interval(draws)
-        part = pd.DataFrame({"dataset": datasets, "speedup": draws[0], "low": low, "high": high})
-        parts.append(part.assign(definition=key, title=definition.title, seeds=seeds))
-    return pd.concat(parts, ignore_index=True)[columns]
+        sides = {"left": [definition.above], "right": [definition.below]}
+        try:
+            draws = ratios(view, _REQUESTS | sides, Context())
+        except MissingRows:
+            continue
+        low, high = percentile_interval(draws.values)
+        part = draws.cases[["dataset"]].assign(speedup=draws.values[0], low=low, high=high)
+        parts.append(part.assign(definition=key, title=definition.title, seeds=draws.seeds))
+    return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)

@@ -20,6 +20,7 @@ from pkm.analysis import audits, claims, verdicts
 from pkm.analysis.audits import Audits
 from pkm.analysis.figures import FigureResult, FigureSpec, figures_of
 from pkm.analysis.figures.audit import draw_audit
+from pkm.analysis.findings import LEVEL, MIN_SEEDS, VERDICTS
 from pkm.analysis.render.figures import draw
 from pkm.analysis.render.layout import DASH, missing_text
 from pkm.analysis.render.style import styled
@@ -120,15 +121,15 @@ def _claims_context(
         formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
         write(overview, folder, "claims", formatted=formatted, caption=f"Claims of {title}")
     counts = []
-    for verdict in (verdicts.HOLDS, verdicts.FAILS, verdicts.INCONCLUSIVE, verdicts.NOT_RUN):
+    for verdict in VERDICTS:
         judged = overview[overview["verdict"] == verdict]
         counts.append((verdict, len(judged), int(judged["partial"].sum())))
     return {
         "claims": [_claim(finding, folder) for finding in findings],
         "counts": counts,
         "partial": int(overview["partial"].sum()),
-        "level": verdicts.LEVEL,
-        "min_seeds": verdicts.MIN_SEEDS,
+        "level": LEVEL,
+        "min_seeds": MIN_SEEDS,
         "repeats": BOOTSTRAP_REPEATS,
     }
 
@@ -215,10 +216,8 @@ def _claim(verdict: verdicts.Verdict, folder: Path) -> dict[str, Any]:
     """Write the evidence of a claim, and return what the template says of it."""
     finding = verdict.finding
     claim = verdict.claim
-    short = claim["id"].split("/")[-1]
-    context = {name: claim[name] for name in ("id", "section", "kind", "basis", "statement")}
-    context |= {name: claim.get(name, "") for name in ("source", "reported", "doubt")}
-    context |= {
+    short = claim.id.split("/")[-1]
+    context = vars(claim) | {
         "short": short,
         "verdict": finding.verdict,
         "partial": verdict.partial,

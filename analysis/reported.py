@@ -32,6 +32,11 @@ FEW_SEEDS = "too few seeds"
 NOT_STORED = "not run"
 #: Verdicts of the numbers that can be compared.
 JUDGED = (WITHIN, BETTER, WORSE)
+#: Columns of the evidence of a claim that reported numbers are reproduced.
+EVIDENCE = [
+    "dataset", "method", "metric", "mean", "deviation", "seeds", "reported", "margin", "ratio",
+    "verdict", "note",
+]  # fmt: skip
 #: A difference of more standard errors is no sampling error.
 STANDARD_ERRORS = 2
 #: Share of the reported mean that a measured one may differ by to be near it.

@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from pkm.analysis import claims
-from pkm.analysis.claims.kaplan_stemmer import BOUNDS, capture_shares
 from pkm.analysis.figures import FigureResult, FigureSpec
 from pkm.analysis.figures.lines import (
     COLUMNS,
@@ -27,6 +26,7 @@ from pkm.analysis.figures.lines import (
 )
 from pkm.analysis.figures.panels import epsilon_grid_figure
 from pkm.analysis.frames import comparable_methods
+from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS, capture_shares
 from pkm.analysis.planted import Curve
 from pkm.analysis.render.layout import (
     DASH,
@@ -353,7 +353,7 @@ def _share_y_limits(grid: Sequence[Axes]) -> None:
 
 
 def _capture_check() -> dict[str, Any]:
-    checks = {claim["id"]: claim["check"] for claim in CONTENT["claims"]}
+    checks = {claim.id: claim.check for claim in CONTENT["claims"]}
     return checks["kaplan_stemmer/iterating-captures-smaller"]
 
 

@@ -1,1 +1,1 @@
-"""What single papers need beyond their figures.yaml: functions that it names."""
+"""What single papers need: functions of their figures, and checks (``<paper>_checks.py``)."""

@@ -144,7 +144,7 @@ def test_every_claim_has_a_verdict(findings):
     # Other interpretations hold like the default one; every claim on the method has the printed
     # radius among them.
     assert not [name for name, text in numbers.items() if "instead" in text]
-    checks = {claim["id"].split("/")[1]: claim["check"] for claim in CONTENT["claims"]}
+    checks = {claim.id.split("/")[1]: claim.check for claim in CONTENT["claims"]}
     on_method = {
         name for name, check in checks.items() if "dist_dp" in str({**check, "also": None})
     }

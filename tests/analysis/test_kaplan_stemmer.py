@@ -14,7 +14,10 @@ from fabricated.studies import study_of
 
 from pkm.analysis import claims
 from pkm.analysis.accounting import gaussian_epsilon
-from pkm.analysis.claims.kaplan_stemmer import (
+from pkm.analysis.figures import figures_of
+from pkm.analysis.figures.kaplan_stemmer import _separated
+from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
+from pkm.analysis.papers.kaplan_stemmer_checks import (
     BOUNDS,
     capture_shares,
     replacement_cost,
@@ -22,9 +25,6 @@ from pkm.analysis.claims.kaplan_stemmer import (
     smallest_captured,
     weight,
 )
-from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.kaplan_stemmer import _separated
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 from pkm.analysis.tables import REQUIRED, Study
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.selection import selection_epsilon, selection_mu

@@ -182,9 +182,9 @@ def test_every_claim_has_a_verdict(findings):
     assert len(findings) == 43
     not_run = {name for name, finding in findings.items() if finding.verdict == NOT_RUN}
     untested = {
-        claim["id"].removeprefix("mufc/")
+        claim.id.removeprefix("mufc/")
         for claim in CONTENT["claims"]
-        if claim["check"]["type"] == "not_run"
+        if claim.check["type"] == "not_run"
     }
     assert not_run == untested | {"adversarial-fastest-tmi"}
     failed = {name for name, finding in findings.items() if finding.verdict == FAILS}

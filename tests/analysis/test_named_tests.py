@@ -13,6 +13,8 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 def nested_texts(value):
     """All texts of a nested value."""
+    if isinstance(value, claims.Claim):
+        value = vars(value)
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from pkm.analysis import claims, verdicts
-from pkm.analysis.claims.kaplan_stemmer import BOUNDS
+from pkm.analysis import claims, exact
 from pkm.analysis.findings import FAILS, HOLDS
+from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS
 from pkm.analysis.reported import number
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
@@ -26,9 +26,7 @@ from pkm.metrics import evaluate
 from pkm.privacy import SCALE, SplitScore
 
 ALL_CLAIMS = [claim for paper in claims.papers() for claim in claims.load(paper)["claims"]]
-PROVED = {
-    claim["id"]: claim["check"] for claim in ALL_CLAIMS if claim["check"]["type"] == "proved_by"
-}
+PROVED = {claim.id: claim.check for claim in ALL_CLAIMS if claim.check["type"] == "proved_by"}
 
 
 # The claims and the tests that they name
@@ -43,7 +41,7 @@ def test_named_tests_are_collected():
 @pytest.mark.parametrize("claim", PROVED)
 def test_finding_reports_the_test(claim):
     check = PROVED[claim]
-    finding = verdicts.EVALUATORS["proved_by"](None, check, None)
+    finding = exact.proved_by(None, check, None)
     assert finding.verdict == check["verdict"]
     assert check["test"] in finding.numbers
 
@@ -52,7 +50,7 @@ def test_proofs_must_be_conclusive():
     # A proof is of a claim or of its opposite.
     check = {"type": "proved_by", "verdict": "inconclusive", "test": "tests/x.py::test_x"}
     with pytest.raises(ValueError, match="verdict='inconclusive'"):
-        verdicts.EVALUATORS["proved_by"](None, check, None)
+        exact.proved_by(None, check, None)
     assert {check["verdict"] for check in PROVED.values()} == {HOLDS, FAILS}
 
 

@@ -18,8 +18,8 @@ from scipy import stats
 
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import gaussian_delta
-from pkm.analysis.claims.fastlloyd import iteration_bound, noise_multiplier
 from pkm.analysis.inference import holm, paired_tests, rank_correlation
+from pkm.analysis.papers.fastlloyd_checks import iteration_bound, noise_multiplier
 from pkm.analysis.tables import Study
 from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
@@ -66,7 +66,7 @@ def study_with_exception(exception, shift, **options):
 
 
 def evaluate_check(check, study, missing=NO_GAPS):
-    return verdicts._check(study, check, verdicts.Context({}, missing), verdicts.EVALUATORS)
+    return verdicts.evaluate_check(study, check, verdicts.Context({}, missing))
 
 
 def test_holm_equals_its_definition():
@@ -228,7 +228,7 @@ def test_missing_values_of_the_best_are_reported():
     sets = claims.load("fastlloyd")["sets"] | {"real10": ["iris", "s1", "wine"]}
     context = verdicts.Context(sets, NO_GAPS)
     rows = small_rows()
-    finding = verdicts._check(Study(rows), check, context, verdicts.EVALUATORS)
+    finding = verdicts.evaluate_check(Study(rows), check, context)
     assert "n_iterations 4, 6 not stored" in finding.missing
     mask = reports.row_mask(rows, sweep="iterations", params='{"n_iterations": 3}')
     parts = [rows]
@@ -237,7 +237,7 @@ def test_missing_values_of_the_best_are_reported():
         cell = rows.loc[mask, "cell"] + str(n_iterations)
         parts.append(rows[mask].assign(params=params, cell=cell))
     complete = Study(pd.concat(parts, ignore_index=True))
-    finding = verdicts._check(complete, check, context, verdicts.EVALUATORS)
+    finding = verdicts.evaluate_check(complete, check, context)
     assert not finding.missing
 
 
@@ -440,22 +440,17 @@ def test_verdicts_of_all_claims():
 
 def test_evidence_counts_the_comparisons():
     for verdict in reports.verdicts_of("fastlloyd"):
-        if verdict.claim["check"]["type"] == "ordering":
+        if verdict.claim.check["type"] == "ordering":
             finding = verdict.finding
             assert finding.comparisons == len(finding.evidence)
 
 
 def test_claims_and_deviations_are_complete():
     content = claims.load("fastlloyd")
-    known = verdicts.EVALUATORS | claims.paper_evaluators("fastlloyd")
     for claim in content["claims"]:
-        assert {"id", "section", "statement", "kind", "basis", "check"} <= set(claim)
-        assert claim["basis"] in {"explicit", "implied", "cited", "theorem", "printed", "derived"}
-        assert claim["kind"] in {"ordering", "threshold", "trend", "magnitude", "count"}
-        check = claim["check"]
-        parts = check.get("parts", []) if check["type"] == "all_of" else [check]
-        assert parts, claim["id"]
-        assert all(part["type"] in known for part in parts), claim["id"]
+        assert claim.basis in {"explicit", "implied", "cited", "theorem", "printed", "derived"}
+        assert claim.kind in {"ordering", "threshold", "trend", "magnitude", "count"}
+        assert claim.statement.endswith(".")
     assert all({"topic", "paper", "here", "why"} <= set(line) for line in content["deviations"])
 
 

@@ -218,7 +218,7 @@ def figure_records(studies: Iterable[str] = ROWS) -> dict:
 def claim_records(studies: Iterable[str] = ROWS) -> dict:
     """Verdict of every claim, from fabricated rows."""
     return {
-        f"{study}: {verdict.claim['id']}": str(verdict.finding.verdict)
+        f"{study}: {verdict.claim.id}": str(verdict.finding.verdict)
         for study in studies
         if paper_of(study) in claims.papers()
         for verdict in verdicts_of(study)

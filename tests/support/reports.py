@@ -33,15 +33,13 @@ def evaluate_claims(paper, rows, missing=NO_GAPS):
 
 def by_claim(paper_verdicts):
     """Findings by the claims' names without that of the paper."""
-    return {verdict.claim["id"].split("/")[1]: verdict.finding for verdict in paper_verdicts}
+    return {verdict.claim.id.split("/")[1]: verdict.finding for verdict in paper_verdicts}
 
 
 def evaluate_check(paper, check, rows, missing=NO_GAPS):
     """Finding of one check, with the sets, reported numbers and evaluators of a paper."""
-    content = claims.load(paper)
-    context = verdicts.Context(content["sets"], missing, content.get("reported", {}))
-    evaluators = verdicts.EVALUATORS | claims.paper_evaluators(paper)
-    return verdicts._check(Study(rows), check, context, evaluators)
+    study, context = verdicts.prepare(Study(rows), paper, missing)
+    return verdicts.evaluate_check(study, check, context)
 
 
 def evaluate_claim(paper, name, rows, missing=NO_GAPS):
@@ -51,7 +49,7 @@ def evaluate_claim(paper, name, rows, missing=NO_GAPS):
 
 def check_of(paper, name):
     """Check of one claim, by its name without that of the paper."""
-    checks = {claim["id"].split("/")[1]: claim["check"] for claim in claims.load(paper)["claims"]}
+    checks = {claim.id.split("/")[1]: claim.check for claim in claims.load(paper)["claims"]}
     return checks[name]
 
 

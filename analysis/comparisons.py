@@ -1,0 +1,476 @@
+"""What a claim compares: pairs of stored means, their ratios, and paired tests between them.
+
+`left` and `right` list selectors (a method's name, or column values); `over` names the columns in
+which both sides agree, with the expected values, a named set of them, or ``any``. Data sets that
+share these columns are averaged, over those that both sides have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.findings import (
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    LEVEL,
+    MIN_SEEDS,
+    Context,
+    Draws,
+    Finding,
+    MissingRows,
+    check_type,
+    describe_case,
+    join_texts,
+    join_words,
+    of_part,
+    percent,
+    too_few,
+)
+from pkm.analysis.inference import holm, paired_tests
+from pkm.analysis.tables import (
+    Panel,
+    Study,
+    area,
+    column_statistics,
+    matches,
+    panel_of_sweeps,
+    resampled_means,
+)
+
+#: Keys that select what is compared.
+SELECTION = (
+    "sweep", "metric", "area", "left", "right", "over", "at_least_d", "across", "best_of",
+    "relative_to", "average", "by", "times", "expected", "datasets_each", "reach",
+)  # fmt: skip
+#: Keys of an ordering.
+ORDER = ("strict", "ties_suffice", "higher_is_better", "within", "tolerated")
+_NUMERIC = ("dataset", "epsilon", "n", "d", "k")
+Selector = str | Mapping
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Comparisons found in a panel.
+
+    Attributes
+    ----------
+    panel : Panel
+    keys : DataFrame
+        One line per comparison: values of the `over` columns and labels of both sides.
+    left, right, scale : list of list of int
+        Columns of the panel, data set by data set; `scale` of the method that both sides are
+        relative to, without columns where there is none.
+    missing : str
+        What was expected and is not stored.
+    complete : ndarray of shape (comparisons,), bool
+        Which comparisons rest on all the data sets and candidates that they are about.
+    """
+
+    panel: Panel
+    keys: pd.DataFrame
+    left: list[list[int]]
+    right: list[list[int]]
+    scale: list[list[int]]
+    missing: str
+    complete: np.ndarray
+
+    @property
+    def seeds(self) -> int:
+        """Fewest seeds that both sides of a comparison share."""
+        finite = np.isfinite(self.panel.values)
+        sides = zip(self.left, self.right, strict=True)
+        shared = [(finite[:, left] & finite[:, right]).sum(axis=0).min() for left, right in sides]
+        return int(min(shared))
+
+
+def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
+    """Find the comparisons of a check; see the module.
+
+    With `across` each selector names one cell per combination, and the two sides need not be of
+    the same data set. `best_of` makes a candidate of every value of these columns.
+    """
+    panel = panel_of_sweeps(study, check["sweep"], check["metric"])
+    if not len(panel.cells):
+        raise MissingRows(context.why(check["sweep"]))
+    panel = area(panel) if check.get("area") else panel.broadcast()
+    resolved = check["over"].items()
+    over = {name: None if values == "any" else context.resolve(values) for name, values in resolved}
+    panel = panel.take(_allowed(panel.cells, over, check.get("at_least_d", 0)))
+    cells = panel.cells
+
+    # Find the cells of every selector, by the values of the `over` columns and by data set.
+    lefts = [(label(selector), _cells_by_key(cells, selector, over)) for selector in check["left"]]
+    selectors = _candidates(cells, check)
+    rights = [(label(selector), _cells_by_key(cells, selector, over)) for selector in selectors]
+    denominators = matches(cells, check.get("relative_to", {"method": []}))
+    scale_of = dict(zip(cells["dataset"][denominators], np.flatnonzero(denominators), strict=True))
+
+    # Match both sides on the data sets that they share.
+    lines = []
+    sides = []
+    for (left_label, left_by_key), (right_label, right_by_key) in product(
+        lefts, rights or [("1", None)]
+    ):
+        for key, left in left_by_key.items():
+            right = left if right_by_key is None else right_by_key.get(key, {})
+            if check.get("across"):
+                left = _nameless(left, left_label)
+                right = _nameless(right, right_label)
+            datasets = [name for name in left if name in right]
+            if "relative_to" in check:
+                datasets = [name for name in datasets if name in scale_of]
+            if datasets:
+                facts = dict(zip(over, key, strict=True))
+                lines.append(facts | {"left": left_label, "right": right_label})
+                columns = [[side[name] for name in datasets] for side in (left, right)]
+                sides.append((*columns, [scale_of[name] for name in datasets if scale_of]))
+    if not lines:
+        raise MissingRows(context.why(check["sweep"]))
+    keys = pd.DataFrame(lines)
+    left, right, scale = (list(side) for side in zip(*sides, strict=True))
+
+    absent = _absent_candidates(check, cells)
+    n_datasets = np.array([len(columns) for columns in left])
+    each = check.get("datasets_each", 1)
+    few = f"only {n_datasets.min()} of {each} data sets behind some comparisons"
+    missing = join_texts(
+        _absent_comparisons(check, over, keys),
+        few if n_datasets.min() < each else "",
+        absent,
+        _short_reach(check, cells.iloc[np.concatenate(left)]),
+    )
+    complete = (n_datasets >= each) & (not absent)
+    return Pairs(panel, keys, left, right, scale, missing, complete)
+
+
+def _nameless(positions: Mapping[str, int], name: str) -> dict[str, int]:
+    """Return the only cell under no name, so that it matches one of another data set."""
+    if len(positions) > 1:
+        raise ValueError(
+            f"across: selector {name!r} matches several data sets, {sorted(positions)}"
+        )
+    return dict(zip([""], positions.values(), strict=False))
+
+
+def _candidates(cells: pd.DataFrame, check: Mapping) -> list[Selector]:
+    """Return the selectors of the right side; `best_of` splits each by those columns' values."""
+    selectors = list(check.get("right", ()))
+    columns = check.get("best_of", [])
+    if not columns or not set(columns) <= set(cells.columns):
+        return selectors
+    values = [cells.loc[matches(cells, each), columns].dropna() for each in selectors]
+    return [
+        _as_mapping(selector) | line
+        for selector, of_selector in zip(selectors, values, strict=True)
+        for line in of_selector.drop_duplicates().to_dict("records")
+    ]
+
+
+def _as_mapping(selector: Selector) -> dict:
+    return {"method": selector} if isinstance(selector, str) else dict(selector)
+
+
+def label(selector: Selector) -> str:
+    """Write a selector: the method, and the other columns with their values."""
+    columns = _as_mapping(selector).items()
+    texts = [str(value) if name == "method" else f"{name}={value}" for name, value in columns]
+    return ", ".join(texts)
+
+
+def _allowed(cells: pd.DataFrame, over: Mapping, min_d: int) -> np.ndarray:
+    """Mask of the cells with `min_d` columns or more and expected values of the `over` columns."""
+    allowed = cells["d"] >= min_d
+    for name, values in over.items():
+        if name not in cells:
+            raise MissingRows(f"no stored row has the parameter {name}")
+        if name in _NUMERIC and values is not None:
+            listed = cells[name].isin(values)
+            allowed &= (listed | cells[name].isna()) if name == "epsilon" else listed
+    return allowed.to_numpy()
+
+
+def _cells_by_key(
+    cells: pd.DataFrame, selector: Selector, over: Mapping
+) -> dict[tuple, dict[str, int]]:
+    """Map each combination of values of the `over` columns to the selected cells by data set."""
+    selected = cells[matches(cells, selector)]
+    values = selected[list(over)].to_numpy(dtype=object)
+    by_key: dict[tuple, dict[str, int]] = {}
+    for position, line, name in zip(selected.index, values, selected["dataset"], strict=True):
+        by_dataset = by_key.setdefault(tuple(line), {})
+        if name in by_dataset:
+            raise ValueError(
+                f"selector {selector!r} matches two cells of data set {name!r} at {list(over)}="
+                f"{tuple(line)}"
+            )
+        by_dataset[name] = position
+    return by_key
+
+
+def _absent_comparisons(check: Mapping, over: Mapping, keys: pd.DataFrame) -> str:
+    """Say which comparisons the claim asks for and are not stored."""
+    n_available = len(keys)
+    if "best_of" in check:
+        n_available = len(keys[[*over, "left"]].drop_duplicates())
+    n_right = 1 if "best_of" in check else len(check.get("right", "1"))
+    listed = {name: values for name, values in over.items() if values is not None}
+    n_values = np.prod([len(values) for values in listed.values()], dtype=int)
+    n_expected = check.get("expected", n_values * len(check["left"]) * n_right)
+    if n_available >= n_expected:
+        return ""
+    absent_texts = []
+    for name, values in listed.items():
+        absent = [str(value) for value in values if value not in set(keys[name])]
+        absent_texts += [f"{name} {', '.join(absent)}"] if absent else []
+    absent_text = f"absent: {'; '.join(absent_texts)}" if absent_texts else ""
+    return join_texts(f"{n_available} of {n_expected} comparisons available", absent_text)
+
+
+def _absent_candidates(check: Mapping, cells: pd.DataFrame) -> str:
+    """Say which listed values of a `best_of` column no stored cell has."""
+    texts = []
+    for selector, name in product(check.get("right", ()), check.get("best_of", ())):
+        listed = _as_mapping(selector).get(name)
+        if isinstance(listed, list) and name in cells:
+            absent = [str(value) for value in listed if not (cells[name] == value).any()]
+            texts += [f"{name} {', '.join(absent)} not stored"] if absent else []
+    return "; ".join(texts)
+
+
+def _short_reach(check: Mapping, cells: pd.DataFrame) -> str:
+    """Say which columns are not stored up to the value that the claim is about."""
+    ends = [(name, cells[name].max(), last) for name, last in check.get("reach", {}).items()]
+    texts = [f"{name} up to {end:,} instead of {last:,}" for name, end, last in ends if end < last]
+    return "; ".join(texts)
+
+
+# --- ratios: for predicates on resampled means ----------------------------------------------------
+
+
+def ratios(study: Study, check: Mapping, context: Context) -> Draws:
+    """Resampled ratios left / right per comparison.
+
+    Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the
+    smallest right-hand side divides, chosen anew in every resample. ``by: difference`` subtracts
+    the right side instead; `times` multiplies the left side by an expression in the columns of its
+    cells, such as ``1 / k``.
+    """
+    pairs = find_pairs(study, check, context)
+    keys = pairs.keys
+    complete = pairs.complete
+    means = resampled_means(pairs.panel)
+    average = check.get("average", "ratio_of_means")
+    left = average_sides(means, pairs.left, pairs.scale, average)
+    right = average_sides(means, pairs.right, pairs.scale, average)
+    if "times" in check:
+        factors = numeric(pairs.panel.cells).eval(check["times"])
+        factors = np.broadcast_to(np.asarray(factors, dtype=float), len(pairs.panel.cells))
+        left = left * [factors[columns].mean() for columns in pairs.left]
+    name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
+    if "right" not in check:
+        right = np.ones_like(left)
+    if "best_of" in check:
+        groups = keys.groupby([*check["over"], "left"], sort=False).indices.values()
+        firsts = [members[0] for members in groups]
+        right = np.column_stack([right[:, members].min(axis=1) for members in groups])
+        left = left[:, firsts]
+        complete = complete[firsts]
+        keys = keys.iloc[firsts].assign(right="best of all").reset_index(drop=True)
+    values = left / right
+    if check.get("by") == "difference":
+        name = "Difference"
+        values = left - right
+    return Draws(values, keys, pairs.seeds, pairs.missing, name, complete)
+
+
+def numeric(cells: pd.DataFrame) -> pd.DataFrame:
+    """Cells with numbers in columns that mix types, so that expressions can use them."""
+    mixed = cells.select_dtypes(["object", "str"])
+    numbers = mixed.apply(pd.to_numeric, errors="coerce")
+    return cells.assign(**{name: numbers[name] for name in numbers if numbers[name].notna().any()})
+
+
+def average_sides(
+    means: np.ndarray, side: list[list[int]], scale: list[list[int]], average: str
+) -> np.ndarray:
+    """Averages over data sets, one column per comparison, relative to the columns of `scale`.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_lines, n_cells)
+    side, scale : list of list of int
+        Columns, data set by data set.
+    average : str
+        ``"ratio_of_means"`` or ``"mean_of_ratios"`` (every data set weighs the same, whatever its
+        height).
+    """
+    averages = [
+        (means[:, columns] * _weights(means[:, denominators], average)).mean(axis=1)
+        for columns, denominators in zip(side, scale, strict=True)
+    ]
+    return np.column_stack(averages)
+
+
+def _weights(denominators: np.ndarray, average: str) -> np.ndarray | float:
+    """Factors of the values on each data set, before their mean over data sets is taken."""
+    if average not in ("ratio_of_means", "mean_of_ratios"):
+        known = "'ratio_of_means', 'mean_of_ratios'"
+        raise ValueError(f"average={average!r} is unknown; known: {known}")
+    if not denominators.shape[-1]:
+        return 1.0
+    if average == "mean_of_ratios":
+        return 1 / denominators
+    return 1 / denominators.mean(axis=-1, keepdims=True)
+
+
+# --- orderings: paired t tests --------------------------------------------------------------------
+
+
+@check_type(*SELECTION, *ORDER)
+def ordering(study: Study, check: Mapping, context: Context) -> Finding:
+    """Left at most right (at least, with `higher_is_better`), by paired one-sided t tests.
+
+    Options: `strict`; `ties_suffice` (the claim is that there is no difference in favor of the
+    right side); `tolerated` with `within`: so many values of one key may be violated.
+    """
+    return compare(find_pairs(study, check, context), check)
+
+
+@check_type(*SELECTION, *ORDER, "along", "steps")
+def improving(study: Study, check: Mapping, context: Context) -> Finding:
+    """Every value of `along` is at least as good as the one before, as `ordering` judges it."""
+    pairs = find_pairs(study, check, context)
+    along = check["along"]
+    groups = [name for name in pairs.keys.columns if name not in (along, "right")]
+    lines = []
+    steps = []
+    for group, members in pairs.keys.groupby(groups, sort=False):
+        facts = dict(zip(groups, group, strict=True))
+        left_label = facts.pop("left")
+        for before, after in pairwise(members[along].astype(float).sort_values().index):
+            facts[along] = f"{members[along][before]} to {members[along][after]}"
+            lines.append(facts | {"left": left_label, "right": "the value before"})
+            steps.append((before, after))
+    if not lines:
+        raise MissingRows(f"only one value of {along} is stored")
+    missing = ""
+    if len(lines) < check["steps"]:
+        missing = f"{len(lines)} of {check['steps']} steps available"
+    compared = replace(
+        pairs,
+        keys=pd.DataFrame(lines),
+        left=[pairs.left[after] for _, after in steps],
+        right=[pairs.left[before] for before, _ in steps],
+        scale=[pairs.scale[after] for _, after in steps],
+        missing=missing,
+        complete=np.ones(len(steps), dtype=bool),
+    )
+    return compare(compared, check)
+
+
+def compare(pairs: Pairs, check: Mapping) -> Finding:
+    """Judge pairs of columns by paired tests, Holm-corrected in each direction."""
+    values = pairs.panel.values
+    sign = -1.0 if check.get("higher_is_better") else 1.0
+    average = check.get("average", "ratio_of_means")
+    means = column_statistics(values)[0][None]
+
+    # Test the differences per seed, averaged over data sets. The denominators are the same on both
+    # sides: their means are factors.
+    sides = zip(pairs.left, pairs.right, pairs.scale, strict=True)
+    differences = [
+        ((values[:, left] - values[:, right]) * _weights(means[0, scale], average)).mean(axis=1)
+        for left, right, scale in sides
+    ]
+    tests = paired_tests(sign * np.column_stack(differences))
+    violation = holm(tests["p_greater"])
+    support = holm(tests["p_less"])
+    outcome = np.select(
+        [tests["seeds"] < MIN_SEEDS, violation <= LEVEL, support <= LEVEL],
+        ["few seeds", "violated", "kept"],
+        "tied",
+    )
+    evidence = pairs.keys.assign(
+        left_mean=average_sides(means, pairs.left, pairs.scale, average)[0],
+        right_mean=average_sides(means, pairs.right, pairs.scale, average)[0],
+        difference=sign * tests["difference"],
+        half_width=tests["half_width"],
+        seeds=tests["seeds"],
+        p_violated=violation,
+        p_kept=support,
+        outcome=outcome,
+    )
+    return _judge(evidence, tests["difference"].to_numpy(), check, pairs)
+
+
+def _judge(
+    evidence: pd.DataFrame, toward_violation: np.ndarray, check: Mapping, pairs: Pairs
+) -> Finding:
+    """Decide an ordering by the outcomes of its comparisons; see `pkm.analysis.verdicts`."""
+    outcome = evidence["outcome"].to_numpy()
+    enough = outcome != "few seeds"
+    seeds = evidence.loc[enough, "seeds"].min() if enough.any() else evidence["seeds"].max()
+    n_kept = np.count_nonzero(outcome == "kept")
+    leaning = (outcome == "tied") & (toward_violation > 0)
+    violated = outcome == "violated"
+
+    # So many values of the key `within` may be violated for each combination of the other keys.
+    broken = violated.any()
+    if "within" in check and broken:
+        others = [name for name in check["over"] if name != check["within"]]
+        n_violated = evidence[violated].groupby(others)[check["within"]].nunique()
+        broken = n_violated.max() > check["tolerated"]
+
+    shown = check.get("ties_suffice") or 0 < n_kept >= leaning.sum()
+    if check.get("strict"):
+        shown = n_kept == enough.sum()
+    verdict = FAILS if broken else HOLDS if shown else INCONCLUSIVE
+    missing = pairs.missing
+    if not enough.all() and enough.any():
+        n_few = np.count_nonzero(~enough)
+        few = f"{n_few} comparisons have fewer than {MIN_SEEDS} paired seeds"
+        missing = join_texts(missing, few)
+    verdict = of_part(verdict, missing, refuted=(violated & pairs.complete).any())
+    if not enough.any():
+        verdict = INCONCLUSIVE
+    numbers = _describe_outcomes(evidence, toward_violation, leaning, check)
+    numbers = join_words(numbers, too_few(int(seeds)))
+    return Finding(verdict, numbers, len(evidence), int(seeds), missing, evidence)
+
+
+def _describe_outcomes(
+    evidence: pd.DataFrame, toward_violation: np.ndarray, leaning: np.ndarray, check: Mapping
+) -> str:
+    """Describe the outcomes: counts, the largest violation, the widest interval of a tie."""
+    outcome = evidence["outcome"].to_numpy()
+    names = ("kept", "tied", "violated")
+    counts = [f"{np.count_nonzero(outcome == name)} {name}" for name in names]
+    text = f"{', '.join(counts)} of {len(evidence)} comparisons."
+    right = np.abs(evidence["right_mean"].to_numpy())
+    relative = toward_violation / right
+    violated = outcome == "violated"
+    if violated.any() or leaning.any():
+        worst = np.where(violated if violated.any() else leaning, relative, -np.inf).argmax()
+        line = evidence.iloc[worst]
+        key = describe_case(line[[*check["over"]]]) if check["over"] else ""
+        name = f"{key} ({line['left']} against {line['right']})".strip()
+        size = percent(relative[worst])
+        if violated.any():
+            text += f" Violated most: {name} by {size}"
+            if check["over"]:
+                first = evidence.loc[violated, next(iter(check["over"]))]
+                n_by_value = first.value_counts(sort=False).items()
+                places = ", ".join(f"{value} ({count})" for value, count in n_by_value)
+                text += f"; violated in: {places}"
+            text += "."
+        else:
+            text += f" {leaning.sum()} ties lean the other way, most {name} by {size}."
+    tied = outcome == "tied"
+    if tied.any():
+        widest = (evidence["half_width"].to_numpy()[tied] / right[tied]).max()
+        text += f" Widest interval of a tied difference: ±{percent(widest)} of the right-hand mean."
+    return text

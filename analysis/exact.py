@@ -1,0 +1,229 @@
+"""Checks without sampling error: rules that every row keeps, counts, sizes, reported numbers."""
+
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+from scipy import stats
+
+from pkm.analysis import reported
+from pkm.analysis.comparisons import numeric
+from pkm.analysis.findings import (
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    LEVEL,
+    NOT_RUN,
+    Agreement,
+    Context,
+    Finding,
+    MissingRows,
+    as_list,
+    check_type,
+    join_texts,
+    no_rows_of,
+    of_part,
+    percent,
+)
+from pkm.analysis.tables import Study, matches
+
+Names = str | Iterable[str] | None
+
+
+def absent_cells(context: Context, methods: Names = None, sweeps: Names = None) -> str:
+    """Say how many planned cells of some methods and sweeps have no rows, and on which data sets.
+
+    A rule that holds on every stored row says nothing about these, even where it is deterministic.
+    """
+    selector = {} if methods is None else {"method": as_list(methods)}
+    selector |= {} if sweeps is None else {"sweep": as_list(sweeps)}
+    absent = context.missing[matches(context.missing, selector)]
+    if not len(absent):
+        return ""
+    datasets = ", ".join(absent["dataset"].astype(str).unique())
+    return f"{len(absent)} planned cells without rows, of {datasets}"
+
+
+@check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
+def rows(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Check a rule on every stored row that has all of the `metrics`.
+
+    `rule` and `where` (which rows it is about) are expressions in the columns of the rows.
+    `expected` lists the values of columns that the claim is about. A number that the paper itself
+    prints is a case, too: `printed` names its cells, which are judged by the same rule.
+    """
+    metric, *_ = check["metrics"]
+    sweeps = check.get("sweeps", study.sweeps)
+    table = study.rows_with(check["metrics"])
+    table = table[table["sweep"].isin(as_list(sweeps))]
+    if "method" in check:
+        table = table[table["method"].isin(as_list(check["method"]))]
+    if not len(table):
+        raise MissingRows(context.why(sweeps))
+    table = numeric(table)
+    considered = len(table)
+    if "where" in check:
+        table = table[table.eval(check["where"])]
+    if not len(table):
+        raise MissingRows(f"none of {considered} stored rows has {check['where']}")
+
+    keys = ["sweep", "method", "dataset"]
+    table = table.assign(agrees=table.eval(check["rule"]))
+    grouped = table.groupby(keys)
+    evidence = grouped[metric].agg(smallest="min", largest="max", rows="size")
+    exists = check.get("quantifier") == "some"
+    agrees = grouped["agrees"].any() if exists else grouped["agrees"].all()
+    evidence = evidence.assign(agrees=agrees).reset_index()
+    text = f"{metric} from {table[metric].min():.4g} to {table[metric].max():.4g} in {len(table)} "
+    text += f"of {considered} rows (required: {check['rule']})."
+    if "printed" in check:
+        printed = _printed(context.reported[check["printed"]]["cells"], check)
+        evidence = pd.concat([evidence, printed], ignore_index=True)
+
+    absent = [
+        no_rows_of(context.resolve(values), table[name].unique())
+        for name, values in check.get("expected", {}).items()
+    ]
+    missing = join_texts(*absent, absent_cells(context, check.get("method"), check.get("sweeps")))
+    return Agreement(evidence, text, missing)
+
+
+def _printed(cells: Iterable[Mapping], check: Mapping) -> pd.DataFrame:
+    """Judge the numbers that the paper prints for the first metric, one line each."""
+    metric, *_ = check["metrics"]
+    numbers = {cell["dataset"]: cell[metric] for cell in cells if metric in cell}
+    values = pd.Series(numbers, name=metric).map(lambda text: reported.number(text)[0])
+    agrees = values.to_frame().eval(check["rule"])
+    printed = pd.DataFrame({"dataset": values.index, "smallest": values.values})
+    return printed.assign(sweep="printed", largest=printed["smallest"], agrees=agrees.to_numpy())
+
+
+@check_type("metrics", "by", "along", "method", "sweeps", "groups")
+def constant(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Check that a metric is one number in every group of equal `by` columns.
+
+    Groups with one value of the columns `along` say nothing. `groups` is how many the claim is
+    about.
+    """
+    (metric,) = check["metrics"]
+    table = study.rows_with([metric])
+    table = table[matches(table, {"method": check["method"]} if "method" in check else {})]
+    table = table[matches(table, {"sweep": check["sweeps"]} if "sweeps" in check else {})]
+    if not len(table):
+        raise MissingRows(no_rows_of(as_list(check.get("method", check.get("sweeps", ""))), ()))
+    grouped = table.groupby(check["by"])
+    evidence = grouped[metric].agg(smallest="min", largest="max")
+    evidence = evidence.join(grouped[check["along"]].nunique())
+    evidence = evidence[(evidence[check["along"]] > 1).any(axis=1)].reset_index()
+    if not len(evidence):
+        raise MissingRows(f"no group is stored with two values of {' or '.join(check['along'])}")
+    evidence["agrees"] = evidence["smallest"] == evidence["largest"]
+    few = f"{len(evidence)} of {check['groups']} groups available"
+    return Agreement(
+        evidence,
+        f"{metric} at equal {', '.join(check['by'])}.",
+        join_texts(
+            few if len(evidence) < check["groups"] else "",
+            absent_cells(context, check.get("method"), check.get("sweeps")),
+        ),
+    )
+
+
+@check_type("sweep", "expected")
+def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Compare N, d and, if given, k of the stored data sets with `expected`, by data set.
+
+    `sweep` restricts the comparison to one sweep, where others run the data sets with another k.
+    """
+    cells = study.cells
+    if "sweep" in check:
+        cells = cells[cells["sweep"] == check["sweep"]]
+    stored = cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]]
+    lines = []
+    for name, expected in check["expected"].items():
+        if name in stored.index:
+            values = tuple(int(value) for value in stored.loc[name][: len(expected)])
+            line = {"dataset": name, "reported": str(tuple(expected)), "stored": str(values)}
+            lines.append(line | {"agrees": values == tuple(expected)})
+    missing = no_rows_of(check["expected"], stored.index)
+    return Agreement(pd.DataFrame(lines), missing or "Compared: N, d, k.", missing)
+
+
+@check_type("sweep", "keys", "combinations", "datasets")
+def grid_count(study: Study, check: Mapping, context: Context) -> Finding:
+    """Count the combinations of `keys` and the data sets of a sweep.
+
+    A thinned profile plans fewer than `combinations` and `datasets`; that says nothing about the
+    generator, so it is inconclusive.
+    """
+    cells = study.cells[study.cells["sweep"] == check["sweep"]]
+    gaps = context.missing[context.missing["sweep"] == check["sweep"]]
+    planned = set(cells["dataset"]) | set(gaps["dataset"])
+    if not planned:
+        raise MissingRows(context.why(check["sweep"]))
+    n_combinations = len(cells[check["keys"]].drop_duplicates())
+    numbers = f"{n_combinations} combinations stored, {len(planned)} data sets planned"
+    numbers += f" (reported: {check['combinations']} and {check['datasets']})."
+    missing = ""
+    if len(planned) < check["datasets"]:
+        missing = "the profile plans a part of the grid only"
+    elif n_combinations < check["combinations"]:
+        missing = f"{check['combinations'] - n_combinations} combinations without stored rows"
+    exceeds = len(planned) > check["datasets"] or n_combinations > check["combinations"]
+    verdict = FAILS if exceeds else INCONCLUSIVE if missing else HOLDS
+    return Finding(verdict, numbers, 1, None, missing)
+
+
+@check_type("numbers")
+def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
+    """Check that every reported number that can be compared is reproduced within sampling error.
+
+    Holds if all are; fails if more lie outside than two standard errors allow by chance (binomial
+    test at the level of all claims); else inconclusive.
+    """
+    table = reported.compare(study, context.reported[check["numbers"]])
+    judged = table[table["verdict"].isin(reported.JUDGED)]
+    all_counts = table["verdict"].value_counts()
+    others = [
+        f"{count} numbers {name}"
+        for name, count in all_counts.items()
+        if name not in reported.JUDGED
+    ]
+    if not len(judged):
+        raise MissingRows(f"none of {len(table)} reported numbers can be judged: {others}")
+
+    # Two-sided chance beyond two standard errors; half a reported digit of slack makes it smaller.
+    counts = judged["verdict"].value_counts().reindex(reported.JUDGED, fill_value=0)
+    n_outside = len(judged) - counts[reported.WITHIN]
+    chance = 2 * stats.norm.sf(reported.STANDARD_ERRORS)
+    p_value = stats.binom.sf(n_outside - 1, len(judged), chance)
+    verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
+
+    n_near = sum(reported.near(line) for line in judged.to_dict("records"))
+    numbers = f"Of {len(judged)} reported numbers that can be compared {counts[reported.WITHIN]} "
+    numbers += f"are within sampling error, {counts[reported.BETTER]} measured ones are better and "
+    numbers += f"{counts[reported.WORSE]} worse; {n_near} lie within "
+    numbers += f"{percent(reported.NEAR_SHARE)} of the reported mean. {'; '.join(others)}"
+    # More runs would supply these; what cannot be compared is no part of the claim.
+    lacking = {name: all_counts.get(name, 0) for name in (reported.NOT_STORED, reported.FEW_SEEDS)}
+    missing = join_texts(*(f"{count} numbers {name}" for name, count in lacking.items() if count))
+    order = [reported.WORSE, reported.BETTER, reported.WITHIN]
+    evidence = judged.sort_values("verdict", key=lambda column: column.map(order.index))
+    evidence = evidence[reported.EVIDENCE].reset_index(drop=True)
+    seeds = int(judged["seeds"].min())
+    return Finding(of_part(verdict, missing), numbers, len(judged), seeds, missing, evidence)
+
+
+@check_type("verdict", "test")
+def proved_by(study: Study, check: Mapping, context: Context) -> Finding:
+    """Give the verdict of a claim that no row bears on: a test proves it, or its opposite."""
+    verdict = check["verdict"]
+    if verdict not in (HOLDS, FAILS):
+        raise ValueError(f"verdict={verdict!r} of a proved claim must be {HOLDS!r} or {FAILS!r}")
+    what = "Follows" if verdict == HOLDS else "Is refuted"
+    return Finding(verdict, f"{what} without stored rows: {check['test']} asserts it.", 1)
+
+
+@check_type("reason")
+def not_run(study: Study, check: Mapping, context: Context) -> Finding:
+    """Give the recorded reason why a claim is not evaluated here."""
+    return Finding(NOT_RUN, check["reason"])

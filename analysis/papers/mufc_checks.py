@@ -1,0 +1,188 @@
+"""Claims of the MUFC paper: bins, losses over requests, the approximation bound.
+
+All its claims are checked on `pkm.analysis.removals.View`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.exact import absent_cells
+from pkm.analysis.findings import (
+    Agreement,
+    Context,
+    Draws,
+    MissingRows,
+    check_type,
+    no_rows_of,
+    percent,
+)
+from pkm.analysis.removals import View, family, series
+from pkm.analysis.tables import Panel, Study, matches, resampled_means
+
+#: Approximation factor of k-means++ in expectation, over ln K + 2.
+_SEEDING_FACTOR = 8
+
+
+def prepare(study: Study, context: Context) -> tuple[View, Context]:
+    """Return what all checks of the paper see: a view, and the gaps of all parts of a sweep."""
+    gaps = context.missing.assign(sweep=[family(sweep) for sweep in context.missing["sweep"]])
+    return View(study), replace(context, missing=gaps)
+
+
+@check_type("sweep", "method", "requests", "over")
+def steady(study: View, check: Mapping, context: Context) -> Draws:
+    """Check the largest change of the mean loss ratio from its start, for each data set.
+
+    Over the checkpoints of requests of one kind, one point each.
+    """
+    datasets = context.resolve(check["over"]["dataset"])
+    lines = series(study)
+    selector = {"method": check["method"], "requests": check["requests"], "batch": 1}
+    lines = lines[matches(lines, selector | {"dataset": datasets})]
+    if not len(lines):
+        raise MissingRows(context.why(check["sweep"]))
+
+    # A panel of loss ratios: one column per checkpoint, the start as request -1.
+    starts = lines.drop_duplicates(["dataset", "seed"])
+    starts = starts.assign(request=-1, loss_ratio=starts["start"])
+    checkpoints = pd.concat([starts, lines[lines["request"] >= 0]])
+    wide = checkpoints.pivot_table(
+        index="seed", columns=["dataset", "request"], values="loss_ratio", dropna=False
+    )
+    wide = wide.loc[:, wide.notna().any()]
+    cells = wide.columns.to_frame(index=False)
+    no_left_out = np.zeros(len(cells), int)
+    panel = Panel("loss_ratio", cells, wide.index.to_numpy(), wide.to_numpy(), no_left_out)
+
+    # The largest change of each data set, and at which request it is on the sample itself.
+    means = resampled_means(panel)
+    largest = []
+    requests = []
+    stored = list(cells["dataset"].unique())
+    for name in stored:
+        start, *later = cells.index[cells["dataset"] == name]
+        change = np.abs(means[:, later] / means[:, [start]] - 1)
+        largest.append(change.max(axis=1))
+        requests.append(int(cells["request"][later[change[0].argmax()]]))
+    return Draws(
+        np.column_stack(largest),
+        pd.DataFrame({"dataset": stored}),
+        panel.min_seeds,
+        no_rows_of(datasets, stored),
+        "Largest change",
+        facts={"at_request": requests},
+    )
+
+
+def _gamma_means(
+    study: View, check: Mapping, context: Context
+) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], Draws]:
+    """Mean loss ratios by the side of the bins, for each data set with several sides.
+
+    Returns
+    -------
+    dict of str to (ndarray of shape (m,), ndarray of shape (repeats + 1, m))
+        Sides over the default, at most a factor `reach` from it, and resampled means.
+    Draws
+        The data sets as cases, without values.
+    """
+    panel = study.panel("gamma", "loss_ratio")
+    if len(panel.cells):
+        near = panel.cells["gamma_factor"].between(1 / check["reach"], check["reach"]).to_numpy()
+        selector = {"method": check["method"], "dataset": check["datasets"]}
+        panel = panel.take(near & matches(panel.cells, selector))
+    if not len(panel.cells):
+        raise MissingRows(context.why("gamma"))
+    means = resampled_means(panel)
+    by_dataset = {}
+    for name in check["datasets"]:
+        cells = panel.cells[panel.cells["dataset"] == name].sort_values("gamma_factor")
+        if len(cells) > 1:
+            by_dataset[name] = cells["gamma_factor"].to_numpy(), means[:, cells.index]
+    if not by_dataset:
+        names = " or ".join(check["datasets"])
+        raise MissingRows(f"several sides of bins are needed for {names}")
+    cases = pd.DataFrame({"dataset": list(by_dataset)})
+    missing = no_rows_of(check["datasets"], by_dataset)
+    return by_dataset, Draws(means[:, :0], cases, panel.min_seeds, missing)
+
+
+def _default(factors: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Means at the default side of bins; NaN where it is not stored."""
+    return means[:, factors == 1].ravel() if (factors == 1).any() else np.full(len(means), np.nan)
+
+
+@check_type("method", "datasets", "side", "reach")
+def gamma_ratio(study: View, check: Mapping, context: Context) -> Draws:
+    """Check a mean loss ratio over the smallest of all sides of bins.
+
+    `side` is that of the default bins (``default``) or the one with the largest mean (``worst``).
+    """
+    by_dataset, draws = _gamma_means(study, check, context)
+    chosen = {"default": _default, "worst": lambda factors, means: means.max(axis=1)}[check["side"]]
+    ratios = [chosen(*sides) / sides[1].min(axis=1) for sides in by_dataset.values()]
+    best = [factors[means[0].argmin()] for factors, means in by_dataset.values()]
+    name = f"{check['side'].capitalize()} over best"
+    return replace(draws, values=np.column_stack(ratios), name=name, facts={"best": best})
+
+
+@check_type("method", "dataset", "datasets", "reach")
+def gamma_matters(study: View, check: Mapping, context: Context) -> Draws:
+    """Check that on a data set the side of bins matters more than on the first one.
+
+    The largest mean over the smallest is larger there, and the widest bins lose to the default.
+    """
+    by_dataset, draws = _gamma_means(study, check, context)
+    first, *others = check["datasets"]
+    stored = [name for name in others if name in by_dataset]
+    if first not in by_dataset or not stored:
+        names = f"{first} and one of {', '.join(others)}"
+        raise MissingRows(f"several sides of bins are needed for {names}")
+    extents = {name: m.max(axis=1) / m.min(axis=1) for name, (_, m) in by_dataset.items()}
+    widest = [by_dataset[name][1][:, -1] / _default(*by_dataset[name]) for name in stored]
+    truth = [
+        (extents[name] > extents[first]) & (ratio > 1)
+        for name, ratio in zip(stored, widest, strict=True)
+    ]
+    texts = [f"{name} {extents[name][0]:.4g}" for name in (first, *stored)]
+    facts = {"widest_over_default": [ratio[0] for ratio in widest]}
+    facts["extent"] = [extents[name][0] for name in stored]
+    return replace(
+        draws,
+        values=np.column_stack(truth),
+        cases=pd.DataFrame({"dataset": stored}),
+        facts=facts,
+        text=f"Largest over smallest mean: {', '.join(texts)}",
+    )
+
+
+@check_type("sweeps", "methods")
+def approximation(study: View, check: Mapping, context: Context) -> Agreement:
+    """Mean loss of every cell against 64 (ln K + 2)² times the optimum and 16 n d γ² (ln K + 2)."""
+    tables = []
+    for sweep in check["sweeps"]:
+        loss = study.panel(sweep, "loss_ratio")
+        optimum = study.panel(sweep, "optimum")
+        optima = dict(zip(optimum.cells["cell"], np.nanmean(optimum.values, axis=0), strict=True))
+        means = np.nanmean(loss.values, axis=0) if len(loss.cells) else []
+        tables.append(loss.cells.assign(best=loss.cells["cell"].map(optima), ratio=means))
+    cells = pd.concat(tables)
+    cells = cells[cells["method"].isin(check["methods"]) & cells["best"].notna()]
+    cells = cells[np.isfinite(cells["gamma_factor"].astype(float))] if len(cells) else cells
+    if not len(cells):
+        raise MissingRows(context.why(check["sweeps"]))
+
+    # Two stages of seeding, and the rounding to bins: n γ² is the factor squared.
+    seeding = _SEEDING_FACTOR * (np.log(cells["k"].astype(float)) + 2)
+    rounding = 2 * seeding * cells["d"] * cells["gamma_factor"] ** 2
+    allowed = seeding**2 * cells["best"] + rounding
+    loss = cells["ratio"] * cells["best"]
+    table = cells[["sweep", "method", "dataset", "gamma_factor"]].assign(
+        loss=loss, allowed=allowed, share=loss / allowed, agrees=loss <= allowed
+    )
+    text = f"At most {percent(table['share'].max())} of what is allowed."
+    missing = absent_cells(context, check["methods"], check["sweeps"])
+    return Agreement(table.reset_index(drop=True), text, missing)

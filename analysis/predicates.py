@@ -1,0 +1,339 @@
+"""Predicates on the means of compared cells: bounds, trends, slopes, extremes.
+
+Each function returns the values that the bounds of the check, or truth, decide on every resample.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.comparisons import SELECTION, average_sides, find_pairs, label, ratios
+from pkm.analysis.findings import (
+    INCONCLUSIVE,
+    Context,
+    Draws,
+    Finding,
+    MissingRows,
+    check_type,
+    describe_case,
+    join_texts,
+    no_rows_of,
+    percent,
+)
+from pkm.analysis.inference import rank_correlation
+from pkm.analysis.reported import number
+from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
+
+
+def joint(draws: Draws, values: np.ndarray, name: str, **changes: object) -> Draws:
+    """One value about all cases together; it is complete if no case is missing."""
+    return replace(
+        draws,
+        values=values[:, None],
+        cases=draws.cases.iloc[:1],
+        name=name,
+        complete=np.array([not changes.get("missing", draws.missing)]),
+        **{"evidence": draws.cases.assign(value=draws.values[0])} | changes,
+    )
+
+
+def _groups(draws: Draws, names: Sequence[str]) -> list[tuple[dict, pd.DataFrame]]:
+    """Split cases by the values of some columns; the values and the cases of each group."""
+    if not names:
+        return [({}, draws.cases)]
+    grouped = draws.cases.groupby(list(names), sort=False)
+    return [(dict(zip(names, group, strict=True)), members) for group, members in grouped]
+
+
+@check_type(*SELECTION)
+def bound(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check the ratio left / right against bounds; see `ratios` for differences and values."""
+    return ratios(study, check, context)
+
+
+@check_type(*SELECTION, "numbers", "cell", "inverse")
+def over_reported(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check measured over reported numbers where a data set has both.
+
+    `numbers` names a mapping from data sets to reported numbers, or reported cells whose entry
+    `cell` is meant. With `inverse` the reported number is divided by the measured one.
+    """
+    reported = context.reported[check["numbers"]]
+    if "cell" in check:
+        cells = [cell for cell in reported["cells"] if check["cell"] in cell]
+        reported = {cell["dataset"]: number(cell[check["cell"]])[0] for cell in cells}
+    measured = ratios(study, check | {"over": {"dataset": list(reported)}}, context)
+    values = measured.cases["dataset"].map(reported).to_numpy(dtype=float)
+    factors = measured.values / values
+    return replace(
+        measured,
+        values=1 / factors if check.get("inverse") else factors,
+        missing=no_rows_of(reported, measured.cases["dataset"]),
+        name="Reported over measured" if check.get("inverse") else "Measured over reported",
+        facts={"measured": measured.values[0], "reported": values},
+    )
+
+
+@check_type(*SELECTION, "along", "direction", "ends")
+def trend(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check that the ratio left / right rises or falls along a key.
+
+    Per group of the other keys: Spearman's correlation, signed by `direction`, against bounds, and
+    with `ends` the last value beyond the first.
+    """
+    draws = ratios(study, check, context)
+    along = check["along"]
+    sign = _sign(check)
+    expected = check["over"][along]
+    n_expected = 3 if expected == "any" else len(context.resolve(expected))
+    names = [name for name in draws.cases.columns if name not in (along, "right")]
+    missing = draws.missing
+    columns = []
+    lines = []
+    for group, members in _groups(draws, names):
+        members = members.sort_values(along)
+        if len(members) < 3:
+            few = f"{describe_case(pd.Series(group))}: only {len(members)} values of {along}"
+            missing = join_texts(missing, few)
+            continue
+        values = draws.values[:, members.index]
+        correlation = sign * rank_correlation(members[along].to_numpy(dtype=float), values)
+        if check.get("ends"):
+            # A correlation counts only where the last value is beyond the first.
+            correlation[~(sign * (values[:, -1] - values[:, 0]) > 0)] = np.nan
+        columns.append(correlation)
+        complete = len(members) >= n_expected and draws.complete[members.index].all()
+        first, last = values[0, [0, -1]]
+        lines.append(group | {"first": first, "last": last, "complete": complete})
+    if not columns:
+        raise MissingRows(f"a trend along {along} needs at least three stored values of it")
+    table = pd.DataFrame(lines)
+    text = f"Spearman along {along} where it should be {check['direction']}; mean ratio from "
+    text += f"{table['first'].mean():.4g} at the first to {table['last'].mean():.4g} at the last;"
+    return replace(
+        draws,
+        values=np.column_stack(columns),
+        cases=table[names],
+        missing=missing,
+        name="Correlation",
+        complete=table["complete"].to_numpy(),
+        facts={name: table[name] for name in ("first", "last")},
+        text=text,
+    )
+
+
+def _sign(check: Mapping) -> float:
+    return {"rising": 1.0, "falling": -1.0}[check["direction"]]
+
+
+@check_type(*SELECTION, "along", "direction", "first", "last")
+def ends(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check that the ratio left / right is higher or lower at the end of `along`, on average.
+
+    Only groups of the other keys that have both ends count. `first` and `last` name the ends; where
+    they are not stored, the outermost stored values are compared and the verdict is partial.
+    """
+    draws = ratios(study, check, context)
+    along = check["along"]
+    at = draws.cases[along].to_numpy(dtype=float)
+    first = at.min()
+    last = at.max()
+    others = [name for name in check["over"] if name != along]
+    groups = draws.cases[others].astype(str).agg("|".join, axis=1) if others else 0 * at
+    groups = pd.Series(groups, index=draws.cases.index)
+    shared = set(groups[at == first]) & set(groups[at == last])
+    if first == last or not shared:
+        raise MissingRows(f"no group has both {along} = {first:g} and a larger one")
+    inside = groups.isin(shared).to_numpy()
+    low, high = (draws.values[:, inside & (at == end)].mean(axis=1) for end in (first, last))
+    missing = draws.missing
+    if (first, last) != (check["first"], check["last"]):
+        missing = join_texts(missing, f"ends are {along} = {first:g} and {last:g}")
+    text = f"Mean ratio {low[0]:.4g} at {along} = {first:g}, {high[0]:.4g} at {along} = {last:g}"
+    evidence = pd.DataFrame({along: [first, last], "ratio": [low[0], high[0]]})
+    truth = _sign(check) * (high - low) > 0
+    return joint(draws, truth, "", missing=missing, evidence=evidence, text=text)
+
+
+@check_type(*SELECTION, "group")
+def contrast(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check that the smallest reduction 1 - left / right inside `group` is above the median."""
+    draws = ratios(study, check, context)
+    gains = 1 - draws.values
+    inside = draws.cases["dataset"].isin(check["group"]).to_numpy()
+    if not inside.any():
+        raise MissingRows(no_rows_of(check["group"], ()))
+    smallest = gains[:, inside].min(axis=1)
+    median = np.median(gains, axis=1)
+    text = f"Smallest reduction in the group {percent(smallest[0])}, median of all "
+    text += percent(median[0])
+    return joint(draws, smallest > median, "", text=text)
+
+
+@check_type(*SELECTION)
+def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check the standard deviation of the left side over its mean against bounds."""
+    pairs = find_pairs(study, check, context)
+    squares = replace(pairs.panel, values=pairs.panel.values**2)
+    none = [[]] * len(pairs.left)
+    mean, square = (
+        average_sides(resampled_means(panel), pairs.left, none, "ratio_of_means")
+        for panel in (pairs.panel, squares)
+    )
+    seeds = pairs.seeds
+    deviation = np.sqrt(np.maximum(square - mean**2, 0) * seeds / max(seeds - 1, 1))
+    values = deviation / np.abs(mean)
+    name = "Deviation over mean"
+    return Draws(values, pairs.keys, seeds, pairs.missing, name, pairs.complete)
+
+
+@check_type(*SELECTION, "along", "last")
+def slope(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check the slope of log(left) over log(`along`) in every group of the other keys.
+
+    There is no verdict where a group is not stored up to the value `last`.
+    """
+    draws = ratios(study, check, context)
+    along = check["along"]
+    names = [name for name in draws.cases.columns if name not in (along, "right")]
+    columns = []
+    lines = []
+    for group, members in _groups(draws, names):
+        x = np.log(members[along].to_numpy(dtype=float))
+        if x.size > 2:
+            centered = x - x.mean()
+            logs = np.log(draws.values[:, members.index])
+            columns.append(logs @ centered / (centered @ centered))
+            lines.append(group | {"from": np.exp(x.min()), "to": np.exp(x.max()), "values": x.size})
+    if not columns:
+        raise MissingRows(f"a slope along {along} needs at least three stored values of it")
+    table = pd.DataFrame(lines)
+    largest = table["to"].min()
+    undecided = f"Sizes up to {along} = {check['last']:g} are needed for a verdict."
+    return replace(
+        draws,
+        values=np.column_stack(columns),
+        cases=table[names],
+        name=f"Slope over {along}",
+        complete=np.full(len(table), not draws.missing),
+        facts={name: table[name] for name in ("from", "to", "values")},
+        text=f"From {along} = {table['from'].min():g} to {table['to'].max():g};",
+        undecided=undecided if largest < check["last"] * (1 - 1e-9) else "",
+    )
+
+
+@check_type(*SELECTION)
+def largest_gain(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check the largest reduction 1 - left / right; one above its bound refutes any part."""
+    draws = ratios(study, check, context)
+    gains = 1 - draws.values
+    largest = gains.max(axis=1)
+    place = describe_case(draws.cases.iloc[gains[0].argmax()])
+    exceeds = largest[0] > check.get("at_most", np.inf)
+    evidence = draws.cases.assign(gain=gains[0]).sort_values("gain", ascending=False)
+    found = joint(draws, largest, "Largest reduction", evidence=evidence, text=f"At {place};")
+    return replace(found, complete=found.complete | exceeds)
+
+
+@check_type(*SELECTION, "along", "higher_is_better")
+def best_value(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check that the key value with the smallest ratio left / right lies within bounds.
+
+    The largest with `higher_is_better`; without a right side the value itself.
+    """
+    draws = ratios(study, check, context)
+    along = draws.cases[check["along"]].to_numpy(dtype=float)
+    largest = check.get("higher_is_better", False)
+    best = along[(draws.values if largest else -draws.values).argmax(axis=1)]
+    evidence = draws.cases.assign(
+        value=draws.values[0], best_in_resamples=[(best[1:] == value).mean() for value in along]
+    )
+    kind = "largest" if largest else "smallest"
+    name = f"{check['along']} of the {kind} {draws.name.lower()}"
+    return joint(draws, best, name, evidence=evidence)
+
+
+@check_type(*SELECTION, "level", "other_levels")
+def crossing(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check that the first left method reaches the right one's level no later than its rivals.
+
+    The level is reached at the smallest epsilon with a ratio of at most 1 + `level`. `left` lists
+    the method in question first, then its rivals; for each `over` group but epsilon. Counts for
+    `other_levels` are stated with the verdict.
+    """
+    draws = ratios(study, check, context)
+    names = [name for name in check["over"] if name != "epsilon"]
+    methods = [label(selector) for selector in check["left"]]
+    n_expected = len(methods) * len(context.resolve(check["over"]["epsilon"]))
+    of_groups = [
+        (group, members)
+        for group, members in _groups(draws, names)
+        if methods[0] in set(members["left"]) and members["left"].nunique() > 1
+    ]
+    if not of_groups:
+        raise MissingRows(f"no stored group has both {methods[0]} and one of its rivals")
+    texts = []
+    by_level = {}
+    for level in (check["level"], *check["other_levels"]):
+        reached = [_first_epsilons(draws.values, members, level) for _, members in of_groups]
+        rivals = [[first[name] for name in first if name != methods[0]] for first in reached]
+        pairs = zip(reached, rivals, strict=True)
+        truth = [first[methods[0]] <= np.min(others, axis=0) for first, others in pairs]
+        by_level[level] = np.column_stack(truth), reached
+        count = np.count_nonzero(by_level[level][0][0])
+        texts.append(f"within {percent(level)}: first or equal in {count} of {len(truth)}")
+    truth, reached = by_level[check["level"]]
+    on_sample = pd.DataFrame([{name: first[name][0] for name in first} for first in reached])
+    return replace(
+        draws,
+        values=truth,
+        cases=pd.DataFrame([group for group, _ in of_groups]),
+        complete=np.array([len(members) >= n_expected for _, members in of_groups]),
+        facts=on_sample,
+        text="; ".join(texts),
+    )
+
+
+def _first_epsilons(
+    ratio_draws: np.ndarray, members: pd.DataFrame, level: float
+) -> dict[str, np.ndarray]:
+    """Smallest epsilon with a ratio of at most 1 + level, by method, on every resample."""
+    first = {}
+    for name, of_method in members.sort_values("epsilon").groupby("left", sort=False):
+        near = ratio_draws[:, of_method.index] <= 1 + level
+        epsilons = of_method["epsilon"].to_numpy(dtype=float)
+        first[str(name)] = np.where(near.any(axis=1), epsilons[near.argmax(axis=1)], np.inf)
+    return first
+
+
+@check_type("sweeps", "method", "dataset", "runs", "seconds")
+def longer_than(study: Study, check: Mapping, context: Context) -> Draws | Finding:
+    """Check that `runs` fits take more CPU seconds than `seconds`.
+
+    Where a fit was stopped at a recorded time limit the claim is inconclusive.
+    """
+    selector = {"method": check["method"], "dataset": check["dataset"]}
+    for sweep in check["sweeps"]:
+        panel = study.panel(sweep, "fit_cpu_seconds")
+        panel = panel.take(matches(panel.cells, selector))
+        if len(panel.cells):
+            total = check["runs"] * resampled_means(panel)[:, :1]
+            text = f"{check['runs']} fits take {total[0, 0]:.4g} s of CPU time (required: more "
+            text += f"than {check['seconds']:g} s)"
+            cases = panel.cells[["sweep", "method", "dataset"]].iloc[:1]
+            return Draws(total > check["seconds"], cases, len(panel.seeds), text=text)
+    stopped = context.missing[context.missing["sweep"].isin(check["sweeps"])]
+    stopped = stopped[matches(stopped, selector)]
+    stopped = stopped[stopped["reason"].str.contains("time limit|time_limit").astype(bool)]
+    if not len(stopped):
+        raise MissingRows(context.why(check["sweeps"]))
+    text = "Stopped before the end, so only a lower bound is known: "
+    return Finding(INCONCLUSIVE, text + stopped["reason"].iloc[0], 1)
+
+
+def interval_text(values: np.ndarray) -> str:
+    """Write a value of the sample with its 95 % interval over resamples."""
+    (low,), (high,) = percentile_interval(values[:, None])
+    return f"{values[0]:.3g} [{low:.3g}, {high:.3g}]"
