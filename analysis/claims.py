@@ -7,7 +7,6 @@ The file has `title`, `reference`, `sets` (named lists), `reported` (numbers tha
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ import yaml
 
 from pkm.analysis import exact, hyperparameters, planted, predicates  # noqa: F401, types of checks
 from pkm.analysis.findings import CHECK_TYPES, COMMON_KEYS
+from pkm.names import suggestion
 
 #: One folder for each paper.
 PAPERS = Path(__file__).parents[1] / "conf" / "paper"
@@ -80,7 +80,7 @@ def load(paper: str) -> dict:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     where = f"conf/paper/{paper}/claims.yaml"
     refuse_unknown(content, _CONTENT, where)
-    claims = [_claim(entry, f"{where}: {entry.get('id', entry)}") for entry in content["claims"]]
+    claims = [claim_of(entry, f"{where}: {entry.get('id', entry)}") for entry in content["claims"]]
     ids = [claim.id for claim in claims]
     repeated = sorted({name for name in ids if ids.count(name) > 1})
     if repeated:
@@ -94,7 +94,7 @@ def special_checks(paper: str) -> ModuleType | None:
     return import_module(name) if find_spec(name) else None
 
 
-def _claim(entry: Mapping, where: str) -> Claim:
+def claim_of(entry: Mapping, where: str) -> Claim:
     """Make a claim of its entry, with all keys checked."""
     refuse_unknown(entry, [field.name for field in fields(Claim)], where)
     required = [field.name for field in fields(Claim) if field.default is MISSING]
@@ -137,9 +137,7 @@ def refuse_unknown(names: Iterable, known: Iterable[str], where: str) -> None:
     ...
     ValueError: check bound: 'at_mots' is unknown; did you mean 'at_most'?
     """
-    known = list(known)
+    known = sorted(known)
     for name in names:
         if name not in known:
-            near = get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {sorted(known)}"
-            raise ValueError(f"{where}: {name!r} is unknown; {hint}")
+            raise ValueError(f"{where}: {name!r} is unknown{suggestion(name, known)}")

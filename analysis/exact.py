@@ -57,34 +57,32 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     table = table[table["sweep"].isin(as_list(sweeps))]
     if "method" in check:
         table = table[table["method"].isin(as_list(check["method"]))]
-    if not len(table):
-        raise MissingRows(context.why(sweeps))
     table = numeric(table)
     considered = len(table)
-    if "where" in check:
+    if considered and "where" in check:
         table = table[table.eval(check["where"])]
-    if not len(table):
-        raise MissingRows(f"none of {considered} stored rows has {check['where']}")
+    printed = context.reported[check["printed"]]["cells"] if "printed" in check else []
+    if not len(table) and not printed:
+        none = f"none of {considered} stored rows has {check.get('where')}"
+        raise MissingRows(none if considered else context.why(sweeps))
 
-    keys = ["sweep", "method", "dataset"]
-    table = table.assign(agrees=table.eval(check["rule"]))
-    grouped = table.groupby(keys)
-    evidence = grouped[metric].agg(smallest="min", largest="max", rows="size")
-    exists = check.get("quantifier") == "some"
-    agrees = grouped["agrees"].any() if exists else grouped["agrees"].all()
-    evidence = evidence.assign(agrees=agrees).reset_index()
-    text = f"{metric} from {table[metric].min():.4g} to {table[metric].max():.4g} in {len(table)} "
-    text += f"of {considered} rows (required: {check['rule']})."
-    if "printed" in check:
-        printed = _printed(context.reported[check["printed"]]["cells"], check)
-        evidence = pd.concat([evidence, printed], ignore_index=True)
-
-    absent = [
-        no_rows_of(context.resolve(values), table[name].unique())
-        for name, values in check.get("expected", {}).items()
-    ]
+    evidence = [_printed(printed, check)] if printed else []
+    text = f"required: {check['rule']}."
+    if len(table):
+        grouped = table.assign(agrees=table.eval(check["rule"]))
+        grouped = grouped.groupby(["sweep", "method", "dataset"])
+        exists = check.get("quantifier") == "some"
+        agrees = grouped["agrees"].any() if exists else grouped["agrees"].all()
+        extremes = grouped[metric].agg(smallest="min", largest="max", rows="size")
+        evidence.insert(0, extremes.assign(agrees=agrees).reset_index())
+        text = f"{metric} from {table[metric].min():.4g} to {table[metric].max():.4g} in "
+        text += f"{len(table)} of {considered} rows, required: {check['rule']}."
+    absent = []
+    for name, values in check.get("expected", {}).items():
+        without = [value for value in context.resolve(values) if value not in set(table[name])]
+        absent += [f"no stored rows of {name} {', '.join(map(str, without))}"] if without else []
     missing = join_texts(*absent, absent_cells(context, check.get("method"), check.get("sweeps")))
-    return Agreement(evidence, text, missing)
+    return Agreement(pd.concat(evidence, ignore_index=True), text, missing)
 
 
 def _printed(cells: Iterable[Mapping], check: Mapping) -> pd.DataFrame:

@@ -211,9 +211,13 @@ def of_part(verdict: str, missing: str, *, exists: bool = False, refuted: bool =
     Examples
     --------
     >>> of_part(HOLDS, "no stored rows of s1"), of_part(HOLDS, "no stored rows of s1", exists=True)
-    ('holds', 'holds')
+    ('not contradicted so far', 'holds')
+    >>> of_part(FAILS, "no stored rows of s1"), of_part(FAILS, "2 of 3 sets", refuted=False)
+    ('fails', 'inconclusive')
     """
-    if missing and verdict == FAILS and exists:
+    if missing and verdict == HOLDS and not exists:
+        return NOT_CONTRADICTED
+    if missing and verdict == FAILS and (exists or not refuted):
         return INCONCLUSIVE
     return verdict
 

@@ -250,8 +250,8 @@ def best_value(study: Study, check: Mapping, context: Context) -> Draws:
     evidence = draws.cases.assign(
         value=draws.values[0], best_in_resamples=[(best[1:] == value).mean() for value in along]
     )
-    kind = "largest" if largest else "smallest"
-    name = f"{check['along']} of the {kind} {draws.name.lower()}"
+    kind = "Largest" if largest else "Smallest"
+    name = f"{kind} {draws.name.lower()} at {check['along']}"
     return joint(draws, best, name, evidence=evidence)
 
 

@@ -165,6 +165,8 @@ def _all_of(findings: Sequence[Finding]) -> Finding:
     if not ran:
         return findings[0]
     verdicts = {finding.verdict for finding in ran}
+    if len(ran) < len(findings):
+        verdicts.add(NOT_CONTRADICTED)
     weakest_first = (FAILS, INCONCLUSIVE, NOT_CONTRADICTED, HOLDS)
     verdict = next(name for name in weakest_first if name in verdicts)
     numbers = [f"({i}) {part.verdict}: {part.numbers}" for i, part in enumerate(findings, 1)]

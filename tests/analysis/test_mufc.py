@@ -14,9 +14,9 @@ from fabricated.studies import study_of
 
 from pkm.analysis import claims
 from pkm.analysis.figures import figures_of
+from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
 from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study
-from pkm.analysis.verdicts import FAILS, HOLDS, INCONCLUSIVE, NOT_RUN
 
 CONTENT = claims.load("mufc")
 SPECS = {spec.name: spec for spec in figures_of("mufc")}
@@ -190,7 +190,7 @@ def test_every_claim_has_a_verdict(findings):
     failed = {name for name, finding in findings.items() if finding.verdict == FAILS}
     assert failed == {"speedup-no-retraining"}  # a factor of 5.6 from the reported one on Covtype
     finding = findings["table1-loss-values"]
-    assert "0 violated" in finding.numbers or finding.verdict == HOLDS
+    assert finding.verdict == NOT_CONTRADICTED
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,6 @@ def test_every_claim_has_a_verdict(findings):
         ("full-client-improves", "loss_ratio", lambda x: 1.5 * x, {"method": "mufc_full"}),
         ("full-client-retrains-always", "reseeded", lambda x: x + 0.5, {"method": "mufc"}),
         ("full-client-retrains-always", "reseeded", lambda x: 0.8 * x, {"method": "mufc_full"}),
-        ("speedup-average-84", "removal_mean_ms", lambda x: 10 * x, {"method": "mufc_lazy"}),
         ("random-fastest", "removal_mean_ms", lambda x: 2 * x, {"method": "mufc"}),
         ("adversarial-fastest-others", "retrain_ms", lambda x: x / 2, {"requests": "adversarial"}),
         ("adversarial-costs-more", "reseeded", lambda x: 0 * x, {"requests": "adversarial"}),
@@ -232,7 +231,6 @@ def test_every_claim_has_a_verdict(findings):
         ("gamma-weak-on-gaussian", "loss_ratio", lambda x: 1.3 * x, {"sweep": "gamma_split"}),
         ("gamma-strong-on-real", "loss_ratio", lambda x: 0 * x + 1.14, {"sweep": "gamma"}),
         ("gamma-default-good", "loss_ratio", lambda x: 0.9 * x, {"sweep": "gamma"}),
-        ("points-in-bins-better", "loss_ratio", lambda x: 1.1 * x, {"method": "mufc_points"}),
         ("approximation-bound", "loss_ratio", lambda x: 1e4 * x, {"method": "mufc_points"}),
         ("removal-time-free-of-n", "reseeded", lambda x: x + 0.1, {"method": "mufc", "batch": 1}),
         ("removal-time-linear-in-R", "removal_client_ms", lambda x: 20 * x, {"batch": 30}),
@@ -250,18 +248,18 @@ def test_speedup_claims_report_both_definitions(findings):
     average = findings["speedup-average-84"]
     assert "celltype" in best.numbers.lower()
     assert "its own retraining, at least 50: fails as well" in best.numbers
-    assert average.verdict == HOLDS
-    assert "its own retraining: fails instead" in average.numbers
+    assert average.verdict == NOT_CONTRADICTED
+    assert "its own retraining: inconclusive instead" in average.numbers
     assert "only 3 of 7" in average.missing
     rows = changed("mean_untouched_ms", lambda x: 5 * x, method="mufc_lazy", dataset="covtype-52")
     finding = evaluate_claim("speedup-no-retraining", rows)
-    assert finding.verdict == HOLDS
-    assert "reported 267" in finding.numbers
+    assert finding.verdict == NOT_CONTRADICTED
+    assert 267 in set(finding.evidence["reported"])
 
 
 def test_loss_stability_checks_every_checkpoint(findings):
     finding = findings["loss-stable-under-removal"]
-    assert finding.verdict == HOLDS
+    assert finding.verdict == NOT_CONTRADICTED
     assert finding.evidence["largest_change"].between(0.008, 0.011).all()
 
     def increase_one_checkpoint(texts):
@@ -282,8 +280,8 @@ def test_loss_stability_checks_every_checkpoint(findings):
     rows = changed("series", increase_one_checkpoint, **where)
     finding = evaluate_claim("loss-stable-under-removal", rows)
     assert finding.verdict == FAILS
-    assert "covtype-52 19.2 %" in finding.numbers
-    assert "lazy server: holds instead" in finding.numbers
+    assert "0.192 (dataset covtype-52)" in finding.numbers
+    assert "lazy server: not contradicted so far instead" in finding.numbers
 
 
 def test_gamma_claims_use_bins_near_the_default():
@@ -312,7 +310,7 @@ def test_few_seeds_are_inconclusive():
     ):
         assert findings[name].verdict == INCONCLUSIVE
     assert findings["table1-loss-values"].verdict == NOT_RUN
-    assert findings["dataset-sizes"].verdict == HOLDS
+    assert findings["dataset-sizes"].verdict == NOT_CONTRADICTED
 
 
 def test_claims_without_rows_report_the_reason():
