@@ -14,7 +14,7 @@ import sys
 from collections.abc import Collection, Sequence
 
 from pkm.experiments.cell import Cell, require
-from pkm.experiments.cli import REFUSALS, consoles
+from pkm.experiments.cli import consoles, exit_code
 from pkm.experiments.configuration import ConfigurationError
 
 #: What an account is opened with: the key, and how its value is read.
@@ -147,29 +147,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("path", metavar="FILE")
     parser.add_argument("terms", nargs="*", metavar="key=value", help=", ".join(TERMS))
     arguments = parser.parse_args(argv)
-    console, errors = consoles()
-    try:
-        from pkm.privacy import Account, Budget
+    return exit_code(lambda: show(arguments.path, arguments.terms))
 
-        terms = terms_of(arguments.terms)
-        if terms:
-            of_budget = {"epsilon", "delta", "adjacency", "rho"} & terms.keys()
-            budget = Budget(**{name: terms.pop(name) for name in of_budget})
-            account = Account(budget, arguments.path, **terms)
-        else:
-            account = Account.open(arguments.path)
-        for run in account.runs:
-            flaws = f", flaws: {', '.join(run.flaws)}" if run.flaws else ""
-            line = (
-                f"{run.date}  {run.method}  {run.n_replicates} replicates of "
-                f"epsilon={run.budget.epsilon:g} delta={run.budget.delta:.3g}{flaws}"
-            )
-            console.print(line, markup=False, highlight=False)
-        console.print(summary(account), markup=False, highlight=False)
-    except REFUSALS as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
-        return 2
-    return 0
+
+def show(path: str, words: Sequence[str]) -> None:
+    """Open an account on terms, or show one that there is.
+
+    Raises
+    ------
+    ConfigurationError
+        If the terms are not allowed.
+    """
+    from pkm.privacy import Account, Budget
+
+    console, _ = consoles()
+    terms = terms_of(words)
+    if terms:
+        of_budget = {"epsilon", "delta", "adjacency", "rho"} & terms.keys()
+        budget = Budget(**{name: terms.pop(name) for name in of_budget})
+        account = Account(budget, path, **terms)
+    else:
+        account = Account.open(path)
+    for run in account.runs:
+        flaws = f", flaws: {', '.join(run.flaws)}" if run.flaws else ""
+        line = (
+            f"{run.date}  {run.method}  {run.n_replicates} replicates of "
+            f"epsilon={run.budget.epsilon:g} delta={run.budget.delta:.3g}{flaws}"
+        )
+        console.print(line, markup=False, highlight=False)
+    console.print(summary(account), markup=False, highlight=False)
 
 
 if __name__ == "__main__":

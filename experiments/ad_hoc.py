@@ -27,7 +27,7 @@ DOMAINS = {"public": "public domain", "range": "range of all columns"}
 
 
 #: Keys that all jobs of a batch share.
-SHARED = ("results", "data", "backend", "tracking", "account")
+SHARED = ("results", "jobs", "data", "backend", "tracking", "account")
 
 
 def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
@@ -189,7 +189,7 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         where there are protocols, their number of clients, latency and time.
     """
     federated = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
-    varied = differing(rows).drop(columns=["clients", "latency_ms"], errors="ignore")
+    varied = differing(rows).drop(columns=["variant", "clients", "latency_ms"], errors="ignore")
     settings = tuple(varied.columns)
     headings = ("method", "data set", "k", "ε", *settings)
     headings += ("seeds", *metrics, "ms per seed", *federated)

@@ -385,7 +385,7 @@ def explained(error: Exception, command: str = "") -> str:
         )
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
-        return f"{group[1]} is no group of pkm {command}." + other_command(group[1], command)
+        return f"{group[1]} is no group of `pkm {command}`" + other_command(group[1], command)
     return tidy(cause if isinstance(cause, OmegaConfBaseException) else error)
 
 
@@ -418,8 +418,8 @@ def wrong_type(error: Any) -> str:
 
 def added_parameter(key: str, parent: Mapping) -> str:
     """Say how a class of one's own is given a parameter, whose names are not known beforehand."""
-    if parent.get("_target_") is None and key.startswith("method."):
-        return f" A class of your own is given one with a plus: +{key}=..."
+    if key.startswith("method.") and parent.get("name", "") is None:
+        return f"; a class of your own is given one with a plus, +{key}=..."
     return ""
 
 
@@ -427,12 +427,13 @@ def other_command(key: str, command: str) -> str:
     """Say what to do with a key that the other command has."""
     from pkm.experiments.options import OPTIONS, keys_of
 
-    if command == "reproduce" and key in keys_of(OPTIONS["run"]):
-        rule = "the sweeps of a paper are its own (paper.sweeps.NAME.KEY=... changes one)"
-        return f" It is a key of `pkm run`; {rule}"
-    if command == "run" and key in keys_of(OPTIONS["reproduce"]):
-        return " It is a key of `pkm reproduce`"
-    return ""
+    others = [name for name in OPTIONS if name != command and key in keys_of(OPTIONS[name])]
+    if not others or (command in OPTIONS and key in keys_of(OPTIONS[command])):
+        return ""
+    hint = f"; it is a key of `pkm {others[0]}`"
+    if others == ["run"]:
+        hint += ", and the sweeps of a paper have their own (paper.sweeps.NAME.KEY=... changes one)"
+    return hint
 
 
 def tidy(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 
 from pkm.experiments.cell import Cell, canonical
-from pkm.experiments.cli import REFUSALS, consoles
+from pkm.experiments.cli import consoles, exit_code
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
 from pkm.experiments.plan import Plan, make_plan
@@ -604,32 +604,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--port", type=int, default=5000, help="where the dashboard is served (default: 5000)"
     )
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="changes to conf/config.yaml"
-    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of `pkm reproduce`")
     arguments = parser.parse_intermixed_args(argv)
-    console, errors = consoles()
-    try:
-        config = load(arguments.overrides)
-        if config.tracking.name == "none":
-            raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
-        if arguments.verb == "dashboard":
-            return dashboard(config, arguments.port, console)
-        plan = make_plan(config.paper, config.profile, mirror=config.data)
-        store = Store(config.results)
-        store.check_writable()
-        folder = store.report_folder(plan.paper, config.profile.name)
-        synced = sync(
-            plan,
-            store,
-            uri=config.tracking.uri,
-            artifacts=config.tracking.artifacts,
-            profile=config.profile.name,
-            report=folder if folder.is_dir() else None,
-        )
-    except REFUSALS as error:
-        errors.print(f"error: {error}", style="red", markup=False, highlight=False)
-        return 2
+    return exit_code(lambda: follow(arguments.verb, arguments.port, arguments.overrides))
+
+
+def follow(verb: str, port: int, overrides: Sequence[str]) -> int:
+    """Do what a verb says; see `main`.
+
+    Raises
+    ------
+    ValueError
+        If the configuration is wrong.
+    """
+    console, _ = consoles()
+    config = load(overrides)
+    if config.tracking.name == "none":
+        raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
+    if verb == "dashboard":
+        return dashboard(config, port, console)
+    plan = make_plan(config.paper, config.profile, mirror=config.data)
+    store = Store(config.results)
+    store.check_writable()
+    folder = store.report_folder(plan.paper, config.profile.name)
+    synced = sync(
+        plan,
+        store,
+        uri=config.tracking.uri,
+        artifacts=config.tracking.artifacts,
+        profile=config.profile.name,
+        report=folder if folder.is_dir() else None,
+    )
     console.print(
         f"{synced.added} runs added, {synced.kept} were there, {synced.removed} replaced",
         soft_wrap=True,

@@ -96,5 +96,5 @@ def test_every_data_set_is_a_choice(name):
 @pytest.mark.parametrize("command", ["run", "reproduce"])
 def test_keys_of_the_other_command_are_refused(command):
     word = {"run": "sweeps=[real]", "reproduce": "epsilon=3"}[command]
-    with pytest.raises(ConfigurationError, match="It is a key of `pkm"):
+    with pytest.raises(ConfigurationError, match="; it is a key of `pkm"):
         load([word], command)

@@ -1,0 +1,307 @@
+"""Both commands do what a person who knows Hydra expects."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pkm.__main__
+from pkm.experiments import ad_hoc, reproduce, run
+from pkm.experiments.cli import consoles
+from pkm.experiments.configuration import CONF, choices, load
+from pkm.experiments.options import OPTIONS, keys_of
+from pkm.experiments.store import Store
+from pkm.schema import COLUMNS
+
+pytestmark = pytest.mark.integration
+ROOT = CONF.parent
+#: Two jobs, of two cells and of one.
+SWEEP = ("-m", "method=fastlloyd,mean", "epsilon=[1.0,2.0]", "seeds=2", "metrics=[nicv]")
+
+
+@pytest.fixture
+def call(tmp_path, capfd, monkeypatch):
+    """Return a function that calls a command: exit code, output, errors.
+
+    Results are in the folder ``results`` of the current one.
+    """
+    monkeypatch.delenv("PKM_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def call_command(*words, command=run):
+        code = command.main([*words, "results=results"])
+        return code, *capfd.readouterr()
+
+    return call_command
+
+
+def rows(folder="results"):
+    """Rows of all cells of a store, in a fixed order and without times, places and versions."""
+    store = Store(folder)
+    table = store.read(store.keys())
+    kept = [column.name for column in COLUMNS if column.kind not in ("resource", "provenance")]
+    kept = [name for name in table if name in ("cell", *kept)]
+    return table[kept].sort_values(["cell", "seed"], ignore_index=True)
+
+
+def test_nothing_internal_is_imported():
+    files = [*ROOT.glob("experiments/*.py"), *ROOT.glob("hydra_plugins/*/*.py")]
+    assert len(files) > 20
+    for path in files:
+        assert "hydra._internal" not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.parametrize("command", [run, reproduce])
+def test_help_names_every_key_and_choice(call, command):
+    code, out, _ = call("--help", command=command)
+    name = command.__name__.rpartition(".")[2]
+    assert code == 0
+    for key in keys_of(OPTIONS[name]):
+        assert re.search(rf"^  {key} |^{key}: ", out, re.MULTILINE), key
+    group = {"run": "method", "reproduce": "paper"}[name]
+    for choice in choices(group):
+        assert choice in out
+
+
+@pytest.mark.slow
+def test_help_imports_no_method():
+    script = "from pkm.experiments import run; code = run.main(['--help']); import sys; " + (
+        "sys.exit(code or int(bool({'numba', 'sklearn', 'pandas'} & set(sys.modules))))"
+    )
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert completed.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (("--cfg", "job"), "radius_schedule: step"),
+        (("--cfg", "job", "--package", "method"), "# @package method"),
+        (("--cfg", "job", "--resolve", "jobs=3"), "  jobs: 3"),
+        (("--cfg", "hydra"), "hydra_plugins.pkm_cells.CellsLauncher"),
+        (("--info", "plugins"), "CellsLauncher"),
+        (("--info", "defaults", "method=fastlloyd_sound"), "method/fastlloyd_sound"),
+        (("--info", "searchpath"), "conf://"),
+    ],
+)
+def test_hydras_own_options(call, words, expected):
+    code, out, err = call(*words)
+    assert code == 0
+    # Hydra logs what --info tells.
+    assert expected in out + err
+    assert not Path("results").exists()
+
+
+def test_hydras_own_help(capsys):
+    assert run.main(["--hydra-help"]) == 0
+    assert "--shell-completion" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("pkm re", "reproduce"),
+        ("pkm run method=fast", "method=fastlloyd method=fastlloyd_sound"),
+        ("pkm run method.al", "method.alpha="),
+        ("pkm run dataset=wi", "dataset=wine"),
+        ("pkm run hydra/launcher=ce", "hydra/launcher=cells"),
+        ("pkm reproduce paper=d", "paper=distdp paper=dpm"),
+        ("pkm reproduce prof", "profile."),
+    ],
+)
+def test_the_shell_completes_keys_and_choices(monkeypatch, capsys, line, expected):
+    monkeypatch.setenv("COMP_LINE", line)
+    assert pkm.__main__.main(["-sc", "query=bash"]) == 0
+    assert expected in capsys.readouterr().out
+
+
+def test_completion_is_installed_for_the_command(capsys):
+    assert pkm.__main__.main(["-sc", "install=bash"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("hydra_bash_completion pkm")
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "basic",
+        pytest.param("joblib", marks=pytest.mark.slow),
+        pytest.param("submitit_local", marks=pytest.mark.slow),
+    ],
+)
+def test_all_launchers_give_the_same_rows(call, launcher):
+    assert call(*SWEEP)[0] == 0
+    os.rename("results", "cells")
+    assert call(*SWEEP, f"hydra/launcher={launcher}")[0] == 0
+    expected = rows("cells")
+    assert len(expected) == 6
+    assert rows().equals(expected)
+
+
+def test_a_sweep_is_one_batch(call):
+    code, out, _ = call(*SWEEP, "epsilon=[1.0]")
+    assert code == 0
+    assert "0 cells were stored already, 2 were run" in out
+    # Of the second sweep one cell is stored, and two jobs share one.
+    _, out, _ = call("-m", "method=mean", "epsilon=1.0,2.0", "k=3,4", *SWEEP[3:])
+    assert "1 cells were stored already, 1 were run" in out
+    assert sorted(path.name for path in Path("results/hydra").iterdir()) == ["multirun.yaml"]
+
+
+def test_ranges_and_globs(call):
+    _, out, _ = call("-m", "k=range(2,5)", "method=glob(lsh_splits*)", "epsilon=1.0", *SWEEP[3:])
+    assert "6 were run" in out
+    assert sorted(rows()["k"].unique()) == [2, 3, 4]
+
+
+def test_a_sweep_over_a_parameter_shows_it(call):
+    _, out, _ = call("-m", "method.alpha=0.4,0.8", "epsilon=1.0", *SWEEP[3:])
+    (heading,) = [line for line in out.splitlines() if "data set" in line]
+    assert "alpha" in heading
+    assert "variant" not in heading
+    assert [line.split()[4] for line in out.splitlines() if "fastlloyd" in line] == ["0.4", "0.8"]
+
+
+def test_a_folder_that_is_asked_for_gets_hydras_record(call):
+    assert call("method=mean", "seeds=1", "hydra.run.dir=single")[0] == 0
+    assert "method=mean" in Path("single/.hydra/overrides.yaml").read_text()
+    assert call("-m", "method=mean", "seeds=1,2", "hydra.sweep.dir=sweep")[0] == 0
+    assert Path("sweep/multirun.yaml").is_file()
+    assert "seeds=2" in Path("sweep/1/.hydra/overrides.yaml").read_text()
+    # Without asking there is none.
+    call("method=mean", "seeds=1")
+    assert {path.name for path in Path().iterdir()} == {"single", "sweep", "results"}
+
+
+def test_a_job_answers_with_its_objective(tmp_path):
+    words = ["seeds=3", "metrics=[silhouette,nicv]", f"results={tmp_path}"]
+    console, _ = consoles()
+
+    def answers(*more):
+        return ad_hoc.run(
+            [load([f"method={name}", *words, *more], "run") for name in names], console
+        )
+
+    names = ["mean", "kmeans"]
+    nicv = answers()
+    means = rows(tmp_path).groupby("method")[["nicv", "silhouette"]].mean().loc[names]
+    assert nicv == pytest.approx(means["nicv"].tolist())
+    assert answers("objective=silhouette") == pytest.approx(means["silhouette"].tolist())
+
+
+@pytest.mark.slow
+def test_optuna_tunes_a_parameter_and_is_warned_of(call):
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    code, _, err = call(
+        "-m",
+        "hydra/sweeper=optuna",
+        "method.alpha=interval(0.4,1.6)",
+        "hydra.sweeper.n_trials=3",
+        "hydra.sweeper.n_jobs=1",
+        "epsilon=1.0",
+        *SWEEP[3:],
+    )
+    assert code == 0
+    assert err.count("warning: this sweep chooses parameters by results on the data") == 1
+    best = min(rows().groupby("cell")["nicv"].mean())
+    record = Path("results/hydra/optimization_results.yaml").read_text()
+    assert float(re.search(r"best_value: (.*)", record)[1]) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("launcher", ["cells", "basic"])
+def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
+    (tmp_path / "failing.py").write_text(
+        "from pkm.methods.baselines import DataMean\n\n\n"
+        "class Failing(DataMean):\n    def cluster(self, curator):\n        raise OSError('no')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ("method._target_=failing.Failing", "seeds=1,2", f"hydra/launcher={launcher}")
+    code, out, err = call("-m", *words)
+    sys.modules.pop("failing")
+    assert code == 1
+    assert "failed: OSError: no" in out
+    assert "Error executing job with overrides" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("eps=1",), "key 'eps' is unknown. Did you mean epsilon?"),
+        (("method.alpah=0.5",), "Did you mean method.alpha?"),
+        (("Method=dpm",), "Did you mean method?"),
+        (("dataset=Iris",), "dataset='Iris' is unknown. Did you mean iris?"),
+        (("dataset=header.csv",), "dataset=file path=header.csv"),
+        (("dataset=ablation-2-2-7",), "ablation"),
+        (("+foo=1",), "key 'foo' is unknown"),
+        (("+federation.client=3",), "Did you mean federation.clients?"),
+        (("+tracking.url=x",), "Did you mean tracking.uri?"),
+        (("~jobs",), "~jobs is not allowed"),
+        (("jobs=abc",), "jobs='abc' is not allowed: jobs must be a whole number"),
+        (("epsilon=1,2",), "give a list, epsilon=[1,2], or add -m"),
+        (("epsilon=null",), "epsilon=None is not allowed"),
+        (("path=a(b).csv",), "needs quotes"),
+        (("path=~/points.csv",), "needs quotes"),
+        (("path=a=b.csv",), "needs quotes"),
+        (("data=nowhere",), "data='nowhere' is not allowed: data must be a folder that exists"),
+        (("objective=nicvv",), "objective='nicvv' is not allowed"),
+        (("paper=dpm",), "it is a key of `pkm reproduce`"),
+        (("hydra/launcher=joblib",), "has no effect on a single run: add -m"),
+        (("hydra.sweep.dir=x",), "has no effect on a single run: add -m"),
+        (("-m", "hydra.run.dir=x"), "has no effect on a sweep"),
+        (("-m", "jobs=1,2"), "jobs=['1', '2'] is not allowed"),
+        (("-m", "method=fastlloyd", "+foo=1,2"), "key 'foo' is unknown"),
+        (("method=external",), "method._target_='???' is not allowed"),
+        (("method.name=3",), "method.name=3 is not allowed: method.name must be a text"),
+        (("method._target_=3",), "method._target_=3 is not allowed"),
+        (("method._target_=os.path",), "a subclass of PrivateKMeans"),
+        (("method._target_=os.sep",), "a subclass of PrivateKMeans"),
+        (("method._target_=sklearn.cluster.KMeans",), "a subclass of PrivateKMeans"),
+        (("method._target_=pkm.methods.FastLloyd", "method.alpha=1"), "with a plus, +method.alpha"),
+    ],
+)
+def test_what_has_no_effect_is_refused_in_one_line(call, words, message):
+    code, _, err = call(*words)
+    assert code == 2
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert not Path("results/cells").exists()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (("epsilon=3",), "it is a key of `pkm run`"),
+        (("method=dpm",), "it is a key of `pkm run`"),
+        (("+foo=1",), "key 'foo' is unknown"),
+        (("paper=fastloyd",), "Did you mean fastlloyd?"),
+        (("profile=quik",), "Did you mean quick?"),
+        (("paln",), "verb='paln' is unknown. Did you mean plan?"),
+        (("sweeps=[rael]",), "Did you mean real?"),
+        (("hydra.launcher.n_jobs=2",), "add -m"),
+        (("-m", "paper=dpm,mufc", "hydra/launcher=cells"), "is for `pkm run`"),
+        (("data=nowhere", "profile=smoke"), "data must be a folder that exists"),
+    ],
+)
+def test_reproduce_refuses_what_it_has_not(call, words, message):
+    code, _, err = call(*words, command=reproduce)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not Path("results/cells").exists()
+
+
+def test_reproduce_is_swept_too(call):
+    code, out, _ = call("-m", "verb=plan", "paper=mufc,dpm", "profile=smoke", command=reproduce)
+    assert code == 0
+    assert "paper=mufc" in out
+    assert "paper=dpm" in out
+
+
+def test_full_errors_can_be_asked_for(call, monkeypatch):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(Exception, match="Could not override 'eps'"):
+        call("eps=1")
