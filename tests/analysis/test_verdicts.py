@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +17,16 @@ from hypothesis import strategies as st
 from reports import NO_GAPS
 from scipy import stats
 
-from pkm.analysis import claims, verdicts
+from pkm.analysis import claims, exact, verdicts
 from pkm.analysis.accounting import gaussian_delta
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.findings import (
+    CHECK_TYPES,
+    FAILS,
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_CONTRADICTED,
+    NOT_RUN,
+)
 from pkm.analysis.inference import holm, paired_tests, rank_correlation
 from pkm.analysis.papers.fastlloyd_checks import iteration_bound, noise_multiplier
 from pkm.analysis.tables import Study
@@ -505,6 +513,16 @@ def test_claims_and_deviations_are_complete():
         assert claim.kind in {"ordering", "threshold", "trend", "magnitude", "count"}
         assert claim.statement.endswith(".")
     assert all({"topic", "paper", "here", "why"} <= set(line) for line in content["deviations"])
+
+
+def test_documented_claim_and_types():
+    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    section = text[text.index("### A claim") : text.index("### Federated runs")]
+    example = section[section.index("```yaml") : section.index("```\n\n|")]
+    (entry,) = yaml.safe_load(example.removeprefix("```yaml"))
+    claim = claims.claim_of(entry, "docs/extending.md")
+    assert claim in claims.load("fastlloyd")["claims"]
+    assert set(exact.__dict__) & set(CHECK_TYPES) <= set(re.findall(r"`(\w+)`", section))
 
 
 def test_unknown_papers_and_checks_are_refused():
