@@ -117,7 +117,7 @@ def list_data(console: Console, mirror: str | None = None) -> None:
         table.add_row(name, *shape, "", "generated", "ok")
     for family in generated.FAMILIES:
         table.add_row(*_family_row(family, mirror))
-    table.add_row(loading.FILE, "", "", "", "", "path=...", "CSV, Parquet or NPY")
+    table.add_row(loading.FILE, "", "", "", "", "path=...", "CSV, TSV, Parquet, NPY, NPZ")
     console.print(table)
 
 

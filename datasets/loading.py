@@ -1,5 +1,6 @@
 """Resolve names of data sets, load them, and identify their content."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 
@@ -61,12 +62,14 @@ def resolve(name: str) -> ResolvedName:
 
 
 def load(
-    name: str,
+    name: str = FILE,
     *,
     mirror: str | PathLike | None = None,
     path: str | PathLike | None = None,
     bounds: ArrayLike | None = None,
     n_clusters: int | None = None,
+    columns: Sequence[user_files.Column] | None = None,
+    label: user_files.Column | None = None,
 ) -> Dataset:
     """Load a data set from the first source that has it.
 
@@ -76,16 +79,22 @@ def load(
 
     Parameters
     ----------
-    name : str
+    name : str, default="file"
         See `names`.
     mirror : path-like, optional
         Folder with the original files; default: the environment variable PKM_DATA.
     path : path-like, optional
-        For ``file`` only: a ``.csv``, ``.parquet`` or ``.npy`` file.
+        For ``file`` only: a text file (``.csv``, ``.tsv``, ``.txt``, also gzipped), ``.parquet``,
+        ``.npy`` or ``.npz``; see `pkm.datasets.user_files.read`.
     bounds : optional
         For ``file`` only: public bounds, ``[lower, upper]`` or ``[[lower, ...], [upper, ...]]``.
     n_clusters : int, optional
         Number of clusters instead of the default one.
+    columns : sequence of str or int, optional
+        For ``file`` only: the columns that are features, by name or, without names, by number from
+        0. Default: all but `label`.
+    label : str or int, optional
+        For ``file`` only: the column of the class.
 
     Returns
     -------
@@ -107,23 +116,30 @@ def load(
     (150, 4)
     """
     resolved = resolve(name)
-    _check_file_arguments(name, path, bounds)
+    _check_file_arguments(name, path=path, bounds=bounds, columns=columns, label=label)
     if resolved.entry:
         return _load_published(name, resolved.entry, mirror, n_clusters)
     if resolved.family and resolved.recipe:
         return _load_generated(name, resolved.family, resolved.recipe, n_clusters)
-    return _load_file(path, bounds, n_clusters)
+    return _load_file(path, bounds, n_clusters, columns, label)
 
 
-def fingerprint(name: str, *, path: str | PathLike | None = None) -> str:
+def fingerprint(
+    name: str = FILE,
+    *,
+    path: str | PathLike | None = None,
+    columns: Sequence[user_files.Column] | None = None,
+    label: user_files.Column | None = None,
+) -> str:
     """Digest of what a name refers to, without loading, generating or downloading it.
 
     For a published set: the declared hashes of its files, the parser's code and the declared domain
     (every file is checked on loading, so the declaration identifies the bytes). For a generated
-    set: the recipe and the generator's code. For ``file``: the file's content and the reader's
-    code. For embeddings: the recipe and the recorded hash of what was trained. For a file without a
-    declared hash: the hash recorded when it was first read. For ``file`` and other restricted
-    records (`is_restricted`) the digest is keyed, so that it confirms no guess of them.
+    set: the recipe and the generator's code. For ``file``: the file's content, what is chosen of
+    it and the reader's code. For embeddings: the recipe and the recorded hash of what was trained.
+    For a file without a declared hash: the hash recorded when it was first read. For ``file`` and
+    other restricted records (`is_restricted`) the digest is keyed, so that it confirms no guess of
+    them.
 
     Raises
     ------
@@ -137,12 +153,12 @@ def fingerprint(name: str, *, path: str | PathLike | None = None) -> str:
     True
     """
     resolved = resolve(name)
-    _check_file_arguments(name, path)
+    _check_file_arguments(name, path=path, columns=columns, label=label)
     if resolved.entry:
         return registry.fingerprint(resolved.entry)
     if resolved.family and resolved.recipe:
         return generated.fingerprint(resolved.family, resolved.recipe)
-    return user_files.fingerprint(path)
+    return user_files.fingerprint(path, columns, label)
 
 
 def is_restricted(name: str) -> bool:
@@ -179,7 +195,7 @@ def obtainable(
     """
     resolved = resolve(name)
     entry = resolved.entry
-    _check_file_arguments(name, path)
+    _check_file_arguments(name, path=path)
     try:
         if name == FILE:
             user_files.require_file(path)
@@ -193,10 +209,8 @@ def obtainable(
     return None
 
 
-def _check_file_arguments(
-    name: str, path: str | PathLike | None, bounds: ArrayLike | None = None
-) -> None:
-    for parameter, value in (("path", path), ("bounds", bounds)):
+def _check_file_arguments(name: str, **arguments: object) -> None:
+    for parameter, value in arguments.items():
         if name != FILE and value is not None:
             raise ValueError(
                 f"{parameter}={value!r} goes with the data set 'file' only, not with {name!r}"
@@ -249,10 +263,14 @@ def _load_generated(
 
 
 def _load_file(
-    path: str | PathLike | None, bounds: ArrayLike | None, n_clusters: int | None
+    path: str | PathLike | None,
+    bounds: ArrayLike | None,
+    n_clusters: int | None,
+    columns: Sequence[user_files.Column] | None,
+    label: user_files.Column | None,
 ) -> Dataset:
-    points = user_files.read(path)
-    n, d = points.shape
+    table = user_files.read(path, columns, label)
+    n, d = table.points.shape
     if bounds is None:
         domain = np.repeat([[-np.inf], [np.inf]], d, axis=1)
     else:
@@ -261,11 +279,11 @@ def _load_file(
         n_clusters = check_n_clusters(n_clusters, n, str(path))
     return Dataset(
         name=FILE,
-        points=points,
-        labels=None,
+        points=table.points,
+        labels=table.labels,
         domain=domain,
         n_clusters=n_clusters,
-        fingerprint=user_files.fingerprint(path),
+        fingerprint=user_files.fingerprint(path, columns, label),
         citation=FILE_CITATION,
         license="",
         origin="file",

@@ -368,14 +368,16 @@ def test_missing_file_path_and_unknown_format_are_refused(tmp_path):
         datasets.load("file", path=missing)
     assert "should be an existing file" in datasets.obtainable("file", path=missing)
 
-    expected = re.escape("path=None: the data set 'file' needs path=<a .csv, .parquet or .npy")
+    expected = re.escape("path=None: the data set 'file' needs path=<a .csv, .tsv, ")
     with pytest.raises(ValueError, match=expected):
         datasets.load("file")
 
-    (tmp_path / "points.txt").write_text("1 2")
-    expected = r"path='.*points\.txt' should end in one of \.csv, \.parquet, \.npy"
+    (tmp_path / "points.xls").write_text("1 2")
+    expected = (
+        r"path='.*points\.xls' should end in one of \.csv, \.tsv, .*, \.parquet, \.npy, \.npz"
+    )
     with pytest.raises(ValueError, match=expected):
-        datasets.load("file", path=tmp_path / "points.txt")
+        datasets.load("file", path=tmp_path / "points.xls")
 
 
 def test_more_clusters_than_points_are_refused(tmp_path):

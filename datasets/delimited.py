@@ -1,0 +1,190 @@
+"""Text files of numbers as people write them: which separator, which decimal mark, which header."""
+
+import csv
+import gzip
+import io
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+BLANKS = "blanks"
+SEPARATORS = ("\t", ";", ",", BLANKS)
+SEPARATOR_NAMES = {"\t": "tabs", ";": "semicolons", ",": "commas", BLANKS: "blanks"}
+#: Lines from which the format is guessed.
+SAMPLE_LINES = 1000
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf|infinity)|", re.I)
+#: 1,234 or 1.234.567,8 or 1 234: digits in groups of three.
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?")
+#: A number with a comma that may be a decimal mark or may separate thousands.
+AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a text file is written.
+
+    Attributes
+    ----------
+    separator : str
+        One of `SEPARATORS`.
+    decimal : str
+        The decimal mark: point or comma.
+    """
+
+    separator: str
+    decimal: str
+
+    def is_number(self, field: str) -> bool:
+        """Whether a field is a number; an empty one is a missing number."""
+        text = field.strip()
+        if self.decimal == ",":
+            text = text.replace(".", "x").replace(",", ".")
+        return NUMBER.fullmatch(text) is not None
+
+    def split(self, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+        """Line numbers, from 1, and fields of the lines that are not blank."""
+        if self.separator == BLANKS:
+            rows = ((number, line.split()) for number, line in enumerate(lines, 1))
+        else:
+            reader = csv.reader(lines, delimiter=self.separator, skipinitialspace=True)
+            rows = ((reader.line_num, fields) for fields in reader)
+        for number, fields in rows:
+            if len(fields) > 1 or "".join(fields).strip():
+                yield number, [field.strip() for field in fields]
+
+
+def guess(lines: Iterable[str]) -> Format:
+    r"""Guess the format of a text file from its first lines.
+
+    It is the one in which most fields are numbers and most lines as long as the first; among equals
+    one with several columns, and the decimal point.
+
+    Examples
+    --------
+    >>> guess(["height;width", "1,5;2"])
+    Format(separator=';', decimal=',')
+    >>> guess(["1,5", "2,7"])
+    Format(separator=',', decimal='.')
+    """
+    sample = list(itertools.islice(lines, SAMPLE_LINES))
+    formats = [Format(separator, decimal) for separator in SEPARATORS for decimal in ".,"]
+    return max(formats, key=lambda choice: _fit(sample, choice))
+
+
+def _fit(sample: list[str], choice: Format) -> tuple[float, float, bool, bool]:
+    """How well lines fit a format, in the order of importance.
+
+    Returns
+    -------
+    numbers : float
+        Share of the fields below the first line that are numbers.
+    equal : float
+        Share of those lines that are as long as the first.
+    without_header : bool
+        Whether the first line is numbers, too.
+    several : bool
+        Whether it has several fields.
+    """
+    rows = [fields for _, fields in choice.split(sample)]
+    if not rows:
+        return 0.0, 0.0, False, False
+    first = rows[0]
+    without_header = all(map(choice.is_number, first))
+    several = len(first) > 1
+    # A header of one name that has other separators in it belongs to another format.
+    if not several and not without_header and set(first[0]) & set("\t;,"):
+        return 0.0, 0.0, False, False
+    body = rows[1:] or rows
+    fields = list(itertools.chain(*body))
+    numbers = sum(map(choice.is_number, fields)) / len(fields)
+    equal = sum(len(row) == len(first) for row in body) / len(body)
+    return numbers, equal, without_header, several
+
+
+def read(path: Path) -> "DataFrame":
+    """Read a text file, gzipped if its name ends in ``.gz``; columns without names are numbered.
+
+    Raises
+    ------
+    ValueError
+        If it is empty, not UTF-8, has lines of different lengths, an ambiguous first line or
+        ambiguous numbers.
+    """
+    import pandas as pd
+
+    try:
+        with _open(path) as stream:
+            sample = list(itertools.islice(stream, SAMPLE_LINES))
+            file_format = guess(sample)
+            first = _check_lines(itertools.chain(sample, stream), file_format)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is not text in UTF-8 ({error.reason}); save it as UTF-8") from error
+    if not first:
+        raise ValueError("it is empty")
+    _check_commas(sample, file_format)
+    has_header = not all(map(file_format.is_number, first))
+    if has_header:
+        _check_names(first)
+    # What pandas writes for unnamed columns. As a point it would silently change every result.
+    elif len(first) > 1 and first == [str(i) for i in range(len(first))]:
+        raise ValueError(
+            f"the first line {','.join(first)} may be column numbers or a point; name the columns "
+            "with words, or move that point to another line"
+        )
+    with _open(path) as stream:
+        return pd.read_csv(
+            stream,
+            sep=r"\s+" if file_format.separator == BLANKS else file_format.separator,
+            decimal=file_format.decimal,
+            header=0 if has_header else None,
+            skipinitialspace=True,
+        )
+
+
+def _open(path: Path) -> io.TextIOBase:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", newline="", encoding="utf-8-sig")
+    return path.open(newline="", encoding="utf-8-sig")
+
+
+def _check_lines(lines: Iterable[str], file_format: Format) -> list[str]:
+    """Return the fields of the first line; refuse lines that are longer or shorter.
+
+    pandas would take the first fields of longer lines for row names and drop them from the points.
+    """
+    first: list[str] = []
+    for number, fields in file_format.split(lines):
+        first = first or fields
+        if len(fields) != len(first):
+            raise ValueError(
+                f"line {number} has {len(fields)} fields, the first line has {len(first)}; give "
+                f"every line one value per column (they are read as separated by "
+                f"{SEPARATOR_NAMES[file_format.separator]})"
+            )
+    return first
+
+
+def _check_commas(sample: list[str], file_format: Format) -> None:
+    """Refuse decimal commas of which each may as well separate thousands."""
+    if file_format.decimal == ".":
+        return
+    numbers = [field for _, fields in file_format.split(sample) for field in fields if "," in field]
+    if numbers and all(map(AMBIGUOUS.fullmatch, numbers)):
+        raise ValueError(
+            f"the comma in {numbers[0]!r} may be a decimal mark or separate thousands; write "
+            f"{numbers[0].replace(',', '.')} or {numbers[0].replace(',', '')}"
+        )
+
+
+def _check_names(names: list[str]) -> None:
+    if "" in names:
+        raise ValueError(
+            f"column {names.index('')} (from 0) has no name in the header {','.join(names)}: if "
+            "it is the index that DataFrame.to_csv writes, write with index=False, else name it"
+        )
