@@ -1,21 +1,14 @@
-"""Charges of stored runs as a table: the only reader of the text that the rows keep them as."""
+"""Charges of stored runs as a table: the only reader of the column that holds them."""
 
-import json
-import math
-
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
-#: Columns that every charge has, with their value where a stored charge does not name them.
-FIELDS = {
-    "mechanism": "",
-    "label": "",
-    "round": 0,
-    "mu": 0.0,
-    "epsilon": 0.0,
-    "delta": 0.0,
-    "group": math.nan,
-    "flaw": "",
-}
+from pkm.arrow import CHARGE_DEFAULTS, TYPES
+
+#: Columns that every charge has.
+FIELDS = tuple(CHARGE_DEFAULTS)
 
 
 def charges_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -24,7 +17,7 @@ def charges_of(rows: pd.DataFrame) -> pd.DataFrame:
     Parameters
     ----------
     rows : DataFrame
-        With a column `charges` (JSON text; empty for runs without a ledger) and a unique index.
+        With the column `charges` (see `pkm.arrow`) and a unique index.
 
     Returns
     -------
@@ -35,20 +28,28 @@ def charges_of(rows: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> text = '[{"mechanism": "gaussian", "label": "counts", "round": 0, "mu": 0.5, "scale": 2.0}]'
-    >>> rows = pd.DataFrame({"n": [150, 178], "charges": ["[]", text]})
+    >>> from pkm.arrow import nested
+    >>> charge = {"mechanism": "gaussian", "label": "counts", "mu": 0.5, "scale": 2.0}
+    >>> rows = pd.DataFrame({"n": [150, 178], "charges": nested("charges", [[], [charge]])})
     >>> charges_of(rows)[["label", "mu", "epsilon", "scale"]]
         label   mu  epsilon  scale
     1  counts  0.5      0.0    2.0
     """
-    index = []
-    charges = []
-    for run, text in rows["charges"].items():
-        parsed = json.loads(text or "[]")
-        index += [run] * len(parsed)
-        charges += [FIELDS | charge for charge in parsed]
-    return pd.DataFrame(
-        charges,
-        index=pd.Index(index, dtype=rows.index.dtype),
-        columns=None if charges else list(FIELDS),
-    )
+    column = pa.array(rows["charges"], type=TYPES["charges"])
+    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    charges = pc.list_flatten(lists)
+    values = {name: pc.struct_field(charges, name).to_pandas() for name in FIELDS}
+
+    # A column for every detail, in the order of their first appearance.
+    details = pc.struct_field(charges, "details")
+    charge = pc.list_parent_indices(details).to_numpy()
+    detail = pc.list_flatten(details)
+    detail_names = pc.struct_field(detail, "name").to_pandas()
+    detail_values = pc.struct_field(detail, "value").to_numpy(zero_copy_only=False)
+    for name in detail_names.unique():
+        mask = (detail_names == name).to_numpy()
+        values[name] = np.full(len(charges), np.nan)
+        values[name][charge[mask]] = detail_values[mask]
+
+    run = pc.list_parent_indices(lists).to_numpy()
+    return pd.DataFrame(values).set_axis(rows.index[run])

@@ -138,12 +138,13 @@ def insufficient_data(cells: pd.DataFrame) -> pd.Series:
     Parameters
     ----------
     cells : DataFrame
-        With columns `charges` (JSON text) and `n`, and a unique index.
+        With columns `charges` and `n`, and a unique index.
 
     Examples
     --------
-    >>> charge = '"label": "bucket_counts", "count_scale": 100, "count_sensitivity": 1'
-    >>> charges = '[{' + charge + ', "delta": 1e-6}]'
+    >>> from pkm.arrow import nested
+    >>> charge = {"label": "bucket_counts", "count_scale": 100, "count_sensitivity": 1}
+    >>> charges = nested("charges", [[charge | {"delta": 1e-6}]] * 2)
     >>> insufficient_data(pd.DataFrame({"charges": charges, "n": [400, 600]})).tolist()
     [True, False]
     """

@@ -11,6 +11,8 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pkm.analysis.comparisons import ratios
 from pkm.analysis.findings import Context, MissingRows
@@ -20,6 +22,7 @@ from pkm.analysis.tables import (
     concatenate,
     percentile_interval,
 )
+from pkm.arrow import TYPES
 
 STACKED = {
     "request_ms": {
@@ -182,10 +185,11 @@ def series(study: Study) -> pd.DataFrame:
     rows = study.rows_with(["series", "removals"])
     if not len(rows):
         return pd.DataFrame(columns=[*facts, "start", *columns])
-    checkpoints = [json.loads(text) for text in rows["series"]]
-    checkpoints = pd.DataFrame(checkpoints, columns=columns, index=rows.index)
-    lines = rows[facts].assign(start=rows["loss_ratio"]).join(checkpoints)
-    return lines.explode(columns, ignore_index=True).astype(dict.fromkeys(columns, float))
+    lists = pa.array(rows["series"], type=TYPES["checkpoints"])
+    checkpoints = pc.list_flatten(lists)
+    lines = rows[facts].assign(start=rows["loss_ratio"]).iloc[pc.list_parent_indices(lists)]
+    values = {name: pc.struct_field(checkpoints, name).to_numpy() for name in columns}
+    return lines.assign(**values).reset_index(drop=True).astype(dict.fromkeys(columns, float))
 
 
 def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:

@@ -16,6 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from pkm import schema
+from pkm.arrow import parameters_of
 from pkm.schema import COLUMNS
 
 if TYPE_CHECKING:
@@ -121,8 +122,6 @@ class Study:
                 f"rows lack the columns {absent}; they must come from the cell store with a sweep "
                 "column"
             )
-        self._rows = rows
-
         # Number the cells of every sweep (entries) and the seeds of each row.
         sweep, _ = pd.factorize(rows["sweep"])
         cell, names = pd.factorize(rows["cell"])
@@ -138,6 +137,8 @@ class Study:
             raise ValueError(f"seed {seed} is repeated in cell {cell_key} of sweep {sweep_name!r}")
 
         self.cells = _expand_parameters(_described_cells(rows.iloc[first_rows]))
+        # Text of the parameters, to group by.
+        self._rows = rows.assign(params=self.cells["params"].to_numpy()[self._entry])
         self._panels: dict[tuple[str, str], Panel] = {}
 
     @property
@@ -202,15 +203,14 @@ def _described_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
-    """Add one column per constructor parameter named in the JSON of `params`."""
-    parsed = {text: json.loads(text) if text else {} for text in cells["params"].unique()}
-    names: set[str] = set()
-    for parameters in parsed.values():
-        names.update(parameters)
-    columns = {}
-    for name in sorted(names - set(cells.columns)):
-        values = [_plain(parsed[text].get(name)) for text in cells["params"]]
-        columns[name] = pd.Series(values, dtype=object)
+    """Add one column per constructor parameter; `params` becomes text, to group by."""
+    parameters = parameters_of(cells)
+    names = {name for given in parameters for name in given}
+    columns: dict[str, object] = {
+        name: pd.Series([_plain(given.get(name)) for given in parameters], dtype=object)
+        for name in sorted(names - set(cells.columns))
+    }
+    columns["params"] = [json.dumps(given, sort_keys=True) for given in parameters]
     return cells.assign(**columns)
 
 

@@ -1,9 +1,8 @@
 """The settings in which rows differ, as columns of their own."""
 
-import json
-
 import pandas as pd
 
+from pkm.arrow import parameters_of
 from pkm.schema import names
 
 #: Columns that every table of results has anyway, and what a cell has as a result of its settings.
@@ -29,21 +28,31 @@ def differing(rows: pd.DataFrame) -> pd.DataFrame:
 
     Examples
     --------
-    >>> params = ['{"alpha":0.4}', '{"alpha":0.8}']
+    >>> from pkm.arrow import nested
+    >>> params = nested("params", [{"alpha": 0.4}, {"alpha": 0.8}])
     >>> rows = pd.DataFrame({"params": params, "preprocessing": "minmax", "clients": [2, 2]})
     >>> differing(rows)
       alpha
     0   0.4
     1   0.8
     """
-    parsed = {text: json.loads(text) for text in rows["params"].unique()}
-    columns = {}
-    for name in dict.fromkeys(name for params in parsed.values() for name in params):
-        columns[name] = pd.Series(
-            [parsed[text].get(name) for text in rows["params"]], rows.index, dtype=object
-        )
-    for name in names("identity", "setting"):
-        if name in rows and name not in (*SHOWN, *FOUND, "params"):
-            columns[name] = rows[name]
-    varied = {name: values for name, values in columns.items() if values.astype(str).nunique() > 1}
-    return pd.DataFrame(varied, rows.index)
+    parameters = expanded(rows)
+    settings = [
+        name
+        for name in names("identity", "setting")
+        if name in rows and name not in (*SHOWN, *FOUND, "params")
+    ]
+    columns = parameters.join(rows[settings])
+    varied = [name for name in columns if columns[name].astype(str).nunique() > 1]
+    return columns[varied]
+
+
+def expanded(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the parameters of rows, a column for each, with the index of `rows`.
+
+    None where a method has no such parameter.
+    """
+    parameters = parameters_of(rows)
+    columns = dict.fromkeys(name for given in parameters for name in given)
+    values = {name: [given.get(name) for given in parameters] for name in columns}
+    return pd.DataFrame(values, rows.index, dtype=object)

@@ -1,7 +1,6 @@
 """Where results come from: versions, machine, commit."""
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -51,13 +50,9 @@ def origin_of(rows: pd.DataFrame) -> dict:
     dict
         Lists of distinct values: commits, versions as text, and machines.
     """
-    texts = []
-    for stored in sorted(rows["versions"].unique()):
-        versions = json.loads(stored)
-        texts.append(" ".join(f"{name} {number}" for name, number in versions.items()))
     return {
         "computed at commit": sorted(rows["git"].unique()),
-        "computed with": " or ".join(texts),
+        "computed with": " or ".join(sorted(rows["versions"].unique())),
         "computed on": sorted(rows["host"].unique()),
     }
 

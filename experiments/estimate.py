@@ -30,8 +30,8 @@ SECONDS_PER_REQUEST = 0.05
 TIMINGS_READ = 2000
 #: Cells alike in these columns take about the same time.
 ALIKE = ("method", "dataset", "k", "metrics", "timing", "clients", "latency_ms", "transport")
-#: Values of these columns for rows of older versions, which lack them.
-DEFAULTS = {"metrics": "", "timing": False, "clients": 0, "latency_ms": 0.0, "transport": ""}
+#: Values of these columns for cells without parties.
+CENTRAL = {"clients": 0, "latency_ms": 0.0, "transport": ""}
 
 
 def rough_seconds(cell: Cell) -> float:
@@ -113,12 +113,11 @@ def estimator(store: Store, backend: Backend | None = None) -> Callable[[Cell], 
     measured = {}
     if not rows.empty:
         rows["seconds"] = rows["fit_seconds"] + rows["metric_seconds"]
-        for name, value in DEFAULTS.items():
-            rows[name] = rows[name].where(rows[name].notna(), value) if name in rows else value
+        rows["latency_ms"] = rows["latency_ms"].fillna(CENTRAL["latency_ms"])
         measured = rows.groupby(list(ALIKE))["seconds"].median().to_dict()
 
     def estimate(cell: Cell) -> tuple[float, bool]:
-        facts = DEFAULTS | (cell.settings if cell.federation is not None else {})
+        facts = CENTRAL | (cell.settings if cell.federation is not None else {})
         facts |= {"method": cell.method, "dataset": cell.dataset_name, "k": cell.k}
         facts |= {"metrics": " ".join(cell.metrics), "timing": cell.timing}
         seconds_per_fit = measured.get(tuple(facts[name] for name in ALIKE))

@@ -82,7 +82,7 @@ def execute(cell: Cell, mirror: str | None = None) -> pd.DataFrame:
                     labels=prepared.labels,
                     n_centers=n_centers,
                 )
-    return rows_of(cell, prepared, fits, values, metric_time, measured, peak.mebibytes)
+    return rows_of(cell, prepared, fits, values, metric_time, measured, peak.mebibytes, centers)
 
 
 def stacked(runs: Sequence[Run]) -> tuple[np.ndarray, np.ndarray]:

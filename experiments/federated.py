@@ -14,7 +14,6 @@ import numpy as np
 
 from pkm.experiments.cell import Cell
 from pkm.experiments.prepared import Prepared, build, prepare
-from pkm.experiments.rows import MEASURED
 from pkm.experiments.timing import Timing, pinned
 from pkm.federation import (
     FederationCosts,
@@ -25,6 +24,7 @@ from pkm.federation import (
     split_points,
 )
 from pkm.methods import Run
+from pkm.schema import names
 
 #: Seconds that a failed party waits before it ends the job, so that others can report why.
 GRACE = 1.0
@@ -77,7 +77,10 @@ def fits_of(
     for run, costs in outcomes:
         milliseconds = costs.setup_ms + costs.iterations * costs.iteration_ms
         fits.append((run, Timing(milliseconds / 1000, math.nan)))
-    columns = {name: np.array([getattr(costs, name) for _, costs in outcomes]) for name in MEASURED}
+    columns = {
+        name: np.array([getattr(costs, name) for _, costs in outcomes], dtype=np.float64)
+        for name in names("metric", scope="federation")
+    }
     return fits, columns
 
 

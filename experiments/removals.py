@@ -1,11 +1,11 @@
 """A cell as federated clustering with removals: fits, requests, and their cost."""
 
-import json
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -190,11 +190,11 @@ def model_columns(model: FederatedModel, data: ClientData) -> dict[str, float]:
 
 def request_columns(
     cell: Cell, model: FederatedModel, data: ClientData, seed: int
-) -> dict[str, float | str]:
+) -> dict[str, Any]:
     """Return the cost of sparse aggregation and of removals, where the cell requests them."""
     setting = cell.unlearning
     assert setting is not None
-    columns: dict[str, float | str] = {}
+    columns: dict[str, Any] = {}
     if setting.sparse:
         columns |= sparse_columns(model, cell.k)
     if setting.removals:
@@ -269,7 +269,7 @@ def removal_columns(
     seed: int,
     setting: settings.Unlearning,
     best: np.ndarray,
-) -> dict[str, float | str]:
+) -> dict[str, Any]:
     """Serve requests one after the other and measure them.
 
     Parameters
@@ -299,7 +299,7 @@ def removal_columns(
     probabilities = []
     retrain_seconds = []
     retrain_full_seconds = []
-    series = {"request": [], "accumulated_s": [], "retrain_s": [], "loss_ratio": []}
+    series = []
     wall = 0.0
     for request in range(1, requests + 1):
         # Choose what is to be removed.
@@ -323,10 +323,13 @@ def removal_columns(
 
         if request in measured:
             optimum = optimum_of(grid[model.ids] / SCALE, best)
-            series["request"].append(request)
-            series["accumulated_s"].append(sum(latencies))
-            series["retrain_s"].append(request * float(np.mean(retrain_seconds)))
-            series["loss_ratio"].append(float(model.induced()[1].sum()) / optimum)
+            checkpoint = {
+                "request": request,
+                "accumulated_s": sum(latencies),
+                "retrain_s": request * float(np.mean(retrain_seconds)),
+                "loss_ratio": float(model.induced()[1].sum()) / optimum,
+            }
+            series.append(checkpoint)
 
     points = grid[model.ids] / SCALE
     optimum = optimum_of(points, best)
@@ -340,7 +343,7 @@ def removal_columns(
         "optimum_after": optimum,
         "loss_ratio_after": float(model.induced()[1].sum()) / optimum,
         "loss_ratio_after_nearest": nearest_cost(points, model.centers) / optimum,
-        "series": json.dumps(series),
+        "series": series,
     }
 
 

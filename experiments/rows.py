@@ -1,32 +1,25 @@
 """The rows of a cell, one per seed: which columns they have and how these are filled."""
 
 import importlib.metadata
-import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pkm.compute import Points
-from pkm.experiments.cell import STYLE, Cell, canonical, data_fingerprint
+from pkm.arrow import nested
+from pkm.compute import SCALE, Points
+from pkm.experiments.cell import STYLE, Cell, data_fingerprint
 from pkm.experiments.prepared import Prepared, build, method_class
 from pkm.experiments.timing import Timing
 from pkm.methods import Run
 from pkm.metrics import REFERENCE_METRICS, reference_set
-from pkm.schema import names
 
-#: What is measured of every run of a protocol; fields of `pkm.federation.FederationCosts`.
-MEASURED = names("metric", scope="federation")
 #: Flaw of any claim about points that come from a map fitted to the records (analysis/flaws.yaml).
 FITTED_POINTS = "F-28"
-#: The columns of a protocol, with their values for cells without one.
-CENTRAL = {
-    "clients": 0, "latency_ms": math.nan, "word_bytes": 0, "split": "", "transport": "",
-    **dict.fromkeys(MEASURED, math.nan),
-}  # fmt: skip
 
 
 def rows_of(
@@ -37,6 +30,7 @@ def rows_of(
     metric_time: Timing,
     measured: Mapping[str, np.ndarray],
     peak_mib: float,
+    centers: np.ndarray,
 ) -> pd.DataFrame:
     """Lay out the results of a cell.
 
@@ -56,6 +50,8 @@ def rows_of(
         Columns of the cell's harness, one value per seed.
     peak_mib : float
         Peak memory of the process while the cell ran.
+    centers : ndarray of shape (R, k, d)
+        Released centers on the grid, of every replicate; `fits` say how many of them count.
 
     Returns
     -------
@@ -63,16 +59,17 @@ def rows_of(
         One row per seed, in the order of ``cell.seeds``.
     """
     replicates = len(cell.seeds)
+    sizes = reference_sizes(cell, prepared.points)
+    n_centers = np.concatenate([run.n_centers for run, _ in fits])
     columns = {
         **cell_columns(cell, prepared),
         **claim_columns(cell, prepared),
         **style_columns(cell.target, cell.variant, cell.style),
         **fit_columns(fits),
         **{name: np.asarray(values[name], dtype=np.float64) for name in cell.metrics},
-        "n_centers": np.concatenate([run.n_centers for run, _ in fits]).astype(np.float64),
-        "references": canonical(reference_sizes(cell, prepared.points)),
+        "n_centers": n_centers.astype(np.float64),
+        "references": nested("references", [sizes] * replicates),
         "timing": cell.timing,
-        **CENTRAL,
         **cell.settings,
         **measured,
         "metric_seconds": metric_time.wall / replicates,
@@ -81,6 +78,9 @@ def rows_of(
         **origin_columns(cell),
         "metrics": " ".join(cell.metrics),
     }
+    if cell.keep_centers:
+        kept = raw_centers(centers, n_centers, prepared.domain)
+        columns["centers"] = nested("centers", kept)
     return pd.DataFrame(columns, index=range(replicates))
 
 
@@ -93,7 +93,7 @@ def cell_columns(cell: Cell, prepared: Prepared) -> dict:
         "method": cell.method,
         "target": cell.target,
         "variant": cell.variant,
-        "params": canonical(params),
+        "params": nested("params", [params] * len(cell.seeds)),
         "dataset": cell.dataset_name,
         "preprocessing": cell.preprocessing,
         "private_bounds": prepared.private_bounds,
@@ -137,38 +137,41 @@ def style_columns(target: str, variant: str, style: Mapping[str, str]) -> dict[s
     return columns
 
 
-def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, np.ndarray]:
+def fit_columns(fits: Sequence[tuple[Run, Timing]]) -> dict[str, Any]:
     """Return the columns of the fits, one value per replicate: charges, iterations and times."""
-    tables = []
+    rows = []
     for run, elapsed in fits:
         replicates = len(run.seeds)
-        columns = {
+        row = {
             **ledger_columns(run),
             "iterations": int(run.n_iter),
             "fit_seconds": elapsed.wall / replicates,
             "fit_cpu_seconds": elapsed.cpu / replicates,
         }
-        tables.append(pd.DataFrame(columns, index=range(replicates)))
-    table = pd.concat(tables, ignore_index=True)
-    return {name: table[name].to_numpy() for name in table}
+        rows += [row] * replicates
+    columns: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+    return columns | {"charges": nested("charges", columns["charges"])}
 
 
-def ledger_columns(run: Run) -> dict[str, float | str]:
+def ledger_columns(run: Run) -> dict[str, Any]:
     """Return the charges of a run and their totals; no charges where it has no ledger."""
     ledger = run.ledger
     if ledger is None:
-        return {
-            "delta": math.nan,
-            "epsilon_spent": math.nan,
-            "epsilon_unspent": math.nan,
-            "charges": "[]",
-        }
+        totals = dict.fromkeys(("delta", "epsilon_spent", "epsilon_unspent"), math.nan)
+        return totals | {"charges": []}
     return {
         "delta": float(ledger.budget.delta),
         "epsilon_spent": float(ledger.spent()),
         "epsilon_unspent": float(ledger.unspent()),
-        "charges": json.dumps([charge.to_dict() for charge in ledger.charges]),
+        "charges": [charge.to_dict() for charge in ledger.charges],
     }
+
+
+def raw_centers(centers: np.ndarray, n_centers: np.ndarray, domain: np.ndarray) -> list[list]:
+    """Return each replicate's own centers in the raw units of the data."""
+    lower, upper = domain
+    raw = lower + (centers / SCALE + 1) / 2 * (upper - lower)
+    return [part[:count].tolist() for part, count in zip(raw, n_centers, strict=True)]
 
 
 def reference_sizes(cell: Cell, points: Points) -> list[int]:
@@ -190,7 +193,7 @@ def origin_columns(cell: Cell) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def versions() -> str:
-    """Return the versions a result may depend on, as JSON."""
+    """Return the versions a result may depend on, in one line."""
     packages = ("numpy", "scipy", "scikit-learn", "numba")
-    installed = {name: importlib.metadata.version(name) for name in packages}
-    return json.dumps({"python": platform.python_version(), **installed})
+    installed = [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    return " ".join([f"python {platform.python_version()}", *installed])

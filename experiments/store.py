@@ -15,12 +15,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pkm.arrow import check, to_frame, to_table
 from pkm.experiments.cell import Cell
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
+from pkm.schema import COLUMNS
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses again from
 #: more (measured).
 READERS = 2
+#: Columns that every stored row has.
+STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
 
 
 class Store:
@@ -88,7 +92,7 @@ class Store:
         Raises
         ------
         ValueError
-            If the rows are not those of this cell.
+            If the rows are not those of this cell, or do not fit `pkm.schema`.
         PermissionError
             If the file cannot be written, for lack of space as well.
         """
@@ -96,12 +100,20 @@ class Store:
             raise ValueError(
                 f"the rows offered for {cell.label} are not one per seed of cell {cell.key[:12]}"
             )
-        table = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+        table = to_table(rows)
+        check(table, STORED)
         sink = pa.BufferOutputStream()
         # Page checksums let a later read detect a flipped bit. Snappy, because a zstd decompressor
         # for every column takes twice as long as the rest of reading so small a file.
         pq.write_table(
-            table, sink, compression="snappy", write_statistics=False, write_page_checksum=True
+            table,
+            sink,
+            compression="snappy",
+            write_statistics=False,
+            write_page_checksum=True,
+            # The declared types are those that Parquet has; another copy of the schema in every
+            # file takes longer to read than the columns.
+            store_schema=False,
         )
         path = self.path(cell.key)
         self._put(path, sink.getvalue(), mode_of(cell))
@@ -169,8 +181,8 @@ class Store:
     def read(self, keys: Iterable[str], columns: list[str] | None = None) -> pd.DataFrame:
         """Read the rows of many cells.
 
-        Every page is checked against its checksum; a file that fails is set aside (renamed to
-        ``*.corrupt``) and its cell is absent from then on.
+        Every page is checked against its checksum, and every column against `pkm.schema`; a file
+        that fails is set aside (renamed to ``*.corrupt``) and its cell is absent from then on.
 
         Parameters
         ----------
@@ -194,7 +206,7 @@ class Store:
             ]
         if not tables:
             return pd.DataFrame()
-        return pa.concat_tables(tables, promote_options="permissive").to_pandas()
+        return to_frame(tables, columns)
 
     def readable(self, keys: Iterable[str]) -> set[str]:
         """Return those of `keys` whose rows can be read in full, setting corrupt files aside."""
@@ -242,6 +254,7 @@ class Store:
             table = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True).read(
                 columns=columns, use_threads=False
             )
+            check(table, STORED if columns is None else ())
             if table.num_rows == 0 or (columns is None and table["cell"][0].as_py() != key):
                 raise ValueError("the file holds the rows of no cell or of another one")
         except (pa.ArrowException, OSError, ValueError, KeyError):

@@ -428,7 +428,7 @@ def child_params(cell: Cell) -> dict[str, str]:
 
 def child_tags(cell: Cell, first: pd.Series) -> dict[str, str]:
     """Return the facts about a cell besides its parameters; `first` is the first of its rows."""
-    copied = ("code", "data", "git", "notion", "adjacency", "trust", "view", "flaws", "references")
+    copied = ("code", "data", "git", "notion", "adjacency", "trust", "view", "flaws")
     return {
         "kind": "cell",
         "cell": cell.key,
@@ -442,6 +442,7 @@ def child_tags(cell: Cell, first: pd.Series) -> dict[str, str]:
         "half_width": f"{first['half_width']:g}",
         "timing": str(cell.timing).lower(),
         "host": first["host"],
+        "references": str(list(first["references"])),
         **{name: first[name] for name in copied},
     }
 

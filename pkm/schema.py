@@ -8,7 +8,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Dtype = Literal["text", "integer", "number", "flag"]
+#: What a value is; the last five are nested: see `pkm.arrow`.
+Dtype = Literal[
+    "text", "integer", "number", "flag",
+    "integers", "parameters", "charges", "checkpoints", "centers",
+]  # fmt: skip
 #: What a column is about: which cell and seed, what was run, the privacy that it had, how it was
 #: run, how figures draw it, what was measured, what it took, and where it comes from.
 Kind = Literal["key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"]
@@ -24,7 +28,8 @@ class Column:
     Parameters
     ----------
     name : str
-    dtype : {"text", "integer", "number", "flag"}
+    dtype : str
+        See `Dtype`.
     kind : str
         See `Kind`.
     label : str
@@ -73,7 +78,8 @@ COLUMNS = (
     Column("method", "text", "identity", "method"),
     Column("target", "text", "identity", "import path of the method's class"),
     Column("variant", "text", "identity", "published, sound or empty"),
-    Column("params", "text", "identity", "constructor parameters apart from k, budget and variant"),
+    Column("params", "parameters", "identity", "constructor parameters apart from k, budget "
+           "and variant"),
     Column("dataset", "text", "identity", "data set"),
     Column("preprocessing", "text", "identity", "how raw columns are mapped to [-1, 1]"),
     Column("n", "integer", "identity", "points"),
@@ -89,7 +95,7 @@ COLUMNS = (
     Column("flaws", "text", "privacy", "ids of known flaws of the claim (analysis/flaws.yaml)"),
     Column("epsilon_spent", "number", "privacy", "epsilon of all charges together"),
     Column("epsilon_unspent", "number", "privacy", "epsilon that the charges leave of the budget"),
-    Column("charges", "text", "privacy", "charges of the ledger, in the order of the releases"),
+    Column("charges", "charges", "privacy", "charges of the ledger, in the order of the releases"),
     Column("private_bounds", "flag", "privacy", "whether the domain was read off the points"),
     # How it was run.
     Column("iterations", "integer", "setting", "iterations made"),
@@ -199,16 +205,18 @@ COLUMNS = (
     Column("metrics", "text", "provenance", "metrics requested", missing=""),
     Column("clipped", "integer", "provenance", "points moved to the border of the domain",
            missing=0),
-    Column("references", "text", "provenance", "sizes of the reference clusterings",
-           missing="[]"),
-    Column("series", "text", "provenance", "state after some of the requests", missing="",
+    Column("references", "integers", "provenance", "sizes of the reference clusterings",
+           missing=()),
+    Column("series", "checkpoints", "provenance", "state after some of the requests", missing=(),
            scope="removals"),
+    Column("centers", "centers", "provenance", "released centers, where the cell keeps them",
+           "raw units", ()),
     Column("code", "text", "provenance", "hash of the code behind the result"),
     Column("data", "text", "provenance", "fingerprint of the data set"),
     Column("host", "text", "provenance", "machine"),
     Column("versions", "text", "provenance", "versions of Python and of the packages used"),
-    Column("git", "text", "provenance", "commit of the project"),
-    Column("finished", "number", "provenance", "when the cell was done", "s since 1970"),
+    Column("git", "text", "provenance", "commit of the project", missing="unknown"),
+    Column("finished", "number", "provenance", "when the cell was done", "s since 1970", math.nan),
 )  # fmt: skip
 
 BY_NAME = {column.name: column for column in COLUMNS}

@@ -1,6 +1,5 @@
 """The cross-paper comparison on fabricated rows whose ratios, ranks and winners are known."""
 
-import json
 import math
 
 import numpy as np
@@ -29,6 +28,7 @@ from pkm.analysis.figures import comparison as figures
 from pkm.analysis.figures import figures_of
 from pkm.analysis.report import build
 from pkm.analysis.tables import Study
+from pkm.arrow import nested
 from pkm.privacy.stability_histogram import StabilityHistogram
 
 
@@ -81,9 +81,10 @@ def test_insufficient_data_when_threshold_exceeds_all_records(sensitivity, cells
     bucket_sums = {"label": "bucket_sums", "delta": 0.0}
     for charges in ([charge], [larger_scale, charge], [charge, bucket_sums]):
         sizes = [math.floor(threshold), threshold + 1]
-        cells = pd.DataFrame({"charges": json.dumps(charges), "n": sizes})
+        cells = pd.DataFrame({"charges": nested("charges", [charges] * 2), "n": sizes})
         assert insufficient_data(cells).tolist() == [True, False]
-    assert not insufficient_data(pd.DataFrame({"charges": ["[]"], "n": [1]})).any()
+    empty = pd.DataFrame({"charges": nested("charges", [[]]), "n": [1]})
+    assert not insufficient_data(empty).any()
 
 
 def test_insufficient_data_is_marked():
@@ -95,7 +96,7 @@ def test_insufficient_data_is_marked():
         "delta": 1e-6,
     }
     mask = (rows["method"] == "kaplan_stemmer") & (rows["dataset"] == "a")
-    rows.loc[mask, "charges"] = json.dumps([charge])
+    rows.loc[mask, "charges"] = nested("charges", [[charge]] * mask.sum())
     result = reports.draw("comparison", "comparison_ratios", rows)
     column = result.formatted.set_index("dataset")["Kaplan-Stemmer"]
     expected = {"a": True, "b": False, "c": False, "wide": False}

@@ -2,7 +2,6 @@
 figures.
 """
 
-import json
 import math
 import re
 from functools import partial
@@ -23,6 +22,7 @@ from fabricated.distdp import (
     foreign_rows,
     row_of,
 )
+from fabricated.rows import change_charges
 from fabricated.studies import study_of
 from reports import NO_GAPS
 
@@ -166,6 +166,17 @@ def test_missing_data_sets_make_verdicts_partial(findings):
     assert "brightkite" in findings["dataset-shapes"].missing
 
 
+def double_point_sensitivity(charges):
+    for charge in charges:
+        if charge.get("point_sensitivity") == 0.05:
+            charge["point_sensitivity"] = 0.1
+
+
+def rename_cell_counts(charges):
+    for charge in charges:
+        charge["label"] = charge["label"].replace("cell_counts", "something")
+
+
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
@@ -266,13 +277,13 @@ def test_missing_data_sets_make_verdicts_partial(findings):
         (
             "release-is-dist-dp",
             "charges",
-            lambda x: x.str.replace('"point_sensitivity": 0.05', '"point_sensitivity": 0.1'),
+            lambda x: change_charges(x, double_point_sensitivity),
             {"method": "dist_dp"},
         ),
         (
             "budget-three-parts",
             "charges",
-            lambda x: x.str.replace("cell_counts", "something"),
+            lambda x: change_charges(x, rename_cell_counts),
             {"method": "dist_dp"},
         ),
     ],
@@ -336,15 +347,13 @@ def test_shorter_sweep_reports_its_range(findings):
 
 
 def test_budget_part_must_not_exceed_its_third():
-    def double_second_mu(texts):
-        changed_texts = []
-        for text in texts:
-            charges = json.loads(text)
-            charges[1]["mu"] *= 2
-            changed_texts.append(json.dumps(charges))
-        return changed_texts
+    def double_second_mu(charges):
+        charges[1]["mu"] *= 2
 
-    rows = changed("charges", double_second_mu, method="dist_dp", sweep="figure1")
+    def change(column):
+        return change_charges(column, double_second_mu)
+
+    rows = changed("charges", change, method="dist_dp", sweep="figure1")
     finding = evaluate_claim("budget-three-parts", rows)
     assert finding.verdict == FAILS
     assert "cell_counts" not in finding.missing

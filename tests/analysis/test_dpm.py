@@ -1,6 +1,5 @@
 """The DPM report on synthetic rows: reported numbers, settings, formulas and figures."""
 
-import json
 import math
 from collections import Counter
 from functools import partial
@@ -11,6 +10,7 @@ import pytest
 import reports
 import yaml
 from fabricated.dpm import HALF_RANGE, SIZES, all_rows, dpm_rows, reported_means
+from fabricated.rows import with_charges, with_params
 from fabricated.studies import study_of
 
 from pkm.analysis import claims, hyperparameters, reported
@@ -569,9 +569,9 @@ def test_total_budget_fails_on_excess(change):
     rows = dpm_rows("budget", "dpm", "gas", params={"shares": [0.04, 0.18, 0.18, 0.6]})
     assert evaluate_check({"type": "total_budget"}, rows).verdict == HOLDS
     if change == "shares":
-        rows = rows.assign(params=json.dumps({"shares": [0.04, 0.18, 0.18, 0.61]}))
+        rows = with_params(rows, {"shares": [0.04, 0.18, 0.18, 0.61]})
     elif change == "charges":
-        rows = rows.assign(charges=json.dumps([{"mechanism": "laplace", "epsilon": 0.41}]))
+        rows = with_charges(rows, [{"mechanism": "laplace", "epsilon": 0.41}])
     elif change == "spent":
         rows = rows.assign(epsilon_spent=1.01)
     elif change == "delta":
@@ -579,13 +579,13 @@ def test_total_budget_fails_on_excess(change):
     elif change == "failures":
         delta = 0.6 * rows["n"][0] ** -1.5
         charge = {"mechanism": "exponential", "epsilon": 0.1, "delta": delta}
-        single = rows.assign(charges=json.dumps([charge]))
+        single = with_charges(rows, [charge])
         assert evaluate_check({"type": "total_budget"}, single).verdict == HOLDS
-        rows = rows.assign(charges=json.dumps([charge, charge]))
+        rows = with_charges(rows, [charge, charge])
     else:
-        small = rows.assign(charges=json.dumps([{"mechanism": "gaussian", "mu": 0.1}]))
+        small = with_charges(rows, [{"mechanism": "gaussian", "mu": 0.1}])
         assert evaluate_check({"type": "total_budget"}, small).verdict == HOLDS
-        rows = rows.assign(charges=json.dumps([{"mechanism": "gaussian", "mu": 0.2}]))
+        rows = with_charges(rows, [{"mechanism": "gaussian", "mu": 0.2}])
     assert evaluate_check({"type": "total_budget"}, rows).verdict == FAILS
 
 

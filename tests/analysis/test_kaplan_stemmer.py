@@ -26,6 +26,7 @@ from pkm.analysis.papers.kaplan_stemmer_checks import (
     weight,
 )
 from pkm.analysis.tables import REQUIRED
+from pkm.arrow import nested
 from pkm.privacy import gaussian_mu, gdp_epsilon
 from pkm.privacy.selection import selection_epsilon, selection_mu
 
@@ -419,8 +420,11 @@ def test_privacy_claim_reports_both_adjacencies(findings):
     assert "no audit" in finding.numbers
 
 
-def test_runs_with_unreadable_charges_are_counted():
-    rows = changed("charges", lambda rows: "[]", method="kaplan_stemmer", sweep="d")
+def test_runs_without_charges_are_counted():
+    def no_charges(column):
+        return nested("charges", [[]] * len(column))
+
+    rows = changed("charges", no_charges, method="kaplan_stemmer", sweep="d")
     finding = evaluate_claim("privacy-central", rows)
     assert finding.verdict == HOLDS
     assert "For 6 of" in finding.numbers

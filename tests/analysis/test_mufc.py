@@ -1,6 +1,5 @@
 """The MUFC report on synthetic rows: reported numbers, speed-ups, views, claims, figures."""
 
-import json
 import math
 from functools import partial
 
@@ -17,6 +16,7 @@ from pkm.analysis.figures import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
 from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study
+from pkm.arrow import nested
 
 CONTENT = claims.load("mufc")
 SPECS = {spec.name: spec for spec in figures_of("mufc")}
@@ -262,13 +262,11 @@ def test_loss_stability_checks_every_checkpoint(findings):
     assert finding.verdict == NOT_CONTRADICTED
     assert finding.evidence["largest_change"].between(0.008, 0.011).all()
 
-    def increase_one_checkpoint(texts):
-        changed_texts = []
-        for text in texts:
-            curve = json.loads(text)
-            curve["loss_ratio"][7] *= 1.2
-            changed_texts.append(json.dumps(curve))
-        return changed_texts
+    def increase_one_checkpoint(column):
+        curves = list(column)
+        for curve in curves:
+            curve[7]["loss_ratio"] *= 1.2
+        return nested("series", curves)
 
     where = {
         "method": "mufc",

@@ -1,6 +1,5 @@
 """Figures and the report: figures are drawn and report gaps, the page is self-contained."""
 
-import json
 import re
 from functools import partial
 
@@ -9,6 +8,7 @@ import pandas as pd
 import pytest
 import reports
 from fabricated.fastlloyd import SIZES, cell_rows, small_rows
+from fabricated.rows import with_params
 from fabricated.studies import study_of
 
 from pkm.analysis import report
@@ -17,6 +17,7 @@ from pkm.analysis.papers.fastlloyd import relative_ablation
 from pkm.analysis.render.layout import missing_text
 from pkm.analysis.render.style import epsilon_label
 from pkm.analysis.tables import Study, resampling_weights
+from pkm.arrow import parameters_of
 
 MISSING = reports.missing_cell("real", "fastlloyd", "mnist", 0.1, "DataUnavailable: mnist")
 SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
@@ -107,7 +108,7 @@ def test_ablation_averages_over_all_separations():
         "postprocessing": "fold",
     }
     index = int(reports.row_mask(configurations, **params).argmax())
-    subset = ablation[ablation["params"].map(json.loads) == params]
+    subset = ablation[[given == params for given in parameters_of(ablation)]]
     means = subset.groupby("dataset")["nicv"].mean()
     ratio_of_means = averages["ratio_of_means"][0, index]
     mean_of_ratios = averages["mean_of_ratios"][0, index]
@@ -302,8 +303,8 @@ def test_privacy_table_states_rho():
     rows = rows.assign(adjacency="rho_bounded")
     parts = []
     for rho in (0.05, "diagonal", 0.008):
-        params = json.dumps({"rho": rho})
-        parts.append(rows.assign(params=params, cell=f"cell {rho}", sweep=f"sweep {rho}"))
+        changed = with_params(rows, {"rho": rho})
+        parts.append(changed.assign(cell=f"cell {rho}", sweep=f"sweep {rho}"))
     table = report.privacy_table(Study(pd.concat(parts)))
     assert table["adjacency"].tolist() == ["rho_bounded, ρ 0.008, 0.05, diagonal"]
     table = report.privacy_table(Study(small_rows()))

@@ -1,7 +1,6 @@
 """Verdicts: each rule on data whose truth is known, and all claims on synthetic rows."""
 
 import itertools
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import reports
 import yaml
 from fabricated.fastlloyd import SIZES, cell_rows, small_rows
+from fabricated.rows import change_charges, with_params
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports import NO_GAPS
@@ -30,6 +30,7 @@ from pkm.analysis.findings import (
 from pkm.analysis.inference import holm, paired_tests, rank_correlation
 from pkm.analysis.papers.fastlloyd_checks import iteration_bound, noise_multiplier
 from pkm.analysis.tables import Study
+from pkm.arrow import parameters_of
 
 FIGURE2 = {
     "type": "ordering",
@@ -238,12 +239,12 @@ def test_missing_values_of_the_best_are_reported():
     rows = small_rows()
     finding = verdicts.evaluate_check(Study(rows), check, context)
     assert "n_iterations 4, 6 not stored" in finding.missing
-    mask = reports.row_mask(rows, sweep="iterations", params='{"n_iterations": 3}')
+    three = pd.Series([given == {"n_iterations": 3} for given in parameters_of(rows)])
+    mask = reports.row_mask(rows, sweep="iterations") & three
     parts = [rows]
     for n_iterations in (4, 6):
-        params = json.dumps({"n_iterations": n_iterations})
-        cell = rows.loc[mask, "cell"] + str(n_iterations)
-        parts.append(rows[mask].assign(params=params, cell=cell))
+        changed = with_params(rows[mask], {"n_iterations": n_iterations})
+        parts.append(changed.assign(cell=rows.loc[mask, "cell"] + str(n_iterations)))
     complete = Study(pd.concat(parts, ignore_index=True))
     finding = verdicts.evaluate_check(complete, check, context)
     assert not finding.missing
@@ -543,14 +544,13 @@ def test_unknown_papers_and_checks_are_refused():
         evaluate_check(FIGURE2 | {"type": "bound"}, shifted_study(0.0))
 
 
-def change_charges(rows, change):
+def change_last_charge(rows, change):
     """Change one charge of the first FastLloyd cell of sweep `real`."""
     rows = rows.copy()
     mask = reports.row_mask(rows, sweep="real", method="fastlloyd")
     first = rows["cell"] == rows.loc[mask, "cell"].iloc[0]
-    charges = json.loads(rows.loc[first, "charges"].iloc[0])
-    change(charges[-1])
-    rows.loc[first, "charges"] = json.dumps(charges)
+    charges = change_charges(rows.loc[first, "charges"], lambda charges: change(charges[-1]))
+    rows.loc[first, "charges"] = charges
     return rows
 
 
@@ -564,7 +564,7 @@ def change_charges(rows, change):
 )
 def test_formula_claims_fail_on_wrong_charges(claim, change):
     # A check that no stored value could ever fail would be worthless.
-    findings = reports.evaluate_claims("fastlloyd", change_charges(small_rows(), change))
+    findings = reports.evaluate_claims("fastlloyd", change_last_charge(small_rows(), change))
     assert findings[claim].verdict == FAILS
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
 from fabricated.fastlloyd import cell_rows
-from fabricated.rows import make_rows
+from fabricated.rows import make_rows, with_charges
 
 SIZES = {
     "shuttle": (58000, 9),
@@ -198,12 +198,12 @@ def all_rows():
             rows = row_of(
                 "interpretations", "dist_dp", dataset, rho=0.05, level=level, params=params
             )
-            parts.append(rows.assign(charges="[]"))
+            parts.append(with_charges(rows, []))
         for method in ("kmeans", "dist_dp_median", "dist_dp_median_sound", "dist_dp_random_points"):
             for rho in RHOS if method in MOVED else (None,):
                 rows = row_of("median", method, dataset, rho=rho, level=0.1 * (1 + (rho or 0)))
                 rows = rows.rename(columns={"nicv": "mean_distance"})
-                parts.append(rows.assign(charges="[]"))
+                parts.append(with_charges(rows, []))
     planted = "planted-20000-4-8-0.05"
     parts.append(
         row_of(

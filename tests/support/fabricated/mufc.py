@@ -10,6 +10,7 @@ import pandas as pd
 
 from fabricated.rows import make_rows
 from pkm.analysis import claims, reported
+from pkm.arrow import nested
 
 CONTENT = claims.load("mufc")
 SIZES = {"celltype": (12009, 10, 4), "gaussian-10": (30000, 10, 10), "covtype-52": (15120, 52, 7)}
@@ -95,12 +96,14 @@ def mufc_rows(
     if removals:
         checkpoints = np.unique(np.linspace(1, removals, 25).astype(int))
         curves = [
-            {
-                "request": checkpoints.tolist(),
-                "accumulated_s": (checkpoints * request_ms / 1000).tolist(),
-                "retrain_s": (checkpoints * RETRAIN / 1000).tolist(),
-                "loss_ratio": (start * (1 + 0.01 * np.sin(checkpoints))).tolist(),
-            }
+            pd.DataFrame(
+                {
+                    "request": checkpoints,
+                    "accumulated_s": checkpoints * request_ms / 1000,
+                    "retrain_s": checkpoints * RETRAIN / 1000,
+                    "loss_ratio": start * (1 + 0.01 * np.sin(checkpoints)),
+                }
+            ).to_dict("records")
             for request_ms, start in zip(request, loss, strict=True)
         ]
         row |= {
@@ -121,7 +124,7 @@ def mufc_rows(
             "loss_ratio_after": loss * 1.005,
             "loss_ratio_after_nearest": 1 + 0.2 * (loss - 1),
             "optimum_after": 185.0,
-            "series": [json.dumps(curve) for curve in curves],
+            "series": nested("series", curves),
         }
     if sweep == "sparse":
         row |= {"sparse_bytes": 12205.0, "plain_bytes": 176.0, "sparse_encode_ms": 0.9 * noise}

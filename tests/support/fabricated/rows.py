@@ -1,12 +1,17 @@
 """Fabricated rows as the store holds them, with every column that is not measured."""
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from styles import style_of
+
+from pkm.arrow import nested
+from pkm.schema import COLUMNS
+
+#: Values of columns that no test looks at.
+NOTHING = {"text": "", "number": math.nan, "integer": 0}
 
 
 def make_rows(
@@ -38,7 +43,7 @@ def make_rows(
     delta : float
         The budget's, where there is one.
     params, charges
-        Parameters of the method and what its ledger holds; written as JSON.
+        Parameters of the method and what its ledger holds.
     **columns
         Metrics, and facts other than the default ones.
     """
@@ -50,7 +55,7 @@ def make_rows(
         "method": method,
         "target": f"pkm.methods.{method}",
         "variant": "",
-        "params": json.dumps(params or {}, sort_keys=True),
+        "params": nested("params", [params or {}] * seeds),
         "dataset": dataset,
         "preprocessing": "public",
         "private_bounds": False,
@@ -68,6 +73,36 @@ def make_rows(
         "epsilon_spent": epsilon if private else math.nan,
         "epsilon_unspent": 0.0 if private else math.nan,
         "iterations": 1,
-        "charges": json.dumps(list(charges)),
+        "charges": nested("charges", [charges] * seeds),
     }
-    return pd.DataFrame(row | columns, index=range(seeds)).assign(seed=np.arange(seeds))
+    nothing = {
+        column.name: NOTHING[column.dtype]
+        for column in COLUMNS
+        if column.missing is None and column.name not in row
+    }
+    values = nothing | row | {"seed": np.arange(seeds)} | columns
+    return pd.DataFrame(values, index=range(seeds))
+
+
+def with_charges(rows: pd.DataFrame, charges: Sequence[Mapping]) -> pd.DataFrame:
+    """Copy of rows with the same charges in all of them."""
+    return rows.assign(charges=nested("charges", [charges] * len(rows)))
+
+
+def with_params(rows: pd.DataFrame, params: Mapping) -> pd.DataFrame:
+    """Copy of rows with the same parameters in all of them."""
+    return rows.assign(params=nested("params", [params] * len(rows)))
+
+
+def change_charges(column: pd.Series, change: Callable[[list[dict]], object]):
+    """Charges of some rows after a change to the list of flat records of each."""
+    lists = []
+    for records in column:
+        flat = [
+            {name: value for name, value in record.items() if name not in ("details", "group")}
+            | {detail["name"]: detail["value"] for detail in record["details"]}
+            for record in records
+        ]
+        change(flat)
+        lists.append(flat)
+    return nested("charges", lists)
