@@ -117,7 +117,8 @@ def test_tree_names_every_folder_and_module():
     expected = set()
     for path in tracked_files():
         expected |= {f"{folder}/" for folder in list(path.parents)[-3:-1]}
-        is_listed = path.suffix in {".py", ".md", ".yaml", ".csv", ".toml"} and path.name != "__init__.py"
+        is_source = path.suffix in {".py", ".md", ".yaml", ".csv", ".toml"}
+        is_listed = is_source and path.name != "__init__.py"
         if len(path.parts) == 2 and is_listed:
             expected.add(str(path))
     named = paths_in_tree()
