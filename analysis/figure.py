@@ -130,6 +130,7 @@ class FigureSpec:
     y_scale: str = "auto"
     y_zero: bool = False
     references: tuple[Any, ...] = ()
+    exponents: bool = False
     stacked: tuple[str, ...] = ()
     row_label: str = "{}"
     label: str = ""
@@ -186,7 +187,7 @@ def in_order(names: Iterable[str], order: Sequence[str] | Mapping[str, object]) 
     ['b', 'a', 'z']
     """
     present = set(names)
-    return [name for name in order if name in present] + sorted(present - set(order))
+    return [name for name in dict.fromkeys(order) if name in present] + sorted(present - set(order))
 
 
 _HINTS = {name: hint for name, hint in get_type_hints(FigureSpec).items() if name != "paper"}

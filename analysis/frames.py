@@ -278,8 +278,14 @@ def _optimum_columns(cells: pd.DataFrame, optimum: str) -> np.ndarray:
 
 
 def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
-    """Return the panels of a table: those that the specification lists, then the others."""
-    return in_order(table["panel"], expected_panels(spec)) if "panel" in table else [""]
+    """Return the panels of a table: those that the specification lists, then the others.
+
+    Data sets are in the order of their titles.
+    """
+    if "panel" not in table:
+        return [""]
+    of_sets = spec.titles if spec.panel == ("dataset",) else ()
+    return in_order(table["panel"], [*of_sets, *expected_panels(spec)])
 
 
 def expected_panels(spec: FigureSpec) -> list[str]:
@@ -296,7 +302,8 @@ def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
         return gap_texts([spec.title])
     panels = panel_names(drawn, spec)
     names = [spec.part(name).title for name in expected_panels(spec) if name not in panels]
-    expected_hues = spec.curves or (spec.methods if spec.hue == "method" else ())
+    by_method = spec.hue == "method" and "method" not in spec.panel
+    expected_hues = spec.curves or (spec.methods if by_method else ())
     styles = MethodStyles(shown.source)
     for hue in expected_hues:
         present = drawn[drawn["hue"] == hue]

@@ -91,6 +91,7 @@ def _panels(
     legend_height = LEGEND_HEIGHT * -(-len(handles) // n_columns) if above else 0.0
     figure, grid = panel_grid(len(names), columns, width / columns, height, legend_height)
     by_kind: dict[str, dict[str, list[str]]] = {}
+    y_label = ""
     for index, (axes, name) in enumerate(zip(grid, names, strict=True)):
         part = spec.part(name) if name else spec
         rows = drawn[drawn["panel"] == name] if name else drawn
@@ -99,7 +100,12 @@ def _panels(
         if name:
             _title(axes, index, part.title, len(names))
         if not spec.share_labels:
-            _label(axes, part, fields, first=index % columns == 0)
+            cells = None if "notion" in rows else shown.source
+            of_panel = caption_fields(Frame(rows, cells, fields=shown.fields), part)
+            axes.set_xlabel(_text(part.x_label, of_panel), fontsize=9)
+            # Panels of a row that share a label have it once.
+            before, y_label = y_label, _text(part.y_label, of_panel)
+            axes.set_ylabel("" if index % columns and y_label == before else y_label, fontsize=9)
     if spec.kind == "forest":
         forest.share_row_labels(grid, columns)
     if spec.share_y:
@@ -130,12 +136,6 @@ def _title(axes: Axes, index: int, title: str, count: int) -> None:
         axes.set_title(title, color=INK, fontsize=10)
 
 
-def _label(axes: Axes, part: FigureSpec, fields: Mapping[str, Any], first: bool) -> None:
-    """Label the axes of one panel; the value axis in the first column alone where all share it."""
-    axes.set_xlabel(_text(part.x_label, fields), fontsize=9)
-    axes.set_ylabel(_text(part.y_label, fields) if first else "", fontsize=9)
-
-
 def _text(template: str, fields: Mapping[str, Any]) -> str:
     return " ".join(sentences([template], fields)) if template else ""
 
@@ -154,11 +154,11 @@ def _handles(drawn: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyl
     if spec.kind == "heatmap":
         return []
     present = set(drawn["hue"].dropna())
-    handles = [
-        forest.handle(style, spec, hue) if spec.kind == "forest" else Line2D([], [], **style.line)
-        for hue, style in styles.items()
-        if hue in present and style.label
-    ]
+    labeled = {hue: styles[hue] for hue in styles if hue in present and styles[hue].label}
+    handles: list[Artist] = [Line2D([], [], **style.line) for style in labeled.values()]
+    if spec.kind == "forest":
+        levels = forest.levels_of(drawn)
+        handles = [forest.handle(style, spec, hue, levels) for hue, style in labeled.items()]
     if spec.style:
         variants = variant_styles(drawn, spec)
         handles += [Line2D([], [], **({"color": INK} | variant)) for variant in variants.values()]

@@ -1,6 +1,6 @@
 """Rows of marks or bars with their intervals: one row per method, data set or setting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,17 @@ def panel_height(drawn: pd.DataFrame, spec: FigureSpec) -> float:
 def draw(
     axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
 ) -> dict[str, str]:
-    """Draw the rows of one panel: stacked bars, then marks with their intervals and numbers."""
+    """Draw the rows of one panel: stacked bars, then marks with their intervals and numbers.
+
+    Hues without a row are level lines.
+    """
     places = row_places(table, spec)
     intervals = table.assign(
         low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
     )
     widest = intervals["high"].max()
-    marks = [hue for hue in styles if hue not in spec.stacked]
+    levels = levels_of(table)
+    marks = [hue for hue in styles if hue not in spec.stacked and hue not in levels]
     for (group, row), y in places.items():
         in_row = intervals["row"] == row
         if group is not None:
@@ -64,11 +68,18 @@ def draw(
                 _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue], widest)
         if "reported" in by_hue and by_hue["reported"].notna().any():
             axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=6, zorder=6, **REPORTED)
+    for line in intervals[intervals["row"].isna()].itertuples():
+        axes.axvline(line.value, **(styles[line.hue].line | {"marker": None, "zorder": 1}))
     _row_axis(axes, places, spec)
     _value_axis(axes, intervals, spec)
     for entry in spec.references:
         axes.axvline(entry["x"], **(reference_line(entry) | {"zorder": 1}))
     return {}
+
+
+def levels_of(table: pd.DataFrame) -> set[Any]:
+    """Return the hues without a row."""
+    return set(table.loc[table["row"].isna(), "hue"])
 
 
 def _stack(
@@ -128,16 +139,18 @@ def _value_axis(axes: Axes, table: pd.DataFrame, spec: FigureSpec) -> None:
     values = table["value"].to_numpy(dtype=float)
     if spec.y_scale == "log" or (spec.y_scale == "auto" and not spec.stacked and wants_log(values)):
         axes.set_xscale("log")
-        ends = table.loc[table["low"] > 0, "low"].min(), table["high"].max()
-        axes.set_xlim(ends[0] / 1.15, ends[1] * 1.15)
+        levels = [entry["x"] for entry in spec.references]
+        low = min([table.loc[table["low"] > 0, "low"].min(), *levels])
+        axes.set_xlim(low / 1.15, max([table["high"].max(), *levels]) * 1.15)
         log_axis(axes.xaxis)
     elif spec.stacked or spec.y_zero:
         axes.set_xlim(0, 1.1 * table["high"].max())
     axes.tick_params(axis="x", labelsize=8.5)
 
 
-def handle(style: HueStyle, spec: FigureSpec, hue: Any) -> Artist:
+def handle(style: HueStyle, spec: FigureSpec, hue: Any, levels: Container[Any]) -> Artist:
     """Return the entry of a hue in the legend."""
     if hue in spec.stacked:
         return Patch(color=style.color, label=style.label)
-    return Line2D([], [], **(dict(style.line) | {"linestyle": ""}))
+    absent = "marker" if hue in levels else "linestyle"
+    return Line2D([], [], **(style.line | {absent: ""}))

@@ -1,6 +1,6 @@
 """Curves over a quantity, with bands or bars for their intervals."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ MAX_TICKS = 8  # of an axis
 MAX_BAND = 3.0  # factor by which a band goes below its curve on a logarithmic axis, where cut
 MAX_RANGE = 1000.0  # factor by which a non-private level may be below the private curves
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
+ROOM = 0.2  # share by which the x axis is lengthened for exponents
 REPORTED = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
 
 
@@ -62,7 +63,9 @@ def draw(
         spec.y_zero,
     )
     for entry in spec.references:
-        _draw_reference(axes, entry)
+        _draw_reference(axes, entry, table)
+    if spec.exponents:
+        _write_exponents(axes, table, styles)
     notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
     outside = _outside(axes, table, styles)
     return notes | ({"outside": outside} if outside else {})
@@ -219,14 +222,71 @@ def value_ticks(axes: Axes) -> None:
 
 
 def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keywords of a reference line: a mapping with `x` or `y`, and changes of its look."""
+    """Return keywords of a reference line: changes of its look, and `x`, `y` or `slope`."""
     look = {"color": GREY, "linestyle": DOTTED, "linewidth": 1.2}
-    return look | {key: value for key, value in entry.items() if key not in ("x", "y")}
+    return look | {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
 
 
-def _draw_reference(axes: Axes, entry: Mapping[str, Any]) -> None:
+def _draw_reference(axes: Axes, entry: Mapping[str, Any], table: pd.DataFrame) -> None:
+    """Draw a level, or a power of x through the middle of the first curve."""
     line = reference_line(entry) | {"zorder": 1}
+    if "slope" in entry:
+        curves = _fitted(table)
+        if curves:
+            x, value = next(iter(curves.values()))
+            middle = [np.exp(np.log(ends).mean()) for ends in (x, value)]
+            axes.plot(x, middle[1] * (x / middle[0]) ** entry["slope"], **line)
+        return
     if "y" in entry:
         axes.axhline(entry["y"], **line)
     else:
         axes.axvline(entry["x"], **line)
+
+
+# --- exponents ----------------------------------------------------------------------------------
+
+
+def _fitted(table: pd.DataFrame) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
+    """Return the curves that a power of x can be fitted to: two values or more, all positive."""
+    curves = {}
+    for hue in table["hue"].unique():
+        curve = table[(table["hue"] == hue) & table["x"].notna()].sort_values("x")
+        x, value = (curve[name].to_numpy(dtype=float) for name in ("x", "value"))
+        if x.size > 1 and (value > 0).all():
+            curves[hue] = x, value
+    return curves
+
+
+def _write_exponents(axes: Axes, table: pd.DataFrame, styles: Mapping[Any, HueStyle]) -> None:
+    """Write the exponents of the fitted powers of x at the right, by height of the curves' ends."""
+    curves = {hue: curve for hue, curve in _fitted(table).items() if not styles[hue].baseline}
+    left, right = axes.get_xlim()
+    logarithmic = axes.get_xscale() == "log"
+    room = (right / left) ** ROOM if logarithmic else ROOM * (right - left)
+    axes.set_xlim(left, right * room if logarithmic else right + room)
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = {hue: to_axes.transform((x[-1], value[-1]))[1] for hue, (x, value) in curves.items()}
+    hues = sorted(ends, key=ends.__getitem__)
+    for hue, height in zip(hues, separated([ends[hue] for hue in hues]), strict=True):
+        marker = dict(styles[hue].line) | {"linestyle": "", "label": None}
+        axes.plot(0.86, height, transform=axes.transAxes, **marker)
+        x, value = curves[hue]
+        text = f"{np.polyfit(np.log(x), np.log(value), 1)[0]:.2f}"
+        place = {"transform": axes.transAxes, "va": "center", "fontsize": 8}
+        axes.text(0.89, height, text, color=styles[hue].color, **place)
+
+
+def separated(heights: Sequence[float], gap: float = 0.06, top: float = 0.97) -> list[float]:
+    """Move increasing heights up until they differ by `gap`, then down from the top where needed.
+
+    Examples
+    --------
+    >>> [round(height, 3) for height in separated([0.1, 0.11, 0.5, 0.96, 0.96])]
+    [0.1, 0.16, 0.5, 0.91, 0.97]
+    """
+    placed = list(heights)
+    for i in range(1, len(placed)):
+        placed[i] = max(placed[i], placed[i - 1] + gap)
+    for i in reversed(range(len(placed))):
+        placed[i] = min(placed[i], top - gap * (len(placed) - 1 - i))
+    return placed
