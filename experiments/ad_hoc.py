@@ -113,7 +113,8 @@ def objective(plan: Plan, rows: pd.DataFrame, metric: str) -> float | None:
     keys = {cell.key for cell in plan.cells}
     if rows.empty or not keys <= set(rows["cell"]):
         return None
-    return float(rows.drop_duplicates(["cell", "seed"])[rows["cell"].isin(keys)][metric].mean())
+    distinct = rows[rows["cell"].isin(keys)].drop_duplicates(["cell", "seed"])
+    return float(distinct[metric].mean())
 
 
 def plan_of(config: DictConfig) -> Plan:

@@ -214,6 +214,8 @@ def checked(config: "DictConfig", command: str) -> "DictConfig":
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:
         raise ConfigurationError(tidy(error)) from error
+    if command == "reproduce":
+        check_paper(config.paper)
     check_settings(config)
     return config
 
@@ -280,6 +282,21 @@ def check_settings(config: "DictConfig") -> None:
     check_uri(uri)
     artifacts = tracking.artifacts
     require(isinstance(artifacts, str), "tracking.artifacts", artifacts, "a folder")
+
+
+def check_paper(paper: Mapping) -> None:
+    """Refuse keys of a paper that neither its file has nor any sweep.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the key, and those that there are.
+    """
+    from pkm.experiments.sweep import SWEEP_KEYS
+
+    if is_choice("paper", paper["name"]):
+        known = dict.fromkeys([*entry_of("paper", paper["name"]), *SWEEP_KEYS])
+        require_known(paper, known, "paper.")
 
 
 def check_uri(uri: str) -> None:
@@ -369,7 +386,7 @@ def explained(error: Exception, command: str = "") -> str:
         return unreadable(error.override)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, name = error.missing_cfg_file.partition("/")
-        return unknown_choice(group, name) if group in GROUPS else tidy(error)
+        return unknown_choice(group, name, error.options or ()) if group in GROUPS else tidy(error)
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         return wrong_type(cause)
@@ -399,11 +416,12 @@ def unreadable(override: str) -> str:
     )
 
 
-def unknown_choice(group: str, name: str) -> str:
+def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
     """Say that a group has no such choice; for a data set that may be a file, how it is given."""
     if group == "dataset" and name.lower().endswith(FILE_SUFFIXES):
         return f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
-    return unknown(group, name, datasets.names() if group == "dataset" else choices(group))
+    # Families have more data sets than Hydra lists.
+    return unknown(group, name, datasets.names() if group == "dataset" else known)
 
 
 def wrong_type(error: Any) -> str:
@@ -417,10 +435,12 @@ def wrong_type(error: Any) -> str:
 
 
 def added_parameter(key: str, parent: Mapping) -> str:
-    """Say how a class of one's own is given a parameter, whose names are not known beforehand."""
-    if key.startswith("method.") and parent.get("name", "") is None:
-        return f"; a class of your own is given one with a plus, +{key}=..."
-    return ""
+    """Say how a method is given a parameter of its class that its file does not list."""
+    group, _, name = key.partition(".")
+    target = parent.get("_target_", MISSING)
+    if group != "method" or target == MISSING or name not in with_defaults({"_target_": target}):
+        return ""
+    return f"; the class has this parameter, which is given with a plus: +{key}=..."
 
 
 def other_command(key: str, command: str) -> str:

@@ -259,7 +259,7 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         (("method._target_=os.path",), "a subclass of PrivateKMeans"),
         (("method._target_=os.sep",), "a subclass of PrivateKMeans"),
         (("method._target_=sklearn.cluster.KMeans",), "a subclass of PrivateKMeans"),
-        (("method._target_=pkm.methods.FastLloyd", "method.alpha=1"), "with a plus, +method.alpha"),
+        (("method._target_=pkm.methods.FastLloyd", "method.alpha=1"), "with a plus: +method.alpha"),
     ],
 )
 def test_what_has_no_effect_is_refused_in_one_line(call, words, message):
@@ -277,6 +277,7 @@ def test_what_has_no_effect_is_refused_in_one_line(call, words, message):
         (("epsilon=3",), "it is a key of `pkm run`"),
         (("method=dpm",), "it is a key of `pkm run`"),
         (("+foo=1",), "key 'foo' is unknown"),
+        (("+paper.swepes=1",), "Did you mean paper.sweeps?"),
         (("paper=fastloyd",), "Did you mean fastlloyd?"),
         (("profile=quik",), "Did you mean quick?"),
         (("paln",), "verb='paln' is unknown. Did you mean plan?"),
@@ -292,6 +293,19 @@ def test_reproduce_refuses_what_it_has_not(call, words, message):
     assert message in err
     assert err.count("\n") == 1
     assert not Path("results/cells").exists()
+
+
+def test_a_folder_of_ones_own_adds_methods(call, tmp_path):
+    (tmp_path / "own" / "method").mkdir(parents=True)
+    (tmp_path / "own" / "method" / "mine.yaml").write_text(
+        "name: mine\n_target_: pkm.methods.lloyd.Lloyd\nradius_search: halving\n"
+    )
+    words = ("-cd", "own", "seeds=1", "method=mine")
+    assert call(*words)[0] == 0
+    assert rows()["method"].tolist() == ["mine"]
+    assert call(*words[:3], "method=mien")[2].startswith("error: method='mien' is unknown. Did you")
+    _, _, err = call(*words, "method.variant=sound")
+    assert "the class has this parameter, which is given with a plus: +method.variant" in err
 
 
 def test_reproduce_is_swept_too(call):
