@@ -132,6 +132,7 @@ class FigureSpec:
     references: tuple[Any, ...] = ()
     exponents: bool = False
     stacked: tuple[str, ...] = ()
+    span: tuple[str, ...] = ()
     row_label: str = "{}"
     label: str = ""
     colors: str = "linear"
@@ -144,6 +145,8 @@ class FigureSpec:
     # Printed table
     print_rows: Mapping[str, str] = field(default_factory=dict)
     print_columns: str = "hue"
+    print_ends: bool = False
+    print_lines: Mapping[str, str] = field(default_factory=dict)
     text: str = "{interval}"
 
     def __post_init__(self) -> None:

@@ -109,8 +109,9 @@ def _selected(study: Study, spec: FigureSpec) -> Frame:
         )
     parts = []
     for name in spec.panels:
-        part, _ = summarized(study, spec.part(name))
-        parts.append(part.assign(panel=name))
+        part = spec.part(name)
+        made = part.function(part.frame)(study, part) if part.frame else summarized(study, part)[0]
+        parts.append(made.assign(panel=name))
     return Frame(_concat(parts))
 
 
@@ -424,7 +425,7 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
     >>> number_text("{interval}", {"value": 0.5123, "half_width": 0.01})
     '0.512 ± 0.010'
     """
-    interval = interval_text(line["value"], line.get("half_width", np.nan))
+    interval = interval_text(line.get("value", np.nan), line.get("half_width", np.nan))
     text = _Numbers().format(template, **(dict(line) | {"interval": interval}))
     return re.sub(rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]", "", text)
 
@@ -437,6 +438,8 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
     if shown.printed is not None:
         return shown.printed
     table = shown.table
+    if spec.print_lines:
+        return _templated(table, spec)
     headings = dict(spec.print_rows) or {
         name: _heading(name, spec)
         for name in PLACES
@@ -444,6 +447,11 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
     }
     if not len(table):
         return pd.DataFrame(columns=list(headings.values()))
+
+    if spec.print_ends:
+        curves = table.groupby([name for name in PLACES[:-1] if name in table], dropna=False)
+        ends = [curves["x"].transform(end) for end in ("min", "max")]
+        table = table[(table["x"] == ends[0]) | (table["x"] == ends[1])]
 
     def named(column: str) -> list[str]:
         return [_name(spec, column, value, labels) for value in table[column]]
@@ -456,6 +464,20 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
         index=list(headings.values()), columns="column", values="value", aggfunc="first", sort=False
     )
     return wide.fillna(DASH).reset_index().rename_axis(columns=None)
+
+
+def _templated(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+    """Print one line for each of the table: columns are templates of its numbers and names."""
+    lines = []
+    for line in table.to_dict("records"):
+        named = {
+            key: spec.name_of(value) if isinstance(value, str) else value
+            for key, value in line.items()
+        }
+        lines.append(
+            {heading: number_text(text, named) for heading, text in spec.print_lines.items()}
+        )
+    return pd.DataFrame(lines, columns=list(spec.print_lines))
 
 
 def _heading(place: str, spec: FigureSpec) -> str:

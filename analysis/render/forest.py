@@ -19,6 +19,9 @@ from pkm.analysis.render.style import INK, HueStyle
 
 BETWEEN_GROUPS = 0.7  # rows
 DODGE = 0.2  # rows between the hues of one row
+TWO_LINES = 0.35  # inches of a row whose label may have two lines
+LABEL_POINTS = 7  # from the end of an interval to its number
+OF_METHOD = "method"  # the color of marks that have that of the method of their row
 
 
 def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], float]:
@@ -53,7 +56,6 @@ def draw(
     intervals = table.assign(
         low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
     )
-    widest = intervals["high"].max()
     levels = levels_of(table)
     marks = [hue for hue in styles if hue not in spec.stacked and hue not in levels]
     for (group, row), y in places.items():
@@ -62,10 +64,11 @@ def draw(
             in_row &= intervals["group"] == group
         by_hue = intervals[in_row].set_index("hue")
         _stack(axes, y, by_hue, spec, styles)
+        _span(axes, y, by_hue, spec)
         for order, hue in enumerate(marks):
             if hue in by_hue.index:
                 shift = DODGE * (order - (len(marks) - 1) / 2) if spec.dodge else 0.0
-                _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue], widest)
+                _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue])
         if "reported" in by_hue and by_hue["reported"].notna().any():
             axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=6, zorder=6, **REPORTED)
     for line in intervals[intervals["row"].isna()].itertuples():
@@ -99,15 +102,32 @@ def _stack(
             start += width
 
 
-def _mark(
-    axes: Axes, y: float, line: pd.Series, spec: FigureSpec, style: HueStyle, widest: float
-) -> None:
+def _span(axes: Axes, y: float, by_hue: pd.DataFrame, spec: FigureSpec) -> None:
+    """Join the marks of some hues of a row by a line."""
+    members = by_hue[by_hue.index.isin(spec.span)]
+    if len(members):
+        ends = [members["value"].min(), members["value"].max()]
+        axes.plot(ends, [y, y], color=_method_color(members.iloc[0]), linewidth=1.4)
+
+
+def _method_color(line: pd.Series) -> str:
+    return line["color"] if isinstance(line.get("color"), str) else INK
+
+
+def _mark(axes: Axes, y: float, line: pd.Series, spec: FigureSpec, style: HueStyle) -> None:
+    y += style.shift
     errors = np.clip([[line["value"] - line["low"]], [line["high"] - line["value"]]], 0, None)
+    shown = errors if errors.any() else None
     look = {key: value for key, value in style.line.items() if key not in ("label", "linestyle")}
-    axes.errorbar(line["value"], y, xerr=errors, capsize=2, elinewidth=1, linestyle="", **look)
+    look = {
+        key: _method_color(line) if value == OF_METHOD else value for key, value in look.items()
+    }
+    axes.errorbar(line["value"], y, xerr=shown, capsize=2, elinewidth=1, linestyle="", **look)
     if spec.label:
         text = number_text(spec.label, line)
-        axes.text(line["high"] + 0.012 * widest, y, text, va="center", fontsize=8, color=INK)
+        end = np.fmax(line["high"], line.get("reported", np.nan))
+        place = {"xytext": (LABEL_POINTS, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(text, (end, y), **place, fontsize=8, color=INK)
 
 
 def _row_axis(axes: Axes, places: Mapping[tuple[Any, Any], float], spec: FigureSpec) -> None:
@@ -116,8 +136,10 @@ def _row_axis(axes: Axes, places: Mapping[tuple[Any, Any], float], spec: FigureS
     named = set()
     for group, row in places:
         text = spec.row_label.format(spec.name_of(row))
+        if spec.height >= TWO_LINES:
+            text = text.replace(" (", "\n(")
         if group is not None and group not in named:
-            text = f"{spec.name_of(group)},  {text}"
+            text = ",  ".join(filter(None, [spec.name_of(group), text]))
             named.add(group)
         labels.append(text)
     axes.set_yticks(list(places.values()), labels, fontsize=8.5)
@@ -141,7 +163,10 @@ def _value_axis(axes: Axes, table: pd.DataFrame, spec: FigureSpec) -> None:
         axes.set_xscale("log")
         levels = [entry["x"] for entry in spec.references]
         low = min([table.loc[table["low"] > 0, "low"].min(), *levels])
-        axes.set_xlim(low / 1.15, max([table["high"].max(), *levels]) * 1.15)
+        high = max([table["high"].max(), *levels])
+        # Numbers at the marks need room on the right.
+        room = (high / low) ** (0.12 if spec.label else 0.0)
+        axes.set_xlim(low / 1.15, high * 1.15 * room)
         log_axis(axes.xaxis)
     elif spec.stacked or spec.y_zero:
         axes.set_xlim(0, 1.1 * table["high"].max())
@@ -153,4 +178,5 @@ def handle(style: HueStyle, spec: FigureSpec, hue: Any, levels: Container[Any]) 
     if hue in spec.stacked:
         return Patch(color=style.color, label=style.label)
     absent = "marker" if hue in levels else "linestyle"
-    return Line2D([], [], **(style.line | {absent: ""}))
+    line = {key: INK if value == OF_METHOD else value for key, value in style.line.items()}
+    return Line2D([], [], **(line | {absent: ""}))

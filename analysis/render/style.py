@@ -241,10 +241,13 @@ class HueStyle:
         Keyword arguments for a curve.
     baseline : bool
         Whether it is a level that sets no limits, see `MethodStyle.baseline`.
+    shift : float
+        How far down its marks are moved in a forest, in rows.
     """
 
     line: dict[str, Any]
     baseline: bool = False
+    shift: float = 0.0
 
     @property
     def label(self) -> str:
@@ -296,7 +299,8 @@ def hue_styles(table: pd.DataFrame, spec: FigureSpec, cells: pd.DataFrame) -> di
         line = base.line()
         if not of_method:
             line |= {"linestyle": "-", "markerfacecolor": base.color}
-        styles[hue] = HueStyle(line | change, base.baseline and of_method)
+        shift = change.pop("shift", 0.0)
+        styles[hue] = HueStyle(line | change, base.baseline and of_method, shift)
     return styles
 
 
