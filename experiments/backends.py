@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
@@ -20,6 +19,7 @@ from rich.console import Console
 from pkm.experiments.cell import Cell
 from pkm.experiments.environment import git_commit
 from pkm.experiments.progress import progress_of
+from pkm.experiments.server import PROCESSES, start_server
 from pkm.experiments.settings import TIME_LIMIT, require
 from pkm.experiments.store import Store
 from pkm.experiments.timing import pinned
@@ -27,11 +27,6 @@ from pkm.methods.base import is_integer
 
 #: The cheapest cells come first, up to so many estimated seconds in all.
 FIRST_SECONDS = 10.0
-
-#: Workers are forks of a server process that has imported what cells need, once, and has no
-#: threads: a fork of this process, which has some, could hang.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["pkm.experiments.execute"])
 
 
 class TimeLimitExceeded(RuntimeError):
@@ -301,12 +296,8 @@ class Worker:
         self.process = PROCESSES.Process(
             target=serve, args=(remote, self.runner, dict(os.environ)), name="pkm worker"
         )
-        # An interrupt at the keyboard is to reach neither the server nor the process. Starting
-        # Python's resource tracker unblocks it, so that one is started first.
-        resource_tracker.ensure_running()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        start_server()
         self.process.start()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         remote.close()
 
     def begin(self, cell: Cell) -> None:

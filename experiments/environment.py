@@ -12,9 +12,8 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = (
-    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "joblib",
-    "hydra-core", "mlflow",
-    "dp-accounting",
+    "numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "numba", "matplotlib", "hydra-core",
+    "mlflow", "dp-accounting",
 )  # fmt: skip
 
 

@@ -17,11 +17,19 @@ from pkm.experiments.configuration import (
     unknown,
 )
 from pkm.experiments.options import VERBS
+from pkm.experiments.server import start_server
 
 
 @hydra.main(config_path=None, config_name="reproduce", version_base="1.3")
 def application(config: DictConfig) -> None:
     """Run one job."""
+    if (
+        config.verb in (None, "run", "retry")
+        and config.backend.name != "serial"
+        and config.jobs > 1
+    ):
+        # It imports while this process makes its plan.
+        start_server()
     run_task(run_job, config, "reproduce")
 
 

@@ -1,0 +1,46 @@
+"""A run that is killed again and again has the rows of one that is not."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pkm.benchmarks import kills
+from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.cell import Cell
+from pkm.experiments.store import Store
+
+SUPPORT = Path(__file__).parents[1] / "support"
+CELL = Cell(
+    "mean", "pkm.methods.baselines.DataMean", {}, "iris", "minmax", 3, None, None, (0,), ("nicv",)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_rows_survive_kills(monkeypatch, capfd):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SUPPORT), *sys.path]))
+    words = ["method._target_=trouble.Slow", "dataset=iris", "seeds=2", "k=[2,3,4,5,6,7,8,9]"]
+    kills.main(["--kills", "4", "--after", "2", "9", "run", *words, "jobs=2"])
+    printed = capfd.readouterr().out
+    assert "stored some of the 8 cells" in printed
+    assert "columns that differ from an uninterrupted run: none" in printed
+
+
+def test_a_refused_command_ends_it(capfd):
+    assert kills.main(["--kills", "1", "run", "method=unknown"]) == 2
+    assert "unknown" in capfd.readouterr().err
+
+
+def test_differences_are_named(tmp_path):
+    stores = [Store(tmp_path / name) for name in ("one", "other")]
+    for store in stores:
+        run_cells([CELL], store, Backend())
+    assert kills.differences(*stores) == []
+    rows = stores[0].read([CELL.key])
+    stores[0].write(CELL, rows.assign(nicv=rows["nicv"] + 1e-12))
+    assert kills.differences(*stores) == ["nicv"]
+    run_cells([replace(CELL, k=4)], stores[1], Backend())
+    assert kills.differences(*stores) == ["cells"]
