@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pkm import datasets
 from pkm.datasets.loading import FILE, resolve
+from pkm.datasets.user_files import SUFFIXES
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -28,7 +29,6 @@ GROUP_KEYS = {
 }
 #: Choice of ``paper`` that stands for every paper.
 ALL = "all"
-FILE_SUFFIXES = (".csv", ".parquet", ".npy")
 #: What OmegaConf calls a type, and what a user is told that a value must be.
 TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
 #: What a missing value is in Hydra's YAML.
@@ -418,7 +418,7 @@ def unreadable(override: str) -> str:
 
 def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
     """Say that a group has no such choice; for a data set that may be a file, how it is given."""
-    if group == "dataset" and name.lower().endswith(FILE_SUFFIXES):
+    if group == "dataset" and name.lower().endswith(SUFFIXES):
         return f"dataset={name!r} is unknown. A file is given so: dataset=file path={name}"
     # Families have more data sets than Hydra lists.
     return unknown(group, name, datasets.names() if group == "dataset" else known)

@@ -19,6 +19,7 @@ DEFAULTS = {
         {"backend": "processes"},
         {"tracking": "none"},
         {"override hydra/launcher": "cells"},
+        {"override hydra/hydra_logging": "pkm"},
         {"override hydra/job_logging": "none"},
         "_self_",
     ],
@@ -27,6 +28,7 @@ DEFAULTS = {
         {"profile": "quick"},
         {"backend": "processes"},
         {"tracking": "mlflow"},
+        {"override hydra/hydra_logging": "pkm"},
         {"override hydra/job_logging": "none"},
         "_self_",
     ],
@@ -38,6 +40,22 @@ HYDRA = {
     "sweep": {"dir": "${results}/hydra", "subdir": "."},
     "job": {"chdir": False},
     "callbacks": {"tuning": {"_target_": "pkm.experiments.cli.TuningWarning"}},
+}
+#: Launchers and sweepers say what they do; the packages that a command uses do not.
+LOGGER = {"level": "INFO", "handlers": ["console"], "propagate": False}
+LOGGING = {
+    "version": 1,
+    "formatters": {"simple": {"format": "[%(asctime)s][HYDRA] %(message)s"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "simple",
+            "stream": "ext://sys.stdout",
+        }
+    },
+    "root": {"level": "WARNING"},
+    "loggers": {"hydra": LOGGER, "hydra_plugins": LOGGER},
+    "disable_existing_loggers": False,
 }
 #: Keys of a schema that only Hydra reads.
 HYDRA_KEYS = ("defaults", "hydra")
@@ -199,6 +217,7 @@ def register() -> None:
     for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
         Plugins.instance().register(plugin)
     store = ConfigStore.instance()
+    store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
     for command, schema in OPTIONS.items():
         store.store(name=command, node=schema, provider="pkm")
 

@@ -322,6 +322,8 @@ def test_smoke_reproduction_from_end_to_end(tmp_path):
     for label in ("computed with", "computed on", "computed at commit", "report made with"):
         assert label in text
     assert str(page) in completed.stdout
+    # Packages that draw and write the report log to nowhere.
+    assert "[HYDRA]" not in completed.stdout
 
 
 def smoke_words(tmp_path, *omitted):

@@ -234,6 +234,7 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         (("Method=dpm",), "Did you mean method?"),
         (("dataset=Iris",), "dataset='Iris' is unknown. Did you mean iris?"),
         (("dataset=header.csv",), "dataset=file path=header.csv"),
+        (("dataset=some/points.npz",), "dataset=file path=some/points.npz"),
         (("dataset=ablation-2-2-7",), "ablation"),
         (("+foo=1",), "key 'foo' is unknown"),
         (("+federation.client=3",), "Did you mean federation.clients?"),
