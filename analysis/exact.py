@@ -1,11 +1,14 @@
 """Checks without sampling error: rules that every row keeps, counts, sizes, reported numbers."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
 from scipy import stats
 
 from pkm.analysis import reported
+from pkm.analysis.accounting import composed_delta
+from pkm.analysis.charges import charges_of
 from pkm.analysis.comparisons import numeric
 from pkm.analysis.findings import (
     FAILS,
@@ -24,6 +27,7 @@ from pkm.analysis.findings import (
     of_part,
     percent,
 )
+from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import Study, matches
 
 Names = str | Iterable[str] | None
@@ -124,6 +128,75 @@ def constant(study: Study, check: Mapping, context: Context) -> Agreement:
             absent_cells(context, check.get("method"), check.get("sweeps")),
         ),
     )
+
+
+_LEDGER = ("method", "where", "labels", "rule", "parameters", "defaults")
+
+
+@check_type(*_LEDGER)
+def charges(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Check a rule on every stored charge whose label begins with one of `labels`.
+
+    Rules are expressions in the columns of the charge and of its cell; where both have a column,
+    that of the charge ends in ``_charged``. `defaults` are parameters that a cell need not name,
+    `parameters` the names of the items of a list of them.
+    """
+    cells, charged = _charged(study, check)
+    table = charged.join(cells, suffixes=("_charged", ""))
+    return _judge(table, ["round"], check, context)
+
+
+@check_type(*_LEDGER, "at")
+def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
+    """Check a rule on every stored cell and what its charges cost together; see `charges`.
+
+    Further columns are `releases` (number of charges), `pure` (sum of their pure epsilons) and
+    `delta_at` (that of the Gaussian ones at the epsilon `at`, an expression, and the deltas that
+    are charged with them).
+    """
+    cells, charged = _charged(study, check)
+    by_cell = [charged[charged.index == index] for index in cells.index]
+    table = cells.assign(
+        releases=[len(group) for group in by_cell],
+        pure=[group["epsilon"].sum() for group in by_cell],
+    )
+    if "at" in check:
+        pairs = zip(by_cell, numeric(cells).eval(check["at"]), strict=True)
+        table["delta_at"] = [composed_delta(*pair) for pair in pairs]
+    return _judge(table, [], check, context)
+
+
+def _charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Cells of a check with all parameters that it names, and their charges."""
+    cells = study.cells.drop_duplicates("cell")
+    if "method" in check:
+        cells = cells[matches(cells, {"method": check["method"]})]
+    if "parameters" in check:
+        settings = table_of_settings(cells, check["parameters"])
+        names = next(iter(check["parameters"].values()))
+        none = pd.DataFrame(None, cells.index, names)
+        cells = cells.join(none if settings is None else settings.set_index(cells.index))
+    for name, default in check.get("defaults", {}).items():
+        given = cells.get(name, pd.Series(None, cells.index, dtype=object))
+        cells = cells.assign(**{name: given.where(given.notna(), default)})
+    charged = charges_of(cells)
+    cells = cells.loc[charged.index.unique()]
+    return cells, charged[charged["label"].str.startswith(tuple(check.get("labels", [""])))]
+
+
+def _judge(table: pd.DataFrame, facts: list[str], check: Mapping, context: Context) -> Agreement:
+    """Judge every line of a table by the rule of a check."""
+    table = numeric(table)
+    if "where" in check:
+        table = table[table.eval(check["where"])]
+    if not len(table):
+        raise MissingRows("no stored row has such charges")
+    identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *facts]
+    used = [name for name in table if re.search(rf"\b{name}\b", check["rule"])]
+    evidence = table[list(dict.fromkeys([*identity, *used]))].reset_index(drop=True)
+    evidence["agrees"] = table.eval(check["rule"]).to_numpy()
+    methods = table["method"].unique()
+    return Agreement(evidence, f"Required: {check['rule']}.", absent_cells(context, methods))
 
 
 @check_type("sweep", "expected")

@@ -9,7 +9,6 @@ import pandas as pd
 from scipy import optimize
 
 from pkm.analysis.accounting import gaussian_delta
-from pkm.analysis.charges import charges_of
 from pkm.analysis.exact import absent_cells
 from pkm.analysis.federation_costs import federated
 from pkm.analysis.findings import (
@@ -24,11 +23,8 @@ from pkm.analysis.findings import (
 from pkm.analysis.tables import Study, resampled_means
 
 DEFAULT_ALPHA = 0.8
-#: Parameters that a cell need not name.
-DEFAULTS = {"n_iterations": "auto", "alpha": DEFAULT_ALPHA, "radius_schedule": "step"}
-_TOLERANCE = 1e-6
 _ROUNDING = 1e-12
-_CELL = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", "delta", "epsilon_spent"]
+_CELL = ["sweep", "method", "dataset", "n", "d", "k", "epsilon"]
 
 
 @cache
@@ -51,104 +47,24 @@ def iteration_bound(
     return int(min(max(math.floor(bound), 2), 7))
 
 
-def _published_cells(study: Study) -> pd.DataFrame:
-    """Distinct published FastLloyd cells of all sweeps, with every parameter of the radius."""
-    cells = study.cells
-    is_fastlloyd = cells["target"].str.rsplit(".", n=1).str[-1] == "FastLloyd"
-    cells = cells[is_fastlloyd & (cells["variant"] == "published")]
-    cells = cells.drop_duplicates("cell").reset_index(drop=True)
-    if not len(cells):
-        raise MissingRows("no stored rows of the published FastLloyd")
-    for name, default in DEFAULTS.items():
-        given = cells.get(name, pd.Series(None, cells.index, dtype=object))
-        cells[name] = given.where(given.notna(), default)
-    return cells
-
-
-def _rounds(study: Study) -> pd.DataFrame:
-    """Charges of sums and counts, one line per round, with the facts of their cell."""
-    cells = _published_cells(study)
-    charges = charges_of(cells)
-    charges = charges[charges["label"] == "sums_and_counts"]
-    if not len(charges):
-        raise MissingRows("no charges stored")
-    return charges.join(cells, suffixes=("_charged", ""))
-
-
-def _agreement(table: pd.DataFrame, text: str, context: Context) -> Agreement:
-    missing = absent_cells(context, table["method"].unique())
-    return Agreement(table.reset_index(drop=True), text, missing)
-
-
 @check_type()
 def iterations(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Compare T of every cell with the formula, where T was not fixed by hand."""
-    cells = _published_cells(study)
-    cells = cells[cells["n_iterations"] == "auto"]
+    """Compare T of every published cell with the formula, where T was not fixed by hand."""
+    cells = study.cells.drop_duplicates("cell")
+    published = cells["target"].str.endswith(".FastLloyd") & (cells["variant"] == "published")
+    cells = cells[published]
+    if "n_iterations" in cells:
+        cells = cells[cells["n_iterations"].fillna("auto") == "auto"]
     if not len(cells):
-        raise MissingRows("no stored FastLloyd cell leaves T to the error bound")
-    arguments = cells[["n", "d", "k", "epsilon", "delta", "alpha"]].itertuples(index=False)
-    formula = [iteration_bound(*line) for line in arguments]
+        raise MissingRows("no stored cell of the published FastLloyd leaves T to the error bound")
+    alpha = cells["alpha"].fillna(DEFAULT_ALPHA) if "alpha" in cells else DEFAULT_ALPHA
+    arguments = cells[["n", "d", "k", "epsilon", "delta"]].assign(alpha=alpha)
+    formula = [iteration_bound(*line) for line in arguments.itertuples(index=False)]
     stored = cells["iterations"]
     table = cells[_CELL].assign(formula=formula, stored=stored, agrees=stored == formula)
+    missing = absent_cells(context, table["method"].unique())
     text = f"T from {stored.min():g} to {stored.max():g}."
-    return _agreement(table, text, context)
-
-
-@check_type()
-def noise_split(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Multipliers of sums and counts: ratio (4d)^(1/4), and together the mu of the round."""
-    rounds = _rounds(study)
-    sums = rounds["sum_scale"] / rounds["sum_sensitivity"]
-    counts = rounds["count_scale"] / rounds["count_sensitivity"]
-    facts = {"ratio": counts / sums, "formula": (4 * rounds["d"]) ** 0.25}
-    facts |= {"mu_of_both": np.hypot(1 / sums, 1 / counts), "mu_charged": rounds["mu"]}
-    agrees = _close(facts["ratio"], facts["formula"]) & _close(facts["mu_of_both"], rounds["mu"])
-    table = rounds[[*_CELL, "round"]].assign(**facts, agrees=agrees)
-    return _agreement(table, "Read from the ledger's charges, one line per round.", context)
-
-
-def _close(left: pd.Series, right: pd.Series, tolerance: float = _TOLERANCE) -> np.ndarray:
-    return np.isclose(left, right, rtol=tolerance, atol=0)
-
-
-@check_type()
-def radius(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Radius of the last round against alpha sqrt(d) / k^(1/d); the Step rule starts at sqrt(d)."""
-    rounds = _rounds(study)
-    grouped = rounds.groupby(level=0)
-    cells = grouped.first().assign(last=grouped["radius"].last(), rounds=grouped.size())
-    root = np.sqrt(cells["d"])
-    share_of_k_1 = cells["k"] ** (-1 / cells["d"])
-    small = cells["alpha"].astype(float) * root * share_of_k_1
-    first = root.where(cells["radius_schedule"] == "step", small)
-    last = small.where(cells["rounds"] > 1, first)
-    facts = {"first": cells["radius"], "last": cells["last"], "formula": last}
-    agrees = _close(cells["radius"], first) & _close(cells["last"], last)
-    table = cells[_CELL].assign(**facts, share_of_k_1=share_of_k_1, agrees=agrees)
-    high = table.loc[table["d"].idxmax()]
-    text = f"At d = {high['d']} the bound for k = {high['k']} is {high['share_of_k_1']:.3f} of "
-    return _agreement(table, f"{text}that for k = 1.", context)
-
-
-@check_type()
-def composition(study: Study, check: Mapping, context: Context) -> Agreement:
-    """All rounds composed: delta by the closed form, and the epsilon of the ledger."""
-    rounds = _rounds(study)
-    grouped = rounds.groupby(level=0)
-    mu = grouped["mu"].agg(lambda values: math.sqrt(math.fsum(values**2)))
-    cells = grouped.first()
-    recomputed = [gaussian_delta(*pair) for pair in zip(mu, cells["epsilon"], strict=True)]
-    agrees = (
-        _close(cells["epsilon_spent"], cells["epsilon"])
-        & _close(cells["delta"], recomputed, 1e-4)
-        & (recomputed <= cells["delta"] * (1 + _TOLERANCE))
-    )
-    facts = {"rounds": grouped.size(), "mu": mu, "delta_recomputed": recomputed}
-    table = cells[_CELL].assign(**facts, agrees=agrees)
-    text = f"{table['rounds'].min()} to {table['rounds'].max()} rounds. Accounting only: the "
-    text += "empirical audit (a lower bound on epsilon) is not part of this sweep."
-    return _agreement(table, text, context)
+    return Agreement(table.reset_index(drop=True), text, missing)
 
 
 @check_type("sweep", "metric", "max_d", "datasets", "ends", "bounded", "unbounded", "epsilon")

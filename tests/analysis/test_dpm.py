@@ -567,7 +567,7 @@ def test_table_of_settings_excludes_invalid_values():
 @pytest.mark.parametrize("change", ["shares", "charges", "spent", "delta", "failures", "gaussian"])
 def test_total_budget_fails_on_excess(change):
     rows = dpm_rows("budget", "dpm", "gas", params={"shares": [0.04, 0.18, 0.18, 0.6]})
-    assert evaluate_check({"type": "total_budget"}, rows).verdict == HOLDS
+    assert evaluate_claim("total-budget", rows).verdict == HOLDS
     if change == "shares":
         rows = with_params(rows, {"shares": [0.04, 0.18, 0.18, 0.61]})
     elif change == "charges":
@@ -580,13 +580,13 @@ def test_total_budget_fails_on_excess(change):
         delta = 0.6 * rows["n"][0] ** -1.5
         charge = {"mechanism": "exponential", "epsilon": 0.1, "delta": delta}
         single = with_charges(rows, [charge])
-        assert evaluate_check({"type": "total_budget"}, single).verdict == HOLDS
+        assert evaluate_claim("total-budget", single).verdict == HOLDS
         rows = with_charges(rows, [charge, charge])
     else:
         small = with_charges(rows, [{"mechanism": "gaussian", "mu": 0.1}])
-        assert evaluate_check({"type": "total_budget"}, small).verdict == HOLDS
+        assert evaluate_claim("total-budget", small).verdict == HOLDS
         rows = with_charges(rows, [{"mechanism": "gaussian", "mu": 0.2}])
-    assert evaluate_check({"type": "total_budget"}, rows).verdict == FAILS
+    assert evaluate_claim("total-budget", rows).verdict == FAILS
 
 
 # --- all claims, figures, configuration -----------------------------------------------------------
