@@ -130,7 +130,7 @@ def plan_of(config: DictConfig) -> Plan:
         for name in ("path", "bounds"):
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     require_method(values)
-    keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing")
+    keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing", "keep_centers")
     sweep = {key: values[key] for key in keys}
     sweep["datasets"] = [values["dataset"]]
     sweep["methods"] = [with_defaults(values["method"])]

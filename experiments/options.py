@@ -150,6 +150,10 @@ class RunOptions(CommonOptions):
         "true: measure running time, every seed in a separate fit on one thread, after one fit to "
         "warm up",
     )
+    keep_centers: bool = key(
+        False,
+        "true: store the released centers as well, in raw units (pkm centers writes a file)",
+    )
     account: str | None = key(
         None, "file of an account (pkm account FILE) that every fit is charged to; null: none"
     )

@@ -223,7 +223,7 @@ def to_frame(tables: Sequence[pa.Table], columns: Sequence[str] | None = None) -
         column = BY_NAME[name]
         kind = TYPES[column.dtype]
         if name not in table.column_names:
-            values[name] = column.missing
+            values[name] = None if pa.types.is_nested(kind) else column.missing
         elif pa.types.is_nested(kind):
             # In one piece: rows are taken from many pieces slowly.
             values[name] = pd.arrays.ArrowExtensionArray(table[name].combine_chunks().cast(kind))

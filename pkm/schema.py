@@ -5,7 +5,9 @@ figures, MLflow and the tests' fabricated rows take labels, units and missing va
 """
 
 import math
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 #: What a value is; the last five are nested: see `pkm.arrow`.
@@ -266,3 +268,60 @@ def raw_power(metric: str) -> int:
     2
     """
     return BY_NAME[metric].raw_power if metric in BY_NAME else 0
+
+
+#: Headings of the page, with what they are about.
+HEADINGS: dict[Kind, str] = {
+    "key": "Which cell and seed",
+    "identity": "What was run",
+    "privacy": "Privacy",
+    "setting": "How it was run",
+    "style": "How figures draw it",
+    "metric": "Metrics",
+    "resource": "Time and memory",
+    "provenance": "Origin",
+}
+#: In ``docs/schema.md``, the line after which everything is written from here.
+MARKER = "<!-- Below: python -m pkm.schema docs/schema.md -->\n"
+HEADING = """
+## {}
+
+| column | type | meaning | unit | cells | where missing |
+|---|---|---|---|---|---|"""
+
+
+def page(text: str) -> str:
+    """Return the text of ``docs/schema.md`` with its tables written anew."""
+    lines = []
+    for kind, heading in HEADINGS.items():
+        lines.append(HEADING.format(heading))
+        for column in COLUMNS:
+            if column.kind == kind:
+                better = f" ({column.better} is better)" if column.better else ""
+                meaning = column.label + better
+                missing = missing_text(column.missing)
+                cells = (column.dtype, meaning, column.unit, column.scope, missing)
+                lines.append(f"| `{column.name}` | {' | '.join(cells)} |")
+    return text.partition(MARKER)[0] + MARKER + "\n".join(lines) + "\n"
+
+
+def missing_text(value: object) -> str:
+    """Write the value of rows without a column.
+
+    Examples
+    --------
+    >>> missing_text(""), missing_text(()), missing_text(0), missing_text(None)
+    ('empty', 'null', '0', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    if value == ():
+        return "null"
+    return str(value).lower() or "empty"
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
