@@ -11,6 +11,8 @@ search, and in memory for the life of the process.
 import hashlib
 import io
 import json
+import shutil
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,11 +28,11 @@ from pkm.compute import SCALE, Points, cluster_means
 from pkm.compute.silhouette import __file__ as sums_file
 from pkm.files import (
     CACHE_VARIABLE,
-    OWNER_FILE,
     OWNER_FOLDER,
-    atomic_write,
     cache_folder,
     locked,
+    read_sealed,
+    write_sealed,
 )
 from pkm.metrics.silhouettes import __file__ as silhouettes_file
 from pkm.metrics.silhouettes import silhouette_sample, silhouettes
@@ -48,7 +50,8 @@ N_REPEATED = 2
 N_REPEATS = 20
 #: How many runs become references.
 N_REFERENCES = 20
-DIGEST_SIZE = hashlib.sha256().digest_size
+#: Runs that take longer are kept on disk until the search is done.
+KEPT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +115,9 @@ def reference_set(points: Points) -> ReferenceSet:
         folder.mkdir(mode=OWNER_FOLDER, parents=True, exist_ok=True)
         with locked(path.with_suffix(".lock")):
             # Another process may have made the same search while this one waited.
-            references = load(path) or search(points)
+            references = load(path) or search(points, path.with_suffix(".runs"))
             save(path, references)
+        shutil.rmtree(path.with_suffix(".runs"), ignore_errors=True)
     except OSError as error:
         warnings.warn(
             f"reference clusterings cannot be kept in {folder} ({error.strerror}): they are "
@@ -132,21 +136,28 @@ def reference_silhouettes(points: Points) -> list[tuple[int, float]]:
     return sorted(best.items())
 
 
-def search(points: Points) -> ReferenceSet:
+def search(points: Points, folder: Path | None = None) -> ReferenceSet:
     """Make the search; see the module's text.
 
     Where the points do not allow for two clusters that differ, everything is one cluster.
+
+    Parameters
+    ----------
+    points : Points
+    folder : Path, optional
+        Where runs of k-means are kept that take long, so that a search that is cut short goes on
+        from there.
     """
     largest_k = min(points.shape[0] - 1, len(np.unique(points.rows, axis=0)))
     grid = [k for k in GRID if k <= largest_k] or [1]
     with threadpool_limits(limits=1):
         # One run for every number of clusters.
-        runs = run_k_means(points, [(k, 0) for k in grid])
+        runs = run_k_means(points, [(k, 0) for k in grid], folder)
 
         # More runs at the numbers of clusters of highest silhouette.
         best = [run.k for run in sorted(runs, key=lambda run: run.rank)[:N_REPEATED]]
         repeats = [(k, seed) for k in best for seed in range(1, N_REPEATS + 1)]
-        runs += run_k_means(points, repeats)
+        runs += run_k_means(points, repeats, folder)
 
         # The best of all runs are the references.
         chosen = sorted(runs, key=lambda run: run.rank)[:N_REFERENCES]
@@ -154,8 +165,10 @@ def search(points: Points) -> ReferenceSet:
     return ReferenceSet(centers, tuple((run.k, run.silhouette) for run in runs))
 
 
-def run_k_means(points: Points, starts: Sequence[tuple[int, int]]) -> list[KMeansRun]:
-    """Run k-means for each (k, seed).
+def run_k_means(
+    points: Points, starts: Sequence[tuple[int, int]], folder: Path | None = None
+) -> list[KMeansRun]:
+    """Run k-means for each (k, seed); `folder` as in `search`.
 
     Returns
     -------
@@ -166,14 +179,26 @@ def run_k_means(points: Points, starts: Sequence[tuple[int, int]]) -> list[KMean
     double = points.rows.astype(np.float64) / SCALE
     single = points.rows / np.float32(SCALE)
     squared_norms = points.squared_norms / SCALE**2
-    found = []
-    for k, seed in starts:
+
+    def fitted(k: int, seed: int) -> np.ndarray:
         centers, _ = kmeans_plusplus(
             double, k, x_squared_norms=squared_norms, random_state=FIRST_SEED + seed
         )
         # Without annotations in scikit-learn the types of its parameters are guessed from defaults.
         fit = KMeans(k, init=centers.astype(np.float32), n_init=1)  # type: ignore[reportArgumentType]
-        found.append(fit.fit(single).labels_)
+        return fit.fit(single).labels_
+
+    found = []
+    for k, seed in starts:
+        path = None if folder is None else folder / f"{k}-{seed}"
+        kept = None if path is None else read_sealed(path)
+        if kept is not None:
+            found.append(np.frombuffer(kept, dtype=np.int32))
+            continue
+        started = time.perf_counter()
+        found.append(fitted(k, seed))
+        if path is not None and time.perf_counter() - started > KEPT_SECONDS:
+            write_sealed(path, found[-1].tobytes())
     labels = np.stack(found)
 
     # All silhouettes at once: they share the distances between points.
@@ -198,24 +223,20 @@ def search_key(points: Points) -> str:
 
 
 def save(path: Path, references: ReferenceSet) -> None:
-    """Keep the outcome of a search, behind a checksum; a crash leaves nothing half written."""
+    """Keep the outcome of a search; a crash leaves nothing half written."""
     ks, scores = zip(*references.runs, strict=True)
     sizes = [len(centers) for centers in references.centers]
     file = io.BytesIO()
     np.savez(file, centers=np.concatenate(references.centers), sizes=sizes, ks=ks, scores=scores)
-    content = file.getvalue()
-    atomic_write(path, hashlib.sha256(content).digest() + content, OWNER_FILE)
+    write_sealed(path, file.getvalue())
 
 
 def load(path: Path) -> ReferenceSet | None:
     """Read the outcome of a search; None where there is none or the file is damaged."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
+    content = read_sealed(path)
+    if content is None:
         return None
-    if hashlib.sha256(content[DIGEST_SIZE:]).digest() != content[:DIGEST_SIZE]:
-        return None
-    with np.load(io.BytesIO(content[DIGEST_SIZE:])) as stored:
+    with np.load(io.BytesIO(content)) as stored:
         centers = np.split(stored["centers"], np.cumsum(stored["sizes"])[:-1])
         runs = zip(stored["ks"].tolist(), stored["scores"].tolist(), strict=True)
         return ReferenceSet(tuple(centers), tuple(runs))

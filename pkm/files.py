@@ -1,6 +1,7 @@
 """Files that are whole or absent, the folder for what is kept between runs, and its secret."""
 
 import fcntl
+import hashlib
 import hmac
 import itertools
 import os
@@ -85,6 +86,22 @@ def atomic_write(path: Path, content: bytes | memoryview, mode: int = ANY_FILE) 
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_sealed(path: Path, content: bytes, mode: int = OWNER_FILE) -> None:
+    """Write a file in one step, behind a checksum of its content; for `read_sealed`."""
+    atomic_write(path, hashlib.sha256(content).digest() + content, mode)
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """Read what `write_sealed` wrote; None where there is no file or it is damaged."""
+    try:
+        sealed = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    size = hashlib.sha256().digest_size
+    content = sealed[size:]
+    return content if hashlib.sha256(content).digest() == sealed[:size] else None
 
 
 @contextmanager

@@ -313,7 +313,7 @@ def test_reference_search_is_cached_on_disk(cache, monkeypatch):
     (file,) = cache.glob("*.bin")
     assert reference_set(Points.prepare(draw()[0])) is first
     reference_set.cache_clear()
-    monkeypatch.setattr(references, "search", lambda points: pytest.fail("searched again"))
+    monkeypatch.setattr(references, "search", lambda *arguments: pytest.fail("searched again"))
     stored = reference_set(points)
     assert stored.runs == first.runs
     for stored_centers, centers in zip(stored.centers, first.centers, strict=True):
@@ -343,6 +343,31 @@ def test_damaged_cache_is_replaced(cache, damage):
     reference_set.cache_clear()
     assert reference_set(points).runs == first.runs
     assert file.read_bytes() == content
+
+
+def test_search_that_is_cut_short_goes_on(cache, monkeypatch):
+    monkeypatch.setattr(references, "KEPT_SECONDS", 0.0)
+    points = Points.prepare(draw()[0])
+    expected = references.search(points)
+    fits = []
+
+    class Interrupted(KMeans):
+        def fit(self, *arguments):
+            fits.append(self.n_clusters)
+            if len(fits) == 40:
+                raise KeyboardInterrupt
+            return super().fit(*arguments)
+
+    monkeypatch.setattr(references, "KMeans", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reference_set(points)
+    found = reference_set(points)
+    # All 72 runs, and the one that was interrupted once more.
+    assert len(fits) == len(expected.runs) + 1
+    assert found.runs == expected.runs
+    for centers, other in zip(found.centers, expected.centers, strict=True):
+        np.testing.assert_array_equal(centers, other)
+    assert sorted(path.suffix for path in cache.iterdir()) == [".bin", ".lock"]
 
 
 def test_cache_key_covers_points_and_search(tmp_path, monkeypatch):
