@@ -27,7 +27,7 @@ SWEEP_SETTINGS = (
 )
 RUN_SETTINGS = ("hydra.run.",)
 #: Hydra's options that compose a configuration and run nothing.
-SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--info", "-i", "--version")
+SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--version")
 BASIC_SWEEPER = ".BasicSweeper"
 FULL_ERROR = "HYDRA_FULL_ERROR"
 
@@ -132,6 +132,9 @@ def completed(words: Sequence[str], command: str) -> list[str]:
         return [*words, "method=external"]
     if "method._target_" in keys and "method" not in keys:
         words.append("method=external")
+    if keys & {"--info", "-i"}:
+        # What it tells is logged.
+        return [*words, "hydra/hydra_logging=default"]
     if keys.intersection(SHOWING):
         return words
     multirun = bool(keys & {"-m", "--multirun"}) or "hydra.mode=MULTIRUN" in words

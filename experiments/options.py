@@ -42,15 +42,13 @@ HYDRA = {
     "callbacks": {"tuning": {"_target_": "pkm.experiments.cli.TuningWarning"}},
 }
 #: Launchers and sweepers say what they do; the packages that a command uses do not.
-#: What --info tells are records of level DEBUG, which the handler of the root logger prints then.
-LOGGER = {"level": "DEBUG", "handlers": ["console"]}
+LOGGER = {"level": "INFO", "handlers": ["console"], "propagate": False}
 LOGGING = {
     "version": 1,
     "formatters": {"simple": {"format": "[%(asctime)s][HYDRA] %(message)s"}},
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "level": "INFO",
             "formatter": "simple",
             "stream": "ext://sys.stdout",
         }

@@ -1,5 +1,6 @@
 """Both commands do what a person who knows Hydra expects."""
 
+import logging
 import os
 import re
 import subprocess
@@ -30,6 +31,11 @@ def call(tmp_path, capfd, monkeypatch):
     """
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
+    # A command is a process of its own, which no earlier one has told how to log.
+    logger = logging.getLogger("hydra")
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True
 
     def call_command(*words, command=run):
         code = command.main([*words, "results=results"])
