@@ -7,6 +7,7 @@
 """
 
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
+from pkm.datasets.fetching import Fetched, fetch_missing
 from pkm.datasets.loading import fingerprint, is_restricted, load, names, obtainable
 from pkm.datasets.scaling import PREPROCESSING, Scaled, scale
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable
@@ -16,10 +17,12 @@ __all__ = [
     "ChecksumMismatch",
     "DataUnavailable",
     "Dataset",
+    "Fetched",
     "Scaled",
     "check_domain",
     "check_n_clusters",
     "check_points",
+    "fetch_missing",
     "fingerprint",
     "is_restricted",
     "load",

@@ -1,17 +1,21 @@
-"""Command line: ``pkm data list | fetch NAME | verify | embeddings``."""
+"""Command line: ``pkm data list | fetch NAME ... | verify | embeddings``."""
 
 import argparse
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from pkm.datasets import embeddings, generated, loading, registry, sources
+from pkm.datasets.fetching import fetch_missing, total_size
 from pkm.datasets.registry import G2_HASHES, Entry
 from pkm.datasets.sources import File
+from pkm.files import cache_folder
 
 
 @dataclass(frozen=True)
@@ -21,19 +25,17 @@ class Status:
     Attributes
     ----------
     origin : str
-        Where `datasets.load` would take it from: bundled, cache, mirror or url, or the user, who
-        has to get it; for embeddings cache or, until they are trained, training.
+        Where `datasets.load` would take it from: bundled, cache, mirror or a download and its
+        host, or the user, who has to get it; for embeddings cache or, until they are trained,
+        training.
     hashes : str
         ok, missing, or what is wrong.
-    size : int
-        Bytes of its available files, as stored; of embeddings, those of the stored arrays.
     bad : bool
         Whether an available file is not the declared one.
     """
 
     origin: str
     hashes: str
-    size: int
     bad: bool
 
 
@@ -44,40 +46,39 @@ def status(entry: Entry, mirror: str | None = None) -> Status:
     origins = []
     missing = []
     errors = []
-    size = 0
     for file in entry.files:
         copies = list(sources.copies(file, mirror))
         if not copies:
             missing.append(file)
             continue
-        path, _, origin = copies[0]
-        origins.append(origin)
-        size += path.stat().st_size
+        origins.append(copies[0][2])
         errors += copy_errors(file, mirror)
     errors += bundled_errors(entry)
     if entry.bundled:
         origin = "bundled"
     elif missing:
-        origin = "url" if any(file.urls for file in missing) else "the user"
+        by_hand = any(not file.urls for file in missing)
+        origin = "the user" if by_hand else f"download, {urlsplit(missing[0].urls[0]).netloc}"
     else:
         origin = "+".join(dict.fromkeys(origins))
     if errors:
         hashes = f"wrong: {'; '.join(errors)}"
     else:
         hashes = f"{len(missing)} missing" if missing and not entry.bundled else "ok"
-    return Status(origin, hashes, size, bool(errors))
+    return Status(origin, hashes, bool(errors))
 
 
 def trained_status(entry: Entry, mirror: str | None = None) -> Status:
     """Find out whether embeddings are trained and undamaged, or their images available."""
     try:
-        return Status("cache", "ok", len(embeddings.read_bytes(entry)), False)
+        embeddings.read_bytes(entry)
+        return Status("cache", "ok", False)
     except sources.ChecksumMismatch as error:
-        return Status("cache", f"wrong: {error}", 0, True)
+        return Status("cache", f"wrong: {error}", True)
     except sources.DataUnavailable:
         n_missing = sum(not list(sources.copies(file, mirror)) for file in entry.files)
         images = f"{n_missing} image files missing" if n_missing else "images available"
-        return Status("training", f"not trained, {images}: make embeddings", 0, False)
+        return Status("training", f"not trained, {images}: make embeddings", False)
 
 
 def copy_errors(file: File, mirror: str | None = None) -> list[str]:
@@ -102,28 +103,48 @@ def bundled_errors(entry: Entry) -> list[str]:
 
 
 def list_data(console: Console, mirror: str | None = None) -> None:
-    """Print one line per data set and per family."""
-    table = Table(title="data sets")
+    """Print one line per data set and per family, then what is wrong with files."""
+    table = Table(box=SIMPLE_HEAD)
     table.add_column("name", no_wrap=True, overflow="fold")
-    for column in ("n", "d", "k", "bytes here", "from", "files"):
-        table.add_column(column)
+    table.add_column("what it is", no_wrap=True, overflow="ellipsis")
+    for column in ("points", "size", "from", "files"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("license", no_wrap=True, overflow="ellipsis")
+    wrong = []
     for entry in registry.ENTRIES:
         state = status(entry, mirror)
-        shape = (f"{entry.n:,}", str(entry.d), str(entry.n_clusters))
-        table.add_row(entry.name, *shape, _size(state.size), state.origin, state.hashes)
+        wrong += [state.hashes] if state.bad else []
+        table.add_row(
+            entry.name,
+            entry.title,
+            f"{entry.n:,} x {entry.d}, k {entry.n_clusters}",
+            "" if entry.bundled else total_size(entry.files),
+            state.origin,
+            "wrong" if state.bad else state.hashes,
+            entry.license,
+        )
     for name in generated.ALIASES:
-        _, recipe = _generation(name)
-        shape = (f"{recipe.n:,}", str(recipe.d), str(recipe.n_clusters))
-        table.add_row(name, *shape, "", "generated", "ok")
+        family, recipe = _generation(name)
+        points = f"{recipe.n:,} x {recipe.d}, k {recipe.n_clusters}"
+        table.add_row(name, family.title, points, "", "generated", "ok", loading.GENERATED_LICENSE)
     for family in generated.FAMILIES:
         table.add_row(*_family_row(family, mirror))
-    table.add_row(loading.FILE, "", "", "", "", "path=...", "CSV, TSV, Parquet, NPY, NPZ")
+    table.add_row(
+        loading.FILE,
+        "points of your own: text, Parquet, NPY or NPZ",
+        "",
+        "",
+        "path=...",
+    )
     console.print(table)
+    for message in wrong:
+        console.print(message, style="red", soft_wrap=True, markup=False)
 
 
 def _family_row(family: generated.Family, mirror: str | None) -> list[str]:
     """Row of a family; of the G2 sets some are published files."""
-    states = [status(entry, mirror) for entry in published_g2()] if family.name == "g2" else []
+    entries = published_g2() if family.name == "g2" else []
+    states = [status(entry, mirror) for entry in entries]
     if states:
         origin = " / ".join(dict.fromkeys([*(state.origin for state in states), "generated"]))
         n_ok = sum(state.hashes == "ok" for state in states)
@@ -137,12 +158,16 @@ def _family_row(family: generated.Family, mirror: str | None) -> list[str]:
     return [
         # Square brackets in the form of the name are not markup.
         family.form.replace("[", "\\["),
-        _range([recipe.n for recipe in recipes]),
-        _range([recipe.d for recipe in recipes]),
-        _range([recipe.n_clusters for recipe in recipes]),
-        _size(sum(state.size for state in states)),
+        family.title,
+        (
+            f"{_range([recipe.n for recipe in recipes])} x "
+            f"{_range([recipe.d for recipe in recipes])}, k "
+            f"{_range([recipe.n_clusters for recipe in recipes])}"
+        ),
+        total_size([file for entry in entries for file in entry.files]) if entries else "",
         origin,
         hashes,
+        entries[0].license if entries else loading.GENERATED_LICENSE,
     ]
 
 
@@ -150,10 +175,6 @@ def _generation(name: str) -> tuple[generated.Family, generated.Recipe]:
     generation = generated.find(name)
     assert generation is not None
     return generation
-
-
-def _size(size: int) -> str:
-    return f"{size:,}" if size else ""
 
 
 def _range(values: Sequence[int]) -> str:
@@ -169,31 +190,41 @@ def published_g2() -> list[Entry]:
     return [entry for entry in map(registry.g2_entry, G2_HASHES) if entry]
 
 
-def fetch(console: Console, name: str, mirror: str | None = None) -> None:
-    """Download the missing files of a data set; ``g2`` means all published files of the family."""
-    if name == "g2":
-        entries = published_g2()
-    else:
-        entry = loading.resolve(name).entry
-        if entry is None:
-            console.print(f"{name}: nothing to download")
-            return
-        entries = [entry]
-    for entry in entries:
-        for file in entry.files:
-            if list(sources.copies(file, mirror)) and not copy_errors(file, mirror):
-                console.print(f"{file.path}: available")
-                continue
-            fetched = sources.fetch(file, entry.name, progress=True)
-            console.print(
-                f"{file.path}: {len(fetched.content):,} bytes in {fetched.path}", soft_wrap=True
-            )
-        if entry.trained and trained_status(entry, mirror).hashes != "ok":
-            console.print(
-                f"{entry.name}: the images are available; "
-                f"{embeddings.retraining_instructions(entry)}",
-                soft_wrap=True,
-            )
+def fetch(console: Console, names: Sequence[str], mirror: str | None = None) -> int:
+    """Download what is missing of data sets; return how many cannot be had.
+
+    ``g2`` means all published files of that family.
+    """
+    chosen = []
+    for name in names:
+        chosen += [entry.name for entry in published_g2()] if name == "g2" else [name]
+    reasons = {name: _needs_no_fetching(name) for name in chosen}
+
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+    result = fetch_missing(chosen, mirror, say)
+    available = []
+    for name, reason in reasons.items():
+        if reason:
+            say(f"{name}: {reason}, needs no fetching")
+        elif name not in result.fetched and name not in result.unavailable:
+            available.append(name)
+    if available:
+        say(f"available: {', '.join(available)}")
+    if result.fetched:
+        say(f"fetched into {cache_folder()}: {', '.join(result.fetched)}")
+    for reason in dict.fromkeys(result.unavailable.values()):
+        Console(stderr=True).print(f"error: {reason}", style="red", soft_wrap=True, markup=False)
+    return len(result.unavailable)
+
+
+def _needs_no_fetching(name: str) -> str:
+    """Why a data set needs no download whatever files are there; empty if it may need one."""
+    resolved = loading.resolve(name)
+    if resolved.entry:
+        return "bundled with scikit-learn" if resolved.entry.bundled else ""
+    return "generated here" if resolved.family else "a file of your own"
 
 
 def verify(console: Console, mirror: str | None = None) -> int:
@@ -254,9 +285,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser(
         "list", help="list the data sets, their sources, and whether the files are right"
     )
-    fetching = commands.add_parser("fetch", help="download a data set into the cache")
+    fetching = commands.add_parser("fetch", help="download data sets into the cache")
     fetching.add_argument(
-        "name", help="a name of the list, or g2 for all published files of the family"
+        "names",
+        nargs="+",
+        metavar="name",
+        help="a name of the list, or g2 for all published files of the family",
     )
     commands.add_parser("verify", help="check every available file; exit status 1 if one is wrong")
     training = commands.add_parser(
@@ -264,13 +298,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     training.add_argument("names", nargs="*", metavar="name", help="default: all")
     given = parser.parse_args(arguments)
-    # A pipe has no width; eighty columns would break the names.
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    # A pipe has no width; eighty columns would cut the lines.
+    console = Console() if sys.stdout.isatty() else Console(width=400)
     try:
         if given.command == "list":
             list_data(console, given.mirror)
         elif given.command == "fetch":
-            fetch(console, given.name, given.mirror)
+            return int(fetch(console, given.names, given.mirror) > 0)
         elif given.command == "embeddings":
             train(console, given.names, given.mirror)
         elif verify(console, given.mirror):

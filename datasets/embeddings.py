@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pkm.datasets import parsers, sources
+from pkm.datasets import downloads, parsers, sources
 from pkm.files import atomic_write, cache_folder
 from pkm.source import code_of
 
@@ -196,7 +196,8 @@ def train(
             f"embeddings', or 'pip install -r {EXTRA}'"
         )
     assert entry.trained is not None
-    copies = [sources.obtain(file, entry.name, mirror) for file in entry.files]
+    earlier = downloads.Downloads()
+    copies = [downloads.obtain(file, entry.name, mirror, downloads=earlier) for file in entry.files]
     images, labels = entry.parse(*(copy.content for copy in copies))
 
     # Only the training needs torch.

@@ -145,6 +145,8 @@ class Family:
     Attributes
     ----------
     name : str
+    title : str
+        What its sets are, in one line.
     form : str
         The names in words, for lists and error messages.
     pattern : str
@@ -159,6 +161,7 @@ class Family:
     """
 
     name: str
+    title: str
     form: str
     pattern: str
     recipe: Callable[..., Recipe]
@@ -496,6 +499,7 @@ def _half(d: str, k: str, radius: str) -> Recipe:
 FAMILIES = (
     Family(
         "g2",
+        "two normal clusters of 1,024 integer points each",
         f"g2-<d>-<sd>[{SUBSTITUTE_SUFFIX}]",
         rf"g2-([1-9]\d*)-([1-9]\d*)(?:{SUBSTITUTE_SUFFIX})?",
         _g2,
@@ -505,6 +509,7 @@ FAMILIES = (
     ),
     Family(
         "synth",
+        "clusters of sizes 1:2:...:k, with outliers",
         "synth-<k>-<d>-<replicate>[-o<outliers>]",
         r"synth-([1-9]\d*)-([1-9]\d*)-(0|[1-9]\d*)(?:-o(0|[1-9]\d*))?",
         _synth,
@@ -514,6 +519,7 @@ FAMILIES = (
     ),
     Family(
         "synthk",
+        "clusters of sizes 1:2:...:k on a plane, for large k",
         "synthk-<k>-<replicate>",
         r"synthk-([1-9]\d*)-(0|[1-9]\d*)",
         _synthk,
@@ -523,6 +529,7 @@ FAMILIES = (
     ),
     Family(
         "ablation",
+        "clusters of similar sizes and a prescribed separation",
         "ablation-<k>-<d>-<separation>",
         r"ablation-([1-9]\d*)-([1-9]\d*)-(0\.\d{1,4})",
         _ablation,
@@ -537,6 +544,7 @@ FAMILIES = (
     ),
     Family(
         "timesynth",
+        "clusters of equal sizes, for running times",
         "timesynth-<n>-<k>-<d>",
         r"timesynth-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
         _timesynth,
@@ -546,6 +554,7 @@ FAMILIES = (
     ),
     Family(
         "blobs",
+        "normal clusters around centers uniform in a box",
         "blobs-<n>-<d>-<k>",
         r"blobs-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
         _blobs,
@@ -555,6 +564,7 @@ FAMILIES = (
     ),
     Family(
         "gaussians",
+        "overlapping normal clusters of equal sizes",
         "gaussians-<n>-<d>-<k>",
         r"gaussians-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)",
         _gaussians,
@@ -564,6 +574,7 @@ FAMILIES = (
     ),
     Family(
         "cities",
+        "people around cities of an invented map",
         "generated-cities",
         "generated-cities",
         _cities,
@@ -573,6 +584,7 @@ FAMILIES = (
     ),
     Family(
         "planted",
+        "balls around well separated centers: the optimum is known",
         "planted-<n>-<d>-<k>-<radius>",
         r"planted-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)-(0(?:\.\d{1,4})?)",
         _planted,
@@ -582,6 +594,7 @@ FAMILIES = (
     ),
     Family(
         "planted-small",
+        "as planted, with one small ball far away",
         "planted-small-<n>-<d>-<k>-<radius>-<m>",
         r"planted-small-([1-9]\d*)-([1-9]\d*)-([1-9]\d*)-(0(?:\.\d{1,4})?)-([1-9]\d*)",
         _planted_small,
@@ -591,6 +604,7 @@ FAMILIES = (
     ),
     Family(
         "half",
+        "half of 2 k separated points, each a cluster",
         "half-<d>-<k>-<radius>",
         r"half-([1-9]\d*)-([1-9]\d*)-(0\.(?!0+$)\d{1,4})",
         _half,

@@ -7,7 +7,7 @@ from os import PathLike
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pkm.datasets import bundled, embeddings, generated, registry, sources, user_files
+from pkm.datasets import bundled, downloads, embeddings, generated, registry, sources, user_files
 from pkm.datasets.dataset import Dataset, check_domain, check_n_clusters, check_points
 from pkm.names import suggestion
 
@@ -203,7 +203,7 @@ def obtainable(
             embeddings.read_bytes(entry)
         elif entry and not entry.bundled:
             for file in entry.files:
-                sources.obtain(file, name, mirror, download=False)
+                downloads.obtain(file, name, mirror, download=False)
     except sources.DataUnavailable as error:
         return _with_substitute(str(error), entry)
     return None
@@ -302,7 +302,10 @@ def _read(
         _check_shape(entry, points)
         return points, labels, None, "cache"
     try:
-        files = [sources.obtain(file, entry.name, mirror) for file in entry.files]
+        earlier = downloads.Downloads()
+        files = [
+            downloads.obtain(file, entry.name, mirror, downloads=earlier) for file in entry.files
+        ]
     except sources.DataUnavailable as error:
         raise sources.DataUnavailable(_with_substitute(str(error), entry)) from None
     try:

@@ -341,6 +341,22 @@ def range_queries(data: bytes) -> Unlabeled:
     return table[list(QUERY_COLUMNS)].to_numpy(np.float64), None
 
 
+def located_nodes(data: bytes) -> bytes:
+    """Latitude and longitude, as they are written, of the nodes that have both.
+
+    From a table with a header that has these columns among others to one of these two alone.
+    """
+    lines = data.decode("ascii").splitlines()
+    names = lines[0].split(",")
+    latitude = names.index("latitude")
+    longitude = names.index("longitude")
+    rows = [line.split(",") for line in lines[1:]]
+    located = [(row[latitude], row[longitude]) for row in rows if row[latitude] and row[longitude]]
+    return "".join(f"{x},{y}\n" for x, y in [("latitude", "longitude"), *located]).encode()
+
+
+#: What may be made of the bytes at a URL before they are checked and kept.
+CONVERSIONS = {"located_nodes": located_nodes}
 PARSERS = {
     parser.__name__: parser
     for parser in (

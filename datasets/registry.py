@@ -62,6 +62,8 @@ FILE_OPTIONAL = {
     "urls": list,
     "member": str,
     "source": str,
+    "size": int,
+    "convert": str,
     "max_bytes": int,
 }
 
@@ -279,10 +281,13 @@ def _repeated(values: Iterable, widths: list[int]) -> tuple:
 
 def _file(table: object, where: str) -> File:
     checked = _checked(table, FILE_REQUIRED, FILE_OPTIONAL, where)
-    if not checked.get("urls") and not checked.get("source"):
+    urls = tuple(checked.get("urls", ()))
+    if not urls and not checked.get("source"):
         raise ValueError(f"{where}: {checked['path']!r} should have urls or a source")
-    fields = {"sha256": None} | checked | {"urls": tuple(checked.get("urls", ()))}
-    return File(**fields)
+    if "sha256" not in checked and not all(url.startswith("https://") for url in urls):
+        raise ValueError(f"{where}: {checked['path']!r} has no sha256: its urls should be https")
+    convert = _choice(checked.get("convert"), parsers.CONVERSIONS, f"{where} convert")
+    return File(**{"sha256": None} | checked | {"urls": urls, "convert": convert})
 
 
 def _parser(name: str, arguments: dict, where: str) -> Callable:
@@ -298,10 +303,13 @@ ENTRIES = read_registry()
 BY_NAME = {entry.name: entry for entry in ENTRIES}
 
 
-def read_g2_hashes() -> dict[str, tuple[str, str]]:
-    """Read the SHA-256 of each published G2 file: of a mirror's gzipped copy and of the file."""
+def read_g2_hashes() -> dict[str, tuple[str, str, int]]:
+    """Read SHA-256 of a mirror's gzipped copy and of the file, and its size, of each G2 file."""
     with Path(__file__).with_name("g2.csv").open(newline="", encoding="ascii") as file:
-        return {row["name"]: (row["gz_sha256"], row["sha256"]) for row in csv.DictReader(file)}
+        return {
+            row["name"]: (row["gz_sha256"], row["sha256"], int(row["size"]))
+            for row in csv.DictReader(file)
+        }
 
 
 G2_HASHES = read_g2_hashes()
@@ -311,7 +319,7 @@ def g2_entry(name: str) -> Entry | None:
     """Entry of a published G2 file whose hash is known, else None (then the set is generated)."""
     if name not in G2_HASHES:
         return None
-    gz_sha256, sha256 = G2_HASHES[name]
+    gz_sha256, sha256, size = G2_HASHES[name]
     d, sd = (int(number) for number in name.split("-")[1:])
     lower, upper = generated.g2_domain(sd, d)
     reason = (
@@ -323,7 +331,7 @@ def g2_entry(name: str) -> Entry | None:
         n=2 * generated.G2_CLUSTER_SIZE,
         d=d,
         n_clusters=2,
-        files=(File(f"g2/{name}.txt", sha256, gz_sha256, (G2_URL,), f"{name}.txt"),),
+        files=(File(f"g2/{name}.txt", sha256, gz_sha256, (G2_URL,), f"{name}.txt", size=size),),
         parse=parsers.g2,
         lower=tuple(lower.tolist()),
         upper=tuple(upper.tolist()),

@@ -1,4 +1,4 @@
-"""Files from cache, mirror or URL, each checked against its SHA-256 before it is parsed.
+"""Files from cache or mirror, each checked against its SHA-256 before it is parsed.
 
 A file is kept either as it was published or gzipped with ``.gz`` added to its name (as a mirror may
 do); the registry knows the hash of both forms, and a gzipped copy is checked before and after
@@ -11,9 +11,8 @@ import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -24,14 +23,10 @@ from pkm.files import OWNER_FILE, atomic_write, cache_folder
 MIRROR_VARIABLE = "PKM_DATA"
 #: Folder of the cache for the hashes of files without a declared one.
 RECORDED_HASHES = "noted"
-DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
-TIMEOUT_SECONDS = 60
 #: Largest download, and largest file, packed or not, unless the registry declares another.
 MAX_BYTES = 2**28
 #: Archives and files are unpacked in parts of that many bytes.
 PART_BYTES = 2**20
-#: Of the packings of a ZIP archive those that can be unpacked in parts of a given size.
-PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class DataUnavailable(FileNotFoundError):
@@ -68,6 +63,10 @@ class File:
     source : str
         Where no URL leads to the file: in words, where it is available and in which form it is
         expected.
+    size : int or None
+        Bytes of the published file, where they are known.
+    convert : callable or None
+        From what a URL, or a member there, holds to the bytes of this file.
     max_bytes : int
         Largest size of the file and of what it unpacks to; what is larger is refused before it is
         held in memory.
@@ -79,6 +78,8 @@ class File:
     urls: tuple[str, ...] = ()
     member: str | None = None
     source: str = ""
+    size: int | None = None
+    convert: Callable[[bytes], bytes] | None = None
     max_bytes: int = MAX_BYTES
 
 
@@ -154,21 +155,22 @@ def read_checked(file: File, path: Path, gzipped: bool) -> bytes:
         If the copy, or what it unpacks to, has another hash than declared or recorded, or is larger
         than allowed.
     """
-    _require_size(path.stat().st_size, file.max_bytes, path)
+    require_size(path.stat().st_size, file.max_bytes, path)
     stored = path.read_bytes()
     if file.sha256 is None:
         _require_recorded_hash(file, stored, path)
         return stored
-    _require_hash(stored, file.gz_sha256 if gzipped else file.sha256, path)
+    require_hash(stored, file.gz_sha256 if gzipped else file.sha256, path)
     if not gzipped:
         return stored
     with gzip.GzipFile(fileobj=BytesIO(stored)) as stream:
-        content = b"".join(_parts(stream, file.max_bytes, f"{path} (unpacked)"))
-    _require_hash(content, file.sha256, f"{path} (unpacked)")
+        content = b"".join(parts(stream, file.max_bytes, f"{path} (unpacked)"))
+    require_hash(content, file.sha256, f"{path} (unpacked)")
     return content
 
 
-def _require_size(size: int, max_bytes: int, source: str | Path) -> None:
+def require_size(size: int, max_bytes: int, source: str | Path) -> None:
+    """Refuse what is larger than a declared file can be."""
     if size > max_bytes:
         raise FileTooLarge(
             f"{source}: size={size} bytes or more is above max_bytes={max_bytes}: it is not the "
@@ -176,14 +178,12 @@ def _require_size(size: int, max_bytes: int, source: str | Path) -> None:
         )
 
 
-def _parts(
-    stream: IO[bytes] | gzip.GzipFile, max_bytes: int, source: str | Path
-) -> Iterator[bytes]:
+def parts(stream: IO[bytes] | gzip.GzipFile, max_bytes: int, source: str | Path) -> Iterator[bytes]:
     """Yield what can be read from a stream, in parts; refuse what is longer than allowed."""
     size = 0
     while part := stream.read(PART_BYTES):
         size += len(part)
-        _require_size(size, max_bytes, source)
+        require_size(size, max_bytes, source)
         yield part
 
 
@@ -193,19 +193,20 @@ def _require_unpacked_size(content: bytes, max_bytes: int, path: Path) -> None:
     try:
         if content.startswith(b"\x1f\x8b"):
             with gzip.GzipFile(fileobj=BytesIO(content)) as stream:
-                for _ in _parts(stream, max_bytes, source):
+                for _ in parts(stream, max_bytes, source):
                     pass
         elif content.startswith(b"PK"):
             # Members are read up to the sizes that the directory states, and no further.
             with zipfile.ZipFile(BytesIO(content)) as archive:
                 size = sum(member.file_size for member in archive.infolist())
-            _require_size(size, max_bytes, source)
+            require_size(size, max_bytes, source)
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile):
         # No such file, or a damaged one: its parser says so.
         return
 
 
-def _require_hash(content: bytes, expected: str | None, source: str | Path) -> None:
+def require_hash(content: bytes, expected: str | None, source: str | Path) -> None:
+    """Refuse bytes that are not the declared ones."""
     actual = sha256(content)
     if actual != expected:
         raise ChecksumMismatch(
@@ -268,138 +269,18 @@ def find(file: File, mirror: str | PathLike | None = None) -> CheckedFile | None
     return None
 
 
-def obtain(
-    file: File,
-    name: str,
-    mirror: str | PathLike | None = None,
-    download: bool | None = None,
-) -> CheckedFile:
-    """Return a file from cache or mirror, or from its URLs where downloads are allowed.
-
-    Parameters
-    ----------
-    file : File
-    name : str
-        Data set it belongs to, for the error message.
-    mirror : path-like, optional
-    download : bool, optional
-        Default: whether the environment variable PKM_DOWNLOAD is 1.
-
-    Raises
-    ------
-    DataUnavailable
-        If it is not available and may not or cannot be downloaded.
-    ChecksumMismatch
-        If a copy has the wrong hash.
-    """
-    copy = find(file, mirror)
-    if copy:
-        return copy
-    if download is None:
-        download = os.environ.get(DOWNLOAD_VARIABLE) == "1"
-    if not download:
-        raise DataUnavailable(missing(file, name))
-    return fetch(file, name)
-
-
 def missing(file: File, name: str, failures: Sequence[str] = ()) -> str:
-    """Say which file is missing, where it is published and where to put it."""
+    """Say which file is missing, where it is published, what was tried, and where to put it."""
     stored = f"{file.path} (or {file.path}.gz)" if file.gz_sha256 else file.path
-    urls = ", ".join(file.urls) or file.source or "no public URL"
     inside = f", file {file.member} in the archive" if file.member else ""
-    tried = f" Tried without success: {'; '.join(failures)}." if failures else ""
-    fetching = (
-        f", or run 'pkm data fetch {name}' where there is network access" if file.urls else ""
-    )
+    if failures:
+        where = f". Tried without success: {'; '.join(failures)}"
+        fetching = ""
+    else:
+        where = f", published at {', '.join(file.urls) or file.source}{inside}"
+        fetching = f", or run 'pkm data fetch {name}' where there is network access"
     return (
-        f"data set {name!r} needs the file {stored}, published at {urls}{inside}.{tried} Put it "
-        f"into {cache_folder()} or into a mirror folder named by {MIRROR_VARIABLE} (same relative "
-        f"path){fetching}"
+        f"data set {name!r} needs the file {stored}{where}. Put it into {cache_folder()} or into a "
+        f"mirror folder named by {MIRROR_VARIABLE} (same relative path)"
+        f"{fetching if file.urls else ''}"
     )
-
-
-def fetch(file: File, name: str, progress: bool = False) -> CheckedFile:
-    """Download a file into the cache, check it, and only then give it its name.
-
-    Parameters
-    ----------
-    file : File
-    name : str
-        Data set it belongs to, for the error message.
-    progress : bool
-        Show a progress bar.
-
-    Returns
-    -------
-    CheckedFile
-
-    Raises
-    ------
-    DataUnavailable
-        If no URL gives the file.
-    ChecksumMismatch
-        If what a URL gives is not the declared file and no other URL gives it.
-    """
-    target = cache_folder() / file.path
-    failures = []
-    mismatched = False
-    for url in file.urls:
-        try:
-            content = _published(url, file, progress)
-            _require_hash(content, file.sha256, url)
-        except ChecksumMismatch as error:
-            mismatched = True
-            failures.append(str(error))
-        except (OSError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-            failures.append(f"{url}: {error}")
-        else:
-            atomic_write(target, content)
-            return CheckedFile(content, target, "url")
-    if mismatched:
-        raise ChecksumMismatch(f"data set {name!r}: {'; '.join(failures)}")
-    raise DataUnavailable(missing(file, name, failures))
-
-
-def _published(url: str, file: File, progress: bool) -> bytes:
-    """Bytes of the file that a URL leads to, taken out of its archive where there is one."""
-    content = _download(url, progress)
-    if file.member is None or not url.endswith(".zip"):
-        return content
-    with zipfile.ZipFile(BytesIO(content)) as archive:
-        member = archive.getinfo(file.member)
-        source = f"{url} ({file.member})"
-        if member.compress_type not in PACKINGS:
-            raise zipfile.BadZipFile(
-                f"{file.member} is packed by method {member.compress_type}, which cannot be "
-                "unpacked in parts"
-            )
-        _require_size(member.file_size, file.max_bytes, source)
-        with archive.open(member) as stream:
-            return b"".join(_parts(stream, file.max_bytes, source))
-
-
-class _Download:
-    """What a downloader writes to: bytes in memory, refused once there are more than allowed."""
-
-    def __init__(self, url: str, max_bytes: int) -> None:
-        self.url = url
-        self.max_bytes = max_bytes
-        self.content = bytearray()
-
-    def write(self, part: bytes) -> None:
-        _require_size(len(self.content) + len(part), self.max_bytes, self.url)
-        self.content += part
-
-    def flush(self) -> None:
-        """Do nothing: all bytes are in memory."""
-
-
-# The last download is kept, because several files come from one archive (adult two, G2 ninety).
-@lru_cache(maxsize=1)
-def _download(url: str, progress: bool) -> bytes:
-    import pooch  # half a second of imports
-
-    download = _Download(url, MAX_BYTES)
-    downloader = pooch.HTTPDownloader(progressbar=progress, timeout=TIMEOUT_SECONDS)
-    downloader(url, download, None)
-    return bytes(download.content)

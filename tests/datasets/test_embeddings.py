@@ -304,13 +304,13 @@ def test_command_line_shows_the_training_status(entry, mirror_with_images, capsy
 
 
 def test_fetch_refers_to_the_training(entry, mirror_with_images, capsys):
-    assert main(["--mirror", str(mirror_with_images), "fetch", NAME]) == 0
-    text = capsys.readouterr().out
-    assert "tiny/images.gz: available" in text
-    assert "make embeddings" in text
+    assert main(["--mirror", str(mirror_with_images), "fetch", NAME]) == 1
+    assert "make embeddings" in capsys.readouterr().err
     embeddings.store(entry, np.zeros((120, 4)), np.zeros(120, dtype=int))
     assert main(["--mirror", str(mirror_with_images), "fetch", NAME]) == 0
-    assert "make embeddings" not in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert f"available: {NAME}" in printed.out
+    assert "make embeddings" not in printed.err
 
 
 def test_training_is_reproducible_and_separates_the_classes(

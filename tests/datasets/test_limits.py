@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pkm import datasets
-from pkm.datasets import parsers, registry, sources
+from pkm.datasets import downloads, parsers, registry, sources
 from pkm.datasets.__main__ import main
 from pkm.datasets.sources import ChecksumMismatch, File, sha256
 
@@ -28,11 +28,8 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 
 @pytest.fixture(autouse=True)
-def no_downloads_kept(monkeypatch):
+def no_proxy(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    sources._download.cache_clear()
-    yield
-    sources._download.cache_clear()
 
 
 @pytest.fixture
@@ -95,7 +92,7 @@ def test_archive_bomb_is_refused_before_it_is_unpacked(served, cache, monkeypatc
         "tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/bomb.zip",), "tiny.txt", max_bytes=LIMIT
     )
     register(monkeypatch, file)
-    error, peak = peak_of(lambda: sources.fetch(file, "tiny"))
+    error, peak = peak_of(lambda: downloads.fetch(file, "tiny"))
     assert isinstance(error, ChecksumMismatch)
     assert (
         f"bomb.zip (tiny.txt): size={BOMB_BYTES} bytes or more is above max_bytes={LIMIT}"
@@ -116,7 +113,7 @@ def test_archive_that_states_a_smaller_size_is_refused(served, monkeypatch):
     tracemalloc.start()
     try:
         with pytest.raises((sources.DataUnavailable, ChecksumMismatch)):
-            sources.fetch(file, "tiny")
+            downloads.fetch(file, "tiny")
         assert tracemalloc.get_traced_memory()[1] < MEMORY
     finally:
         tracemalloc.stop()
@@ -128,7 +125,7 @@ def test_packings_that_cannot_be_unpacked_in_parts_are_refused(served, packing):
     (folder / "tiny.zip").write_bytes(archive_of(CONTENT, packing))
     file = File("tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/tiny.zip",), "tiny.txt")
     with pytest.raises(sources.DataUnavailable, match=r"tiny\.txt is packed by method \d+"):
-        sources.fetch(file, "tiny")
+        downloads.fetch(file, "tiny")
 
 
 def test_download_stops_at_the_limit(served, monkeypatch, cache):
@@ -136,7 +133,7 @@ def test_download_stops_at_the_limit(served, monkeypatch, cache):
     monkeypatch.setattr(sources, "MAX_BYTES", LIMIT)
     (folder / "endless").write_bytes(bytes(BOMB_BYTES))
     file = File("tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/endless",))
-    error, peak = peak_of(lambda: sources.fetch(file, "tiny"))
+    error, peak = peak_of(lambda: downloads.fetch(file, "tiny"))
     assert "/endless: size=" in str(error)
     assert f"or more is above max_bytes={LIMIT}" in str(error)
     assert peak < MEMORY

@@ -318,9 +318,10 @@ def test_every_entry_states_its_license_and_origin():
             assert all(url.startswith("http") for url in file.urls)
             assert bool(file.urls) != ("http" in file.source)
             if file.sha256 is None:
-                # A file without a known hash is not downloaded: it could not be checked.
-                assert not file.urls
+                # Such a file is downloaded over HTTPS alone, and kept if its points fit.
+                assert all(url.startswith("https://") for url in file.urls)
             else:
+                assert file.size
                 assert re.fullmatch("[0-9a-f]{64}", file.sha256)
 
 

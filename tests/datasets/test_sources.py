@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pkm import datasets
-from pkm.datasets import parsers, registry, sources
+from pkm.datasets import downloads, parsers, registry, sources
 from pkm.datasets.__main__ import main
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
@@ -26,7 +26,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     for name in ("PKM_DATA", "PKM_DOWNLOAD"):
         monkeypatch.delenv(name, raising=False)
-    sources._download.cache_clear()
+    monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0)
     return folder
 
 
@@ -58,7 +58,18 @@ def server():
 
 def tiny_entry(*files):
     return registry.Entry(
-        "tiny", 3, 2, 2, files, parsers.numbers, (0.0,) * 2, (9.0,) * 2, ("digits",) * 2, "", ""
+        "tiny",
+        3,
+        2,
+        2,
+        files,
+        parsers.numbers,
+        (0.0,) * 2,
+        (9.0,) * 2,
+        ("digits",) * 2,
+        "",
+        "",
+        "three digits",
     )
 
 
@@ -200,7 +211,9 @@ def test_fetch_downloads_an_archive_once_for_its_members(monkeypatch, server, ca
     assert (cache / "tiny" / "first.txt").read_bytes() == CONTENT
     assert (cache / "tiny" / "second.txt").read_bytes() == b"9 9\n"
     assert requests == ["/both.zip"]
-    assert "tiny/first.txt: 12 bytes in" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "tiny: unknown size from 127.0.0.1" in printed
+    assert f"fetched into {cache}: tiny" in printed
 
 
 def test_fetch_tries_urls_in_order(register_file, server):
@@ -208,7 +221,7 @@ def test_fetch_tries_urls_in_order(register_file, server):
     pages["/wrong.txt"] = b"not the file"
     pages["/right.txt"] = CONTENT
     file = register_file(f"{base}/absent.txt", f"{base}/wrong.txt", f"{base}/right.txt")
-    assert sources.fetch(file, "tiny").content == CONTENT
+    assert downloads.fetch(file, "tiny").content == CONTENT
     assert requests == ["/absent.txt", "/wrong.txt", "/right.txt"]
 
 
@@ -231,7 +244,7 @@ def test_error_for_failed_download_names_the_url(register_file, server, page, me
     file = register_file(f"{base}/tiny.zip", member=member)
     expected = r"Tried without success: http://127\.0\.0\.1:\d+/tiny\.zip: "
     with pytest.raises(DataUnavailable, match=expected):
-        sources.fetch(file, "tiny")
+        downloads.fetch(file, "tiny")
 
 
 def test_missing_archive_member_is_reported(register_file, server):
@@ -239,7 +252,7 @@ def test_missing_archive_member_is_reported(register_file, server):
     pages["/tiny.zip"] = zip_archive({"else.txt": CONTENT})
     file = register_file(f"{base}/tiny.zip", member="tiny.txt")
     with pytest.raises(DataUnavailable, match=r"no item named 'tiny\.txt' in the archive"):
-        sources.fetch(file, "tiny")
+        downloads.fetch(file, "tiny")
 
 
 def test_fetch_repairs_a_damaged_cached_file(register_file, server, cache, capsys):
@@ -251,7 +264,7 @@ def test_fetch_repairs_a_damaged_cached_file(register_file, server, cache, capsy
     assert main(["fetch", "tiny"]) == 0
     assert main(["verify"]) == 0
     assert main(["fetch", "tiny"]) == 0
-    assert "available" in capsys.readouterr().out
+    assert "available: tiny" in capsys.readouterr().out
     assert requests == ["/tiny.txt"]
 
 
@@ -276,7 +289,8 @@ def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
         return next(line for line in text.splitlines() if "tiny" in line)
 
     text = printed_list()
-    assert "url" in row(text)
+    assert "download, example.org" in row(text)
+    assert "three digits" in row(text)
     assert "1 missing" in row(text)
     assert "synth-<k>-<d>-<replicate>[-o<outliers>]" in text
     assert "135 sets" in text
@@ -285,7 +299,6 @@ def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
     text = printed_list("--mirror", str(tmp_path))
     assert "mirror" in row(text)
     assert "ok" in row(text)
-    assert "12" in row(text)
 
     write_file(tmp_path, "tiny/tiny.txt", b"damaged")
     text = printed_list("--mirror", str(tmp_path))
@@ -313,6 +326,10 @@ def test_set_without_files_is_obtainable(name):
 
 def test_fetch_of_generated_and_unknown_names(capsys):
     assert main(["fetch", "synth-2-2-0"]) == 0
-    assert "nothing to download" in capsys.readouterr().out
-    assert main(["fetch", "nothing"]) == 1
-    assert "unknown data set 'nothing'; known are" in capsys.readouterr().err
+    assert "synth-2-2-0: generated here, needs no fetching" in capsys.readouterr().out
+    assert main(["fetch", "iris", "file"]) == 0
+    printed = capsys.readouterr().out
+    assert "iris: bundled with scikit-learn, needs no fetching" in printed
+    assert "file: a file of your own, needs no fetching" in printed
+    assert main(["fetch", "irsi"]) == 1
+    assert "unknown data set 'irsi'; did you mean 'iris'?" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
 from pkm import datasets
-from pkm.datasets import generated, parsers, registry, sources
+from pkm.datasets import downloads, generated, parsers, registry
 from pkm.datasets.__main__ import main, status
 from pkm.federation import splits
 
@@ -237,7 +237,7 @@ def test_missing_user_files_are_named_in_the_error(name):
         assert "fetch" not in str(caught.value)
     assert re.match(expected, datasets.obtainable(name))
     with pytest.raises(datasets.DataUnavailable):
-        sources.fetch(file, name)
+        downloads.fetch(file, name)
 
 
 def test_command_line_shows_user_files(tmp_path):
