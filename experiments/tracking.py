@@ -38,6 +38,7 @@ from pkm.experiments.cli import consoles, exit_code
 from pkm.experiments.configuration import load
 from pkm.experiments.environment import git_commit
 from pkm.experiments.plan import Plan, make_plan
+from pkm.experiments.settings import require
 from pkm.experiments.store import Store
 from pkm.schema import names
 
@@ -659,7 +660,15 @@ def dashboard(config: "DictConfig", port: int, console: "Console") -> int:
     -------
     int
         Exit code of the server, 0 if it was stopped from the keyboard.
+
+    Raises
+    ------
+    ValueError
+        If the port is none, or not free.
+    TrackingError
+        If MLflow's database or server is out of order.
     """
+    require_free(port)
     uri = config.tracking.uri
     server = f"http://127.0.0.1:{port}"
     with failures_told(uri):
@@ -681,6 +690,19 @@ def dashboard(config: "DictConfig", port: int, console: "Console") -> int:
         return subprocess.call(command)
     except KeyboardInterrupt:
         return 0
+
+
+def require_free(port: int) -> None:
+    """Refuse a port that is none, or that another server listens to."""
+    require(0 < port < 2**16, "port", port, "a number from 1 to 65535")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ValueError(
+                f"port={port} is not free ({error.strerror}): choose another one with --port"
+            ) from error
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pkm.experiments.store import Store
 from pkm.experiments.tracking import (
     VIEW_TAG,
     child_record,
+    main,
     open_client,
     project,
     summary,
@@ -262,6 +263,18 @@ def test_mlflow_out_of_order_is_told_in_one_line(synced, unusable, tmp_path, wha
     (line,) = output.getvalue().splitlines()
     assert line.startswith(f"MLflow at {uri} was not updated (")
     assert "`pkm sync`" in line
+
+
+def test_dashboard_refuses_ports_it_cannot_have(capsys, tmp_path):
+    place = f"results={tmp_path}"
+    assert main(["dashboard", "--port", "99999", place]) == 2
+    assert "port=99999 is not allowed" in capsys.readouterr().err
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert main(["dashboard", "--port", str(port), place]) == 2
+    assert f"port={port} is not free" in capsys.readouterr().err
 
 
 @pytest.mark.statistical
