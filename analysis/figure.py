@@ -28,8 +28,8 @@ CHOICES = {
     "bands": ("area", "bars"),
     "cut": ("", "point", "panel"),
     "x_scale": ("linear", "log", "log2"),
-    "y_scale": ("auto", "linear", "log"),
-    "colors": ("linear", "log", "diverging"),
+    "y_scale": ("auto", "linear", "log", "symlog"),
+    "colors": ("linear", "better", "log", "diverging"),
     "legend": ("above", "right", "none"),
 }
 
@@ -89,6 +89,7 @@ class FigureSpec:
     curves: Mapping[str, Any] = field(default_factory=dict)
     frame: str = ""
     transform: str = ""
+    expected: Mapping[str, Any] = field(default_factory=dict)
 
     # Statistic
     value: str = "mean"
@@ -128,6 +129,7 @@ class FigureSpec:
     x_scale: str = "linear"
     x_reversed: bool = False
     y_scale: str = "auto"
+    linear_below: float = 0.01
     y_zero: bool = False
     references: tuple[Any, ...] = ()
     exponents: bool = False
@@ -176,7 +178,7 @@ class FigureSpec:
     def name_of(self, value: Any) -> str:
         """Return how a data set, a metric or any other value is written."""
         if isinstance(value, float):
-            return f"{value:g}"
+            return f"{value:.4g}" if abs(value) < 1000 else f"{value:g}"
         column = schema.BY_NAME.get(value)
         return self.titles.get(value) or (column.label if column else str(value))
 

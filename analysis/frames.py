@@ -9,6 +9,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from pkm.analysis.render.layout import (
     gap_texts,
     incomparable_texts,
     interval_text,
+    short_exponents,
 )
 from pkm.analysis.render.style import MethodStyles, epsilon_label
 from pkm.analysis.tables import (
@@ -89,7 +91,7 @@ def frame(study: Study, spec: FigureSpec) -> Frame:
         made = spec.function(spec.frame)(study, spec)
         shown = made if isinstance(made, Frame) else Frame(made)
     else:
-        shown = _selected(study, spec)
+        shown = selected(study, spec)
     if spec.transform:
         shown = replace(shown, table=spec.function(spec.transform)(shown.table))
     if shown.gaps is None:
@@ -100,19 +102,24 @@ def frame(study: Study, spec: FigureSpec) -> Frame:
 # --- selection ----------------------------------------------------------------------------------
 
 
-def _selected(study: Study, spec: FigureSpec) -> Frame:
+def selected(study: Study, spec: FigureSpec) -> Frame:
     """Select the rows of all panels: one selection cut by `panel`, or one for each panel."""
     if spec.panel or not spec.panels:
         table, incomparable = summarized(study, spec)
-        return Frame(
-            table, gaps=None if not incomparable else _with_others(table, spec, incomparable)
-        )
-    parts = []
-    for name in spec.panels:
-        part = spec.part(name)
-        made = part.function(part.frame)(study, part) if part.frame else summarized(study, part)[0]
-        parts.append(made.assign(panel=name))
-    return Frame(_concat(parts))
+    else:
+        parts = []
+        labels: dict[str, None] = {}
+        for name in spec.panels:
+            part = spec.part(name)
+            if part.frame:
+                made, others = part.function(part.frame)(study, part), []
+            else:
+                made, others = summarized(study, part)
+            parts.append(made.assign(panel=name))
+            labels |= dict.fromkeys(others)
+        table, incomparable = _concat(parts), list(labels)
+    gaps = absent(Frame(table), spec) + incomparable_texts(incomparable) if incomparable else None
+    return Frame(table, gaps=gaps)
 
 
 def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]:
@@ -122,7 +129,7 @@ def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]
     -------
     table : DataFrame
     incomparable : list of str
-        Methods that were left out as they may not share an axis with the others.
+        Labels of the methods that were left out as they may not share an axis with the others.
     """
     tables = []
     incomparable: list[str] = []
@@ -135,7 +142,8 @@ def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]
         if spec.methods:
             table = table[table["method"].isin(spec.methods)]
         elif not spec.curves and len(table):
-            comparable, incomparable = comparable_methods(table)
+            comparable, others = comparable_methods(table)
+            incomparable = [MethodStyles(table).label(name) for name in others]
             table = table[table["method"].isin(comparable)]
         tables.append(table[~table["method"].isin(spec.without)])
     return _placed(_concat(tables), spec), incomparable
@@ -163,11 +171,12 @@ def _placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
         x = pd.to_numeric(table.get(spec.x), errors="coerce")
         table = table.assign(x=np.nan if x is None else x)
     elif spec.x in table:
-        table = table.assign(x=table[spec.x])
+        table = table.assign(x=table[spec.x].infer_objects())
     for place in ("row", "group", "style"):
         column = getattr(spec, place)
         if column:
-            table = table.assign(**{place: table.get(column)})
+            values = table.get(column)
+            table = table.assign(**{place: None if values is None else values.infer_objects()})
     used = [spec.x, spec.row, spec.group, spec.hue, spec.style, *spec.panel, *spec.facts]
     if spec.panel:
         table = table.assign(panel=_joined(table, spec))
@@ -177,11 +186,13 @@ def _placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
 
 
 def _joined(table: pd.DataFrame, spec: FigureSpec) -> pd.Series:
-    """Name the panel of each line: a column's value, or the names of several."""
+    """Name the panel of each line: a column's value, or the names of several in their order."""
     if len(spec.panel) == 1:
         return table[spec.panel[0]]
     names = [table[column].map(spec.name_of) for column in spec.panel]
-    return names[0].str.cat(names[1:], sep=": ")
+    joined = names[0].str.cat(names[1:], sep=": ")
+    orders = [in_order(names[i], spec.titles.values()) for i in range(len(names))]
+    return joined.astype(pd.CategoricalDtype([": ".join(pair) for pair in product(*orders)]))
 
 
 def _concat(parts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -281,18 +292,19 @@ def _optimum_columns(cells: pd.DataFrame, optimum: str) -> np.ndarray:
 def panel_names(table: pd.DataFrame, spec: FigureSpec) -> list[str]:
     """Return the panels of a table: those that the specification lists, then the others.
 
-    Data sets are in the order of their titles.
+    Data sets are in the order of their titles, categories in their own.
     """
     if "panel" not in table:
         return [""]
     of_sets = spec.titles if spec.panel == ("dataset",) else ()
-    return in_order(table["panel"], [*of_sets, *expected_panels(spec)])
+    categories = getattr(table["panel"].dtype, "categories", ())
+    return in_order(table["panel"], [*of_sets, *expected_panels(spec), *categories])
 
 
 def expected_panels(spec: FigureSpec) -> list[str]:
     """Return the panels that a figure has when everything is stored."""
     if not spec.panels and spec.panel == ("dataset",):
-        return list(spec.titles)
+        return list(spec.expected.get("dataset", spec.titles))
     return list(spec.panels)
 
 
@@ -301,6 +313,8 @@ def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
     drawn = shown.drawn
     if not len(drawn):
         return gap_texts([spec.title])
+    if spec.expected:
+        return gap_texts(_lacking(drawn, spec, MethodStyles(shown.source)))
     panels = panel_names(drawn, spec)
     names = [spec.part(name).title for name in expected_panels(spec) if name not in panels]
     by_method = spec.hue == "method" and "method" not in spec.panel
@@ -318,14 +332,24 @@ def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
     return gap_texts(names)
 
 
+def _lacking(drawn: pd.DataFrame, spec: FigureSpec, styles: MethodStyles) -> list[str]:
+    """Name the expected values of a first column without rows, and of others where they lack."""
+    (first, wanted), *others = spec.expected.items()
+    present = [value for value in wanted if value in set(drawn[first])]
+    names = [spec.name_of(value) for value in wanted if value not in present]
+    for column, values in others:
+        stored = set(zip(drawn[first], drawn[column], strict=True))
+        for value in values:
+            places = [spec.name_of(place) for place in present if (place, value) not in stored]
+            if places:
+                label = styles.label(value) if column == "method" else spec.name_of(value)
+                names.append(f"{label} on {', '.join(places)}")
+    return names
+
+
 def _given_label(hue: Any, spec: FigureSpec) -> str:
     given = spec.styles.get(hue) if isinstance(spec.styles, Mapping) else None
     return (given or {}).get("label", "")
-
-
-def _with_others(table: pd.DataFrame, spec: FigureSpec, incomparable: Iterable[str]):
-    styles = MethodStyles(table)
-    return absent(Frame(table), spec) + incomparable_texts(map(styles.label, incomparable))
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -426,7 +450,7 @@ def number_text(template: str, line: Mapping[str, Any]) -> str:
     '0.512 ± 0.010'
     """
     interval = interval_text(line.get("value", np.nan), line.get("half_width", np.nan))
-    text = _Numbers().format(template, **(dict(line) | {"interval": interval}))
+    text = short_exponents(_Numbers().format(template, **(dict(line) | {"interval": interval})))
     return re.sub(rf" ± {DASH}| \[({DASH}, .*|.*, {DASH})\]", "", text)
 
 
@@ -454,6 +478,8 @@ def printed(shown: Frame, spec: FigureSpec, labels: Mapping[Any, str]) -> pd.Dat
         table = table[(table["x"] == ends[0]) | (table["x"] == ends[1])]
 
     def named(column: str) -> list[str]:
+        if column != "hue" and getattr(spec, column, column) == "method":
+            return [MethodStyles(shown.source).label(value) for value in table[column]]
         return [_name(spec, column, value, labels) for value in table[column]]
 
     texts = pd.DataFrame({heading: named(name) for name, heading in headings.items()})

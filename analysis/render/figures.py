@@ -108,7 +108,9 @@ def _panels(
             axes.set_ylabel("" if index % columns and y_label == before else y_label, fontsize=9)
     if spec.kind == "forest":
         forest.share_row_labels(grid, columns)
-    if spec.share_y:
+    if spec.share_y and spec.kind == "forest":
+        forest.share_value_axis(grid, spec)
+    elif spec.share_y:
         _share_y(grid)
     if spec.kind == "heatmap":
         heatmap.color_bars(figure, grid, [spec.part(name) for name in names])
@@ -156,7 +158,9 @@ def _handles(drawn: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyl
     present = set(drawn["hue"].dropna())
     labeled = {hue: styles[hue] for hue in styles if hue in present and styles[hue].label}
     handles: list[Artist] = [Line2D([], [], **style.line) for style in labeled.values()]
-    if spec.kind == "forest":
+    if spec.kind == "forest" and spec.row == spec.hue:
+        handles = []  # rows are named at the left
+    elif spec.kind == "forest":
         levels = forest.levels_of(drawn)
         handles = [forest.handle(style, spec, hue, levels) for hue, style in labeled.items()]
     if spec.style:

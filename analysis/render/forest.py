@@ -13,9 +13,9 @@ from matplotlib.patches import Patch
 from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import number_text
 from pkm.analysis.render.heatmap import ordered
-from pkm.analysis.render.layout import log_axis, wants_log
+from pkm.analysis.render.layout import log_axis, symlog_axis, wants_log
 from pkm.analysis.render.lines import REPORTED, reference_line
-from pkm.analysis.render.style import INK, HueStyle
+from pkm.analysis.render.style import INK, HueStyle, MethodStyles
 
 BETWEEN_GROUPS = 0.7  # rows
 DODGE = 0.2  # rows between the hues of one row
@@ -70,13 +70,15 @@ def draw(
                 shift = DODGE * (order - (len(marks) - 1) / 2) if spec.dodge else 0.0
                 _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue])
         if "reported" in by_hue and by_hue["reported"].notna().any():
-            axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=6, zorder=6, **REPORTED)
+            axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=8, zorder=6, **REPORTED)
     for line in intervals[intervals["row"].isna()].itertuples():
         axes.axvline(line.value, **(styles[line.hue].line | {"marker": None, "zorder": 1}))
-    _row_axis(axes, places, spec)
+    _row_axis(axes, places, spec, intervals)
     _value_axis(axes, intervals, spec)
     for entry in spec.references:
-        axes.axvline(entry["x"], **(reference_line(entry) | {"zorder": 1}))
+        # A name stands for the column that has the panel's value.
+        x = table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
+        axes.axvline(x, **(reference_line(entry) | {"zorder": 1}))
     return {}
 
 
@@ -130,12 +132,15 @@ def _mark(axes: Axes, y: float, line: pd.Series, spec: FigureSpec, style: HueSty
         axes.annotate(text, (end, y), **place, fontsize=8, color=INK)
 
 
-def _row_axis(axes: Axes, places: Mapping[tuple[Any, Any], float], spec: FigureSpec) -> None:
+def _row_axis(
+    axes: Axes, places: Mapping[tuple[Any, Any], float], spec: FigureSpec, table: pd.DataFrame
+) -> None:
     """Name the rows; the first one of a group has the group's name before its own."""
+    name_of = MethodStyles(table).label if spec.row == "method" else spec.name_of
     labels = []
     named = set()
     for group, row in places:
-        text = spec.row_label.format(spec.name_of(row))
+        text = spec.row_label.format(name_of(row))
         if spec.height >= TWO_LINES:
             text = text.replace(" (", "\n(")
         if group is not None and group not in named:
@@ -161,16 +166,31 @@ def _value_axis(axes: Axes, table: pd.DataFrame, spec: FigureSpec) -> None:
     values = table["value"].to_numpy(dtype=float)
     if spec.y_scale == "log" or (spec.y_scale == "auto" and not spec.stacked and wants_log(values)):
         axes.set_xscale("log")
-        levels = [entry["x"] for entry in spec.references]
+        levels = [entry["x"] for entry in spec.references if not isinstance(entry["x"], str)]
         low = min([table.loc[table["low"] > 0, "low"].min(), *levels])
         high = max([table["high"].max(), *levels])
         # Numbers at the marks need room on the right.
         room = (high / low) ** (0.12 if spec.label else 0.0)
         axes.set_xlim(low / 1.15, high * 1.15 * room)
         log_axis(axes.xaxis)
+    elif spec.y_scale == "symlog":
+        axes.set_xscale("symlog", linthresh=spec.linear_below, linscale=0.5)
+        axes.set_xlim(-spec.linear_below / 5, 1.3 * max(table["high"].max(), spec.linear_below))
+        symlog_axis(axes.xaxis, spec.linear_below)
     elif spec.stacked or spec.y_zero:
         axes.set_xlim(0, 1.1 * table["high"].max())
     axes.tick_params(axis="x", labelsize=8.5)
+
+
+def share_value_axis(grid: Sequence[Axes], spec: FigureSpec) -> None:
+    """Give the value axes of all panels the same limits."""
+    limits = np.array([axes.get_xlim() for axes in grid])
+    for axes in grid:
+        axes.set_xlim(limits[:, 0].min(), limits[:, 1].max())
+        if axes.get_xscale() == "log":
+            log_axis(axes.xaxis)
+        elif axes.get_xscale() == "symlog":
+            symlog_axis(axes.xaxis, spec.linear_below)
 
 
 def handle(style: HueStyle, spec: FigureSpec, hue: Any, levels: Container[Any]) -> Artist:

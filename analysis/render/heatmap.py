@@ -8,11 +8,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import number_text
-from pkm.analysis.render.layout import log_axis, plain_number
+from pkm.analysis.render.layout import log_axis, plain_number, short_exponents
 from pkm.analysis.render.style import GREY, INK, HueStyle
+from pkm.schema import higher_is_better
 
 DARK = 0.55  # luminance below which a cell has white text
 
@@ -31,7 +33,9 @@ def draw(
     texts = table.assign(text=[_text(line, spec) for line in table.to_dict("records")])
     words = texts.pivot(index="row", columns="x", values="text").reindex(rows)[columns]
     values = np.ma.masked_invalid(matrix.to_numpy(dtype=float))
-    image = axes.imshow(values, cmap=spec.color_map, aspect="auto", origin="lower")
+    is_cost = spec.colors == "better" and not higher_is_better(table["metric"].iloc[0])
+    color_map = f"{spec.color_map}_r" if is_cost else spec.color_map
+    image = axes.imshow(values, cmap=color_map, aspect="auto", origin="lower")
     image.set_norm(_norm([values], spec))
     axes.set_facecolor("#f2f2f2")
     axes.grid(False)
@@ -89,7 +93,8 @@ def color_bars(figure: Figure, grid: Sequence[Axes], parts: Sequence[FigureSpec]
     """Give the panels of a `color_group` one scale, with a bar where asked, and color the texts."""
     groups: dict[str, list[int]] = {}
     for index, part in enumerate(parts):
-        groups.setdefault(part.color_group, []).append(index)
+        group = f"{index}" if part.color_group == "panel" else part.color_group
+        groups.setdefault(group, []).append(index)
     for indices in groups.values():
         spec = parts[indices[0]]
         images = [grid[index].images[0] for index in indices]
@@ -109,6 +114,9 @@ def _color_bar(figure: Figure, grid: Sequence[Axes], spec: FigureSpec) -> None:
     bar.ax.tick_params(labelsize=8)
     if isinstance(image.norm, LogNorm):
         log_axis(bar.ax.yaxis)
+    else:
+        bar.ax.locator_params(axis="y", nbins=6)
+        bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda x, _: short_exponents(f"{x:.3g}")))
     if spec.colors == "diverging":
         known = np.concatenate([axes.images[0].get_array().compressed() for axes in grid])
         bar.ax.set_ylim(min(known.min(), 0), max(known.max(), 0))

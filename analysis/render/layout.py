@@ -1,5 +1,6 @@
 """What figures share: grids of panels, titles, texts for what is missing, formats of numbers."""
 
+import re
 import string
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from pkm.analysis.figure import in_order  # noqa: F401
 from pkm.analysis.render.style import INK
@@ -108,6 +109,15 @@ def log_axis(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def symlog_axis(axis: Axis, linear_below: float) -> None:
+    """Set ticks of an axis that is linear up to a value and logarithmic above: 0 and powers."""
+    high = max(axis.get_view_interval())
+    steps = np.arange(np.floor(np.log10(high / linear_below) + 1e-9) + 1)
+    axis.set_major_locator(FixedLocator([0, *(linear_below * 10**steps)]))
+    axis.set_major_formatter(FuncFormatter(plain_number))
+    axis.set_minor_locator(NullLocator())
+
+
 # --- texts --------------------------------------------------------------------------------------
 
 
@@ -182,7 +192,18 @@ def plain_number(value: float, _: object = None) -> str:
         return "0"
     if 1e-3 <= abs(value) < 1e4:
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    return short_exponents(f"{value:.0e}")
+
+
+def short_exponents(text: str) -> str:
+    """Write exponents without plus signs and leading zeros.
+
+    Examples
+    --------
+    >>> short_exponents("1.2e+06 and 3e-05")
+    '1.2e6 and 3e-5'
+    """
+    return re.sub(r"(?<=\d)e(-?)\+?0*(?=\d)", r"e\1", text)
 
 
 def short_number(value: float, _: object = None) -> str:

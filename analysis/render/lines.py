@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from pkm.analysis.figure import FigureSpec
+from pkm.analysis.render.heatmap import ordered
 from pkm.analysis.render.layout import log_axis, plain_number, short_number, wants_log
 from pkm.analysis.render.style import DOTTED, GREY, INK, HueStyle, variant_styles
 
@@ -17,13 +18,16 @@ MAX_BAND = 3.0  # factor by which a band goes below its curve on a logarithmic a
 MAX_RANGE = 1000.0  # factor by which a non-private level may be below the private curves
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
 ROOM = 0.2  # share by which the x axis is lengthened for exponents
-REPORTED = {"color": INK, "marker": "D", "markerfacecolor": "white", "linestyle": ""}
+REPORTED = {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
 
 
 def draw(
     axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
 ) -> dict[str, str]:
     """Draw the curves of one panel; hues without an x are level lines.
+
+    Names on the x axis are drawn at equal distances; a column `curve` tells the curves of one hue
+    apart.
 
     Returns
     -------
@@ -32,6 +36,9 @@ def draw(
         ``outside`` with the level lines outside the limits, which the other curves set.
     """
     table = table[table["hue"].isin(list(styles))]
+    names = [] if pd.api.types.is_numeric_dtype(table["x"]) else ordered(table["x"], spec)
+    if names:
+        table = table.assign(x=[float(names.index(name)) for name in table["x"]])
     table = table.assign(
         low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
     )
@@ -53,6 +60,8 @@ def draw(
             else:
                 _draw_level(axes, curve.iloc[0], grid, spec, style)
     _x_axis(axes, grid, spec)
+    if names:
+        axes.set_xticks(grid, [spec.name_of(name) for name in names])
     levels = [entry["y"] for entry in spec.references if "y" in entry]
     limiting = np.append(_limiting(table, styles), levels)
     set_value_axis(
@@ -100,6 +109,10 @@ def _cut(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
 
 def _curves(table: pd.DataFrame, spec: FigureSpec, style: HueStyle):
     """Yield the keywords and lines of each curve of a hue: one, or one for each `style`."""
+    if "curve" in table:
+        for _, part in table.groupby("curve", sort=False):
+            yield from _curves(part.drop(columns="curve"), spec, style)
+        return
     table = table.sort_values("x", kind="stable")
     if not spec.style:
         yield style.line, table
