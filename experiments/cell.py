@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
@@ -11,8 +10,20 @@ from typing import Any
 
 from pkm import datasets
 from pkm.experiments.code_hash import Harness, code_hash
-from pkm.experiments.settings import FLAG, TIME_LIMIT, Federation, Unlearning, require
-from pkm.methods.base import is_integer, is_number
+from pkm.experiments.settings import (
+    FLAG,
+    TIME_LIMIT,
+    Federation,
+    Unlearning,
+    is_integer,
+    is_number,
+    require,
+    require_budget,
+    require_kind,
+    require_params,
+    require_seeds,
+    require_text,
+)
 from pkm.schema import names
 
 #: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns
@@ -222,88 +233,6 @@ class Cell:
             "data": data_fingerprint(self.dataset, self.path),
         }
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
-
-
-def require_text(name: str, value: object) -> None:
-    """Refuse a value that is no text, or an empty one.
-
-    Raises
-    ------
-    ValueError
-        If it breaks that rule.
-    """
-    require(isinstance(value, str) and value != "", name, value, "a text")
-
-
-def require_params(params: Mapping[str, Any]) -> None:
-    """Refuse parameters of a method that a row cannot hold.
-
-    Raises
-    ------
-    ValueError
-        Naming the first such parameter, its value and the rule.
-    """
-    require(isinstance(params, Mapping), "params", params, "a mapping of names to values")
-    for name, value in params.items():
-        require_text("the name of a parameter", name)
-        items = value if isinstance(value, list | tuple) else []
-        plain = value is None or isinstance(value, bool | int | float | str)
-        numbers = all(map(is_number, items))
-        holds = plain or (items and (numbers or all(isinstance(item, str) for item in items)))
-        rule = "a flag, a number, a text, null, or a list of numbers or of texts"
-        require(bool(holds), name, value, rule)
-
-
-def require_budget(epsilon: object, delta: object) -> None:
-    """Refuse an epsilon or a delta that breaks its rule.
-
-    Raises
-    ------
-    ValueError
-        If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0
-        and 1.
-    """
-    holds = epsilon is None or (is_number(epsilon) and 0 < epsilon < math.inf)
-    require(holds, "epsilon", epsilon, "a finite number above 0")
-    holds = delta is None or delta == "auto" or (is_number(delta) and 0 < delta < 1)
-    require(holds, "delta", delta, 'a number in (0, 1) or "auto"')
-
-
-def require_seeds(seeds: tuple) -> None:
-    """Refuse seeds that are no whole numbers, negative, repeated or none at all.
-
-    Raises
-    ------
-    ValueError
-        If they break that rule.
-    """
-    distinct = len(set(seeds)) == len(seeds) >= 1
-    holds = distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
-    require(holds, "seeds", seeds, "at least one whole number, none negative, none twice")
-
-
-def require_kind(
-    timing: bool, federation: Federation | None, unlearning: Unlearning | None
-) -> None:
-    """Refuse settings of a protocol or of removals that do not go together.
-
-    Raises
-    ------
-    ValueError
-        Naming what is wrong, its value and the rule.
-    """
-    if federation is not None:
-        holds = isinstance(federation, Federation)
-        require(holds, "federation", federation, "settings.Federation, or null")
-        transport = federation.transport
-        require(transport != "auto", "transport", transport, "threads or mpi in a cell")
-        require(timing, "timing", timing, "true for a cell with federation")
-    if unlearning is not None:
-        require(federation is None, "federation", federation, "null for a cell with unlearning")
-        holds = isinstance(unlearning, Unlearning)
-        require(holds, "unlearning", unlearning, "settings.Unlearning, or null")
-        holds = timing or not unlearning.removals
-        require(holds, "timing", timing, "true for a cell with removals")
 
 
 def canonical(value: Any) -> str:

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from pkm.experiments.cell import require
 from pkm.experiments.cli import consoles, exit_code
 from pkm.experiments.columns import expanded
+from pkm.experiments.settings import require
 from pkm.experiments.store import Store
 from pkm.files import ANY_FILE, atomic_write
 

@@ -1,10 +1,11 @@
-"""Settings of cells with several parties: types, defaults, legal values and rules."""
+"""Settings of cells: types, defaults, legal values and rules, each in one place."""
 
 import dataclasses
 import math
-from collections.abc import Callable
+import numbers
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 #: How points are split over the parties of a protocol (the names of `pkm.federation.SPLITS`, which
 #: no central cell shall depend on), and over the clients of federated clustering.
@@ -32,16 +33,21 @@ class Rule:
     text: str
 
 
-def is_number(value: object) -> bool:
+# Not those of `pkm.methods.base`, whose import takes a second that a help text need not wait for.
+def is_number(value: object) -> TypeGuard[float]:
     """Tell whether a value is a number; a flag is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Tell whether a value is a whole number; a flag is none."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def at_least(lowest: int) -> Rule:
     """Return the rule of a whole number with a smallest value."""
     return Rule(
-        lambda value: is_number(value) and isinstance(value, int) and value >= lowest,
-        f"a whole number of at least {lowest}",
+        lambda value: is_integer(value) and value >= lowest, f"a whole number of at least {lowest}"
     )
 
 
@@ -152,3 +158,85 @@ class Unlearning(Settings):
     batch: int = setting(1, at_least(1))
     requests: str = setting("random", one_of("random", "adversarial"))
     sparse: bool = setting(False, FLAG)
+
+
+def require_text(name: str, value: object) -> None:
+    """Refuse a value that is no text, or an empty one.
+
+    Raises
+    ------
+    ValueError
+        If it breaks that rule.
+    """
+    require(isinstance(value, str) and value != "", name, value, "a text")
+
+
+def require_params(params: Mapping[str, Any]) -> None:
+    """Refuse parameters of a method that a row cannot hold.
+
+    Raises
+    ------
+    ValueError
+        Naming the first such parameter, its value and the rule.
+    """
+    require(isinstance(params, Mapping), "params", params, "a mapping of names to values")
+    for name, value in params.items():
+        require_text("the name of a parameter", name)
+        items = value if isinstance(value, list | tuple) else []
+        plain = value is None or isinstance(value, bool | int | float | str)
+        are_numbers = all(map(is_number, items))
+        holds = plain or (items and (are_numbers or all(isinstance(item, str) for item in items)))
+        rule = "a flag, a number, a text, null, or a list of numbers or of texts"
+        require(bool(holds), name, value, rule)
+
+
+def require_budget(epsilon: object, delta: object) -> None:
+    """Refuse an epsilon or a delta that breaks its rule.
+
+    Raises
+    ------
+    ValueError
+        If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0
+        and 1.
+    """
+    holds = epsilon is None or (is_number(epsilon) and 0 < epsilon < math.inf)
+    require(holds, "epsilon", epsilon, "a finite number above 0")
+    holds = delta is None or delta == "auto" or (is_number(delta) and 0 < delta < 1)
+    require(holds, "delta", delta, 'a number in (0, 1) or "auto"')
+
+
+def require_seeds(seeds: tuple) -> None:
+    """Refuse seeds that are no whole numbers, negative, repeated or none at all.
+
+    Raises
+    ------
+    ValueError
+        If they break that rule.
+    """
+    distinct = len(set(seeds)) == len(seeds) >= 1
+    holds = distinct and all(is_integer(seed) and seed >= 0 for seed in seeds)
+    require(holds, "seeds", seeds, "at least one whole number, none negative, none twice")
+
+
+def require_kind(
+    timing: bool, federation: Federation | None, unlearning: Unlearning | None
+) -> None:
+    """Refuse settings of a protocol or of removals that do not go together.
+
+    Raises
+    ------
+    ValueError
+        Naming what is wrong, its value and the rule.
+    """
+    if federation is not None:
+        holds = isinstance(federation, Federation)
+        require(holds, "federation", federation, "settings.Federation, or null")
+        transport = federation.transport
+        require(transport != "auto", "transport", transport, "threads or mpi in a cell")
+        require(timing, "timing", timing, "true for a cell with federation")
+    if unlearning is not None:
+        require(federation is None, "federation", federation, "null for a cell with unlearning")
+        holds = isinstance(unlearning, Unlearning)
+        require(holds, "unlearning", unlearning, "settings.Unlearning, or null")
+        holds = timing or not unlearning.removals
+        require(holds, "timing", timing, "true for a cell with removals")

@@ -7,15 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from pkm.experiments.cell import (
-    STYLE,
-    Cell,
-    require_budget,
-    require_kind,
-    require_params,
-    require_seeds,
-    require_text,
-)
+from pkm.experiments.cell import STYLE, Cell
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.entries import (
     as_list,
@@ -34,7 +26,17 @@ from pkm.experiments.feasibility import (
     sweep_facts,
 )
 from pkm.experiments.prepared import accepts, method_class
-from pkm.experiments.settings import FLAG, TIME_LIMIT, Unlearning, require
+from pkm.experiments.settings import (
+    FLAG,
+    TIME_LIMIT,
+    Unlearning,
+    require,
+    require_budget,
+    require_kind,
+    require_params,
+    require_seeds,
+    require_text,
+)
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds",

@@ -13,7 +13,8 @@ from pkm.experiments.code_hash import code_hash
 from pkm.experiments.configuration import ConfigurationError
 from pkm.experiments.execute import execute
 from pkm.experiments.plan import make_plan
-from pkm.experiments.removals import adversarial, best_k_means, chance_of_a_seed, optimum_of, random
+from pkm.experiments.removal_requests import adversarial, chance_of_a_seed, optimum_of, random
+from pkm.experiments.removals import best_k_means
 from pkm.experiments.settings import Unlearning
 from pkm.experiments.tracking import child_record, measured_in
 from pkm.methods.unlearning import mufc
