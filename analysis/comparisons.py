@@ -410,7 +410,7 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
 def _judge(
     evidence: pd.DataFrame, toward_violation: np.ndarray, check: Mapping, pairs: Pairs
 ) -> Finding:
-    """Decide an ordering by the outcomes of its comparisons; see `pkm.analysis.verdicts`."""
+    """Decide an ordering by the outcomes of its comparisons; see the rules of verdicts."""
     outcome = evidence["outcome"].to_numpy()
     enough = outcome != "few seeds"
     seeds = evidence.loc[enough, "seeds"].min() if enough.any() else evidence["seeds"].max()

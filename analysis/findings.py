@@ -6,6 +6,7 @@ claim, on the sample and on resamples of the seeds), `Agreement` (equalities, li
 paired tests, a `Finding`. `decide` and `agree` turn the first two into findings.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -88,7 +89,7 @@ class Draws:
     evidence : DataFrame, optional
         In place of the cases, where one case rests on many lines.
     text : str
-        A further sentence.
+        What else to say after the values: a clause that ends without a mark.
     undecided : str
         Why these data can give no verdict; empty where they can.
     """
@@ -308,7 +309,7 @@ def _describe(draws: Draws, check: Mapping) -> str:
         )
         values = [f"{on_sample[end]:.4g} ({labels[end]})" for end in ends]
         text = f"{draws.name} between {' and '.join(values)}"
-    return join_words(f"{text} (required: {bounds_text(check)});", draws.text)
+    return f"{text} (required: {bounds_text(check)}){f', {draws.text}' if draws.text else ''};"
 
 
 def _evidence(draws: Draws) -> pd.DataFrame:
@@ -317,7 +318,7 @@ def _evidence(draws: Draws) -> pd.DataFrame:
     if draws.values.dtype == bool:
         return draws.cases.assign(**draws.facts)
     low, high = percentile_interval(draws.values)
-    value = {draws.name.lower().replace(" ", "_"): draws.values[0]}
+    value = {re.sub(r"\W+", "_", draws.name.lower()).strip("_"): draws.values[0]}
     return draws.cases.assign(**value, low=low, high=high, **draws.facts)
 
 

@@ -216,5 +216,5 @@ def excess_slope(study: Study, check: Mapping, context: Context) -> Draws:
     A curve that ends before `reach`, the last value that the claim is about, is partial.
     """
     line = curve(study, check, context)
-    text = f"From {line.along} = {line.x.min():g} to {line.x.max():g};"
+    text = f"from {line.along} = {line.x.min():g} to {line.x.max():g}"
     return line.draws(line.slopes(), f"Slope over {line.along}", check, text)

@@ -110,14 +110,14 @@ def trend(study: Study, check: Mapping, context: Context) -> Draws:
     if not columns:
         raise MissingRows(f"a trend along {along} needs at least three stored values of it")
     table = pd.DataFrame(lines)
-    text = f"Spearman along {along} where it should be {check['direction']}; mean ratio from "
-    text += f"{table['first'].mean():.4g} at the first to {table['last'].mean():.4g} at the last;"
+    text = f"mean ratio from {table['first'].mean():.4g} at the first to "
+    text += f"{table['last'].mean():.4g} at the last"
     return replace(
         draws,
         values=np.column_stack(columns),
         cases=table[names],
         missing=missing,
-        name="Correlation",
+        name=f"Rank correlation ({check['direction']} along {along})",
         complete=table["complete"].to_numpy(),
         facts={name: table[name] for name in ("first", "last")},
         text=text,
@@ -219,7 +219,7 @@ def slope(study: Study, check: Mapping, context: Context) -> Draws:
         name=f"Slope over {along}",
         complete=np.full(len(table), not draws.missing),
         facts={name: table[name] for name in ("from", "to", "values")},
-        text=f"From {along} = {table['from'].min():g} to {table['to'].max():g};",
+        text=f"from {along} = {table['from'].min():g} to {table['to'].max():g}",
         undecided=undecided if largest < check["last"] * (1 - 1e-9) else "",
     )
 
@@ -233,7 +233,7 @@ def largest_gain(study: Study, check: Mapping, context: Context) -> Draws:
     place = describe_case(draws.cases.iloc[gains[0].argmax()])
     exceeds = largest[0] > check.get("at_most", np.inf)
     evidence = draws.cases.assign(gain=gains[0]).sort_values("gain", ascending=False)
-    found = joint(draws, largest, "Largest reduction", evidence=evidence, text=f"At {place};")
+    found = joint(draws, largest, "Largest reduction", evidence=evidence, text=f"at {place}")
     return replace(found, complete=found.complete | exceeds)
 
 

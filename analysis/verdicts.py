@@ -2,43 +2,8 @@
 
 A claim *holds*, is *not contradicted so far*, *fails*, is *inconclusive* or was *not run*.
 
-The rules, the same for every claim:
-
-* **Orderings** ("A is at least as good as B") are paired one-sided t tests over seeds, one per
-  comparison (data set, epsilon, ...), in both directions, each direction Holm-corrected over the
-  comparisons of the claim at level 0.05. A comparison is *kept* or *violated* if its test says so,
-  else *tied*. The claim fails if a comparison is violated. It holds if none is, some are kept, and
-  no more ties lean the other way than comparisons are kept; ties count as kept then. A strict claim
-  needs every comparison kept. Mere ties prove nothing (inconclusive), except where the claim itself
-  says that there is no difference or comes with a margin for ties: ties suffice there. The rule of
-  leaning ties is this project's, and stricter than the claims as recorded, which count every tie as
-  kept.
-* **Averages over data sets** are averages of the metric itself. Where a claim divides by the same
-  average of another method it is the ratio of the two means, not the mean of the ratios per data
-  set; the latter is stated too.
-* **Thresholds, trends and magnitudes** are predicates on means. They are evaluated on 2000 paired
-  bootstrap resamples of the seeds (one draw for all methods, data sets and epsilons). A case of the
-  claim is *kept* if the predicate is true on the sample and in 95 % of the resamples, *violated* if
-  it is false on the sample and true in so few resamples that the Holm-corrected share is at most
-  0.05. The claim holds if every case is kept, fails if one is violated. "Some" and "most" are
-  decided on the joint predicate.
-* **Times of the protocol** are measured on this machine and include the simulated latency; such a
-  claim names the transport of the messages. A reported time is compared by its factor: *faster* or
-  *slower* beyond sampling error, never reproduced. Bytes must be equal in every run.
-* **Counts and formulas** are compared exactly (up to rounding) with what the rows and the ledger's
-  charges say. Where what is counted follows from the sizes alone, the numbers that the paper itself
-  prints are cases too: a claim that they contradict fails, whatever is stored.
-* **A part of the data** shows less than all of it. Where a case that the claim is about is not
-  stored, or has too few seeds, the verdict is *partial* and names what is missing. A claim about
-  all of its cases, or about one number that rests on all of them, is then *not contradicted so
-  far* instead of *holds*. It *fails* if a case that is stored completely is violated, as one such
-  case refutes it; else it is inconclusive. A claim that there is *some* case holds once one is
-  shown, and is inconclusive before. This goes for deterministic claims as well.
-* Fewer than `MIN_SEEDS` paired seeds decide nothing about means: such a comparison is left out of
-  the verdict, and where no other is left the claim is inconclusive, whatever its numbers.
-
-No correction is made across claims: with some fifty claims at 5 % one or two false verdicts must be
-expected. Both kinds of test are approximate for heavy-tailed metrics at small numbers of seeds.
+The rules are the same for every claim. They are written once, in
+``templates/verdict_rules.html.jinja``, which every report shows.
 """
 
 from collections.abc import Mapping, Sequence

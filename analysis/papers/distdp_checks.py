@@ -30,7 +30,7 @@ def radius_slope(study: Study, check: Mapping, context: Context) -> Draws:
     line = curve(study, check | {"along": "rho", "value": "cost"}, context)
     radius = line.x.max() / line.x
     over_radius = replace(line, along="radius", x=radius, values=line.values * radius**2)
-    text = f"From radius 1 to {radius.max():g}; without rho it is 2, as costs scale with the space."
+    text = f"from radius 1 to {radius.max():g}; without rho it is 2, as costs scale with the space"
     return over_radius.draws(over_radius.slopes(), "Slope over the radius", check, text)
 
 

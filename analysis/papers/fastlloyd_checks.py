@@ -111,8 +111,8 @@ def outliers(study: Study, check: Mapping, context: Context) -> Draws:
         )
     table = pd.DataFrame(lines)
     relative = [table[f"relative_increase_{check[side]}"] for side in ("bounded", "unbounded")]
-    text = "The relative increase is smaller with the bound at "
-    text += f"{(relative[0] < relative[1]).sum()} of {len(table)} epsilons;"
+    text = "the relative increase is smaller with the bound at "
+    text += f"{(relative[0] < relative[1]).sum()} of {len(table)} epsilons"
     n_epsilons = len(context.resolve(check["epsilon"]))
     n_datasets = table["datasets"].min()
     complete = (table["datasets"] >= check["datasets"]).to_numpy()

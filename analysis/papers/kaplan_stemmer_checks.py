@@ -242,9 +242,9 @@ def unassigned(study: Study, check: Mapping, context: Context) -> Draws:
     fits = np.where(np.isnan(panel.values), np.nan, panel.values <= cells["allowed"].to_numpy())
     shares = resampled_means(replace(panel, values=fits))
     share_of_n = cells["allowed"] / cells["n"]
-    text = f"The bound, its unknown constant set to {check['constant']:g}, is "
+    text = f"the bound, its unknown constant set to {check['constant']:g}, is "
     text += f"{percent(share_of_n.min())} to {percent(share_of_n.max())} of n at {len(cells)} "
-    text += f"sizes and says nothing at {np.count_nonzero(~informative)} more;"
+    text += f"sizes and says nothing at {np.count_nonzero(~informative)} more"
     facts = {"allowed": cells["allowed"], "mean": np.nanmean(panel.values, axis=0)}
     facts |= {"largest": np.nanmax(panel.values, axis=0)}
     cases = cells[["method", "dataset", "n", "d", "k", "epsilon"]]
