@@ -321,6 +321,10 @@ def test_claims_report_missing_data():
     assert finding.verdict == NOT_CONTRADICTED
     assert finding.missing == "no stored rows of clients 4, 8"
     rows = reports.without(protocol_rows(), dataset="timesynth-100000-2-2")
+    for name in ("bytes-exact", "one-round"):
+        finding = evaluate_claim(name, rows)
+        assert finding.verdict == NOT_CONTRADICTED
+        assert finding.missing == "no stored rows of dataset timesynth-100000-2-2"
     assert "3 of 4" in evaluate_claim("bytes-independent-of-n", rows).missing
     finding = evaluate_claim("federated-equals-central", protocol_rows())
     assert "timesynth-10000-2-2" in finding.missing
