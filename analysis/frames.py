@@ -146,7 +146,7 @@ def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]
             incomparable = [MethodStyles(table).label(name) for name in others]
             table = table[table["method"].isin(comparable)]
         tables.append(table[~table["method"].isin(spec.without)])
-    return _placed(_concat(tables), spec), incomparable
+    return placed(_concat(tables), spec), incomparable
 
 
 def _resolved(where: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _resolved(where: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
+def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     """Add the columns that say where each line goes."""
     if spec.curves:
         parts = [

@@ -50,30 +50,20 @@ class Speedup:
 
     Attributes
     ----------
-    title : str
     above, below : str
         Methods of the stacked metric ``request_ms``: numerator and denominator.
     """
 
-    title: str
     above: str
     below: str
 
 
 SPEEDUP_DEFINITIONS = {
-    "best": Speedup(
-        "full retraining over a lazy request that touches no seed",
-        "mufc_lazy, full retraining",
-        "mufc_lazy, untouched",
-    ),
-    "average": Speedup(
-        "full retraining over a lazy request", "mufc_lazy, full retraining", "mufc_lazy"
-    ),
-    "refit": Speedup("full retraining over an exact request", "mufc, full retraining", "mufc"),
-    "exact": Speedup("retraining over an exact request", "mufc, retraining", "mufc"),
-    "dc_kmeans": Speedup(
-        "DC-KMeans: retraining over a request", "dc_kmeans, retraining", "dc_kmeans"
-    ),
+    "best": Speedup("mufc_lazy, full retraining", "mufc_lazy, untouched"),
+    "average": Speedup("mufc_lazy, full retraining", "mufc_lazy"),
+    "refit": Speedup("mufc, full retraining", "mufc"),
+    "exact": Speedup("mufc, retraining", "mufc"),
+    "dc_kmeans": Speedup("dc_kmeans, retraining", "dc_kmeans"),
 }
 
 
@@ -205,10 +195,10 @@ def speedups(study: Study) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `dataset`, `definition` (name in `SPEEDUP_DEFINITIONS`), `title`, `speedup` (ratio of
+        `dataset`, `definition` (name in `SPEEDUP_DEFINITIONS`), `speedup` (ratio of
         means), `low`, `high` (95 %, seeds resampled), `seeds`.
     """
-    columns = ["dataset", "definition", "title", "speedup", "low", "high", "seeds"]
+    columns = ["dataset", "definition", "speedup", "low", "high", "seeds"]
     parts = []
     view = View(study)
     for key, definition in SPEEDUP_DEFINITIONS.items():
@@ -219,5 +209,5 @@ def speedups(study: Study) -> pd.DataFrame:
             continue
         low, high = percentile_interval(draws.values)
         part = draws.cases[["dataset"]].assign(speedup=draws.values[0], low=low, high=high)
-        parts.append(part.assign(definition=key, title=definition.title, seeds=draws.seeds))
+        parts.append(part.assign(definition=key, seeds=draws.seeds))
     return pd.concat([pd.DataFrame(columns=columns), *parts], ignore_index=True)

@@ -157,12 +157,14 @@ def _handles(drawn: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyl
         return []
     present = set(drawn["hue"].dropna())
     labeled = {hue: styles[hue] for hue in styles if hue in present and styles[hue].label}
-    handles: list[Artist] = [Line2D([], [], **style.line) for style in labeled.values()]
-    if spec.kind == "forest" and spec.row == spec.hue:
-        handles = []  # rows are named at the left
-    elif spec.kind == "forest":
+    handles: list[Artist] = []
+    if spec.kind == "forest":
+        # Rows that are hues are named at the left.
         levels = forest.levels_of(drawn)
-        handles = [forest.handle(style, spec, hue, levels) for hue, style in labeled.items()]
+        named = {} if spec.row == spec.hue else labeled
+        handles += [forest.handle(style, spec, hue, levels) for hue, style in named.items()]
+    else:
+        handles += [Line2D([], [], **style.line) for style in labeled.values()]
     if spec.style:
         variants = variant_styles(drawn, spec)
         handles += [Line2D([], [], **({"color": INK} | variant)) for variant in variants.values()]

@@ -70,7 +70,7 @@ def draw(
                 shift = DODGE * (order - (len(marks) - 1) / 2) if spec.dodge else 0.0
                 _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue])
         if "reported" in by_hue and by_hue["reported"].notna().any():
-            axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=8, zorder=6, **REPORTED)
+            axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=8, zorder=1.9, **REPORTED)
     for line in intervals[intervals["row"].isna()].itertuples():
         axes.axvline(line.value, **(styles[line.hue].line | {"marker": None, "zorder": 1}))
     _row_axis(axes, places, spec, intervals)

@@ -1,0 +1,216 @@
+"""What the figures of the MUFC paper need beyond their figures.yaml.
+
+Curves over requests, reported losses, speed-ups, what exactness costs, and secure aggregation.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis import claims, reported
+from pkm.analysis.figure import FigureSpec, in_order
+from pkm.analysis.frames import Frame, placed, summarized
+from pkm.analysis.removals import View, curves, series, speedups
+from pkm.analysis.render.layout import DASH, gap_texts, mean_text, times_text
+from pkm.analysis.render.style import MethodStyles
+from pkm.analysis.tables import (
+    Study,
+    matches,
+    percentile_interval,
+    resampled_means,
+    resampling_weights,
+)
+
+REPORTED = claims.load("mufc")["reported"]
+CASE = ["sweep", "dataset", "requests", "batch"]
+SETTING = ["n", "d", "k", "clients"]
+
+
+def unlearning(study: Study, spec: FigureSpec) -> pd.DataFrame:
+    """Select rows of the sweeps as `View` puts them together; no settings without an x."""
+    table, _ = summarized(View(study), spec)
+    return table.dropna(subset=["x"]).sort_values("x") if spec.kind == "lines" else table
+
+
+def checkpoints(study: Study, spec: FigureSpec) -> pd.DataFrame:
+    """Accumulated seconds and losses by number of requests."""
+    lines = series(study)
+    parts = [curves(lines, name) for name in spec.metric]
+    table = pd.concat(parts, ignore_index=True)
+    table = table[matches(table, spec.where) & (table["mean"] > 0)]
+    table = table.rename(columns={"mean": "value", "runs": "seeds", "quantity": "metric"})
+    table = table.assign(
+        low=table["value"] - table["deviation"],
+        high=table["value"] + table["deviation"],
+        half_width=table["deviation"],
+    )
+    looks = study.cells.drop_duplicates("method")[["method", "label", "color", "marker"]]
+    return placed(table.merge(looks, on="method", how="left"), spec)
+
+
+# --- tables of the paper ------------------------------------------------------------------------
+
+
+def reported_losses(study: Study, spec: FigureSpec) -> Frame:
+    """Losses of Table 1 or 2 as measured and as reported, with the verdict on their difference."""
+    entry = REPORTED[spec.name]
+    first = REPORTED["table1"]["cells"]
+    # Two kinds of server data share one reported number; Table 2 repeats two columns of Table 1.
+    ours = [cell for cell in entry["cells"] if cell["method"] == "mufc"]
+    cells = [*entry["cells"], *(cell | {"method": "mufc_points"} for cell in ours)]
+    if spec.name == "table2":
+        cells += [cell for cell in first if cell["method"] != "mufc"]
+    sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
+    table = reported.compare(View(study), entry | {"cells": cells, "sweeps": sweeps})
+    table = table.assign(table=int(spec.name[-1]), text=table.apply(_loss_text, axis=1))
+    texts = table.pivot(index="dataset", columns="method", values="text")
+    styles = MethodStyles(study.cells)
+    printed = pd.DataFrame({"data set": spec.titles.values()})
+    for method in spec.methods:
+        printed[styles.label(method)] = texts.loc[list(spec.titles), method].to_numpy()
+    if spec.name == "table1":
+        best = speedups(study).query("definition == 'best'").set_index("dataset")["speedup"]
+        printed["speed-up of MUFC, no seed touched"] = [
+            f"{f'{times_text(best[name])}x' if name in best else DASH} | {value}x"
+            for name, value in REPORTED["speedups"].items()
+        ]
+    counts = table["verdict"].value_counts().items()
+    fields = {
+        "verdicts": "; ".join(f"{count} {name}" for name, count in counts),
+        "notes": " ".join(
+            f"{spec.titles[note['datasets'][0]]}: {note['reason']}." for note in entry["notes"]
+        ),
+    }
+    stored = table.loc[table["seeds"] > 0, "dataset"]
+    return Frame(table.drop(columns="text"), study.cells, _gaps(stored, spec), fields, printed)
+
+
+def _loss_text(line: pd.Series) -> str:
+    short = {reported.WITHIN: "within", reported.NOT_STORED: "not run"}
+    verdict = short.get(line["verdict"], line["verdict"])
+    return f"{mean_text(line['mean'], line['deviation'], '{:.3f}')} | {line['reported']}: {verdict}"
+
+
+def _gaps(stored: pd.Series, spec: FigureSpec) -> tuple[str, ...]:
+    return gap_texts(title for name, title in spec.titles.items() if name not in set(stored))
+
+
+def sizes(study: Study, spec: FigureSpec) -> Frame:
+    """Data sets as reported and as stored."""
+    cells = View(study).panel("table1", "loss_ratio").cells.drop_duplicates("dataset")
+    columns = ["dataset", *SETTING, "largest_client"]
+    table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
+    table = table.merge(cells[columns], on="dataset", how="left", suffixes=("_reported", ""))
+    return Frame(table, study.cells, _gaps(cells["dataset"], spec))
+
+
+# --- further figures ----------------------------------------------------------------------------
+
+
+def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
+    """Speed-ups by every definition, after the reported one."""
+    measured = speedups(study).rename(columns={"speedup": "value"})
+    stored = in_order(measured["dataset"], spec.titles)
+    known = [(name, value) for name, value in REPORTED["speedups"].items() if name in stored]
+    given = pd.DataFrame(known, columns=["dataset", "value"]).assign(definition="reported")
+    table = pd.concat([given, measured], ignore_index=True)
+    table = table.assign(
+        group=pd.Categorical(table["dataset"], stored),
+        hue=table["definition"],
+        row=pd.Categorical(table["definition"], list(spec.styles)),
+        text=[times_text(value) for value in table["value"]],
+    )
+    table = table.sort_values(["group", "row"])
+    means = measured.groupby("definition", sort=False)["value"].mean()
+    texts = [f"{spec.styles[name]['label']}: {times_text(value)}" for name, value in means.items()]
+    fields = {"means": "; ".join(texts), "n_sets": len(stored)}
+    return Frame(table, study.cells, _gaps(measured["dataset"], spec), fields)
+
+
+def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
+    """Name the rows, K-FED with fewer clusters apart, and add the reported losses."""
+    few = table["sweep"] == "client_clusters"
+    cells = [*REPORTED["table1"]["cells"], *REPORTED["table2"]["cells"]]
+    losses = {(cell["dataset"], cell["method"]): cell["loss_ratio"] for cell in cells}
+    texts = map(losses.get, zip(table["dataset"], table["method"], strict=True))
+    numbers = np.array([reported.parse(text).mean if text else np.nan for text in texts])
+    return table.assign(
+        row=table["row"].mask(few, table["row"] + " (K' a client)"),
+        reported=np.where(few, np.nan, numbers),
+    )
+
+
+def _costs(study: Study, spec: FigureSpec) -> pd.DataFrame:
+    """Means of all metrics of a cell in one line."""
+    table, _ = summarized(View(study), replace(spec, facts=(*CASE, *SETTING)))
+    order = pd.CategoricalDtype(list(dict.fromkeys([*spec.titles, *table["dataset"]])))
+    keys = [*CASE, "method", "label", *SETTING]
+    table = table.astype({"dataset": order})
+    table = table.assign(seeds=table.groupby(keys, observed=True)["seeds"].transform("max"))
+    wide = table.pivot_table(
+        index=[*keys, "seeds"], columns="metric", values="value", observed=True
+    )
+    wide = wide.reindex(columns=list(spec.metric)).reset_index().rename_axis(columns=None)
+    return wide.sort_values(["sweep", "dataset", "method"]).astype({"dataset": str})
+
+
+def removal_costs(study: Study, spec: FigureSpec) -> Frame:
+    """Time of a request, by kind of request."""
+    table = _costs(study, spec)
+    return Frame(table, study.cells, _gaps(table["dataset"], spec))
+
+
+def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
+    """Exact and lazy server in one line, with the ratio of their times."""
+    table = _costs(study, spec)
+    exact, lazy = (table[table["method"] == name].drop(columns="label") for name in spec.methods)
+    lazy = lazy.drop(columns=[*SETTING, "method", "seeds"])
+    table = exact.drop(columns="method").merge(lazy, on=CASE, suffixes=("", "_lazy"))
+    ratios = [_time_ratio(study, *line) for line in table[CASE].itertuples(index=False)]
+    bounds = pd.DataFrame(ratios, columns=["ratio", "low", "high"])
+    return Frame(table.join(bounds), study.cells, _gaps(table["dataset"], spec))
+
+
+def _time_ratio(
+    study: Study, sweep: str, dataset: str, requests: str, batch: int
+) -> tuple[float, float, float]:
+    """Ratio of the exact server's time to the lazy one's, with its interval over seeds."""
+    panel = View(study).panel(sweep, "removal_mean_ms")
+    cells = panel.cells
+    case = matches(cells, {"dataset": dataset, "requests": requests, "batch": batch})
+    columns = [
+        np.flatnonzero(case & (cells["method"] == name))[0] for name in ("mufc", "mufc_lazy")
+    ]
+    means = resampled_means(panel, resampling_weights(len(panel.seeds)))[:, columns]
+    ratio = means[:, :1] / means[:, 1:]
+    (low,), (high,) = percentile_interval(ratio)
+    return ratio[0, 0], low, high
+
+
+def messages(study: Study, spec: FigureSpec) -> Frame:
+    """Bytes and times of secure aggregation, and the time of a request without it."""
+    table = _costs(study, spec)
+    requests = table[table["sweep"] == "removals"].set_index("dataset")["removal_mean_ms"]
+    table = table[table["sweep"] == "sparse"].drop(columns="removal_mean_ms")
+    table = table.assign(
+        literal_bytes=[literal_bytes(*line) for line in table[SETTING].itertuples(index=False)],
+        sparse_over_plain=table["sparse_bytes"] / table["plain_bytes"],
+        request_ms=table["dataset"].map(requests),
+    )
+    return Frame(table, study.cells, _gaps(table["dataset"], spec))
+
+
+def literal_bytes(n: int, d: int, n_clusters: int, n_clients: int) -> float:
+    """Bytes of the literal construction: 2 K L words of a prime above n and the number of bins.
+
+    Examples
+    --------
+    >>> literal_bytes(12_009, 10, 4, 100)
+    7800.0
+    """
+    # An axis has 2/γ + 1 bins.
+    bins = d * math.log2(2 * math.floor(n**0.5 + 0.5) + 1)
+    bits = math.ceil(max(bins, math.log2(n)))
+    return 2 * n_clusters * n_clients * bits / 8
