@@ -189,7 +189,8 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         What the cells differ in, then mean ± standard deviation of each metric; time per seed;
         where there are protocols, their number of clients, latency and time.
     """
-    federated = ("clients", "latency (ms)", "ms per iteration") if rows["clients"].any() else ()
+    # Rows of central cells have no columns of a protocol.
+    federated = ("clients", "latency (ms)", "ms per iteration") if "iteration_ms" in rows else ()
     varied = differing(rows).drop(columns=["variant", "clients", "latency_ms"], errors="ignore")
     settings = tuple(varied.columns)
     headings = ("method", "data set", "k", "ε", *settings)
@@ -206,7 +207,7 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         line.append(str(len(cell)))
         line += [mean_and_deviation(cell[metric]) for metric in metrics]
         line.append(f"{1000 * cell['fit_seconds'].mean():.3g}")
-        if federated and first["clients"]:
+        if federated and pd.notna(first["iteration_ms"]):
             line += [str(first["clients"]), f"{first['latency_ms']:g}"]
             line.append(f"{cell['iteration_ms'].mean():.3g}")
         table.add_row(*line)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 
 from pkm import datasets
-from pkm.experiments.configuration import ConfigurationError, explained
+from pkm.experiments.configuration import ConfigurationError
+from pkm.experiments.explanations import explained
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
