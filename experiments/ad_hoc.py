@@ -191,7 +191,8 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     """
     # Rows of central cells have no columns of a protocol.
     federated = ("clients", "latency (ms)", "ms per iteration") if "iteration_ms" in rows else ()
-    varied = differing(rows).drop(columns=["variant", "clients", "latency_ms"], errors="ignore")
+    shown = ("variant", "clients", "latency_ms") if federated else ("variant",)
+    varied = differing(rows).drop(columns=list(shown), errors="ignore")
     settings = tuple(varied.columns)
     headings = ("method", "data set", "k", "ε", *settings)
     headings += ("seeds", *metrics, "ms per seed", *federated)
@@ -208,7 +209,7 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
         line += [mean_and_deviation(cell[metric]) for metric in metrics]
         line.append(f"{1000 * cell['fit_seconds'].mean():.3g}")
         if federated and pd.notna(first["iteration_ms"]):
-            line += [str(first["clients"]), f"{first['latency_ms']:g}"]
+            line += [f"{first['clients']:g}", f"{first['latency_ms']:g}"]
             line.append(f"{cell['iteration_ms'].mean():.3g}")
         table.add_row(*line)
     return table
