@@ -21,7 +21,7 @@ from pkm.experiments.environment import git_commit
 from pkm.experiments.progress import progress_of
 from pkm.experiments.server import PROCESSES, start_server
 from pkm.experiments.settings import TIME_LIMIT, require
-from pkm.experiments.store import Store
+from pkm.experiments.store import ResultsNotWritable, Store
 from pkm.experiments.timing import pinned
 from pkm.methods.base import is_integer
 
@@ -121,8 +121,8 @@ def run_cells(
 
     Raises
     ------
-    PermissionError
-        If the results folder cannot be written; before anything is run.
+    ResultsNotWritable
+        If the results folder cannot be written: before anything is run, or when its disk is full.
     """
     store.check_writable()
     costs = {cell.key: max((costs or {}).get(cell.key, 1.0), 1e-6) for cell in cells}
@@ -215,8 +215,8 @@ class Runner:
 
         Raises
         ------
-        PermissionError
-            If the result cannot be stored.
+        ResultsNotWritable
+            If the result cannot be stored, which ends the run.
         """
         # A plan does not need what executes cells: a quarter of a second of imports.
         from pkm.experiments.execute import execute, make_ready
@@ -228,13 +228,14 @@ class Runner:
                 make_ready(cell, self.mirror)
                 begin()
                 rows = execute(cell, self.mirror)
+                self.store.write(cell, rows.assign(git=git_commit(), finished=time.time()))
+                return Outcome(cell.key, "done", time.perf_counter() - started)
+            except ResultsNotWritable:
+                raise
             # Any error of a method is recorded as the failure of this cell; other cells go on.
             except Exception as error:
                 self.store.write_failure(cell, error, before + trial)
                 failure = f"{type(error).__name__}: {error}"
-            else:
-                self.store.write(cell, rows.assign(git=git_commit(), finished=time.time()))
-                return Outcome(cell.key, "done", time.perf_counter() - started)
         return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
 
@@ -316,7 +317,7 @@ class Worker:
             answer = self.connection.recv()
         except (EOFError, ConnectionError) as cause:
             return self.failure(cause)
-        if isinstance(answer, PermissionError):
+        if isinstance(answer, ResultsNotWritable):
             raise answer
         return answer
 
@@ -366,7 +367,7 @@ def serve(connection: Connection, runner: Runner, environment: dict[str, str]) -
             limit = limit_of(cell, runner.backend) or 0.0
             try:
                 answer = runner.run(cell, partial(signal.setitimer, signal.ITIMER_REAL, limit))
-            except PermissionError as error:
+            except ResultsNotWritable as error:
                 answer = error
             signal.setitimer(signal.ITIMER_REAL, 0)
             connection.send(answer)

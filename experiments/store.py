@@ -27,6 +27,10 @@ READERS = 2
 STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
 
 
+class ResultsNotWritable(PermissionError):
+    """The results folder cannot be written, or its disk is full; the message says what to do."""
+
+
 class Store:
     """Results on disk, addressed by cell key.
 
@@ -63,8 +67,8 @@ class Store:
 
         Raises
         ------
-        PermissionError
-            If the folder cannot be created or written; the message names it and says what to do.
+        ResultsNotWritable
+            If the folder cannot be created or written.
         """
         probe = self.root / f".probe.{os.getpid()}.tmp"
         try:
@@ -93,7 +97,7 @@ class Store:
         ------
         ValueError
             If the rows are not those of this cell, or do not fit `pkm.schema`.
-        PermissionError
+        ResultsNotWritable
             If the file cannot be written, for lack of space as well.
         """
         if list(rows["seed"]) != list(cell.seeds) or set(rows["cell"]) != {cell.key}:
@@ -238,8 +242,8 @@ class Store:
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def _unwritable(self, error: OSError) -> PermissionError:
-        return PermissionError(
+    def _unwritable(self, error: OSError) -> ResultsNotWritable:
+        return ResultsNotWritable(
             f"results={str(self.root)!r} cannot be written ({error.strerror}): "
             "give a folder that can be, e.g. results=/tmp/results"
         )

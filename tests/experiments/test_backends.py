@@ -360,6 +360,14 @@ def test_no_more_workers_than_chunks(misbehaving_cell, tmp_path):
     assert len(set(log_of(tmp_path)["process"])) <= 3
 
 
+def test_rows_that_the_store_refuses_fail_their_cell(tmp_path, monkeypatch):
+    complete = execute.execute
+    monkeypatch.setattr(execute, "execute", lambda *given: complete(*given).assign(method=3))
+    (outcome,) = run_cells([BASE], Store(tmp_path), Backend(retries=0))
+    assert outcome.status == "failed"
+    assert "method" in outcome.error
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_full_disk_ends_the_run_in_one_line(tmp_path, monkeypatch, jobs):
     store = Store(tmp_path / "results")
