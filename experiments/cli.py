@@ -126,7 +126,9 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     >>> completed(["method._target_=package.Class", "k=3"], "run")
     ['method._target_=package.Class', 'k=3', 'method=external']
     """
-    words = list(words)
+    # Hydra reads options before or after all keys, not between them.
+    flags = [word for word in words if word in ("-m", "--multirun")]
+    words = [*flags, *(word for word in words if word not in flags)]
     keys = {word.partition("=")[0] for word in words}
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no method's parameters, whose class takes a second to import.
