@@ -31,6 +31,8 @@ from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import Study, matches
 
 Names = str | Iterable[str] | None
+#: How many data sets without rows a text names.
+DATASETS_NAMED = 8
 
 
 def absent_cells(context: Context, methods: Names = None, sweeps: Names = None) -> str:
@@ -43,8 +45,12 @@ def absent_cells(context: Context, methods: Names = None, sweeps: Names = None) 
     absent = context.missing[matches(context.missing, selector)]
     if not len(absent):
         return ""
-    datasets = ", ".join(absent["dataset"].astype(str).unique())
-    return f"{len(absent)} planned cells without rows, of {datasets}"
+    datasets = absent["dataset"].astype(str).unique()
+    others = (
+        f" and {len(datasets) - DATASETS_NAMED} others" if len(datasets) > DATASETS_NAMED else ""
+    )
+    named = ", ".join(datasets[:DATASETS_NAMED])
+    return f"{len(absent)} planned cells without rows, of {named}{others}"
 
 
 @check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
