@@ -142,6 +142,7 @@ class FigureSpec:
     color_limits: tuple[float, ...] = ()
     color_group: str = ""
     color_bar: bool = False
+    color_label: str = ""
     draw_with: str = ""
 
     # Printed table
@@ -177,10 +178,12 @@ class FigureSpec:
 
     def name_of(self, value: Any) -> str:
         """Return how a data set, a metric or any other value is written."""
+        if value in self.titles:
+            return self.titles[value]
         if isinstance(value, float):
             return f"{value:.4g}" if abs(value) < 1000 else f"{value:g}"
         column = schema.BY_NAME.get(value)
-        return self.titles.get(value) or (column.label if column else str(value))
+        return column.label if column else str(value)
 
 
 def in_order(names: Iterable[str], order: Sequence[str] | Mapping[str, object]) -> list[str]:

@@ -92,7 +92,7 @@ def frame(study: Study, spec: FigureSpec) -> Frame:
         shown = made if isinstance(made, Frame) else Frame(made)
     else:
         shown = selected(study, spec)
-    if spec.transform:
+    if spec.transform and len(shown.table):
         shown = replace(shown, table=spec.function(spec.transform)(shown.table))
     if shown.gaps is None:
         shown = replace(shown, gaps=absent(shown, spec))
@@ -232,7 +232,8 @@ def statistics(panel: Panel, spec: FigureSpec) -> dict[str, np.ndarray]:
     """
     mean, half_width, median, seeds = column_statistics(panel.values)
     deviation = standard_deviations(panel.values)
-    if spec.value in ("excess", "ratio") or spec.interval == "bootstrap95":
+    resampled = spec.value in ("excess", "ratio") or spec.interval == "bootstrap95"
+    if resampled and panel.seeds.size:
         mean, low, high, seeds = _resampled(panel, spec, seeds)
         half_width = (high - low) / 2
     else:

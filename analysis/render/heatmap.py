@@ -111,6 +111,7 @@ def _color_bar(figure: Figure, grid: Sequence[Axes], spec: FigureSpec) -> None:
     image = grid[0].images[0]
     bar = figure.colorbar(image, ax=list(grid), shrink=0.9, pad=0.015, aspect=30)
     bar.outline.set_visible(False)
+    bar.set_label(spec.color_label, fontsize=9)
     bar.ax.tick_params(labelsize=8)
     if isinstance(image.norm, LogNorm):
         log_axis(bar.ax.yaxis)

@@ -18,6 +18,7 @@ MAX_BAND = 3.0  # factor by which a band goes below its curve on a logarithmic a
 MAX_RANGE = 1000.0  # factor by which a non-private level may be below the private curves
 DODGE = 0.15  # largest shift of a curve on a logarithmic axis, as a power of 2
 ROOM = 0.2  # share by which the x axis is lengthened for exponents
+Curve = tuple[np.ndarray, np.ndarray]  # x and value
 REPORTED = {"color": INK, "marker": "D", "markerfacecolor": "none", "linestyle": ""}
 
 
@@ -72,9 +73,9 @@ def draw(
         spec.y_zero,
     )
     for entry in spec.references:
-        _draw_reference(axes, entry, table)
+        _draw_reference(axes, entry, _fitted(table, styles))
     if spec.exponents:
-        _write_exponents(axes, table, styles)
+        _write_exponents(axes, _fitted(table, styles), styles)
     notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
     outside = _outside(axes, table, styles)
     return notes | ({"outside": outside} if outside else {})
@@ -240,11 +241,10 @@ def reference_line(entry: Mapping[str, Any]) -> dict[str, Any]:
     return look | {key: value for key, value in entry.items() if key not in ("x", "y", "slope")}
 
 
-def _draw_reference(axes: Axes, entry: Mapping[str, Any], table: pd.DataFrame) -> None:
+def _draw_reference(axes: Axes, entry: Mapping[str, Any], curves: Mapping[Any, Curve]) -> None:
     """Draw a level, or a power of x through the middle of the first curve."""
     line = reference_line(entry) | {"zorder": 1}
     if "slope" in entry:
-        curves = _fitted(table)
         if curves:
             x, value = next(iter(curves.values()))
             middle = [np.exp(np.log(ends).mean()) for ends in (x, value)]
@@ -259,10 +259,13 @@ def _draw_reference(axes: Axes, entry: Mapping[str, Any], table: pd.DataFrame) -
 # --- exponents ----------------------------------------------------------------------------------
 
 
-def _fitted(table: pd.DataFrame) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
-    """Return the curves that a power of x can be fitted to: two values or more, all positive."""
+def _fitted(table: pd.DataFrame, styles: Mapping[Any, HueStyle]) -> dict[Any, Curve]:
+    """Return the curves that a power of x can be fitted to: two values or more, all positive.
+
+    Curves are x and value by hue; baselines have no exponent.
+    """
     curves = {}
-    for hue in table["hue"].unique():
+    for hue in (name for name, style in styles.items() if not style.baseline):
         curve = table[(table["hue"] == hue) & table["x"].notna()].sort_values("x")
         x, value = (curve[name].to_numpy(dtype=float) for name in ("x", "value"))
         if x.size > 1 and (value > 0).all():
@@ -270,9 +273,10 @@ def _fitted(table: pd.DataFrame) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
     return curves
 
 
-def _write_exponents(axes: Axes, table: pd.DataFrame, styles: Mapping[Any, HueStyle]) -> None:
+def _write_exponents(
+    axes: Axes, curves: Mapping[Any, Curve], styles: Mapping[Any, HueStyle]
+) -> None:
     """Write the exponents of the fitted powers of x at the right, by height of the curves' ends."""
-    curves = {hue: curve for hue, curve in _fitted(table).items() if not styles[hue].baseline}
     left, right = axes.get_xlim()
     logarithmic = axes.get_xscale() == "log"
     room = (right / left) ** ROOM if logarithmic else ROOM * (right - left)

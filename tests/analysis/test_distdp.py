@@ -29,8 +29,8 @@ from reports import NO_GAPS
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import composed_delta, gaussian_delta
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.distdp import strategy_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.papers.distdp import strategy_of
 from pkm.analysis.planted import curve, parse_planted_names, planted_panel
 from pkm.analysis.tables import REQUIRED, Study
 from pkm.methods.dist_dp import DistDP
@@ -399,14 +399,16 @@ def test_claims_without_rows_report_the_reason():
 def test_figure1_curves_and_labels(study):
     result = figure("figure1")
     titles = [axes.get_title() for axes in result.figure.axes]
-    assert titles[2] == "(c) cities (generated)"
-    assert len(result.gaps) == 12 - len(SIZES)
-    axes = result.figure.axes[titles.index("(i) S1")]
+    assert titles[0] == "(a) cities (generated)"
+    assert len(list(filter(None, titles))) == len(SIZES)
+    # The generated map replaces no set of the paper.
+    assert len(result.gaps) == 11 - (len(SIZES) - 1)
+    axes = result.figure.axes[titles.index("(e) S1")]
     linestyles = [line.get_linestyle() for line in axes.lines]
     assert linestyles.count(":") == 2
     assert len(axes.lines) == len(LEVELS) == 8
     marked = [title for title in titles if title.endswith("†")]
-    assert marked == ["(e) Shuttle †", "(f) Shuttle, class a column †"]
+    assert marked == ["(b) Shuttle †", "(c) Shuttle, class a column †"]
     assert "tuned on that set" in result.caption
     assert "every move protected" in result.caption
     labels = [text.get_text() for text in result.figure.legends[0].get_texts()]
@@ -446,7 +448,9 @@ def test_wide_bands_do_not_set_axis_limits():
     assert (wide["low"] < 0).all()
     smallest = subset["value"].min()
     largest = subset["value"].max()
-    assert axes.get_ylim() == pytest.approx((smallest / 2, largest * 2))
+    low, high = axes.get_ylim()
+    assert smallest / 3 < low < smallest
+    assert largest < high < 4 * largest
     bottoms = [band.get_paths()[0].vertices[:, 1].min() for band in axes.collections]
     assert min(bottoms) >= smallest / 3 * (1 - 1e-9)
 
@@ -454,30 +458,41 @@ def test_wide_bands_do_not_set_axis_limits():
 def test_adjacencies_have_separate_panels(study):
     grid = figure("grid")
     planted = figure("planted")
-    assert "(c) S1, DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
-    labels = [axes.get_ylabel() for axes in grid.figure.axes if axes.get_ylabel()]
-    assert set(labels) == {"ε (rho-bounded; δ = 1e-06)", "ε (zero-out; δ = 1e-06)"}
-    assert labels.index("ε (zero-out; δ = 1e-06)") == 2
+    assert "(c) S1: DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
+    labels = [axes.get_ylabel() for axes in grid.figure.axes[:3]]
+    assert labels == ["ε (rho-bounded; δ = 1e-06)", "", "ε (zero-out; δ = 1e-06)"]
+    ticks = [text.get_text() for text in grid.figure.axes[2].get_xticklabels()]
+    assert ticks == ["any"]
+    assert not grid.gaps
     for result in (planted, figure("times")):
         for _, panel in result.table.groupby("panel"):
             methods = set(panel["method"]) - {"kmeans"}
             assert len({method in MOVED for method in methods}) <= 1
-    titles = [" ".join(axes.get_title().split()) for axes in planted.figure.axes]
-    assert titles[2].endswith("slope: published 2.00, printed 2.00, sound 2.00")
-    assert titles[3].endswith("slope: published 1.00, sound 1.00")
+    exponents = [[text.get_text() for text in axes.texts] for axes in planted.figure.axes]
+    assert exponents == [["2.00"] * 3, ["0.10"] * 3, ["2.00"] * 3, ["1.00"] * 2, *[[]] * 4]
+
+
+def test_radius_grows_as_rho_shrinks_in_it(study):
+    table = figure("planted").table.query("panel == 'radius' and hue == 'dist_dp'")
+    assert sorted(table["x"]) == [1, 4, 16, 64]
+    rows = all_rows().query("sweep == 'planted_radius' and method == 'dist_dp'")
+    smallest = rows[rows["cell"].str.contains("0.000625")]["nicv"].mean()
+    value = table.set_index("x").at[64, "value"]
+    assert value == pytest.approx(20000 * smallest * 64**2)
 
 
 def test_interpretations_are_labeled_by_difference(study):
     result = figure("interpretations")
-    dp = {
-        "DP (zero-out, not ρ-bounded): LSH-Splits",
-        "DP (zero-out, not ρ-bounded): LSH-Splits (sound)",
-    }
-    assert set(result.table["interpretation"]) == {*INTERPRETATIONS, *dp}
+    levels = result.table["row"].isna()
+    assert set(result.table.loc[~levels, "row"]) == set(INTERPRETATIONS)
+    assert set(result.table.loc[levels, "hue"]) == set(DP)
     axes = result.figure.axes[0]
     dotted = [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == ":"]
-    assert dotted == pytest.approx([LEVELS[method] for method in DP], rel=0.02)
+    assert sorted(dotted) == pytest.approx(sorted(LEVELS[method] for method in DP), rel=0.02)
     assert axes.get_yticklabels()[0].get_text() == "default interpretation"
+    labels = [text.get_text() for text in result.figure.legends[0].get_texts()]
+    assert labels[0] == "ρ = 0.05"
+    assert len(labels) == 1 + len(DP)
 
 
 @pytest.mark.parametrize(
@@ -515,19 +530,21 @@ def test_strategies_follow_from_charges(d, rho, strategy, any_move):
 
 def test_table_of_strategies(study):
     result = figure("strategies")
-    lines_per_data_set = len(RHOS) + 1 + 2 * (len(KS) - 1) + 1
-    assert len(result.table) == len(SIZES) * lines_per_data_set
+    over_rho = [*RHOS, 0.05, "diagonal"]
+    assert len(result.table) == len(SIZES) * (len(over_rho) + len(KS))
     assert len(result.formatted) == len(result.table)
-    assert not result.table[["dataset", "k", "rho"]].duplicated().any()
-    sound = result.table[result.table["rho"].notna() & (result.table["d"] == 2)]
-    assert sound["ratio"].to_numpy() == pytest.approx(0.5, abs=1e-4)
-    assert not sound["any_move"].any()
-    s1 = result.formatted[result.formatted["dataset"] == "s1"]
-    assert set(s1.loc[s1["rho"] == "diagonal", "any_move"]) == {"yes"}
+    assert not result.table[["panel", "dataset", "k", "rho"]].duplicated().any()
+    sound = result.table[np.isfinite(result.table["rho"]) & (result.table["d"] == 2)]
+    assert sound["value"].to_numpy() == pytest.approx(0.5, abs=1e-4)
+    assert set(sound["any_move"]) == {"no"}
+    s1 = result.formatted[result.formatted["data set"] == "S1"]
+    assert set(s1.loc[s1["ρ"] == "diagonal", "any move protected"]) == {"yes"}
     assert set(s1["strategy"]) == {"grid"}
-    texts = [text.get_text() for text in result.figure.axes[0].texts]
-    assert "0.5 grid" in texts
-    assert "1 grid" in texts
+    axes = result.figure.axes[0]
+    assert axes.get_xticklabels()[-1].get_text() == "diagonal"
+    texts = [text.get_text() for text in axes.texts]
+    assert "0.5\ngrid" in texts
+    assert "1\ngrid" in texts
 
 
 @pytest.mark.parametrize("name", SPECS)

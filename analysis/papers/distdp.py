@@ -1,0 +1,188 @@
+"""What the figures of the paper on distance-based privacy need beyond their figures.yaml.
+
+Radii of a space in which rho stays, names of interpretations, and the strategies of the sound
+variant.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.charges import charges_of
+from pkm.analysis.figure import FigureSpec
+from pkm.analysis.frames import Frame
+from pkm.analysis.tables import Study
+
+ANY = "dist_dp_sound_any"
+DP_METHODS = ("lsh_splits", "lsh_splits_sound")
+
+
+def any_rho(table: pd.DataFrame) -> pd.DataFrame:
+    """Put methods without rho in one column of a map."""
+    rho = table["rho"].astype(float)
+    return table.assign(rho=rho, x=rho.fillna(np.inf))
+
+
+def over_radius(table: pd.DataFrame) -> pd.DataFrame:
+    """Turn costs over rho into those of a space whose radius grows while rho stays.
+
+    Costs are in units of the smallest space.
+    """
+    rho = table["x"].where(table["panel"] == "radius")
+    radius = rho.max() / rho
+    names = ["value", "low", "high", "half_width", "median", "deviation"]
+    scaled = table[names].mul((radius**2).fillna(1), axis=0)
+    return table.assign(x=radius.fillna(table["x"]), **scaled)
+
+
+# --- interpretations of what the paper leaves open ----------------------------------------------
+
+DEFAULT = "default interpretation"
+SOUND = "sound variant"
+# Default values of the parameters that choose an interpretation, and the names of other values.
+DEFAULTS: dict[str, Any] = {
+    "regions": "true",
+    "sizes": "thresholded",
+    "ball": "capped",
+    "fine_counts": "joint",
+    "coreset_clusters": "auto",
+    "size_share": 0.5,
+    "calibration": "classical",
+    "replacement": "charged",
+}
+INTERPRETATIONS: dict[str, dict[Any, str]] = {
+    "regions": {"noised": "regions by noised places"},
+    "sizes": {"noisy": "noisy sizes of all regions"},
+    "ball": {"printed": "printed radius"},
+    "fine_counts": {"split": "fine counts split evenly"},
+    "coreset_clusters": {1: "trees for one cluster"},
+    "calibration": {"analytic": "exact Gaussian noise"},
+    "replacement": {"uncharged": "one record charged (F-17)"},
+}
+
+
+def interpretations(table: pd.DataFrame) -> pd.DataFrame:
+    """Name the interpretations, which are the rows; DP k-means has none and is a level line."""
+    pairs = zip(table["params"], table["method"], strict=True)
+    rows = [
+        None if method in DP_METHODS else _interpretation(text, method) for text, method in pairs
+    ]
+    names = sorted(
+        dict.fromkeys(name for name in rows if name),
+        key=lambda name: (name == SOUND, name != DEFAULT),
+    )
+    return table.assign(row=pd.Categorical(rows, names))
+
+
+def _interpretation(params: str, method: str) -> str:
+    """Name an interpretation by the parameters that differ from the default."""
+    if method == "dist_dp_sound":
+        return SOUND
+    given = json.loads(params or "{}")
+    changed = {
+        name: given[name]
+        for name, default in DEFAULTS.items()
+        if given.get(name, default) != default
+    }
+    texts = [
+        INTERPRETATIONS.get(name, {}).get(value, f"{name} = {value}")
+        for name, value in changed.items()
+    ]
+    return ", ".join(texts) or DEFAULT
+
+
+# --- strategies of the sound variant ------------------------------------------------------------
+
+STEPS = 2.0**16  # of the grid, in a half-width: rounding adds to the sensitivity of soft counts
+# Strategy by its first release, and the most sensitive release.
+STRATEGIES = {
+    "noised_points": "groups",
+    "soft_counts": "grid",
+    "cell_counts": "cells",
+    "total": "tree",
+}
+DECISIVE = {
+    "groups": "noised_points",
+    "grid": "soft_counts",
+    "cells": "cell_counts",
+    "tree": "region_counts",
+}
+
+
+def strategy_of(charges: Sequence[Mapping[str, Any]], d: int) -> tuple[str, float, bool]:
+    """Return the strategy of a sound run, by its charges.
+
+    Parameters
+    ----------
+    charges : list of dict
+        As the ledger writes them.
+    d : int
+        Columns of the data.
+
+    Returns
+    -------
+    strategy : str
+    ratio : float
+        Sensitivity of the most sensitive release over that under the replacement of a record.
+    any_move : bool
+        Whether every release has the noise that a replacement needs.
+
+    Examples
+    --------
+    >>> points = {"label": "noised_points", "point_sensitivity": 1.0}
+    >>> strategy_of([points, {"label": "group_sums", "sum_sensitivity": 1.0}], 4)
+    ('groups', 0.25, False)
+    """
+    strategy = STRATEGIES[charges[0]["label"]]
+    ratios = {charge["label"]: _over_replacement(charge, d) for charge in charges}
+    return strategy, ratios[DECISIVE[strategy]], min(ratios.values()) >= 1 - 1e-9
+
+
+def _over_replacement(charge: Mapping[str, Any], d: int) -> float:
+    """Return the sensitivity of a release over that under replacement.
+
+    It is 1 for counts of cells, which any move changes alike.
+    """
+    if charge["label"] == "noised_points":
+        return charge["point_sensitivity"] / (2 * math.sqrt(d))
+    if charge["label"] in ("group_sums", "total"):
+        return charge["sum_sensitivity"] / (2 * math.sqrt(d))
+    if charge["label"] == "soft_counts":
+        return charge["count_sensitivity"] / (math.sqrt(2) + math.sqrt(2.0**d) / STEPS)
+    return 1.0
+
+
+def strategies(study: Study, spec: FigureSpec) -> Frame:
+    """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
+    cells = study.cells
+    sweeps = ("figure1", "figure1_geo", "figure2", "figure2_geo")
+    chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp_sound", ANY])
+    cells = cells[chosen].drop_duplicates("cell")
+    charges = charges_of(cells)
+    found = [
+        strategy_of(charges[charges.index == index].to_dict("records"), d)
+        for index, d in cells["d"].items()
+    ]
+    table = cells[["dataset", "n", "d", "k", "epsilon"]].assign(
+        # The diagonal is no number, and the largest rho.
+        rho=pd.to_numeric(cells["rho"], errors="coerce").fillna(np.inf) if len(cells) else [],
+        strategy=[strategy for strategy, _, _ in found],
+        mark=[f"\n{strategy}" for strategy, _, _ in found],
+        value=[ratio for _, ratio, _ in found],
+        any_move=["yes" if any_move else "no" for _, _, any_move in found],
+    )
+    # Sweeps of different seeds share their charges.
+    keys = ["dataset", "k", "rho"]
+    table = table.drop_duplicates(keys).sort_values(keys, ignore_index=True)
+    table = table.assign(row=table["dataset"])
+    over_rho = table[table["k"] == 8]
+    over_k = table[np.isclose(table["rho"], 0.05)]
+    parts = [
+        over_rho.assign(panel="rho", x=over_rho["rho"]),
+        over_k.assign(panel="k", x=over_k["k"].astype(float)),
+    ]
+    return Frame(pd.concat(parts, ignore_index=True), cells)
