@@ -17,6 +17,7 @@ from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -261,7 +262,7 @@ def _checked(table: object, required: Mapping, optional: Mapping, where: str) ->
     return table
 
 
-def _choice(name: str | None, known: Mapping, where: str):
+def _choice(name: str | None, known: Mapping, where: str) -> Any:
     """Return what a name stands for, None for no name."""
     if name is None:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
             raise ValueError("an array is damaged or holds objects of Python") from error
 
 
-def _load(path: Path):
+def _load(path: Path) -> Any:
     """Call `numpy.load`, whose error of a damaged file advises to load pickles."""
     try:
         return np.load(path, allow_pickle=False)
