@@ -17,6 +17,10 @@ from pkm.datasets.registry import G2_HASHES, Entry
 from pkm.datasets.sources import File
 from pkm.files import cache_folder
 
+#: Columns of the list; their largest widths where whole titles and licenses have no room.
+COLUMNS = {"name": 20, "what it is": 27, "points": 20, "size": 7, "from": 20, "license": 12}
+FULL_WIDTH = 220
+
 
 @dataclass(frozen=True)
 class Status:
@@ -26,7 +30,7 @@ class Status:
     ----------
     origin : str
         Where `datasets.load` would take it from: bundled, cache, mirror or a download and its
-        host, or the user, who has to get it; for embeddings cache or, until they are trained,
+        host, or the user, by hand; for embeddings cache or, until they are trained,
         training.
     hashes : str
         ok, missing, or what is wrong.
@@ -58,7 +62,9 @@ def status(entry: Entry, mirror: str | None = None) -> Status:
         origin = "bundled"
     elif missing:
         by_hand = any(not file.urls for file in missing)
-        origin = "the user" if by_hand else f"download, {urlsplit(missing[0].urls[0]).netloc}"
+        origin = (
+            "the user, by hand" if by_hand else f"download, {urlsplit(missing[0].urls[0]).netloc}"
+        )
     else:
         origin = "+".join(dict.fromkeys(origins))
     if errors:
@@ -78,7 +84,7 @@ def trained_status(entry: Entry, mirror: str | None = None) -> Status:
     except sources.DataUnavailable:
         n_missing = sum(not list(sources.copies(file, mirror)) for file in entry.files)
         images = f"{n_missing} image files missing" if n_missing else "images available"
-        return Status("training", f"not trained, {images}: make embeddings", False)
+        return Status("training, make embeddings", f"not trained, {images}: make embeddings", False)
 
 
 def copy_errors(file: File, mirror: str | None = None) -> list[str]:
@@ -105,11 +111,9 @@ def bundled_errors(entry: Entry) -> list[str]:
 def list_data(console: Console, mirror: str | None = None) -> None:
     """Print one line per data set and per family, then what is wrong with files."""
     table = Table(box=SIMPLE_HEAD)
-    table.add_column("name", no_wrap=True, overflow="fold")
-    table.add_column("what it is", no_wrap=True, overflow="ellipsis")
-    for column in ("points", "size", "from", "files"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("license", no_wrap=True, overflow="ellipsis")
+    for column, width in COLUMNS.items():
+        limit = None if console.width >= FULL_WIDTH else width
+        table.add_column(column, no_wrap=True, overflow="ellipsis", max_width=limit)
     wrong = []
     for entry in registry.ENTRIES:
         state = status(entry, mirror)
@@ -119,14 +123,13 @@ def list_data(console: Console, mirror: str | None = None) -> None:
             entry.title,
             f"{entry.n:,} x {entry.d}, k {entry.n_clusters}",
             "" if entry.bundled else total_size(entry.files),
-            state.origin,
-            "wrong" if state.bad else state.hashes,
+            "wrong files, see below" if state.bad else state.origin,
             entry.license,
         )
     for name in generated.ALIASES:
         family, recipe = _generation(name)
         points = f"{recipe.n:,} x {recipe.d}, k {recipe.n_clusters}"
-        table.add_row(name, family.title, points, "", "generated", "ok", loading.GENERATED_LICENSE)
+        table.add_row(name, family.title, points, "", "generated", loading.GENERATED_LICENSE)
     for family in generated.FAMILIES:
         table.add_row(*_family_row(family, mirror))
     table.add_row(
@@ -135,6 +138,7 @@ def list_data(console: Console, mirror: str | None = None) -> None:
         "",
         "",
         "path=...",
+        "your own",
     )
     console.print(table)
     for message in wrong:
@@ -145,15 +149,11 @@ def _family_row(family: generated.Family, mirror: str | None) -> list[str]:
     """Row of a family; of the G2 sets some are published files."""
     entries = published_g2() if family.name == "g2" else []
     states = [status(entry, mirror) for entry in entries]
-    if states:
-        origin = " / ".join(dict.fromkeys([*(state.origin for state in states), "generated"]))
-        n_ok = sum(state.hashes == "ok" for state in states)
-        n_wrong = sum(state.bad for state in states)
-        n_generated = len(set(family.members) - set(G2_HASHES))
-        hashes = f"{n_ok} of {len(states)} ok, {n_wrong} wrong; {n_generated} generated"
-    else:
-        origin = "generated"
-        hashes = f"{len(family.members)} sets, ok"
+    wrong = [state.hashes for state in states if state.bad]
+    n_generated = len(set(family.members) - set(G2_HASHES))
+    origins = dict.fromkeys(state.origin for state in states)
+    if n_generated:
+        origins["generated"] = None
     recipes = [_generation(name)[1] for name in family.members]
     return [
         # Square brackets in the form of the name are not markup.
@@ -165,8 +165,7 @@ def _family_row(family: generated.Family, mirror: str | None) -> list[str]:
             f"{_range([recipe.n_clusters for recipe in recipes])}"
         ),
         total_size([file for entry in entries for file in entry.files]) if entries else "",
-        origin,
-        hashes,
+        "wrong files" if wrong else " / ".join(origins),
         entries[0].license if entries else loading.GENERATED_LICENSE,
     ]
 

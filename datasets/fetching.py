@@ -127,8 +127,8 @@ def announcement(wanted: dict[Entry, list[File]]) -> list[str]:
     --------
     >>> from pkm.datasets.registry import find
     >>> s2 = find("s2")
-    >>> announcement({s2: list(s2.files)})[0][:52]
-    's2: 105.1 kB from cs.uef.fi, raw.githubusercontent.c'
+    >>> announcement({s2: list(s2.files)})[0].partition(";")[0]
+    's2: 105 kB from cs.uef.fi, raw.githubusercontent.com'
     """
     groups: dict[tuple, list[tuple[Entry, list[File]]]] = {}
     for entry, files in wanted.items():
@@ -144,11 +144,12 @@ def _line(group: Sequence[tuple[Entry, list[File]]]) -> str:
     # Sets of one file each may share that file.
     files = dict.fromkeys(file for _, files in group for file in files)
     hosts = dict.fromkeys(urlsplit(file.urls[0]).netloc for file in first)
-    return f"{name}: {total_size(files)} from {', '.join(hosts)}; license: {entry.license}"
+    size = total_size(files) or "unknown size"
+    return f"{name}: {size} from {', '.join(hosts)}; license: {entry.license}"
 
 
 def total_size(files: Iterable[File]) -> str:
-    """Size of files in words.
+    """Size of files in words, empty where it is not known.
 
     Examples
     --------
@@ -158,21 +159,22 @@ def total_size(files: Iterable[File]) -> str:
     sizes = [file.size for file in files]
     known = sum(size for size in sizes if size is not None)
     if None in sizes:
-        return f"more than {in_words(known)}" if known else "unknown size"
+        return f"more than {in_words(known)}" if known else ""
     return in_words(known)
 
 
 def in_words(size: int) -> str:
-    """Bytes in decimal units.
+    """Bytes in decimal units, to a tenth below a hundred.
 
     Examples
     --------
     >>> in_words(12), in_words(105_144), in_words(31_400_000)
-    ('12 B', '105.1 kB', '31.4 MB')
+    ('12 B', '105 kB', '31.4 MB')
     """
     if size < 1000:
         return f"{size} B"
-    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+    value, unit = (size / 1e3, "kB") if size < 1e6 else (size / 1e6, "MB")
+    return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
 
 
 def _without_room(wanted: dict[Entry, list[File]]) -> dict[str, str]:

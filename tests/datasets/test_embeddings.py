@@ -293,11 +293,9 @@ def test_command_line_shows_the_training_status(entry, mirror_with_images, capsy
     assert (
         status(entry, mirror_with_images).hashes == "not trained, images available: make embeddings"
     )
-    assert "training" in row()
-    assert "not trained" in row()
+    assert "training, make embeddings" in row()
     embeddings.store(entry, np.zeros((120, 4)), np.zeros(120, dtype=int))
     assert "cache" in row()
-    assert "ok" in row()
     embeddings.stored_paths(entry)[0].write_bytes(b"")
     assert "wrong" in row()
     assert status(entry).bad

@@ -8,10 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from pkm import datasets
 from pkm.datasets import downloads, parsers, registry, sources
-from pkm.datasets.__main__ import main
+from pkm.datasets.__main__ import list_data, main
 from pkm.datasets.sources import ChecksumMismatch, DataUnavailable, File, sha256
 
 CONTENT = b"1 2\n3 4\n5 7\n"
@@ -291,18 +292,32 @@ def test_list_shows_the_origin_of_sets(register_file, tmp_path, capsys):
     text = printed_list()
     assert "download, example.org" in row(text)
     assert "three digits" in row(text)
-    assert "1 missing" in row(text)
     assert "synth-<k>-<d>-<replicate>[-o<outliers>]" in text
-    assert "135 sets" in text
+    assert "clusters of sizes 1:2:...:k, with outliers" in text
 
     write_file(tmp_path, "tiny/tiny.txt", CONTENT)
     text = printed_list("--mirror", str(tmp_path))
     assert "mirror" in row(text)
-    assert "ok" in row(text)
 
     write_file(tmp_path, "tiny/tiny.txt", b"damaged")
     text = printed_list("--mirror", str(tmp_path))
-    assert "wrong" in row(text)
+    assert "wrong files" in row(text)
+    assert "tiny.txt has SHA-256" in text
+
+
+@pytest.mark.parametrize("width", [120, 400])
+def test_list_has_a_line_for_each_set(width):
+    lines = io.StringIO()
+    list_data(Console(width=width, file=lines))
+    printed = lines.getvalue().splitlines()
+    for entry in registry.ENTRIES:
+        matches = [line for line in printed if line.split()[:1] == [entry.name]]
+        if width == 120 and len(entry.name) > 18:
+            continue
+        (line,) = matches
+        assert entry.title[:20] in line
+        assert f"{entry.n:,} x" in line
+        assert entry.license[:10] in line
 
 
 def test_verify_finds_damaged_files_in_cache_and_mirror(register_file, tmp_path, cache, capsys):

@@ -241,7 +241,7 @@ def test_missing_user_files_are_named_in_the_error(name):
 
 
 def test_command_line_shows_user_files(tmp_path):
-    assert status(registry.find("tcga")).origin == "the user"
+    assert status(registry.find("tcga")).origin == "the user, by hand"
     write_file(tmp_path, "tcga/tcga.npz", packed_arrays(**tcga()))
     available = status(registry.find("tcga"), tmp_path)
     assert available.origin == "mirror"
