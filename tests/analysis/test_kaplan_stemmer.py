@@ -15,7 +15,6 @@ from fabricated.studies import study_of
 from pkm.analysis import claims
 from pkm.analysis.accounting import gaussian_epsilon
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.kaplan_stemmer import _separated
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.kaplan_stemmer_checks import (
     BOUNDS,
@@ -505,11 +504,11 @@ def test_table1_has_bounds_and_measured_slopes(study):
 
 def test_planted_figure_has_all_methods_and_exponents(study):
     result = figure("planted")
-    first = result.table[result.table["panel"] == "cost over the optimum, over n"]
+    first = result.table[result.table["panel"] == "factor_n"]
     variants = {"kaplan_stemmer", "kaplan_stemmer_boxed", "kaplan_stemmer_search"}
-    assert set(first["method"]) == {*variants, *RIVALS, *BASELINES}
-    assert set(first.loc[first["x"] == 1000000, "method"]) == set(first["method"])
-    point = first.query("method == 'kaplan_stemmer' and x == 10000")
+    assert set(first["hue"]) == {*variants, *RIVALS, *BASELINES}
+    assert set(first.loc[first["x"] == 1000000, "hue"]) == set(first["hue"])
+    point = first.query("hue == 'kaplan_stemmer' and x == 10000")
     assert point["value"].item() == pytest.approx(1.05, rel=0.02)
     assert [axes.get_title() for axes in result.figure.axes] == [
         "(a) cost over the optimum, over n",
@@ -527,15 +526,6 @@ def test_planted_figure_has_all_methods_and_exponents(study):
         assert np.diff(heights).min() > 0.05
         assert 0 < heights[0]
         assert heights[-1] < 1
-
-
-def test_labels_are_separated_within_the_panel():
-    assert _separated([0.2, 0.6]) == [0.2, 0.6]
-    high = _separated([0.9] * 8)
-    assert high[-1] == 0.97
-    assert np.diff(high) == pytest.approx([0.055] * 7)
-    low = _separated([0.0] * 3)
-    assert low == pytest.approx([0.0, 0.055, 0.11])
 
 
 def test_candidates_table_reports_quality(study):

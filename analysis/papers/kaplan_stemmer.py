@@ -1,0 +1,191 @@
+"""Special figures of the Kaplan-Stemmer paper: Table 1, candidates, and captured balls."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis import claims
+from pkm.analysis.figure import FigureSpec
+from pkm.analysis.findings import Context, MissingRows
+from pkm.analysis.frames import Frame
+from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS, capture_shares
+from pkm.analysis.planted import Curve, curve
+from pkm.analysis.render.layout import DASH, format_number, gap_texts
+from pkm.analysis.tables import Study, percentile_interval
+
+CONTENT = claims.load("kaplan-stemmer")
+PASSES = {
+    "kaplan_stemmer_candidates": "two passes",
+    "kaplan_stemmer_candidates_one_pass": "one pass",
+}
+#: Rows of Table 1 that are implemented.
+IMPLEMENTED: dict[str, dict[str, Any]] = {
+    "balcan2017": {"method": "balcan"},
+    "this_work": {"method": "kaplan_stemmer", "radius": 1.0},
+}
+#: Of what is measured: sweeps, quantity along which, and value.
+EXPONENTS = {
+    "factor over n": (("n", "n_rivals", "n_long"), "n", "ratio"),
+    "factor over k": (("k",), "k", "ratio"),
+    "factor over d": (("d",), "d", "ratio"),
+    "additive over n": (("n_points", "n_points_rivals", "n_points_long"), "n", "cost"),
+    "additive over k": (("k_points", "k_points_rivals"), "k", "cost"),
+    "additive over d": (("d_points",), "d", "cost"),
+}
+#: Sizes at which the slope of a bound is taken, but for the one along which.
+SIZES = {"n": 1e5, "k": 8, "d": 8}
+_NO_REASONS = Context({}, pd.DataFrame(columns=["sweep", "reason"]))
+
+Curves = Mapping[str, Curve]
+
+
+# --- Table 1 ------------------------------------------------------------------------------------
+
+
+def table1(study: Study, spec: FigureSpec) -> Frame:
+    """The reported bounds, their slopes over the measured ranges, and the measured slopes."""
+    measured = {name: _measured(study, *what) for name, what in EXPONENTS.items()}
+    rows = CONTENT["reported"]["table1"]
+    lines, printed = zip(*(_table1_line(row, measured) for row in rows), strict=True)
+    additive = {row["reference"]: _largest_over_bound(row["key"], measured) for row in rows}
+    found = [line for by_method in measured.values() for line in by_method.values()]
+    fields = {
+        "over_bounds": ", ".join(
+            f"{name} {format_number(value)}" for name, value in additive.items() if value
+        ),
+        "min_seeds": min((line.seeds for line in found), default=""),
+        "ranges": "; ".join(
+            f"{name} from {by_method['this_work'].x.min():g} to {by_method['this_work'].x.max():g}"
+            for name, by_method in measured.items()
+            if "this_work" in by_method
+        ),
+    }
+    gaps = gap_texts(name for name, by_method in measured.items() if not by_method)
+    table = pd.DataFrame(list(lines))
+    return Frame(table, study.cells, gaps, fields, pd.DataFrame(list(printed)))
+
+
+def _measured(study: Study, sweeps: tuple[str, ...], along: str, value: str) -> dict[str, Curve]:
+    """Curves of the implemented rows that have stored rows."""
+    check = {"sweep": list(sweeps), "metric": "nicv", "along": along, "value": value}
+    found = {}
+    for key, selector in IMPLEMENTED.items():
+        try:
+            found[key] = curve(study, check | {"min_values": 1}, _NO_REASONS, selector)
+        except MissingRows:
+            continue
+    return found
+
+
+def _table1_line(
+    row: Mapping[str, str], measured: Mapping[str, Curves]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return one line of Table 1 in full, and as printed."""
+    line = {
+        "method": row["reference"],
+        "factor (paper)": row["factor"],
+        "additive error (paper)": row["additive"],
+    }
+    printed = dict(line)
+    factor, additive = BOUNDS[row["key"]]
+    for name, (_, along, value) in EXPONENTS.items():
+        own = measured[name].get(row["key"])
+        some = own or next(iter(measured[name].values()), None)
+        bound = _bound_slope(factor if value == "ratio" else additive, along, some)
+        slope = _slope_text(own)
+        line |= {f"{name}: bound": bound, f"{name}: measured": slope}
+        printed[name] = bound if slope == DASH else f"{bound} / {slope}"
+    return line, printed
+
+
+def _has_slope(line: Curve | None) -> bool:
+    """Whether a power can be fitted: two points or more, all positive."""
+    return line is not None and line.x.size > 1 and bool((line.values[0] > 0).all())
+
+
+def _slope_text(line: Curve | None) -> str:
+    if line is None or not _has_slope(line):
+        return DASH
+    slopes = line.slopes()
+    (low,), (high,) = percentile_interval(slopes[:, None])
+    return f"{slopes[0]:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _bound_slope(bound: Callable[..., Any], along: str, line: Curve | None) -> str:
+    """Return the slope of a reported bound between the ends of a measured curve."""
+    if line is None or line.x.size < 2:
+        return DASH
+    ends = (line.x.min(), line.x.max())
+    # One bound is exponential in d: it needs more than double precision's range.
+    sizes = {name: np.longdouble(value) for name, value in SIZES.items()}
+    with np.errstate(divide="ignore", over="ignore"):
+        values = [np.log(bound(**(sizes | {along: np.longdouble(end)}))) for end in ends]
+        slope = float(np.diff(values)[0] / np.diff(np.log(ends))[0])
+    return f"{slope:.2f}" if np.isfinite(slope) else DASH
+
+
+def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
+    """Return the largest additive error measured over its bound; 0 for what is not implemented."""
+    bound = BOUNDS[key][1]
+    largest = 0.0
+    for name, (_, _, value) in EXPONENTS.items():
+        line = measured[name].get(key)
+        if value == "cost" and line is not None and _has_slope(line):
+            sizes = line.cells[["n", "k", "d"]].astype(float)
+            ratio = line.values[0] / bound(sizes["n"], sizes["k"], sizes["d"])
+            largest = max(largest, ratio.max())
+    return largest
+
+
+# --- candidates ---------------------------------------------------------------------------------
+
+
+def capture(study: Study, spec: FigureSpec) -> Frame:
+    """Share of runs that have a candidate near every ball, over the size of the small one."""
+    checks = {claim.id: claim.check for claim in CONTENT["claims"]}
+    check = checks["kaplan_stemmer/iterating-captures-smaller"]
+    cells, shares, seeds = capture_shares(study, check)
+    low, high = percentile_interval(shares) if len(cells) else (np.empty(0), np.empty(0))
+    panels = {n: f"n = {n:,.0f}" for n in sorted(cells["large"].unique())}
+    table = cells.assign(
+        panel=pd.Categorical(cells["large"].map(panels), list(panels.values())),
+        hue=pd.Categorical(cells["method"], list(PASSES)) if len(cells) else [],
+        x=cells["small"],
+        value=cells["share"],
+        low=low,
+        high=high,
+        half_width=(high - low) / 2,
+        seeds=seeds,
+    )
+    return Frame(table, fields={"factor": f"{check['factor']:g}", "level": f"{check['level']:g}"})
+
+
+def candidates(study: Study, spec: FigureSpec) -> Frame:
+    """How many candidates there are, and what k of them cost."""
+    rows = study.rows_with(["n_centers"])
+    rows = rows[rows["method"].isin(PASSES) & rows["sweep"].isin(["candidates", "capture"])]
+    keys = ["method", "dataset", "n", "k", "epsilon"]
+    titles = {
+        "unassigned_points": "points without a near one",
+        "nicv_best_k": "NICV of the best k",
+    }
+    titles = {name: title for name, title in titles.items() if name in rows}
+    if rows.empty:
+        return Frame(pd.DataFrame(columns=[*keys, "mean", "largest", "seeds"]))
+
+    groups = rows.groupby(keys)
+    table = groups["n_centers"].agg(mean="mean", largest="max", seeds="size").reset_index()
+    table = table.assign(over_k=table["mean"] / table["k"])
+    table = table.merge(groups[list(titles)].mean().reset_index(), on=keys)
+
+    # The sets of the captured balls are in the file alone.
+    listed = set(rows.loc[rows["sweep"] == "candidates", "dataset"])
+    printed = table[table["dataset"].isin(listed)]
+    printed = printed.assign(
+        method=printed["method"].map(PASSES),
+        **{name: printed[name].map(format_number) for name in ("mean", *titles)},
+    )
+    columns = ["dataset", "method", "mean", "largest", *titles, "seeds"]
+    return Frame(table, rows, (), printed=printed[columns].rename(columns=titles))
