@@ -131,11 +131,13 @@ class FigureSpec:
     y_scale: str = "auto"
     linear_below: float = 0.01
     y_zero: bool = False
+    y_reversed: bool = False
     references: tuple[Any, ...] = ()
     exponents: bool = False
     stacked: tuple[str, ...] = ()
     span: tuple[str, ...] = ()
     row_label: str = "{}"
+    sort_rows: bool = False
     label: str = ""
     colors: str = "linear"
     color_map: str = "YlGnBu"

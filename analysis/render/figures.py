@@ -1,5 +1,6 @@
 """From the tidy table of a figure to the figure: panels, labels, legend, caption."""
 
+import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -131,8 +132,8 @@ def _panels(
 
 
 def _title(axes: Axes, index: int, title: str, count: int) -> None:
-    """Write the title of a panel, with its letter where there are several."""
-    if count > 1:
+    """Write the title of a panel, with its letter where there are several, but not too many."""
+    if 1 < count <= len(string.ascii_lowercase):
         panel_title(axes, index, title)
     else:
         axes.set_title(title, color=INK, fontsize=10)

@@ -31,7 +31,10 @@ def row_places(table: pd.DataFrame, spec: FigureSpec) -> dict[tuple[Any, Any], f
     height = 0.0
     for group in groups:
         members = table if group is None else table[table["group"] == group]
-        for row in ordered(members["row"], spec):
+        rows = ordered(members["row"], spec)
+        if spec.sort_rows:
+            rows = list(members.sort_values("value", kind="stable")["row"].unique())
+        for row in rows:
             places[group, row] = height
             height += 1
         height += BETWEEN_GROUPS
@@ -68,7 +71,8 @@ def draw(
         for order, hue in enumerate(marks):
             if hue in by_hue.index:
                 shift = DODGE * (order - (len(marks) - 1) / 2) if spec.dodge else 0.0
-                _mark(axes, y + shift, by_hue.loc[hue], spec, styles[hue])
+                for _, line in by_hue.loc[[hue]].iterrows():
+                    _mark(axes, y + shift, line, spec, styles[hue])
         if "reported" in by_hue and by_hue["reported"].notna().any():
             axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=8, zorder=1.9, **REPORTED)
     for line in intervals[intervals["row"].isna()].itertuples():

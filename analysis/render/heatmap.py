@@ -16,6 +16,7 @@ from pkm.analysis.render.layout import log_axis, plain_number, short_exponents
 from pkm.analysis.render.style import GREY, INK, HueStyle
 from pkm.schema import higher_is_better
 
+LETTERS = 9  # of names along an inch
 DARK = 0.55  # luminance below which a cell has white text
 
 
@@ -41,7 +42,10 @@ def draw(
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_xticks(range(len(columns)), [spec.name_of(value) for value in columns])
+    names = [spec.name_of(value) for value in columns]
+    slanted = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    is_long = max(map(len, names)) * len(names) > LETTERS * spec.width
+    axes.set_xticks(range(len(columns)), names, **(slanted if is_long else {}))
     axes.set_yticks(range(len(rows)), [spec.name_of(value) for value in rows])
     axes.set_xticks(np.arange(len(columns) + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
@@ -57,7 +61,8 @@ def draw(
 
 def panel_height(drawn: pd.DataFrame, spec: FigureSpec) -> float:
     """Return the height of the panels in inches; the height of a specification is that of a row."""
-    return spec.height * max(drawn.groupby("panel")["row"].nunique().max(), 3) + 0.9
+    panels = drawn.groupby("panel") if "panel" in drawn else [("", drawn)]
+    return spec.height * max(3, *(table["row"].nunique() for _, table in panels)) + 0.9
 
 
 def ordered(values: pd.Series, spec: FigureSpec) -> list[Any]:

@@ -40,6 +40,8 @@ def draw(
     names = [] if pd.api.types.is_numeric_dtype(table["x"]) else ordered(table["x"], spec)
     if names:
         table = table.assign(x=[float(names.index(name)) for name in table["x"]])
+    if spec.interval == "none":
+        table = table.assign(low=table["value"], high=table["value"])
     table = table.assign(
         low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
     )
@@ -72,6 +74,8 @@ def draw(
         logarithmic,
         spec.y_zero,
     )
+    if spec.y_reversed:
+        axes.invert_yaxis()
     for entry in spec.references:
         _draw_reference(axes, entry, _fitted(table, styles))
     if spec.exponents:

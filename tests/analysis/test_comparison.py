@@ -1,6 +1,7 @@
 """The cross-paper comparison on fabricated rows whose ratios, ranks and winners are known."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -24,8 +25,9 @@ from pkm.analysis.comparison import (
     ratios,
     shared_datasets,
 )
-from pkm.analysis.figures import comparison as figures
 from pkm.analysis.figures import figures_of
+from pkm.analysis.papers.comparison import INSUFFICIENT
+from pkm.analysis.render.figures import draw
 from pkm.analysis.report import build
 from pkm.analysis.tables import Study
 from pkm.arrow import nested
@@ -100,9 +102,9 @@ def test_insufficient_data_is_marked():
     result = reports.draw("comparison", "comparison_ratios", rows)
     column = result.formatted.set_index("dataset")["Kaplan-Stemmer"]
     expected = {"a": True, "b": False, "c": False, "wide": False}
-    assert column.str.endswith(figures.INSUFFICIENT).to_dict() == expected
+    assert column.str.endswith(INSUFFICIENT).to_dict() == expected
     texts = [text.get_text() for text in result.figure.axes[0].texts]
-    marked = [text for text in texts if figures.INSUFFICIENT in text]
+    marked = [text for text in texts if INSUFFICIENT in text]
     assert len(marked) == 1
     assert "No bucket could pass" in result.caption
 
@@ -271,8 +273,8 @@ def test_figures_have_numbers_and_gaps(study):
     reason = "EUGkM: wide left out (more than 11 columns"
     assert any(reason in gap for gap in ratio_figure.gaps)
     ranks = results["comparison_ranks"].table
-    assert set(ranks["group"]) == {"all data sets", "data sets with a result of every method"}
-    assert "eugkm" not in set(ranks.loc[ranks["group"] == "all data sets", "method"])
+    assert set(ranks["panel"]) == {"all data sets", "data sets with a result of every method"}
+    assert "eugkm" not in set(ranks.loc[ranks["panel"] == "all data sets", "method"])
     formatted = ratio_figure.formatted.set_index("dataset")
     assert formatted.loc["a", "EUGkM"] == "1.1 [0.99, 33]"
     assert formatted.loc["wide", "EUGkM"] == "–"
@@ -284,13 +286,49 @@ def test_figures_without_private_rows_report_gaps():
     rows = all_rows()
     non_private = Study(rows[rows["sweep"] == "reference"])
     for spec in figures_of("comparison"):
-        assert spec.draw(non_private).gaps
+        result = draw(non_private, spec)
+        assert result.gaps
+        assert result.figure is None
 
 
 def test_unlisted_methods_are_drawn():
-    study = Study(all_rows({"glloyd_sound": 2.0, "unlisted_method": 1.5, "eugkm": 1.1}, ()))
-    assert "unlisted method" in figures.draw_ratios(study).formatted.columns
-    assert "unlisted_method" in set(figures.draw_ranks(study).table["method"])
+    rows = all_rows({"glloyd_sound": 2.0, "unlisted_method": 1.5, "eugkm": 1.1}, ())
+    ratio_figure = reports.draw("comparison", "comparison_ratios", rows)
+    assert "unlisted method" in ratio_figure.formatted.columns
+    ranks = reports.draw("comparison", "comparison_ranks", rows)
+    assert "unlisted_method" in set(ranks.table["method"])
+
+
+def test_bars_of_differences_overlap_where_ranks_do_not_differ():
+    table = reports.figure_of("comparison", "comparison_differences").table
+    panel = "data sets with a result of every method, ε = 1 (p = 0.029, CD 2.71)"
+    lines = table[table["panel"] == panel].set_index("method")
+    assert lines["value"].to_dict() == {
+        "eugkm": 1.0,
+        "kaplan_stemmer": 2.0,
+        "glloyd_sound": 3.0,
+        "lsh_splits_sound": 4.0,
+    }
+    # Of the four, only the best and the worst differ by more than 2.71.
+    overlap = {
+        (first, second): lines.at[first, "high"] >= lines.at[second, "low"]
+        for first, second in combinations(lines.index, 2)
+    }
+    assert [pair for pair, overlaps in overlap.items() if not overlaps] == [
+        ("eugkm", "lsh_splits_sound")
+    ]
+
+
+def test_winners_stand_in_the_row_of_their_data_set():
+    rows = all_rows({"glloyd_sound": 2.0, "lsh_splits_sound": 2.6}, ())
+    result = reports.draw("comparison", "comparison_map", rows)
+    table = result.table.set_index(["dataset", "epsilon"])
+    assert table.loc[("a", 1.0), "hue"] == "glloyd_sound"
+    # At half the epsilon even the best method is above the mean as only center.
+    assert table.loc[("a", 0.5), "hue"] == "none"
+    assert list(table["value"]) == list(table["records"])
+    labels = [text.get_text() for text in result.figure.axes[0].get_yticklabels()]
+    assert labels == ["a (d 2)", "b (d 3)", "c (d 4)", "wide (d 40)"]
 
 
 def test_report_of_paper_without_claims(tmp_path):

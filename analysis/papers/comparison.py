@@ -1,0 +1,233 @@
+"""What the figures of the comparison of all papers need beyond their figures.yaml."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from pkm.analysis.comparison import (
+    BASELINES,
+    LEVEL,
+    REFERENCE,
+    UNRANKED,
+    best_methods,
+    complete,
+    fit_times,
+    private,
+    rank,
+    ratios,
+    shared_datasets,
+)
+from pkm.analysis.figure import FigureSpec, in_order
+from pkm.analysis.frames import Frame
+from pkm.analysis.render.layout import DASH, gap_texts
+from pkm.analysis.render.style import MethodStyles
+from pkm.analysis.tables import Study
+
+EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, the nearest is shown
+LOW_DIMENSIONS = 11
+N_DIAGRAMS = 3  # epsilons at which differences are shown
+#: Methods with a parameter that was chosen on data sets of the comparison.
+TUNED = ("dpm_merged", "dpm_sound")
+INSUFFICIENT = "‡"
+_INSUFFICIENT_TEXT = (
+    f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the centers come from "
+    "points placed without data and from the queries about those."
+)
+_GRID = (
+    f"more than {LOW_DIMENSIONS} columns: two intervals in each make cells that hold noise alone"
+)
+#: What the sweeps leave out, by method: a test of the data set, and the reason.
+NOT_PLANNED: dict[str, tuple[Callable[[Mapping[str, int]], bool], str]] = {
+    "eugkm": (lambda facts: facts["d"] > LOW_DIMENSIONS, _GRID),
+    "eugkm_balanced": (lambda facts: facts["d"] > LOW_DIMENSIONS, _GRID),
+    "em_mc": (lambda facts: facts["n"] > 100_000, "more than 100,000 points take it minutes a fit"),
+}
+
+
+# --- ratios -------------------------------------------------------------------------------------
+
+
+def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
+    """Median ratios of all methods, data sets by number of columns, then of points."""
+    table = _ratios(study, spec)
+    names = [f"{row.dataset} (d {row.d}, k {row.k})" for row in table.itertuples()]
+    table = table.assign(
+        value=table["median"],
+        x=table["epsilon"],
+        hue=table["method"],
+        panel=pd.Categorical(names, list(dict.fromkeys(names))),
+    )
+    if not len(private(table)):
+        table = table.iloc[:0]
+    some = table["insufficient_data"].any()
+    fields = {"insufficient": _INSUFFICIENT_TEXT if some else ""}
+    return Frame(table, gaps=_gaps(table, spec), fields=fields)
+
+
+def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
+    """Median ratios at one epsilon, data sets down, methods across."""
+    shown = ratios_by_epsilon(study, spec)
+    table = shown.table
+    epsilon = _nearest_epsilon(table)
+    table = table[(table["epsilon"] == epsilon) & (table["method"] != REFERENCE)]
+    rows = [f"{row.dataset}  {row.n:,} × {row.d}, k {row.k}" for row in table.itertuples()]
+    labels = _labels(study, spec)
+    columns = [labels[name] for name in in_order(table["method"], spec.order)]
+    table = table.drop(columns="panel").assign(
+        row=pd.Categorical(rows, list(dict.fromkeys(rows))),
+        x=pd.Categorical(table["label"], list(dict.fromkeys(columns))),
+    )
+    native = ", ".join(labels[name] for name in UNRANKED)
+    fields = {"epsilon": f"{epsilon:g}", "native": native} | dict(shown.fields)
+    return Frame(table, gaps=shown.gaps, fields=fields)
+
+
+def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
+    """Return the ratios with looks of methods; labels do not say that private ones are sound."""
+    styles = MethodStyles(study.cells)
+    table = ratios(study).sort_values(["d", "n", "dataset"], kind="stable", ignore_index=True)
+    labels = _labels(study, spec)
+    return table.assign(
+        label=table["method"].map(labels),
+        color=[styles[name].color for name in table["method"]],
+        marker=[styles[name].marker for name in table["method"]],
+        mark=np.where(table["insufficient_data"], f" {INSUFFICIENT}", ""),
+    )
+
+
+def _labels(study: Study, spec: FigureSpec) -> dict[str, str]:
+    """Return the labels of methods; † marks those of `TUNED`."""
+    styles = MethodStyles(study.cells)
+    names = {*study.cells["method"], *spec.order}
+    labels = {name: styles.label(name).removesuffix(" (sound)") for name in names}
+    return {name: f"{text} †" if name in TUNED else text for name, text in labels.items()}
+
+
+def _nearest_epsilon(table: pd.DataFrame) -> float:
+    grid = np.sort(table["epsilon"].dropna().unique())
+    return float(grid[np.argmin(np.abs(np.log(grid / EPSILON)))]) if grid.size else np.nan
+
+
+def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
+    """Say for each method on which data sets it lacks a result, and why."""
+    if not len(table):
+        return gap_texts([spec.title])
+    lines = []
+    facts = table.drop_duplicates("dataset").set_index("dataset")
+    labels = table.drop_duplicates("method").set_index("method")["label"]
+    for method, missing in complete(table, list(facts.index))[1].items():
+        not_planned, reason = NOT_PLANNED.get(method, (lambda _: False, ""))
+        left_out = [name for name in missing if not_planned(facts.loc[name])]
+        rest = [name for name in missing if name not in left_out]
+        if left_out:
+            lines.append(f"{labels[method]}: {', '.join(left_out)} left out ({reason})")
+        if rest:
+            lines.append(
+                f"{labels[method]}: no result at every epsilon on {', '.join(rest)} (not planned "
+                "at this size, not available, or over the time limit: see what is missing)"
+            )
+    return tuple(lines)
+
+
+# --- ranks --------------------------------------------------------------------------------------
+
+
+def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
+    """Mean ranks over all data sets, and over those on which all methods have results."""
+    table = _ratios(study, spec)
+    grid = np.sort(table["epsilon"].dropna().unique())
+    names = list(dict.fromkeys(table["dataset"]))
+    groups = {"all data sets": names}
+    shared = shared_datasets(table, names)
+    if 0 < len(shared) < len(names):
+        groups["data sets with a result of every method"] = shared
+    looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
+    columns = ["method", "mean_rank", "low", "high", "panel", "epsilon", "datasets", "friedman_p"]
+    parts = [pd.DataFrame(columns=[*columns, "critical_difference"])]
+    for title, datasets in groups.items():
+        methods = in_order(complete(table, datasets)[0], spec.order)
+        for epsilon in grid if methods else ():
+            ranking = rank(table, epsilon, datasets, methods)
+            part = ranking.table.assign(panel=title, epsilon=epsilon, datasets=len(datasets))
+            part = part.assign(friedman_p=ranking.p_value, critical_difference=ranking.critical)
+            parts.append(part)
+    lines = pd.concat(parts[1:] or parts, ignore_index=True).merge(looks, on="method")
+    lines = lines.rename(columns={"mean_rank": "value"})
+    lines = lines.assign(hue=lines["method"], x=lines["epsilon"])
+    sizes = "; ".join(f"{title}: {len(datasets)} sets" for title, datasets in groups.items())
+    gaps = _gaps(table if len(lines) else table.iloc[:0], spec)
+    return Frame(lines, private(table), gaps, {"sizes": sizes, "level": LEVEL})
+
+
+def critical_differences(study: Study, spec: FigureSpec) -> Frame:
+    """Mean ranks at a few epsilons with half of the critical difference to both sides."""
+    shown = mean_ranks(study, spec)
+    lines = shown.table
+    grid = np.sort(lines["epsilon"].unique())
+    chosen = np.unique(np.linspace(0, grid.size - 1, min(N_DIAGRAMS, grid.size)).round())
+    lines = lines[lines["epsilon"].isin(grid[chosen.astype(int)])]
+    lines = lines.sort_values(["epsilon", "panel", "value"], ignore_index=True)
+    half = lines["critical_difference"] / 2
+    titles = [
+        f"{title}, ε = {epsilon:g} ({_test_text(p, critical)})"
+        for title, epsilon, p, critical in lines[
+            ["panel", "epsilon", "friedman_p", "critical_difference"]
+        ].itertuples(index=False)
+    ]
+    lines = lines.assign(
+        low=lines["value"] - half,
+        high=lines["value"] + half,
+        row=lines["method"],
+        group_of_sets=lines["panel"],
+        panel=pd.Categorical(titles, list(dict.fromkeys(titles))),
+    )
+    return Frame(lines, shown.cells, shown.gaps, shown.fields)
+
+
+def _test_text(p_value: float, critical: float) -> str:
+    if not np.isfinite(critical):
+        return "too few for a test"
+    p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
+    return f"{p}, CD {critical:.2f}"
+
+
+# --- best methods and times ---------------------------------------------------------------------
+
+
+def winners(study: Study, spec: FigureSpec) -> Frame:
+    """The best private method of each data set and epsilon, over the records of a cluster."""
+    table = _ratios(study, spec)
+    best = best_methods(table)
+    if not len(best):
+        return Frame(table.iloc[:0].assign(value=np.nan), gaps=gap_texts([spec.title]))
+    looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
+    best = best.merge(looks, on="method").sort_values(["d", "n", "dataset", "epsilon"])
+    rows = [f"{line.dataset} (d {line.d})" for line in best.itertuples()]
+    labels = _labels(study, spec) | {"": DASH}
+    best = best.assign(
+        value=best["records"],
+        low=np.nan,
+        high=np.nan,
+        row=pd.Categorical(rows, list(dict.fromkeys(rows))),
+        hue=best["method"].where(best["useful"], "none"),
+        second=best["second"].map(labels),
+    )
+    return Frame(best, gaps=())
+
+
+def times(study: Study, spec: FigureSpec) -> Frame:
+    """Seconds of a fit."""
+    table = fit_times(study)
+    labels = _labels(study, spec)
+    untimed = set(spec.order) - set(table["method"]) - {*BASELINES, *UNRANKED}
+    gaps = [f"{labels[name]}: not timed" for name in in_order(untimed, spec.order)]
+    table = table.sort_values(["n", "d", "dataset"], kind="stable").rename(
+        columns={"seconds": "value"}
+    )
+    table = table.assign(hue=table["method"], label=table["method"].map(labels))
+    epsilons = ", ".join(f"{value:g}" for value in sorted(table["epsilon"].dropna().unique()))
+    fits = f"{table['seeds'].min()}" if len(table) else ""
+    fields = {"epsilons": epsilons, "fits": fits}
+    cells = study.cells.assign(label=study.cells["method"].map(labels))
+    return Frame(table, cells, tuple(gaps) if fits else gap_texts(["seconds of a fit"]), fields)
