@@ -86,9 +86,12 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
 def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Return the ratios with looks of methods; labels do not say that private ones are sound."""
     styles = MethodStyles(study.cells)
-    table = ratios(study).sort_values(["d", "n", "dataset"], kind="stable", ignore_index=True)
+    table = ratios(study)
+    places = {name: place for place, name in enumerate(in_order(table["method"], spec.order))}
+    table = table.assign(place=table["method"].map(places))
+    table = table.sort_values(["d", "n", "dataset", "place", "epsilon"], ignore_index=True)
     labels = _labels(study, spec)
-    return table.assign(
+    return table.drop(columns="place").assign(
         label=table["method"].map(labels),
         color=[styles[name].color for name in table["method"]],
         marker=[styles[name].marker for name in table["method"]],
