@@ -104,6 +104,7 @@ def _labels(study: Study, spec: FigureSpec) -> dict[str, str]:
     styles = MethodStyles(study.cells)
     names = {*study.cells["method"], *spec.order}
     labels = {name: styles.label(name).removesuffix(" (sound)") for name in names}
+    labels = {name: text.replace("(sound, ", "(") for name, text in labels.items()}
     return {name: f"{text} †" if name in TUNED else text for name, text in labels.items()}
 
 
