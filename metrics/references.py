@@ -186,7 +186,7 @@ def run_k_means(
         )
         # Without annotations in scikit-learn the types of its parameters are guessed from defaults.
         fit = KMeans(k, init=centers.astype(np.float32), n_init=1)  # type: ignore[reportArgumentType]
-        return fit.fit(single).labels_
+        return np.asarray(fit.fit(single).labels_)
 
     found = []
     for k, seed in starts:
