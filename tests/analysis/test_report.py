@@ -89,7 +89,9 @@ def test_epsilon_label_refuses_two_adjacencies(study):
 def test_methods_of_another_adjacency_are_excluded():
     rows = small_rows()
     incomparable = cell_rows("real", "fastlloyd", "iris", 0.5, 12, size=SIZES["iris"])
-    incomparable = incomparable.assign(method="other", cell="other", adjacency="replace_one")
+    incomparable = incomparable.assign(
+        method="other", cell="other", label="other", adjacency="replace_one"
+    )
     result = draw("figure2_fold", pd.concat([rows, incomparable], ignore_index=True))
     assert "other" not in set(result.table["method"])
     assert any(gap.startswith("other") for gap in result.gaps)
