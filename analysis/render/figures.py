@@ -56,9 +56,8 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
         figure, notes = _panels(shown, spec, styles, fields)
     labels = {hue: style.label for hue, style in styles.items()}
     fields.update(notes)
-    caption = sentences(spec.caption, fields)
-    if not len(shown.drawn) and spec.kind != "table":
-        caption = [NOTHING]
+    is_empty = spec.kind != "table" and not len(shown.drawn)
+    caption = [NOTHING] if is_empty else sentences(spec.caption, fields)
     caption += [text for name, text in notes.items() if f"{{{name}}}" not in "".join(spec.caption)]
     return FigureResult(
         figure,

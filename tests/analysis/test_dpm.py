@@ -15,8 +15,8 @@ from fabricated.studies import study_of
 
 from pkm.analysis import claims, hyperparameters, reported
 from pkm.analysis.figures import figures_of
-from pkm.analysis.figures.dpm import matched_ratios
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.papers.dpm import matched_ratios
 from pkm.analysis.render.style import epsilon_label
 from pkm.analysis.tables import Study, raw_units, standard_deviations
 
@@ -627,34 +627,43 @@ def test_figures_of_a_single_cell(name):
     assert reasons == {expected}
 
 
-def axes_texts(figure):
-    return [text.get_text() for axes in figure.axes for text in axes.texts]
+def panels_of(result):
+    """Axes of the drawn panels by title."""
+    titled = [axes for axes in result.figure.axes if axes.get_title()]
+    return {axes.get_title().split(") ", 1)[1]: axes for axes in titled}
 
 
-def test_figure1_shows_reported_values_and_cuts_bars(study):
+def test_figure1_shows_reported_values_inside_its_axes(study):
     result = figure("figure1")
     table = result.table.set_index(["dataset", "method"])
     assert table.loc[("letters-18720", "em_mc"), "reported"] == 23.81
-    assert table.loc[("gas", "dp_lloyd"), "mean"] == pytest.approx(0.25, rel=0.05)
-    texts = axes_texts(result.figure)
-    assert "reported 14.2" in texts
-    assert any(text.startswith("measured 23") for text in texts)
-    # Bars end below the edge of their panel although one value is a hundred times higher.
-    for axes in result.figure.axes:
-        _, top = axes.get_ylim()
-        assert all(patch.get_height() < top < 1 for patch in axes.patches)
+    assert table.loc[("gas", "dp_lloyd"), "value"] == pytest.approx(0.25, rel=0.05)
+    # All panels share one axis, which holds a reported 0 and a mean a thousand times the others.
+    panels = panels_of(result).values()
+    ((low, high),) = {axes.get_xlim() for axes in panels}
+    assert low < table["reported"].min() == 0
+    assert high > table["value"].max() > 20
+    diamonds = [
+        line.get_xdata()[0]
+        for axes in panels
+        for line in axes.lines
+        if line.get_marker() == "D" and line.get_markerfacecolor() == "none"
+    ]
+    assert sorted(diamonds) == sorted(table["reported"].dropna())
 
 
 def test_figure4_shows_cpu_seconds(study):
     result = figure("figure4")
     assert "largest ratio of wall-clock to CPU time of a fit is 1.25" in result.caption
-    bar = result.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
+    line = result.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
     rows = all_rows().query("sweep == 'timing' and dataset == 'gas' and method == 'dpm'")
-    assert bar["mean"] == pytest.approx(rows["fit_cpu_seconds"].mean())
-    # Labels are above their bars.
-    ends = np.sort(result.table["mean"] + result.table["deviation"])
-    heights = [text.get_position()[1] for text in result.figure.axes[0].texts]
-    assert (np.sort(heights) > ends).all()
+    assert line["value"] == pytest.approx(rows["fit_cpu_seconds"].mean())
+    # Numbers are written at the ends of the intervals, and absent methods have no row.
+    (axes,) = result.figure.axes
+    ends = sorted(text.xy[0] for text in axes.texts)
+    assert ends == pytest.approx(sorted(result.table["high"]))
+    assert len(axes.get_yticks()) == len(result.table)
+    assert any(gap.startswith("EM-MC on MNIST embeddings, Fashion") for gap in result.gaps)
 
 
 def test_methods_of_another_adjacency_are_excluded():
@@ -689,11 +698,37 @@ def test_figure5_splits_best_and_worst_settings(study):
     table = figure("figure5").table
     table = table[table["dataset"] == "letters-18720"]
     for metric, sign in (("silhouette", -1), ("inertia", 1)):
-        means = table[table["metric"] == metric].set_index("group")["mean"]
+        of_metric = table[(table["metric"] == metric) & (table["x"] == "averages")]
+        means = of_metric.set_index("hue")["mean"]
         best = sign * means["best"]
         worst = sign * means["worst"]
         assert len(best) == len(worst) == 4
         assert best.max() < worst.min()
+        shares = of_metric.set_index("hue")["value"]
+        assert shares["best_mean"] == pytest.approx(shares["best"].mean())
+        assert shares["paper"] == 0.6
+
+
+def test_dark_is_better_in_every_panel_of_figure6(study):
+    for title, axes in panels_of(figure("figure6")).items():
+        (image,) = axes.images
+        low, high = (sum(image.cmap(image.norm(end))[:3]) for end in image.get_clim())
+        assert (low > high) == title.endswith("↑"), title
+
+
+def test_directions_and_centers_have_rows_of_stored_methods_only(study):
+    for name in ("directions", "centers"):
+        result = figure(name)
+        panels = panels_of(result)
+        assert len(panels["Gas"].get_yticks()) == 9
+        assert len(panels["Synth-10d"].get_yticks()) == 8
+        assert result.gaps == (
+            "EM-MC on MNIST embeddings, Fashion embeddings, Synth-10d, Synth-100d: not run: "
+            "no stored rows",
+        )
+    # The line at the number of classes is that of the panel's data set.
+    (line,) = (line for line in panels["Gas"].lines if list(line.get_xdata()) == [2, 2])
+    assert line.get_linestyle() == "--"
 
 
 def test_table_captions_count_verdicts(study):
