@@ -5,6 +5,7 @@ PAPER   ?= all
 PROFILE ?= quick
 JOBS    ?= 2
 DATA    ?= $(wildcard ../shared/data)
+FETCH   ?= yes
 RESULTS ?= results
 PAIRS   ?= 500
 RUNS    ?= 20000
@@ -12,14 +13,14 @@ RUNS    ?= 20000
 VENV := .venv
 RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
-SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) $(if $(DATA),data=$(DATA))
+SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) fetch=$(FETCH) $(if $(DATA),data=$(DATA))
 
 .PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol lock clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
 	@echo
-	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) RESULTS=$(RESULTS)"
+	@echo "settings: PAPER=$(PAPER) PROFILE=$(PROFILE) JOBS=$(JOBS) DATA=$(DATA) FETCH=$(FETCH) RESULTS=$(RESULTS)"
 
 # The lock is installed once, and the project on top of it, editable; what changed is installed again.
 $(VENV)/ready: requirements.txt pyproject.toml
@@ -35,7 +36,7 @@ $(VENV)/protocol: requirements-protocol.txt $(VENV)/ready
 
 setup: $(VENV)/ready   ## create .venv from the lock
 
-reproduce: setup ## run a profile of a paper (or of all) and build the report: PAPER= PROFILE=smoke|quick|paper JOBS= DATA=
+reproduce: setup ## run a profile of a paper (or of all) and build the report: PAPER= PROFILE=smoke|quick|paper JOBS= DATA= FETCH=no (do not download data)
 	$(PKM) reproduce $(SETTINGS)
 
 plan: setup      ## show what would run, what is stored, and how long it may take

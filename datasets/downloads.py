@@ -8,9 +8,12 @@ import os
 import time
 import zipfile
 import zlib
+from collections.abc import Iterable
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 from urllib.parse import urlsplit
 
 from pkm.datasets import sources
@@ -20,11 +23,41 @@ from pkm.files import CACHE_VARIABLE, atomic_write, cache_folder
 DOWNLOAD_VARIABLE = "PKM_DOWNLOAD"
 #: For a connection, and for the next part of an answer.
 TIMEOUT_SECONDS = (10, 60)
+#: Within which the first host answers where there is a network.
+PROBE_SECONDS = 3.0
 #: Times that a URL is tried when its failure may pass, and seconds before the second time.
 ATTEMPTS = 3
 PAUSE_SECONDS = 1.0
 #: Of the packings of a ZIP archive those that can be unpacked in parts of a given size.
 PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+def has_network(urls: Iterable[str]) -> bool:
+    """Whether the host of any of some URLs answers within three seconds, whatever its answer."""
+    import requests
+
+    answers: Queue[bool] = Queue()
+
+    def ask(url: str) -> None:
+        try:
+            requests.head(url, timeout=PROBE_SECONDS)
+        except requests.RequestException:
+            answers.put(False)
+        else:
+            answers.put(True)
+
+    hosts = {urlsplit(url).netloc: url for url in urls}
+    for url in hosts.values():
+        # The look-up of a name has no time limit of its own, and may outlast this function.
+        Thread(target=ask, args=(url,), daemon=True).start()
+    deadline = time.monotonic() + PROBE_SECONDS
+    for _ in hosts:
+        try:
+            if answers.get(timeout=max(0.0, deadline - time.monotonic())):
+                return True
+        except Empty:
+            return False
+    return False
 
 
 class Unreachable(OSError):

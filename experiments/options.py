@@ -187,6 +187,11 @@ class ReproduceOptions(CommonOptions):
     paper: Any = key(MISSING, "which paper's sweeps: a group of conf/; all: every paper")
     profile: Any = key(MISSING, "how much of a paper: smoke, quick or paper")
     sweeps: Any = key(None, "which of the paper's sweeps are run, a list; null: all")
+    fetch: bool = key(
+        "${oc.env:PKM_FETCH,true}",
+        "true: what is missing of the data sets is downloaded first (the default is PKM_FETCH, "
+        "else true); without a network, and with false, the paper goes on without it",
+    )
     verb: str | None = key(None, "plan, run, status, retry or report; null: run, then report")
 
 

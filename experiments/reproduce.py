@@ -42,7 +42,7 @@ def run_job(config: DictConfig) -> None:
         If a cell of a plan has failed.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
-    from pkm.experiments.reproduction import reproduce
+    from pkm.experiments.reproduction import plans_of, reproduce
 
     console, _ = consoles()
     if config.verb not in (None, *VERBS):
@@ -56,10 +56,10 @@ def run_job(config: DictConfig) -> None:
             for paper in every_paper()
         ]
     codes = []
-    for number, each in enumerate(configs, 1):
+    for number, (plan, each) in enumerate(zip(plans_of(configs, console), configs, strict=True), 1):
         if len(configs) > 1:
             console.print(f"paper {number} of {len(configs)}: {each.paper.name}", style="bold")
-        codes.append(reproduce(each, console))
+        codes.append(reproduce(plan, each, console))
     if any(codes):
         raise CellsFailed("cells failed")
 

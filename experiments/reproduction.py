@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,6 +12,7 @@ from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.environment import environment, origin_of
 from pkm.experiments.estimate import estimator, wall_seconds
+from pkm.experiments.fetching import fetch
 from pkm.experiments.overview import listed, show, show_status, substitution_lines
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.progress import duration
@@ -18,11 +20,30 @@ from pkm.experiments.store import Store
 from pkm.experiments.sweep import as_list
 
 
-def reproduce(config: DictConfig, console: Console) -> int:
+def plans_of(configs: Sequence[DictConfig], console: Console) -> list[Plan]:
+    """Make the plans of papers; where cells are to be run, data that they lack are downloaded.
+
+    Raises
+    ------
+    ConfigurationError
+        If a configuration is wrong; nothing has been downloaded or written then.
+    """
+    plans = [make_plan(each.paper, each.profile, mirror=each.data) for each in configs]
+    requested = [requested_part(plan, each) for plan, each in zip(plans, configs, strict=True)]
+    settings = configs[0]
+    runs = settings.fetch and settings.verb in (None, "run", "retry")
+    if runs and fetch(requested, settings.data, console):
+        plans = [make_plan(each.paper, each.profile, mirror=each.data) for each in configs]
+    return plans
+
+
+def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
     """Do what the key ``verb`` says for one paper: by default run, then report.
 
     Parameters
     ----------
+    plan : Plan
+        Of all sweeps of the paper.
     config : DictConfig
         From `pkm.experiments.configuration.checked`.
     console : rich.console.Console
@@ -35,13 +56,10 @@ def reproduce(config: DictConfig, console: Console) -> int:
 
     Raises
     ------
-    ConfigurationError
-        If the configuration is wrong; nothing has been written then.
     PermissionError
         If the results folder cannot be written.
     """
     verb = config.verb
-    plan = make_plan(config.paper, config.profile, mirror=config.data)
     requested = requested_part(plan, config)
     store = Store(config.results)
     if verb == "plan":

@@ -10,6 +10,8 @@ from pkm.methods import PrivateKMeans
 from pkm.privacy import NoiseStreams
 
 TESTS = Path(__file__).resolve().parent
+#: No test downloads data, nor a process that one starts.
+os.environ["PKM_FETCH"] = "false"
 GROUPS = {"statistical", "integration", "slow"}
 
 
