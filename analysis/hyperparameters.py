@@ -9,11 +9,12 @@ whole grid has. Each metric on each data set is one part of the claim, decided o
 like every predicate on means; settings are ranked separately in every resample.
 """
 
+import collections
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -110,84 +111,72 @@ def _items(text: object, count: int) -> list[float]:
     return items if len(items) == count else [math.nan] * count
 
 
-def find_grids(
-    study: Study, check: Mapping, context: Context
-) -> tuple[list[HyperparameterGrid], str]:
-    """Find the grids of a check, and say what is missing.
+@dataclass(frozen=True)
+class Grids:
+    """The grids of a check, one per metric and data set.
 
-    Returns
-    -------
-    list of HyperparameterGrid
-        One per metric and data set with at least three settings.
-    str
+    Attributes
+    ----------
+    grids : list of HyperparameterGrid
+        Each has at least three settings.
+    missing : str
         Data sets and settings that the claim needs and that are not stored.
+    complete : bool
+        Whether all settings of all grids are stored.
+    """
+
+    grids: list[HyperparameterGrid]
+    missing: str
+    complete: bool
+
+    def __iter__(self) -> Iterator[HyperparameterGrid]:
+        return iter(self.grids)
+
+    def draws(
+        self, values: Sequence[np.ndarray], lines: Sequence[Mapping] = (), **options: object
+    ) -> Draws:
+        """Return one value per grid, or per line where other cases are given."""
+        cases = lines or [{"dataset": grid.dataset, "metric": grid.metric} for grid in self.grids]
+        complete = np.full(len(values), self.complete)
+        seeds = min(grid.seeds for grid in self.grids)
+        options = {"complete": complete} | options
+        return Draws(np.column_stack(values), pd.DataFrame(cases), seeds, self.missing, **options)
+
+
+def find_grids(study: Study, check: Mapping, context: Context) -> Grids:
+    """Find the grids of a check.
 
     Raises
     ------
     MissingRows
         If no data set has at least three settings.
     """
+    datasets = context.resolve(check["datasets"])
     grids = []
-    for metric in check["metrics"]:
-        sign = 1.0 if higher_is_better(metric) else -1.0
+    for metric, dataset in itertools.product(check["metrics"], datasets):
         panel = study.panel(check["sweep"], metric)
-        for dataset in context.resolve(check["datasets"]):
-            selector = {"dataset": dataset, "method": check["method"]}
-            part = panel.take(matches(panel.cells, selector))
-            settings = table_of_settings(part.cells, check["parameters"])
-            if settings is None:
-                continue
+        selector = {"dataset": dataset, "method": check["method"]}
+        panel = panel.take(matches(panel.cells, selector))
+        settings = table_of_settings(panel.cells, check["parameters"])
+        if settings is None:
+            continue
 
-            # Keep the cells whose parameters could be parsed.
-            known = settings.notna().all(axis=1).to_numpy()
-            part = part.take(known)
-            settings = settings[known].reset_index(drop=True)
-            if len(settings) < 3:
-                continue
-
-            means = resampled_means(part)
-            quality = sign * means
-            grid = HyperparameterGrid(dataset, metric, settings, means, quality, part.min_seeds)
-            grids.append(grid)
+        # Keep the cells whose parameters could be parsed.
+        known = settings.notna().all(axis=1).to_numpy()
+        if np.count_nonzero(known) < 3:
+            continue
+        panel = panel.take(known)
+        settings = settings[known].reset_index(drop=True)
+        means = resampled_means(panel)
+        quality = means if higher_is_better(metric) else -means
+        grids.append(HyperparameterGrid(dataset, metric, settings, means, quality, panel.min_seeds))
     if not grids:
         raise MissingRows(context.why(check["sweep"]))
-    return grids, _describe_missing(grids, check, context)
-
-
-def _describe_missing(grids: Sequence[HyperparameterGrid], check: Mapping, context: Context) -> str:
-    """Name the data sets without a grid, and the settings that a grid lacks."""
-    datasets = context.resolve(check["datasets"])
     n_settings = min(len(grid.settings) for grid in grids)
     n_expected = check["settings"]
-    return join_texts(
-        no_rows_of(datasets, [grid.dataset for grid in grids]),
-        f"{n_settings} of {n_expected} settings" if n_settings < n_expected else "",
-    )
-
-
-def _draws(
-    values: Sequence[np.ndarray],
-    grids: Sequence[HyperparameterGrid],
-    missing: str,
-    name: str,
-    complete: bool = True,
-    **facts: Sequence,
-) -> Draws:
-    """One case per grid; a case is complete if all settings are stored."""
-    cases = pd.DataFrame([(grid.dataset, grid.metric) for grid in grids])
-    return Draws(
-        np.column_stack(values),
-        cases.set_axis(["dataset", "metric"], axis=1),
-        min(grid.seeds for grid in grids),
-        missing,
-        name,
-        complete=np.full(len(grids), complete),
-        facts=facts,
-    )
-
-
-def _all_stored(grids: Sequence[HyperparameterGrid], check: Mapping) -> bool:
-    return min(len(grid.settings) for grid in grids) >= check["settings"]
+    few = f"{n_settings} of {n_expected} settings" if n_settings < n_expected else ""
+    missing = join_texts(no_rows_of(datasets, [grid.dataset for grid in grids]), few)
+    return Grids(grids, missing, not few)
 
 
 @check_type(*GRIDS, "share", "form", "below_worst")
@@ -197,7 +186,7 @@ def best_part(study: Study, check: Mapping, context: Context) -> Draws:
     `form` maps parameters to weights. Against bounds (`at_least`, `above`, ...), or with
     ``below_worst: true`` the best share less the worst one.
     """
-    grids, missing = find_grids(study, check, context)
+    grids = find_grids(study, check, context)
     formula = " ".join(f"{weight:+g} {name}" for name, weight in check["form"].items())
     values = []
     for grid in grids:
@@ -211,7 +200,7 @@ def best_part(study: Study, check: Mapping, context: Context) -> Draws:
     name = f"Mean of {formula} in the best {percent(check['share'])}"
     if check.get("below_worst"):
         name += " less that in the worst"
-    return _draws(values, grids, missing, name, _all_stored(grids, check))
+    return grids.draws(values, name=name)
 
 
 @check_type(*GRIDS, "along", "rest_of", "levels")
@@ -223,7 +212,7 @@ def interior_best(study: Study, check: Mapping, context: Context) -> Draws:
     quality is the mean over these of the means inside them. Inconclusive below `levels` levels; a
     tie with an outer level leaves a part open.
     """
-    grids, missing = find_grids(study, check, context)
+    grids = find_grids(study, check, context)
     truth = []
     lines = []
     n_levels = []
@@ -246,17 +235,15 @@ def interior_best(study: Study, check: Mapping, context: Context) -> Draws:
         truth.append(true)
         best = levels[quality[0].argmax()]
         lines.append({"dataset": grid.dataset, "metric": grid.metric, "along": name, "best": best})
-    seeds = min(grid.seeds for grid in grids)
     undecided = ""
     if min(n_levels) < check["levels"]:
         undecided = f"Only {min(n_levels)} of {check['levels']} levels are stored at every level "
         undecided += f"of {check['rest_of']}: too few for a verdict."
     if not truth:
         raise MissingRows(undecided)
-    cases = pd.DataFrame(lines)
-    values = np.column_stack(truth)
-    text = f"Best at an inner level for {np.count_nonzero(values[0])} of {len(cases)}"
-    return Draws(values, cases, seeds, missing, text=text, undecided=undecided)
+    n_inner = sum(true[0] for true in truth)
+    text = f"Best at an inner level for {n_inner} of {len(truth)}"
+    return grids.draws(truth, lines, complete=None, text=text, undecided=undecided)
 
 
 def _balanced(quality: np.ndarray, columns: np.ndarray, outer: np.ndarray) -> np.ndarray:
@@ -268,56 +255,54 @@ def _balanced(quality: np.ndarray, columns: np.ndarray, outer: np.ndarray) -> np
 @check_type(*GRIDS, "setting")
 def share_of_rank(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the rank of one `setting`, 0 for the best, over the number of settings."""
-    grids, missing = find_grids(study, check, context)
+    grids = find_grids(study, check, context)
     names = list(check["setting"])
     values = list(check["setting"].values())
-    equal = [np.isclose(grid.settings[names], values).all(axis=1) for grid in grids]
-    found = [(grid, mask.argmax()) for grid, mask in zip(grids, equal, strict=True) if mask.any()]
-    if not found:
+    shares = []
+    lines = []
+    for grid in grids:
+        position = np.flatnonzero(np.isclose(grid.settings[names], values).all(axis=1))
+        if position.size:
+            shares.append(grid.ranks()[:, position[0]] / len(grid.settings))
+            lines.append({"dataset": grid.dataset, "metric": grid.metric})
+    if not shares:
         raise MissingRows(f"the setting {check['setting']} is not stored")
-    shares = [grid.ranks()[:, position] / len(grid.settings) for grid, position in found]
-    with_setting = [grid for grid, _ in found]
-    complete = _all_stored(grids, check)
-    return _draws(shares, with_setting, missing, "Share of better settings", complete)
+    return grids.draws(shares, lines, name="Share of better settings")
 
 
 @check_type(*GRIDS)
 def best_differs(study: Study, check: Mapping, context: Context) -> Draws:
     """Check, per data set, that the best setting is not the same for all metrics."""
-    grids, missing = find_grids(study, check, context)
-    n_best = []
-    datasets = list(dict.fromkeys(grid.dataset for grid in grids))
-    for dataset in datasets:
-        of_dataset = [grid for grid in grids if grid.dataset == dataset]
-        best = np.sort([grid.quality.argmax(axis=1) for grid in of_dataset], axis=0)
-        n_best.append(1.0 + np.count_nonzero(np.diff(best, axis=0), axis=0))
-    seeds = min(grid.seeds for grid in grids)
-    cases = pd.DataFrame({"dataset": datasets})
-    complete = np.full(len(cases), _all_stored(grids, check))
-    name = "Different best settings"
-    return Draws(np.column_stack(n_best), cases, seeds, missing, name, complete)
+    grids = find_grids(study, check, context)
+    best = collections.defaultdict(list)
+    for grid in grids:
+        best[grid.dataset].append(grid.quality.argmax(axis=1))
+    changes = [np.diff(np.sort(of_dataset, axis=0), axis=0) for of_dataset in best.values()]
+    n_best = [1.0 + np.count_nonzero(change, axis=0) for change in changes]
+    lines = [{"dataset": dataset} for dataset in best]
+    return grids.draws(n_best, lines, name="Different best settings")
 
 
 @check_type(*GRIDS, "corner")
 def relative_range(study: Study, check: Mapping, context: Context) -> Draws:
     """Check (largest - smallest) / mean of the means over the settings outside `corner`."""
-    grids, missing = find_grids(study, check, context)
+    grids = find_grids(study, check, context)
     outside = [grid.means[:, ~grid.inside(check["corner"])] for grid in grids]
     ranges = [np.ptp(means, axis=1) / np.abs(means.mean(axis=1)) for means in outside]
-    return _draws(ranges, grids, missing, "Relative range")
+    return grids.draws(ranges, name="Relative range", complete=None)
 
 
 @check_type(*GRIDS, "corner")
 def worst_in_corner(study: Study, check: Mapping, context: Context) -> Draws:
     """Check that the worst setting lies in `corner`."""
-    grids, missing = find_grids(study, check, context)
+    grids = find_grids(study, check, context)
     worst = [grid.quality.argmin(axis=1) for grid in grids]
     pairs = list(zip(grids, worst, strict=True))
     truth = [grid.inside(check["corner"])[position] for grid, position in pairs]
-    draws = _draws(truth, grids, missing, "", _all_stored(grids, check))
     settings = [str(grid.settings.iloc[position[0]].to_dict()) for grid, position in pairs]
-    text = f"The worst setting lies in the corner for {sum(part[0] for part in truth)} of "
-    return replace(draws, facts={"worst": settings}, text=f"{text}{len(truth)}")
+    n_inside = sum(true[0] for true in truth)
+    text = f"The worst setting lies in the corner for {n_inside} of {len(truth)}"
+    return grids.draws(truth, facts={"worst": settings}, text=text)
 
 
 @check_type(*GRIDS, "corner")
@@ -326,7 +311,7 @@ def same_ranking(study: Study, check: Mapping, context: Context) -> Draws:
 
     Against bounds, for every metric and pair of data sets.
     """
-    grids, missing = find_grids(study, check, context)
+    grids = find_grids(study, check, context)
     correlations = []
     lines = []
     for left, right in itertools.combinations(grids, 2):
@@ -344,7 +329,4 @@ def same_ranking(study: Study, check: Mapping, context: Context) -> Draws:
             lines.append({"dataset": pair, "metric": left.metric, "settings": len(both)})
     if not correlations:
         raise MissingRows("two data sets with at least three settings in the corner are needed")
-    seeds = min(grid.seeds for grid in grids)
-    complete = np.full(len(lines), _all_stored(grids, check))
-    values = np.column_stack(correlations)
-    return Draws(values, pd.DataFrame(lines), seeds, missing, "Correlation", complete)
+    return grids.draws(correlations, lines, name="Correlation")
