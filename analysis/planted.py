@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.findings import Context, Draws, MissingRows, check_type
+from pkm.analysis.findings import Context, Draws, MissingRows, check_type, join_texts
 from pkm.analysis.tables import (
     Panel,
     Study,
@@ -31,7 +31,10 @@ from pkm.analysis.tables import (
 _NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P<small>\d+))?")
 OPTIMUM = "kmeans"
 #: Keys that select a curve.
-CURVE = ("sweep", "metric", "method", "along", "where", "value", "optimum", "min_values", "reach")
+CURVE = (
+    "sweep", "metric", "method", "along", "where", "value", "optimum", "min_values", "expected",
+    "reach", "needs",
+)  # fmt: skip
 VALUES = ("mean", "cost", "excess", "ratio")
 
 
@@ -83,25 +86,30 @@ class Curve:
         facts = self.cells[["method", "dataset"]].reset_index(drop=True)
         return facts.assign(**{self.along: self.x}, value=self.values[0], low=low, high=high)
 
-    def missing_reach(self, reach: float) -> str:
-        """Say that the curve ends before the value that a claim needs; empty where it does not."""
-        last = self.x.max()
-        if last >= reach * (1 - 1e-9):
-            return ""
-        return f"{self.along} up to {last:g} instead of {reach:g}"
-
     def draws(
         self, values: np.ndarray, name: str, check: Mapping, text: str = "", logs: bool = True
     ) -> Draws:
-        """Return one value about the whole curve, for a check that may name its `reach`.
+        """Return one value about the whole curve.
 
-        A curve with a value that is not positive has no logarithms (`logs`), and decides nothing.
+        A check may name the last value (`reach`) and the number of values (`expected`) that the
+        claim is about, and the value below which nothing is decided (`needs`). A curve with a value
+        that is not positive has no logarithms (`logs`), and decides nothing either.
         """
-        missing = self.missing_reach(check["reach"]) if "reach" in check else ""
-        positive = self.values[0] > 0
+        last = self.x.max() * (1 + 1e-9)
+        n_values = len(self.x)
+        n_expected = check.get("expected", n_values)
+        missing = ""
+        if n_values < n_expected:
+            missing = f"{n_values} of {n_expected} values of {self.along}"
+        if last < check.get("reach", last):
+            short = f"{self.along} up to {self.x.max():g} instead of {check['reach']:g}"
+            missing = join_texts(short, missing)
         undecided = ""
-        if logs and not positive.all():
-            first = self.x[~positive][0]
+        if last < check.get("needs", last):
+            undecided = f"Sizes up to {self.along} = {check['needs']:g} are needed for a verdict."
+        is_positive = self.values[0] > 0
+        if logs and not is_positive.all():
+            first = self.x[~is_positive][0]
             undecided = f"Not above zero at {self.along} = {first:g}, so there is no slope."
         return Draws(
             values[:, None],
@@ -163,58 +171,69 @@ def curve(
     if not len(cells) or along not in cells:
         raise MissingRows(context.why(check["sweep"]))
 
-    # Select the cells of the curve, in the order of `along`.
-    selected = matches(cells, selector) & matches(cells, check.get("where", {}))
-    positions = np.flatnonzero(selected & cells[along].notna())
-    x = cells[along].iloc[positions].to_numpy(dtype=float)
-    positions = positions[np.argsort(x, kind="stable")]
-
-    # Take each cell's value, relative to that of the optimum where the check says so.
-    means = resampled_means(panel)
+    # Each cell of the curve with the column of the optimum on the same data set and k.
     is_optimum = matches(cells, check.get("optimum", OPTIMUM))
-    columns = []
-    values = []
-    seeds = []
-    for position in positions:
-        cell = cells.loc[position]
-        used = [position]
-        line = means[:, position].copy()
-        # The optimum is 0 where all points of a ball coincide.
-        needs_optimum = value == "ratio" or (value == "excess" and cell["ball"] != 0)
-        if needs_optimum:
-            same_instance = (cells["dataset"] == cell["dataset"]) & (cells["k"] == cell["k"])
-            optima = np.flatnonzero(is_optimum & same_instance)
-            if not optima.size:
-                continue
-            used.append(optima[0])
-            optimum = means[:, optima[0]]
-            line = line - optimum if value == "excess" else line / optimum
-        if value in ("cost", "excess"):
-            line = line * cell["n"]
-        paired = np.isfinite(panel.values[:, used]).all(axis=1)
-        columns.append(position)
-        values.append(line)
-        seeds.append(np.count_nonzero(paired))
+    optima = cells[is_optimum].drop_duplicates(["dataset", "k"]).reset_index(names="base")
+    selected = matches(cells, selector) & matches(cells, check.get("where", {}))
+    of_curve = cells[selected & cells[along].notna()].reset_index(names="column")
+    of_curve = of_curve.merge(optima[["dataset", "k", "base"]], how="left", on=["dataset", "k"])
 
-    x = cells[along].iloc[columns].to_numpy(dtype=float)
+    # The optimum is 0 where all points of a ball coincide.
+    is_relative = (value == "ratio") | ((value == "excess") & (of_curve["ball"] != 0))
+    of_curve = of_curve.assign(x=of_curve[along].astype(float), is_relative=is_relative)
+    of_curve = of_curve[~is_relative | of_curve["base"].notna()]
+    of_curve = of_curve.sort_values("x", kind="stable", ignore_index=True)
+    x = of_curve["x"].to_numpy()
     n_values = len(set(x))
     if n_values < check.get("min_values", 2):
         few = f"only {n_values} values of {along} are stored"
-        raise MissingRows(few if columns else context.why(check["sweep"]))
+        raise MissingRows(few if n_values else context.why(check["sweep"]))
     if n_values < len(x):
         raise ValueError(
             f"selector {selector!r} matches several cells at one {along}: {x.tolist()}"
         )
+
+    # Take the values, relative to those of the optimum where the check says so.
+    columns = of_curve["column"].to_numpy()
+    is_relative = of_curve["is_relative"].to_numpy()
+    bases = np.where(is_relative, of_curve["base"].fillna(0), columns).astype(int)
+    means = resampled_means(panel)
+    values = means[:, columns]
+    if value == "ratio":
+        values = values / means[:, bases]
+    elif value == "excess":
+        values = values - np.where(is_relative, means[:, bases], 0)
+    if value in ("cost", "excess"):
+        values = values * of_curve["n"].to_numpy()
+    is_finite = np.isfinite(panel.values)
+    seeds = (is_finite[:, columns] & is_finite[:, bases]).sum(axis=0).min()
     cells = cells.iloc[columns].reset_index(drop=True)
-    return Curve(along, x, np.column_stack(values), cells, min(seeds))
+    return Curve(along, x, values, cells, int(seeds))
 
 
-@check_type(*CURVE)
-def excess_slope(study: Study, check: Mapping, context: Context) -> Draws:
+@check_type(*CURVE, "other")
+def slope(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the slope of log(`value`) over log(`along`) against bounds.
 
-    A curve that ends before `reach`, the last value that the claim is about, is partial.
+    With `other`, a selector, the slope less that of this one. A curve that ends before `reach` is
+    partial.
     """
-    line = curve(study, check, context)
+    names = [name for name in ("method", "other") if name in check]
+    lines = [curve(study, check, context, check[name]) for name in names]
+    slopes = [line.slopes() for line in lines]
+    line = lines[0]
+    name = f"Slope over {line.along}"
     text = f"from {line.along} = {line.x.min():g} to {line.x.max():g}"
-    return line.draws(line.slopes(), f"Slope over {line.along}", check, text)
+    if len(lines) > 1:
+        name = f"Difference of slopes over {line.along}"
+        methods = [each.cells["method"].iloc[0] for each in lines]
+        single = [f"{each[0]:.3g} ({method})" for each, method in zip(slopes, methods, strict=True)]
+        text = f"of {' and '.join(single)}, {text}"
+    values = slopes[0] - (slopes[1] if len(lines) > 1 else 0)
+    draws = [each.draws(values, name, check, text) for each in lines]
+    return replace(
+        draws[0],
+        seeds=min(each.seeds for each in draws),
+        evidence=pd.concat([each.evidence for each in draws], ignore_index=True),
+        undecided=next(filter(None, (each.undecided for each in draws)), ""),
+    )

@@ -1,4 +1,4 @@
-"""Predicates on the means of compared cells: bounds, trends, slopes, extremes.
+"""Predicates on the means of compared cells: bounds, trends, extremes.
 
 Each function returns the values that the bounds of the check, or truth, decide on every resample.
 """
@@ -24,7 +24,7 @@ from pkm.analysis.findings import (
 )
 from pkm.analysis.inference import rank_correlation
 from pkm.analysis.reported import number
-from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
+from pkm.analysis.tables import Study, matches, resampled_means
 
 
 def joint(draws: Draws, values: np.ndarray, name: str, **changes: object) -> Draws:
@@ -137,17 +137,18 @@ def ends(study: Study, check: Mapping, context: Context) -> Draws:
     """
     draws = ratios(study, check, context)
     along = check["along"]
-    at = draws.cases[along].to_numpy(dtype=float)
-    first = at.min()
-    last = at.max()
-    others = [name for name in check["over"] if name != along]
-    groups = draws.cases[others].astype(str).agg("|".join, axis=1) if others else 0 * at
-    groups = pd.Series(groups, index=draws.cases.index)
-    shared = set(groups[at == first]) & set(groups[at == last])
-    if first == last or not shared:
+    first, last = draws.cases[along].min(), draws.cases[along].max()
+    names = [name for name in draws.cases.columns if name not in (along, "right")]
+    columns = [
+        dict(zip(members[along], members.index, strict=True))
+        for _, members in _groups(draws, names)
+    ]
+    both = [of_group for of_group in columns if {first, last} <= set(of_group)]
+    if first == last or not both:
         raise MissingRows(f"no group has both {along} = {first:g} and a larger one")
-    inside = groups.isin(shared).to_numpy()
-    low, high = (draws.values[:, inside & (at == end)].mean(axis=1) for end in (first, last))
+    low, high = (
+        draws.values[:, [case[end] for case in both]].mean(axis=1) for end in (first, last)
+    )
     missing = draws.missing
     if (first, last) != (check["first"], check["last"]):
         missing = join_texts(missing, f"ends are {along} = {first:g} and {last:g}")
@@ -187,41 +188,6 @@ def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
     values = deviation / np.abs(mean)
     name = "Deviation over mean"
     return Draws(values, pairs.keys, seeds, pairs.missing, name, pairs.complete)
-
-
-@check_type(*SELECTION, "along", "last")
-def slope(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check the slope of log(left) over log(`along`) in every group of the other keys.
-
-    There is no verdict where a group is not stored up to the value `last`.
-    """
-    draws = ratios(study, check, context)
-    along = check["along"]
-    names = [name for name in draws.cases.columns if name not in (along, "right")]
-    columns = []
-    lines = []
-    for group, members in _groups(draws, names):
-        x = np.log(members[along].to_numpy(dtype=float))
-        if x.size > 2:
-            centered = x - x.mean()
-            logs = np.log(draws.values[:, members.index])
-            columns.append(logs @ centered / (centered @ centered))
-            lines.append(group | {"from": np.exp(x.min()), "to": np.exp(x.max()), "values": x.size})
-    if not columns:
-        raise MissingRows(f"a slope along {along} needs at least three stored values of it")
-    table = pd.DataFrame(lines)
-    largest = table["to"].min()
-    undecided = f"Sizes up to {along} = {check['last']:g} are needed for a verdict."
-    return replace(
-        draws,
-        values=np.column_stack(columns),
-        cases=table[names],
-        name=f"Slope over {along}",
-        complete=np.full(len(table), not draws.missing),
-        facts={name: table[name] for name in ("from", "to", "values")},
-        text=f"from {along} = {table['from'].min():g} to {table['to'].max():g}",
-        undecided=undecided if largest < check["last"] * (1 - 1e-9) else "",
-    )
 
 
 @check_type(*SELECTION)
@@ -331,9 +297,3 @@ def longer_than(study: Study, check: Mapping, context: Context) -> Draws | Findi
         raise MissingRows(context.why(check["sweeps"]))
     text = "Stopped before the end, so only a lower bound is known: "
     return Finding(INCONCLUSIVE, text + stopped["reason"].iloc[0], 1)
-
-
-def interval_text(values: np.ndarray) -> str:
-    """Write a value of the sample with its 95 % interval over resamples."""
-    (low,), (high,) = percentile_interval(values[:, None])
-    return f"{values[0]:.3g} [{low:.3g}, {high:.3g}]"

@@ -1,23 +1,12 @@
-"""Claims of the paper on distance-based privacy: slopes in the radius, charges, noise."""
+"""Claims of the paper on distance-based privacy: slopes in the radius, nearer curves."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-import pandas as pd
-
 from pkm.analysis.comparisons import ratios
-from pkm.analysis.findings import (
-    Context,
-    Draws,
-    MissingRows,
-    check_type,
-)
+from pkm.analysis.findings import Context, Draws, MissingRows, check_type
 from pkm.analysis.planted import CURVE, curve
-from pkm.analysis.predicates import interval_text
 from pkm.analysis.tables import Study
-
-_TOLERANCE = 1e-6
-_CELL = ["method", "sweep", "dataset", "k", "epsilon"]
 
 
 @check_type(*CURVE)
@@ -32,24 +21,6 @@ def radius_slope(study: Study, check: Mapping, context: Context) -> Draws:
     over_radius = replace(line, along="radius", x=radius, values=line.values * radius**2)
     text = f"from radius 1 to {radius.max():g}; without rho it is 2, as costs scale with the space"
     return over_radius.draws(over_radius.slopes(), "Slope over the radius", check, text)
-
-
-@check_type(*CURVE, "other")
-def steeper(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the slope of `method` is above that of `other`; see `excess_slope`."""
-    lines = [curve(study, check, context, check[name]) for name in ("method", "other")]
-    slopes = [line.slopes() for line in lines]
-    texts = [
-        f"{line.cells['method'].iloc[0]} {interval_text(slope)}"
-        for line, slope in zip(lines, slopes, strict=True)
-    ]
-    truth = slopes[0] > slopes[1]
-    text = f"Slope over {check['along']}: {'; '.join(texts)}"
-    first, second = (line.draws(truth, "", check, text) for line in lines)
-    evidence = pd.concat([line.evidence() for line in lines], ignore_index=True)
-    undecided = first.undecided or second.undecided
-    seeds = min(line.seeds for line in lines)
-    return replace(first, evidence=evidence, undecided=undecided, seeds=seeds)
 
 
 @check_type("sweep", "metric", "method", "below", "above", "over")
