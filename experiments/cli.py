@@ -141,8 +141,9 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     if keys.intersection(SHOWING):
         return words
     multirun = bool(keys & {"-m", "--multirun"}) or "hydra.mode=MULTIRUN" in words
+    sweep_settings = (*SWEEP_SETTINGS, "objective=") if command == "run" else SWEEP_SETTINGS
     for word in words:
-        if not multirun and word.startswith(SWEEP_SETTINGS):
+        if not multirun and word.startswith(sweep_settings):
             raise ConfigurationError(f"{word} has no effect on a single run: add -m (--multirun)")
         if multirun and word.startswith(RUN_SETTINGS):
             raise ConfigurationError(f"{word} has no effect on a sweep: use hydra.sweep.dir=...")

@@ -70,6 +70,8 @@ MORE_METRICS = (
     "n_centers",
     "iteration_ms",
 )
+#: Keys of `pkm reproduce` that say what is run and how.
+RUN_KEYS = ("verb", "sweeps", "jobs", "backend", "fetch")
 #: Runs per page of a search.
 PAGE = 1000
 SQLITE = "sqlite:///"
@@ -620,6 +622,10 @@ def follow(verb: str, port: int, overrides: Sequence[str]) -> int:
         If the configuration is wrong.
     """
     console, _ = consoles()
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0].partition(".")[0]
+        if key in RUN_KEYS:
+            raise ValueError(f"{override} has no effect on `pkm {verb}`, which runs nothing")
     config = load(overrides)
     if config.tracking.name == "none":
         raise ValueError("tracking=none has nothing to show: use tracking=mlflow")

@@ -277,6 +277,12 @@ def test_dashboard_refuses_ports_it_cannot_have(capsys, tmp_path):
     assert f"port={port} is not free" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["verb=run", "sweeps=[real]", "jobs=2", "backend.jobs=2"])
+def test_keys_without_effect_are_refused(word, capsys, tmp_path):
+    assert main(["sync", word, f"results={tmp_path / 'results'}"]) == 2
+    assert f"error: {word} has no effect on `pkm sync`" in capsys.readouterr().err
+
+
 @pytest.mark.statistical
 def test_interval_has_the_stated_coverage():
     generator = np.random.default_rng(0)
