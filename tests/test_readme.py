@@ -1,0 +1,85 @@
+"""The README is short, its commands and examples run, its counts are those of the other pages."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pkm.experiments import run
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+QUICK_START = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+MAX_WORDS = 600
+
+
+def blocks(page, language=""):
+    """The code blocks of a page."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [block for block_language, block in found if block_language == language]
+
+
+def commands(program):
+    """Commands of both pages, as lists of words."""
+    lines = "".join(blocks(README) + blocks(QUICK_START)).splitlines()
+    words = [shlex.split(line, comments=True) for line in lines]
+    return [line for line in words if line and Path(line[0]).name == program]
+
+
+def counts(page):
+    """Paper to the numbers of its row, in a table whose rows begin with a link and five numbers."""
+    rows = re.findall(r"^\| \[([\w-]+)\]\(.*?\) \|((?: \d+ \|){5})", page, re.MULTILINE)
+    return {paper: [int(number) for number in re.findall(r"\d+", cells)] for paper, cells in rows}
+
+
+def one_job(words):
+    """Words of one of the jobs of a sweep: the first of the values between commas."""
+    words = [word for word in words if word != "-m" and "glob(" not in word]
+    return [re.sub(r"^([\w./]+=[^\[,]+),.*", r"\1", word) for word in words]
+
+
+def test_readme_is_short():
+    text = re.sub(r"\]\([^)]*\)", "]", README)
+    words = [word for word in text.split() if re.search(r"\w", word)]
+    assert len(words) <= MAX_WORDS
+
+
+def test_make_knows_the_targets():
+    for words in commands("make"):
+        subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_runs_compose(capsys):
+    runs = [words[2:] for words in commands("pkm") if words[1] == "run"]
+    assert len(runs) > 5
+    for words in runs:
+        code = run.main([*one_job(words), "--cfg", "job"])
+        assert code == 0, (words, capsys.readouterr().err)
+
+
+@pytest.mark.integration
+def test_sweep_of_the_readme_runs(tmp_path, capsys):
+    (words,) = [words for words in commands("pkm") if "eugkm" in " ".join(words)]
+    assert run.main([*words[2:], f"results={tmp_path}"]) == 0
+    assert capsys.readouterr().out.count("kaplan_stemmer") == 2
+
+
+@pytest.mark.parametrize("page", [README, QUICK_START], ids=["README", "quick start"])
+def test_python_example_runs(page):
+    (example,) = blocks(page, "python")
+    variables = {}
+    exec(example, variables)
+    assert variables["model"].cluster_centers_.shape == (3, 2)
+
+
+def test_counts_of_claims_agree():
+    overview = counts((ROOT / "docs" / "results.md").read_text(encoding="utf-8"))
+    assert len(overview) == 5
+    assert counts(README) == overview
+    for name, numbers in overview.items():
+        page = ROOT / "docs" / "papers" / f"{name.lower().replace('dist-dp', 'distdp')}.md"
+        row = "| " + " | ".join(map(str, numbers)) + " |"
+        assert row in page.read_text(encoding="utf-8").splitlines()
+        assert sum(numbers[1:]) == numbers[0]
