@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from pkm.analysis.audits import Audit, read, table
-from pkm.analysis.figures.audit import draw_audit
+from pkm.analysis.render.audit import draw_audit
 from pkm.analysis.render.layout import count_text
 from pkm.analysis.render.style import styled
 from pkm.files import atomic_write

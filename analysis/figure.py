@@ -240,8 +240,8 @@ def _converted(where: str, value: Any, hint: Any) -> Any:
 
 
 @cache
-def load(paper: str) -> tuple[FigureSpec, ...]:
-    """Read the figures of a paper; none where it has no figures.yaml.
+def figures_of(paper: str) -> tuple[FigureSpec, ...]:
+    """Read the figures of a paper.
 
     The file has `figures` (name to keys); for all of them `titles` (of data sets, in the order of
     panels) and `defaults` (keys); and `shared`, where parts that several figures use have anchors.
@@ -249,11 +249,11 @@ def load(paper: str) -> tuple[FigureSpec, ...]:
     Raises
     ------
     ValueError
-        If the file cannot be read, or a key or value is wrong.
+        If there is no such file, it cannot be read, or a key or value is wrong.
     """
     path = PAPERS / paper / "figures.yaml"
     if not path.is_file():
-        return ()
+        raise ValueError(f"no figures for paper={paper!r}: add {path.parent.name}/{path.name}")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

@@ -7,7 +7,7 @@ figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations fro
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from pkm.analysis import audits, claims, verdicts
 from pkm.analysis.audits import Audits
-from pkm.analysis.figures import FigureResult, FigureSpec, figures_of
-from pkm.analysis.figures.audit import draw_audit
+from pkm.analysis.figure import FigureResult, FigureSpec, figures_of
 from pkm.analysis.findings import LEVEL, MIN_SEEDS, VERDICTS
+from pkm.analysis.render.audit import draw_audit
 from pkm.analysis.render.figures import draw
 from pkm.analysis.render.layout import DASH, missing_text
 from pkm.analysis.render.style import styled
@@ -154,21 +154,27 @@ def _template() -> Template:
 
 def _figure(spec: FigureSpec, study: Study, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Draw one figure, write its files, and return what the template needs."""
+    written = _written(lambda: draw(study, spec), spec.name, folders)
+    return written | {"title": spec.title, "in_paper": spec.in_paper}
+
+
+def _written(
+    drawing: Callable[[], FigureResult], name: str, folders: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Draw, write image and table, and return what the template needs of them."""
     with styled():
-        result = draw(study, spec)
-        image = _write_images(result, folders["figures"] / spec.name)
+        result = drawing()
+        image = _write_images(result, folders["figures"] / name)
     write(
         result.table,
         folders["tables"],
-        spec.name,
+        name,
         formatted=result.formatted,
         caption=f"{result.caption} {missing_text(result.gaps)}".strip(),
     )
     width = result.figure.get_figwidth() * _CSS_DPI if result.figure else 0
     return {
-        "name": spec.name,
-        "title": spec.title,
-        "in_paper": spec.in_paper,
+        "name": name,
         "caption": result.caption,
         "missing": missing_text(result.gaps),
         "substitutes": result.substitutes,
@@ -185,8 +191,8 @@ def _audit_figure(
     shown = audits.of_cells(audited, study.cells)
     if not shown:
         return None
-    spec = FigureSpec("audit", "What the audit found", False, lambda _: draw_audit(shown))
-    return _figure(spec, study, folders)
+    written = _written(lambda: draw_audit(shown), "audit", folders)
+    return written | {"title": "What the audit found", "in_paper": False}
 
 
 def _write_images(result: FigureResult, path: Path) -> bytes:

@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.comparison import (
+from pkm.analysis.figure import FigureSpec, in_order
+from pkm.analysis.frames import Frame
+from pkm.analysis.ranking import (
     BASELINES,
     LEVEL,
     REFERENCE,
@@ -18,8 +20,6 @@ from pkm.analysis.comparison import (
     ratios,
     shared_datasets,
 )
-from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame
 from pkm.analysis.render.layout import DASH, gap_texts
 from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import Study

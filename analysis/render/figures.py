@@ -36,9 +36,9 @@ MAX_NAMES = 4
 NOTHING = "No stored rows."
 
 
-def draw(study: Study, spec: Any) -> FigureResult:
+def draw(study: Study, spec: FigureSpec) -> FigureResult:
     """Draw a declared figure from the rows of a study."""
-    return render(frame(study, spec), spec) if isinstance(spec, FigureSpec) else spec.draw(study)
+    return render(frame(study, spec), spec)
 
 
 def render(shown: Frame, spec: FigureSpec) -> FigureResult:

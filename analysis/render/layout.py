@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -18,17 +17,6 @@ from pkm.analysis.render.style import INK
 NO_DATA = "not run: no stored rows"
 DASH = "–"
 LOG_RATIO = 5.0
-
-
-class Titles(dict[str, str]):
-    """Titles of data sets in the order of the paper; a data set without a title keeps its name."""
-
-    def __missing__(self, name: str) -> str:
-        return name
-
-    def join(self, names: Iterable[str]) -> str:
-        """Return the titles of some data sets in one text."""
-        return ", ".join(self[name] for name in names)
 
 
 # --- panels -------------------------------------------------------------------------------------
@@ -162,23 +150,6 @@ def count_text(counts: Iterable[float], unit: str = "seeds") -> str:
     low = min(values)
     high = max(values)
     return f"{high} {unit}" if low == high else f"{low} to {high} {unit}"
-
-
-def pivoted(
-    table: pd.DataFrame,
-    index: str | list[str],
-    columns: str,
-    values: str,
-    **keywords: object,
-) -> pd.DataFrame:
-    """Return texts as a wide table, with a dash where there is none."""
-    wide = table.pivot_table(
-        index=index, columns=columns, values=values, aggfunc="first", **keywords
-    )
-    return wide.fillna(DASH).reset_index().rename_axis(columns=None)
-
-
-# --- numbers ------------------------------------------------------------------------------------
 
 
 def format_number(value: float) -> str:

@@ -11,7 +11,7 @@ from fabricated.fastlloyd import SIZES, cell_rows
 from fabricated.rows import make_rows
 
 from pkm.analysis import audit_page, audits, report
-from pkm.analysis.figures.audit import MARKS, MAX_RATIO, draw_audit
+from pkm.analysis.render.audit import MARKS, MAX_RATIO, draw_audit
 from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 from pkm.audit import records

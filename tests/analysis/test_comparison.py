@@ -12,7 +12,9 @@ from fabricated.studies import study_of
 from scipy import stats
 
 from pkm.analysis import claims, verdicts
-from pkm.analysis.comparison import (
+from pkm.analysis.figure import figures_of
+from pkm.analysis.papers.comparison import INSUFFICIENT
+from pkm.analysis.ranking import (
     best_methods,
     complete,
     critical_difference,
@@ -25,8 +27,6 @@ from pkm.analysis.comparison import (
     ratios,
     shared_datasets,
 )
-from pkm.analysis.figures import figures_of
-from pkm.analysis.papers.comparison import INSUFFICIENT
 from pkm.analysis.render.figures import draw
 from pkm.analysis.report import build
 from pkm.analysis.tables import Study

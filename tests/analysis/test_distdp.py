@@ -28,7 +28,7 @@ from reports import NO_GAPS
 
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import composed_delta, gaussian_delta
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.distdp import strategy_of
 from pkm.analysis.planted import curve, parse_planted_names, planted_panel

@@ -15,7 +15,7 @@ from fabricated.rows import with_charges, with_params
 from fabricated.studies import study_of
 
 from pkm.analysis import claims, hyperparameters, reported
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.dpm import matched_ratios
 from pkm.analysis.render.style import epsilon_label

@@ -22,7 +22,7 @@ from pkm.analysis.federation_costs import (
     compare,
     costs,
 )
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.render.layout import interval_text
 from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED

@@ -60,12 +60,12 @@ def test_wrong_files_are_refused(text, message, tmp_path, monkeypatch):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "figures.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
-        figure.load.__wrapped__("new")
+        figure.figures_of.__wrapped__("new")
 
 
 def test_files_have_known_keys():
     for path in sorted(figure.PAPERS.glob("*/figures.yaml")):
-        specs = figure.load(path.parent.name)
+        specs = figure.figures_of(path.parent.name)
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert [spec.name for spec in specs] == list(content["figures"])
         assert all(spec.title != spec.name for spec in specs)

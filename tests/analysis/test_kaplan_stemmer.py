@@ -14,7 +14,7 @@ from fabricated.studies import study_of
 
 from pkm.analysis import claims
 from pkm.analysis.accounting import gaussian_epsilon
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.kaplan_stemmer_checks import (
     BOUNDS,

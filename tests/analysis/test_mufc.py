@@ -12,7 +12,7 @@ from fabricated.mufc import MEANS, RETRAIN, SIZES, all_rows, mufc_rows
 from fabricated.studies import study_of
 
 from pkm.analysis import claims
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
 from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study

@@ -12,7 +12,7 @@ from fabricated.rows import with_params
 from fabricated.studies import study_of
 
 from pkm.analysis import report
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.papers.fastlloyd import relative_ablation
 from pkm.analysis.render.layout import missing_text
 from pkm.analysis.render.style import epsilon_label

@@ -16,7 +16,7 @@ from fabricated.studies import ROWS, paper_of
 from reports import figure_of, verdicts_of
 
 from pkm.analysis import claims
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.datasets import load, scale
 from pkm.experiments import removals
 from pkm.experiments.cell import STYLE, Cell

@@ -7,7 +7,7 @@ import pandas as pd
 from fabricated.studies import ROWS, paper_of, study_of
 
 from pkm.analysis import claims, report, verdicts
-from pkm.analysis.figures import figures_of
+from pkm.analysis.figure import figures_of
 from pkm.analysis.render import figures
 from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pkm.analysis.audits import CONSISTENT, NO_POWER, NOT_TRIED, VIOLATED, Audit, table
-from pkm.analysis.figures import FigureResult
+from pkm.analysis.figure import FigureResult
 from pkm.analysis.render.layout import DASH, count_text, empty_panel, format_number
 from pkm.analysis.render.style import GREY, INK, PALE
 
