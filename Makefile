@@ -15,7 +15,7 @@ RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) fetch=$(FETCH) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol lock clean
+.PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol lock docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -32,6 +32,11 @@ $(VENV)/ready: requirements.txt pyproject.toml
 # Open MPI, for parties that are processes.
 $(VENV)/protocol: requirements-protocol.txt $(VENV)/ready
 	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-protocol.txt
+	touch $@
+
+# MkDocs, for the site of docs/.
+$(VENV)/docs: requirements-docs.txt $(VENV)/ready
+	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt
 	touch $@
 
 setup: $(VENV)/ready   ## create .venv from the lock
@@ -89,6 +94,10 @@ format: setup    ## apply style
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
+docs: $(TYPES) $(VENV)/docs ## build the site of docs/ and print its path (installs MkDocs)
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+	@echo "$(CURDIR)/build/site/index.html (search needs a server: $(RUN) -m http.server -d build/site)"
+
 bench: setup     ## measure speed, as ratios inside one run
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(PKM) bench
 
@@ -107,9 +116,9 @@ protocol: PAPER = fastlloyd
 protocol: $(VENV)/protocol ## run FastLloyd between processes (installs Open MPI) and build the report: PROFILE= RESULTS=
 	$(PKM) reproduce $(SETTINGS) 'sweeps=[protocol,parties,wide_area,narrow,baselines]'
 
-lock: setup      ## make requirements.txt and requirements-protocol.txt anew from what the .in files name
+lock: setup      ## make the locks requirements*.txt anew from what the .in files name
 	$(RUN) -m pip install --quiet --disable-pip-version-check uv
-	for name in requirements requirements-protocol; do \
+	for name in requirements requirements-protocol requirements-docs; do \
 		$(VENV)/bin/uv pip compile $$name.in --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $$name.txt || exit 1; \
 	done

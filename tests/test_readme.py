@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pkm import methods
 from pkm.experiments import run
 
 ROOT = Path(__file__).parents[1]
@@ -83,3 +84,10 @@ def test_counts_of_claims_agree():
         row = "| " + " | ".join(map(str, numbers)) + " |"
         assert row in page.read_text(encoding="utf-8").splitlines()
         assert sum(numbers[1:]) == numbers[0]
+
+
+def test_api_page_has_every_method():
+    page = (ROOT / "docs" / "api" / "methods.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^::: pkm\.methods\.(\w+\.\w+)$", page, re.MULTILINE))
+    classes = methods.METHODS | methods.CONTRACT
+    assert documented == {f"{module}.{name}" for name, module in classes.items()}
