@@ -12,12 +12,12 @@ from pkm.experiments.account import charge
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.columns import differing
 from pkm.experiments.configuration import MISSING, ConfigurationError, with_defaults
+from pkm.experiments.entries import FILE_KEYS, as_list
 from pkm.experiments.estimate import estimator
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.prepared import accepts
 from pkm.experiments.settings import require
 from pkm.experiments.store import Store
-from pkm.experiments.sweep import as_list
 from pkm.methods import load_method
 from pkm.methods.k_fed import KFed
 from pkm.methods.unlearning import Unlearning
@@ -127,7 +127,7 @@ def plan_of(config: DictConfig) -> Plan:
     """
     values = OmegaConf.to_container(config, resolve=True)
     if values["dataset"]["name"] != "file":
-        for name in ("path", "bounds"):
+        for name in FILE_KEYS:
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     require_method(values)
     keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing", "keep_centers")

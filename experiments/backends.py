@@ -197,7 +197,8 @@ def chunks_of(cells: list[Cell], costs: dict[str, float], limit: float) -> list[
 
 def data_of(cell: Cell) -> tuple:
     """Return what the points of a cell are a function of."""
-    return cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip
+    chosen = (cell.path, cell.columns, cell.label_column)
+    return cell.dataset, chosen, cell.bounds, cell.preprocessing, cell.clip
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,11 @@ class Cell:
     path : str or None
         Where a data set called ``"file"`` lies. Not part of the identity: the content is, under a
         key (see `data_fingerprint`).
+    columns : tuple of str or int, optional
+        Which columns of a data set called ``"file"`` are features. With `label_column` part of the
+        identity through the fingerprint of the data.
+    label_column : str or int, optional
+        Which column of it is the class.
     bounds : tuple or None
         Public domain of a data set called ``"file"``: ``(lower, upper)``, numbers or one value per
         column.
@@ -113,6 +118,8 @@ class Cell:
     seeds: tuple[int, ...]
     metrics: tuple[str, ...]
     path: str | None = None
+    columns: tuple | None = None
+    label_column: str | int | None = None
     bounds: tuple | None = None
     clip: bool = True
     timing: bool = False
@@ -187,8 +194,8 @@ class Cell:
         Returns
         -------
         dict
-            All fields but `path`, `time_limit`, `style` and those of `keep_centers`, `federation`
-            and `unlearning` that do not apply.
+            All fields but `path`, `columns`, `label_column`, `time_limit`, `style` and those of
+            `keep_centers`, `federation` and `unlearning` that do not apply.
         """
         fields = {
             "method": self.method,
@@ -224,13 +231,18 @@ class Cell:
         """SHA-256 (hex) over the code behind the result; see `pkm.experiments.code_hash`."""
         return code_hash(self.target, self.harness)
 
+    @property
+    def data(self) -> str:
+        """Fingerprint of the points; see `data_fingerprint`."""
+        return data_fingerprint(self.dataset, self.path, self.columns, self.label_column)
+
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) over the identity, the code and the data: the name of the stored result."""
         parts = {
             "cell": self.identity(),
             "code": self.code,
-            "data": data_fingerprint(self.dataset, self.path),
+            "data": self.data,
         }
         return hashlib.sha256(canonical(parts).encode()).hexdigest()
 
@@ -243,10 +255,15 @@ def canonical(value: Any) -> str:
 
 
 @cache
-def data_fingerprint(dataset: str, path: str | None = None) -> str:
+def data_fingerprint(
+    dataset: str,
+    path: str | None = None,
+    columns: tuple | None = None,
+    label: str | int | None = None,
+) -> str:
     """Return the fingerprint of a data set, computed once per process.
 
     That of a file, or of records given on request, is keyed by the secret of the cache folder: rows
     and keys may be shown to people who must not find the records by trial.
     """
-    return datasets.fingerprint(dataset, path=path)
+    return datasets.fingerprint(dataset, path=path, columns=columns, label=label)

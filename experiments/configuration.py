@@ -21,7 +21,7 @@ GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 #: Keys of the groups that have the same ones in every file.
 GROUP_KEYS = {
     "backend": ("name", "jobs", "threads", "time_limit", "retries"),
-    "dataset": ("name", "path", "bounds"),
+    "dataset": ("name", "path", "bounds", "columns", "label"),
     "profile": ("name", "seeds"),
     "tracking": ("name", "uri", "artifacts"),
 }
@@ -64,7 +64,7 @@ def entry_of(group: str, name: str) -> dict:
         If its file cannot be read as YAML, or holds no mapping.
     """
     if group == "dataset" and name != FILE:
-        return {"name": name, "path": None, "bounds": None}
+        return {"name": name} | dict.fromkeys(GROUP_KEYS["dataset"][1:])
     if (group, name) == ("paper", ALL):
         return {"name": ALL}
     if group == "paper":

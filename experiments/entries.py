@@ -6,11 +6,13 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from pkm.experiments.configuration import ConfigurationError, method_entry, unknown, with_defaults
-from pkm.experiments.settings import Federation, Settings, require
+from pkm.experiments.settings import Federation, Settings, is_integer, require
 from pkm.federation import mpi_available
 from pkm.metrics import METRICS
 
 S = TypeVar("S", bound=Settings)
+#: What a data set that lies in a file is given by.
+FILE_KEYS = ("path", "bounds", "columns", "label")
 
 
 def as_list(value: object) -> list:
@@ -57,7 +59,7 @@ def known_metrics(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def dataset_entries(specs: Sequence) -> list[dict]:
-    """Expand the data sets of a sweep: names, patterns, and mappings with name, path and bounds.
+    """Expand the data sets of a sweep: names, patterns, and mappings of what a file is.
 
     A pattern may name, under ``fallback``, the pattern of a data set that replaces it where it is
     not available.
@@ -96,11 +98,32 @@ def dataset_entries(specs: Sequence) -> list[dict]:
         else:
             is_mapping = isinstance(spec, Mapping)
             require(is_mapping, "datasets", spec, "names, patterns or mappings with a name")
-            entries.append(with_defaults(spec))
+            entries.append(file_entry(spec))
     return [
-        {"path": None, "bounds": None, "fallback": None, "family": entry["name"]} | entry
+        dict.fromkeys((*FILE_KEYS, "fallback")) | {"family": entry["name"]} | entry
         for entry in entries
     ]
+
+
+def file_entry(spec: Mapping) -> dict:
+    """Return a mapping of a sweep's data sets, its columns as a tuple, which caches can hold.
+
+    Raises
+    ------
+    ValueError
+        If the columns or the label are none.
+    """
+    columns, label = spec.get("columns"), spec.get("label")
+    holds = columns is None or (isinstance(columns, list | tuple) and all(map(is_column, columns)))
+    require(holds and columns != [], "columns", columns, "a list of names or numbers of columns")
+    rule = "the name or the number of a column"
+    require(label is None or is_column(label), "label", label, rule)
+    return dict(spec) | {"columns": None if columns is None else tuple(columns)}
+
+
+def is_column(value: object) -> bool:
+    """Tell whether a value can name a column."""
+    return isinstance(value, str) or is_integer(value)
 
 
 def method_entries(specs: Sequence) -> list[dict]:

@@ -43,7 +43,7 @@ def rough_seconds(cell: Cell) -> float:
     after the other take longer, by a factor that is right to an order of magnitude. A timing cell
     makes one fit more.
     """
-    facts = facts_of(cell.dataset, cell.path)
+    facts = facts_of(cell.dataset, cell.path, cell.columns, cell.label_column)
     n = facts.n or 2048
     d = facts.d or 2
     fits = len(cell.seeds) + cell.timing

@@ -29,13 +29,18 @@ class Facts:
 
 
 @lru_cache(maxsize=4096)
-def facts_of(dataset: str, path: str | None = None) -> Facts:
+def facts_of(
+    dataset: str,
+    path: str | None = None,
+    columns: tuple | None = None,
+    label: str | int | None = None,
+) -> Facts:
     """Return shape and default number of clusters of a data set; a file's are read from it."""
     known = resolve(dataset)
     declared = known.entry or known.recipe
     if declared is not None:
         return Facts(declared.n or None, declared.d, declared.n_clusters)
-    n, d = datasets.load(dataset, path=path).points.shape
+    n, d = datasets.load(dataset, path=path, columns=columns, label=label).points.shape
     return Facts(n, d, None)
 
 
@@ -53,7 +58,7 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
     ValueError
         If a k is to be the data set's own, which has none.
     """
-    facts = facts_of(source["name"], source["path"])
+    facts = facts_of(source["name"], source["path"], source["columns"], source["label"])
     if None in ks and facts.k is None:
         raise ValueError(
             f"k=None is not allowed: data set {source['name']!r} has no number of its own, "

@@ -127,7 +127,11 @@ class RunOptions(CommonOptions):
     hydra: Any = field(default_factory=lambda: described("run"))
     method: Any = key(MISSING, "what is run: a group of conf/")
     dataset: Any = key(MISSING, "a name of `pkm data list`, or `file` (your own)")
-    path: str | None = key(None, "file to read with dataset=file: CSV, Parquet or NPY")
+    path: str | None = key(
+        None, "file to read with dataset=file: CSV, TSV or TXT (also gzipped), Parquet, NPY or NPZ"
+    )
+    columns: Any = key(None, "its columns that are features, a list of names or numbers; null: all")
+    label: Any = key(None, "its column of the class, by name or number; null: none")
     bounds: Any = key(None, "its public domain: [lower, upper] or [[lower, ...], [upper, ...]]")
     preprocessing: str | None = key(
         None,

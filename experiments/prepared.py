@@ -57,7 +57,16 @@ class Prepared:
 
 def prepare(cell: Cell, mirror: str | None) -> Prepared:
     """Load, scale and snap the data set of a cell; see `prepare_data`."""
-    return prepare_data(cell.dataset, cell.path, cell.bounds, cell.preprocessing, cell.clip, mirror)
+    return prepare_data(
+        cell.dataset,
+        cell.path,
+        cell.bounds,
+        cell.preprocessing,
+        cell.clip,
+        mirror,
+        cell.columns,
+        cell.label_column,
+    )
 
 
 @lru_cache(maxsize=2)
@@ -68,6 +77,8 @@ def prepare_data(
     preprocessing: str,
     clip: bool,
     mirror: str | None,
+    columns: tuple | None = None,
+    label_column: str | int | None = None,
 ) -> Prepared:
     """Load, scale and snap a data set; the last two are cached.
 
@@ -77,6 +88,8 @@ def prepare_data(
         As in `Cell`.
     mirror : str or None
         Folder with the original files.
+    columns, label_column
+        As in `Cell`.
 
     Returns
     -------
@@ -88,7 +101,9 @@ def prepare_data(
     ValueError
         If points lie outside the public domain and `clip` is false, or there is no such domain.
     """
-    given = {"path": path, "bounds": bounds} if dataset == "file" else {}
+    given = {}
+    if dataset == "file":
+        given = {"path": path, "bounds": bounds, "columns": columns, "label": label_column}
     loaded = datasets.load(dataset, mirror=mirror, **given)
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])

@@ -12,7 +12,7 @@ import pandas as pd
 
 from pkm.arrow import nested
 from pkm.compute import SCALE, Points
-from pkm.experiments.cell import STYLE, Cell, data_fingerprint
+from pkm.experiments.cell import STYLE, Cell
 from pkm.experiments.prepared import Prepared, build, method_class
 from pkm.experiments.timing import Timing
 from pkm.methods import Run
@@ -185,7 +185,7 @@ def origin_columns(cell: Cell) -> dict[str, str]:
     """Return the code, the data, the machine and the versions of a cell's run."""
     return {
         "code": cell.code,
-        "data": data_fingerprint(cell.dataset, cell.path),
+        "data": cell.data,
         "host": platform.node(),
         "versions": versions(),
     }

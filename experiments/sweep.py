@@ -255,6 +255,8 @@ def sweep_cells(
                     seeds=sweep.seeds,
                     metrics=sweep.metrics,
                     path=source["path"],
+                    columns=source["columns"],
+                    label_column=source["label"],
                     bounds=tuples(source["bounds"]),
                     style=method.style,
                     **kind,

@@ -278,6 +278,44 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     assert not (tmp_path / "results").exists()
 
 
+def test_columns_of_a_file(call_run, tmp_path):
+    lines = [f"{i};{i % 3},5;{i % 5};{'ab'[i % 2]}" for i in range(20)]
+    (tmp_path / "own.csv").write_text("\n".join(["id;x;y;kind", *lines]) + "\n")
+    words = ("dataset=file", f"path={tmp_path / 'own.csv'}", "k=2", "seeds=1", "method=kmeans")
+    code, _, err = call_run(*words)
+    assert code == 2
+    assert "choose columns=[" in err
+    chosen = ("columns=[x,y]", "label=kind", "metrics=[accuracy]")
+    code, _, err = call_run(*words, *chosen)
+    assert code == 0, err
+    row = call_run.store.read(call_run.store.keys()).iloc[0]
+    assert row["d"] == 2
+    assert 0.5 <= row["accuracy"] <= 1
+    # Other columns are other points, and the same ones the same cell.
+    assert "1 were run" in call_run(*words, "columns=[y,x]", *chosen[1:])[1]
+    assert "0 were run" in call_run(*words, *chosen)[1]
+    assert "1 were run" in call_run(*words, "columns=[x]", "label=y", *chosen[2:])[1]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["columns=x"], "columns='x' is not allowed: columns must be a list"),
+        (["columns=[]"], "columns=[] is not allowed"),
+        (["columns=[[1]]"], "columns=[[1]] is not allowed"),
+        (["label=1.5"], "label=1.5 is not allowed"),
+        (["columns=[x]", "dataset=iris"], "columns=['x'] is not allowed"),
+        (["label=kind", "dataset=iris"], "label='kind' is not allowed"),
+    ],
+)
+def test_columns_that_are_none(call_run, tmp_path, words, message):
+    (tmp_path / "own.csv").write_text("x,y\n1,2\n")
+    path = [] if "dataset=iris" in words else ["dataset=file", f"path={tmp_path / 'own.csv'}"]
+    code, _, err = call_run(*path, *words, "k=1")
+    assert code == 2
+    assert message in err
+
+
 def test_nonfinite_points_are_refused(call_run, tmp_path):
     (tmp_path / "bad.csv").write_text("1,2\n3,nan\n")
     code, _, err = call_run("dataset=file", f"path={tmp_path / 'bad.csv'}", "k=1")
