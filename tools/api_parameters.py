@@ -1,0 +1,52 @@
+"""Extension of griffe, by which ``make docs`` reads docstrings: defaults and types of parameters.
+
+griffe takes the first of several choices for the default, and gives parameters that share a line
+the type and the default of the first. Here defaults are always those of the signature, and so are
+types that the docstring does not give.
+"""
+
+import re
+from typing import Any
+
+import griffe
+
+ROLE = re.compile(r":\w+:`~?([\w.]+)`")
+
+
+class SignatureDocstring(griffe.Docstring):
+    """A docstring whose parameters have the defaults and types of the signature."""
+
+    def parse(self, *arguments: Any, **options: Any) -> list[griffe.DocstringSection]:
+        """Return the sections of the docstring."""
+        sections = super().parse(*arguments, **options)
+        signature = {item.name: item for item in getattr(self.parent, "parameters", ())}
+        types = [item.annotation for item in signature.values() if item.annotation is not None]
+        for section in sections:
+            if section.kind is not griffe.DocstringSectionKind.parameters:
+                continue
+            for item in section.value:
+                if item.name not in signature:
+                    continue
+                own = signature[item.name]
+                item.value = own.default
+                if any(item.annotation is annotation for annotation in types):
+                    item.annotation = own.annotation
+        return sections
+
+
+class SignatureParameters(griffe.Extension):
+    """Replace every docstring; roles of Sphinx become code."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Replace the docstring of one object."""
+        docstring = obj.docstring
+        if docstring is None:
+            return
+        obj.docstring = SignatureDocstring(
+            ROLE.sub(r"`\1`", docstring.value),
+            lineno=docstring.lineno,
+            endlineno=docstring.endlineno,
+            parent=obj,
+            parser=docstring.parser,
+            parser_options=docstring.parser_options,
+        )
