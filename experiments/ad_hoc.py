@@ -78,7 +78,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
     if not rows.empty:
         shown = dict.fromkeys(metric for cell in plan.cells for metric in cell.metrics)
         console.print(result_table(rows, [metric for metric in shown if metric in rows]))
-        for line in clipping_lines(rows):
+        for line in (*clipping_lines(rows), *privacy_lines(rows)):
             console.print(line, style="yellow", markup=False)
     for gap in missing.itertuples():
         console.print(f"{gap.method} · {gap.dataset}: {gap.reason}", style="red", markup=False)
@@ -186,40 +186,65 @@ def result_table(rows: pd.DataFrame, metrics: Sequence[str]) -> Table:
     Returns
     -------
     rich.table.Table
-        What the cells differ in, then mean ± standard deviation of each metric; time per seed;
-        where there are protocols, their number of clients, latency and time.
+        What the cells differ in, then mean ± standard deviation of each metric. Only where they say
+        something: the variant, epsilon spent where it is not epsilon, the number of centers where
+        it is not k, the time of timing cells, clients, latency and time of protocols, flaws.
     """
+    by = ["cell", "dataset"]
+    cells = rows.groupby(by, sort=False)
+    heads = rows.drop_duplicates(by)
+    first = heads.set_index(by)
+    spent = cells["epsilon_spent"].max()
+    centers = cells["n_centers"].mean()
+    milliseconds = 1000 * cells["fit_seconds"].mean()
     # Rows of central cells have no columns of a protocol.
-    federated = ("clients", "latency (ms)", "ms per iteration") if "iteration_ms" in rows else ()
-    shown = ("variant", "clients", "latency_ms") if federated else ("variant",)
-    varied = differing(rows).drop(columns=list(shown), errors="ignore")
-    settings = tuple(varied.columns)
-    headings = ("method", "data set", "k", "ε", *settings)
-    headings += ("seeds", *metrics, "ms per seed", *federated)
-    table = Table(*headings, box=None, header_style="bold")
-    for _, cell in rows.groupby(["cell", "dataset"], sort=False):
-        first = cell.iloc[0]
-        label = first["method"]
-        if first["variant"] not in ("", "published"):
-            label += f" ({first['variant']})"
-        epsilon = "-" if pd.isna(first["epsilon"]) else f"{first['epsilon']:g}"
-        line = [label, first["dataset"], str(first["k"]), epsilon]
-        line += [short(varied.loc[cell.index[0], name]) for name in settings]
-        line.append(str(len(cell)))
-        line += [mean_and_deviation(cell[metric]) for metric in metrics]
-        line.append(f"{1000 * cell['fit_seconds'].mean():.3g}")
-        if federated and pd.notna(first["iteration_ms"]):
-            line += [f"{first['clients']:g}", f"{first['latency_ms']:g}"]
-            line.append(f"{cell['iteration_ms'].mean():.3g}")
-        table.add_row(*line)
+    protocol, hidden = {}, ()
+    if "iteration_ms" in rows:
+        protocol = {
+            "clients": first["clients"].where(first["iteration_ms"].notna()),
+            "latency (ms)": first["latency_ms"],
+            "ms per iteration": cells["iteration_ms"].mean(),
+        }
+        hidden = ("clients", "latency_ms")
+    varied = differing(rows).loc[heads.index]
+    columns = {
+        "method": first["method"],
+        "variant": first["variant"] if any(first["variant"]) else None,
+        "data set": heads["dataset"],
+        "k": first["k"],
+        "ε": first["epsilon"],
+        "ε spent": spent if differs(spent, first["epsilon"]) else None,
+        **varied.drop(columns=["variant", *hidden], errors="ignore"),
+        "seeds": cells.size(),
+        **{metric: cells[metric].apply(mean_and_deviation) for metric in metrics},
+        "centers": centers if differs(centers, first["k"]) else None,
+        "ms per seed": milliseconds.where(first["timing"]) if any(first["timing"]) else None,
+        **protocol,
+        "flaws": first["flaws"] if any(first["flaws"]) else None,
+    }
+    shown = {heading: values for heading, values in columns.items() if values is not None}
+    table = Table(*shown, box=None, header_style="bold")
+    for line in zip(*shown.values(), strict=True):
+        table.add_row(*map(short, line))
     return table
 
 
+def differs(values: pd.Series, declared: pd.Series) -> bool:
+    """Tell whether some value is not the declared one, to three digits."""
+    return bool(((values - declared).abs() > 1e-3 * declared).any())
+
+
 def short(value: object) -> str:
-    """Write a setting for a table; a dash where a method has none."""
+    """Write a value for a table, numbers to four digits; a dash where there is none.
+
+    Examples
+    --------
+    >>> short(1.0), short(0.00123456), short(math.nan), short("fold"), short("")
+    ('1', '0.001235', '-', 'fold', '-')
+    """
     if isinstance(value, float):
-        return "-" if math.isnan(value) else f"{value:g}"
-    return "-" if value is None else str(value)
+        return "-" if math.isnan(value) else f"{value:.4g}"
+    return "-" if value in (None, "") else str(value)
 
 
 def mean_and_deviation(values: pd.Series) -> str:
@@ -233,6 +258,23 @@ def mean_and_deviation(values: pd.Series) -> str:
     if values.isna().all():
         return "-"
     return f"{values.mean():.4g} ± {values.std(ddof=1):.2g}"
+
+
+def privacy_lines(rows: pd.DataFrame) -> list[str]:
+    """Say what the privacy that private methods state does not cover: domains, known flaws."""
+    private = rows[rows["epsilon"].notna()]
+    lines = [
+        f"{dataset}: the domain is read off the points, which no budget pays for "
+        "(preprocessing=public takes the declared one; a file needs bounds=[lower,upper])"
+        for dataset in private.loc[private["private_bounds"], "dataset"].unique()
+    ]
+    flawed = private.loc[private["variant"].eq("published") & private["flaws"].ne("")]
+    for method, target, flaws in flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy():
+        remedy = (
+            "; method.variant=sound corrects them" if "sound" in load_method(target).claims else ""
+        )
+        lines.append(f"{method}: the published variant has known flaws: {flaws}{remedy}")
+    return lines
 
 
 def clipping_lines(rows: pd.DataFrame) -> list[str]:

@@ -278,6 +278,27 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     assert not (tmp_path / "results").exists()
 
 
+def test_table_shows_what_differs_from_the_request(call_run):
+    words = ("method=dpm", "epsilon=1.0", "seeds=2", "metrics=[nicv]", "dataset=iris")
+    code, out, _ = call_run(*words)
+    assert code == 0
+    heading, line, *notes = out.splitlines()[1:]
+    columns = ("method", "variant", "k", "ε spent", "nicv", "centers", "flaws")
+    assert [name in heading for name in columns] == [True] * len(columns)
+    assert "published" in line
+    assert "F-13" in line
+    assert "ms per seed" not in heading
+    assert notes[0].startswith("iris: the domain is read off the points")
+    assert notes[1].startswith("dpm: the published variant has known flaws: F-13")
+
+    # A sound method on a declared domain spends what it says, and has its k centers.
+    words = ("method=fastlloyd_sound", *words[1:], "preprocessing=public", "timing=true")
+    heading, _, note = call_run(*words)[1].splitlines()[1:]
+    assert not {"ε spent", "centers", "flaws"} & set(heading.split("  "))
+    assert "ms per seed" in heading
+    assert note.startswith("0 cells were stored")
+
+
 def test_columns_of_a_file(call_run, tmp_path):
     lines = [f"{i};{i % 3},5;{i % 5};{'ab'[i % 2]}" for i in range(20)]
     (tmp_path / "own.csv").write_text("\n".join(["id;x;y;kind", *lines]) + "\n")
