@@ -15,7 +15,13 @@ from types import ModuleType
 
 import yaml
 
-from pkm.analysis import exact, hyperparameters, planted, predicates  # noqa: F401, types of checks
+from pkm.analysis import (  # noqa: F401, types of checks
+    exact,
+    hyperparameters,
+    orderings,
+    planted,
+    predicates,
+)
 from pkm.analysis.findings import CHECK_TYPES, COMMON_KEYS
 from pkm.names import suggestion
 

@@ -33,6 +33,14 @@ from pkm.analysis.tables import Study, matches
 Names = str | Iterable[str] | None
 #: How many data sets without rows a text names.
 DATASETS_NAMED = 8
+_NO_CHARGES = "no stored row has such charges"
+
+
+def _selected(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
+    """Rows or cells of the `method` and the `sweeps` of a check, where it names some."""
+    keys = {"method": "method", "sweep": "sweeps"}
+    selector = {column: check[key] for column, key in keys.items() if key in check}
+    return table[matches(table, selector)]
 
 
 def absent_cells(context: Context, methods: Names = None, sweeps: Names = None) -> str:
@@ -40,17 +48,16 @@ def absent_cells(context: Context, methods: Names = None, sweeps: Names = None) 
 
     A rule that holds on every stored row says nothing about these, even where it is deterministic.
     """
-    selector = {} if methods is None else {"method": as_list(methods)}
-    selector |= {} if sweeps is None else {"sweep": as_list(sweeps)}
+    named = {"method": methods, "sweep": sweeps}
+    selector = {name: as_list(values) for name, values in named.items() if values is not None}
     absent = context.missing[matches(context.missing, selector)]
     if not len(absent):
         return ""
     datasets = absent["dataset"].astype(str).unique()
-    others = (
-        f" and {len(datasets) - DATASETS_NAMED} others" if len(datasets) > DATASETS_NAMED else ""
-    )
-    named = ", ".join(datasets[:DATASETS_NAMED])
-    return f"{len(absent)} planned cells without rows, of {named}{others}"
+    listed = ", ".join(datasets[:DATASETS_NAMED])
+    n_others = len(datasets) - DATASETS_NAMED
+    others = f" and {n_others} others" if n_others > 0 else ""
+    return f"{len(absent)} planned cells without rows, of {listed}{others}"
 
 
 @check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
@@ -62,19 +69,14 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     prints is a case, too: `printed` names its cells, which are judged by the same rule.
     """
     metric, *_ = check["metrics"]
-    sweeps = check.get("sweeps", study.sweeps)
-    table = study.rows_with(check["metrics"])
-    table = table[table["sweep"].isin(as_list(sweeps))]
-    if "method" in check:
-        table = table[table["method"].isin(as_list(check["method"]))]
-    table = numeric(table)
+    table = numeric(_selected(study.rows_with(check["metrics"]), check))
     considered = len(table)
     if considered and "where" in check:
         table = table[table.eval(check["where"])]
     printed = context.reported[check["printed"]]["cells"] if "printed" in check else []
     if not len(table) and not printed:
         none = f"none of {considered} stored rows has {check.get('where')}"
-        raise MissingRows(none if considered else context.why(sweeps))
+        raise MissingRows(none if considered else context.why(check.get("sweeps", study.sweeps)))
 
     evidence = [_printed(printed, check)] if printed else []
     text = f"required: {check['rule']}."
@@ -113,9 +115,7 @@ def constant(study: Study, check: Mapping, context: Context) -> Agreement:
     about.
     """
     (metric,) = check["metrics"]
-    table = study.rows_with([metric])
-    table = table[matches(table, {"method": check["method"]} if "method" in check else {})]
-    table = table[matches(table, {"sweep": check["sweeps"]} if "sweeps" in check else {})]
+    table = _selected(study.rows_with([metric]), check)
     if not len(table):
         raise MissingRows(no_rows_of(as_list(check.get("method", check.get("sweeps", ""))), ()))
     grouped = table.groupby(check["by"])
@@ -174,9 +174,7 @@ def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
 
 def _charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Cells of a check with all parameters that it names, and their charges."""
-    cells = study.cells.drop_duplicates("cell")
-    if "method" in check:
-        cells = cells[matches(cells, {"method": check["method"]})]
+    cells = _selected(study.cells.drop_duplicates("cell"), check)
     if "parameters" in check:
         settings = table_of_settings(cells, check["parameters"])
         names = next(iter(check["parameters"].values()))
@@ -186,6 +184,8 @@ def _charged(study: Study, check: Mapping) -> tuple[pd.DataFrame, pd.DataFrame]:
         given = cells.get(name, pd.Series(None, cells.index, dtype=object))
         cells = cells.assign(**{name: given.where(given.notna(), default)})
     charged = charges_of(cells)
+    if not len(charged):
+        raise MissingRows(_NO_CHARGES)
     cells = cells.loc[charged.index.unique()]
     return cells, charged[charged["label"].str.startswith(tuple(check.get("labels", [""])))]
 
@@ -196,7 +196,7 @@ def _judge(table: pd.DataFrame, facts: list[str], check: Mapping, context: Conte
     if "where" in check:
         table = table[table.eval(check["where"])]
     if not len(table):
-        raise MissingRows("no stored row has such charges")
+        raise MissingRows(_NO_CHARGES)
     identity = ["sweep", "method", "dataset", "n", "d", "k", "epsilon", *facts]
     used = [name for name in table if re.search(rf"\b{name}\b", check["rule"])]
     evidence = table[list(dict.fromkeys([*identity, *used]))].reset_index(drop=True)
@@ -211,18 +211,19 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
 
     `sweep` restricts the comparison to one sweep, where others run the data sets with another k.
     """
-    cells = study.cells
-    if "sweep" in check:
-        cells = cells[cells["sweep"] == check["sweep"]]
-    stored = cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]]
-    lines = []
-    for name, expected in check["expected"].items():
-        if name in stored.index:
-            values = tuple(int(value) for value in stored.loc[name][: len(expected)])
-            line = {"dataset": name, "reported": str(tuple(expected)), "stored": str(values)}
-            lines.append(line | {"agrees": values == tuple(expected)})
+    cells = study.cells[matches(study.cells, {"sweep": check.get("sweep", study.sweeps)})]
+    stored = cells.drop_duplicates("dataset").set_index("dataset")[["n", "d", "k"]].astype(int)
+    lines = [
+        {"dataset": name, "reported": tuple(expected), "stored": (*stored.loc[name],)}
+        for name, expected in check["expected"].items()
+        if name in stored.index
+    ]
+    table = pd.DataFrame(lines, columns=["dataset", "reported", "stored"])
+    pairs = zip(table["reported"], table["stored"], strict=True)
+    table["agrees"] = [reported == stored[: len(reported)] for reported, stored in pairs]
     missing = no_rows_of(check["expected"], stored.index)
-    return Agreement(pd.DataFrame(lines), missing or "Compared: N, d, k.", missing)
+    table = table.astype({"reported": str, "stored": str})
+    return Agreement(table, missing or "Compared: N, d, k.", missing)
 
 
 @check_type("sweep", "keys", "combinations", "datasets")
@@ -258,15 +259,13 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     test at the level of all claims); else inconclusive.
     """
     table = reported.compare(study, context.reported[check["numbers"]])
-    judged = table[table["verdict"].isin(reported.JUDGED)]
-    all_counts = table["verdict"].value_counts()
-    others = [
-        f"{count} numbers {name}"
-        for name, count in all_counts.items()
-        if name not in reported.JUDGED
-    ]
+    is_judged = table["verdict"].isin(reported.JUDGED)
+    judged = table[is_judged]
+    others = table.loc[~is_judged, "verdict"].value_counts()
+    texts = {name: f"{count} numbers {name}" for name, count in others.items()}
+    others_text = "; ".join(texts.values())
     if not len(judged):
-        raise MissingRows(f"none of {len(table)} reported numbers can be judged: {others}")
+        raise MissingRows(f"none of {len(table)} reported numbers can be judged: {others_text}")
 
     # Two-sided chance beyond two standard errors; half a reported digit of slack makes it smaller.
     counts = judged["verdict"].value_counts().reindex(reported.JUDGED, fill_value=0)
@@ -279,10 +278,10 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     numbers = f"Of {len(judged)} reported numbers that can be compared {counts[reported.WITHIN]} "
     numbers += f"are within sampling error, {counts[reported.BETTER]} measured ones are better and "
     numbers += f"{counts[reported.WORSE]} worse; {n_near} lie within "
-    numbers += f"{percent(reported.NEAR_SHARE)} of the reported mean. {'; '.join(others)}"
+    numbers += f"{percent(reported.NEAR_SHARE)} of the reported mean. {others_text}"
     # More runs would supply these; what cannot be compared is no part of the claim.
-    lacking = {name: all_counts.get(name, 0) for name in (reported.NOT_STORED, reported.FEW_SEEDS)}
-    missing = join_texts(*(f"{count} numbers {name}" for name, count in lacking.items() if count))
+    more_runs = (reported.NOT_STORED, reported.FEW_SEEDS)
+    missing = join_texts(*(texts.get(name, "") for name in more_runs))
     order = [reported.WORSE, reported.BETTER, reported.WITHIN]
     evidence = judged.sort_values("verdict", key=lambda column: column.map(order.index))
     evidence = evidence[reported.EVIDENCE].reset_index(drop=True)

@@ -83,7 +83,7 @@ class Curve:
     def evidence(self) -> pd.DataFrame:
         """One line per value: `x` under the name `along`, value, 95 % interval."""
         low, high = percentile_interval(self.values)
-        facts = self.cells[["method", "dataset"]].reset_index(drop=True)
+        facts = self.cells.filter(["method", "dataset", "smallest", "largest"])
         return facts.assign(**{self.along: self.x}, value=self.values[0], low=low, high=high)
 
     def draws(

@@ -5,7 +5,6 @@ A metric of `STACKED` combines several stored metrics: the time of a retraining 
 methods can compare the two.
 """
 
-import json
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -20,6 +19,7 @@ from pkm.analysis.tables import (
     Panel,
     Study,
     concatenate,
+    given_parameters,
     percentile_interval,
 )
 from pkm.arrow import TYPES
@@ -146,7 +146,7 @@ def family(sweep: str) -> str:
 def _comparable(cells: pd.DataFrame) -> pd.DataFrame:
     """Add `gamma_factor`; a client of an even split sees all k clusters."""
     even = cells["split"] == "iid"
-    gammas = [json.loads(text or "{}").get("gamma", "auto") for text in cells["params"]]
+    gammas = [given.get("gamma", "auto") for given in given_parameters(cells)]
     factors = [_factor(gamma, n) for gamma, n in zip(gammas, cells["n"], strict=True)]
     n_clusters = np.where(even, cells["k"], cells["clusters_per_client"]).astype(float)
     return cells.assign(clusters_per_client=n_clusters, gamma_factor=factors)

@@ -214,6 +214,11 @@ def _expand_parameters(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(**columns)
 
 
+def given_parameters(cells: pd.DataFrame) -> list[dict]:
+    """Return the parameters of each cell, as they were given; its `params` are their text."""
+    return [json.loads(text or "{}") for text in cells["params"]]
+
+
 def _plain(value: object) -> object:
     """Make a parameter comparable: floats are rounded, lists become text."""
     if isinstance(value, float):

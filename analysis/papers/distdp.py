@@ -4,7 +4,6 @@ Radii of a space in which rho stays, names of interpretations, and the strategie
 variant.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ import pandas as pd
 from pkm.analysis.charges import charges_of
 from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import Frame
-from pkm.analysis.tables import Study
+from pkm.analysis.tables import Study, given_parameters
 
 ANY = "dist_dp_sound_any"
 DP_METHODS = ("lsh_splits", "lsh_splits_sound")
@@ -67,9 +66,9 @@ INTERPRETATIONS: dict[str, dict[Any, str]] = {
 
 def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     """Name the interpretations, which are the rows; DP k-means has none and is a level line."""
-    pairs = zip(table["params"], table["method"], strict=True)
+    pairs = zip(given_parameters(table), table["method"], strict=True)
     rows = [
-        None if method in DP_METHODS else _interpretation(text, method) for text, method in pairs
+        None if method in DP_METHODS else _interpretation(given, method) for given, method in pairs
     ]
     names = sorted(
         dict.fromkeys(name for name in rows if name),
@@ -78,11 +77,10 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(row=pd.Categorical(rows, names))
 
 
-def _interpretation(params: str, method: str) -> str:
+def _interpretation(given: Mapping, method: str) -> str:
     """Name an interpretation by the parameters that differ from the default."""
     if method == "dist_dp_sound":
         return SOUND
-    given = json.loads(params or "{}")
     changed = {
         name: given[name]
         for name, default in DEFAULTS.items()

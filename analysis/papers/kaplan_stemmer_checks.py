@@ -20,7 +20,7 @@ from pkm.analysis.findings import (
     no_rows_of,
     percent,
 )
-from pkm.analysis.planted import CURVE, curve, planted_panel
+from pkm.analysis.planted import CURVE, Curve, curve, planted_panel
 from pkm.analysis.tables import Study, resampled_means
 
 _TOLERANCE = 1e-6
@@ -105,106 +105,82 @@ def capture_shares(study: Study, check: Mapping) -> tuple[pd.DataFrame, np.ndarr
 
 
 def smallest_captured(
-    cells: pd.DataFrame, shares: np.ndarray, level: float
-) -> tuple[pd.DataFrame, np.ndarray]:
+    cells: pd.DataFrame, shares: np.ndarray, seeds: int, level: float
+) -> dict[str, Curve]:
     """Smallest size of the small ball from which on the share is at least `level`.
 
     Returns
     -------
-    DataFrame, ndarray of shape (repeats + 1, groups)
-        One line per method and n with `captured` (that size), `smallest` and `largest` (sizes
-        stored); the captured size in every resample, infinite where the largest stored ball is not
-        captured.
+    dict of str to Curve
+        For each method this size along n, the points in all other balls, with the `smallest` and
+        the `largest` size stored. It is infinite where the largest stored ball is not captured.
     """
-    lines = []
-    captured_sizes = []
-    for (method, large), group in cells.groupby(["method", "large"], sort=True):
-        sizes = group["small"].to_numpy()
-        captured = shares[:, group.index.to_numpy()] >= level - _ROUNDING
+    found = {}
+    for method, of_method in cells.groupby("method"):
+        captured_sizes = []
+        by_n = of_method.groupby("large")["small"]
+        for _, small in by_n:
+            # Captured at a size and at all larger ones.
+            captured = shares[:, small.index] >= level - _ROUNDING
+            onwards = np.logical_and.accumulate(captured[:, ::-1], axis=1)[:, ::-1]
+            size = np.where(onwards.any(axis=1), small.to_numpy()[onwards.argmax(axis=1)], np.inf)
+            captured_sizes.append(size)
+        sizes = np.column_stack(captured_sizes)
+        stored = by_n.agg(smallest="first", largest="last").reset_index(names="n")
+        stored = stored.assign(method=method, captured=sizes[0])
+        found[method] = Curve("n", stored["n"].to_numpy(dtype=float), sizes, stored, seeds)
+    return found
 
-        # Captured at a size and at all larger ones.
-        onwards = np.logical_and.accumulate(captured[:, ::-1], axis=1)[:, ::-1]
-        size = np.where(onwards.any(axis=1), sizes[onwards.argmax(axis=1)], np.inf)
-        captured_sizes.append(size)
-        line = {"method": method, "n": large, "captured": size[0]}
-        lines.append(line | {"smallest": sizes[0], "largest": sizes[-1]})
-    by_group = np.column_stack(captured_sizes) if captured_sizes else np.empty((1, 0))
-    return pd.DataFrame(lines), by_group
 
-
-def _captured(
-    study: Study, check: Mapping, context: Context
-) -> tuple[dict[str, tuple[pd.DataFrame, np.ndarray]], int]:
-    """Captured sizes of every method, see `smallest_captured`, and the fewest seeds of a cell."""
-    cells, shares, seeds = capture_shares(study, check)
-    if not len(cells):
+def _captured(study: Study, check: Mapping, context: Context) -> list[Curve]:
+    """Smallest captured sizes of the methods of a check; see `smallest_captured`."""
+    found = smallest_captured(*capture_shares(study, check), check["level"])
+    if not set(check["methods"]) <= set(found):
         raise MissingRows(context.why(check["sweep"]))
-    table, sizes = smallest_captured(cells, shares, check["level"])
-    positions = {name: np.flatnonzero(table["method"] == name) for name in check["methods"]}
-    return {
-        name: (table.iloc[columns].reset_index(drop=True), sizes[:, columns])
-        for name, columns in positions.items()
-    }, seeds
-
-
-def _short(table: pd.DataFrame, reach: float) -> str:
-    """Say that the largest stored n is smaller than a claim needs; empty where it is not."""
-    largest = table["n"].max()
-    return "" if largest >= reach else f"n up to {largest:g} instead of {reach:g}"
+    return [found[name] for name in check["methods"]]
 
 
 @check_type(*_CAPTURE)
 def capture_growth(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the slope of the smallest captured size over n, on logarithmic axes, against bounds."""
-    by_method, seeds = _captured(study, check, context)
-    ((table, sizes),) = by_method.values()
-    if len(table) < 3:
+    (line,) = _captured(study, check, context)
+    if len(line.x) < 3:
         raise MissingRows("sizes at three values of n are needed")
 
-    # Fit a line to the logarithms; resamples without a captured size have no slope.
-    centered = np.log(table["n"].to_numpy(dtype=float))
-    centered -= centered.mean()
+    # Resamples without a captured size have no slope.
     with np.errstate(invalid="ignore"):
-        slope = np.log(sizes) @ centered / (centered @ centered)
+        slopes = line.slopes()
+    sizes = line.values[0]
     undecided = ""
-    if not np.isfinite(sizes[0]).all():
+    if not np.isfinite(sizes).all():
         undecided = "Not captured at all within the stored sizes: larger balls are needed."
-    elif (table["captured"] == table["smallest"]).all():
+    elif (sizes == line.cells["smallest"]).all():
         undecided = "All are the smallest that is stored, so nothing is known of the growth."
-    texts = ", ".join(f"n = {line.n:g}: {line.captured:g}" for line in table.itertuples())
-    missing = _short(table, check["reach"])
-    return Draws(
-        slope[:, None],
-        table[["method"]].iloc[:1],
-        seeds,
-        missing,
-        f"Smallest size captured in {percent(check['level'])} of the runs at {texts}; slope",
-        complete=np.array([not missing]),
-        evidence=table,
-        undecided=undecided,
-    )
+    texts = ", ".join(f"n = {n:g}: {size:g}" for n, size in zip(line.x, sizes, strict=True))
+    name = f"Smallest size captured in {percent(check['level'])} of the runs at {texts}; slope"
+    return replace(line.draws(slopes, name, check), undecided=undecided)
 
 
 @check_type(*_CAPTURE)
 def capture_smaller(study: Study, check: Mapping, context: Context) -> Draws:
     """Check that the first method captures balls no larger than the second, for every n."""
-    by_method, seeds = _captured(study, check, context)
-    (left, left_sizes), (right, right_sizes) = by_method.values()
-    both = left.reset_index().merge(right.reset_index(), on="n")
-    if not len(both):
+    left, right = _captured(study, check, context)
+    n, left_columns, right_columns = np.intersect1d(left.x, right.x, return_indices=True)
+    if not n.size:
         raise MissingRows(context.why(check["sweep"]))
-    first = left_sizes[:, both["index_x"]]
-    second = right_sizes[:, both["index_y"]]
-    sizes = zip(both["n"], first[0], second[0], strict=True)
+    first = left.values[:, left_columns]
+    second = right.values[:, right_columns]
+    sizes = zip(n, first[0], second[0], strict=True)
     texts = [f"n = {n:g}: {left:g} against {right:g}" for n, left, right in sizes]
     neither = np.isinf(first[0]) & np.isinf(second[0])
     violated = (first[0] > second[0]).any()
     undecided = "Neither captures the largest stored ball."
+    short = f"n up to {n.max():g} instead of {check['reach']:g}"
     return Draws(
         first <= second,
-        both[["n"]],
-        seeds,
-        _short(both, check["reach"]),
+        pd.DataFrame({"n": n}),
+        left.seeds,
+        short if n.max() < check["reach"] else "",
         facts=dict(zip(check["methods"], (first[0], second[0]), strict=True)),
         text=f"Smallest captured size, {' against '.join(check['methods'])}: {'; '.join(texts)}",
         undecided=undecided if neither.any() and not violated else "",
@@ -264,7 +240,7 @@ def weight(cell: Mapping, constant: float, beta: float) -> float:
     return noise * math.sqrt(math.log(loglog / cell["delta"]))
 
 
-# --- ledger and passes ----------------------------------------------------------------------------
+# --- ledger ---------------------------------------------------------------------------------------
 
 
 @check_type("methods", "delta")
@@ -354,22 +330,3 @@ def replacement_epsilon(charges: Sequence[Mapping], delta: float) -> float:
     """Smallest epsilon of stored charges at `delta` if a record is replaced; NaN if not known."""
     mu, failure = replacement_cost(charges)
     return gaussian_epsilon(mu, delta - failure) if mu > 0 else math.nan
-
-
-@check_type("methods", "expected")
-def passes(study: Study, check: Mapping, context: Context) -> Agreement:
-    """Passes ceil(log2 log2 n): at the sizes of `expected`, and of the stored runs."""
-    lines = [("formula", n, published_passes(n), count) for n, count in check["expected"].items()]
-    cells = study.cells[study.cells["method"].isin(check["methods"])]
-    if "rounds" in cells:
-        runs = cells[["n", "rounds"]].dropna().astype(int).drop_duplicates()
-        lines += [("runs", n, rounds, published_passes(n)) for n, rounds in runs.to_numpy()]
-    table = pd.DataFrame(lines, columns=["what", "n", "passes", "expected"])
-    table["agrees"] = table["passes"] == table["expected"]
-    runs = " or ".join(map(str, sorted(set(table["passes"][table["what"] == "runs"]))))
-    return Agreement(table, f"ceil(log2(log2(n))). Stored runs made {runs or 'no'} passes.")
-
-
-def published_passes(n: float) -> int:
-    """Number of passes in the paper, with logarithms to base 2."""
-    return math.ceil(math.log2(math.log2(n)))
