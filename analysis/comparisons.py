@@ -29,7 +29,7 @@ from pkm.analysis.tables import (
 
 #: Keys that select what is compared.
 SELECTION = (
-    "sweep", "metric", "area", "left", "right", "over", "at_least_d", "across", "best_of",
+    "sweep", "metric", "area", "left", "right", "over", "where", "across", "best_of",
     "relative_to", "average", "by", "times", "expected", "datasets_each", "reach",
 )  # fmt: skip
 _NUMERIC = ("dataset", "epsilon", "n", "d", "k")
@@ -83,7 +83,9 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     panel = area(panel) if check.get("area") else panel.broadcast()
     resolved = check["over"].items()
     over = {name: None if values == "any" else context.resolve(values) for name, values in resolved}
-    panel = panel.take(_allowed(panel.cells, over, check.get("at_least_d", 0)))
+    panel = panel.take(_allowed(panel.cells, over))
+    if "where" in check:
+        panel = panel.take(numeric(panel.cells).eval(check["where"]))
     cells = panel.cells
 
     # Find the cells of every selector, by the values of the `over` columns and by data set.
@@ -165,16 +167,17 @@ def label(selector: Selector) -> str:
     return ", ".join(texts)
 
 
-def _allowed(cells: pd.DataFrame, over: Mapping, min_d: int) -> np.ndarray:
-    """Mask of the cells with `min_d` columns or more and expected values of the `over` columns."""
-    allowed = cells["d"] >= min_d
+def _allowed(cells: pd.DataFrame, over: Mapping) -> np.ndarray:
+    """Mask of the cells with expected values of the `over` columns."""
+    allowed = np.ones(len(cells), dtype=bool)
     for name, values in over.items():
         if name not in cells:
             raise MissingRows(f"no stored row has the parameter {name}")
         if name in _NUMERIC and values is not None:
             listed = cells[name].isin(values)
-            allowed &= (listed | cells[name].isna()) if name == "epsilon" else listed
-    return allowed.to_numpy()
+            is_free = cells[name].isna() if name == "epsilon" else False
+            allowed &= (listed | is_free).to_numpy()
+    return allowed
 
 
 def _cells_by_key(

@@ -13,6 +13,7 @@ import pandas as pd
 
 from pkm.analysis import claims
 from pkm.analysis.claims import Claim, variants
+from pkm.analysis.decisions import agree, decide
 from pkm.analysis.federation_costs import time_conditions
 from pkm.analysis.findings import (
     CHECK_TYPES,
@@ -26,8 +27,6 @@ from pkm.analysis.findings import (
     Draws,
     Finding,
     MissingRows,
-    agree,
-    decide,
     join_texts,
     no_gaps,
 )

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -77,43 +78,47 @@ def outliers(study: Study, check: Mapping, context: Context) -> Draws:
     panel = study.panel(check["sweep"], check["metric"])
     if not len(panel.cells):
         raise MissingRows(context.why(check["sweep"]))
+    # Columns of the data sets that both methods have with both numbers of outliers.
     names = panel.cells["dataset"].str.extract(r"^(?P<base>.+)-o(?P<outliers>\d+)$")
     cells = panel.cells.assign(base=names["base"], outliers=names["outliers"].astype(float))
-    cells = cells[cells["d"] <= check["max_d"]]
-    means = resampled_means(panel)
-    sides = [(check[side], n) for side in ("bounded", "unbounded") for n in check["ends"]]
-    lines = []
-    differences = []
-    seeds = []
-    for epsilon in context.resolve(check["epsilon"]):
-        # Columns of the data sets that both methods have with both numbers of outliers.
-        of_epsilon = cells[cells["epsilon"] == epsilon]
-        wide = of_epsilon.reset_index().pivot(
-            index="base", columns=["method", "outliers"], values="index"
-        )
-        wide = wide.reindex(columns=pd.MultiIndex.from_tuples(sides)).dropna().astype(int)
-        if not len(wide):
-            continue
-        averages = [means[:, wide[side]].mean(axis=1) for side in sides]
-        bounded, unbounded = averages[1] - averages[0], averages[3] - averages[2]
-        differences.append(bounded - unbounded)
-        paired = np.isfinite(panel.values[:, wide.to_numpy().ravel()]).all(axis=1)
-        seeds.append(np.count_nonzero(paired))
-        line = {"epsilon": epsilon, "datasets": len(wide)}
-        for method, low, rise in zip(sides[::2], averages[::2], (bounded, unbounded), strict=True):
-            line[f"increase_{method[0]}"] = rise[0]
-            line[f"relative_increase_{method[0]}"] = rise[0] / low[0]
-        lines.append(line)
-    if not lines:
+    epsilons = context.resolve(check["epsilon"])
+    cells = cells[(cells["d"] <= check["max_d"]) & cells["epsilon"].isin(epsilons)]
+    methods = (check["bounded"], check["unbounded"])
+    sides = list(product(methods, check["ends"]))
+    wide = cells.reset_index(names="column").pivot(
+        index=["epsilon", "base"], columns=["method", "outliers"], values="column"
+    )
+    wide = wide.reindex(columns=pd.MultiIndex.from_tuples(sides)).dropna().astype(int)
+    if not len(wide):
         raise MissingRows(
             f"no data set of sweep {check['sweep']} has both methods with {check['ends'][0]} and "
             f"{check['ends'][1]} outliers"
         )
+
+    # What the outliers add to the mean over these data sets, at each epsilon.
+    means = resampled_means(panel)
+    lines = []
+    differences = []
+    seeds = []
+    for epsilon, columns in wide.groupby(level="epsilon"):
+        low, high = (
+            np.array([means[:, columns[name, end]].mean(axis=1) for name in methods])
+            for end in check["ends"]
+        )
+        increases = high - low
+        differences.append(increases[0] - increases[1])
+        paired = np.isfinite(panel.values[:, columns.to_numpy().ravel()]).all(axis=1)
+        seeds.append(np.count_nonzero(paired))
+        line = {"epsilon": epsilon, "datasets": len(columns)}
+        for name, start, increase in zip(methods, low, increases, strict=True):
+            line[f"increase_{name}"] = increase[0]
+            line[f"relative_increase_{name}"] = increase[0] / start[0]
+        lines.append(line)
     table = pd.DataFrame(lines)
-    relative = [table[f"relative_increase_{check[side]}"] for side in ("bounded", "unbounded")]
+    bounded, unbounded = (table[f"relative_increase_{name}"] for name in methods)
     text = "the relative increase is smaller with the bound at "
-    text += f"{(relative[0] < relative[1]).sum()} of {len(table)} epsilons"
-    n_epsilons = len(context.resolve(check["epsilon"]))
+    text += f"{(bounded < unbounded).sum()} of {len(table)} epsilons"
+    n_epsilons = len(epsilons)
     n_datasets = table["datasets"].min()
     complete = (table["datasets"] >= check["datasets"]).to_numpy()
     missing = join_texts(
