@@ -24,6 +24,7 @@ from pkm.experiments.settings import TIME_LIMIT, require
 from pkm.experiments.store import ResultsNotWritable, Store
 from pkm.experiments.timing import pinned
 from pkm.methods.base import is_integer
+from pkm.source import subpackages_digest
 
 #: The cheapest cells come first, up to so many estimated seconds in all.
 FIRST_SECONDS = 10.0
@@ -229,7 +230,8 @@ class Runner:
                 make_ready(cell, self.mirror)
                 begin()
                 rows = execute(cell, self.mirror)
-                self.store.write(cell, rows.assign(git=git_commit(), finished=time.time()))
+                origin = {"git": git_commit(), "metrics_code": subpackages_digest("metrics")}
+                self.store.write(cell, rows.assign(**origin, finished=time.time()))
                 return Outcome(cell.key, "done", time.perf_counter() - started)
             except ResultsNotWritable:
                 raise

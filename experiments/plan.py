@@ -1,6 +1,6 @@
 """From a paper and a profile to a plan: which cells to run, and which cannot be run here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pandas as pd
@@ -60,12 +60,8 @@ class Plan:
             the name of the first one run.
         """
         rows = store.read([cell.key for cell in self.cells])
-        if rows.empty:
-            return rows
         entries = [(sweep, cell.key, cell.dataset_name) for sweep, cell in self.entries]
-        requested = pd.DataFrame(entries, columns=["sweep", "cell", "dataset"]).drop_duplicates()
-        named = requested.merge(rows.drop(columns="dataset"), on="cell", how="inner", sort=False)
-        return named[["sweep", *rows.columns]]
+        return rows if rows.empty else in_sweeps(rows, entries)
 
     def missing(self, store: Store) -> pd.DataFrame:
         """List the cells that a report lacks.
@@ -83,11 +79,23 @@ class Plan:
                 error = store.failure_record(cell.key).get("error", "unreadable failure record")
                 reason = f"failed: {error}" if status == "failed" else "not run"
                 gaps.append(Gap(sweep, cell.method, cell.dataset_name, cell.epsilon, reason))
-        table = pd.DataFrame(
-            [asdict(gap) for gap in gaps],
-            columns=["sweep", "method", "dataset", "epsilon", "reason"],
-        )
-        return table.astype({"epsilon": float})
+        return gap_table(gaps)
+
+
+def in_sweeps(rows: pd.DataFrame, entries: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
+    """Repeat rows for every entry (sweep, key, data set) of their cell, under its names."""
+    requested = pd.DataFrame(entries, columns=["sweep", "cell", "dataset"]).drop_duplicates()
+    named = requested.merge(rows.drop(columns="dataset"), on="cell", how="inner", sort=False)
+    return named[["sweep", *rows.columns]]
+
+
+def gap_table(gaps: Sequence[Gap]) -> pd.DataFrame:
+    """Return gaps as a table, epsilon NaN where there is none."""
+    table = pd.DataFrame(
+        [asdict(gap) for gap in gaps],
+        columns=["sweep", "method", "dataset", "epsilon", "reason"],
+    )
+    return table.astype({"epsilon": float})
 
 
 def make_plan(paper: Mapping, profile: Mapping, *, mirror: str | None = None) -> Plan:

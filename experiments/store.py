@@ -205,7 +205,7 @@ class Store:
         with ThreadPoolExecutor(READERS) as pool:
             tables = [
                 table
-                for table in pool.map(lambda key: self._table(key, columns), keys)
+                for table in pool.map(lambda key: self.table(key, columns), keys)
                 if table is not None
             ]
         if not tables:
@@ -218,7 +218,7 @@ class Store:
         with ThreadPoolExecutor(READERS) as pool:
             return {
                 key
-                for key, table in zip(keys, pool.map(self._table, keys), strict=True)
+                for key, table in zip(keys, pool.map(self.table, keys), strict=True)
                 if table is not None
             }
 
@@ -248,7 +248,8 @@ class Store:
             "give a folder that can be, e.g. results=/tmp/results"
         )
 
-    def _table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
+    def table(self, key: str, columns: list[str] | None = None) -> pa.Table | None:
+        """Read the rows of one cell, of `columns` those that it has; None if it is not done."""
         path = self.path(key)
         try:
             content = path.read_bytes()

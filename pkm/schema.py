@@ -214,6 +214,7 @@ COLUMNS = (
     Column("centers", "centers", "provenance", "released centers, where the cell keeps them",
            "raw units", ()),
     Column("code", "text", "provenance", "hash of the code behind the result"),
+    Column("metrics_code", "text", "provenance", "hash of the code of the metrics", missing=""),
     Column("data", "text", "provenance", "fingerprint of the data set"),
     Column("host", "text", "provenance", "machine"),
     Column("versions", "text", "provenance", "versions of Python and of the packages used"),

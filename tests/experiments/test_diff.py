@@ -1,0 +1,214 @@
+"""Two stores compared cell by cell."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from fabricated.rows import make_rows
+
+from pkm.experiments import diff
+from pkm.experiments.cell import Cell
+from pkm.experiments.changed_verdicts import changed_verdicts
+from pkm.experiments.comparable import read
+from pkm.experiments.diff import MOVED, SAME, UNTESTED, WITHIN, compare
+from pkm.experiments.plan import Plan
+from pkm.experiments.store import Store
+
+CELL = Cell(
+    "fastlloyd", "pkm.methods.lloyd.FastLloyd", {"variant": "published", "alpha": 0.8},
+    "iris", "minmax", 3, 1.0, "auto", tuple(range(20)), ("nicv",),
+)  # fmt: skip
+NOISE = np.random.default_rng(0)
+
+
+def put(store, nicv, cell=CELL, **columns):
+    """Store a cell with the given values."""
+    params = {name: value for name, value in cell.params.items() if name != "variant"}
+    facts = {
+        "target": cell.target,
+        "variant": cell.variant,
+        "preprocessing": cell.preprocessing,
+        "metrics": " ".join(cell.metrics),
+        "seed": cell.seeds,
+        "nicv": nicv,
+        "delta": 1e-6,
+        "params": params,
+    }
+    rows = make_rows(
+        "",
+        cell.key,
+        cell.method,
+        cell.dataset,
+        size=(150, 4, cell.k),
+        seeds=len(cell.seeds),
+        epsilon=cell.epsilon,
+        **facts | columns,
+    )
+    store.write(cell, rows.drop(columns="sweep"))
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return Store(tmp_path / "a"), Store(tmp_path / "b")
+
+
+def difference(stores):
+    return compare(*(read(store.root) for store in stores))
+
+
+def state(stores):
+    (line,) = difference(stores).cells.to_dict("records")
+    return line["state"]
+
+
+def test_same_bits_whatever_the_code_and_the_times(stores):
+    nicv = NOISE.random(20)
+    put(stores[0], nicv)
+    put(stores[1], nicv, code="other", fit_seconds=5.0)
+    found = difference(stores)
+    assert found.is_empty
+    assert found.cells["origin"].tolist() == ["code"]
+
+
+@pytest.mark.parametrize(
+    ("shift", "noise", "expected"),
+    [(0.0, 0.0, SAME), (1e-12, 0.0, WITHIN), (0.0, 0.01, WITHIN), (0.1, 0.01, MOVED)],
+)
+def test_paired_by_seed(stores, shift, noise, expected):
+    # Without pairing, a shift by a tenth of the deviation is not found on 20 seeds.
+    nicv = 1 + NOISE.normal(size=20)
+    change = noise * NOISE.normal(size=20)
+    put(stores[0], nicv)
+    put(stores[1], nicv + change - change.mean() + shift)
+    assert state(stores) == expected
+
+
+@pytest.mark.parametrize(("shift", "expected"), [(0.0, WITHIN), (5.0, MOVED)])
+def test_other_seeds_are_tested_without_pairs(stores, shift, expected):
+    nicv = NOISE.normal(size=20)
+    put(stores[0], nicv)
+    other = dataclasses.replace(CELL, seeds=tuple(range(100, 115)))
+    put(stores[1], nicv[:15] + shift, other)
+    assert state(stores) == expected
+
+
+def test_one_seed_is_not_tested(stores):
+    cell = dataclasses.replace(CELL, seeds=(3,))
+    put(stores[0], 1.0, cell)
+    put(stores[1], 2.0, cell)
+    assert state(stores) == UNTESTED
+
+
+def test_value_that_is_lost_has_moved(stores):
+    put(stores[0], NOISE.random(20))
+    put(stores[1], np.nan)
+    assert state(stores) == MOVED
+
+
+def test_correction_over_cells(stores):
+    # One p of 0.01 among 20 is no surprise; alone it is.
+    base = NOISE.normal(size=20)
+    change = NOISE.normal(size=20)
+    change += 0.62 * change.std(ddof=1) - change.mean()
+    cells = [dataclasses.replace(CELL, k=k) for k in range(2, 22)]
+    put(stores[0], base, cells[0])
+    put(stores[1], base + change, cells[0])
+    assert state(stores) == MOVED
+    for cell in cells[1:]:
+        put(stores[0], base, cell)
+        put(stores[1], base + change - change.mean() + 1e-3, cell)
+    assert set(difference(stores).cells["state"]) == {WITHIN}
+
+
+def test_cells_of_one_store_only(stores):
+    nicv = NOISE.random(20)
+    wine = dataclasses.replace(CELL, dataset="wine")
+    put(stores[0], nicv)
+    put(stores[1], nicv)
+    put(stores[0], nicv, wine)
+    found = difference(stores)
+    assert found.only_a["dataset"].tolist() == ["wine"]
+    assert found.only_b.empty
+    assert not found.is_empty
+
+
+def test_of_several_cells_the_one_with_most_seeds_counts(stores):
+    nicv = NOISE.random(20)
+    put(stores[0], nicv)
+    put(stores[0], nicv[:5] + 1, dataclasses.replace(CELL, seeds=tuple(range(5))))
+    put(stores[1], nicv)
+    assert state(stores) == SAME
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"adjacency": "replace"}, "unlike adjacency .*1 cells, such as fastlloyd published"),
+        ({"metrics_code": "new"}, "unlike metrics_code .*have old in A and new in B"),
+        (
+            {"delta": 1e-5},
+            r"unlike budgets: 1 settings, such as .*\(1, 1e-06\) in A and \(1, 1e-05\)",
+        ),
+    ],
+)
+def test_unlike_stores_are_refused(stores, columns, message):
+    put(stores[0], 1.0, metrics_code="old")
+    put(stores[1], 1.0, **{"metrics_code": "old"} | columns)
+    with pytest.raises(ValueError, match=message):
+        difference(stores)
+
+
+def test_shared_budget_suffices(stores):
+    twice = dataclasses.replace(CELL, epsilon=2.0)
+    thrice = dataclasses.replace(CELL, epsilon=3.0)
+    for store, other in zip(stores, (twice, thrice), strict=True):
+        put(store, 1.0)
+        put(store, 1.0, other)
+    found = difference(stores)
+    assert found.cells["state"].tolist() == [SAME]
+    assert (len(found.only_a), len(found.only_b)) == (1, 1)
+
+
+def test_rows_without_code_of_metrics_are_counted(stores):
+    put(stores[0], 1.0, code="old")
+    put(stores[1], 1.0, code="new", metrics_code="new")
+    assert difference(stores).unversioned == 1
+
+
+def test_verdicts_on_stores_of_other_code(stores):
+    # A lower curve for FastLloyd in A, a higher one in B; keys are not those of the plan.
+    entries = []
+    for name in ("fastlloyd", "glloyd"):
+        for dataset in ("iris", "wine", "lsun"):
+            cell = dataclasses.replace(
+                CELL, method=name, dataset=dataset, params={"variant": "published", "n": [1, 2]}
+            )
+            entries.append(("real", cell))
+            old = dataclasses.replace(cell, clip=False)
+            params = {"n": [1.0, 2.0]}
+            for store, better in zip(stores, ("fastlloyd", "glloyd"), strict=True):
+                nicv = NOISE.random(20) * 0.01 + (1 if name == better else 2)
+                put(store, nicv, old, params=params)
+    plan = Plan("fastlloyd", tuple(entries))
+    found = changed_verdicts(plan, stores, [read(store.root).cells for store in stores])
+    assert len(found)
+    assert set(found.columns) == {"claim", "a", "b"}
+    assert "fails" in set(found["b"])
+
+
+def test_command(stores, capsys):
+    folders = [str(store.root) for store in stores]
+    assert diff.main(folders) == 2
+    assert "holds no cells" in capsys.readouterr().err
+    assert diff.main(folders[:1]) == 2
+    assert diff.main([*folders, "paper=fastloyd"]) == 2
+    assert "Did you mean fastlloyd" in capsys.readouterr().err
+    nicv = NOISE.random(20)
+    put(stores[0], nicv)
+    put(stores[1], nicv)
+    assert diff.main(folders) == 0
+    put(stores[1], nicv + 1)
+    assert diff.main(folders) == 1
+    out = capsys.readouterr().out
+    assert "fastlloyd published" in out
+    assert "neither has a report" in out
