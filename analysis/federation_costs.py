@@ -131,34 +131,30 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
         for quantity, (judge, cited) in _JUDGES.items():
             if quantity not in cell:
                 continue
-            reported_mean, _ = number(cell[quantity].split("±")[0])
             line = {
                 "dataset": cell["dataset"],
                 "quantity": quantity,
                 "reported": cell[quantity],
                 "cited": number(cell[cited])[0] if cited else np.nan,
-                "reported_mean": reported_mean,
+                "reported_mean": number(cell[quantity].split("±")[0])[0],
             }
             if measured is None:
                 line |= _NOT_MEASURED
             else:
-                line["seeds"] = measured["seeds"]
-                line["transport"] = measured["transport"]
-                line["rounds"] = measured["rounds_per_iteration"]
+                line |= {name: measured[name] for name in ("seeds", "transport")}
+                line |= {"rounds": measured["rounds_per_iteration"]}
                 line |= judge(cell, line, measured, reported)
-            line["ratio"] = line["mean"] / reported_mean
             lines.append(line)
-    return pd.DataFrame(lines)
+    table = pd.DataFrame(lines)
+    return table.assign(ratio=table["mean"] / table["reported_mean"])
 
 
 _NOT_MEASURED = {
-    "mean": np.nan,
-    "half_width": np.nan,
     "verdict": NOT_STORED,
     "reason": "no stored rows",
     "seeds": 0,
     "transport": "",
-    "rounds": np.nan,
+    **dict.fromkeys(("mean", "half_width", "rounds"), np.nan),
 }
 
 
@@ -168,6 +164,7 @@ def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) ->
     mean = measured["iteration_ms"]
     half_width = measured["iteration_ms_half_width"]
     margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
+    verdict = FASTER if mean < value.mean else SLOWER
     reason = ""
     if measured["transport"] == "threads":
         verdict = NOT_COMPARABLE
@@ -177,8 +174,6 @@ def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) ->
         reason = f"{measured['seeds']} seeds"
     elif abs(mean - value.mean) <= margin:
         verdict = NO_DIFFERENCE
-    else:
-        verdict = FASTER if mean < value.mean else SLOWER
     # Two sends an iteration, one up and one down.
     mean_without_latency = mean - 2 * measured["latency_ms"]
     reported_without_latency = value.mean - reported["slept_ms"]

@@ -2,13 +2,13 @@
 
 A check names a `sweep` (or several), a `metric`, a selector (`method`: a name, or column values),
 what the curve runs `along` (``n``, ``k``, ``d``, ``epsilon``, a parameter, or ``small``, the size
-of the one small ball), optionally `where` (other columns it must have) and what its `value` is:
+of the one small ball) and what its `value` is:
 
 * ``mean``: the metric itself, a cost per point;
 * ``cost``: the metric times n;
-* ``excess``: the cost less that of `optimum` (a selector, k-means by default) on the same data set;
+* ``excess``: the cost less that of k-means, taken for the optimum, on the same data set;
   where all points of a ball coincide the optimum is 0;
-* ``ratio``: the cost over that of `optimum`.
+* ``ratio``: the cost over that of the optimum.
 """
 
 import re
@@ -32,8 +32,7 @@ _NAME = re.compile(r"planted-(?:small-)?\d+-\d+-\d+-(?P<ball>0(?:\.\d+)?)(?:-(?P
 OPTIMUM = "kmeans"
 #: Keys that select a curve.
 CURVE = (
-    "sweep", "metric", "method", "along", "where", "value", "optimum", "min_values", "expected",
-    "reach", "needs",
+    "sweep", "metric", "method", "along", "value", "min_values", "expected", "reach", "needs",
 )  # fmt: skip
 VALUES = ("mean", "cost", "excess", "ratio")
 
@@ -172,9 +171,9 @@ def curve(
         raise MissingRows(context.why(check["sweep"]))
 
     # Each cell of the curve with the column of the optimum on the same data set and k.
-    is_optimum = matches(cells, check.get("optimum", OPTIMUM))
+    is_optimum = matches(cells, OPTIMUM)
     optima = cells[is_optimum].drop_duplicates(["dataset", "k"]).reset_index(names="base")
-    selected = matches(cells, selector) & matches(cells, check.get("where", {}))
+    selected = matches(cells, selector)
     of_curve = cells[selected & cells[along].notna()].reset_index(names="column")
     of_curve = of_curve.merge(optima[["dataset", "k", "base"]], how="left", on=["dataset", "k"])
 

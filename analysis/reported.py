@@ -135,14 +135,11 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     known = {pair for cells in stored.values() for pair in cells}
     lines = []
     for cell, metric in product(reported["cells"], metrics):
-        if metric not in cell:
-            continue
-        key = {name: cell[name] for name in ("table", "dataset", "method")}
-        key["metric"] = metric
-        pair = (cell["dataset"], cell["method"])
-        measured = stored[metric].get(pair)
-        line = _compared(cell[metric], measured, pair in known, key, reported)
-        lines.append(key | line)
+        if metric in cell:
+            pair = (cell["dataset"], cell["method"])
+            key = {name: cell[name] for name in ("table", "dataset", "method")} | {"metric": metric}
+            measured = stored[metric].get(pair)
+            lines.append(key | _compared(cell[metric], measured, pair in known, key, reported))
     return pd.DataFrame(lines)
 
 

@@ -129,7 +129,7 @@ def gamma_ratio(study: View, check: Mapping, context: Context) -> Draws:
     return replace(draws, values=np.column_stack(ratios), name=name, facts={"best": best})
 
 
-@check_type("method", "dataset", "datasets", "reach")
+@check_type("method", "datasets", "reach")
 def gamma_matters(study: View, check: Mapping, context: Context) -> Draws:
     """Check that on a data set the side of bins matters more than on the first one.
 
