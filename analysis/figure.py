@@ -52,6 +52,8 @@ class FigureResult:
         What the paper's figure has and this one lacks, in words.
     substitutes : str
         Which generated data sets replace files that were not available, in words; empty if none do.
+    chart : mapping or None
+        The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`.
     """
 
     figure: Figure | None
@@ -60,6 +62,7 @@ class FigureResult:
     caption: str
     gaps: tuple[str, ...] = field(default=())
     substitutes: str = ""
+    chart: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,13 @@ figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations fro
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import vl_convert
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
@@ -106,10 +108,17 @@ def build(
         audit=_audit_figure(study, audited, folders),
         flaws=_flaws_in(study),
         environment=_environment(environment),
+        chart_script=chart_script() if any(figure["chart"] for figure in figures) else "",
     )
     page = out / "index.html"
     atomic_write(page, html.encode())
     return page
+
+
+@cache
+def chart_script() -> str:
+    """Return the JavaScript that draws charts: Vega, Vega-Lite and their embedding."""
+    return vl_convert.javascript_bundle()
 
 
 def _claims_context(
@@ -180,6 +189,7 @@ def _written(
         "substitutes": result.substitutes,
         "image": base64.b64encode(image).decode() if image else None,
         "width": round(width),
+        "chart": result.chart if image else None,
         "table": None if image or not len(result.formatted) else result.formatted.to_dict("split"),
     }
 

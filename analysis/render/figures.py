@@ -22,6 +22,7 @@ from pkm.analysis.frames import (
     sentences,
 )
 from pkm.analysis.render import forest, heatmap, lines
+from pkm.analysis.render.chart import chart
 from pkm.analysis.render.layout import legend_columns, panel_grid, panel_title
 from pkm.analysis.render.style import INK, HueStyle, hue_styles, variant_styles
 from pkm.analysis.tables import Study
@@ -50,10 +51,12 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     fields = caption_fields(shown, spec)
     figure = None
     notes: dict[str, str] = {}
+    interactive = None
     if spec.kind == "custom":
         figure = spec.function(spec.draw_with)(shown, spec, styles)
     elif spec.kind != "table" and len(shown.drawn):
         figure, notes = _panels(shown, spec, styles, fields)
+        interactive = chart(figure, shown, spec, styles)
     labels = {hue: style.label for hue, style in styles.items()}
     fields.update(notes)
     is_empty = spec.kind != "table" and not len(shown.drawn)
@@ -66,6 +69,7 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
         " ".join(caption),
         shown.gaps or (),
         substitutes(shown.source),
+        interactive,
     )
 
 

@@ -113,10 +113,11 @@ def _span(axes: Axes, y: float, by_hue: pd.DataFrame, spec: FigureSpec) -> None:
     members = by_hue[by_hue.index.isin(spec.span)]
     if len(members):
         ends = [members["value"].min(), members["value"].max()]
-        axes.plot(ends, [y, y], color=_method_color(members.iloc[0]), linewidth=1.4)
+        axes.plot(ends, [y, y], color=method_color(members.iloc[0]), linewidth=1.4)
 
 
-def _method_color(line: pd.Series) -> str:
+def method_color(line: pd.Series) -> str:
+    """Return the color of the method of a line."""
     return line["color"] if isinstance(line.get("color"), str) else INK
 
 
@@ -125,9 +126,7 @@ def _mark(axes: Axes, y: float, line: pd.Series, spec: FigureSpec, style: HueSty
     errors = np.clip([[line["value"] - line["low"]], [line["high"] - line["value"]]], 0, None)
     shown = errors if errors.any() else None
     look = {key: value for key, value in style.line.items() if key not in ("label", "linestyle")}
-    look = {
-        key: _method_color(line) if value == OF_METHOD else value for key, value in look.items()
-    }
+    look = {key: method_color(line) if value == OF_METHOD else value for key, value in look.items()}
     axes.errorbar(line["value"], y, xerr=shown, capsize=2, elinewidth=1, linestyle="", **look)
     if spec.label:
         text = number_text(spec.label, line)

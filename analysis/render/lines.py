@@ -52,7 +52,7 @@ def draw(
     grid = grid if grid.size else np.array([0.1, 1.0])
     for order, (hue, style) in enumerate(styles.items()):
         curves = table[table["hue"] == hue]
-        shift = 2.0 ** (DODGE * (2 * (order + 0.5) / len(styles) - 1)) if spec.dodge else 1.0
+        shift = dodged(order, len(styles)) if spec.dodge else 1.0
         for line, curve in _curves(curves, spec, style):
             if not len(curve):
                 continue
@@ -83,6 +83,11 @@ def draw(
     notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
     outside = _outside(axes, table, styles)
     return notes | ({"outside": outside} if outside else {})
+
+
+def dodged(order: int, count: int) -> float:
+    """Return the factor by which the x of one of some curves is moved."""
+    return 2.0 ** (DODGE * (2 * (order + 0.5) / count - 1))
 
 
 def _is_log(table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> bool:
