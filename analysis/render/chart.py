@@ -88,6 +88,8 @@ def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Mapping[Any, H
             records, layers = _lines(axes, rows, part, styles, place)
         for record in records:
             record["panel"] = part.title
+        for layer in layers:
+            layer["encoding"]["tooltip"] = _tooltip(records, spec)
         labels = axes.yaxis.get_major_formatter().format_ticks(axes.yaxis.get_majorticklocs())
         longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
         width, height = size - MARGINS - np.array([longest * LETTER, 0])
@@ -125,8 +127,10 @@ def _position(axis: Axis, title: str) -> Json:
         texts = [""] * len(texts)
     values = [_rounded(place) for place in places]
     domain = {"domain": sorted([low, high]), "reverse": bool(axis.get_inverted())}
-    scale = {"type": axis.get_scale(), "nice": False, "zero": False} | domain
-    if axis.get_scale() == "symlog":
+    scale = {"type": axis.get_scale(), "nice": False} | domain
+    if axis.get_scale() == "linear":
+        scale["zero"] = False
+    elif axis.get_scale() == "symlog":
         scale["constant"] = axis.get_transform().linthresh
     text_of = f"split({json.dumps(texts)}[indexof({json.dumps(values)}, datum.value)], '\\n')"
     inside = [value for value in values if domain["domain"][0] <= value <= domain["domain"][1]]
@@ -164,8 +168,17 @@ def _key(hue: Any, style: HueStyle) -> str:
     return style.label or f"{hue}"
 
 
-def _layer(mark: str, spec: FigureSpec, where: str, *, look: Json | None = None, **at: Any) -> Json:
+def _layer(mark: str, where: str, *, look: Json | None = None, **at: Any) -> Json:
     """Return a layer of marks at places, of the records that meet a condition."""
+    return {
+        "transform": [{"filter": where}],
+        "mark": {"type": mark, "clip": True} | (look or {}),
+        "encoding": at,
+    }
+
+
+def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
+    """Return what the pointer shows of a mark: the fields that any record has."""
     titles = {
         "panel": "panel",
         "hue": spec.hue,
@@ -177,16 +190,16 @@ def _layer(mark: str, spec: FigureSpec, where: str, *, look: Json | None = None,
         "epsilon": "epsilon",
         "epsilon_spent": "epsilon spent",
     }
-    tooltip = [
-        {"field": name, "title": title, "type": "nominal"}
+    if spec.kind == "heatmap":
+        del titles["hue"]
+    elif spec.x == "epsilon":
+        del titles["epsilon"]
+    present = {name for record in records for name in record}
+    return [
+        {"field": name, "title": title.replace("_", " "), "type": "nominal"}
         for name, title in titles.items()
-        if title
+        if name in present
     ]
-    return {
-        "transform": [{"filter": where}],
-        "mark": {"type": mark, "clip": True} | (look or {}),
-        "encoding": {**at, "tooltip": tooltip},
-    }
 
 
 # --- curves -------------------------------------------------------------------------------------
@@ -221,15 +234,15 @@ def _lines(
     curve = "isValid(datum.at) && isValid(datum.value)"
     level = "!isValid(datum.at)"
     layers = [
-        _layer("rect", spec, f"{level} && datum.band", look={"opacity": 0.16}, **interval),
-        _layer("rule", spec, level, **y),
-        _layer("rule", spec, "!isValid(datum.value)", **x),
-        _layer("area", spec, f"{curve} && datum.band", look={"opacity": 0.16}, **x, **interval),
-        _layer("line", spec, curve, **x, **y),
-        _layer("point", spec, curve, **x, **y),
+        _layer("rect", f"{level} && datum.band", look={"opacity": 0.16}, **interval),
+        _layer("rule", level, **y),
+        _layer("rule", "!isValid(datum.value)", **x),
+        _layer("area", f"{curve} && datum.band", look={"opacity": 0.16}, **x, **interval),
+        _layer("line", curve, **x, **y),
+        _layer("point", curve, **x, **y),
     ]
     if spec.bands == "bars":
-        layers.insert(-1, _layer("rule", spec, curve, **x, **interval))
+        layers.insert(-1, _layer("rule", curve, **x, **interval))
     return records, layers
 
 
@@ -308,12 +321,12 @@ def _forest(
     ink = {"value": INK}
     beside = {"clip": False, "align": "left", "dx": 8, "fontSize": 11}
     layers = [
-        _layer("bar", spec, "isValid(datum.end)", look={"size": 11}, **bar, **y),
-        _layer("rule", spec, "isValid(datum.to)", **span, **y),
-        _layer("rule", spec, "!isValid(datum.at)", **x),
-        _layer("rule", spec, f"{mark} && isValid(datum.interval)", **interval, **y),
-        _layer("text", spec, "isValid(datum.text)", look=beside, **words, **y, color=ink),
-        _layer("point", spec, mark, **x, **y),
+        _layer("bar", "isValid(datum.end)", look={"size": 11}, **bar, **y),
+        _layer("rule", "isValid(datum.to)", **span, **y),
+        _layer("rule", "!isValid(datum.at)", **x),
+        _layer("rule", f"{mark} && isValid(datum.interval)", **interval, **y),
+        _layer("text", "isValid(datum.text)", look=beside, **words, **y, color=ink),
+        _layer("point", mark, **x, **y),
     ]
     return records, layers
 
@@ -354,7 +367,7 @@ def _heatmap(
     y = {"y": place["y"] | {"field": "bottom"}, "y2": {"field": "top"}}
     center = {"x": place["x"] | {"field": "at"}, "y": place["y"] | {"field": "row"}}
     ink = {"field": "ink", "type": "nominal", "scale": None}
-    cells = _layer("rect", spec, "true", **x, **y, color=color)
+    cells = _layer("rect", "true", **x, **y, color=color)
     cells["transform"] = [
         {"calculate": f"datum.{middle} {sign} 0.48", "as": edge}
         for middle, sign, edge in zip(
@@ -362,7 +375,7 @@ def _heatmap(
         )
     ]
     words = {"text": {"field": "text"}, "color": ink}
-    return records, [cells, _layer("text", spec, "true", **center, **words)]
+    return records, [cells, _layer("text", "true", **center, **words)]
 
 
 # --- colors, markers, legend --------------------------------------------------------------------
@@ -403,8 +416,8 @@ def _add_legend(
     widths = [_width(look) for look in looks.values()]
     markers = [marker_path(look.get("marker")) for look in looks.values()]
     color, fill, shape = scaled(colors), scaled(faces), scaled(markers)
-    width = scaled(widths) | {"legend": None}
-    dash = {"field": "dash", "type": "nominal", "scale": None}
+    width = scaled(widths) | {"type": "ordinal", "legend": None}
+    dash = {"field": "dash", "type": "nominal", "scale": None, "legend": legend}
     # In the legend, the edges of markers are not dashed.
     edge = scaled([dashes[key] if key in bare else SOLID for key in looks])
     if spec.style:
@@ -434,11 +447,9 @@ def _add_legend(
                 look |= {"strokeDash": dash}
             elif kind == "point":
                 hidden = {"test": f"indexof({json.dumps(bare)}, datum.hue) >= 0", "value": 0}
-                look |= {
-                    "shape": shape,
-                    "strokeDash": edge,
-                    "opacity": {"condition": hidden, "value": 1},
-                }
+                look |= {"shape": shape, "opacity": {"condition": hidden, "value": 1}}
+                if not spec.style:
+                    look["strokeDash"] = edge
                 of_record = spec.style or spec.kind == "forest"
                 look["fill"] = {**own, "field": "face"} if of_record else fill
                 layer["mark"]["size"] = 45

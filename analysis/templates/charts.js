@@ -1,3 +1,5 @@
+const ERRORS = 1; // of Vega's levels of messages
+
 // Draws the chart of each figure when it comes into view, in place of its picture, which is printed.
 const drawn = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((entry) => entry.isIntersecting)) {
@@ -11,7 +13,7 @@ async function draw(figure) {
   const chart = Object.assign(document.createElement("div"), { className: "chart" });
   data.before(chart);
   try {
-    await vegaEmbed(chart, JSON.parse(data.textContent), { actions: false });
+    await vegaEmbed(chart, JSON.parse(data.textContent), { actions: false, logLevel: ERRORS });
   } catch (error) {
     // The picture stays.
     chart.remove();
