@@ -28,6 +28,7 @@ PIXELS = 96  # of an inch
 POINT = 96 / 72  # pixels
 LETTER = 6.2  # pixels of a letter of a tick's label
 MARGINS = (45, 80)  # pixels beside and below the axes of a panel
+SMALLEST = 60  # pixels of a panel
 SOLID = [1, 0]  # the dashes of a solid line
 REFERENCE = "reference"  # what has no entry of its own in the legend
 REPORTED = "reported"
@@ -90,14 +91,13 @@ def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Mapping[Any, H
             record["panel"] = part.title
         for layer in layers:
             layer["encoding"]["tooltip"] = _tooltip(records, spec)
-        labels = axes.yaxis.get_major_formatter().format_ticks(axes.yaxis.get_majorticklocs())
-        longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
-        width, height = size - MARGINS - np.array([longest * LETTER, 0])
+        lengths = [len(line) for label in _tick_labels(axes.yaxis) for line in label.split("\n")]
+        width, height = size - MARGINS - np.array([max(lengths, default=0) * LETTER, 0])
         panels.append(
             {
                 "title": axes.get_title(),
-                "width": round(width),
-                "height": round(height),
+                "width": max(round(width), SMALLEST),
+                "height": max(round(height), SMALLEST),
                 "data": {"values": records},
                 "layer": layers,
             }
@@ -118,14 +118,17 @@ def _rounded(value: float) -> float | None:
     return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
+def _tick_labels(axis: Axis) -> list[str]:
+    """Return the labels of ticks; empty ones where another panel has them."""
+    texts = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
+    return texts if axis.get_tick_params().get("labelleft", True) else [""] * len(texts)
+
+
 def _position(axis: Axis, title: str) -> Json:
     """Return the encoding of a place: scale, ticks and label of an axis of the static figure."""
     low, high = axis.get_view_interval()
-    places = axis.get_majorticklocs()
-    texts = axis.get_major_formatter().format_ticks(places)
-    if not axis.get_tick_params().get("labelleft", True):
-        texts = [""] * len(texts)
-    values = [_rounded(place) for place in places]
+    texts = _tick_labels(axis)
+    values = [_rounded(place) for place in axis.get_majorticklocs()]
     domain = {"domain": sorted([low, high]), "reverse": bool(axis.get_inverted())}
     scale = {"type": axis.get_scale(), "nice": False} | domain
     if axis.get_scale() == "linear":
@@ -440,9 +443,10 @@ def _add_legend(
         for layer in panel["layer"]:
             kind = layer["mark"]["type"]
             look = {"color": own if spec.kind == "forest" else color}
+            if kind in ("line", "area"):
+                look["detail"] = [{"field": name, "type": "nominal"} for name in ("curve", "style")]
             if kind == "line":
-                detail = [{"field": "curve", "type": "nominal"}]
-                look |= {"strokeDash": dash, "strokeWidth": width, "detail": detail}
+                look |= {"strokeDash": dash, "strokeWidth": width}
             elif kind == "rule" and spec.kind == "lines":
                 look |= {"strokeDash": dash}
             elif kind == "point":
