@@ -156,7 +156,7 @@ def _record(line: Mapping[str, Any], hue: str, at: float, text: str, value_place
         "low": _rounded(np.fmax(low, lowest) if np.isfinite(low) else low),
         "high": _rounded(high),
         "style": line.get("style"),
-        "curve": line.get("curve"),
+        "curve": f"{line['curve']}" if "curve" in line else None,
     }
     if np.isfinite(low) and np.isfinite(high):
         record["interval"] = f"{low:.4g} to {high:.4g}"
@@ -313,7 +313,7 @@ def _forest(
     for entry in spec.references:
         x = rows[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
         color = to_hex(lines.reference_line(entry)["color"])
-        records.append({"hue": entry.get("label", REFERENCE), "value": x, "color": color})
+        records.append({"hue": entry.get("label", REFERENCE), "value": float(x), "color": color})
     x = {"x": place["x"] | {"field": "value"}}
     y = {"y": place["y"] | {"field": "at"}}
     mark = "isValid(datum.at) && isValid(datum.value) && !isValid(datum.end)"

@@ -13,6 +13,7 @@ from pkm.analysis.render.chart import REFERENCE, REPORTED
 DRAWN = {
     "fastlloyd": ["figure2", "figure4", "figure5"],
     "fastlloyd/protocol": ["protocol_parts", "protocol_clients"],
+    "dpm": ["centers"],
     "mufc": ["losses"],
 }
 CASES = [(study, name) for study, names in DRAWN.items() for name in names]
