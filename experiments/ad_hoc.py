@@ -263,11 +263,15 @@ def mean_and_deviation(values: pd.Series) -> str:
 def privacy_lines(rows: pd.DataFrame) -> list[str]:
     """Say what the privacy that private methods state does not cover: domains, known flaws."""
     private = rows[rows["epsilon"].notna()]
-    lines = [
-        f"{dataset}: the domain is read off the points, which no budget pays for "
-        "(preprocessing=public takes the declared one; a file needs bounds=[lower,upper])"
-        for dataset in private.loc[private["private_bounds"], "dataset"].unique()
-    ]
+    lines = []
+    read_off = private.loc[private["private_bounds"], ["dataset", "preprocessing"]]
+    for dataset, preprocessing in read_off.drop_duplicates().to_numpy():
+        remedy = "preprocessing=public takes the declared one; a file needs bounds=[lower,upper]"
+        if preprocessing == "public":
+            remedy = "the data set comes scaled so"
+        lines.append(
+            f"{dataset}: the domain is read off the points, which no budget pays for ({remedy})"
+        )
     flawed = private.loc[private["variant"].eq("published") & private["flaws"].ne("")]
     for method, target, flaws in flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy():
         remedy = (

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from pkm import datasets
 from pkm.datasets.dataset import shared_range
-from pkm.datasets.loading import resolve
+from pkm.datasets.loading import FILE, resolve
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.federated import network_of
@@ -70,9 +70,9 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
 
 
 def preprocessing_of(source: Mapping, requested: str | None) -> str:
-    """Return how a data set is scaled: as requested, else by whether bounds are given with it.
+    """Return how a data set is scaled: as requested, else by its public domain.
 
-    With bounds it is ``public``, without ``minmax``.
+    Only a file without bounds has none; it is scaled by ``minmax``.
 
     Raises
     ------
@@ -88,7 +88,8 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
             "which scales by the data's own "
             "extremes: use preprocessing=public, or leave bounds out"
         )
-    return requested or ("public" if given else "minmax")
+    has_domain = given or source["name"] != FILE
+    return requested or ("public" if has_domain else "minmax")
 
 
 @lru_cache(maxsize=4096)

@@ -136,8 +136,8 @@ class RunOptions(CommonOptions):
     preprocessing: str | None = key(
         None,
         "minmax: by the data's own extremes (private facts, flagged); public: by the domain; "
-        "range: all columns by the one range they share; null: public for a file with bounds, "
-        "else minmax",
+        "range: all columns by the one range they share; null: public, but minmax for a file "
+        "without bounds",
     )
     clip: bool = key(
         True, "public, range: points outside are moved to the border (true) or refused (false)"

@@ -214,7 +214,7 @@ def test_points_outside_the_domain_are_counted_or_refused(file_entry):
     assert (execute(iris)["clipped"] == 0).all()
 
 
-def test_bounds_determine_the_preprocessing(file_entry):
+def test_public_domains_are_the_default(file_entry):
     def preprocessing_of(**sweep):
         (cell,) = cells(methods=["mean"], k=1, **sweep)
         return cell.preprocessing
@@ -222,7 +222,7 @@ def test_bounds_determine_the_preprocessing(file_entry):
     without_bounds = file_entry | {"bounds": None}
     assert preprocessing_of(datasets=[file_entry]) == "public"
     assert preprocessing_of(datasets=[without_bounds]) == "minmax"
-    assert preprocessing_of(datasets=["iris"], preprocessing=None) == "minmax"
+    assert preprocessing_of(datasets=["iris"], preprocessing=None) == "public"
     assert preprocessing_of(datasets=[file_entry], preprocessing="public") == "public"
 
     # Bounds are never ignored.
@@ -505,7 +505,11 @@ def test_every_key_of_every_file_has_a_comment():
 
 def test_rows_describe_the_cell():
     (cell,) = cells(
-        methods=["fastlloyd"], epsilon=0.5, metrics=["nicv", "silhouette"], datasets=["wine"]
+        methods=["fastlloyd"],
+        epsilon=0.5,
+        metrics=["nicv", "silhouette"],
+        datasets=["wine"],
+        preprocessing="minmax",
     )
     rows = execute(cell)
     first = rows.iloc[0]
