@@ -19,6 +19,7 @@ VERBS = {
         "open or show an account that adds up the runs on one data set",
     ),
     "diff": ("pkm.experiments.diff", (), "compare two results folders cell by cell"),
+    "verify": ("pkm.experiments.verify", (), "run what a claim or a figure rests on again"),
     "centers": ("pkm.experiments.export", (), "list or write the released centers that are kept"),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
