@@ -53,7 +53,7 @@ class Comparable:
         `DESCRIPTION`, with parameters as text. Of several cells of one experiment that with the
         most seeds, of those with equally many the newest.
     values : DataFrame
-        `cell` (its position in `cells`), `seed` and `MEASURED`.
+        `cell` (its position in `cells`), `seed` and those of `MEASURED` that are stored.
     """
 
     cells: pd.DataFrame
@@ -91,7 +91,8 @@ def read(root: str | Path) -> Comparable:
     described = [name for name in rows.column_names if name in DESCRIPTION]
     firsts = rows.select(described).take(np.cumsum(sizes) - sizes)
     cells = to_frame([firsts], DESCRIPTION)
-    values = to_frame([rows.drop_columns(described)], ["seed", *MEASURED])
+    measured = [name for name in rows.column_names if name not in DESCRIPTION]
+    values = to_frame([rows.select(measured)], measured)
     cells = cells.assign(
         params=[as_text(given) for given in parameters_of(cells)],
         # Machines may round a delta differently that is computed.

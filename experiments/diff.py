@@ -205,7 +205,7 @@ def differences(
         One line per pair: `state`, `metric`, `mean_a`, `mean_b`, `p`; see `Difference`.
     """
     n_pairs = len(numbers_a)
-    measured = [name for name in MEASURED if a[name].notna().any() or b[name].notna().any()]
+    measured = [name for name in MEASURED if name in a or name in b]
     a, b = in_pairs(a, numbers_a, measured), in_pairs(b, numbers_b, measured)
     shared = a.merge(b, on=["pair", "seed"], suffixes=("_a", "_b"))
     pair = shared["pair"].to_numpy()
@@ -243,7 +243,8 @@ def in_pairs(values: pd.DataFrame, numbers: np.ndarray, measured: Sequence[str])
     pair_of[numbers] = np.arange(len(numbers))
     pair = pair_of[values["cell"]]
     is_chosen = pair >= 0
-    return values.loc[is_chosen, ["seed", *measured]].assign(pair=pair[is_chosen])
+    chosen = values[is_chosen].reindex(columns=["seed", *measured])
+    return chosen.assign(pair=pair[is_chosen])
 
 
 def same_bits(left: np.ndarray, right: np.ndarray) -> np.ndarray:
