@@ -1,9 +1,11 @@
 """Groups of tests, and fixtures that they share."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from absl import logging as absl_logging
 from matplotlib.figure import Figure
 
 from pkm.methods import PrivateKMeans
@@ -12,6 +14,9 @@ from pkm.privacy import NoiseStreams
 TESTS = Path(__file__).resolve().parent
 #: No test downloads data, nor a process that one starts.
 os.environ["PKM_FETCH"] = "false"
+# absl, which dp-accounting imports, closes the stream of its handler when Hydra sets up logging. It
+# would be the file in which pytest catches output.
+absl_logging.get_absl_handler().python_handler.stream = sys.__stderr__
 GROUPS = {"statistical", "integration", "slow"}
 
 
