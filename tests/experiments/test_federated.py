@@ -232,7 +232,8 @@ def test_lists_are_crossed_and_defaults_added():
 
 @pytest.mark.parametrize("is_available, transport", [(True, "mpi"), (False, "threads")])
 def test_transport_is_chosen_when_planning(monkeypatch, is_available, transport):
-    monkeypatch.setattr(entries, "mpi_available", lambda: is_available)
+    for module in (entries, feasibility):
+        monkeypatch.setattr(module, "mpi_available", lambda: is_available)
     default = settings_of(plan_of(federation={}))
     assert [setting["transport"] for setting in default] == [transport]
     assert settings_of(plan_of(federation={"transport": "auto"})) == default
