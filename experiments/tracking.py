@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pkm.experiments.cell import Cell, canonical
 from pkm.experiments.cli import consoles, exit_code
@@ -579,7 +581,9 @@ def attach(
     """Make the per-seed table, and the report where there is one, artifacts of a parent run."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / f"{sweep}.parquet"
-        rows.to_parquet(table, index=False)
+        # Without the names of pandas' own types, which it cannot read back where they are nested.
+        plain = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
+        pq.write_table(plain, table)
         client.log_artifact(parent_id, str(table), "rows")
         if report is not None:
             copy = Path(folder) / "report"
