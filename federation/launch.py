@@ -11,6 +11,8 @@ from pathlib import Path
 from pkm.federation.links import ProtocolError
 
 #: Waiting processes yield their core: parties often outnumber cores.
+# MPI's end is a barrier of all processes: with one that was killed it may wait forever.
+WITHOUT_BARRIER = {"MPI4PY_RC_FINALIZE": "0"}
 ENVIRONMENT = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}
 MAX_OUTPUT = 2000  # characters of a failed job's output that the error repeats
 TERMINATION_LIMIT = 20.0  # seconds that a job may take to end after SIGTERM
@@ -49,8 +51,10 @@ def mpirun(
     program = find_mpirun()
     assert program is not None, "mpirun is not installed"
     command = [program, "-n", str(n_ranks), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    environment = os.environ | ENVIRONMENT
     if recover:
         command.append("--enable-recovery")
+        environment |= WITHOUT_BARRIER
     if os.geteuid() == 0:
         command.append("--allow-run-as-root")
     job = subprocess.Popen(
@@ -58,7 +62,7 @@ def mpirun(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=os.environ | ENVIRONMENT,
+        env=environment,
     )
     try:
         output, _ = job.communicate(timeout=time_limit)
