@@ -44,6 +44,7 @@ from pkm.federation.splits import split_points
 ABORT_TAG = 0  # that of a message is one more than the number of messages its sender has received
 SPIN_SECONDS = 1e-4  # parties may outnumber cores: after this, a waiting party sleeps
 SLEEP_SECONDS = 1e-5
+ABORT_DELAY = 0.5  # seconds
 
 T = TypeVar("T")
 
@@ -345,4 +346,6 @@ def _abort_on_error(link: MpiServerLink | MpiClientLink) -> Iterator[None]:
     except Exception as error:
         known = isinstance(error, ProtocolError)
         link.abort(str(error) if known else f"{type(error).__name__}: {error}")
+        # An error ends the job under mpi4py's runner: the others have time to report the reason.
+        time.sleep(ABORT_DELAY)
         raise
