@@ -267,6 +267,20 @@ def _snap_short_rows(
 
 # With Python's error model every division is checked for zero, which keeps the loops out of vector
 # registers.
+@njit(cache=True, fastmath=REORDERED, error_model="numpy", inline="always")
+def _snap(value: float, center: float, half_width: float) -> tuple[float, np.int16, bool]:
+    """Return a value in grid steps, the remainder of rounding it, and whether it was clipped."""
+    # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
+    x = (value - center) / half_width
+    clipped = x if x < 1.0 else 1.0
+    clipped = clipped if clipped > -1.0 else -1.0
+
+    # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
+    snapped = np.rint(clipped * SCALE)
+    remainder = np.rint((clipped * SCALE - snapped) * SCALE)
+    return snapped, np.int16(min(remainder, MAX_REMAINDER)), clipped != x
+
+
 @njit(cache=True, fastmath=REORDERED, error_model="numpy")
 def _snap_values(
     values: np.ndarray,
@@ -287,17 +301,10 @@ def _snap_values(
         snapped_tile = snapped_values[start:stop]
         remainder_tile = remainders[start:stop]
         for i in range(stop - start):
-            # Clip to [-1, 1], in half-widths; NaN and infinities differ from what they become.
-            x = (tile[i] - center[i]) / half_width[i]
-            clipped = x if x < 1.0 else 1.0
-            clipped = clipped if clipped > -1.0 else -1.0
-            n_outside += clipped != x
-
-            # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
-            snapped = np.rint(clipped * SCALE)
-            remainder = np.rint((clipped * SCALE - snapped) * SCALE)
+            snapped, remainder, outside = _snap(tile[i], center[i], half_width[i])
             snapped_tile[i] = snapped
-            remainder_tile[i] = np.int16(min(remainder, MAX_REMAINDER))
+            remainder_tile[i] = remainder
+            n_outside += outside
     return n_outside == 0
 
 
@@ -327,18 +334,10 @@ def _snap_rows(
         nonfinite = False
         for h in range(points.shape[1]):
             nonfinite |= not abs(points[i, h]) <= MAX_FLOAT
-
-            # Clip to [-1, 1], in half-widths.
-            x = (points[i, h] - center[h]) / half_width[h]
-            clipped = x if x < 1.0 else 1.0
-            clipped = clipped if clipped > -1.0 else -1.0
-            outside |= clipped != x
-
-            # Round to whole grid steps; the remainder is in units of 1 / SCALE steps.
-            snapped = np.rint(clipped * SCALE)
-            remainder = np.rint((clipped * SCALE - snapped) * SCALE)
+            snapped, remainder, is_clipped = _snap(points[i, h], center[h], half_width[h])
+            outside |= is_clipped
             rows[i, h] = snapped
-            remainders[i, h] = np.int16(min(remainder, MAX_REMAINDER))
+            remainders[i, h] = remainder
             squared_norm += snapped * snapped
         squared_norms[i] = squared_norm
         n_clipped += outside and not nonfinite
