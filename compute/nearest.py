@@ -60,9 +60,9 @@ def sums_and_counts(
     centers : ndarray of shape (R, k, d)
         Integer coordinates of absolute value at most :func:`exact_limit`. Ties go to the lower
         index.
-    max_squared_distance : int or ndarray of shape (R,), optional
-        Points whose squared distance to their nearest center exceeds it are left out. Default: all
-        points count.
+    max_squared_distance : float or ndarray, optional
+        Points whose squared distance to their nearest center exceeds it are left out; an array is
+        one bound for each center, and broadcasts against (R, k). Default: all points count.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def sums_and_counts(
     n_replicates, k, d = centers.shape
     if max_squared_distance is None:
         max_squared_distance = np.inf
-    limits = np.full(n_replicates, max_squared_distance, np.float64)
+    limits = np.full((n_replicates, k), max_squared_distance, np.float64)
     sums = np.zeros((n_replicates, k, d))
     counts = np.zeros((n_replicates, k), np.int64)
     if points.blocks is not None:
@@ -308,7 +308,7 @@ def _scan_and_sum(
 @njit(cache=True, nogil=True, fastmath=REORDERED)
 def _sum_by_masks(
     block: np.ndarray,
-    distances: tuple[np.ndarray, np.ndarray, float],
+    distances: tuple[np.ndarray, np.ndarray, np.ndarray],
     labels: np.ndarray,
     sums: np.ndarray,
     counts: np.ndarray,
@@ -316,13 +316,15 @@ def _sum_by_masks(
 ) -> None:
     """Add each cluster's points as a masked sum: for few clusters faster than one point at a time.
 
-    ``distances`` are the scores, the squared norms of the points, and the limit of their sum.
+    ``distances`` are the scores, the squared norms of the points, and the limits (k,) of their
+    sum.
     """
-    scores, norms, limit = distances
+    scores, norms, limits = distances
     size = norms.shape[0]
     mask = np.empty(size)
     for j in range(counts.shape[0]):
         count = 0.0
+        limit = limits[j]
         for b in range(size):
             is_within = scores[b] + norms[b] <= limit
             mask[b] = 1.0 if (labels[b] == j) & is_within else 0.0
@@ -338,17 +340,17 @@ def _sum_by_masks(
 @njit(cache=True, nogil=True)
 def _sum_by_points(
     block: np.ndarray,
-    distances: tuple[np.ndarray, np.ndarray, float],
+    distances: tuple[np.ndarray, np.ndarray, np.ndarray],
     labels: np.ndarray,
     sums: np.ndarray,
     counts: np.ndarray,
     features: tuple[int, ...],
 ) -> None:
     """Add point after point to its cluster's sum; ``distances`` as for :func:`_sum_by_masks`."""
-    scores, norms, limit = distances
+    scores, norms, limits = distances
     for b in range(norms.shape[0]):
-        if scores[b] + norms[b] <= limit:
-            j = labels[b]
+        j = labels[b]
+        if scores[b] + norms[b] <= limits[j]:
             counts[j] += 1
             for h in range(len(features)):
                 sums[j, h] += np.float64(block[h, b])
@@ -442,8 +444,8 @@ def _add_assigned(
     """Add a block of points to the sums (R, k, d) and counts (R, k) of their nearest centers."""
     for r in range(scores.shape[0]):
         for b in range(rows.shape[0]):
-            if scores[r, b] + squared_norms[b] <= limits[r]:
-                j = labels[r, b]
+            j = labels[r, b]
+            if scores[r, b] + squared_norms[b] <= limits[r, j]:
                 counts[r, j] += 1
                 for h in range(rows.shape[1]):
                     sums[r, j, h] += rows[b, h]

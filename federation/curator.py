@@ -95,6 +95,12 @@ class FederatedCurator(BaseCurator):
     ) -> dict[str, np.ndarray]:
         """Have the server add up the clients' parts and its noise, which was charged."""
         expected = self._session.rounds[key[1]]
+        assert isinstance(query, SumsAndCounts), "the only query that is served"
+        if isinstance(query.radius, np.ndarray):
+            raise ValueError(
+                f"radius of round {key[1]} has one number for each center: the server draws noise "
+                "by one radius; release with one"
+            )
         released = (query.radius, noise["sums"], noise["counts"])
         if released != (expected.radius, expected.sum_noise, expected.count_noise):
             raise ValueError(

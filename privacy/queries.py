@@ -5,8 +5,8 @@ What one record changes, under zero-out or add-remove adjacency, in records and 
 ===========================  ==================================================================
 query                        change
 ===========================  ==================================================================
-:class:`SumsAndCounts`       one count by 1; its sum by the radius (relative) or sqrt(d) in L2,
-                             and by sqrt(d) times as much in L1
+:class:`SumsAndCounts`       one count by 1; its sum by the radius of its center (relative) or by
+                             sqrt(d) in L2, and by sqrt(d) times as much in L1
 :class:`CountsAndBoundedSums`  one count by 1; each coordinate of its sum
 :class:`GridCounts`          one count by 1
 :class:`GapPercentile`       what its paper claims, which does not hold for two or more features
@@ -42,16 +42,18 @@ class SumsAndCounts(Query):
     ----------
     centers : ndarray of shape (R, k, d), int64
         Released or public centers on the grid, one set per replicate.
-    radius : float, optional
+    radius : float or ndarray of shape (R, k), optional
         In half-widths of the domain: points farther than this from their nearest center are left
-        out.
+        out. An array has one for each center, from released values only.
     relative : bool, default=False
         Sum ``x - center`` instead of ``x``; needs a radius, which then bounds what one record adds.
 
     Notes
     -----
     Its parts are ``sums`` (R, k, d), int64, in grid steps, and ``counts`` (R, k), int64, in units
-    of 2**-16 records.
+    of 2**-16 records. With one radius for each center, relative sums have their center's radius as
+    unit: their noise has its scale in multiples of that, and a record changes sums and counts
+    together by 1 each, whatever the radii.
     """
 
     label: ClassVar[str] = "sums_and_counts"
@@ -59,13 +61,15 @@ class SumsAndCounts(Query):
     exact_without_ledger: ClassVar[bool] = True
 
     centers: np.ndarray
-    radius: float | None = None
+    radius: float | np.ndarray | None = None
     relative: bool = False
 
     def check(self, view: Any) -> None:
         """Refuse centers off the grid, and relative sums without a radius."""
         check_centers(self.centers, view)
-        if self.radius is not None and not 0 < self.radius < math.inf:
+        if isinstance(self.radius, np.ndarray):
+            check_radii(self.radius, self.centers)
+        elif self.radius is not None and not 0 < self.radius < math.inf:
             raise ValueError(f"radius={self.radius} must be positive and finite, or None")
         if self.relative and self.radius is None:
             raise ValueError(
@@ -74,11 +78,16 @@ class SumsAndCounts(Query):
 
     def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """One record in one cell."""
-        return _sums_and_counts(view.n_features, self.radius if self.relative else None)
+        radius = self.radius if self.relative else None
+        if isinstance(radius, np.ndarray):
+            unit = radius[:, :, None] * SCALE
+            sums = Sensitivity(math.sqrt(view.n_features), 1.0, unit=unit)
+            return {"sums": sums, "counts": ONE_COUNT}
+        return _sums_and_counts(view.n_features, radius)
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact sums and counts over all shards."""
-        limit = None if self.radius is None else math.floor((self.radius * SCALE) ** 2)
+        limit = None if self.radius is None else np.floor((self.radius * SCALE) ** 2)
         sums, counts = nearest_sums_and_counts(view, self.centers, limit)
         if self.relative:
             sums -= counts[:, :, None] * self.centers
@@ -86,8 +95,8 @@ class SumsAndCounts(Query):
         return {"sums": sums, "counts": counts}
 
     def details(self) -> Mapping[str, float | None]:
-        """The radius."""
-        return {"radius": self.radius}
+        """The radius; radii of centers stay out of the charge, which is that of all replicates."""
+        return {} if isinstance(self.radius, np.ndarray) else {"radius": self.radius}
 
 
 @lru_cache(maxsize=256)
@@ -270,7 +279,7 @@ class GapPercentile(Query):
 
 
 def nearest_sums_and_counts(
-    view: Any, centers: np.ndarray, limit: int | None
+    view: Any, centers: np.ndarray, limit: float | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Exact sums (R, k, d), in grid steps, and counts (R, k), in records, over all shards."""
     first, *others = view._shards
@@ -293,4 +302,18 @@ def check_centers(centers: np.ndarray, view: Any) -> None:
             f"centers must be grid integers of shape ({view.n_replicates}, k, {view.n_features}), "
             f"for {view.n_replicates} replicates, got {centers.dtype} of shape {centers.shape}; "
             "release them through snap_centers"
+        )
+
+
+def check_radii(radii: np.ndarray, centers: np.ndarray) -> None:
+    """Refuse radii that are not positive and finite, one for each center."""
+    if radii.shape != centers.shape[:2] or radii.dtype != np.float64:
+        raise ValueError(
+            f"radius must be a number or float64 of shape {centers.shape[:2]}, one for each "
+            f"center, got {radii.dtype} of shape {radii.shape}"
+        )
+    if not ((radii > 0) & np.isfinite(radii)).all():
+        raise ValueError(
+            f"radius must be positive and finite for each center, got {radii.min()} to "
+            f"{radii.max()}"
         )

@@ -576,6 +576,51 @@ def test_points_beyond_the_radius_are_excluded():
     assert answer["counts"].tolist() == [[SCALE]]
 
 
+def test_each_center_has_its_own_radius():
+    rng = np.random.default_rng(0)
+    points = rng.integers(-SCALE, SCALE + 1, (400, 3))
+    centers = rng.integers(-SCALE, SCALE + 1, (2, 5, 3))
+    radii = rng.uniform(0.2, 1.5, (2, 5))
+    curator = Curator(points, None, NoiseStreams([0, 1]))
+    answer = curator.release(SumsAndCounts(centers, radii, relative=True), **EXACT)
+    for r in range(2):
+        for j in range(5):
+            alone = SumsAndCounts(centers, float(radii[r, j]), relative=True)
+            expected = curator.release(alone, **EXACT)
+            assert (answer["sums"][r, j] == expected["sums"][r, j]).all()
+            assert answer["counts"][r, j] == expected["counts"][r, j]
+
+
+def test_noise_of_a_sum_is_in_multiples_of_its_radius():
+    n_runs = 4096
+    centers = np.repeat([[[0], [50_000]]], n_runs, axis=0)
+    radii = np.repeat([[0.01, 1.0]], n_runs, axis=0)
+    query = SumsAndCounts(centers, radii, relative=True)
+    ledger = Ledger(Budget(10.0, 0.1))
+    curator = Curator(np.zeros((1, 1), np.int64), ledger, NoiseStreams(range(n_runs)))
+    sums = curator.release(query, sums=Gaussian(3.0), counts=Gaussian(SCALE))["sums"]
+    deviations = np.sqrt((sums[:, :, 0] ** 2.0).mean(axis=0)) / SCALE
+    # The standard error of a deviation is 1.1 %: seven of them.
+    np.testing.assert_allclose(deviations, [0.03, 3.0], rtol=0.08)
+    (charge,) = curator._ledger.charges
+    assert charge.mu == pytest.approx(math.hypot(1 / 3, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("radii", "message"),
+    [
+        (np.ones((1, 2)), "one for each center"),
+        (np.ones((1, 1), np.int64), "one for each center, got int64"),
+        (np.zeros((1, 1)), "positive and finite for each center"),
+        (np.full((1, 1), math.nan), "positive and finite for each center"),
+    ],
+)
+def test_radii_of_centers_are_checked(radii, message):
+    curator = Curator(np.zeros((1, 1), np.int64), None, NoiseStreams([0]))
+    with pytest.raises(ValueError, match=message):
+        curator.release(SumsAndCounts(np.array([[[0]]]), radii, relative=True), **EXACT)
+
+
 def test_answers_do_not_depend_on_shards():
     rng = np.random.default_rng(0)
     points = rng.integers(-SCALE, SCALE + 1, (50, 3))

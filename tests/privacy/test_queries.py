@@ -129,6 +129,13 @@ def relative_sums(rng, d):
     return Example(SumsAndCounts(positions(rng, 1, number(rng), d), radius, relative=True))
 
 
+def sums_within_radii(rng, d):
+    """One radius for each center."""
+    k = number(rng)
+    radii = rng.uniform(0.2, 2 * math.sqrt(d), (1, k))
+    return Example(SumsAndCounts(positions(rng, 1, k, d), radii, relative=True))
+
+
 def bounded_sums(rng, d):
     return Example(CountsAndBoundedSums(positions(rng, 1, number(rng), d), positions(rng, d)))
 
@@ -412,7 +419,7 @@ def local_points(rng, d):
 #: Examples of each query. Bounds are nearly reached in each of them, but for what carries a flaw:
 #: see test_bounds_that_do_not_hold_are_flagged.
 EXAMPLES = {
-    SumsAndCounts: (absolute_sums, near_sums, relative_sums),
+    SumsAndCounts: (absolute_sums, near_sums, relative_sums, sums_within_radii),
     CountsAndBoundedSums: (bounded_sums,),
     GridCounts: (grid_counts,),
     GapPercentile: (gap_percentile,),
