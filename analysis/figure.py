@@ -5,7 +5,6 @@ through three functions: `pkm.analysis.frames.frame` selects rows and summarizes
 table, `pkm.analysis.render.render` draws that table, and the same table is printed and stored.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,6 +17,7 @@ import yaml
 from matplotlib.figure import Figure
 
 from pkm import schema
+from pkm.names import nearest
 
 PAPERS = Path(__file__).parents[1] / "conf" / "paper"
 #: Legal values of the keys that have a few.
@@ -222,8 +222,8 @@ def checked(where: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
     for key, value in entry.items():
         if key not in _HINTS:
-            close = difflib.get_close_matches(str(key), _HINTS, n=1)
-            advice = f"; did you mean {close[0]!r}?" if close else ""
+            near = nearest(key, _HINTS)
+            advice = "" if near is None else f"; did you mean {near!r}?"
             raise ValueError(f"{where}: unknown key {key!r}{advice}")
         values[key] = _converted(f"{where}: {key}", value, _HINTS[key])
     return values

@@ -23,7 +23,7 @@ from pkm.experiments.server import PROCESSES, start_server
 from pkm.experiments.settings import TIME_LIMIT, require
 from pkm.experiments.store import ResultsNotWritable, Store
 from pkm.experiments.timing import pinned
-from pkm.methods.base import is_integer
+from pkm.scalars import is_integer
 from pkm.source import subpackages_digest
 
 #: The cheapest cells come first, up to so many estimated seconds in all.

@@ -15,8 +15,6 @@ from pkm.experiments.settings import (
     TIME_LIMIT,
     Federation,
     Unlearning,
-    is_integer,
-    is_number,
     require,
     require_budget,
     require_kind,
@@ -24,6 +22,7 @@ from pkm.experiments.settings import (
     require_seeds,
     require_text,
 )
+from pkm.scalars import is_integer, is_number
 from pkm.schema import names
 
 #: How figures draw a method: attributes of its class, keys of its file in ``conf/method``, columns

@@ -13,7 +13,7 @@ from pkm.experiments.comparable import BUDGET, STATED, as_text
 from pkm.experiments.plan import Plan, gap_table, in_sweeps
 from pkm.experiments.store import Store
 from pkm.experiments.sweep import Gap
-from pkm.methods.base import is_number
+from pkm.scalars import is_number
 from pkm.schema import COLUMNS
 
 #: Settings of a cell without clients.

@@ -1,7 +1,6 @@
 """From the command line and `conf/` to plain values that are checked."""
 
 # Imports that a help text does not need are inside functions: they take seconds.
-import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pkm import datasets
 from pkm.datasets.loading import FILE, resolve
+from pkm.names import nearest
+from pkm.scalars import is_integer
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -262,7 +263,6 @@ def check_settings(config: "DictConfig") -> None:
     """
     from pkm.experiments.backends import Backend
     from pkm.experiments.settings import require
-    from pkm.methods.base import is_integer
 
     # The serial backend ignores it; a wrong value is refused all the same.
     jobs = config.jobs
@@ -360,8 +360,5 @@ def did_you_mean(name: str, known: Sequence[str], prefix: str = "") -> str:
     >>> did_you_mean("Iris", ["iris", "wine"]), did_you_mean("eps", ["epsilon"])
     (' Did you mean iris?', ' Did you mean epsilon?')
     """
-    lower = {word.lower(): word for word in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-    begun = [word for word in lower if len(name) > 1 and word.startswith(name.lower())]
-    near = begun[:1] if len(begun) == 1 else close
-    return f" Did you mean {prefix}{lower[near[0]]}?" if near else ""
+    near = nearest(name, known)
+    return "" if near is None else f" Did you mean {prefix}{near}?"

@@ -6,9 +6,10 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from pkm.experiments.configuration import ConfigurationError, method_entry, unknown, with_defaults
-from pkm.experiments.settings import Federation, Settings, is_integer, require
+from pkm.experiments.settings import Federation, Settings, require
 from pkm.federation import mpi_available
 from pkm.metrics import METRICS
+from pkm.scalars import is_integer
 
 S = TypeVar("S", bound=Settings)
 #: What a data set that lies in a file is given by.

@@ -7,7 +7,7 @@ from pkm.experiments.cell import Cell
 from pkm.experiments.feasibility import facts_of
 from pkm.experiments.prepared import method_class, presets
 from pkm.experiments.store import Store
-from pkm.methods.base import is_integer
+from pkm.scalars import is_integer
 
 #: The rough model of a cell's seconds: a fixed part, then operations over rates measured on an
 #: ordinary core.

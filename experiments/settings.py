@@ -1,11 +1,11 @@
 """Settings of cells: types, defaults, legal values and rules, each in one place."""
 
 import dataclasses
-import math
-import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
+
+from pkm.scalars import is_integer, is_number, is_positive
 
 #: How points are split over the parties of a protocol (the names of `pkm.federation.SPLITS`, which
 #: no central cell shall depend on), and over the clients of federated clustering.
@@ -33,17 +33,6 @@ class Rule:
     text: str
 
 
-# Not those of `pkm.methods.base`, whose import takes a second that a help text need not wait for.
-def is_number(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a number; a flag is none."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Tell whether a value is a whole number; a flag is none."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def at_least(lowest: int) -> Rule:
     """Return the rule of a whole number with a smallest value."""
     return Rule(
@@ -66,7 +55,7 @@ LATENCY = Rule(
     "a number of milliseconds, at least 0 and below 60000",
 )
 TIME_LIMIT = Rule(
-    lambda value: value is None or (is_number(value) and 0 < value < math.inf),
+    lambda value: value is None or is_positive(value),
     "a number of seconds above 0, or null",
 )
 
@@ -199,7 +188,7 @@ def require_budget(epsilon: object, delta: object) -> None:
         If epsilon is neither None nor positive, or delta neither None nor ``"auto"`` nor between 0
         and 1.
     """
-    holds = epsilon is None or (is_number(epsilon) and 0 < epsilon < math.inf)
+    holds = epsilon is None or is_positive(epsilon)
     require(holds, "epsilon", epsilon, "a finite number above 0")
     holds = delta is None or delta == "auto" or (is_number(delta) and 0 < delta < 1)
     require(holds, "delta", delta, 'a number in (0, 1) or "auto"')

@@ -24,7 +24,7 @@ import numpy as np
 
 from pkm.compute import DIRECTION_SCALE, largest_packing
 from pkm.compute.hashing import Hash, orthonormal
-from pkm.methods.base import PrivateKMeans, is_integer, is_positive
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.privacy import (
     SCALE,
@@ -37,6 +37,7 @@ from pkm.privacy import (
     gaussian_mu,
 )
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_positive
 
 # Shares of mu squared.
 CANDIDATE_SHARE = 2 / 3

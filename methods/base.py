@@ -1,13 +1,12 @@
 """Base class of the methods: a scikit-learn estimator that runs public code around a curator."""
 
 import math
-import numbers
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, Self, TypeGuard
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +28,7 @@ from pkm.privacy import (
 )
 from pkm.privacy.base import full_domain
 from pkm.privacy.query import PRESENCE
+from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
 # others say where noise comes from.
@@ -83,21 +83,6 @@ def inverse_n_root_n(n_points: int) -> float:
             f"got {n_points}"
         )
     return n_points**-1.5
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a real number; a bool is not."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Tell whether a value is an integer; a bool is not."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def is_positive(value: object) -> TypeGuard[float]:
-    """Tell whether a value is a positive finite number."""
-    return is_number(value) and 0 < value < math.inf
 
 
 class _OptionalParameters:
@@ -211,7 +196,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
         if not self.claim.private:
             return
-        if not (is_number(self.epsilon) and 0 < self.epsilon < math.inf):
+        if not is_positive(self.epsilon):
             raise ValueError(f"epsilon={self.epsilon!r} must be a positive finite number")
         if 1.0 + self.epsilon == 1.0:
             raise ValueError(f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1")
@@ -525,14 +510,15 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
         self.check_parameters()
         X = _matrix(X)
+        n_null = 0 if self.claim.private else len(X) - np.isfinite(X).all(axis=1).sum()
+        if n_null:
+            raise ValueError(
+                f"X has {n_null} rows with NaN or infinite values; remove or impute them"
+            )
         lower, upper = self._bounds_of(X)
         if self.claim.private and self.claim.adjacency not in PRESENCE:
             X = _replaced(X, lower, upper)
         points, outside = Points.from_box(X, lower, upper)
-        if points.n_null and not self.claim.private:
-            raise ValueError(
-                f"X has {points.n_null} rows with NaN or infinite values; remove or impute them"
-            )
         if outside and not self.clip:
             raise ValueError(
                 f"points lie outside bounds={self.bounds}; widen bounds or set clip=True"
@@ -588,8 +574,6 @@ def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
 
 def _extremes(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest value of every feature; a constant feature is given some width."""
-    if not np.isfinite(X).all():
-        return np.full(X.shape[1], -1.0), np.full(X.shape[1], 1.0)  # refused by the caller
     lower = X.min(axis=0)
     upper = X.max(axis=0)
     margin = np.where(lower == upper, np.maximum(np.abs(lower), 1.0), 0.0)

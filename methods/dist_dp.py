@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import is_positive
 from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_published import published_coreset
 from pkm.methods.dist_dp_sound import Schedule, sound_coreset, sound_schedule
@@ -21,6 +20,7 @@ from pkm.privacy.budget import Adjacency
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.rho_bounded import RhoBoundedCurator
 from pkm.privacy.rho_bounded_queries import AllPoints, SortedGaussian
+from pkm.scalars import is_positive
 
 
 @dataclass(eq=False, repr=False)

@@ -8,10 +8,10 @@ import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal
 
-from pkm.methods.base import is_integer, is_number, is_positive
 from pkm.methods.rho_bounded import RhoBoundedMethod, noise_multiplier
 from pkm.privacy import Budget, PrivacyClaim
 from pkm.privacy.budget import Adjacency
+from pkm.scalars import is_integer, is_number, is_positive
 
 CELLS_PER_CLUSTER = 4
 

@@ -15,7 +15,7 @@ from scipy.integrate import quad
 from scipy.optimize import root_scalar
 from scipy.stats import norm
 
-from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
@@ -37,6 +37,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_number
 
 # Shares of epsilon for interval size, counts, splits, averages (Sec. 6.1), or without the first.
 PUBLISHED_SHARES = (0.04, 0.18, 0.18, 0.6)

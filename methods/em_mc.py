@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.compute.lattice import cached_lattice, cover_scales
-from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.lloyd import TYPICAL_CENTER
 from pkm.privacy import (
     SCALE,
@@ -42,6 +42,7 @@ from pkm.privacy import (
 from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.projection import cover_weight
+from pkm.scalars import is_integer, is_number
 
 # Shares of epsilon.
 COUNT_SHARE = 0.2

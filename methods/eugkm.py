@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import PrivateKMeans, is_integer
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.coreset import consistent
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -23,6 +23,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer
 
 MIN_INTERVALS = 2
 RECORDS_PER_CELL = 10  # of the published rule: balances the noise of a cell against its width

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 
 from pkm.compute import SCALE, Points
-from pkm.methods.base import is_integer
 from pkm.methods.client_lloyd import local_lloyd, pairwise_squared_distances, update_centers
 from pkm.privacy import NO_CLAIM, PrivacyClaim
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer
 
 CORE_RATIO = 3.0  # a point is in the core of a seed that is this many times nearer than any other
 

@@ -19,7 +19,7 @@ import numpy as np
 from pkm.compute import largest_packing
 from pkm.compute.hashing import euclidean_hash
 from pkm.methods.balcan import noisy_lloyd_step
-from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_search import MOVES, private_local_search
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -36,6 +36,7 @@ from pkm.privacy import (
 )
 from pkm.privacy.hashed_points import histogram_noise
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_number, is_positive
 
 # These constants were chosen on generated mixtures like those of the planted sets, not on real
 # data.

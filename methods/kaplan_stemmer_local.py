@@ -28,7 +28,6 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pkm.compute import DIRECTION_SCALE
-from pkm.methods.base import is_integer, is_positive
 from pkm.methods.coreset import CoresetMethod, consistent
 from pkm.methods.local_dp import (
     LocalModel,
@@ -50,6 +49,7 @@ from pkm.privacy.local_aggregator import (
 )
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.privacy.randomizers import SignedSums, frequency_oracle
+from pkm.scalars import is_integer, is_positive
 
 # Shares of the users.
 HEAVY_SHARE = 0.25

@@ -18,7 +18,7 @@ import numpy as np
 
 from pkm.compute import exact_limit
 from pkm.compute.center_moves import FOLD, KEEP, TRUNCATE, move_centers
-from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import (
     NO_CLAIM,
@@ -30,6 +30,7 @@ from pkm.privacy import (
     SumsAndCounts,
     gaussian_mu,
 )
+from pkm.scalars import is_integer, is_number
 
 TYPICAL_CENTER = 0.225  # Su et al.'s rho: typical size of a normalized center's coordinate
 TARGET_ERROR = 0.004  # mean squared error per iteration that the number of iterations is chosen for

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 from threadpoolctl import threadpool_limits
 
-from pkm.methods.base import PrivateKMeans, is_integer, is_number, is_positive
+from pkm.methods.base import PrivateKMeans
 from pkm.methods.initialization import starting_centers
 from pkm.privacy import SCALE, PrivacyClaim
 from pkm.privacy.budget import Adjacency
@@ -36,6 +36,7 @@ from pkm.privacy.randomizers import (
     check_epsilon,
     frequency_oracle,
 )
+from pkm.scalars import is_integer, is_number, is_positive
 
 # Of the k-means on noised reports.
 BATCH_SIZE = 1 << 13

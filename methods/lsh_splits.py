@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
-from pkm.methods.base import PrivateKMeans, inverse_n_root_n, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.dpm import Node, origin_of, root_count
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -30,6 +30,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_number
 
 # Shares of the centering's epsilon.
 COUNT_SHARE = 0.2

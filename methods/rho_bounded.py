@@ -7,12 +7,13 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from pkm.methods.base import SOUND_DELTA, PrivateKMeans, is_integer, is_positive
+from pkm.methods.base import SOUND_DELTA, PrivateKMeans
 from pkm.methods.kmedian import weighted_kmedian
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal
+from pkm.scalars import is_integer, is_positive
 
 MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 

@@ -24,12 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pkm.compute import SCALE, Points
-from pkm.methods.base import is_integer, is_number
 from pkm.methods.client_lloyd import pairwise_squared_distances
 from pkm.methods.unlearning_clients import Client, LloydClient, SeedingClient
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, PrivacyClaim
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import is_integer, is_number
 
 SERVER_STARTS = 10
 MAX_ID_FACTOR = 1000  # ids are below this many times the number of points

@@ -4,6 +4,21 @@ import difflib
 from collections.abc import Iterable
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one known name that begins as a given one, else the most similar; None if none is.
+
+    Examples
+    --------
+    >>> nearest("eps", ["epsilon", "eta"]), nearest("Irsi", ["iris", "wine"])
+    ('epsilon', 'iris')
+    """
+    typed = str(name).lower()
+    lowered = {other.lower(): other for other in reversed(list(known))}
+    begun = [other for other in lowered if len(typed) > 1 and other.startswith(typed)]
+    near = begun if len(begun) == 1 else difflib.get_close_matches(typed, lowered, n=1)
+    return lowered[near[0]] if near else None
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Words to append to an error about an unknown name: the nearest known one, else all.
 
@@ -15,8 +30,5 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     '; known are iris, wine'
     """
     names = list(known)
-    lowered = {other.lower(): other for other in reversed(names)}
-    close = difflib.get_close_matches(str(name).lower(), lowered, n=1)
-    if close:
-        return f"; did you mean {lowered[close[0]]!r}?"
-    return f"; known are {', '.join(names)}"
+    near = nearest(name, names)
+    return f"; known are {', '.join(names)}" if near is None else f"; did you mean {near!r}?"
