@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pkm.arrow import to_table
 from pkm.experiments.cell import Cell, canonical
 from pkm.experiments.cli import consoles, exit_code
 from pkm.experiments.configuration import load
@@ -581,9 +581,7 @@ def attach(
     """Make the per-seed table, and the report where there is one, artifacts of a parent run."""
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / f"{sweep}.parquet"
-        # Without the names of pandas' own types, which it cannot read back where they are nested.
-        plain = pa.Table.from_pandas(rows, preserve_index=False).replace_schema_metadata(None)
-        pq.write_table(plain, table)
+        pq.write_table(to_table(rows), table)
         client.log_artifact(parent_id, str(table), "rows")
         if report is not None:
             copy = Path(folder) / "report"

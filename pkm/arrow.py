@@ -156,7 +156,7 @@ def parameter_value(record: Mapping) -> object:
 
 
 def to_table(rows: pd.DataFrame) -> pa.Table:
-    """Turn rows into a table with the types of their columns.
+    """Turn rows into a table with the types of their columns; None is null.
 
     Raises
     ------
@@ -168,11 +168,12 @@ def to_table(rows: pd.DataFrame) -> pa.Table:
         if name not in BY_NAME:
             raise ValueError(f"column {name!r} is not declared in pkm.schema")
         dtype = BY_NAME[name].dtype
+        # `to_frame` writes a null integer as NaN; of numbers, NaN stays NaN.
+        is_null = dtype == "integer" and isinstance(BY_NAME[name].missing, float)
         try:
-            # NaN stays NaN; None is null.
             is_array = isinstance(values.dtype, np.dtype | pd.ArrowDtype)
             plain = values.array if is_array else values.to_numpy(object)
-            arrays.append(pa.array(plain, type=TYPES[dtype], from_pandas=False))
+            arrays.append(pa.array(plain, type=TYPES[dtype], from_pandas=is_null))
         except (pa.ArrowException, TypeError) as error:
             first = values.iloc[0]
             raise ValueError(f"column {name!r} must hold {dtype}: {first} ({error})") from error

@@ -1,12 +1,14 @@
 """The columns of a stored row: the page on them, and rows that fit them."""
 
+import math
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from fabricated.studies import ROWS
 
 from pkm import schema
-from pkm.arrow import TYPES, check, to_table
+from pkm.arrow import TYPES, check, to_frame, to_table
 from pkm.metrics import METRICS
 
 PAGE = Path(__file__).parents[1] / "docs" / "schema.md"
@@ -31,7 +33,25 @@ def test_every_metric_has_a_column():
 def test_fabricated_rows_fit_the_schema(study):
     required = [column.name for column in schema.COLUMNS if column.missing is None]
     for _, rows in ROWS[study]().groupby(["sweep", "method"]):
-        # Concatenated, rows have NaN where their cell lacks a column.
+        # Concatenated, rows have NaN where their cell has no such column.
         cell = rows[rows["cell"] == rows["cell"].iloc[0]]
-        lacking = [name for name in cell if name not in required and cell[name].isna().all()]
-        check(to_table(cell.drop(columns=lacking)), required)
+        empty = [name for name in cell if name not in required and cell[name].isna().all()]
+        table = to_table(cell.drop(columns=empty))
+        check(table, required)
+        assert table.num_rows == len(cell)
+
+
+def test_rows_read_without_a_column_can_be_stored_again():
+    table = to_table(ROWS["mufc"]().iloc[:3][["seed", "k"]])
+    rows = to_frame([table])
+    assert rows["clusters_per_client"].isna().all()
+    again = to_table(rows)
+    assert again["clusters_per_client"].null_count == 3
+    pd.testing.assert_frame_equal(to_frame([again]), rows)
+
+
+def test_numbers_that_are_no_integers_are_refused():
+    with pytest.raises(ValueError, match="column 'split_seed' must hold integer"):
+        to_table(pd.DataFrame({"split_seed": [0.5]}))
+    with pytest.raises(ValueError, match="column 'seed' must hold integer"):
+        to_table(pd.DataFrame({"seed": [math.nan]}))

@@ -25,7 +25,7 @@ from pkm.experiments.tracking import (
     summary,
     sync,
 )
-from pkm.schema import BY_NAME, COLUMNS
+from pkm.schema import COLUMNS
 
 PLAIN = ("text", "integer", "number", "flag")
 
@@ -185,8 +185,7 @@ def test_run_of_changed_code_replaces_the_older_run(synced, tmp_path):
         # The same cell with another key, as changed source files would give it.
         old_key = cell.key
         cell.__dict__["key"] = old_key[::-1]
-        rows = store.read([old_key]).assign(cell=cell.key)
-        newer.write(cell, rows[[name for name in rows if BY_NAME[name].scope == "all"]])
+        newer.write(cell, store.read([old_key]).assign(cell=cell.key))
     for _, cell in changed.entries:
         cell.__dict__["key"] = next(same.key for same in changed.cells if same == cell)
     result = sync(changed, newer, **location)
