@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import web
 from absl import logging as absl_logging
 from matplotlib.figure import Figure
 
@@ -48,6 +49,14 @@ def cache(tmp_path, monkeypatch):
     for name in ("PKM_DATA", "PKM_DOWNLOAD"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Address of a web server on this machine, its pages and the requests; see `web.serving`."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with web.serving() as served:
+        yield served
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 import errno
 import io
-import threading
 import zipfile
 from collections import namedtuple
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+import web
 
 from pkm import datasets
 from pkm.datasets import downloads, fetching, parsers, registry, sources
@@ -21,53 +20,14 @@ Usage = namedtuple("Usage", "total used free")
 
 @pytest.fixture(autouse=True)
 def folder(cache, monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    for name in ("PKM_DATA", "PKM_DOWNLOAD"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0)
     return cache
 
 
 @pytest.fixture
-def server():
-    """Address of a server, its pages by path (answers in turn, the last one for good), requests."""
-    pages = {}
-    requests = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            requests.append(self.path)
-            answers = pages.get(self.path, [404])
-            answer = answers.pop(0) if len(answers) > 1 else answers[0]
-            status, body, length = 200, b"", None
-            if isinstance(answer, int):
-                status = answer
-            elif isinstance(answer, tuple):
-                body, length = answer
-            else:
-                body = answer
-            self.send_response(status)
-            self.send_header("Content-Length", str(length or len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            """Keep the test output clean."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}", pages, requests
-        running.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def closed():
-    """Address at which nothing answers."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        port = server.server_port
-    return f"http://127.0.0.1:{port}"
+def closed(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    return web.closed_address()
 
 
 @pytest.fixture
@@ -117,26 +77,26 @@ def test_failures_that_may_pass_are_tried_again(server, register, failure):
 )
 def test_next_url_is_tried_after_a_failure(server, register, failure, n_requests, message):
     base, pages, requests = server
-    pages["/a"] = [failure]
+    pages["/a"] = failure
     register("tiny", tiny(f"{base}/a"))
     assert message in reason_of()
     assert requests == ["/a"] * n_requests
 
-    pages["/b"] = [CONTENT]
+    pages["/b"] = CONTENT
     register("tiny", tiny(f"{base}/a", f"{base}/b"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
 
 def test_other_file_than_declared_is_refused_unless_another_url_has_it(server, register, folder):
     base, pages, requests = server
-    pages["/a"] = [b"<html>sign in</html>"]
+    pages["/a"] = b"<html>sign in</html>"
     register("tiny", tiny(f"{base}/a"))
     reason = reason_of()
     assert "/a has SHA-256" in reason
     assert "the registry declares" in reason
     assert requests == ["/a"]
     assert not (folder / "tiny").exists()
-    pages["/b"] = [CONTENT]
+    pages["/b"] = CONTENT
     register("tiny", tiny(f"{base}/a", f"{base}/b"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
@@ -181,7 +141,7 @@ def test_slow_answer_is_given_up(server, register, monkeypatch):
 
 def test_full_disk_while_writing(server, register, folder, monkeypatch):
     base, pages, _ = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
 
     def full(*_):
@@ -196,7 +156,7 @@ def test_full_disk_while_writing(server, register, folder, monkeypatch):
 
 def test_full_disk_is_seen_before_downloads(server, register, monkeypatch):
     base, pages, requests = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
     monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: Usage(100, 89, 11))
     assert "12 bytes are needed and 11 are free" in reason_of()
@@ -205,7 +165,7 @@ def test_full_disk_is_seen_before_downloads(server, register, monkeypatch):
 
 def test_size_source_and_license_are_said_before_the_first_request(server, register):
     base, pages, requests = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
     said = []
 
@@ -228,7 +188,7 @@ def test_sets_of_one_archive_share_a_line_and_a_download(server, register):
     with zipfile.ZipFile(packed, "w") as archive:
         for name in "abc":
             archive.writestr(f"{name}.txt", CONTENT)
-    pages["/all.zip"] = [packed.getvalue()]
+    pages["/all.zip"] = packed.getvalue()
     for name in "abc":
         register(name, tiny(f"{base}/all.zip", path=f"{name}.txt", member=f"{name}.txt"))
     said = []
@@ -240,7 +200,7 @@ def test_sets_of_one_archive_share_a_line_and_a_download(server, register):
 
 def test_member_belongs_to_archives_alone(server, register):
     base, pages, _ = server
-    pages["/plain.txt"] = [CONTENT]
+    pages["/plain.txt"] = CONTENT
     register("tiny", tiny(f"{base}/absent.zip", f"{base}/plain.txt", member="tiny.txt"))
     assert datasets.fetch_missing(["tiny"]).fetched == ("tiny",)
 
@@ -256,7 +216,7 @@ def test_file_is_made_of_what_the_url_gives(server, register):
 @pytest.mark.parametrize("content", [CONTENT, CONTENT + b"8 8\n", b"no numbers"])
 def test_file_without_a_declared_hash_is_kept_if_its_points_fit(server, register, folder, content):
     base, pages, _ = server
-    pages["/tiny.txt"] = [content]
+    pages["/tiny.txt"] = content
     file = File("tiny/tiny.txt", None, urls=(f"{base}/tiny.txt",))
     register("tiny", file)
     if content == CONTENT:
@@ -270,7 +230,7 @@ def test_file_without_a_declared_hash_is_kept_if_its_points_fit(server, register
 
 def test_loading_downloads_no_file_without_a_declared_hash(server, register, monkeypatch):
     base, pages, requests = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", File("tiny/tiny.txt", None, urls=(f"{base}/tiny.txt",)))
     monkeypatch.setenv("PKM_DOWNLOAD", "1")
     with pytest.raises(DataUnavailable, match="pkm data fetch tiny"):
@@ -280,7 +240,7 @@ def test_loading_downloads_no_file_without_a_declared_hash(server, register, mon
 
 def test_what_can_be_had_is_fetched_and_the_rest_listed(server, register, capsys):
     base, pages, _ = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
     register("absent", tiny(f"{base}/absent.txt", path="absent.txt"))
     by_hand = File("hand.txt", sha256(CONTENT), source="http://example.org, on request")
@@ -299,7 +259,7 @@ def test_what_can_be_had_is_fetched_and_the_rest_listed(server, register, capsys
 
 def test_unknown_name_is_refused_before_anything_is_fetched(server, register):
     base, pages, requests = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
     with pytest.raises(ValueError, match="unknown data set 'irsi'; did you mean 'iris'"):
         datasets.fetch_missing(["tiny", "irsi"])
@@ -308,7 +268,7 @@ def test_unknown_name_is_refused_before_anything_is_fetched(server, register):
 
 def test_damaged_mirror_copy_is_replaced_by_a_right_one_in_the_cache(server, register, tmp_path):
     base, pages, _ = server
-    pages["/tiny.txt"] = [CONTENT]
+    pages["/tiny.txt"] = CONTENT
     register("tiny", tiny(f"{base}/tiny.txt"))
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "tiny.txt").write_bytes(b"damaged")

@@ -1,13 +1,10 @@
 """Archives and downloads that grow beyond what is declared are refused before they are held."""
 
-import functools
 import gzip
 import io
-import threading
 import tracemalloc
 import zipfile
 import zlib
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -25,32 +22,6 @@ LIMIT = 2**20
 MEMORY = 8 * 2**20
 
 pytestmark = pytest.mark.usefixtures("cache")
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-
-@pytest.fixture
-def served(tmp_path):
-    """Return the address and the folder of a server on 127.0.0.1."""
-
-    class Handler(SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            """Keep the test output clean."""
-
-    folder = tmp_path / "served"
-    folder.mkdir()
-    handler = functools.partial(Handler, directory=folder)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        # A download that is refused breaks the connection.
-        server.handle_error = lambda *_: None
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", folder
-        server.shutdown()
-        thread.join()
 
 
 def register(monkeypatch, file):
@@ -85,9 +56,9 @@ def peak_of(function):
         tracemalloc.stop()
 
 
-def test_archive_bomb_is_refused_before_it_is_unpacked(served, cache, monkeypatch):
-    base, folder = served
-    (folder / "bomb.zip").write_bytes(archive_of(bytes(BOMB_BYTES)))
+def test_archive_bomb_is_refused_before_it_is_unpacked(server, cache, monkeypatch):
+    base, pages, _ = server
+    pages["/bomb.zip"] = archive_of(bytes(BOMB_BYTES))
     file = File(
         "tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/bomb.zip",), "tiny.txt", max_bytes=LIMIT
     )
@@ -103,10 +74,10 @@ def test_archive_bomb_is_refused_before_it_is_unpacked(served, cache, monkeypatc
     assert not cache.exists()
 
 
-def test_archive_that_states_a_smaller_size_is_refused(served, monkeypatch):
-    base, folder = served
+def test_archive_that_states_a_smaller_size_is_refused(server, monkeypatch):
+    base, pages, _ = server
     lying = with_declared_size(archive_of(bytes(BOMB_BYTES)), BOMB_BYTES, 12)
-    (folder / "bomb.zip").write_bytes(lying)
+    pages["/bomb.zip"] = lying
     file = File(
         "tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/bomb.zip",), "tiny.txt", max_bytes=LIMIT
     )
@@ -120,18 +91,18 @@ def test_archive_that_states_a_smaller_size_is_refused(served, monkeypatch):
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_packings_that_cannot_be_unpacked_in_parts_are_refused(served, packing):
-    base, folder = served
-    (folder / "tiny.zip").write_bytes(archive_of(CONTENT, packing))
+def test_packings_that_cannot_be_unpacked_in_parts_are_refused(server, packing):
+    base, pages, _ = server
+    pages["/tiny.zip"] = archive_of(CONTENT, packing)
     file = File("tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/tiny.zip",), "tiny.txt")
     with pytest.raises(sources.DataUnavailable, match=r"tiny\.txt is packed by method \d+"):
         downloads.fetch(file, "tiny")
 
 
-def test_download_stops_at_the_limit(served, monkeypatch, cache):
-    base, folder = served
+def test_download_stops_at_the_limit(server, monkeypatch, cache):
+    base, pages, _ = server
     monkeypatch.setattr(sources, "MAX_BYTES", LIMIT)
-    (folder / "endless").write_bytes(bytes(BOMB_BYTES))
+    pages["/endless"] = bytes(BOMB_BYTES)
     file = File("tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/endless",))
     error, peak = peak_of(lambda: downloads.fetch(file, "tiny"))
     assert "/endless: size=" in str(error)
@@ -140,9 +111,9 @@ def test_download_stops_at_the_limit(served, monkeypatch, cache):
     assert not cache.exists()
 
 
-def test_command_line_refuses_a_bomb_in_one_line(served, monkeypatch, capsys):
-    base, folder = served
-    (folder / "bomb.zip").write_bytes(archive_of(bytes(4 * LIMIT)))
+def test_command_line_refuses_a_bomb_in_one_line(server, monkeypatch, capsys):
+    base, pages, _ = server
+    pages["/bomb.zip"] = archive_of(bytes(4 * LIMIT))
     file = File(
         "tiny/tiny.txt", sha256(CONTENT), None, (f"{base}/bomb.zip",), "tiny.txt", max_bytes=LIMIT
     )

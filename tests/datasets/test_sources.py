@@ -2,9 +2,7 @@
 
 import gzip
 import io
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -21,40 +19,8 @@ PACKED = gzip.compress(CONTENT, mtime=0)
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("PKM_CACHE", str(folder))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    for name in ("PKM_DATA", "PKM_DOWNLOAD"):
-        monkeypatch.delenv(name, raising=False)
+def no_pauses(cache, monkeypatch):
     monkeypatch.setattr(downloads, "PAUSE_SECONDS", 0)
-    return folder
-
-
-@pytest.fixture
-def server():
-    """Address of a server on 127.0.0.1, its pages by path, and the requested paths."""
-    pages = {}
-    requests = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            requests.append(self.path)
-            body = pages.get(self.path)
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *_):
-            """Keep the test output clean."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_port}", pages, requests
-        running.shutdown()
-        thread.join()
 
 
 def tiny_entry(*files):
