@@ -1,5 +1,6 @@
 """What the commands share: consoles, Hydra applications as commands, and errors in one line."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +44,45 @@ def consoles() -> tuple["Console", "Console"]:
 
     width = None if sys.stdout.isatty() else 160
     return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
+
+
+def parsed_words(
+    verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
+) -> tuple[list[str], dict[str, str]]:
+    """Parse a command line of names and key=value; show the help text where it is requested.
+
+    Parameters
+    ----------
+    verb : str
+        Of ``pkm``.
+    description : str
+        What the help text says.
+    name, keys : str
+        What stands in the help text for a name, and which keys there are.
+    argv : sequence of str, optional
+        Arguments; those of the process by default.
+
+    Returns
+    -------
+    names : list of str
+        Words without an equals sign.
+    options : dict of str to str
+        Values by their keys.
+
+    Examples
+    --------
+    >>> parsed_words("diff", "", "FOLDER", "paper=", ["a", "b", "paper=dpm"])
+    (['a', 'b'], {'paper': 'dpm'})
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"pkm {verb}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("words", nargs="*", metavar=name, help=keys)
+    words = parser.parse_args(argv).words
+    names = [word for word in words if "=" not in word]
+    return names, dict(word.split("=", 1) for word in words if "=" in word)
 
 
 def exit_code(action: Callable[[], Any], command: str = "") -> int:

@@ -22,7 +22,6 @@ The exit code is 0 if no cell has moved, 1 if some have, and 2 if A and B must n
 unlike budgets or adjacency, or other code of the metrics.
 """
 
-import argparse
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,7 @@ from scipy import stats
 from pkm.analysis import claims
 from pkm.analysis.inference import holm, paired_tests
 from pkm.experiments.changed_verdicts import changed_verdicts
-from pkm.experiments.cli import consoles, exit_code
+from pkm.experiments.cli import consoles, exit_code, parsed_words
 from pkm.experiments.comparable import (
     ALIKE,
     BUDGET,
@@ -53,7 +52,10 @@ from pkm.experiments.settings import require
 from pkm.experiments.store import Store
 from pkm.schema import BY_NAME
 
-SAME, WITHIN, MOVED, UNTESTED = "same", "within", "moved", "untested"
+SAME = "same"
+WITHIN = "within"
+MOVED = "moved"
+UNTESTED = "untested"
 #: What a report calls them, in its order.
 LABELS = {
     SAME: "same bits",
@@ -160,7 +162,8 @@ def require_like_budgets(pairs: pd.DataFrame, only_a: pd.DataFrame, only_b: pd.D
 
 def require_alike(pairs: pd.DataFrame, name: str) -> None:
     """Refuse pairs that differ in a column; rows older than the column are not refused."""
-    a, b = pairs[f"{name}_a"], pairs[f"{name}_b"]
+    a = pairs[f"{name}_a"]
+    b = pairs[f"{name}_b"]
     unlike = pairs[(a != b) & (a != "") & (b != "")]
     if len(unlike):
         first = unlike.iloc[0]
@@ -206,7 +209,8 @@ def differences(
     """
     n_pairs = len(numbers_a)
     measured = [name for name in MEASURED if name in a or name in b]
-    a, b = in_pairs(a, numbers_a, measured), in_pairs(b, numbers_b, measured)
+    a = in_pairs(a, numbers_a, measured)
+    b = in_pairs(b, numbers_b, measured)
     shared = a.merge(b, on=["pair", "seed"], suffixes=("_a", "_b"))
     pair = shared["pair"].to_numpy()
     position = shared.groupby("pair").cumcount().to_numpy()
@@ -233,7 +237,8 @@ def differences(
         # A value on one side against none on the other is no sampling error.
         is_lost = (moments[0][2] == 0) != (moments[1][2] == 0)
         p_values[line] = np.where(differs[line], np.where(is_lost, 0.0, p), np.nan)
-        means[:, line] = moments[0][0], moments[1][0]
+        means[0, line] = moments[0][0]
+        means[1, line] = moments[1][0]
     return summarized(measured, differs, p_values, means)
 
 
@@ -273,7 +278,8 @@ def moments_of(
     """Mean, standard deviation and number of the finite values of each pair."""
     values = rows[name].to_numpy(dtype=float)
     finite = np.isfinite(values)
-    pair, values = rows["pair"].to_numpy()[finite], values[finite]
+    pair = rows["pair"].to_numpy()[finite]
+    values = values[finite]
     n = np.bincount(pair, minlength=n_pairs)
     mean = np.bincount(pair, values, n_pairs) / np.maximum(n, 1)
     squares = np.bincount(pair, (values - mean[pair]) ** 2, n_pairs)
@@ -396,17 +402,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, 1 if a cell has moved, 2 if the request was refused.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm diff",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "words", nargs="*", metavar="FOLDER", help="A, B, " + "=, ".join(OPTIONS) + "="
-    )
-    words = parser.parse_args(argv).words
-    options = dict(word.split("=", 1) for word in words if "=" in word)
-    folders = [word for word in words if "=" not in word]
+    keys = "A, B, " + "=, ".join(OPTIONS) + "="
+    folders, options = parsed_words("diff", __doc__, "FOLDER", keys, argv)
     return exit_code(lambda: run(folders, options, consoles()[0]), "diff")
 
 

@@ -8,7 +8,6 @@ cell is named by its key or the beginning of it. The output is CSV, or Parquet b
 comes from restricted data is for its owner alone, as the rows are. Both take results=FOLDER.
 """
 
-import argparse
 import io
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from pkm.experiments.cli import consoles, exit_code
+from pkm.experiments.cli import consoles, exit_code, parsed_words
 from pkm.experiments.columns import expanded
 from pkm.experiments.settings import require
 from pkm.experiments.store import Store
@@ -164,15 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if the request was refused.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm centers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("words", nargs="*", metavar="CELL", help="cells, results=, output=")
-    words = parser.parse_args(argv).words
-    given = dict(word.split("=", 1) for word in words if "=" in word)
-    beginnings = [word for word in words if "=" not in word]
+    beginnings, given = parsed_words("centers", __doc__, "CELL", "cells, results=, output=", argv)
 
     def run() -> None:
         for name in given:

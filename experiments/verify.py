@@ -11,7 +11,6 @@ The exit code is 0 if stored and fresh rows agree bit for bit (running times lef
 not, and 2 if the request was refused.
 """
 
-import argparse
 import re
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.cell import Cell
-from pkm.experiments.cli import consoles, exit_code
+from pkm.experiments.cli import consoles, exit_code, parsed_words
 from pkm.experiments.comparable import TIMES
 from pkm.experiments.configuration import load
 from pkm.experiments.estimate import estimator, wall_seconds
@@ -305,15 +304,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, 1 if rows differ, 2 if the request was refused.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm verify",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("words", nargs="*", metavar="NAME", help="claim or figure, profile=, ...")
-    words = parser.parse_args(argv).words
-    given = [word for word in words if "=" not in word]
-    overrides = [word for word in words if "=" in word]
+    given, options = parsed_words("verify", __doc__, "NAME", "claim or figure, profile=, ...", argv)
+    overrides = [f"{key}={value}" for key, value in options.items()]
 
     def run() -> int:
         require(len(given) == 1, "name", " ".join(given), "one claim or figure")
