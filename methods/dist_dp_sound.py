@@ -45,7 +45,8 @@ CENTERING_SHARE = 0.01
 #: Weight of the grid's noise against its sides: empty nodes attract centers.
 NOISE_WEIGHT = 2.0
 MAX_INTERVALS = 512
-ADAPTIVE_ERROR = 0.06  # assumed error of adaptive cells, whatever the data
+#: Assumed error of adaptive cells where half an average cluster just passes their threshold.
+ADAPTIVE_ERROR = 0.03
 THRESHOLD_DELTA_SHARE = 0.2  # for the threshold of adaptive cells
 EXTRA_LEVELS = 3  # of the tree, beyond what halving the points requires
 
@@ -63,8 +64,9 @@ class Schedule:
         Rough error of a point's position per feature, in half-widths, by strategy: ``groups`` of
         true points by noised points (the noise on these), ``grid`` of soft counts (its sides, and
         what the counts' noise adds to the center of an average cluster), ``cells`` of quadtrees on
-        true points, which adapt to the data (a constant, where half a cluster passes their
-        threshold), ``tree`` of hyperplanes (the size of its leaves).
+        true points, which adapt to the data (where half a cluster passes their threshold: a
+        constant there, and less as smaller parts of a cluster pass), ``tree`` of hyperplanes (the
+        size of its leaves).
     mu : float
         Of the whole run.
     stddev : float
@@ -123,11 +125,14 @@ def sound_schedule(
     depth = min(method.depth, math.ceil(math.log2(n_leaves)) + EXTRA_LEVELS)
     tree_error = n_leaves ** (-1 / d) / math.sqrt(3)
 
-    # Adaptive cells: where half a cluster passes the threshold, and not in many features.
+    # Adaptive cells: where half a cluster passes the threshold, and not in many features. A cluster
+    # holds more and smaller cells that pass as the threshold falls, so that more budget or more
+    # points lower this error as they lower that of the grid.
     errors = {"groups": stddev, "grid": grid_error, "tree": tree_error}
     cells_noise, _ = _cells_noise(method, n)
-    if d <= MAX_FEATURES and 2 * k * cells_noise.threshold <= n:
-        errors["cells"] = ADAPTIVE_ERROR
+    passing_part = 2 * k * cells_noise.threshold / n
+    if d <= MAX_FEATURES and passing_part <= 1:
+        errors["cells"] = ADAPTIVE_ERROR * passing_part ** (1 / d)
     return Schedule(errors, mu, stddev, intervals, tree_mu, depth)
 
 

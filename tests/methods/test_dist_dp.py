@@ -888,7 +888,14 @@ def test_trees_use_coreset_clusters(coreset_clusters, k, monkeypatch):
     assert run.centers.shape == (1, 4, 2)
 
 
-@pytest.mark.parametrize("method", [DistDP(4, rho="diagonal"), NoisedPoints(4, rho="diagonal")])
+@pytest.mark.parametrize(
+    "method",
+    [
+        DistDP(4, rho="diagonal"),
+        DistDP(4, rho="diagonal", epsilon=0.2),
+        NoisedPoints(4, rho="diagonal"),
+    ],
+)
 @pytest.mark.parametrize("d", [2, 12])
 def test_the_diagonal_protects_any_move(method, d):
     """No point moves farther, and every release has the noise that the largest possible change
@@ -900,6 +907,7 @@ def test_the_diagonal_protects_any_move(method, d):
     sensitivities = {
         "noised_points": diagonal,
         "total": diagonal,
+        "cell_counts": math.sqrt(2 * 5 * 10),
         "region_counts": math.sqrt(2),
         "soft_counts": math.sqrt(2) + math.sqrt(2.0**d) / SCALE,
     }
@@ -911,7 +919,7 @@ def test_the_diagonal_protects_any_move(method, d):
             assert sensitivity == pytest.approx(expected, rel=1e-12), charge.label
     assert method.budget(len(points), d).rho == diagonal
     if isinstance(method, DistDP):
-        run = DistDP(4, rho=diagonal).fit_batch(points, [0])
+        run = replace(method, rho=diagonal).fit_batch(points, [0])
         assert run.ledger.charges == charges
 
 
@@ -1018,7 +1026,8 @@ def test_tiny_rho_gives_plain_clustering(variant):
     ("d", "rho", "strategy"),
     [
         (2, 0.0005, "groups"),
-        (2, 0.5, "grid"),
+        (2, 0.002, "grid"),
+        (2, 0.5, "cells"),
         (6, 0.2, "cells"),
         (12, 0.002, "groups"),
         (12, 1.0, "tree"),
@@ -1036,6 +1045,36 @@ def test_sound_chooses_its_strategy_by_public_values(d, rho, strategy):
     assert method.plan(20_000, d, rho).strategy == strategy
     charges = method.fit_batch(points, [0]).ledger.charges
     assert {charge.label for charge in charges} == labels[strategy]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 10])
+@pytest.mark.parametrize("n", [2000, 20_000, 250_000])
+def test_sound_keeps_the_cells_as_the_budget_grows(n, d):
+    diagonal = 2 * np.sqrt(d)
+    for k in (2, 8, 64):
+        methods = [
+            DistDP(k, epsilon=epsilon, rho="diagonal") for epsilon in 2.0 ** np.arange(-2, 5)
+        ]
+        chosen = [
+            method.plan(n, d, diagonal).strategy
+            for method in methods
+            if not method.plan(n, d, diagonal).insufficient_data(n)
+        ]
+        if "cells" in chosen:
+            assert set(chosen[chosen.index("cells") :]) == {"cells"}
+
+
+def test_sound_does_not_get_worse_with_more_budget():
+    # Clusters that fill a small part of the domain, which a grid cannot resolve.
+    points = 0.1 * blobs(20_000, d=3, k=4, spread=0.03, seed=1)
+    costs = [
+        median_cost(
+            points,
+            DistDP(4, epsilon=epsilon, rho="diagonal", n_init=5).fit_batch(snap(points), range(3)),
+        )
+        for epsilon in (1.0, 2.0, 4.0, 8.0)
+    ]
+    assert max(costs) < 1.2 * kmeans_cost(points, 4)
 
 
 def test_sound_cells_find_clusters_of_different_sizes():
