@@ -51,7 +51,7 @@ class Claim:
     check : mapping
         How it is checked: a `type` of `pkm.analysis.findings.CHECK_TYPES` and the keys of that.
     reported, doubt : str
-        Numbers of the paper; what is this project's reading.
+        Numbers of the paper; what is this project's interpretation.
     """
 
     id: str
@@ -125,7 +125,7 @@ def check_keys(check: Mapping, where: str) -> None:
 
 
 def variants(check: Mapping) -> list[Mapping]:
-    """Further readings of a check: `also` lists them, or is a single one.
+    """Further interpretations of a check: `also` lists them, or is a single one.
 
     Each is a `text`, and options that replace those of the check.
     """

@@ -265,7 +265,7 @@ def figures_of(paper: str) -> tuple[FigureSpec, ...]:
         raise ValueError(f"{path}: there must be a mapping `figures` of names to keys")
     unknown = sorted(set(content) - {"titles", "defaults", "shared", "figures"})
     if unknown:
-        raise ValueError(f"{path}: unknown keys {unknown} beside `figures`")
+        raise ValueError(f"{path}: unknown keys {unknown} next to `figures`")
     common = {"titles": content.get("titles", {})} | content.get("defaults", {})
     specs = []
     for name, entry in content["figures"].items():

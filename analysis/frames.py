@@ -31,6 +31,7 @@ from pkm.analysis.tables import (
     Study,
     column_statistics,
     matches,
+    optimum_columns,
     panel_of_sweeps,
     percentile_interval,
     raw_units,
@@ -263,7 +264,7 @@ def _resampled(
     """Return value, 95 % bootstrap interval and seeds, relative to the optimum where asked."""
     means = resampled_means(panel)
     if spec.value in ("excess", "ratio"):
-        reference = _optimum_columns(panel.cells, spec.optimum)
+        reference = optimum_columns(panel.cells, spec.optimum)
         known = reference >= 0
         optima = np.where(known, means[:, reference], np.nan)
         if spec.value == "ratio":
@@ -277,14 +278,6 @@ def _resampled(
     low, high = (unknown, unknown) if spec.interval == "none" else percentile_interval(means)
     # With one or two seeds an interval may miss its own value.
     return means[0], np.fmin(low, means[0]), np.fmax(high, means[0]), seeds
-
-
-def _optimum_columns(cells: pd.DataFrame, optimum: str) -> np.ndarray:
-    """Position of the cell with the optimum of each cell's data set and k; -1 without one."""
-    keys = pd.Series(list(zip(cells["dataset"], cells["k"], strict=True)), dtype=object)
-    positions = np.flatnonzero(matches(cells, optimum))
-    first = {keys[position]: position for position in positions[::-1]}
-    return keys.map(lambda key: first.get(key, -1)).to_numpy(dtype=int)
 
 
 # --- what is not shown --------------------------------------------------------------------------
@@ -315,7 +308,7 @@ def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
     if not len(drawn):
         return gap_texts([spec.title])
     if spec.expected:
-        return gap_texts(_lacking(drawn, spec, MethodStyles(shown.source)))
+        return gap_texts(_missing_values(drawn, spec, MethodStyles(shown.source)))
     panels = panel_names(drawn, spec)
     names = [spec.part(name).title for name in expected_panels(spec) if name not in panels]
     by_method = spec.hue == "method" and "method" not in spec.panel
@@ -323,18 +316,18 @@ def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
     styles = MethodStyles(shown.source)
     for hue in expected_hues:
         present = drawn[drawn["hue"] == hue]
-        lacking = []
+        without = []
         if spec.panel:
-            lacking = [name for name in panels if name not in set(present["panel"])]
-        if not len(present) or lacking:
+            without = [name for name in panels if name not in set(present["panel"])]
+        if not len(present) or without:
             label = _given_label(hue, spec) or (hue if spec.curves else styles.label(hue))
-            places = ", ".join(spec.part(name).title for name in lacking)
+            places = ", ".join(spec.part(name).title for name in without)
             names.append(f"{label} on {places}" if len(present) else label)
     return gap_texts(names)
 
 
-def _lacking(drawn: pd.DataFrame, spec: FigureSpec, styles: MethodStyles) -> list[str]:
-    """Name the expected values of a first column without rows, and of others where they lack."""
+def _missing_values(drawn: pd.DataFrame, spec: FigureSpec, styles: MethodStyles) -> list[str]:
+    """Name expected values without rows: of a first column, and of others for each of it."""
     (first, wanted), *others = spec.expected.items()
     present = [value for value in wanted if value in set(drawn[first])]
     names = [spec.name_of(value) for value in wanted if value not in present]

@@ -23,6 +23,7 @@ from pkm.analysis.tables import (
     Panel,
     Study,
     matches,
+    optimum_columns,
     panel_of_sweeps,
     percentile_interval,
     resampled_means,
@@ -171,16 +172,14 @@ def curve(
         raise MissingRows(context.why(check["sweep"]))
 
     # Each cell of the curve with the column of the optimum on the same data set and k.
-    is_optimum = matches(cells, OPTIMUM)
-    optima = cells[is_optimum].drop_duplicates(["dataset", "k"]).reset_index(names="base")
     selected = matches(cells, selector)
-    of_curve = cells[selected & cells[along].notna()].reset_index(names="column")
-    of_curve = of_curve.merge(optima[["dataset", "k", "base"]], how="left", on=["dataset", "k"])
+    with_optimum = cells.assign(base=optimum_columns(cells, OPTIMUM))
+    of_curve = with_optimum[selected & cells[along].notna()].reset_index(names="column")
 
     # The optimum is 0 where all points of a ball coincide.
     is_relative = (value == "ratio") | ((value == "excess") & (of_curve["ball"] != 0))
     of_curve = of_curve.assign(x=of_curve[along].astype(float), is_relative=is_relative)
-    of_curve = of_curve[~is_relative | of_curve["base"].notna()]
+    of_curve = of_curve[~is_relative | (of_curve["base"] >= 0)]
     of_curve = of_curve.sort_values("x", kind="stable", ignore_index=True)
     x = of_curve["x"].to_numpy()
     n_values = len(set(x))
@@ -195,7 +194,7 @@ def curve(
     # Take the values, relative to those of the optimum where the check says so.
     columns = of_curve["column"].to_numpy()
     is_relative = of_curve["is_relative"].to_numpy()
-    bases = np.where(is_relative, of_curve["base"].fillna(0), columns).astype(int)
+    bases = np.where(is_relative, of_curve["base"], columns)
     means = resampled_means(panel)
     values = means[:, columns]
     if value == "ratio":

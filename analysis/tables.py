@@ -307,6 +307,26 @@ def summarize(panel: Panel) -> pd.DataFrame:
     )
 
 
+def optimum_columns(cells: pd.DataFrame, optimum: str) -> np.ndarray:
+    """Position of the cell with the optimum of each cell's data set and k; -1 without one.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Of a panel.
+    optimum : str
+        The method whose cost stands for the optimum.
+
+    Returns
+    -------
+    ndarray of shape (n_cells,), int
+    """
+    keys = pd.Series(list(zip(cells["dataset"], cells["k"], strict=True)), dtype=object)
+    positions = np.flatnonzero(matches(cells, optimum))
+    first = {keys[position]: position for position in positions[::-1]}
+    return keys.map(lambda key: first.get(key, -1)).to_numpy(dtype=int)
+
+
 def standard_deviations(values: np.ndarray) -> np.ndarray:
     """Standard deviation of the finite values of each column, with n - 1; NaN below two of them."""
     finite = np.isfinite(values)

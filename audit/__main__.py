@@ -14,7 +14,7 @@ from pkm.audit.report import VIEWS, AuditReport, audit
 from pkm.methods import METHODS, load_method
 
 DESCRIPTION = """Attack a method: replay its releases on neighbors with all outcomes forced, test
-its noise against the declared law, and try to tell neighbors apart by the released centers. The
+its noise against the declared law, and try to distinguish neighbors by the released centers. The
 audit says violated, consistent, or no power here; it never proves privacy."""
 
 N_CLUSTERS = 3

@@ -316,7 +316,7 @@ def replay(method: Any, pair: Pair, seed: int) -> Replay:
         replayed = replayed_on_neighbor(method, pair, seeds, recorded)
     except Divergence as error:
         return Replay((), math.nan, str(error))
-    except Exception as error:  # on one side alone it tells the two apart
+    except Exception as error:  # on one side alone it distinguishes the two
         return Replay((), math.nan, f"raises {type(error).__name__} on the neighbor: {error}")
     divergence = _difference(recorded, replayed)
     if divergence:

@@ -191,7 +191,7 @@ def averaged_gaps(shards: tuple[Points, ...]) -> np.ndarray:
     others = tuple(weakref.ref(shard) for shard in shards[1:])
     key = ("averaged gaps", tuple(map(id, shards)))
     cached = first.derived.get(key)
-    # The id of a deleted shard may be reused: the weak references tell the shards apart.
+    # The id of a deleted shard may be reused: the weak references distinguish the shards.
     if isinstance(cached, tuple):
         references, gaps = cached
         if all(a() is b() for a, b in zip(references, others, strict=True)):

@@ -213,7 +213,7 @@ def _chosen(table: "DataFrame", columns: Sequence[Column]) -> list[Column]:
 
 
 def _refuse_identifiers(table: "DataFrame") -> None:
-    """Refuse columns that tell rows apart and measure nothing."""
+    """Refuse columns that identify rows and measure nothing."""
     import pandas as pd
 
     for position, name in enumerate(table.columns):

@@ -176,7 +176,7 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     if "method._target_" in keys and "method" not in keys:
         words.append("method=external")
     if keys & {"--info", "-i"}:
-        # What it tells is logged.
+        # What it shows is logged.
         return [*words, "hydra/hydra_logging=default"]
     if keys.intersection(SHOWING):
         return words

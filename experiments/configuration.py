@@ -117,7 +117,7 @@ def with_defaults(entry: Mapping) -> dict:
 
     Examples
     --------
-    >>> entry = {"name": "mine", "_target_": "pkm.methods.lloyd.Lloyd", "radius_search": "halving"}
+    >>> entry = {"name": "own", "_target_": "pkm.methods.lloyd.Lloyd", "radius_search": "halving"}
     >>> list(with_defaults(entry))
     ['name', '_target_', 'variant', 'initialization', 'radius_search', 'n_iterations']
     """

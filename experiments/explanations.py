@@ -11,7 +11,7 @@ from pkm.datasets.user_files import SUFFIXES
 from pkm.experiments.configuration import GROUPS, MISSING, unknown, unknown_key, with_defaults
 from pkm.experiments.options import OPTIONS, keys_of
 
-#: What OmegaConf calls a type, and what a user is told that a value must be.
+#: What OmegaConf calls a type, and what the message says that a value must be.
 TYPES = {"Integer": "a whole number", "bool": "true or false", "str": "a text"}
 
 

@@ -254,6 +254,6 @@ def help_lines(schema: type, prefix: str = "") -> list[str]:
 
 
 def paragraph(heading: str, text: str) -> str:
-    """Lay out a text beside its heading."""
+    """Lay out a text to the right of its heading."""
     first = f"  {heading:<{INDENT - 3}} "
     return fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * INDENT)

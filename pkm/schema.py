@@ -80,7 +80,7 @@ COLUMNS = (
     Column("method", "text", "identity", "method"),
     Column("target", "text", "identity", "import path of the method's class"),
     Column("variant", "text", "identity", "published, sound or empty"),
-    Column("params", "parameters", "identity", "constructor parameters apart from k, budget "
+    Column("params", "parameters", "identity", "constructor parameters other than k, budget "
            "and variant"),
     Column("dataset", "text", "identity", "data set"),
     Column("preprocessing", "text", "identity", "how raw columns are mapped to [-1, 1]"),

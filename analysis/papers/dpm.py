@@ -53,12 +53,12 @@ def sizes(study: Study, spec: FigureSpec) -> Frame:
 
 
 def quality(study: Study, spec: FigureSpec) -> Frame:
-    """Every number of Table 2 or 3 beside the measured one, with the verdict."""
+    """Every number of Table 2 or 3 next to the measured one, with the verdict."""
     styles = MethodStyles(study.cells)
     table = reported.compare(study, REPORTED["quality"])
     table = table[table["table"] == spec.where["table"]].reset_index(drop=True)
     texts = dict.fromkeys([*table["reason"], *table["note"]])
-    # Verdicts say by themselves that rows or seeds are lacking.
+    # Verdicts say by themselves that rows or seeds are missing.
     reasons = [text for text in texts if text and not text.endswith(("seeds", "stored rows"))]
     letters = dict(zip(reasons, string.ascii_lowercase, strict=False))
     lines = []
@@ -179,12 +179,12 @@ def matched(study: Study, spec: FigureSpec) -> Frame:
         method=ratios["sound"], hue=ratios["sound"], panel=ratios["sound"], row=ratios["dataset"]
     )
     stored = set(zip(ratios["published"], ratios["sound"], ratios["dataset"], strict=True))
-    lacking: dict[str, list[str]] = {}
+    without: dict[str, list[str]] = {}
     for published, sound in MATCHES:
         for name in spec.expected["dataset"]:
             if (published, sound, name) not in stored:
-                lacking.setdefault(spec.part(sound).title, []).append(spec.name_of(name))
-    gaps = tuple(f"{title} on {', '.join(names)}: {NO_PAIR}" for title, names in lacking.items())
+                without.setdefault(spec.part(sound).title, []).append(spec.name_of(name))
+    gaps = tuple(f"{title} on {', '.join(names)}: {NO_PAIR}" for title, names in without.items())
     cells = study.cells[study.cells["method"].isin(ratios["sound"])]
     return Frame(table, cells, gaps)
 

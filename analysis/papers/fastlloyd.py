@@ -67,8 +67,8 @@ def areas(study: Study, spec: FigureSpec) -> Frame:
     ]
     table = pd.concat(parts, ignore_index=True)
     table = table.assign(hue=table["panel"], row=table["d"], x=table["k"])
-    lacking = N_CELLS - len(means)
-    gaps = gap_texts([f"{lacking} of the paper's {N_CELLS} cells"]) if lacking > 0 else ()
+    n_missing = N_CELLS - len(means)
+    gaps = gap_texts([f"{n_missing} of the paper's {N_CELLS} cells"]) if n_missing > 0 else ()
     cells = panel.cells[panel.cells["method"].isin(["sulloyd", "fastlloyd"])]
     return Frame(table, cells, gaps)
 
@@ -140,9 +140,9 @@ def ablation(study: Study, spec: FigureSpec) -> Frame:
     n_sets = int(table["datasets"].max()) if len(table) else 0
     gaps = gap_texts([spec.title])
     if n_sets:
-        lacking = N_ABLATION_SETS - n_sets
-        of_all = f"{lacking} of {N_ABLATION_SETS} ablation data sets"
-        gaps = gap_texts([of_all]) if lacking else ()
+        n_missing = N_ABLATION_SETS - n_sets
+        of_all = f"{n_missing} of {N_ABLATION_SETS} ablation data sets"
+        gaps = gap_texts([of_all]) if n_missing else ()
     chosen = table[np.logical_and.reduce([table[name] == value for name, value in CHOSEN.items()])]
     fields: dict[str, Any] = {"n_sets": n_sets or ""}
     for name in AVERAGES:

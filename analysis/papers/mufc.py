@@ -130,7 +130,7 @@ def speedups_by_definition(study: Study, spec: FigureSpec) -> Frame:
 
 
 def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
-    """Name the rows, K-FED with fewer clusters apart, and add the reported losses."""
+    """Name the rows, K-FED with fewer clusters separately, and add the reported losses."""
     few = table["sweep"] == "client_clusters"
     cells = [*REPORTED["table1"]["cells"], *REPORTED["table2"]["cells"]]
     losses = {(cell["dataset"], cell["method"]): cell["loss_ratio"] for cell in cells}

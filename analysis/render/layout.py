@@ -11,7 +11,6 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from pkm.analysis.figure import in_order  # noqa: F401
 from pkm.analysis.render.style import INK
 
 NO_DATA = "not run: no stored rows"

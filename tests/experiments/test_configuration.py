@@ -38,9 +38,9 @@ def test_method_files_hold_changes_alone(name):
 
 
 def test_parameters_are_filled_in_from_the_class():
-    entry = with_defaults({"name": "mine", "_target_": "pkm.methods.kmeans.KMeansPlusPlus"})
-    assert entry == {"name": "mine", "_target_": "pkm.methods.kmeans.KMeansPlusPlus", "n_init": 1}
-    assert with_defaults({"name": "mine", "_target_": "nowhere.Class"})["name"] == "mine"
+    entry = with_defaults({"name": "own", "_target_": "pkm.methods.kmeans.KMeansPlusPlus"})
+    assert entry == {"name": "own", "_target_": "pkm.methods.kmeans.KMeansPlusPlus", "n_init": 1}
+    assert with_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def call(tmp_path, capfd, monkeypatch):
     """
     monkeypatch.delenv("PKM_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    # A command is a process of its own, which no earlier one has told how to log.
+    # A command is a process of its own, for which no earlier one has set up logging.
     logger = logging.getLogger("hydra")
     logger.handlers.clear()
     logger.setLevel(logging.NOTSET)
@@ -96,7 +96,7 @@ def test_help_imports_no_method():
 def test_hydras_own_options(call, words, expected):
     code, out, err = call(*words)
     assert code == 0
-    # Hydra logs what --info tells.
+    # Hydra logs what --info shows.
     assert expected in out + err
     assert not Path("results").exists()
 
@@ -306,13 +306,15 @@ def test_reproduce_refuses_what_it_has_not(call, words, message):
 
 def test_a_folder_of_ones_own_adds_methods(call, tmp_path):
     (tmp_path / "own" / "method").mkdir(parents=True)
-    (tmp_path / "own" / "method" / "mine.yaml").write_text(
-        "name: mine\n_target_: pkm.methods.lloyd.Lloyd\nradius_search: halving\n"
+    (tmp_path / "own" / "method" / "halved.yaml").write_text(
+        "name: halved\n_target_: pkm.methods.lloyd.Lloyd\nradius_search: halving\n"
     )
-    words = ("-cd", "own", "seeds=1", "method=mine")
+    words = ("-cd", "own", "seeds=1", "method=halved")
     assert call(*words)[0] == 0
-    assert rows()["method"].tolist() == ["mine"]
-    assert call(*words[:3], "method=mien")[2].startswith("error: method='mien' is unknown. Did you")
+    assert rows()["method"].tolist() == ["halved"]
+    assert call(*words[:3], "method=havled")[2].startswith(
+        "error: method='havled' is unknown. Did you"
+    )
     _, _, err = call(*words, "method.variant=sound")
     assert "the class has this parameter, which is given with a plus: +method.variant" in err
 

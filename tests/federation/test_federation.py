@@ -1067,6 +1067,11 @@ def test_job_past_its_time_limit_is_stopped():
 def test_federation_imports_without_mpi(tmp_path):
     """Nothing but federation.mpi imports mpi4py."""
     code = (
-        "import sys; sys.modules['mpi4py'] = None; import pkm.federation, pkm.experiments.execute"
+        "import sys; sys.modules['mpi4py'] = None; import pkm.federation, pkm.experiments.execute; "
+        "print('pkm.federation.mpi' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    imported = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert imported.returncode == 0, imported.stderr
+    assert imported.stdout == "False\n"

@@ -146,7 +146,8 @@ def test_a_seed_warns_and_marks_the_ledger(method, points):
 def test_a_seed_of_a_method_without_a_claim_does_not_warn(points):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RepeatableNoiseWarning)
-        load_method("Lloyd")(2, random_state=3).fit(points)
+        fitted = load_method("Lloyd")(2, random_state=3).fit(points)
+    assert fitted.ledger_ is None
 
 
 def test_a_coreset_warns_too(points):
