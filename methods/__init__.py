@@ -24,6 +24,7 @@ METHODS = {
     "EMMC": "em_mc",
     "LSHSplits": "lsh_splits",
     "EUGkM": "eugkm",
+    "QuadtreeKMeans": "quadtree",
     "Balcan": "balcan",
     "KaplanStemmer": "kaplan_stemmer",
     "DistDP": "dist_dp",

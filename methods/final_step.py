@@ -1,0 +1,125 @@
+"""A last step of Lloyd's algorithm about released centers, each with a radius of its own."""
+
+import math
+
+import numpy as np
+
+from pkm.privacy import SCALE, Curator, Gaussian, Laplace, SumsAndCounts, snap_centers
+
+SUM_SHARE = 0.75  # of the step's budget (epsilon, or mu squared); the rest is for the counts
+RADIUS_FACTOR = 2.0  # of the root mean squared distance of a cluster's records
+MIN_RADIUS = 1 / 64  # in half-widths: a smaller one would leave out records of a center that is off
+
+
+def step_noise(
+    n_features: int, *, epsilon: float | None = None, mu: float | None = None
+) -> tuple[Laplace | Gaussian, Laplace | Gaussian]:
+    """Noise of the sums, in multiples of the radius, and of the counts.
+
+    Parameters
+    ----------
+    n_features : int
+    epsilon : float, optional
+        Cost of the step with Laplace noise.
+    mu : float, optional
+        Cost of the step with Gaussian noise; one of both is given.
+
+    Returns
+    -------
+    sums, counts : Laplace or Gaussian
+
+    Examples
+    --------
+    >>> sums, counts = step_noise(4, epsilon=1.0)
+    >>> sums.scale, counts.scale / SCALE
+    (2.6666666666666665, 4.0)
+    """
+    if epsilon is not None:
+        sum_scale = math.sqrt(n_features) / (SUM_SHARE * epsilon)
+        return Laplace(sum_scale), Laplace(SCALE / ((1 - SUM_SHARE) * epsilon))
+    if mu is None:
+        raise ValueError("epsilon=None and mu=None: give the step's cost, one of both")
+    return Gaussian(1 / (mu * math.sqrt(SUM_SHARE))), Gaussian(
+        SCALE / (mu * math.sqrt(1 - SUM_SHARE))
+    )
+
+
+def cluster_radii(
+    points: np.ndarray, weights: np.ndarray, centers: np.ndarray, within: float | np.ndarray
+) -> np.ndarray:
+    """Radii about centers that hold most records, from a released synopsis.
+
+    Parameters
+    ----------
+    points : ndarray of shape (m, d), float64
+        Of the synopsis, in grid steps.
+    weights : ndarray of shape (m,), float64
+    centers : ndarray of shape (k, d)
+    within : float or ndarray of shape (m,)
+        Mean squared distance of the records that a point stands for from it, in squared grid steps.
+
+    Returns
+    -------
+    ndarray of shape (k,), float64
+        In half-widths: twice the root mean squared distance. A cluster without weight gets the
+        mean of the others.
+    """
+    differences = points[:, None, :] - centers[None, :, :]
+    squares = (differences * differences).sum(axis=2)
+    nearest = squares.argmin(axis=1)
+    spread = (squares.min(axis=1) + within) * weights
+    cluster_weights = np.bincount(nearest, weights, minlength=len(centers))
+    totals = np.bincount(nearest, spread, minlength=len(centers))
+    overall = totals.sum() / max(cluster_weights.sum(), 1e-9)
+    variances = np.where(cluster_weights > 0, totals / np.maximum(cluster_weights, 1e-9), overall)
+    radii = RADIUS_FACTOR * np.sqrt(variances) / SCALE
+    return np.clip(radii, MIN_RADIUS, 2 * math.sqrt(points.shape[1]))
+
+
+def final_step(
+    curator: Curator,
+    centers: np.ndarray,
+    radii: np.ndarray,
+    noise: tuple[Laplace | Gaussian, Laplace | Gaussian],
+) -> np.ndarray:
+    """Move each center by the noisy mean difference of the records near it, less what is noise.
+
+    Parameters
+    ----------
+    curator : Curator
+        Of one replicate.
+    centers : ndarray of shape (k, d), int64
+        Released, in grid steps.
+    radii : ndarray of shape (k,), float64
+        From released values, in half-widths: records farther from their nearest center are left
+        out.
+    noise : tuple
+        Of sums and counts; see :func:`step_noise`.
+
+    Returns
+    -------
+    ndarray of shape (k, d), int64
+        On the grid, in the domain.
+
+    Notes
+    -----
+    A step is multiplied by ``max(0, 1 - E/|step|^2)`` with E the expected square of its noise, so
+    that a step that is noise is not made; this is post-processing.
+    """
+    sum_noise, count_noise = noise
+    query = SumsAndCounts(centers[None], radii[None], relative=True)
+    answer = curator.release(query, sums=sum_noise, counts=count_noise)
+    sums = answer["sums"][0]
+    counts = answer["counts"][0] / SCALE
+
+    # The noisy step, and the expected square of its noise.
+    divisor = np.maximum(counts, 1.0)
+    steps = sums / divisor[:, None]
+    variance = sum_noise.scale**2 * (2 if isinstance(sum_noise, Laplace) else 1)
+    noise_squares = centers.shape[1] * variance * (radii * SCALE / divisor) ** 2
+
+    # Shrink steps that may be noise; the center of an empty cluster does not move.
+    squares = np.maximum((steps * steps).sum(axis=1), 1.0)
+    factors = np.where(counts < 1, 0.0, np.maximum(0.0, 1 - noise_squares / squares))
+    moved = centers + factors[:, None] * steps
+    return snap_centers(np.clip(moved, -SCALE, SCALE))

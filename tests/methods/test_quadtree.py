@@ -1,0 +1,296 @@
+"""The quadtree: its schedule, consistent counts, leaves, releases, cost and quality."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pkm import datasets
+from pkm.audit.conformance import conformance
+from pkm.methods.eugkm import EUGkM
+from pkm.methods.final_step import cluster_radii, final_step, step_noise
+from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.methods.quadtree import (
+    QuadtreeKMeans,
+    consistent_levels,
+    leaves_of,
+    schedule_of,
+)
+from pkm.metrics import evaluate
+from pkm.privacy import (
+    MAX_CELLS,
+    SCALE,
+    Budget,
+    Curator,
+    Laplace,
+    Ledger,
+    NoiseStreams,
+    snap,
+)
+
+
+def add_nothing(self, values, streams, key, sensitivity=None):
+    """Return the exact answer: noise that is charged and not added."""
+    return values
+
+
+def draw(n, d, seed=0):
+    return np.random.default_rng(seed).integers(-SCALE, SCALE + 1, (n, d))
+
+
+def nicv(points, run):
+    return evaluate(points, run.centers, ["nicv"])["nicv"]
+
+
+# The schedule
+
+
+@given(
+    st.integers(1, 10**7),
+    st.integers(1, 4),
+    st.integers(1, 500),
+    st.floats(1e-4, 1e4),
+    st.sampled_from([0.0, 0.25]),
+)
+def test_schedule_spends_epsilon_and_keeps_to_the_largest_grid(n, d, k, epsilon, step_share):
+    schedule = schedule_of(n, d, k, epsilon, step_share)
+    spent = math.fsum(schedule.epsilons) + schedule.step_epsilon
+    assert spent == pytest.approx(epsilon, rel=1e-12)
+    assert max(schedule.intervals) ** d <= MAX_CELLS
+    assert len(schedule.intervals) == len(schedule.epsilons)
+    if len(schedule.intervals) > 1:
+        assert schedule.intervals == tuple(2**j for j in range(1, len(schedule.intervals) + 1))
+
+
+@pytest.mark.parametrize(
+    ("n", "levels", "has_step"),
+    [(600, 1, False), (700, 5, False), (3990, 6, False), (4000, 6, True)],
+)
+def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
+    schedule = schedule_of(n, 2, 10, 1.0, 0.25)
+    assert len(schedule.intervals) == levels
+    assert (schedule.step_epsilon > 0) == has_step
+
+
+# Consistent counts
+
+
+def dense_least_squares(counts, variances, total):
+    """Weighted least squares over all leaf counts, by a matrix of all nodes."""
+    finest = counts[-1].shape
+    rows = []
+    values = []
+    weights = []
+    for level, level_counts in enumerate(counts):
+        block = finest[0] // level_counts.shape[0]
+        for position in np.ndindex(level_counts.shape):
+            row = np.zeros(finest)
+            row[tuple(slice(i * block, (i + 1) * block) for i in position)] = 1
+            rows.append(row.ravel())
+            values.append(level_counts[position])
+            weights.append(1 / variances[level])
+
+    # The total is exact: a row of overwhelming weight.
+    rows.append(np.ones(math.prod(finest)))
+    values.append(total)
+    weights.append(1e12)
+    scale = np.sqrt(weights)
+    solution, *_ = np.linalg.lstsq(np.array(rows) * scale[:, None], np.array(values) * scale)
+    return solution.reshape(finest)
+
+
+@pytest.mark.parametrize(("d", "n_levels"), [(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 2)])
+def test_consistent_counts_are_the_least_squares_estimate(d, n_levels):
+    rng = np.random.default_rng(d)
+    counts = [rng.normal(size=(2**j,) * d) * 10 for j in range(1, n_levels + 1)]
+    variances = rng.uniform(0.5, 4.0, n_levels)
+    expected = dense_least_squares(counts, variances, 50.0)
+    consistent_levels(counts, variances, 50.0)
+    np.testing.assert_allclose(counts[-1], expected, atol=1e-4)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_consistent_counts_add_up_and_exact_ones_stay(d, n_levels, seed):
+    rng = np.random.default_rng(seed)
+    finest = rng.integers(0, 9, (2**n_levels,) * d).astype(float)
+    exact = [finest]
+    while len(exact) < n_levels:
+        exact.insert(0, sum_of_blocks(exact[0]))
+    stays = [level.copy() for level in exact]
+    consistent_levels(stays, np.ones(n_levels), finest.sum())
+    for level, expected in zip(stays, exact, strict=True):
+        np.testing.assert_allclose(level, expected, atol=1e-9)
+
+    noisy = [level + rng.normal(size=level.shape) for level in exact]
+    consistent_levels(noisy, rng.uniform(0.5, 2.0, n_levels), 33.0)
+    assert noisy[0].sum() == pytest.approx(33.0)
+    for parents, children in itertools.pairwise(noisy):
+        np.testing.assert_allclose(sum_of_blocks(children), parents, atol=1e-9)
+
+
+def sum_of_blocks(counts):
+    for axis in range(counts.ndim):
+        counts = np.add.reduceat(counts, range(0, counts.shape[axis], 2), axis=axis)
+    return counts
+
+
+# Leaves
+
+
+def test_leaves_tile_the_domain():
+    rng = np.random.default_rng(0)
+    counts = [rng.uniform(0.1, 9.0, (2**j, 2**j)) for j in (1, 2, 3, 4)]
+    leaves = leaves_of(counts, np.full(3, 4.0), np.zeros(4), 1e9)
+    assert len(set(leaves.sides)) >= 3
+    assert (leaves.sides**2).sum() == (2.0 * SCALE) ** 2
+    # Every leaf is a cell of its level, and no point is in two leaves.
+    probes = draw(500, 2)
+    inside = np.abs(probes[:, None] - leaves.midpoints[None]) <= leaves.sides[:, None] / 2
+    assert (inside.all(axis=2).sum(axis=1) >= 1).all()
+
+
+def test_leaves_are_the_heaviest_that_hold_all_records():
+    counts = [np.array([5.0, 3.0, 2.0, -1.0])]
+    leaves = leaves_of(counts, np.zeros(0), np.zeros(1), 7.0)
+    assert leaves.weights.tolist() == [5.0, 3.0]
+    assert leaves.midpoints.ravel().tolist() == [-0.75 * SCALE, -0.25 * SCALE]
+
+
+def test_without_a_positive_count_the_domain_is_the_leaf():
+    leaves = leaves_of([np.full((2, 2), -1.0)], np.zeros(0), np.zeros(1), 10.0)
+    assert leaves.midpoints.tolist() == [[0.0, 0.0]]
+    assert leaves.weights.tolist() == [10.0]
+
+
+# The last step
+
+
+def test_step_without_noise_is_the_mean_within_the_radius(monkeypatch):
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
+    points = np.array([[100], [300], [40_000]])
+    curator = Curator(points, Ledger(Budget(1e9)), NoiseStreams([0]))
+    noise = step_noise(1, epsilon=1e8)
+    moved = final_step(curator, np.array([[0]]), np.array([500 / SCALE]), noise)
+    assert moved.tolist() == [[200]]
+
+
+def test_a_step_that_is_noise_is_not_made(monkeypatch):
+    """A step stays where its square is below the expected square of its noise, d variances."""
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
+    points = np.array([[300, 0]])
+    centers = np.zeros((1, 2), np.int64)
+    radii = np.array([1.0])
+
+    def moved(scale):
+        curator = Curator(points, Ledger(Budget(1e9)), NoiseStreams([0]))
+        return final_step(curator, centers, radii, (Laplace(scale), Laplace(1.0)))[0, 0]
+
+    assert moved(150.1 / SCALE) == 0
+    # Half of the square is noise: half of the step is left.
+    assert moved(150 / math.sqrt(2) / SCALE) == 150
+    assert moved(1e-6) == 300
+
+
+def test_the_center_of_an_empty_cluster_stays(monkeypatch):
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
+    curator = Curator(np.array([[0]]), Ledger(Budget(1e9)), NoiseStreams([0]))
+    centers = np.array([[0], [5000]])
+    noise = step_noise(1, epsilon=1e8)
+    assert final_step(curator, centers, np.array([0.1, 0.1]), noise).tolist() == centers.tolist()
+
+
+@pytest.mark.parametrize("cost", [{"epsilon": 0.8}, {"mu": 0.8}])
+def test_step_costs_what_it_is_given(cost):
+    budget = Budget(2.0, 0.0 if "epsilon" in cost else 0.5)
+    curator = Curator(draw(50, 3), Ledger(budget), NoiseStreams([0]))
+    final_step(curator, draw(4, 3), np.array([0.1, 0.5, 1.0, 3.0]), step_noise(3, **cost))
+    (charge,) = curator._ledger.charges
+    assert charge.epsilon == pytest.approx(cost.get("epsilon", 0.0))
+    assert charge.mu == pytest.approx(cost.get("mu", 0.0))
+
+
+def test_step_needs_a_cost():
+    with pytest.raises(ValueError, match="epsilon=None and mu=None"):
+        step_noise(2)
+
+
+def test_radii_are_twice_the_root_mean_square():
+    points = np.array([[-1.0], [1.0], [9.0], [11.0]]) * SCALE / 16
+    weights = np.array([1.0, 1.0, 2.0, 2.0])
+    centers = np.array([[0.0], [10.0], [100.0]]) * SCALE / 16
+    radii = cluster_radii(points, weights, centers, 0.0)
+    np.testing.assert_allclose(radii, [2 / 16] * 3)
+
+
+# The method
+
+
+@pytest.mark.parametrize(("n", "n_charges"), [(100, 1), (3000, 6), (20_000, 8)])
+def test_charges_spend_the_budget(n, n_charges):
+    run = QuadtreeKMeans(n_clusters=10, epsilon=0.7).fit_batch(draw(n, 2), [0, 5])
+    assert len(run.ledger.charges) == n_charges
+    assert run.ledger.budget.delta == 0
+    total = math.fsum(charge.epsilon for charge in run.ledger.charges)
+    assert total == pytest.approx(0.7, rel=1e-12)
+    assert run.ledger.spent() == pytest.approx(0.7, rel=1e-9)
+    assert all(charge.mu == 0 for charge in run.ledger.charges)
+
+
+def test_quadtree_conforms():
+    errors = [
+        f"{outcome.check}: {outcome.error}"
+        for outcome in conformance(QuadtreeKMeans)
+        if outcome.error
+    ]
+    assert not errors
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+def test_without_noise_the_step_ends_near_k_means(d, monkeypatch):
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
+    rng = np.random.default_rng(d)
+    spots = rng.uniform(-0.8, 0.8, (4, d))
+    points = snap(spots[rng.integers(4, size=4000)] + rng.uniform(-0.05, 0.05, (4000, d)))
+    run = QuadtreeKMeans(n_clusters=4, epsilon=4.0).fit_batch(points, [0])
+    best = nicv(points, KMeansPlusPlus(n_clusters=4, n_init=10).fit_batch(points, [0]))[0]
+    assert nicv(points, run)[0] <= 1.05 * best
+
+
+def test_dense_clusters_are_found_where_one_grid_is_too_coarse():
+    """A hundred clusters in a tenth of the domain."""
+    rng = np.random.default_rng(0)
+    spots = rng.uniform(-0.1, 0.1, (20, 2))
+    points = snap(spots[rng.integers(20, size=40_000)] + rng.normal(size=(40_000, 2)) * 0.002)
+    tree = QuadtreeKMeans(n_clusters=20, epsilon=1.0).fit_batch(points, range(5))
+    grid = EUGkM(n_clusters=20, epsilon=1.0, grid_rule="balanced").fit_batch(points, range(5))
+    assert np.median(nicv(points, tree)) < 0.5 * np.median(nicv(points, grid))
+
+
+def test_finds_separated_clusters():
+    points = snap(datasets.load("planted-20000-2-16-0.05").points)
+    run = QuadtreeKMeans(n_clusters=16, epsilon=1.0).fit_batch(points, range(5))
+    best = nicv(points, KMeansPlusPlus(n_clusters=16, n_init=10).fit_batch(points, [0]))[0]
+    assert np.median(nicv(points, run)) < 1.1 * best
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"step_share": 1.0}, "step_share=1.0 must be a number in"),
+        ({"step_share": -0.1}, "step_share=-0.1 must be"),
+        ({"n_init": 0}, "n_init=0 must be"),
+        ({"epsilon": 0.0}, "epsilon=0.0"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        QuadtreeKMeans(n_clusters=2, **parameters).fit_batch(draw(20, 2), [0])
+
+
+def test_too_many_features_are_refused():
+    with pytest.raises(ValueError, match="d=23 features are too many"):
+        QuadtreeKMeans(n_clusters=2).fit_batch(draw(50, 23), [0])
