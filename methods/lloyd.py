@@ -69,9 +69,8 @@ class Lloyd(PrivateKMeans):
     ----------
     n_clusters : int, default=8
     variant : {"published", "sound"}, default="sound"
-        ``published`` moves the center of an empty cluster to the midpoint of the domain, as the
-        published update does; ``sound`` leaves it unchanged. Also sets the default of
-        ``radius_search``.
+        Sets the default of ``radius_search``. The center of an empty cluster does not move in
+        either, as in the authors' runs without privacy.
     initialization : {"packing", "uniform"}, default="packing"
     radius_search : {"auto", "halving", "bisection"}, default="auto"
         Search for the packing radius; ``auto`` is ``halving`` for ``published`` and ``bisection``
@@ -154,7 +153,7 @@ class Lloyd(PrivateKMeans):
             sums,
             counts,
             self.relative,
-            self.variant == "sound",
+            self._keeps_empty(),
             self._longest_move(radius),
             float(exact_limit(centers.shape[2])),
             POSTPROCESSING[self._postprocessing()],
@@ -163,6 +162,10 @@ class Lloyd(PrivateKMeans):
     def _longest_move(self, radius: float | None) -> float:
         """Longest move of a center in a round, in grid steps."""
         return math.inf
+
+    def _keeps_empty(self) -> bool:
+        """Whether a center stays whose count is below one record."""
+        return True
 
     def _postprocessing(self) -> str:
         """What is done to centers that leave the domain."""
@@ -183,6 +186,9 @@ class _DPLloyd(Lloyd):
     epsilon: float = 1.0
     postprocessing: str = "auto"
     secure: bool = False
+
+    def _keeps_empty(self) -> bool:
+        return self.variant == "sound"
 
     def _postprocessing(self) -> str:
         if self.postprocessing != "auto":

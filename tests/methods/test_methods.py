@@ -457,7 +457,7 @@ def loop_version(method, points, seed):
         # New centers, in the domain.
         for j in range(k):
             origin = centers[j] if method.relative else 0.0
-            if not sound:
+            if noisy and not sound:
                 moved = origin + sums[j] / (counts[j] + 1e-9)
             elif counts[j] < 1:
                 moved = centers[j]
@@ -500,6 +500,20 @@ def test_private_methods_without_noise_are_lloyd(method):
     private = estimator.fit_batch(points, [1, 2])
     exact = Lloyd(4, n_iterations=5).fit_batch(points, [1, 2])
     assert (private.centers == exact.centers).all()
+
+
+@pytest.mark.parametrize("variant", ["published", "sound"])
+def test_without_noise_an_empty_cluster_keeps_its_center(variant):
+    points = snap(np.full((10, 2), 0.9))
+    method = Lloyd(3, variant=variant, n_iterations=1)
+    search = "bisection" if variant == "sound" else "halving"
+    seeds = method.noise_streams([0], *points.shape).public_seeds
+    starts = starting_centers(seeds, 3, 2, "packing", search)[0]
+    squares = ((points[0] - starts) ** 2).sum(axis=1)
+    (centers,) = method.fit_batch(points, [0]).centers
+    is_empty = np.arange(3) != squares.argmin()
+    assert (centers[is_empty] == starts[is_empty]).all()
+    assert (centers[~is_empty] == points[0]).all()
 
 
 def test_more_budget_lowers_nicv():
