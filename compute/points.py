@@ -149,6 +149,37 @@ class Points:
             remainders = remainders[present]
         return cls._from_rows(rows, squared_norms, remainders, n_null), n_clipped > 0
 
+    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
+        """Enter the points anew on the grid of a smaller domain, pulled into it.
+
+        Parameters
+        ----------
+        center : ndarray of shape (d,), float64
+            Of the new domain, in half-widths of this one.
+        half_width : float
+            Of the new domain in every feature, in half-widths of this one.
+        radius : float
+            Points are pulled into the ball of this radius about the center, in new half-widths, and
+            then clipped to the new domain; from sqrt(d) on the ball holds the whole domain.
+
+        Returns
+        -------
+        Points
+            Without remainders. Coordinates are read with theirs, in steps of 2^-32 half-widths:
+            they are finer than the new grid's for half-widths above 2^-16.
+
+        Examples
+        --------
+        >>> points, _ = Points.from_box(np.array([[0.0501]]), -np.ones(1), np.ones(1))
+        >>> float(points.within(np.array([0.05]), 0.001, 1.0).rows[0, 0]) / SCALE
+        0.100006103515625
+        """
+        rows = np.empty_like(self.rows)
+        squared_norms = np.empty_like(self.squared_norms)
+        remainders = remainders_of(self)
+        _enter_anew(self.rows, remainders, center, half_width, radius, rows, squared_norms)
+        return self._from_rows(rows, squared_norms, n_null=self.n_null)
+
     @classmethod
     def _from_rows(
         cls,
@@ -201,6 +232,50 @@ class Points:
     def n_records(self) -> int:
         """Number of records, null ones included: public under zero-out adjacency."""
         return len(self.rows) + self.n_null
+
+
+def remainders_of(points: Points) -> np.ndarray:
+    """Remainders of rounding to the grid, of shape (n, d); of shape (0, d) where all are zero."""
+    if points.remainders is not None:
+        return points.remainders
+    return np.empty((0, points.shape[1]), np.int16)
+
+
+@njit(cache=True)
+def coordinate(rows: np.ndarray, remainders: np.ndarray, i: int, h: int) -> float:
+    """Coordinate of a point in half-widths, with its remainder: exact in float64."""
+    remainder = remainders[i, h] / SCALE if len(remainders) else 0.0
+    return (np.float64(rows[i, h]) + remainder) / SCALE
+
+
+# Without reordering: a point's coordinates are the same wherever it lies among the others.
+@njit(cache=True)
+def _enter_anew(
+    rows: np.ndarray,
+    remainders: np.ndarray,
+    center: np.ndarray,
+    half_width: float,
+    radius: float,
+    new_rows: np.ndarray,
+    squared_norms: np.ndarray,
+) -> None:
+    d = rows.shape[1]
+    for i in range(rows.shape[0]):
+        # How far the point is pulled toward the center.
+        squared = 0.0
+        for h in range(d):
+            x = (coordinate(rows, remainders, i, h) - center[h]) / half_width
+            squared += x * x
+        factor = min(1.0, radius / np.sqrt(squared)) if squared > 0.0 else 1.0
+
+        # Clip to [-1, 1], in new half-widths, and round to whole grid steps.
+        squared_norm = 0.0
+        for h in range(d):
+            x = (coordinate(rows, remainders, i, h) - center[h]) / half_width * factor
+            snapped = np.rint(min(max(x, -1.0), 1.0) * SCALE)
+            new_rows[i, h] = snapped
+            squared_norm += snapped * snapped
+        squared_norms[i] = squared_norm
 
 
 @njit(cache=True, fastmath=REORDERED)

@@ -118,8 +118,8 @@ def with_defaults(entry: Mapping) -> dict:
     Examples
     --------
     >>> entry = {"name": "own", "_target_": "pkm.methods.lloyd.Lloyd", "radius_search": "halving"}
-    >>> list(with_defaults(entry))
-    ['name', '_target_', 'variant', 'initialization', 'radius_search', 'n_iterations']
+    >>> list(with_defaults(entry))[:5]
+    ['name', '_target_', 'zoom', 'require_zoom', 'variant']
     """
     target = entry.get("_target_", MISSING)
     if target == MISSING or not isinstance(target, str):

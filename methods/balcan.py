@@ -104,6 +104,7 @@ class Balcan(PrivateKMeans):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
+    takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -148,7 +149,7 @@ class Balcan(PrivateKMeans):
         recovery_mu = mu * math.sqrt(RECOVERY_SHARE)
 
         # Project at random to few dimensions.
-        points = curator.hashed_points(math.sqrt(d) if self.radius == "auto" else self.radius)
+        points = curator.hashed_points(curator.radius if self.radius == "auto" else self.radius)
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         directions = orthonormal(generator, self.dimensions(curator.n_points, d), d)
 

@@ -11,18 +11,23 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
-from pkm.compute import Points, labels
+from pkm.compute import SCALE, Points, labels
+from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,
     AccountedRun,
+    Adjacency,
     Budget,
+    BudgetExceeded,
     Charge,
     Curator,
     Ledger,
     NoiseStreams,
     PrivacyClaim,
+    epsilon_beside,
     shards_of,
     to_unit,
 )
@@ -31,8 +36,8 @@ from pkm.privacy.query import PRESENCE
 from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
-# others say where noise comes from.
-NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure")
+# others say where noise comes from. A zoom is, where there is one.
+NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 
 
@@ -56,6 +61,11 @@ class Run:
     seeds : tuple of int
     n_centers : ndarray of shape (R,), int64
         Number of centers that each replicate released.
+    remainders : ndarray of shape (R, k, d), int64, or None
+        What rounding to the grid took from centers that were found in a smaller domain, in units of
+        2**-16 grid steps; None without a zoom.
+    zooms : tuple of Zoom or None
+        The domain that each replicate found; None where it ran in the public one.
     """
 
     centers: np.ndarray
@@ -63,6 +73,15 @@ class Run:
     ledger: Ledger | None
     seeds: tuple[int, ...]
     n_centers: np.ndarray
+    remainders: np.ndarray | None = None
+    zooms: tuple[Zoom | None, ...] = ()
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Centers (R, k, d) in half-widths of the public domain, float64."""
+        if self.remainders is None:
+            return to_unit(self.centers)
+        return to_unit(self.centers + self.remainders / SCALE)
 
 
 def inverse_n_log_n(n_points: int) -> float:
@@ -119,6 +138,13 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     random_state : int, optional
         Seed of the replicate that ``fit`` runs, noise included: its result is repeatable, and
         private only as long as nobody knows the seed. Default: noise from the operating system.
+    zoom : float, optional
+        Share of the budget, in [0, 1), that buys a smaller domain before the method runs, for
+        bounds that are wide: 0.1 is a good one. Of methods under zero-out adjacency; see
+        :mod:`pkm.methods.zoom`. Too little budget for it, a public fact, leaves the whole budget to
+        the method, in the public bounds. Default: no zoom.
+    require_zoom : bool, default=False
+        Refuse a fit with too little budget for the zoom instead.
     """
 
     # How figures draw the method: name in legends, color, marker (empty: none).
@@ -126,19 +152,23 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     color: ClassVar[str] = ""
     marker: ClassVar[str] = ""
     claims: ClassVar[dict[str, PrivacyClaim]]
-    choices: ClassVar[dict[str, tuple]] = {"clip": (True, False)}
+    choices: ClassVar[dict[str, tuple]] = {"clip": (True, False), "require_zoom": (True, False)}
     # What delta="auto" is where a paper takes it from n.
     published_delta: ClassVar[Callable[[int], float]] = staticmethod(inverse_n_log_n)
     # Class of the curator that serves the claim's adjacency.
     curator: ClassVar[type] = Curator
     # Whether ``cluster`` serves all replicates at once; otherwise it is called for each.
     batched: ClassVar[bool] = True
+    # Whether a ball that holds all points (the curator's radius) makes noise smaller than a box.
+    takes_ball: ClassVar[bool] = False
 
     n_clusters: int = 8
     _: KW_ONLY
     bounds: ArrayLike | None = None
     clip: bool = True
     random_state: int | None = None
+    zoom: float | None = None
+    require_zoom: bool = False
 
     @property
     def claim(self) -> PrivacyClaim:
@@ -194,6 +224,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                     f"{name}={value!r} is unknown, choose one of {', '.join(map(repr, allowed))}"
                 )
 
+        self._check_zoom()
         if not self.claim.private:
             return
         if not is_positive(self.epsilon):
@@ -202,6 +233,24 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             raise ValueError(f"epsilon={self.epsilon!r} is too small: in float64 exp(epsilon) is 1")
         if self.delta != "auto" and not (is_number(self.delta) and 0 < self.delta < 1):
             raise ValueError(f"delta={self.delta!r} must be 'auto' or a number in (0, 1)")
+
+    def _check_zoom(self) -> None:
+        """Refuse a share that is none, and a zoom of methods that have no releases for it."""
+        if self.zoom is not None and not (is_number(self.zoom) and 0 <= self.zoom < 1):
+            raise ValueError(f"zoom={self.zoom!r} must be None or a share of the budget in [0, 1)")
+        if not self.zoom:
+            if self.require_zoom:
+                raise ValueError(
+                    f"require_zoom=True has no effect with zoom={self.zoom!r}: give zoom a share "
+                    "of the budget, such as 0.1"
+                )
+            return
+        is_zero_out = self.claim.adjacency == Adjacency.ZERO_OUT
+        if not (self.claim.private and is_zero_out and issubclass(self.curator, Curator)):
+            raise ValueError(
+                f"zoom={self.zoom!r} is for private methods under zero-out adjacency, and "
+                f"{type(self).__name__} is none: leave zoom out"
+            )
 
     def fit_batch(
         self,
@@ -298,9 +347,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         ledger = Ledger(budget)
         public_points = np.zeros((n_points, n_features), np.int64)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
-        rehearsed = clone(self)
-        assert isinstance(rehearsed, PrivateKMeans), "a clone is of the same class"
-        rehearsed.cluster(curator)
+        rehearsed, inner, _ = self._copy().entered(curator)
+        rehearsed.cluster(inner)
 
         parameters = self.get_params(deep=False)
         parameters.pop("random_state", None)
@@ -362,17 +410,22 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         )
 
         # A method that is not batched runs once for each replicate, each with a ledger of its own.
+        # So does a zoom, because each has a domain of its own.
         released: list[np.ndarray] = []
         iterations: list[int] = []
         ledgers: list[Ledger | None] = []
-        for batch in [streams] if self.batched else streams.by_replicate():
+        zooms: list[Zoom | None] = []
+        is_batch = self.batched and self.zoom_plan(n_points, n_features) is None
+        for batch in [streams] if is_batch else streams.by_replicate():
             ledger = None
             if budget is not None:
                 ledger = Ledger(budget, schedule, repeatable=not streams.secure)
-            centers, n_iter = self.cluster(make_curator(ledger, batch))
+            method, curator, zoom = self.entered(make_curator(ledger, batch))
+            centers, n_iter = method.cluster(curator)
             released.extend(centers)
             iterations.append(n_iter)
             ledgers.append(ledger)
+            zooms.extend([zoom] * len(centers))
 
         # Charges must be equal: a schedule that follows the data would release something itself.
         charges = [ledger.charges for ledger in ledgers if ledger is not None]
@@ -381,8 +434,129 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 "replicates were charged differently: a schedule must not depend on private data"
             )
         n_centers = np.array([len(centers) for centers in released])
+        remainders = None
+        if any(zooms):
+            released, rests = _on_the_public_grid(released, zooms)
+            remainders = _padded(rests, n_centers.max())
         padded = _padded(released, n_centers.max())
-        return Run(padded, max(iterations), ledgers[0], streams.seeds, n_centers)
+        n_iter = max(iterations)
+        return Run(padded, n_iter, ledgers[0], streams.seeds, n_centers, remainders, tuple(zooms))
+
+    def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
+        """The releases that find a domain; None without a zoom or with too little budget for it.
+
+        Raises
+        ------
+        ValueError
+            If the budget is too little and ``require_zoom`` is set.
+        """
+        if not self.zoom:
+            return None
+
+        def plan_of(n: int, epsilon: float) -> ZoomPlan:
+            delta = self.resolved_delta(n)
+            return plan_zoom(
+                self.zoom or 0.0, n, n_features, epsilon, delta, takes_ball=self.takes_ball
+            )
+
+        plan = plan_of(n_points, self.epsilon)
+        if plan.is_affordable:
+            return plan
+        if self.require_zoom:
+            raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
+        return None
+
+    def entered(self, curator: Curator) -> "tuple[PrivateKMeans, Curator, Zoom | None]":
+        """Find the domain of a curator's points, where a zoom is asked for.
+
+        Parameters
+        ----------
+        curator : Curator
+            Of one replicate, where there is a zoom.
+
+        Returns
+        -------
+        method : PrivateKMeans
+            This one with what is left of the budget; itself without a zoom.
+        curator : Curator
+            In the domain that was found; the same one without a zoom.
+        zoom : Zoom or None
+            None where the domain is still the public one.
+        """
+        n_points = curator.n_points
+        n_features = curator.n_features
+        plan = self.zoom_plan(n_points, n_features)
+        if plan is None:
+            if self.zoom and curator._ledger is not None:
+                curator._ledger.note(
+                    f"zoom={self.zoom:g}: the public guard left it out, because epsilon="
+                    f"{self.epsilon:g} is too little for n={n_points} records"
+                )
+            return self, curator, None
+        if not isinstance(curator, Curator):
+            raise ValueError(
+                f"zoom={self.zoom:g} needs a curator that holds all points, and "
+                f"{type(curator).__name__} does not: leave zoom out"
+            )
+        method = self._beside(plan, n_points, n_features)
+        zoom = find_domain(curator, plan)
+        if zoom is None:
+            return method, curator, None
+        inner = curator.within(zoom.center, zoom.half_width, zoom.radius)
+        return method, inner, zoom
+
+    def _beside(self, plan: ZoomPlan, n_points: int, n_features: int) -> "PrivateKMeans":
+        """Copy this method with the budget that a zoom leaves."""
+        rest = self._copy(zoom=None, require_zoom=False)
+        if plan.pure:
+            rest.epsilon = (1 - plan.share) * self.epsilon
+            return rest
+
+        # The schedule is public, whatever the points are: here a single one, the others null.
+        budget = self.budget(n_points, n_features)
+        assert budget is not None, "a zoom is of private methods"
+        charges = rest._rehearsed(Ledger(budget), n_points, n_features).charges
+        rest.epsilon = epsilon_beside(plan.mu, charges, budget.epsilon, budget.delta)
+
+        # A schedule that epsilon does not multiply evenly may need a little less.
+        while not self._fits_beside(rest, plan, budget, n_points, n_features):
+            rest.epsilon *= 0.99
+        return rest
+
+    def _fits_beside(
+        self,
+        rest: "PrivateKMeans",
+        plan: ZoomPlan,
+        budget: Budget,
+        n_points: int,
+        n_features: int,
+    ) -> bool:
+        """Whether a zoom and the rest's releases are within the budget."""
+        ledger = Ledger(budget)
+        ledger.charge(Charge("zoom", 0, "gaussian", mu=plan.mu))
+        try:
+            rest._rehearsed(ledger, n_points, n_features)
+        except BudgetExceeded:
+            return False
+        return True
+
+    def _rehearsed(self, ledger: Ledger, n_points: int, n_features: int) -> Ledger:
+        """Charge a ledger with the schedule of one replicate, of points that are nearly all null.
+
+        The method is a copy, because it may keep what it computes for itself.
+        """
+        row = np.zeros((1, n_features), np.int64)
+        points = Points.prepare(row, n_null=n_points - 1)
+        streams = self.noise_streams([0], n_points, n_features, secure=False, purpose="rehearsal")
+        self._copy().cluster(self.curator(points, ledger, streams))
+        return ledger
+
+    def _copy(self, **parameters: object) -> "PrivateKMeans":
+        """A copy of this method without its fitted attributes, with parameters changed."""
+        copied = clone(self)
+        assert isinstance(copied, PrivateKMeans), "a clone is of the same class"
+        copied.set_params(**parameters)
+        return copied
 
     def noise_streams(
         self,
@@ -425,6 +599,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             for name in _parameter_names(type(self))
             if name not in NOT_IN_CONTEXT
         }
+        if self.zoom:
+            parameters["zoom"] = self.zoom
         budget = self.budget(n_points, n_features)
         facts = (type(self).__qualname__, parameters, budget, n_points, n_features)
         context = repr((*facts, full_domain(domain, n_features).tolist(), purpose))
@@ -450,9 +626,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         Returns
         -------
         self
-            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_`` and
-            ``n_features_in_``. There are no ``labels_``: exact labels are not covered by the claim.
-            ``predict`` is public code on public centers.
+            With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``,
+            ``n_features_in_``, ``domain_`` (2, d), the bounds that the method ran in, and
+            ``zoom_``, a :class:`pkm.methods.zoom.Zoom` where it found these itself, else None.
+            There are no ``labels_``: exact labels are not covered by the claim. ``predict`` is
+            public code on public centers.
 
         Warns
         -----
@@ -463,10 +641,15 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         run = self.fit_batch(points, [seed], bounds, account=account, secure=self._draws_securely())
         lower, upper = bounds
         half_width = upper / 2 - lower / 2
-        self.cluster_centers_ = to_unit(run.centers[0]) * half_width + (upper / 2 + lower / 2)
+        middle = upper / 2 + lower / 2
+        self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
         self.ledger_ = run.ledger
         self.n_features_in_ = points.shape[1]
+        self.zoom_ = run.zooms[0]
+        self.domain_ = np.array(bounds)
+        if self.zoom_ is not None:
+            self.domain_ = middle + half_width * self.zoom_.bounds
         self._fitted_bounds = bounds
         self._centers = run.centers
         return self
@@ -485,7 +668,14 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 f"X has {points.n_null} rows with NaN or infinite values, which have no nearest "
                 "center; remove or impute them"
             )
-        return labels(points, self._centers)[0]
+        if self.zoom_ is None:
+            return labels(points, self._centers)[0]
+
+        # Centers in a small part of the public domain are finer than its grid.
+        lower, upper = self._fitted_bounds
+        half_width = upper / 2 - lower / 2
+        rows = np.clip(X, lower, upper) / half_width
+        return pairwise_distances_argmin(rows, self.cluster_centers_ / half_width)
 
     def fit_predict(
         self, X: ArrayLike, y: object = None, *, account: Account | None = None, **kwargs: object
@@ -561,6 +751,23 @@ def _in_full(value: object) -> object:
 def _parameter_names(method_class: type[PrivateKMeans]) -> tuple[str, ...]:
     """Names of the constructor's parameters."""
     return tuple(method_class._get_param_names())
+
+
+def _on_the_public_grid(
+    released: list[np.ndarray], zooms: list[Zoom | None]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Centers of all replicates in public grid steps, and their remainders in 2^-16 of them."""
+    centers: list[np.ndarray] = []
+    remainders: list[np.ndarray] = []
+    for found, zoom in zip(released, zooms, strict=True):
+        if zoom is None:
+            fine = found * SCALE
+        else:
+            fine = np.rint(zoom.outward(found) * SCALE * SCALE).astype(np.int64)
+        steps = (fine + SCALE // 2) // SCALE
+        centers.append(steps)
+        remainders.append(fine - steps * SCALE)
+    return centers, remainders
 
 
 def _padded(released: list[np.ndarray], k: int) -> np.ndarray:

@@ -115,9 +115,11 @@ class CoresetMethod(PrivateKMeans):
             [seed], n_points, n_features, domain=domain, secure=secure, purpose="coreset"
         )
         ledger = Ledger(budget, repeatable=not streams.secure)
-        curator = self.curator(shards, ledger, streams, domain)
-        candidates, weights = self.weighted_candidates(curator)
-        return Coreset(candidates / SCALE, weights, ledger)
+        method, curator, zoom = self.entered(self.curator(shards, ledger, streams, domain))
+        assert isinstance(method, CoresetMethod), "a copy is of the same class"
+        candidates, weights = method.weighted_candidates(curator)
+        positions = candidates / SCALE if zoom is None else zoom.outward(candidates)
+        return Coreset(positions, weights, ledger)
 
     def coreset(self, X: ArrayLike) -> Coreset:
         """Release a private coreset of points given in their own units.

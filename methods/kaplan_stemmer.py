@@ -178,6 +178,7 @@ class KaplanStemmer(CoresetMethod):
         "secure": (True, False),
     }
     batched: ClassVar[bool] = False
+    takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -320,7 +321,7 @@ class KaplanStemmer(CoresetMethod):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         schedule = self.plan(curator.n_points, curator.n_features, only=self.release)
-        buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
+        buckets = curator.hashed_points(self._resolved_radius(curator))
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
 
         # Find candidates by hashing and private averages.
@@ -357,14 +358,14 @@ class KaplanStemmer(CoresetMethod):
         See :meth:`CoresetMethod.weighted_candidates`.
         """
         schedule = self.plan(curator.n_points, curator.n_features, only="coreset")
-        buckets = curator.hashed_points(self._resolved_radius(curator.n_features))
+        buckets = curator.hashed_points(self._resolved_radius(curator))
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         candidates = self._candidates(schedule, buckets, generator)
         counts = _nearest_counts(buckets, candidates, schedule.selection_mu)
         return candidates, consistent(counts, float(curator.n_points))
 
-    def _resolved_radius(self, n_features: int) -> float:
-        return math.sqrt(n_features) if self.radius == "auto" else self.radius
+    def _resolved_radius(self, curator: Curator) -> float:
+        return curator.radius if self.radius == "auto" else self.radius
 
     def _candidates(
         self, schedule: Schedule, buckets: HashedPoints, generator: np.random.Generator

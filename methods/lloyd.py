@@ -29,6 +29,7 @@ from pkm.privacy import (
     PrivacyClaim,
     SumsAndCounts,
     gaussian_mu,
+    snap_centers,
 )
 from pkm.scalars import is_integer, is_number
 
@@ -114,7 +115,7 @@ class Lloyd(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self.schedule(curator.n_points, curator.n_features)
+        schedule = self._schedule_of(curator)
         centers = self._starting_centers(curator)
         for this_round in schedule:
             # Assign points to their nearest centers; release noisy sums and counts.
@@ -126,6 +127,10 @@ class Lloyd(PrivateKMeans):
             # Move every center to the noisy mean.
             centers = self._move(centers, answer["sums"], answer["counts"], this_round.radius)
         return centers, len(schedule)
+
+    def _schedule_of(self, curator: Curator) -> Sequence[Round]:
+        """All rounds for the points of a curator."""
+        return self.schedule(curator.n_points, curator.n_features)
 
     def _starting_centers(self, curator: Curator) -> np.ndarray:
         """Starting centers of all replicates."""
@@ -346,6 +351,7 @@ class FastLloyd(_GaussianLloyd):
         "radius_clipping": (True, False),
     }
     relative: ClassVar[bool] = True
+    takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY
     radius_schedule: str = "step"
@@ -360,26 +366,45 @@ class FastLloyd(_GaussianLloyd):
                 f"alpha={self.alpha!r} must be a finite number of at least {MIN_ALPHA}"
             )
 
-    def radius(self, n_features: int) -> float:
-        """The radius eta, at most the domain's diagonal."""
-        eta = self.alpha * math.sqrt(n_features) / self.n_clusters ** (1 / n_features)
-        return min(eta, 2 * math.sqrt(n_features))
+    def radius(self, n_features: int, ball: float | None = None) -> float:
+        """The radius eta, at most the domain's diameter.
 
-    def schedule(self, n_points: int, n_features: int) -> Sequence[Round]:
-        """All rounds, from public quantities only."""
+        Of a box, or of a ball of a given radius: half of the diameter takes the place of sqrt(d).
+        """
+        half = math.sqrt(n_features) if ball is None else ball
+        eta = self.alpha * half / self.n_clusters ** (1 / n_features)
+        return min(eta, 2 * half)
+
+    def _schedule_of(self, curator: Curator) -> Sequence[Round]:
+        """All rounds for the points of a curator, in a box or in a ball."""
+        if curator.radius == math.sqrt(curator.n_features):
+            return super()._schedule_of(curator)
+        return self.schedule(curator.n_points, curator.n_features, curator.radius)
+
+    def _starting_centers(self, curator: Curator) -> np.ndarray:
+        """Starting centers of all replicates, in the cube that is inscribed in a ball."""
+        centers = super()._starting_centers(curator)
+        half = math.sqrt(curator.n_features)
+        return centers if curator.radius == half else snap_centers(centers * curator.radius / half)
+
+    def schedule(
+        self, n_points: int, n_features: int, ball: float | None = None
+    ) -> Sequence[Round]:
+        """All rounds, from public quantities only; in a box, or in a ball of a given radius."""
         n = n_points
         d = n_features
         k = self.n_clusters
         sigma = self._noise_multiplier(n)
-        eta = self.radius(d)
-        diagonal = math.sqrt(4 * d)
+        eta = self.radius(d, ball)
+        half = math.sqrt(d) if ball is None else ball
+        diagonal = 2 * half
 
         # Rounds that keep the error of each to the target.
         bound = 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
         n_rounds = self._n_rounds(bound)
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
-        first = math.sqrt(d) if self.radius_schedule == "step" else eta
+        first = half if self.radius_schedule == "step" else eta
         radii = [first, *[eta] * (n_rounds - 1)]
 
         # Noise of a round, divided between sums and counts for the least error.

@@ -21,6 +21,7 @@ from pkm.privacy.ledger import (
     Ledger,
     ScheduleError,
     StreamReuseError,
+    epsilon_beside,
     largest_multiple,
 )
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
@@ -41,6 +42,7 @@ from pkm.privacy.queries import (
 )
 from pkm.privacy.query import Query, Sensitivity
 from pkm.privacy.selection import Exponential, Percentile, SplitScore
+from pkm.privacy.shells import ClippedSum, ShellCounts, SideCounts
 from pkm.privacy.stability_histogram import StabilityHistogram
 from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 
@@ -63,6 +65,7 @@ __all__ = [
     "CellCounts",
     "CellSums",
     "Charge",
+    "ClippedSum",
     "CountsAndBoundedSums",
     "CoverPicks",
     "Curator",
@@ -87,12 +90,15 @@ __all__ = [
     "Query",
     "ScheduleError",
     "Sensitivity",
+    "ShellCounts",
+    "SideCounts",
     "SplitScore",
     "Splits",
     "StabilityHistogram",
     "StreamReuseError",
     "SumsAndCounts",
     "Swaps",
+    "epsilon_beside",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",

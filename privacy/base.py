@@ -47,6 +47,9 @@ class BaseCurator:
     public_seeds : tuple of int
         One per replicate, for randomness that may be known; the seeds of the noise are others.
     domain : ndarray of shape (2, d), float64
+    radius : float
+        Of a ball about the domain's midpoint that holds all points, in half-widths: sqrt(d), or
+        less where points were pulled into a smaller one.
     serves : tuple of type
         The queries that it answers, also on its views.
     group : int or None
@@ -77,6 +80,7 @@ class BaseCurator:
         self.n_replicates = len(streams.public_seeds)
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
+        self.radius = math.sqrt(self.n_features)
 
     def release(self, query: Query, **noise: Any) -> dict[str, np.ndarray]:
         """Charge a query, compute its exact answer and add noise: the only way out of a curator.

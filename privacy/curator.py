@@ -31,6 +31,7 @@ from pkm.privacy.projection import (
 )
 from pkm.privacy.queries import CountsAndBoundedSums, GapPercentile, GridCounts, SumsAndCounts
 from pkm.privacy.query import Query
+from pkm.privacy.shells import ClippedSum, ShellCounts, SideCounts
 from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
 
 
@@ -68,6 +69,9 @@ class Curator(BaseCurator):
         CountsAndBoundedSums,
         GridCounts,
         GapPercentile,
+        ShellCounts,
+        SideCounts,
+        ClippedSum,
         CellCounts,
         CellSums,
         Splits,
@@ -95,6 +99,43 @@ class Curator(BaseCurator):
                 "what zero_out costs"
             )
         super().__init__(points, ledger, streams, domain)
+
+    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Curator":
+        """Return a curator of the same points in a smaller domain, with the same ledger.
+
+        Nothing is released: the points are pulled into the domain and entered anew on its grid.
+
+        Parameters
+        ----------
+        center : ndarray of shape (d,), float64
+            Of the new domain, released or public, in half-widths of this one.
+        half_width : float
+            Of the new domain in every feature, in half-widths of this one.
+        radius : float
+            Of the ball that points are pulled into, in half-widths of the new domain; at sqrt(d)
+            the ball holds the whole domain.
+
+        Returns
+        -------
+        Curator
+
+        Examples
+        --------
+        >>> from pkm.privacy import NoiseStreams
+        >>> curator = Curator(np.array([[600], [700]]), None, NoiseStreams([0]))
+        >>> inner = curator.within(np.array([0.0]), 0.02, 1.0)
+        >>> inner.domain.ravel().tolist(), inner.disclose().ravel().tolist()
+        ([-0.02, 0.02], [30000.0, 35000.0])
+        """
+        lower, upper = self.domain
+        middle = upper / 2 + lower / 2
+        half_widths = upper / 2 - lower / 2
+        domain = middle + half_widths * np.array([center - half_width, center + half_width])
+        shards = [shard.within(center, half_width, radius) for shard in self._shards]
+        inner = type(self)(shards, self._ledger, self._streams, domain)
+        inner.radius = min(radius, inner.radius)
+        inner._rounds = self._rounds
+        return inner
 
     def whole(self) -> PartitionTree:
         """Return the points of the only replicate as one cell, to be counted and summed."""

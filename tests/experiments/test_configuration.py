@@ -39,7 +39,9 @@ def test_method_files_hold_changes_alone(name):
 
 def test_parameters_are_filled_in_from_the_class():
     entry = with_defaults({"name": "own", "_target_": "pkm.methods.kmeans.KMeansPlusPlus"})
-    assert entry == {"name": "own", "_target_": "pkm.methods.kmeans.KMeansPlusPlus", "n_init": 1}
+    target = "pkm.methods.kmeans.KMeansPlusPlus"
+    zoom = {"zoom": None, "require_zoom": False}  # of all methods
+    assert entry == {"name": "own", "_target_": target, **zoom, "n_init": 1}
     assert with_defaults({"name": "own", "_target_": "nowhere.Class"})["name"] == "own"
 
 

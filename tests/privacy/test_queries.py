@@ -26,6 +26,7 @@ from pkm.privacy import (
     CandidateSets,
     CellCounts,
     CellSums,
+    ClippedSum,
     CountsAndBoundedSums,
     CoverPicks,
     Curator,
@@ -42,6 +43,8 @@ from pkm.privacy import (
     Percentile,
     ProjectedCounts,
     ProjectedSumsAndCounts,
+    ShellCounts,
+    SideCounts,
     Splits,
     SplitScore,
     StabilityHistogram,
@@ -147,6 +150,25 @@ def grid_counts(rng, d):
 def gap_percentile(rng, d):
     """Of one feature: of more, the charge carries the flaw F-13 and the bound does not hold."""
     return Example(GapPercentile(float(rng.uniform(0, 100))))
+
+
+def some_radii(rng, d):
+    return some_radius(rng, d) * 2.0 ** -np.arange(number(rng))
+
+
+def shell_counts(box):
+    def example(rng, d):
+        return Example(ShellCounts(positions(rng, d) / SCALE, some_radii(rng, d), box))
+
+    return example
+
+
+def side_counts(rng, d):
+    return Example(SideCounts(positions(rng, d) / SCALE, some_radii(rng, d)))
+
+
+def clipped_sum(rng, d):
+    return Example(ClippedSum(positions(rng, d) / SCALE, some_radius(rng, d)))
 
 
 def grown_tree(rng, d, grid):
@@ -423,6 +445,9 @@ EXAMPLES = {
     CountsAndBoundedSums: (bounded_sums,),
     GridCounts: (grid_counts,),
     GapPercentile: (gap_percentile,),
+    ShellCounts: (shell_counts(False), shell_counts(True)),
+    SideCounts: (side_counts,),
+    ClippedSum: (clipped_sum,),
     CellCounts: tuple(map(cell_counts, (split_cells, all_in_one_cell, hyperplane_cells))),
     CellSums: tuple(map(cell_sums, (split_cells, all_in_one_cell, hyperplane_cells))),
     Splits: (splits(True), splits(False)),
@@ -848,6 +873,17 @@ ILL_POSED = (
     (GapPercentile, {"percent": -1.0}, "percent=-1.0 must be between"),
     (GapPercentile, {"percent": 101.0}, "percent=101.0"),
     (GapPercentile, {"percent": math.nan}, "percent=nan"),
+    (ShellCounts, {"center": wide}, "center must be finite float64"),
+    (ShellCounts, {"center": filled(math.nan)}, "center must be finite float64"),
+    (ShellCounts, {"radii": lambda radii: radii[:0]}, "radii must be finite, positive"),
+    (ShellCounts, {"radii": repeated}, "radii must be finite, positive and decreasing"),
+    (ShellCounts, {"radii": filled(math.inf)}, "radii must be finite"),
+    (ShellCounts, {"box": 2}, "box=2 must be True or False"),
+    (SideCounts, {"center": wide}, "center must be finite float64"),
+    (SideCounts, {"radii": lambda radii: -radii}, "radii must be finite, positive"),
+    (ClippedSum, {"center": filled(math.inf)}, "center must be finite float64"),
+    (ClippedSum, {"radius": 0.0}, "radius=0.0 must be positive"),
+    (ClippedSum, {"radius": math.nan}, "radius=nan must be positive"),
     (CellCounts, {"cells": [99]}, r"cells=\[99\] must be among"),
     (CellCounts, {"cells": [-1]}, r"cells=\[-1\] must be among"),
     (CellCounts, {"cells": repeated}, "named once"),

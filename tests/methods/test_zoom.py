@@ -1,0 +1,310 @@
+"""A domain that is found privately: exact points, the ledger, the guard, what it buys."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pkm.audit.conformance import (
+    check_batch_is_loop,
+    check_determinism,
+    check_ledger,
+    check_order_and_shards,
+)
+from pkm.audit.pairs import pairs
+from pkm.audit.replay import replay
+from pkm.compute import SCALE, Points
+from pkm.compute.shells import clipped_sum, shell_counts, side_counts
+from pkm.methods import (
+    DPM,
+    EMMC,
+    Balcan,
+    DPLloyd,
+    EUGkM,
+    FastLloyd,
+    GLloyd,
+    KaplanStemmer,
+    Lloyd,
+    LSHSplits,
+    SuLloyd,
+)
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.zoom import n_releases, plan_zoom
+from pkm.privacy import Account, Budget, BudgetExceeded, Curator, NoiseStreams, gaussian_mu
+
+ZERO_OUT = (FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC)
+
+
+def blobs(n=20_000, d=3, k=3, spread=0.03):
+    """Clusters about fixed centers in [-0.6, 0.6]^d, and the centers."""
+    rng = np.random.default_rng(0)
+    centers = rng.uniform(-0.6, 0.6, (k, d))
+    return centers[np.arange(n) % k] + spread * rng.standard_normal((n, d)), centers
+
+
+def per_point(points, centers):
+    return ((points[:, None] - centers[None]) ** 2).sum(axis=2).min(axis=1).mean()
+
+
+# Kernels
+
+
+def fine_points(rng, n, d, width):
+    """Points on a grid 1 / width as fine as they are, and their coordinates, exactly."""
+    given = rng.uniform(-1, 1, (n, d)) / width
+    points, _ = Points.from_box(given, -np.ones(d), np.ones(d))
+    steps = points.rows.astype(np.int64) * SCALE + points.remainders
+    return points, steps / 2.0**32
+
+
+@pytest.mark.parametrize("d", [1, 2, 9])
+def test_kernels_equal_brute_force(d):
+    rng = np.random.default_rng(d)
+    points, x = fine_points(rng, 700, d, 1.0)
+    center = rng.uniform(-0.5, 0.5, d)
+    radii = 2.0 * 2 ** (-np.arange(12) / 2)
+    differences = x - center
+    edges = np.append(radii[1:], 0.0)
+
+    def histogram(distances):
+        return [
+            int(((distances > low) & ((distances <= high) | (j == 0))).sum())
+            for j, (low, high) in enumerate(zip(edges, radii, strict=True))
+        ]
+
+    distances = np.sqrt((differences**2).sum(axis=1))
+    assert shell_counts(points, center, radii, box=False).tolist() == histogram(distances)
+    largest = np.abs(differences).max(axis=1)
+    assert shell_counts(points, center, radii, box=True).tolist() == histogram(largest)
+    sides = side_counts(points, center, radii)
+    for h in range(d):
+        column = differences[:, h]
+        below = column[column <= 0]
+        assert sides[h].tolist() == [histogram(-below), histogram(column[column > 0])]
+
+    radius = 0.3
+    shortened = differences * np.minimum(1, radius / distances)[:, None] / radius * SCALE
+    exact = clipped_sum(points, center, radius)
+    np.testing.assert_allclose(exact, shortened.sum(axis=0), atol=700)
+
+
+def test_a_clipped_difference_is_never_longer_than_the_radius():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        d = int(rng.integers(1, 12))
+        points, _ = fine_points(rng, 1, d, 1.0)
+        radius = float(rng.uniform(1e-4, 0.5))
+        (one,) = clipped_sum(points, np.zeros(d), radius)[None].tolist()
+        assert sum(int(value) ** 2 for value in one) <= SCALE**2
+
+
+@pytest.mark.parametrize("width", [1.0, 10.0, 1000.0, 20_000.0])
+def test_points_entered_anew_are_as_fine_as_the_new_grid(width):
+    """A zoom by 1,000 gives the grid of the small domain, not 1,000 times a step of the wide one.
+
+    Coordinates are known to 2^-33 wide half-widths, so that a step is missed by at most
+    2^-17 times the width.
+    """
+    rng = np.random.default_rng(1)
+    points, x = fine_points(rng, 500, 3, width)
+    inner = points.within(np.zeros(3), 1 / width, math.sqrt(3))
+    np.testing.assert_array_equal(inner.rows, np.rint(x * width * SCALE))
+    given = rng.uniform(-1, 1, (500, 3))
+    wide, _ = Points.from_box(given / width, -np.ones(3), np.ones(3))
+    error = np.abs(wide.within(np.zeros(3), 1 / width, math.sqrt(3)).rows - given * SCALE)
+    assert error.max() <= 0.5 + width * 2.0**-17
+
+
+def test_points_outside_are_pulled_to_the_surface():
+    points = Points.prepare(np.array([[SCALE, 0], [SCALE, SCALE], [100, 0]]), n_null=2)
+    ball = points.within(np.array([0.0, 0.0]), 0.5, 1.0)
+    assert ball.rows.tolist() == [[SCALE, 0], [round(SCALE / math.sqrt(2))] * 2, [200, 0]]
+    box = points.within(np.array([0.0, 0.0]), 0.5, math.sqrt(2))
+    assert box.rows.tolist() == [[SCALE, 0], [SCALE, SCALE], [200, 0]]
+    assert ball.n_null == box.n_null == 2
+    assert points.within(np.zeros(2), 1.0, math.sqrt(2)) == points
+
+
+# The run
+
+
+@pytest.mark.parametrize("method", ZERO_OUT)
+def test_zoomed_methods_keep_the_contract(method):
+    """Batches, orders and shards change no bit; the ledger adds up to at most the budget."""
+    # Enough budget for the guard: the blobs of the suite are 600 points.
+    zoomed = method(n_clusters=3, epsilon=40.0, bounds=(-1, 1), zoom=0.1)
+    assert zoomed.zoom_plan(600, 3) is not None
+    for check in (check_determinism, check_batch_is_loop, check_order_and_shards, check_ledger):
+        check(zoomed)
+
+
+@pytest.mark.parametrize("method", ZERO_OUT)
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_the_budget_is_spent(method, epsilon):
+    """Zoom and method together cost what the method alone does, and the zoom its share."""
+    points, _ = blobs(60_000)
+    alone = method(n_clusters=3, epsilon=epsilon)
+    plan = PrivateKMeans.zoom_plan(method(3, epsilon=epsilon, zoom=0.1), 60_000, 3)
+    assert plan is not None
+    grid = np.rint(points * SCALE).astype(np.int64)
+    spent = alone.fit_batch(grid, [0]).ledger.spent()
+    ledger = method(n_clusters=3, epsilon=epsilon, zoom=0.1).fit_batch(grid, [0]).ledger
+    assert ledger.spent() <= epsilon * (1 + 1e-9)
+    assert ledger.spent() >= spent * (1 - 2e-3)
+    zoom = ledger.charges[: n_releases()]
+    if plan.pure:
+        assert math.fsum(charge.epsilon for charge in zoom) == pytest.approx(0.1 * epsilon)
+    else:
+        share = 0.1 * gaussian_mu(epsilon, 1e-6) ** 2
+        assert math.fsum(charge.mu**2 for charge in zoom) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, KaplanStemmer])
+def test_replay_on_neighbors(method):
+    """Queries, charges and centers depend on released values alone, and cost what is charged."""
+    zoomed = method(n_clusters=2, epsilon=400.0, zoom=0.2)
+    tried = 0
+    for number, pair in enumerate(pairs("zero_out", 24, 5, n_points=(40, 60))):
+        if zoomed.zoom_plan(pair.points.n_records, pair.points.shape[1]) is None:
+            continue
+        outcome = replay(zoomed, pair, number)
+        assert not outcome.divergence
+        assert outcome.refusal is None
+        assert all(each.ratio <= 1 + 1e-9 for each in outcome.realized)
+        tried += 1
+    assert tried >= 12
+
+
+def test_no_zoom_is_the_method_itself():
+    points, _ = blobs(2000)
+    for method in (FastLloyd, KaplanStemmer):
+        plain = method(n_clusters=3, bounds=(-1, 1), random_state=1).fit(points)
+        none = method(n_clusters=3, bounds=(-1, 1), random_state=1, zoom=0.0).fit(points)
+        np.testing.assert_array_equal(plain.cluster_centers_, none.cluster_centers_)
+        assert plain.ledger_.charges == none.ledger_.charges
+        assert none.zoom_ is None
+        np.testing.assert_array_equal(none.domain_, [[-1] * 3, [1] * 3])
+
+
+@pytest.mark.parametrize("width", [10, 100, 1000])
+@pytest.mark.parametrize("method", [FastLloyd, KaplanStemmer, EUGkM])
+def test_wide_bounds_cost_little(method, width):
+    """Bounds that are far too wide, off the middle: nearly as good as tight ones.
+
+    Without a zoom centers are off by the order of the domain's noise, hundreds of times as much.
+    """
+    points, _ = blobs()
+    units = 7.0 * points + 1000.0
+    bounds = (1000.0 - 7 * width, 1000.0 + 7 * 1.5 * width)
+
+    def cost(zoom, bounds):
+        model = method(n_clusters=3, epsilon=2.0, bounds=bounds, random_state=3, zoom=zoom)
+        model.fit(units)
+        return per_point(units, model.cluster_centers_), model
+
+    tight, _ = cost(0.1, (993.0, 1007.0))
+    zoomed, model = cost(0.1, bounds)
+    assert zoomed <= 1.1 * tight
+    lower, upper = model.domain_
+    outside = ((units < lower) | (units > upper)).any(axis=1).sum()
+    assert outside <= 0.06 * len(units)
+    assert (upper - lower).max() <= 4 * 14.0
+    assert (model.predict(units) == model.predict(units)[:3][np.arange(len(units)) % 3]).all()
+
+
+def test_constant_columns_and_equal_points():
+    constant = np.tile([[0.25, -0.5, 0.125]], (20_000, 1))
+    model = KaplanStemmer(2, epsilon=1.0, bounds=(-1, 1), zoom=0.1, random_state=0).fit(constant)
+    np.testing.assert_allclose(model.cluster_centers_, constant[:2], atol=1e-3)
+    points, _ = blobs()
+    points[:, 1] = 0.5
+    model = KaplanStemmer(3, epsilon=1.0, bounds=(-9, 9), zoom=0.1, random_state=0).fit(points)
+    assert np.abs(model.cluster_centers_[:, 1] - 0.5).max() < 0.2
+
+
+def test_bounds_that_contain_no_point():
+    """All points are clipped to one corner, where the domain is found."""
+    points, _ = blobs()
+    model = KaplanStemmer(3, epsilon=1.0, bounds=(5, 9), zoom=0.1, random_state=0).fit(points)
+    np.testing.assert_allclose(model.cluster_centers_, 5.0, atol=1e-2)
+    assert (model.cluster_centers_ >= 5.0).all()
+
+
+# The guard and bad input
+
+
+def test_the_guard_is_public_and_told():
+    points, _ = blobs(300)
+    model = KaplanStemmer(3, epsilon=0.2, bounds=(-1, 1), zoom=0.1, random_state=0).fit(points)
+    assert model.zoom_ is None
+    assert "shell_counts" not in [charge.label for charge in model.ledger_.charges]
+    (note,) = model.ledger_.notes
+    assert note.startswith("zoom=0.1: the public guard left it out")
+    assert model.ledger_.spent() == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("method", [KaplanStemmer, EUGkM])
+def test_a_required_zoom_names_what_would_do(method):
+    points, _ = blobs(300)
+    model = method(3, epsilon=0.2, bounds=(-1, 1), zoom=0.1, require_zoom=True)
+    with pytest.raises(ValueError, match="about n=") as error:
+        model.fit(points)
+    words = str(error.value).replace(":", " ").split()
+    numbers = [float(word.partition("=")[2]) for word in words if word[:2] in ("n=", "ep")]
+    _, _, n, epsilon = numbers
+    model.set_params(epsilon=0.2)
+    assert model.zoom_plan(int(n), 3) is not None
+    assert model.set_params(epsilon=1.01 * epsilon).zoom_plan(300, 3) is not None
+    with pytest.raises(ValueError, match="is too little"):
+        model.set_params(epsilon=0.9 * epsilon).zoom_plan(300, 3)
+
+
+@pytest.mark.parametrize("zoom", [-0.1, 1.0, 2, math.nan, "0.1", True])
+def test_shares_that_are_none_are_refused(zoom):
+    with pytest.raises(ValueError, match=r"zoom=.* must be None or a share of the budget"):
+        FastLloyd(3, zoom=zoom).check_parameters()
+
+
+def test_methods_without_releases_for_it_are_refused():
+    with pytest.raises(ValueError, match="is for private methods under zero-out adjacency"):
+        Lloyd(3, zoom=0.1).check_parameters()
+    with pytest.raises(ValueError, match="require_zoom=True has no effect"):
+        FastLloyd(3, require_zoom=True).check_parameters()
+
+
+def test_accounts_are_charged_for_the_zoom():
+    points, _ = blobs()
+    account = Account(Budget(1.5, 2e-6))
+    model = FastLloyd(3, epsilon=1.0, bounds=(-1, 1), zoom=0.1)
+    model.fit(points, account=account)
+    assert tuple(account.runs[0].schedule) == model.ledger_.charges
+    with pytest.raises(BudgetExceeded):
+        model.fit(points, account=account)
+
+
+def test_a_coreset_is_in_the_domain_that_was_found():
+    points, centers = blobs()
+    model = KaplanStemmer(3, epsilon=2.0, bounds=(-100, 100), zoom=0.1, random_state=0)
+    coreset = model.coreset(points)
+    assert coreset.weights.sum() == pytest.approx(len(points))
+    assert coreset.cost_estimate(centers) / len(points) < 0.01
+    assert coreset.ledger.charges[0].label == "shell_counts"
+
+
+@pytest.mark.parametrize("takes_ball", [True, False])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_plans_are_of_public_quantities(takes_ball, delta):
+    plan = plan_zoom(0.2, 10_000, 5, 2.0, delta, takes_ball=takes_ball)
+    assert plan.ball == takes_ball
+    assert plan.pure == (delta == 0)
+    total = plan.cost * n_releases() if plan.pure else plan.mu**2
+    assert total == pytest.approx(0.4 if plan.pure else 0.2 * gaussian_mu(2.0, 1e-6) ** 2)
+
+
+def test_inner_curators_share_the_ledger_and_the_rounds():
+    curator = Curator(np.zeros((4, 2), np.int64), None, NoiseStreams([0]))
+    inner = curator.within(np.zeros(2), 0.5, 1.0)
+    assert inner.n_points == 4
+    assert inner.radius == 1.0
+    assert curator.radius == math.sqrt(2)
+    assert inner._rounds is curator._rounds
