@@ -7,6 +7,7 @@ JOBS    ?= 2
 DATA    ?= $(wildcard ../shared/data)
 FETCH   ?= yes
 RESULTS ?= results
+PORT    ?= 5000
 PAIRS   ?= 500
 RUNS    ?= 20000
 
@@ -101,8 +102,8 @@ docs: $(TYPES) $(VENV)/docs ## build the site of docs/ and print its path (insta
 bench: setup     ## measure speed, as ratios inside one run
 	$(if $(DATA),PKM_DATA=$(abspath $(DATA))) $(PKM) bench
 
-dashboard: setup ## open the MLflow dashboard on the stored results
-	$(PKM) dashboard results=$(RESULTS)
+dashboard: setup ## open MLflow on the stored results, with a page of links into it: PORT= RESULTS=
+	$(PKM) dashboard --port $(PORT) results=$(RESULTS)
 
 data: setup      ## list the data sets and where they would come from
 	$(PKM) data $(if $(DATA),--mirror $(DATA)) list

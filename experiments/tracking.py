@@ -1,15 +1,15 @@
-"""MLflow as a view of the cell store: an experiment per paper, with a run per sweep and per cell.
+"""MLflow as a view of the cell store: an experiment per paper, with runs as `run_records` says.
 
     pkm sync paper=fastlloyd profile=quick
-    pkm dashboard
 
-`sync` brings MLflow up to date with the store; `dashboard` serves MLflow's interface on this
-machine and prints the address of a view whose columns are chosen already.
+`sync` brings MLflow up to date with the store, through MLflow's public client.
 
-Truth stays in the store; the projection can be deleted and rebuilt at any time. The run of a cell
-is a child of the run of its sweep. A run's identity is computed from the cell's key, so a second
-sync adds nothing, and a cell that was run again by changed code replaces its older run. One writer
-only: the projection is made by one process after the cells are done, never by workers.
+Truth stays in the store; the projection can be deleted and rebuilt at any time. The runs of cells
+and curves are children of the run of their sweep, those of claims are children of the run that
+holds the report. A run's identity is computed from what it stands for, and a sweep's run knows the
+cells that it was made from: a second sync reads no rows and writes nothing, and a cell that was run
+again by changed code replaces its older run. One writer only: the projection is made by one process
+after the cells are done, never by workers.
 """
 
 import argparse
@@ -18,15 +18,14 @@ import json
 import logging
 import math
 import os
-import shutil
 import socket
 import sqlite3
-import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -34,52 +33,66 @@ from urllib.parse import urlsplit
 import pandas as pd
 import pyarrow.parquet as pq
 
+from pkm.analysis import claims
+from pkm.analysis.claims import Claim
+from pkm.analysis.figure import figures_of
+from pkm.analysis.tables import Study
 from pkm.arrow import to_table
-from pkm.experiments.cell import Cell, canonical
 from pkm.experiments.cli import consoles, exit_code
 from pkm.experiments.configuration import load
-from pkm.experiments.environment import git_commit
 from pkm.experiments.plan import Plan, make_plan
-from pkm.experiments.settings import require
+from pkm.experiments.progress import duration
+from pkm.experiments.run_records import (
+    DatasetRecord,
+    Part,
+    RunRecord,
+    cell_record,
+    claim_record,
+    curve_records,
+    identity_of,
+    measured_in,
+    report_record,
+    sweep_record,
+    sweeps_of,
+)
 from pkm.experiments.store import Store
-from pkm.schema import names
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput, Run
     from omegaconf import DictConfig
     from rich.console import Console
 
-TIMES = ("fit_seconds", "metric_seconds")
-#: The kind of experiment in MLflow's words; the name of the prepared view and the columns it shows.
+#: The kind of experiment in MLflow's words.
 KIND = "custom_model_development"
-VIEW = "bench"
-VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
-#: Widths in pixels, so that all fit next to the side panel of MLflow.
-COLUMNS = {
-    "params.`method`": 120,
-    "params.`dataset`": 90,
-    "params.`epsilon`": 70,
-    "metrics.`nicv_mean`": 105,
-    "metrics.`silhouette_mean`": 105,
-    "metrics.`fit_seconds_mean`": 105,
-}
-#: Shown as well where a cell of the paper has them.
-MORE_METRICS = (
-    "inertia",
-    "accuracy",
+#: Columns of the prepared views, with widths in pixels at which all fit beside MLflow's side panel.
+SETTINGS = {"params.`method`": 120, "params.`dataset`": 90, "params.`epsilon`": 70}
+WIDTH = 105
+#: Metrics that a view shows where cells of the paper have them.
+SHOWN = (
+    "nicv",
+    "silhouette",
     "norm_kmeans_distance",
     "norm_reverse_kmeans_distance",
+    "inertia",
+    "accuracy",
     "n_centers",
+    "loss_ratio",
     "iteration_ms",
+    "removal_mean_ms",
 )
 #: Keys of `pkm reproduce` that say what is run and how.
 RUN_KEYS = ("verb", "sweeps", "jobs", "backend", "fetch")
-#: Runs per page of a search.
+#: Runs per page of a search, and metrics per call.
 PAGE = 1000
 SQLITE = "sqlite:///"
 #: Seconds within which a server or a database has to answer, and the usual ports of those.
 REACH_SECONDS = 5
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+#: Digits of a data set's digest that MLflow keeps.
+DIGEST_DIGITS = 36
+#: Tag of a run: digest of what it was made from.
+SOURCE = "source_digest"
 
 
 class TrackingError(OSError):
@@ -87,35 +100,8 @@ class TrackingError(OSError):
 
 
 @dataclass(frozen=True)
-class RunRecord:
-    """A run as it is written to MLflow.
-
-    Parameters
-    ----------
-    identity : str
-        32 hexadecimal digits, a function of what the run stands for; a tag, by which a later
-        sync finds it.
-    name : str
-        Shown in the interface.
-    start, end : int
-        Milliseconds since 1970.
-    params, tags : dict of str to str
-    metrics : dict of str to float
-        Finite values only.
-    """
-
-    identity: str
-    name: str
-    start: int
-    end: int
-    tags: dict[str, str]
-    params: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Synced:
-    """What a sync did: runs added, runs that were there, older runs of changed code removed."""
+    """What a sync did with the runs of cells: added, left as they were, removed as outdated."""
 
     added: int = 0
     kept: int = 0
@@ -125,6 +111,40 @@ class Synced:
         return Synced(
             self.added + other.added, self.kept + other.kept, self.removed + other.removed
         )
+
+
+@dataclass(frozen=True)
+class ReportFolder:
+    """The report on a paper, as it is on disk.
+
+    Parameters
+    ----------
+    path : Path or None
+        None without a report.
+    """
+
+    path: Path | None
+
+    @property
+    def verdicts(self) -> pd.DataFrame:
+        """One line per claim: the columns of ``tables/claims.csv``; empty without a report."""
+        table = self.path / "tables" / "claims.csv" if self.path else None
+        if table is None or not table.is_file():
+            return pd.DataFrame(columns=["id", "verdict", "partial", "numbers"])
+        return pd.read_csv(table, keep_default_na=False, na_values={"seeds": [""]})
+
+    def figures(self, paper: str, sweep: str) -> list[Path]:
+        """List the pictures of a sweep; those of several sweeps belong to their first one."""
+        if self.path is None or paper not in claims.papers():
+            return []
+        chosen = [spec.name for spec in figures_of(paper) if (*spec.sweep, "")[0] == sweep]
+        files = [self.path / "figures" / f"{name}.png" for name in chosen]
+        return [file for file in files if file.is_file()]
+
+    def page(self) -> list[Path]:
+        """List the page, which holds all figures and tables."""
+        page = self.path / "index.html" if self.path else None
+        return [page] if page and page.is_file() else []
 
 
 def sync(
@@ -152,12 +172,13 @@ def sync(
     profile : str, optional
         Name of the profile: parent runs are kept apart by it.
     report : Path, optional
-        Folder of the report; its page, figures and tables become artifacts of the parents.
+        Folder of the report. Its page becomes an artifact of the report's run, its pictures those
+        of the sweeps that they show.
 
     Returns
     -------
     Synced
-        How many runs were added, kept and removed.
+        How many runs of cells were added, kept and removed.
 
     Raises
     ------
@@ -166,7 +187,9 @@ def sync(
     """
     with failures_told(uri):
         check_reachable(uri)
-        return update(plan, store, open_client(uri), artifacts, profile, report)
+        with few_writes_to_disk():
+            folder = ReportFolder(report)
+            return update(plan, store, open_client(uri), artifacts, profile, folder)
 
 
 def project(
@@ -190,6 +213,7 @@ def project(
         Where to print.
     """
     tracking = config.tracking
+    started = time.perf_counter()
     try:
         synced = sync(
             plan,
@@ -202,8 +226,10 @@ def project(
     except TrackingError as error:
         console.print(str(error), style="yellow", markup=False, soft_wrap=True)
         return
+    took = duration(time.perf_counter() - started)
     console.print(
-        f"MLflow: {synced.added} runs added, {synced.kept} were there ({tracking.uri})",
+        f"MLflow: {synced.added} runs of cells added, {synced.kept} were there, in {took} "
+        f"({tracking.uri})",
         soft_wrap=True,
     )
 
@@ -212,12 +238,13 @@ def project(
 def failures_told(uri: str) -> Iterator[None]:
     """Turn what MLflow and its database raise into one error of one line."""
     set_environment()
+    from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (OSError, sqlite3.Error, MlflowException, SQLAlchemyError) as error:
+    except (OSError, sqlite3.Error, MlflowException, SQLAlchemyError, CommandError) as error:
         cause = str(error).partition("\n")[0]
         advice = "`pkm sync` brings it up to date later"
         if uri.startswith(SQLITE):
@@ -231,6 +258,8 @@ def check_reachable(uri: str) -> None:
         path = Path(uri.removeprefix(SQLITE))
         path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path, timeout=REACH_SECONDS)) as database:
+            # One write to disk a transaction, and a dashboard may read meanwhile.
+            database.execute("PRAGMA journal_mode=WAL")
             database.execute("BEGIN IMMEDIATE")
             database.execute("SELECT count(*) FROM sqlite_master")
         return
@@ -240,54 +269,192 @@ def check_reachable(uri: str) -> None:
         socket.create_connection((address.hostname, port), timeout=REACH_SECONDS).close()
 
 
+@contextmanager
+def few_writes_to_disk() -> Iterator[None]:
+    """Let SQLite wait for the disk at its checkpoints alone.
+
+    A loss of power may cost the last transactions, not the database: the next sync adds them.
+    """
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    def relax(connection: object, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+    event.listen(Engine, "connect", relax)
+    try:
+        yield
+    finally:
+        event.remove(Engine, "connect", relax)
+
+
 def update(
     plan: Plan,
     store: Store,
     client: "MlflowClient",
     artifacts: str,
     profile: str,
-    report: Path | None,
+    report: ReportFolder,
 ) -> Synced:
     """Add, replace and remove runs until MLflow shows what is stored; see `sync`."""
     experiment = open_experiment(client, plan.paper, artifacts)
     writer = RunWriter(client, experiment)
-    rows = plan.rows(store)
-    if not rows.empty:
-        # Files of equal content share a cell, and so a run.
-        rows = rows.drop_duplicates(["sweep", "cell", "seed"])
+    verdicts = report.verdicts
+    of_claim = dict(zip(verdicts["id"], verdicts["verdict"], strict=True))
+    known_claims = claims_of(plan.paper)
     synced = Synced()
     for sweep in plan.sweeps:
-        finished = {} if rows.empty else dict(list(rows[rows["sweep"] == sweep].groupby("cell")))
+        part = Part(plan.paper, profile, sweep)
         cells = {cell.key: cell for name, cell in plan.entries if name == sweep}
-        cells = {key: cell for key, cell in cells.items() if key in finished}
+        cells = {key: cell for key, cell in cells.items() if store.status(key) == "done"}
         if not cells:
             continue
-        parent = parent_record(plan, sweep, profile, list(finished.values()))
-        parent_id = writer.parent(parent)
-        children = [
-            child_record(cell, finished[key], parent.identity, parent_id)
-            for key, cell in cells.items()
-        ]
-        change = write_children(writer, parent_id, children)
-        if change.added or change.removed or report is not None:
-            attach(client, parent_id, sweep, rows[rows["sweep"] == sweep], report)
-        synced += change
+        files = report.figures(plan.paper, sweep)
+        named = [(key, cell.dataset_name) for key, cell in cells.items()]
+        judged = {claim.id: of_claim.get(claim.id, "") for claim in naming(sweep, known_claims)}
+        source = identity_of(sorted(named), sorted(judged.items()), digests(files))
+        parent = writer.find(part.identity)
+        if parent is not None and parent.data.tags.get(SOURCE) == source:
+            synced += Synced(kept=len(cells))
+            continue
+        only = Plan(plan.paper, tuple((sweep, cell) for cell in cells.values()))
+        # Files of equal content share a cell, and so a run.
+        rows = only.rows(store)
+        if rows.empty:
+            continue
+        rows = rows.drop_duplicates(["cell", "seed"])
+        study = Study(rows)
+        parent_id = writer.put(sweep_record(part, rows, study, judged), parent)
+        finished = dict(list(rows.groupby("cell")))
+        of_cells = [cell_record(part, cells[key], each) for key, each in finished.items()]
+        of_curves = curve_records(part, study, rows)
+        synced += write_children(writer, parent_id, of_cells, of_curves)
+        with tempfile.TemporaryDirectory() as folder:
+            client.log_artifact(parent_id, str(write_rows(rows, Path(folder), sweep)), "rows")
+        for file in files:
+            client.log_artifact(parent_id, str(file), "figures")
+        # Said last: an interrupted sync is taken up again.
+        client.set_tag(parent_id, SOURCE, source)
+    part = Part(plan.paper, profile)
+    page = write_report(writer, part, plan, store, report, known_claims)
+    describe(client, experiment, plan, profile, of_claim, page)
     metrics = {name for cell in plan.cells for name in (*cell.metrics, *measured_in(cell))}
-    prepare_view(client, experiment, metrics)
+    prepare_views(client, experiment, metrics)
     return synced
 
 
-def write_children(writer: "RunWriter", parent_id: str, children: Sequence[RunRecord]) -> Synced:
-    """Add the missing runs of a sweep's cells, and remove runs of the same cells by older code."""
+def claims_of(paper: str) -> list[Claim]:
+    """Return the claims of a paper; none for one without."""
+    return claims.load(paper)["claims"] if paper in claims.papers() else []
+
+
+def naming(sweep: str, known_claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims whose checks name a sweep."""
+    return [claim for claim in known_claims if sweep in sweeps_of(claim.check)]
+
+
+def digests(files: Sequence[Path]) -> dict[str, str]:
+    """Return names and digests of files."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def write_children(
+    writer: "RunWriter",
+    parent_id: str,
+    of_cells: Sequence[RunRecord],
+    of_curves: Sequence[RunRecord],
+) -> Synced:
+    """Add the missing runs of a sweep, and remove those of the same cells by older code.
+
+    A run of a cell that the plan no longer has stays; so do runs of another data set's curves.
+    """
     known = writer.children(parent_id)
-    missing = [child for child in children if child.identity not in known]
-    current = {child.tags["cell_identity"]: child.identity for child in children}
-    stale = [run for run, cell in known.items() if current.get(cell, run) != run]
-    for child in missing:
-        writer.write(child)
-    for identity in stale:
+    missing = [each for each in of_cells if each.identity not in known]
+    current = {each.tags["cell_identity"]: each.identity for each in of_cells}
+    stale = [run for run, cell in known.items() if cell and current.get(cell, run) != run]
+    curves = {each.identity for each in of_curves}
+    old_curves = [run for run, cell in known.items() if not cell and run not in curves]
+    for each in (*missing, *(each for each in of_curves if each.identity not in known)):
+        writer.write(each, parent_id)
+    for identity in (*stale, *old_curves):
         writer.remove(identity)
-    return Synced(len(missing), len(children) - len(missing), len(stale))
+    return Synced(len(missing), len(of_cells) - len(missing), len(stale))
+
+
+def write_report(
+    writer: "RunWriter",
+    part: Part,
+    plan: Plan,
+    store: Store,
+    report: ReportFolder,
+    known_claims: Sequence[Claim],
+) -> str:
+    """Write the run of the report with those of its claims; return its id, empty without report."""
+    verdicts = report.verdicts
+    files = [*report.page(), *report.figures(plan.paper, "")]
+    if not files or verdicts.empty:
+        return ""
+    source = identity_of(digests(files), verdicts.to_csv())
+    parent = writer.find(part.identity)
+    if parent is not None and parent.data.tags.get(SOURCE) == source:
+        return parent.info.run_id
+    lines = {line["id"]: line for line in verdicts.to_dict("records")}
+    needed = [cell.key for cell in plan.cells]
+    rows = store.read(needed, ["cell", "finished", "fit_seconds", "metric_seconds"])
+    of_claim = {name: line["verdict"] for name, line in lines.items()}
+    parent_id = writer.put(report_record(part, rows, of_claim), parent)
+    records = [
+        claim_record(part, claim, lines[claim.id], rows)
+        for claim in known_claims
+        if claim.id in lines
+    ]
+    known = writer.children(parent_id)
+    current = {record.identity for record in records}
+    for record in records:
+        if record.identity not in known:
+            writer.write(record, parent_id)
+    for identity in known:
+        if identity not in current:
+            writer.remove(identity)
+    for file in files:
+        folder = "report" if file.suffix == ".html" else "figures"
+        writer.client.log_artifact(parent_id, str(file), folder)
+    writer.client.set_tag(parent_id, SOURCE, source)
+    return parent_id
+
+
+def describe(
+    client: "MlflowClient",
+    experiment: str,
+    plan: Plan,
+    profile: str,
+    verdicts: Mapping[str, str],
+    page: str,
+) -> None:
+    """Write the note of an experiment: what is to be seen, and where."""
+    counted = pd.Series(list(verdicts.values()), dtype=object).value_counts()
+    lines = [
+        f"Stored results of **{plan.paper}** (last synced profile: {profile or 'none'}), a copy of "
+        "the cell store.",
+        "",
+        "- `tags.kind = 'sweep'`: averages over data sets, numbers of verdicts, pictures, all rows",
+        "- `tags.kind = 'cell'`: one method on one data set at one budget; `x` is a mean over "
+        "seeds, `x_lo` and `x_hi` its 95 % interval",
+        "- `tags.kind = 'curve'`: areas over epsilon (`nicv_auc`) per method and data set",
+        "- `tags.kind = 'claim'`: the paper's claims with their verdicts",
+    ]
+    if page:
+        address = f"#/experiments/{experiment}/runs/{page}/artifacts/report/index.html"
+        summary = ", ".join(f"{n} {verdict}" for verdict, n in counted.items())
+        lines += ["", f"Claims: {summary}. [Open the report]({address})"]
+    set_tag(client, experiment, "mlflow.note.content", "\n".join(lines))
+
+
+def set_tag(client: "MlflowClient", experiment: str, name: str, value: str) -> None:
+    """Set a tag of an experiment, unless it has that value."""
+    if client.get_experiment(experiment).tags.get(name) != value:
+        client.set_experiment_tag(experiment, name, value)
 
 
 def set_environment() -> None:
@@ -307,11 +474,11 @@ def open_client(uri: str) -> "MlflowClient":
         As for `sync`.
     """
     set_environment()
-    # Creating the tables is logged line by line.
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     from mlflow import MlflowClient
 
+    # Creating the tables is logged line by line; errors are told by `failures_told`.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)
 
 
@@ -328,36 +495,8 @@ def open_experiment(client: "MlflowClient", paper: str, artifacts: str) -> str:
             folder = (Path(artifacts).resolve() / paper).as_uri()
         number = client.create_experiment(paper, artifact_location=folder)
         experiment = client.get_experiment(number)
-    if experiment.tags.get("mlflow.experimentKind") != KIND:
-        client.set_experiment_tag(experiment.experiment_id, "mlflow.experimentKind", KIND)
+    set_tag(client, experiment.experiment_id, "mlflow.experimentKind", KIND)
     return experiment.experiment_id
-
-
-def prepare_view(client: "MlflowClient", experiment: str, metrics: Collection[str] = ()) -> None:
-    """Save the prepared view in an experiment, with the columns that the paper's metrics call for.
-
-    The interface shows no parameter and no metric until the user selects columns, and folds
-    children under their parents as long as runs are sorted by date. A saved view is a tag of the
-    experiment that holds such a selection; this view lists cells by silhouette, the best first and
-    those without a silhouette last.
-    """
-    columns = COLUMNS | {f"metrics.`{name}_mean`": 105 for name in MORE_METRICS if name in metrics}
-    state = {
-        "selectedColumns": list(columns),
-        "columnOrder": list(columns),
-        "columnWidths": columns,
-        "searchFilter": "tags.kind = 'cell'",
-        "orderByKey": "metrics.`silhouette_mean`",
-        "orderByAsc": False,
-    }
-    view = json.dumps({"name": VIEW, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})
-    client.set_experiment_tag(experiment, VIEW_TAG, view)
-
-
-def view_address(experiment: str, server: str) -> str:
-    """Return the address of the prepared view of an experiment."""
-    mode = "workflowType=machine_learning&compareRunsMode=TABLE"
-    return f"{server}/#/experiments/{experiment}/runs?viewStateShareKey={VIEW}&{mode}"
 
 
 def is_database(uri: str) -> bool:
@@ -365,147 +504,47 @@ def is_database(uri: str) -> bool:
     return not uri.startswith(("http://", "https://"))
 
 
-def identity_of(*parts: object) -> str:
-    """Return 32 hexadecimal digits that are a function of some JSON-ready values."""
-    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:32]
+#: Prepared views by the kind of run that they list.
+VIEWS = {"cell": "cells", "curve": "areas over epsilon", "sweep": "sweeps", "claim": "claims"}
 
 
-def parent_record(
-    plan: Plan, sweep: str, profile: str, groups: Sequence[pd.DataFrame]
-) -> RunRecord:
-    """Describe the parent run of a sweep."""
-    name = f"{sweep} ({profile})" if profile else sweep
-    start, end = span(groups)
-    tags = {"kind": "sweep", "sweep": sweep, "profile": profile, "git": git_commit()}
-    return RunRecord(identity_of(plan.paper, profile, sweep), name, start, end, tags)
+def prepare_views(client: "MlflowClient", experiment: str, metrics: Collection[str]) -> None:
+    """Save the prepared views in an experiment, with the columns that the paper's metrics call for.
 
-
-def measured_in(cell: Cell) -> tuple[str, ...]:
-    """Name what is measured of a cell's protocol or removals: nothing in a central cell."""
-    if cell.federation is not None:
-        return names("metric", scope="federation")
-    if cell.unlearning is None:
-        return ()
-    removals = names("metric", scope="removals") if cell.unlearning.removals else ()
-    return names("metric", scope="unlearning") + removals
-
-
-def child_record(cell: Cell, rows: pd.DataFrame, parent: str, parent_id: str) -> RunRecord:
-    """Describe the child run of a cell.
-
-    Only what runs are compared by becomes a parameter or a metric, the rest are tags: the table of
-    the interface has a column for every parameter and metric.
-
-    Parameters
-    ----------
-    cell : Cell
-    rows : DataFrame
-        Its rows, one per seed.
-    parent, parent_id : str
-        Identity of the sweep's run, and its id in MLflow.
+    The interface shows no parameter and no metric until the user selects columns, and folds
+    children under their parents as long as runs are sorted by date. A saved view is a tag of the
+    experiment that holds such a selection.
     """
-    start, end = span([rows])
-    return RunRecord(
-        identity_of(parent, cell.key),
-        cell.label,
-        start,
-        end,
-        {"mlflow.parentRunId": parent_id} | child_tags(cell, rows.iloc[0]),
-        child_params(cell),
-        child_metrics(cell, rows),
-    )
-
-
-def child_params(cell: Cell) -> dict[str, str]:
-    """Return the parameters by which cells are selected in the interface."""
-    params = {
-        "method": cell.method,
-        "dataset": cell.dataset_name,
-        "k": str(cell.k),
-        "epsilon": "none" if cell.epsilon is None else f"{cell.epsilon:g}",
+    shown = [name for name in SHOWN if name in metrics]
+    columns = {
+        "cell": SETTINGS | dict.fromkeys([f"metrics.`{name}`" for name in shown], WIDTH),
+        "curve": SETTINGS | dict.fromkeys([f"metrics.`{name}_auc`" for name in shown], WIDTH),
+        "sweep": dict.fromkeys(["metrics.`n_cells`", *VERDICT_COLUMNS], WIDTH),
+        "claim": {"params.`verdict`": 2 * WIDTH, "metrics.`comparisons`": WIDTH},
     }
-    for name, value in cell.params.items():
-        params[name] = json.dumps(value).strip('"')
-    for name, value in cell.settings.items():
-        params[name] = f"{value:g}" if name == "latency_ms" else str(value)
-    return params
+    columns["cell"]["metrics.`n_seeds`"] = WIDTH
+    first = f"metrics.`{shown[0]}`" if shown else "attributes.`Created`"
+    order = {"cell": first, "curve": first.removesuffix("`") + "_auc`"}
+    for kind, name in VIEWS.items():
+        state = {
+            "selectedColumns": list(columns[kind]),
+            "columnOrder": list(columns[kind]),
+            "columnWidths": columns[kind],
+            "searchFilter": f"tags.kind = '{kind}'",
+            "orderByKey": order.get(kind, "attributes.`Created`"),
+            "orderByAsc": kind in order,
+        }
+        view = {"name": name, "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)}
+        set_tag(client, experiment, view_tag(kind), json.dumps(view))
 
 
-def child_tags(cell: Cell, first: pd.Series) -> dict[str, str]:
-    """Return the facts about a cell besides its parameters; `first` is the first of its rows."""
-    copied = ("code", "data", "git", "notion", "adjacency", "trust", "view", "flaws")
-    return {
-        "kind": "cell",
-        "cell": cell.key,
-        "cell_identity": identity_of(cell.identity()),
-        "preprocessing": cell.preprocessing,
-        "private_bounds": str(bool(first["private_bounds"])).lower(),
-        "variant": cell.variant,
-        "seeds": f"{len(cell.seeds)}: {', '.join(map(str, cell.seeds))}"[:5000],
-        "n": str(first["n"]),
-        "d": str(first["d"]),
-        "half_width": f"{first['half_width']:g}",
-        "timing": str(cell.timing).lower(),
-        "host": first["host"],
-        "references": str(list(first["references"])),
-        **{name: first[name] for name in copied},
-    }
+#: Columns of the numbers of verdicts.
+VERDICT_COLUMNS = [f"metrics.`claims_{name}`" for name in ("holds", "fails", "inconclusive")]
 
 
-def child_metrics(cell: Cell, rows: pd.DataFrame) -> dict[str, float]:
-    """Return means over the seeds with their intervals, and what is the same for all seeds."""
-    # The number of centers is worth a column only where the method finds its own.
-    n_centers = () if (rows["n_centers"] == cell.k).all() else ("n_centers",)
-    metrics = {}
-    for name in dict.fromkeys((*cell.metrics, *n_centers, *TIMES, *measured_in(cell))):
-        if name in rows:
-            metrics |= summary(name, rows[name])
-    first = rows.iloc[0]
-    for name in ("epsilon_spent", "delta", "iterations", "peak_memory_mb"):
-        if math.isfinite(first[name]):
-            metrics[name] = float(first[name])
-    return metrics
-
-
-def summary(name: str, values: pd.Series) -> dict[str, float]:
-    """Return mean, standard deviation and the 95 % interval of the mean, of the finite values.
-
-    MLflow keeps no infinite numbers, and one infinite Davies-Bouldin index would hide the others.
-
-    Examples
-    --------
-    >>> summary("nicv", pd.Series([1.0, 3.0]))["nicv_mean"]
-    2.0
-    """
-    finite = values[values.map(math.isfinite)]
-    count = len(finite)
-    if count == 0:
-        return {}
-    mean = float(finite.mean())
-    if count == 1:
-        return {f"{name}_mean": mean}
-    deviation = float(finite.std(ddof=1))
-    from scipy import stats
-
-    half = stats.t.ppf(0.975, count - 1) * deviation / math.sqrt(count)
-    return {
-        f"{name}_mean": mean,
-        f"{name}_sd": deviation,
-        f"{name}_lo": mean - half,
-        f"{name}_hi": mean + half,
-    }
-
-
-def span(groups: Iterable[pd.DataFrame]) -> tuple[int, int]:
-    """Return when the first cell began and the last one ended, in milliseconds since 1970."""
-    starts = []
-    ends = []
-    for rows in groups:
-        end = round(1000 * float(rows["finished"].iloc[0]))
-        seconds = float(rows["fit_seconds"].sum() + rows["metric_seconds"].sum())
-        starts.append(end - math.ceil(1000 * seconds))
-        ends.append(end)
-    return min(starts), max(ends)
+def view_tag(kind: str) -> str:
+    """Return the tag of an experiment that holds the view of one kind of run."""
+    return f"mlflow.sharedViewState.{kind}"
 
 
 class RunWriter:
@@ -522,14 +561,34 @@ class RunWriter:
         self.client = client
         self.experiment = experiment
         self.ids: dict[str, str] = {}
+        self.datasets: dict[DatasetRecord, DatasetInput] = {}
 
-    def parent(self, record: RunRecord) -> str:
-        """Write a parent run unless it is there; return its id."""
-        runs = self._search(f"tags.identity = '{record.identity}'")
-        return runs[0].info.run_id if runs else self.write(record)
+    def find(self, identity: str) -> "Run | None":
+        """Return the run of an identity; None if there is none."""
+        runs = self._search(f"tags.identity = '{identity}'")
+        return runs[0] if runs else None
+
+    def put(self, record: RunRecord, existing: "Run | None") -> str:
+        """Write a run, or bring the existing one up to date; return its id."""
+        if existing is None:
+            return self.write(record)
+        from mlflow.entities import RunTag
+
+        # A metric that the run no longer has can only be overwritten.
+        gone = dict.fromkeys(existing.data.metrics, math.nan)
+        metrics = {
+            name: value
+            for name, value in (gone | record.metrics).items()
+            if existing.data.metrics.get(name) != value
+        }
+        tags = [RunTag(name, value) for name, value in record.tags.items()]
+        run_id = existing.info.run_id
+        self.client.log_batch(run_id, tags=tags)
+        self._log(run_id, metrics, round(1000 * time.time()))
+        return run_id
 
     def children(self, parent_id: str) -> dict[str, str]:
-        """Return identity to cell identity of the children of a parent.
+        """Return identity to cell identity of the children of a parent; empty for other runs.
 
         What an interrupted sync has left half written is removed.
         """
@@ -540,21 +599,23 @@ class RunWriter:
                 continue
             identity = run.data.tags["identity"]
             self.ids[identity] = run.info.run_id
-            known[identity] = run.data.tags["cell_identity"]
+            known[identity] = run.data.tags.get("cell_identity", "")
         return known
 
-    def write(self, record: RunRecord) -> str:
+    def write(self, record: RunRecord, parent_id: str = "") -> str:
         """Create a run with all it holds; return its id."""
-        from mlflow.entities import Metric, Param
-
-        tags = record.tags | {"identity": record.identity}
+        parent = {"mlflow.parentRunId": parent_id} if parent_id else {}
+        tags = parent | record.tags | {"identity": record.identity}
         run = self.client.create_run(
-            self.experiment, start_time=record.start, tags=tags, run_name=record.name
+            self.experiment,
+            start_time=record.start,
+            tags={name: value for name, value in tags.items() if value},
+            run_name=record.name,
         )
         run_id = run.info.run_id
-        metrics = [Metric(name, value, record.end, 0) for name, value in record.metrics.items()]
-        params = [Param(name, value) for name, value in record.params.items()]
-        self.client.log_batch(run_id, metrics=metrics, params=params)
+        if record.dataset is not None:
+            self.client.log_inputs(run_id, datasets=[self._input(record.dataset)])
+        self._log(run_id, record.metrics, record.end, record.params)
         self.client.set_terminated(run_id, "FINISHED", record.end)
         return run_id
 
@@ -562,7 +623,44 @@ class RunWriter:
         """Mark a run as deleted, as the interface's own button does."""
         self.client.delete_run(self.ids[identity])
 
-    def _search(self, condition: str) -> list:
+    def _log(
+        self,
+        run_id: str,
+        metrics: Mapping[str, float],
+        moment: int,
+        params: Mapping[str, str] | None = None,
+    ) -> None:
+        from mlflow.entities import Metric, Param
+
+        values = [Metric(name, value, moment, 0) for name, value in metrics.items()]
+        texts = [Param(name, value) for name, value in (params or {}).items()]
+        room = PAGE - len(texts)
+        self.client.log_batch(run_id, metrics=values[:room], params=texts)
+        for start in range(room, len(values), PAGE):
+            self.client.log_batch(run_id, metrics=values[start : start + PAGE])
+
+    def _input(self, dataset: DatasetRecord) -> "DatasetInput":
+        """Describe a data set by its name and digest; made once for all cells on it."""
+        if dataset not in self.datasets:
+            from mlflow.data.code_dataset_source import CodeDatasetSource
+            from mlflow.data.meta_dataset import MetaDataset
+            from mlflow.entities import Dataset, DatasetInput
+
+            source = CodeDatasetSource({"mlflow.source.name": f"pkm data fetch {dataset.name}"})
+            digest = dataset.sha256[:DIGEST_DIGITS]
+            described = MetaDataset(source, name=dataset.name, digest=digest).to_dict()
+            profile = json.dumps({"num_rows": dataset.n, "num_columns": dataset.d})
+            entity = Dataset(
+                described["name"],
+                described["digest"],
+                described["source_type"],
+                described["source"],
+                profile=profile,
+            )
+            self.datasets[dataset] = DatasetInput(entity, tags=[])
+        return self.datasets[dataset]
+
+    def _search(self, condition: str) -> "list[Run]":
         runs = []
         token = None
         while True:
@@ -575,20 +673,11 @@ class RunWriter:
                 return runs
 
 
-def attach(
-    client: "MlflowClient", parent_id: str, sweep: str, rows: pd.DataFrame, report: Path | None
-) -> None:
-    """Make the per-seed table, and the report where there is one, artifacts of a parent run."""
-    with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / f"{sweep}.parquet"
-        pq.write_table(to_table(rows), table)
-        client.log_artifact(parent_id, str(table), "rows")
-        if report is not None:
-            copy = Path(folder) / "report"
-            # The page holds its figures and tables; of the other files only the images can be
-            # displayed by MLflow.
-            shutil.copytree(report, copy, ignore=shutil.ignore_patterns("*.pdf", "tables"))
-            client.log_artifacts(parent_id, str(copy), "report")
+def write_rows(rows: pd.DataFrame, folder: Path, sweep: str) -> Path:
+    """Write the rows of a sweep as a Parquet file."""
+    table = folder / f"{sweep}.parquet"
+    pq.write_table(to_table(rows), table)
+    return table
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -604,26 +693,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "verb", choices=["sync", "dashboard"], help="update the projection, or look at it"
-    )
-    parser.add_argument(
-        "--port", type=int, default=5000, help="where the dashboard is served (default: 5000)"
-    )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of `pkm reproduce`")
-    arguments = parser.parse_intermixed_args(argv)
-    return exit_code(lambda: follow(arguments.verb, arguments.port, arguments.overrides))
+    overrides = parser.parse_args(argv).overrides
+    return exit_code(lambda: sync_stored(overrides), "sync")
 
 
-def follow(verb: str, port: int, overrides: Sequence[str]) -> int:
-    """Do what a verb says; see `main`.
+def configuration(verb: str, overrides: Sequence[str]) -> "DictConfig":
+    """Load the configuration of a verb that shows stored results.
 
     Raises
     ------
     ValueError
         If the configuration is wrong.
     """
-    console, _ = consoles()
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0].partition(".")[0]
         if key in RUN_KEYS:
@@ -631,8 +713,13 @@ def follow(verb: str, port: int, overrides: Sequence[str]) -> int:
     config = load(overrides)
     if config.tracking.name == "none":
         raise ValueError("tracking=none has nothing to show: use tracking=mlflow")
-    if verb == "dashboard":
-        return dashboard(config, port, console)
+    return config
+
+
+def sync_stored(overrides: Sequence[str]) -> None:
+    """Bring MLflow up to date with what is stored of a paper."""
+    console, _ = consoles()
+    config = configuration("sync", overrides)
     plan = make_plan(config.paper, config.profile, mirror=config.data)
     store = Store(config.results)
     store.check_writable()
@@ -646,71 +733,9 @@ def follow(verb: str, port: int, overrides: Sequence[str]) -> int:
         report=folder if folder.is_dir() else None,
     )
     console.print(
-        f"{synced.added} runs added, {synced.kept} were there, {synced.removed} replaced",
+        f"{synced.added} runs of cells added, {synced.kept} were there, {synced.removed} replaced",
         soft_wrap=True,
     )
-    return 0
-
-
-def dashboard(config: "DictConfig", port: int, console: "Console") -> int:
-    """Serve MLflow's interface on this machine until stopped, and say where the views are.
-
-    Parameters
-    ----------
-    config : DictConfig
-        From `pkm.experiments.configuration.load`.
-    port : int
-        Port of the local server.
-    console : rich.console.Console
-        Where to print.
-
-    Returns
-    -------
-    int
-        Exit code of the server, 0 if it was stopped from the keyboard.
-
-    Raises
-    ------
-    ValueError
-        If the port is none, or not free.
-    TrackingError
-        If MLflow's database or server is out of order.
-    """
-    require_free(port)
-    uri = config.tracking.uri
-    server = f"http://127.0.0.1:{port}"
-    with failures_told(uri):
-        check_reachable(uri)
-        found = open_client(uri).search_experiments()
-    experiments = [experiment for experiment in found if VIEW_TAG in experiment.tags]
-    if not experiments:
-        console.print(f"nothing is projected to {uri} yet: run `pkm sync` first")
-    for experiment in experiments:
-        address = view_address(experiment.experiment_id, server)
-        console.print(f"{experiment.name}: {address}", soft_wrap=True, highlight=False)
-    artifacts = Path(config.tracking.artifacts).resolve().as_uri()
-    command = [sys.executable, "-m", "mlflow", "server"]
-    command += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", uri, "--default-artifact-root", artifacts]
-    # MLflow's background jobs (scoring, roll-ups of traces) have nothing to do here.
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    try:
-        return subprocess.call(command)
-    except KeyboardInterrupt:
-        return 0
-
-
-def require_free(port: int) -> None:
-    """Refuse a port that is none, or that another server listens to."""
-    require(0 < port < 2**16, "port", port, "a number from 1 to 65535")
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise ValueError(
-                f"port={port} is not free ({error.strerror}): choose another one with --port"
-            ) from error
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ VERBS = {
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),
-    "sync": ("pkm.experiments.tracking", ("sync",), "project stored results to MLflow"),
-    "dashboard": ("pkm.experiments.tracking", ("dashboard",), "open the MLflow dashboard"),
+    "sync": ("pkm.experiments.tracking", (), "project stored results to MLflow"),
+    "dashboard": ("pkm.experiments.dashboard", (), "open the MLflow dashboard"),
     "bench": ("pkm.benchmarks.__main__", (), "measure speed, as ratios inside one run"),
 }
 

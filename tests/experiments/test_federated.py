@@ -20,9 +20,9 @@ from pkm.experiments.execute import execute
 from pkm.experiments.federated import fits_of
 from pkm.experiments.plan import make_plan
 from pkm.experiments.prepared import build, prepare
+from pkm.experiments.run_records import Part, cell_record
 from pkm.experiments.settings import SPLITS, Federation
 from pkm.experiments.store import Store
-from pkm.experiments.tracking import child_record
 from pkm.schema import names
 
 pytestmark = pytest.mark.integration
@@ -370,7 +370,7 @@ def test_estimate_depends_on_latency_and_processes(tmp_path):
 def test_tracking_shows_parties_and_times():
     cell = protocol(latency_ms=0.25)
     rows = execute(cell).assign(git="", finished=0.0)
-    record = child_record(cell, rows, "parent", "id")
+    record = cell_record(Part("paper", "quick", "sweep"), cell, rows)
     setting = {
         "clients": "2",
         "latency_ms": "0.25",
@@ -379,11 +379,11 @@ def test_tracking_shows_parties_and_times():
         "transport": "threads",
     }
     assert record.params.items() >= setting.items()
-    assert record.metrics["iteration_ms_mean"] == pytest.approx(rows["iteration_ms"].mean())
+    assert record.metrics["iteration_ms"] == pytest.approx(rows["iteration_ms"].mean())
     assert record.name == "fastlloyd · iris · ε=1 · 2 clients, 0.25 ms"
     central_rows = execute(CENTRAL_CELL).assign(git="", finished=0.0)
-    central = child_record(CENTRAL_CELL, central_rows, "parent", "id")
-    assert not {*setting, "iteration_ms_mean"} & {*central.params, *central.metrics}
+    central = cell_record(Part("paper", "quick", "sweep"), CENTRAL_CELL, central_rows)
+    assert not {*setting, "iteration_ms"} & {*central.params, *central.metrics}
 
 
 def test_protocol_from_the_command_line(tmp_path, capsys):
