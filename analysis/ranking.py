@@ -24,7 +24,7 @@ REFERENCE = "kmeans"
 #: Methods without privacy or data that a useful private method must beat.
 BASELINES = ("mean", "packing")
 #: Methods that choose their number of centers: shown, not ranked with those that release k.
-UNRANKED = ("dpm_sound",)
+UNRANKED = ("dpm",)
 #: Of Nemenyi's critical difference.
 LEVEL = 0.05
 #: Bootstrap resamples of the data sets.

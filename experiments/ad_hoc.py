@@ -11,7 +11,7 @@ from rich.table import Table
 from pkm.experiments.account import charge
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.columns import differing
-from pkm.experiments.configuration import MISSING, ConfigurationError, with_defaults
+from pkm.experiments.configuration import MISSING, ConfigurationError, choices, with_defaults
 from pkm.experiments.entries import FILE_KEYS, as_list
 from pkm.experiments.estimate import estimator
 from pkm.experiments.plan import Plan, make_plan
@@ -274,9 +274,11 @@ def privacy_lines(rows: pd.DataFrame) -> list[str]:
         )
     flawed = private.loc[private["variant"].eq("published") & private["flaws"].ne("")]
     for method, target, flaws in flawed[["method", "target", "flaws"]].drop_duplicates().to_numpy():
-        remedy = (
-            "; method.variant=sound corrects them" if "sound" in load_method(target).claims else ""
-        )
+        remedy = ""
+        if "sound" in load_method(target).claims:
+            plain = method.removesuffix("_published")
+            setting = f"method={plain}" if plain in choices("method") else "method.variant=sound"
+            remedy = f"; {setting} corrects them"
         lines.append(f"{method}: the published variant has known flaws: {flaws}{remedy}")
     return lines
 

@@ -131,7 +131,7 @@ def style_columns(target: str, variant: str, style: Mapping[str, str]) -> dict[s
     method = method_class(target)
     columns = {name: str(style.get(name, getattr(method, name, ""))) for name in STYLE}
     claims = getattr(method, "claims", {})
-    sound = variant == "sound" and "published" in claims and claims["sound"].private
+    sound = variant == "sound" and "published" in claims
     if sound and columns["label"] and "(" not in columns["label"]:
         columns["label"] += " (sound)"
     return columns

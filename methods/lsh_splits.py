@@ -82,7 +82,7 @@ class LSHSplits(PrivateKMeans):
     """
 
     label: ClassVar[str] = "LSH-Splits"
-    color: ClassVar[str] = "#0072b2"
+    color: ClassVar[str] = "#56b4e9"
     marker: ClassVar[str] = "P"
     claims: ClassVar[dict[str, PrivacyClaim]] = {
         "published": PrivacyClaim("approximate", flaws=("F-09",)),

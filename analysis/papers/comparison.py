@@ -28,7 +28,7 @@ EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, th
 LOW_DIMENSIONS = 11
 N_DIAGRAMS = 3  # epsilons at which differences are shown
 #: Methods with a parameter that was chosen on data sets of the comparison.
-TUNED = ("dpm_merged", "dpm_sound")
+TUNED = ("dpm_merged", "dpm")
 INSUFFICIENT = "‡"
 _INSUFFICIENT_TEXT = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the centers come from "

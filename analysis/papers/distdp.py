@@ -16,8 +16,8 @@ from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import Frame
 from pkm.analysis.tables import Study, given_parameters
 
-ANY = "dist_dp_sound_any"
-DP_METHODS = ("lsh_splits", "lsh_splits_sound")
+ANY = "dist_dp_any"
+DP_METHODS = ("lsh_splits_published", "lsh_splits")
 
 
 def any_rho(table: pd.DataFrame) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def interpretations(table: pd.DataFrame) -> pd.DataFrame:
 
 def _interpretation(given: Mapping, method: str) -> str:
     """Name an interpretation by the parameters that differ from the default."""
-    if method == "dist_dp_sound":
+    if method == "dist_dp":
         return SOUND
     changed = {
         name: given[name]
@@ -158,7 +158,7 @@ def strategies(study: Study, spec: FigureSpec) -> Frame:
     """Strategy of the sound variant by data set, k and rho, and its sensitivity."""
     cells = study.cells
     sweeps = ("figure1", "figure1_geo", "figure2", "figure2_geo")
-    chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp_sound", ANY])
+    chosen = cells["sweep"].isin(sweeps) & cells["method"].isin(["dist_dp", ANY])
     cells = cells[chosen].drop_duplicates("cell")
     charges = charges_of(cells)
     found = [

@@ -162,10 +162,10 @@ def budget_splits(study: Study, spec: FigureSpec) -> Frame:
 # --- matched budgets ----------------------------------------------------------------------------
 
 MATCHES = (
-    ("dpm", "dpm_sound"),
-    ("dpm", "dpm_merged"),
-    ("lsh_splits", "lsh_splits_sound"),
-    ("dp_lloyd", "dp_lloyd_sound"),
+    ("dpm_published", "dpm"),
+    ("dpm_published", "dpm_merged"),
+    ("lsh_splits_published", "lsh_splits"),
+    ("dp_lloyd_published", "dp_lloyd"),
 )
 BUDGET = {"epsilon": "epsilon", "spent": "epsilon_spent", "delta": "delta"}
 SWEEPS = ("table", "em_mc", "em_mc_large", "sound")

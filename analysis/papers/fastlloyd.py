@@ -41,7 +41,7 @@ def relative_areas(study: Study, spec: FigureSpec) -> Frame:
     axes = {"g2": ("d", 2 ** np.arange(1, 11)), "synthk": ("k", 2 ** np.arange(1, 8))}
     for sweep, (along, expected) in axes.items():
         panel = study.panel(sweep, "nicv")
-        table = area_table(panel, [along], relative_to="sulloyd")
+        table = area_table(panel, [along], relative_to="sulloyd_published")
         absent = [str(value) for value in expected if value not in set(table[along])]
         if absent:
             gaps += gap_texts([f"{spec.part(along).title}, {along} = {', '.join(absent)}"])
@@ -57,10 +57,10 @@ def areas(study: Study, spec: FigureSpec) -> Frame:
     """Areas of SuLloyd and FastLloyd by d and k, and by how much FastLloyd's are smaller."""
     panel = study.panel("synth", "nicv")
     table = area_table(panel, ["d", "k"]).rename(columns={"area": "value"})
-    table = table[table["method"].isin(["sulloyd", "fastlloyd"])]
+    table = table[table["method"].isin(["sulloyd_published", "fastlloyd_published"])]
     means = table.pivot(index=["d", "k"], columns="method", values="value")
-    means = means.reindex(columns=["sulloyd", "fastlloyd"]).dropna()
-    improvement = 100 * (1 - means["fastlloyd"] / means["sulloyd"])
+    means = means.reindex(columns=["sulloyd_published", "fastlloyd_published"]).dropna()
+    improvement = 100 * (1 - means["fastlloyd_published"] / means["sulloyd_published"])
     parts = [
         table.assign(panel=table["method"]),
         improvement.rename("value").reset_index().assign(panel="improvement"),
@@ -69,7 +69,7 @@ def areas(study: Study, spec: FigureSpec) -> Frame:
     table = table.assign(hue=table["panel"], row=table["d"], x=table["k"])
     n_missing = N_CELLS - len(means)
     gaps = gap_texts([f"{n_missing} of the paper's {N_CELLS} cells"]) if n_missing > 0 else ()
-    cells = panel.cells[panel.cells["method"].isin(["sulloyd", "fastlloyd"])]
+    cells = panel.cells[panel.cells["method"].isin(["sulloyd_published", "fastlloyd_published"])]
     return Frame(table, cells, gaps)
 
 
@@ -105,8 +105,10 @@ def relative_ablation(
     lines = []
     if len(cells) and set(CONFIGURATION) <= set(cells.columns):
         means = resampled_means(panel, weights)
-        naive = {cells.at[i, "dataset"]: i for i in cells.index[cells["method"] == "glloyd"]}
-        variants = cells[(cells["method"] != "glloyd") & cells["dataset"].isin(naive)]
+        naive = {
+            cells.at[i, "dataset"]: i for i in cells.index[cells["method"] == "glloyd_published"]
+        }
+        variants = cells[(cells["method"] != "glloyd_published") & cells["dataset"].isin(naive)]
         for configuration, group in variants.groupby(CONFIGURATION, sort=True):
             nicv = means[:, group.index]
             naive_nicv = means[:, [naive[name] for name in group["dataset"]]]

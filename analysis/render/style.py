@@ -166,9 +166,7 @@ class MethodStyles:
         used = {(style.color, style.marker) for style in self._styles.values()}
         unused = [pair for pair in CYCLE if pair not in used]
         color, marker = (unused or CYCLE)[0]
-        name = method.removesuffix("_sound").replace("_", " ")
-        label = f"{name} (sound)" if method.endswith("_sound") else name
-        self._styles[method] = MethodStyle(label, color, marker)
+        self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)
 
 
 def epsilon_label(cells: pd.DataFrame) -> str:

@@ -30,7 +30,7 @@ def drawn(stored):
 
 @pytest.fixture(scope="module")
 def lloyd_rows():
-    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
     return rows.assign(target="pkm.methods.lloyd.FastLloyd", variant="published")
 
 

@@ -60,11 +60,11 @@ def test_ratios_to_best_non_private_run(table):
             relative_high = subset["high"] / subset["median"]
             assert relative_low.to_numpy() == pytest.approx(0.9)
             assert relative_high.to_numpy() == pytest.approx(30.0)
-    assert (table["n_centers"] == table["k"].where(table["method"] != "dpm_sound", 3)).all()
+    assert (table["n_centers"] == table["k"].where(table["method"] != "dpm", 3)).all()
 
 
 def test_quartiles_of_ratios(table):
-    subset = table.query("dataset == 'a' and method == 'glloyd_sound' and epsilon == 1.0")
+    subset = table.query("dataset == 'a' and method == 'glloyd' and epsilon == 1.0")
     quartiles = subset.iloc[0][["lower_quartile", "upper_quartile"]]
     expected = np.quantile(spread(2.0), [0.25, 0.75])
     assert quartiles.to_numpy(float) == pytest.approx(expected)
@@ -149,7 +149,7 @@ def test_median_interval_ignores_non_finite_values():
 
 
 def test_median_matrix_of_private_methods_with_k_centers(table):
-    assert set(private(table)["method"]) == set(FACTORS) - {"dpm_sound"}
+    assert set(private(table)["method"]) == set(FACTORS) - {"dpm"}
     medians = median_matrix(table, 1.0, ["a", "wide"])
     expected = {name: FACTORS[name] for name in medians.columns}
     assert medians.loc["a"].to_dict() == pytest.approx(expected)
@@ -159,7 +159,7 @@ def test_median_matrix_of_private_methods_with_k_centers(table):
 
 def test_complete_reports_missing_data_sets(table):
     methods, missing = complete(table, list(SIZES))
-    assert methods == ["glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"]
+    assert methods == ["glloyd", "kaplan_stemmer", "lsh_splits"]
     assert missing == {"eugkm": ["wide"]}
     assert complete(table, ["a", "b", "c"]) == (["eugkm", *methods], {})
 
@@ -169,22 +169,22 @@ def test_shared_datasets():
     assert shared_datasets(ratios(Study(all_rows())), names) == ["a", "b", "c"]
     assert shared_datasets(ratios(Study(all_rows(missing=()))), names) == names
     # A method with results on one data set of four does not leave that one alone to be compared.
-    missing = [("lsh_splits_sound", name) for name in ("b", "c", "wide")]
+    missing = [("lsh_splits", name) for name in ("b", "c", "wide")]
     missing.append(("eugkm", "wide"))
     assert shared_datasets(ratios(Study(all_rows(missing=missing))), names) == ["a", "b", "c"]
 
 
 def test_complete_excludes_methods_with_missing_epsilon():
     rows = all_rows()
-    removed = reports.row_mask(rows, method="glloyd_sound", dataset="b", epsilon=0.5)
+    removed = reports.row_mask(rows, method="glloyd", dataset="b", epsilon=0.5)
     _, missing = complete(ratios(Study(rows[~removed])), list(SIZES))
-    assert missing["glloyd_sound"] == ["b"]
+    assert missing["glloyd"] == ["b"]
 
 
 def test_ranks_of_a_clear_order(table):
-    methods = ["eugkm", "glloyd_sound", "kaplan_stemmer", "lsh_splits_sound"]
+    methods = ["eugkm", "glloyd", "kaplan_stemmer", "lsh_splits"]
     ranks = rank(table, 1.0, ["a", "b", "c"], methods)
-    order = ["eugkm", "kaplan_stemmer", "glloyd_sound", "lsh_splits_sound"]
+    order = ["eugkm", "kaplan_stemmer", "glloyd", "lsh_splits"]
     assert ranks.table["method"].tolist() == order
     assert ranks.table["mean_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
     intervals = ranks.table[["low", "high"]].to_numpy()
@@ -212,8 +212,8 @@ def test_critical_difference_equals_published_table(methods, q):
 
 
 def test_ranks_without_enough_data_for_a_test(table):
-    one_data_set = rank(table, 1.0, ["a"], ["eugkm", "glloyd_sound", "kaplan_stemmer"])
-    two_methods = rank(table, 1.0, ["a", "b"], ["eugkm", "glloyd_sound"])
+    one_data_set = rank(table, 1.0, ["a"], ["eugkm", "glloyd", "kaplan_stemmer"])
+    two_methods = rank(table, 1.0, ["a", "b"], ["eugkm", "glloyd"])
     for ranks in (one_data_set, two_methods):
         assert math.isnan(ranks.p_value)
         assert math.isnan(ranks.critical)
@@ -246,10 +246,10 @@ def test_best_method_of_each_setting(table):
 
 
 def test_best_method_not_useful_above_baseline():
-    rows = all_rows({"glloyd_sound": 2.5, "lsh_splits_sound": 2.6}, ())
+    rows = all_rows({"glloyd": 2.5, "lsh_splits": 2.6}, ())
     best = best_methods(ratios(Study(rows)))
     assert not best["useful"].any()
-    assert set(best["method"]) == {"glloyd_sound"}
+    assert set(best["method"]) == {"glloyd"}
 
 
 def test_fit_times_use_timing_cells_only(study):
@@ -292,7 +292,7 @@ def test_figures_without_private_rows_report_gaps():
 
 
 def test_unlisted_methods_are_drawn():
-    rows = all_rows({"glloyd_sound": 2.0, "unlisted_method": 1.5, "eugkm": 1.1}, ())
+    rows = all_rows({"glloyd": 2.0, "unlisted_method": 1.5, "eugkm": 1.1}, ())
     ratio_figure = reports.draw("comparison", "comparison_ratios", rows)
     assert "unlisted method" in ratio_figure.formatted.columns
     ranks = reports.draw("comparison", "comparison_ranks", rows)
@@ -306,24 +306,22 @@ def test_bars_of_differences_overlap_where_ranks_do_not_differ():
     assert lines["value"].to_dict() == {
         "eugkm": 1.0,
         "kaplan_stemmer": 2.0,
-        "glloyd_sound": 3.0,
-        "lsh_splits_sound": 4.0,
+        "glloyd": 3.0,
+        "lsh_splits": 4.0,
     }
     # Of the four, only the best and the worst differ by more than 2.71.
     overlap = {
         (first, second): lines.at[first, "high"] >= lines.at[second, "low"]
         for first, second in combinations(lines.index, 2)
     }
-    assert [pair for pair, overlaps in overlap.items() if not overlaps] == [
-        ("eugkm", "lsh_splits_sound")
-    ]
+    assert [pair for pair, overlaps in overlap.items() if not overlaps] == [("eugkm", "lsh_splits")]
 
 
 def test_winners_stand_in_the_row_of_their_data_set():
-    rows = all_rows({"glloyd_sound": 2.0, "lsh_splits_sound": 2.6}, ())
+    rows = all_rows({"glloyd": 2.0, "lsh_splits": 2.6}, ())
     result = reports.draw("comparison", "comparison_map", rows)
     table = result.table.set_index(["dataset", "epsilon"])
-    assert table.loc[("a", 1.0), "hue"] == "glloyd_sound"
+    assert table.loc[("a", 1.0), "hue"] == "glloyd"
     # At half the epsilon even the best method is above the mean as only center.
     assert table.loc[("a", 0.5), "hue"] == "none"
     assert list(table["value"]) == list(table["records"])

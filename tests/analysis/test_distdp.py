@@ -81,7 +81,7 @@ def test_curve_of_cost_excess_and_ratio(study):
     check = {
         "sweep": "planted_k",
         "metric": "nicv",
-        "method": {"method": "dist_dp", "rho": 0.01},
+        "method": {"method": "dist_dp_published", "rho": 0.01},
         "along": "k",
     }
     context = verdicts.Context({}, NO_GAPS)
@@ -97,7 +97,12 @@ def test_curve_of_cost_excess_and_ratio(study):
 
 
 def test_excess_equals_cost_when_points_coincide(study):
-    check = {"sweep": "planted_radius", "metric": "nicv", "method": "dist_dp", "along": "rho"}
+    check = {
+        "sweep": "planted_radius",
+        "metric": "nicv",
+        "method": "dist_dp_published",
+        "along": "rho",
+    }
     context = verdicts.Context({}, NO_GAPS)
     excess = curve(study, check | {"value": "excess"}, context)
     cost = curve(study, check | {"value": "cost"}, context)
@@ -108,7 +113,7 @@ def test_curve_refuses_ambiguous_selectors(study):
     check = {
         "sweep": "planted_rho",
         "metric": "nicv",
-        "method": {"method": ["dist_dp", "dist_dp_sound"]},
+        "method": {"method": ["dist_dp_published", "dist_dp"]},
         "along": "rho",
     }
     context = verdicts.Context({}, NO_GAPS)
@@ -123,9 +128,9 @@ def test_slopes_of_logarithms():
     for n in (100, 1000, 10000):
         name = f"planted-{n}-2-2-0"
         level = 3 * n**-0.6
-        parts.append(row_of("one", "dist_dp", name, size=(n, 2), level=level, spread=0))
+        parts.append(row_of("one", "dist_dp_published", name, size=(n, 2), level=level, spread=0))
     study = Study(pd.concat(parts))
-    check = {"sweep": "one", "metric": "nicv", "method": "dist_dp", "along": "n"}
+    check = {"sweep": "one", "metric": "nicv", "method": "dist_dp_published", "along": "n"}
     cost_over_n = curve(study, check, verdicts.Context({}, NO_GAPS))
     assert cost_over_n.slopes() == pytest.approx(0.4)
     assert cost_over_n.residuals() == pytest.approx(0, abs=1e-12)
@@ -149,7 +154,9 @@ def test_every_claim_has_a_verdict(findings):
     assert not [name for name, text in numbers.items() if "instead" in text]
     checks = {claim.id.split("/")[1]: claim.check for claim in CONTENT["claims"]}
     on_method = {
-        name for name, check in checks.items() if "dist_dp" in str({**check, "also": None})
+        name
+        for name, check in checks.items()
+        if "dist_dp_published" in str({**check, "also": None})
     }
     with_printed_radius = {
         name
@@ -180,7 +187,12 @@ def rename_cell_counts(charges):
 @pytest.mark.parametrize(
     ("name", "column", "change", "where"),
     [
-        ("order-dist-below-dp", "nicv", lambda x: 3 * x, {"method": "dist_dp", "sweep": "figure1"}),
+        (
+            "order-dist-below-dp",
+            "nicv",
+            lambda x: 3 * x,
+            {"method": "dist_dp_published", "sweep": "figure1"},
+        ),
         (
             "order-nonprivate-lowest",
             "nicv",
@@ -199,20 +211,20 @@ def rename_cell_counts(charges):
             lambda x: x / 3,
             {"method": "dist_dp_random_points", "k": 16},
         ),
-        ("order-all-four", "nicv", lambda x: 3 * x, {"method": "dist_dp", "k": 8}),
+        ("order-all-four", "nicv", lambda x: 3 * x, {"method": "dist_dp_published", "k": 8}),
         (
             "slightly-worse-than-nonprivate",
             "nicv",
             lambda x: 1.4 * x,
-            {"method": "dist_dp", "dataset": "s1"},
+            {"method": "dist_dp_published", "dataset": "s1"},
         ),
         (
             "closer-to-nonprivate-than-to-dp",
             "nicv",
             lambda x: 1.7 * x,
-            {"method": "dist_dp", "dataset": "s1"},
+            {"method": "dist_dp_published", "dataset": "s1"},
         ),
-        ("cost-falls-with-k", "nicv", lambda x: 5 * x, {"method": "dist_dp", "k": 16}),
+        ("cost-falls-with-k", "nicv", lambda x: 5 * x, {"method": "dist_dp_published", "k": 16}),
         (
             "monotone-in-rho",
             "nicv",
@@ -235,56 +247,56 @@ def rename_cell_counts(charges):
             "runtime-minutes",
             "fit_cpu_seconds",
             lambda x: 1000.0 + 0 * x,
-            {"method": "dist_dp", "dataset": "skin-class"},
+            {"method": "dist_dp_published", "dataset": "skin-class"},
         ),
         ("dataset-shapes", "d", lambda x: x + 1, {"dataset": "s1"}),
         (
             "additive-error-free-of-radius",
             "nicv",
             lambda x: x**0.5,
-            {"sweep": "planted_radius", "method": "dist_dp"},
+            {"sweep": "planted_radius", "method": "dist_dp_published"},
         ),
         (
             "additive-error-rho-squared",
             "nicv",
             lambda x: 0.0016 + (x - 0.0016) ** 0.5,
-            {"sweep": "planted_rho", "method": "dist_dp"},
+            {"sweep": "planted_rho", "method": "dist_dp_published"},
         ),
         (
             "lower-bound-k-rho2",
             "nicv",
             lambda x: 1e-5 * x,
-            {"sweep": "lower_bound", "method": "dist_dp_sound", "k": 64},
+            {"sweep": "lower_bound", "method": "dist_dp", "k": 64},
         ),
         (
             "constant-multiplicative",
             "nicv",
             lambda x: 20 * x,
-            {"sweep": "planted_factor", "method": "dist_dp"},
+            {"sweep": "planted_factor", "method": "dist_dp_published"},
         ),
         (
             "runtime-linear",
             "fit_cpu_seconds",
             lambda x: x**2,
-            {"sweep": "timing", "method": "dist_dp"},
+            {"sweep": "timing", "method": "dist_dp_published"},
         ),
         (
             "extra-k-dependence",
             "nicv",
             lambda x: 0.0016 + 1e-6 / (x - 0.0016),
-            {"sweep": "planted_k", "method": "dist_dp"},
+            {"sweep": "planted_k", "method": "dist_dp_published"},
         ),
         (
             "release-is-dist-dp",
             "charges",
             lambda x: change_charges(x, double_point_sensitivity),
-            {"method": "dist_dp"},
+            {"method": "dist_dp_published"},
         ),
         (
             "budget-three-parts",
             "charges",
             lambda x: change_charges(x, rename_cell_counts),
-            {"method": "dist_dp"},
+            {"method": "dist_dp_published"},
         ),
     ],
 )
@@ -298,7 +310,7 @@ def test_other_interpretations_are_reported(findings):
         "With the sound variant: not contradicted so far as well"
         in findings["rho-zero-is-nonprivate"].numbers
     )
-    rows = changed("nicv", lambda x: 3 * x, method="dist_dp_sound", sweep="figure1")
+    rows = changed("nicv", lambda x: 3 * x, method="dist_dp", sweep="figure1")
     finding = evaluate_claim("order-dist-below-dp", rows)
     assert finding.verdict == NOT_CONTRADICTED
     assert "With the printed radius: not contradicted so far as well." in finding.numbers
@@ -327,8 +339,10 @@ def test_lower_bound_in_units_of_rho(findings):
 
 def test_lower_bound_reports_refusing_methods():
     reason = "failed: epsilon=0.1 with n=32 points and rho=0.05 is too little"
-    missing = reports.missing_cell("lower_bound", "dist_dp", "half-8-32-0.05", 0.1, reason)
-    rows = reports.without(all_rows(), sweep="lower_bound", method="dist_dp", k=32)
+    missing = reports.missing_cell(
+        "lower_bound", "dist_dp_published", "half-8-32-0.05", 0.1, reason
+    )
+    rows = reports.without(all_rows(), sweep="lower_bound", method="dist_dp_published", k=32)
     finding = evaluate_claim("lower-bound-k-rho2", rows, missing)
     assert finding.verdict == NOT_CONTRADICTED
     assert finding.missing == "7 of 8 comparisons available"
@@ -353,11 +367,11 @@ def test_budget_part_must_not_exceed_its_third():
     def change(column):
         return change_charges(column, double_second_mu)
 
-    rows = changed("charges", change, method="dist_dp", sweep="figure1")
+    rows = changed("charges", change, method="dist_dp_published", sweep="figure1")
     finding = evaluate_claim("budget-three-parts", rows)
     assert finding.verdict == FAILS
     assert "cell_counts" not in finding.missing
-    rows = changed("epsilon_spent", lambda x: 2 * x, method="dist_dp", sweep="grid")
+    rows = changed("epsilon_spent", lambda x: 2 * x, method="dist_dp_published", sweep="grid")
     finding = evaluate_claim("budget-three-parts", rows)
     assert finding.verdict == FAILS
 
@@ -369,7 +383,7 @@ def test_composed_delta_of_gaussian_charges():
 
 
 def test_nonpositive_excess_has_no_slope():
-    rows = changed("nicv", lambda x: 0 * x + 0.001, sweep="planted_rho", method="dist_dp")
+    rows = changed("nicv", lambda x: 0 * x + 0.001, sweep="planted_rho", method="dist_dp_published")
     finding = evaluate_claim("additive-error-rho-squared", rows)
     assert finding.verdict == INCONCLUSIVE
     assert "Not above zero" in finding.numbers
@@ -386,7 +400,7 @@ def test_few_seeds_are_inconclusive():
 
 
 def test_claims_without_rows_report_the_reason():
-    missing = reports.missing_cell("figure1", "dist_dp", "skin", 1.0, "no such file")
+    missing = reports.missing_cell("figure1", "dist_dp_published", "skin", 1.0, "no such file")
     findings = reports.evaluate_claims("distdp", foreign_rows(), missing)
     evaluated = {name for name, finding in findings.items() if finding.verdict != NOT_RUN}
     assert evaluated == {"rho-005-meaning"}
@@ -413,9 +427,11 @@ def test_figure1_curves_and_labels(study):
     assert "every move protected" in result.caption
     labels = [text.get_text() for text in result.figure.legends[0].get_texts()]
     assert any("zero-out, not ρ-bounded" in label for label in labels)
-    point = result.table.query("dataset == 's1' and method == 'dist_dp' and x == 8").iloc[0]
+    point = result.table.query("dataset == 's1' and method == 'dist_dp_published' and x == 8").iloc[
+        0
+    ]
     rows = all_rows().query("sweep == 'figure1' and dataset == 's1'")
-    costs = 5000 * rows.query("method == 'dist_dp' and k == 8")["nicv"]
+    costs = 5000 * rows.query("method == 'dist_dp_published' and k == 8")["nicv"]
     assert point["value"] == pytest.approx(costs.mean())
     standard_error = costs.std() / math.sqrt(12)
     assert point["high"] - point["value"] == pytest.approx(3 * standard_error)
@@ -428,7 +444,7 @@ def test_figure2_reverses_rho_and_has_level_lines(study):
     assert low > high
     assert axes.get_xscale() == "log"
     levels = result.table.query(
-        "dataset == 's1' and method in ['kmeans', 'lsh_splits_sound', 'dist_dp_sound_any']"
+        "dataset == 's1' and method in ['kmeans', 'lsh_splits', 'dist_dp_any']"
     )
     assert levels["x"].isna().all()
     assert len(levels) == 3
@@ -438,11 +454,11 @@ def test_wide_bands_do_not_set_axis_limits():
     def widen(values):
         return values * np.tile([0.01, 2.9, 0.09], len(values) // 3)
 
-    rows = changed("nicv", widen, method="dist_dp", dataset="s1")
+    rows = changed("nicv", widen, method="dist_dp_published", dataset="s1")
     result = draw("figure1", rows)
     axes = next(axes for axes in result.figure.axes if axes.get_title().endswith("S1"))
     subset = result.table.query("dataset == 's1'")
-    wide = subset.query("method == 'dist_dp'")
+    wide = subset.query("method == 'dist_dp_published'")
     assert axes.get_yscale() == "log"
     # The table has the bands without any cut.
     assert (wide["low"] < 0).all()
@@ -473,9 +489,9 @@ def test_adjacencies_have_separate_panels(study):
 
 
 def test_radius_grows_as_rho_shrinks_in_it(study):
-    table = figure("planted").table.query("panel == 'radius' and hue == 'dist_dp'")
+    table = figure("planted").table.query("panel == 'radius' and hue == 'dist_dp_published'")
     assert sorted(table["x"]) == [1, 4, 16, 64]
-    rows = all_rows().query("sweep == 'planted_radius' and method == 'dist_dp'")
+    rows = all_rows().query("sweep == 'planted_radius' and method == 'dist_dp_published'")
     smallest = rows[rows["cell"].str.contains("0.000625")]["nicv"].mean()
     value = table.set_index("x").at[64, "value"]
     assert value == pytest.approx(20000 * smallest * 64**2)

@@ -89,7 +89,7 @@ def test_raw_units_scale_by_powers_of_half_width(study):
         factors = families.map(HALF_RANGE).to_numpy() ** power
         np.testing.assert_allclose(raw.values, panel.values * factors, rtol=1e-12)
     inertia = raw_units(study.panel("table", "inertia"))
-    mask = reports.row_mask(inertia.cells, dataset="gas", method="dpm")
+    mask = reports.row_mask(inertia.cells, dataset="gas", method="dpm_published")
     assert inertia.values[:, mask.argmax()].mean() == pytest.approx(3.7e7, rel=0.05)
 
 
@@ -108,41 +108,41 @@ def quality(rows):
 def test_verdicts_of_reported_cells_follow_the_margin():
     rows = all_rows()
     table = quality(rows)
-    silhouette = table.loc[("letters-18720", "dpm", "silhouette")]
+    silhouette = table.loc[("letters-18720", "dpm_published", "silhouette")]
     assert silhouette["verdict"] == reported.WITHIN
     assert not silhouette["reason"]
     # Two standard errors of both runs (20 reported, 12 fabricated), with half a digit more of the
     # reported deviation and the error of a sample of 10,000 points, and half a reported digit.
     error = math.sqrt(0.015**2 / 20 + silhouette["deviation"] ** 2 / 12 + 0.002**2)
     assert silhouette["margin"] == pytest.approx(2 * error + 0.005)
-    zero = table.loc[("gas", "dpm", "norm_kmeans_distance")]
+    zero = table.loc[("gas", "dpm_published", "norm_kmeans_distance")]
     error = math.sqrt(0.005**2 / 20 + zero["deviation"] ** 2 / 12)
     assert zero["margin"] == pytest.approx(2 * error + 0.005)
-    where = {"sweep": "table", "dataset": "letters-18720", "method": "dpm"}
+    where = {"sweep": "table", "dataset": "letters-18720", "method": "dpm_published"}
     for factor, score_verdict, cost_verdict in (
         (2.0, reported.BETTER, reported.WORSE),
         (0.5, reported.WORSE, reported.BETTER),
     ):
         table = quality(changed(rows, where, silhouette=factor, inertia=factor))
         verdict = table["verdict"]
-        assert verdict["letters-18720", "dpm", "silhouette"] == score_verdict
-        assert verdict["letters-18720", "dpm", "inertia"] == cost_verdict
+        assert verdict["letters-18720", "dpm_published", "silhouette"] == score_verdict
+        assert verdict["letters-18720", "dpm_published", "inertia"] == cost_verdict
 
 
 def test_incomparable_cells_have_reason_and_numbers():
     table = quality(all_rows())
     expected = {
-        ("mnist-embeddings", "dpm", "silhouette"): "network",
-        ("letters-18720", "em_mc", "inertia"): "not private",
+        ("mnist-embeddings", "dpm_published", "silhouette"): "network",
+        ("letters-18720", "em_mc_published", "inertia"): "not private",
         ("letters-18720", "kmeans", "norm_kmeans_distance"): "101 to 128",
-        ("gas", "dpm", "accuracy"): "reports no number",
+        ("gas", "dpm_published", "accuracy"): "reports no number",
     }
     for key, text in expected.items():
         assert table.loc[key, "verdict"] == reported.NOT_COMPARABLE, key
         assert text in table.loc[key, "reason"], key
-    silhouette = table.loc[("mnist-embeddings", "dpm", "silhouette")]
+    silhouette = table.loc[("mnist-embeddings", "dpm_published", "silhouette")]
     assert np.isfinite(silhouette[["mean", "ratio"]].astype(float)).all()
-    assert "spends more" in table.loc[("gas", "dp_lloyd", "inertia"), "note"]
+    assert "spends more" in table.loc[("gas", "dp_lloyd_published", "inertia"), "note"]
     assert len(table) == 120
     assert len(reported_means()) == 115
 
@@ -150,14 +150,17 @@ def test_incomparable_cells_have_reason_and_numbers():
 def test_few_seeds_and_missing_rows_have_no_verdict():
     rows = all_rows()
     few = rows[(rows["dataset"] != "gas") | (rows["seed"] < 5)]
-    few = reports.without(few, method="dpm", dataset="synth-10d", sweep="table")
+    few = reports.without(few, method="dpm_published", dataset="synth-10d", sweep="table")
     table = quality(few)
-    assert table.loc[("gas", "dpm", "inertia"), "verdict"] == reported.FEW_SEEDS
-    assert table.loc[("synth-10d", "dpm", "inertia"), "verdict"] == reported.NOT_STORED
-    assert table.loc[("synth-10d", "em_mc", "inertia"), "verdict"] == reported.NOT_STORED
+    assert table.loc[("gas", "dpm_published", "inertia"), "verdict"] == reported.FEW_SEEDS
+    assert table.loc[("synth-10d", "dpm_published", "inertia"), "verdict"] == reported.NOT_STORED
+    assert table.loc[("synth-10d", "em_mc_published", "inertia"), "verdict"] == reported.NOT_STORED
     # A cell without rows was not run, also if other reasons keep its numbers from being compared.
     table = quality(rows[(rows["dataset"] != "gas") & (rows["method"] != "kmeans")])
-    for key in (("gas", "dpm", "accuracy"), ("letters-18720", "kmeans", "norm_kmeans_distance")):
+    for key in (
+        ("gas", "dpm_published", "accuracy"),
+        ("letters-18720", "kmeans", "norm_kmeans_distance"),
+    ):
         assert table.loc[key, "verdict"] == reported.NOT_STORED
         assert table.loc[key, "reason"] == "no stored rows"
 
@@ -194,7 +197,7 @@ def test_orderings_and_bounds():
     rows = all_rows()
     # As reported: behind LSH-Splits on two sets.
     assert evaluate_claim("sota-inertia", rows).verdict == FAILS
-    where = {"sweep": "table", "method": "dpm"}
+    where = {"sweep": "table", "method": "dpm_published"}
     better = changed(rows, where, inertia=0.3)
     assert evaluate_claim("sota-inertia", better).verdict == NOT_CONTRADICTED
     # A difference of scores, not a ratio: 0.02 below k-means at every height.
@@ -210,12 +213,12 @@ def test_numbers_of_centers_per_class():
     finding = evaluate_claim("n-clusters-close", rows)
     assert finding.verdict == HOLDS
     assert finding.evidence["ratio"].between(1.3, 1.6).all()
-    where = {"sweep": "table", "method": "dpm", "dataset": "letters-18720"}
+    where = {"sweep": "table", "method": "dpm_published", "dataset": "letters-18720"}
     many = changed(rows, where, n_centers=2.0)
     assert evaluate_claim("n-clusters-close", many).verdict == FAILS
     assert evaluate_claim("n-clusters-max", rows).verdict == HOLDS
     single_run = rows.copy()
-    mask = reports.row_mask(rows, method="dpm", sweep="centreness")
+    mask = reports.row_mask(rows, method="dpm_published", sweep="centreness")
     single_run.loc[rows.index[mask][0], "n_centers"] = 129
     assert evaluate_claim("n-clusters-max", single_run).verdict == FAILS
 
@@ -225,7 +228,7 @@ def test_comparison_across_data_sets():
     finding = evaluate_claim("time-dpm-dimension", rows)
     assert finding.verdict == HOLDS
     assert finding.evidence["ratio"][0] == pytest.approx(10, rel=0.15)
-    where = {"sweep": "timing", "dataset": "synth-10d", "method": "dpm"}
+    where = {"sweep": "timing", "dataset": "synth-10d", "method": "dpm_published"}
     slow = changed(rows, where, fit_cpu_seconds=5.0)
     assert evaluate_claim("time-dpm-dimension", slow).verdict == FAILS
     assert evaluate_claim("time-dpm-points", rows).verdict == HOLDS
@@ -242,8 +245,8 @@ def test_ambiguous_selector_across_data_sets_is_refused():
         "sweep": "timing",
         "metric": "fit_cpu_seconds",
         "across": True,
-        "left": ["dpm"],
-        "right": [{"method": "dpm", "dataset": "gas"}],
+        "left": ["dpm_published"],
+        "right": [{"method": "dpm_published", "dataset": "gas"}],
         "over": {},
         "at_most": 1,
     }
@@ -256,10 +259,10 @@ def test_dispersion_is_the_coefficient_of_variation():
         "type": "dispersion",
         "sweep": "table",
         "metric": "inertia",
-        "left": ["dpm"],
+        "left": ["dpm_published"],
         "over": {"dataset": ["gas"]},
     }
-    rows = dpm_rows("table", "dpm", "gas", seeds=30)
+    rows = dpm_rows("table", "dpm_published", "gas", seeds=30)
     values = np.random.default_rng(0).lognormal(0, 1.5, 30)
     finding = evaluate_check(check | {"above": 1}, rows.assign(inertia=values))
     variation = values.std(ddof=1) / values.mean()
@@ -276,7 +279,7 @@ def test_slopes_of_running_time():
     slopes = re.findall(r"Slope over \w (\S+)", finding.numbers)
     assert list(map(float, slopes)) == pytest.approx([1.05, 1.0], abs=0.06)
     squared = rows.copy()
-    mask = reports.row_mask(squared, sweep="scaling", method="dpm")
+    mask = reports.row_mask(squared, sweep="scaling", method="dpm_published")
     squared.loc[mask, "fit_cpu_seconds"] *= squared.loc[mask, "n"]
     assert evaluate_claim("time-complexity", squared).verdict == FAILS
     # Below the sizes of the claim there is no verdict at any slope.
@@ -303,7 +306,7 @@ def test_similar_times_are_bounded_in_both_directions():
 
 def test_time_claims_use_cpu_seconds():
     rows = all_rows()
-    where = {"sweep": "timing", "method": "dpm"}
+    where = {"sweep": "timing", "method": "dpm_published"}
     slow_wall_clock = changed(rows, where, fit_seconds=1e6)
     assert evaluate_claim("time-dpm-seconds", slow_wall_clock).verdict == HOLDS
     slow_cpu = changed(rows, where, fit_cpu_seconds=1e6)
@@ -337,7 +340,7 @@ def test_best_number_of_clusters_on_gas():
 
 
 def test_time_limit_is_a_lower_bound():
-    key = ("em_mc_large", "em_mc", "synth-100d")
+    key = ("em_mc_large", "em_mc_published", "synth-100d")
     reason = "failed: TimeLimitExceeded: time limit of 3600 s reached"
     missing = reports.missing_cell(*key, 1.0, reason)
     finding = evaluate_claim("time-em-mc-12h", all_rows(), missing)
@@ -362,7 +365,9 @@ def grid_rows(sweep, cost, settings, *, datasets=("letters-18720",), noise=0.002
     for dataset in datasets:
         for params in settings:
             inertia = cost(dataset, params) * (1 + noise * rng.normal(size=seeds))
-            rows = dpm_rows(sweep, "dpm", dataset, seeds=seeds, params=params, metrics=("inertia",))
+            rows = dpm_rows(
+                sweep, "dpm_published", dataset, seeds=seeds, params=params, metrics=("inertia",)
+            )
             parts.append(rows.assign(inertia=inertia))
     return pd.concat(parts, ignore_index=True)
 
@@ -387,7 +392,7 @@ BUDGET = {
     "sweep": "budget",
     "metrics": ["inertia"],
     "datasets": ["letters-18720"],
-    "method": "dpm",
+    "method": "dpm_published",
     "parameters": {"shares": ["interval", "counts", "splits", "averages"]},
     "settings": 18,
 }
@@ -505,7 +510,7 @@ CORNER = {
     "sweep": "centreness",
     "metrics": ["inertia"],
     "datasets": ["letters-18720", "synth-10d"],
-    "method": "dpm",
+    "method": "dpm_published",
     "parameters": ["t", "q"],
     "settings": 12,
     "corner": {"t": {"at_least": 0.8}, "q": {"at_most": 0.05}},
@@ -567,7 +572,7 @@ def test_table_of_settings_excludes_invalid_values():
 
 @pytest.mark.parametrize("change", ["shares", "charges", "spent", "delta", "failures", "gaussian"])
 def test_total_budget_fails_on_excess(change):
-    rows = dpm_rows("budget", "dpm", "gas", params={"shares": [0.04, 0.18, 0.18, 0.6]})
+    rows = dpm_rows("budget", "dpm_published", "gas", params={"shares": [0.04, 0.18, 0.18, 0.6]})
     assert evaluate_claim("total-budget", rows).verdict == HOLDS
     if change == "shares":
         rows = with_params(rows, {"shares": [0.04, 0.18, 0.18, 0.61]})
@@ -620,7 +625,7 @@ def test_figures_have_numbers(name, study):
 
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_figures_of_a_single_cell(name):
-    rows = dpm_rows("table", "dpm", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8))
+    rows = dpm_rows("table", "dpm_published", "blobs-2000-4-8", seeds=3, size=(2000, 4, 8))
     result = reports.draw("dpm", name, rows)
     assert result.caption.endswith(".")
     reasons = {gap.rpartition(": ")[2] for gap in result.gaps}
@@ -637,8 +642,8 @@ def panels_of(result):
 def test_figure1_shows_reported_values_inside_its_axes(study):
     result = figure("figure1")
     table = result.table.set_index(["dataset", "method"])
-    assert table.loc[("letters-18720", "em_mc"), "reported"] == 23.81
-    assert table.loc[("gas", "dp_lloyd"), "value"] == pytest.approx(0.25, rel=0.05)
+    assert table.loc[("letters-18720", "em_mc_published"), "reported"] == 23.81
+    assert table.loc[("gas", "dp_lloyd_published"), "value"] == pytest.approx(0.25, rel=0.05)
     # All panels share one axis, which holds a reported 0 and a mean a thousand times the others.
     panels = panels_of(result).values()
     ((low, high),) = {axes.get_xlim() for axes in panels}
@@ -656,8 +661,8 @@ def test_figure1_shows_reported_values_inside_its_axes(study):
 def test_figure4_shows_cpu_seconds(study):
     result = figure("figure4")
     assert "largest ratio of wall-clock to CPU time of a fit is 1.25" in result.caption
-    line = result.table.set_index(["dataset", "method"]).loc[("gas", "dpm")]
-    rows = all_rows().query("sweep == 'timing' and dataset == 'gas' and method == 'dpm'")
+    line = result.table.set_index(["dataset", "method"]).loc[("gas", "dpm_published")]
+    rows = all_rows().query("sweep == 'timing' and dataset == 'gas' and method == 'dpm_published'")
     assert line["value"] == pytest.approx(rows["fit_cpu_seconds"].mean())
     # Numbers are written at the ends of the intervals, and absent methods have no row.
     (axes,) = result.figure.axes
@@ -669,14 +674,14 @@ def test_figure4_shows_cpu_seconds(study):
 
 def test_methods_of_another_adjacency_are_excluded():
     rows = all_rows()
-    adjacency = rows["adjacency"].where(rows["method"] != "lsh_splits", "add_remove")
+    adjacency = rows["adjacency"].where(rows["method"] != "lsh_splits_published", "add_remove")
     rows = rows.assign(adjacency=adjacency)
     for name in ("figure1", "figure4", "directions"):
         result = reports.draw("dpm", name, rows)
-        assert "lsh_splits" not in set(result.table["method"])
+        assert "lsh_splits_published" not in set(result.table["method"])
         assert any("another adjacency" in gap for gap in result.gaps), name
     # No ratio across adjacencies either.
-    assert "lsh_splits" not in set(matched_ratios(Study(rows))["published"])
+    assert "lsh_splits_published" not in set(matched_ratios(Study(rows))["published"])
 
 
 def test_matched_ratios_bound_the_sound_budget(study):
@@ -684,12 +689,12 @@ def test_matched_ratios_bound_the_sound_budget(study):
     assert (table["spent_sound"] <= table["spent_published"] * (1 + 1e-9)).all()
     assert (table["delta_sound"] <= table["delta_published"]).all()
     epsilons = table.groupby("published")["epsilon_sound"].unique()
-    expected = {"dpm": [0.75], "lsh_splits": [1.0], "dp_lloyd": [1.0]}
+    expected = {"dpm_published": [0.75], "lsh_splits_published": [1.0], "dp_lloyd_published": [1.0]}
     assert {name: values.tolist() for name, values in epsilons.items()} == expected
     rows = all_rows().query("dataset == 'gas'")
-    sound = rows.query("epsilon == 0.75 and method == 'dpm_sound'")["inertia"]
-    published = rows.query("sweep == 'table' and method == 'dpm'")["inertia"]
-    pair = table.query("dataset == 'gas' and sound == 'dpm_sound'").iloc[0]
+    sound = rows.query("epsilon == 0.75 and method == 'dpm'")["inertia"]
+    published = rows.query("sweep == 'table' and method == 'dpm_published'")["inertia"]
+    pair = table.query("dataset == 'gas' and sound == 'dpm'").iloc[0]
     assert pair["ratio"] == pytest.approx(sound.mean() / published.mean())
     assert pair["low"] < pair["ratio"] < pair["high"]
     assert pair["unproven"] == "F-13"
@@ -747,7 +752,7 @@ def test_epsilon_label_states_delta(study):
 
 
 def test_rows_without_newer_columns_are_accepted():
-    rows = dpm_rows("table", "dpm", "gas").drop(columns=["half_width", "timing"])
+    rows = dpm_rows("table", "dpm_published", "gas").drop(columns=["half_width", "timing"])
     study = Study(rows)
     assert study.cells["domain_half_width"].isna().all()
     assert not study.cells["timing"].any()

@@ -240,7 +240,7 @@ def test_verdicts_of_protocol_claims():
 
 
 def test_claims_without_protocol_rows_are_not_run():
-    missing = reports.missing_cell("protocol", "fastlloyd", "s1", 0.1, "not run yet")
+    missing = reports.missing_cell("protocol", "fastlloyd_published", "s1", 0.1, "not run yet")
     findings = evaluate_claims(small_rows(), missing)
     # The paper's own numbers refute one claim without any rows.
     without_rows = dict.fromkeys(VERDICTS, NOT_RUN) | {"bytes-below-kilobyte": FAILS}
@@ -347,7 +347,7 @@ def test_figures_without_protocol_rows_report_gaps(name):
 def test_stacked_parts_sum_to_iteration_time():
     result = figure("protocol_parts")
     table = costs(study_of("fastlloyd/protocol"))
-    table = table.query("word_bytes == 8 and method == 'fastlloyd'")
+    table = table.query("word_bytes == 8 and method == 'fastlloyd_published'")
     for axes, latency in zip(result.figure.axes, (0.25, 25.0), strict=True):
         times = table.loc[table["latency_ms"] == latency, "iteration_ms"]
         assert len(times) == 30

@@ -42,7 +42,7 @@ def drawn(spec, rows=None):
 )
 def test_wrong_keys_are_refused(keys, message):
     with pytest.raises(ValueError, match=message):
-        drawn(spec_of(**({"panel": "dataset", "methods": "lloyd"} | keys)))
+        drawn(spec_of(**({"panel": "dataset", "methods": "lloyd_published"} | keys)))
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,12 @@ def test_files_have_known_keys():
 
 
 def test_table_has_means_and_intervals():
-    table = frame(study_of("fastlloyd"), spec_of(methods="fastlloyd", panel="dataset")).table
-    rows = small_rows().query("sweep == 'real' and method == 'fastlloyd' and dataset == 's1'")
+    table = frame(
+        study_of("fastlloyd"), spec_of(methods="fastlloyd_published", panel="dataset")
+    ).table
+    rows = small_rows().query(
+        "sweep == 'real' and method == 'fastlloyd_published' and dataset == 's1'"
+    )
     nicv = rows[rows["epsilon"] == 0.5]["nicv"]
     line = table.query("panel == 's1' and x == 0.5").iloc[0]
     assert line["value"] == pytest.approx(nicv.mean())
@@ -83,7 +87,7 @@ def test_table_has_means_and_intervals():
     assert line["high"] - line["value"] == pytest.approx(half_width, rel=1e-3)
     assert line["seeds"] == 12
     errors = frame(
-        study_of("fastlloyd"), spec_of(methods="fastlloyd", interval="se3", value="cost")
+        study_of("fastlloyd"), spec_of(methods="fastlloyd_published", interval="se3", value="cost")
     )
     line = errors.table.query("dataset == 's1' and x == 0.5").iloc[0]
     assert line["value"] == pytest.approx(nicv.mean() * 5000)
@@ -91,18 +95,23 @@ def test_table_has_means_and_intervals():
 
 
 def test_ratio_to_the_optimum_is_paired_over_seeds():
-    spec = spec_of(methods="fastlloyd", value="ratio", optimum="lloyd", interval="bootstrap95")
+    spec = spec_of(
+        methods="fastlloyd_published",
+        value="ratio",
+        optimum="lloyd_published",
+        interval="bootstrap95",
+    )
     table = frame(study_of("fastlloyd"), spec).table
     rows = small_rows().query("sweep == 'real' and dataset == 'wine'")
     means = rows[rows["epsilon"].isna() | (rows["epsilon"] == 0.1)].groupby("method")["nicv"].mean()
     line = table.query("dataset == 'wine' and x == 0.1").iloc[0]
-    assert line["value"] == pytest.approx(means["fastlloyd"] / means["lloyd"])
+    assert line["value"] == pytest.approx(means["fastlloyd_published"] / means["lloyd_published"])
     assert line["low"] < line["value"] < line["high"]
 
 
 def test_panels_may_select_for_themselves():
     panels = {"small": {"where": {"dataset": "iris"}}, "none": {"where": {"dataset": "mnist"}}}
-    result = drawn(spec_of(methods="fastlloyd", panels=panels, caption="Over {seeds}."))
+    result = drawn(spec_of(methods="fastlloyd_published", panels=panels, caption="Over {seeds}."))
     assert set(result.table["panel"]) == {"small"}
     assert result.gaps == ("none: not run: no stored rows",)
     assert [axes.get_title() for axes in result.figure.axes] == ["small"]
@@ -110,7 +119,10 @@ def test_panels_may_select_for_themselves():
 
 
 def test_curves_are_named_selections():
-    curves = {"low": {"dataset": "iris", "method": "glloyd"}, "gone": {"dataset": "mnist"}}
+    curves = {
+        "low": {"dataset": "iris", "method": "glloyd_published"},
+        "gone": {"dataset": "mnist"},
+    }
     result = drawn(spec_of(curves=curves, styles={"low": {"label": "GLloyd on Iris"}}))
     assert set(result.table["hue"]) == {"low"}
     assert result.gaps == ("gone: not run: no stored rows",)
@@ -135,7 +147,7 @@ def test_reported_values_are_drawn_as_diamonds():
 
 
 def test_files_hold_what_is_drawn():
-    result = drawn(spec_of(methods="fastlloyd", panel="dataset"))
+    result = drawn(spec_of(methods="fastlloyd_published", panel="dataset"))
     for axes in result.figure.axes:
         name = axes.get_title().split(") ")[1]
         curve = result.table[result.table["panel"] == name].sort_values("x")

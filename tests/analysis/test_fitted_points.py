@@ -12,7 +12,7 @@ MISSING = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason
 def rows_with_fitted_points():
     """Rows of a sound method, those on iris as rows on embeddings are."""
     parts = [
-        cell_rows("real", "fastlloyd_sound", name, 0.5, 2, size=SIZES[name]).assign(
+        cell_rows("real", "fastlloyd", name, 0.5, 2, size=SIZES[name]).assign(
             variant="sound", flaws=flaws, private_bounds=False
         )
         for name, flaws in (("iris", "F-28"), ("s1", ""))
@@ -22,7 +22,7 @@ def rows_with_fitted_points():
 
 def test_privacy_table_has_a_line_for_fitted_points():
     table = report.privacy_table(Study(rows_with_fitted_points()))
-    assert table["method"].tolist() == ["fastlloyd_sound"] * 2
+    assert table["method"].tolist() == ["fastlloyd"] * 2
     assert sorted(table["flaws"].tolist()) == [[], ["F-28"]]
 
 

@@ -19,7 +19,9 @@ from pkm.analysis.render.style import epsilon_label
 from pkm.analysis.tables import Study, resampling_weights
 from pkm.arrow import parameters_of
 
-MISSING = reports.missing_cell("real", "fastlloyd", "mnist", 0.1, "DataUnavailable: mnist")
+MISSING = reports.missing_cell(
+    "real", "fastlloyd_published", "mnist", 0.1, "DataUnavailable: mnist"
+)
 SPECS = {spec.name: spec for spec in figures_of("fastlloyd")}
 figure = partial(reports.figure_of, "fastlloyd")
 TABLES = ("table2", "table3", "protocol_parties")
@@ -69,7 +71,7 @@ def test_panels_without_rows_are_not_drawn(study):
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_figures_of_a_single_cell(name):
     # A run that was stopped early still has a report, whose panels state that rows are missing.
-    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
     result = draw(name, rows)
     assert result.caption.endswith(".")
     assert {gap.rpartition(": ")[2] for gap in result.gaps} == {"no stored rows"}
@@ -81,14 +83,14 @@ def test_figures_of_a_single_cell(name):
 def test_epsilon_label_refuses_two_adjacencies(study):
     cells = study.panel("real", "nicv").cells
     assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N ln N), SuLloyd δ = 0)"
-    adjacency = np.where(cells["method"] == "glloyd", "add_remove", cells["adjacency"])
+    adjacency = np.where(cells["method"] == "glloyd_published", "add_remove", cells["adjacency"])
     with pytest.raises(ValueError, match="adjacency"):
         epsilon_label(cells.assign(adjacency=adjacency))
 
 
 def test_methods_of_another_adjacency_are_excluded():
     rows = small_rows()
-    incomparable = cell_rows("real", "fastlloyd", "iris", 0.5, 12, size=SIZES["iris"])
+    incomparable = cell_rows("real", "fastlloyd_published", "iris", 0.5, 12, size=SIZES["iris"])
     incomparable = incomparable.assign(
         method="other", cell="other", label="other", adjacency="replace_one"
     )
@@ -102,7 +104,7 @@ def test_ablation_averages_over_all_separations():
     panel = Study(rows).panel("ablation", "nicv")
     configurations, averages = relative_ablation(panel, resampling_weights(len(panel.seeds), 5))
     ablation = rows[rows["sweep"] == "ablation"]
-    naive = ablation[ablation["method"] == "glloyd"].groupby("dataset")["nicv"].mean()
+    naive = ablation[ablation["method"] == "glloyd_published"].groupby("dataset")["nicv"].mean()
     params = {
         "alpha": 0.4,
         "radius_schedule": "step",
@@ -148,7 +150,9 @@ def test_captions_count_data_sets(name, study):
 @pytest.mark.parametrize("factor", [1e3, 1e6, 1e12])
 def test_private_curves_are_inside_their_panels(factor):
     rows = small_rows().copy()
-    rows.loc[rows["method"].isin(["sulloyd", "glloyd"]), "centroid_mse"] *= factor
+    rows.loc[rows["method"].isin(["sulloyd_published", "glloyd_published"]), "centroid_mse"] *= (
+        factor
+    )
     result = draw("figure8", rows)
     assert len(result.figure.axes) == 3
     for axes in result.figure.axes:
@@ -185,7 +189,7 @@ def test_table2_excludes_sets_with_outliers():
     for n in (0, 100):
         name = f"synth-2-2-0-o{n}"
         size = (10000 + n, 2, 2)
-        parts.append(cell_rows("outliers", "fastlloyd", name, 0.5, 12, size=size))
+        parts.append(cell_rows("outliers", "fastlloyd_published", name, 0.5, 12, size=size))
     rows = pd.concat(parts, ignore_index=True)
     table = draw("table2", rows).table.set_index("data set")
     assert table.loc["Synth", "N (here)"] == "10000"
@@ -260,7 +264,7 @@ def test_report_replaces_older_report_only(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / name).write_text("old")
     (tmp_path / "index.html").write_text("old")
-    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=SIZES["iris"])
     names = ("figure2", "table2")
 
     def refuse(*_):
@@ -294,15 +298,15 @@ def test_figures_are_written_to_files(page):
 
 def test_privacy_table_of_spending_and_flaws(study):
     table = report.privacy_table(study).set_index(["method", "variant"])
-    published = table.loc[("fastlloyd", "published")]
+    published = table.loc[("fastlloyd_published", "published")]
     assert published["spent"] == "100.0000%"
     assert published["flaws"] == ["F-09", "F-10"]
-    assert table.loc[("fastlloyd_sound", "sound"), "flaws"] == []
-    assert table.loc[("lloyd", "published"), "declared"] == "–"
+    assert table.loc[("fastlloyd", "sound"), "flaws"] == []
+    assert table.loc[("lloyd_published", "published"), "declared"] == "–"
 
 
 def test_privacy_table_states_rho():
-    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 2, size=SIZES["iris"])
+    rows = cell_rows("real", "fastlloyd_published", "iris", 0.5, 2, size=SIZES["iris"])
     rows = rows.assign(adjacency="rho_bounded")
     parts = []
     for rho in (0.05, "diagonal", 0.008):

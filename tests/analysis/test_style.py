@@ -65,14 +65,14 @@ def test_configured_methods_have_label_and_color(name):
 
 
 def test_variants_share_the_color():
-    names = ("sulloyd", "sulloyd_fold", "sulloyd_sound")
+    names = ("sulloyd_published", "sulloyd_published_fold", "sulloyd")
     styles = styles_of(*names)
     variants = [styles[name] for name in names]
     assert len({style.color for style in variants}) == 1
     assert len({str(style.linestyle) for style in variants}) == 3
     assert [style.hollow for style in variants] == [False, True, True]
     assert [style.label for style in variants] == ["SuLloyd", "SuLloyd (fold)", "SuLloyd (sound)"]
-    line = styles["sulloyd_sound"].line()
+    line = styles["sulloyd"].line()
     assert line["markerfacecolor"] == "white"
     assert line["markeredgecolor"] == variants[0].color
 
@@ -90,7 +90,7 @@ def test_labels():
     [
         ("lloyd.SuLloyd", "SuLloyd (sound)"),
         ("em_mc.EMMC", "EM-MC (sound)"),
-        ("lloyd.Lloyd", "Lloyd, non-private"),  # not private, whatever its variant
+        ("lloyd.Lloyd", "Lloyd, non-private (sound)"),
         ("eugkm.EUGkM", "EUGkM"),  # without a published variant
     ],
 )
@@ -116,17 +116,16 @@ def test_baselines_have_thin_lines_without_markers():
 
 def test_default_styles_are_distinct():
     names = [f"new_method{i}" for i in range(8)]
-    cells = pd.DataFrame({"method": [*names, "new_sound"]})
+    cells = pd.DataFrame({"method": names})
     styles = MethodStyles(cells)
     assert styles.label("new_method0") == "new method0"
-    assert styles.label("new_sound") == "new (sound)"
     assert len({(styles[name].color, styles[name].marker) for name in names}) == 8
     # The order of rows does not matter, and neither do empty columns.
     reversed_cells = cells.iloc[::-1].assign(label="", color="", marker="")
     reversed_styles = MethodStyles(reversed_cells)
     assert all(styles[name] == reversed_styles[name] for name in names)
     mixed_cells = pd.concat([cells_of("em_mc"), cells], ignore_index=True).fillna("")
-    assert MethodStyles(mixed_cells).label("em_mc") == "EM-MC"
+    assert MethodStyles(mixed_cells).label("em_mc") == "EM-MC (sound)"
 
 
 def test_styles_are_not_part_of_the_identity():

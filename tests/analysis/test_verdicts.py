@@ -36,8 +36,8 @@ FIGURE2 = {
     "type": "ordering",
     "sweep": "real",
     "metric": "nicv",
-    "left": ["fastlloyd"],
-    "right": ["glloyd"],
+    "left": ["fastlloyd_published"],
+    "right": ["glloyd_published"],
     "over": {"dataset": ["iris", "s1"], "epsilon": [0.1, 1.0]},
 }
 
@@ -54,9 +54,9 @@ def study_of(
         )
         common = rng.normal(10, 1, seeds)
         difference = shift(name, epsilon) + rng.normal(0, spread, seeds)
-        glloyd = fabricate(method="glloyd", metrics=(metric,))
+        glloyd = fabricate(method="glloyd_published", metrics=(metric,))
         glloyd[metric] = common
-        fastlloyd = fabricate(method="fastlloyd", metrics=(metric,))
+        fastlloyd = fabricate(method="fastlloyd_published", metrics=(metric,))
         fastlloyd[metric] = common + difference
         parts += [glloyd, fastlloyd]
     return Study(pd.concat(parts, ignore_index=True))
@@ -152,8 +152,8 @@ def test_maximum_over_partial_grid_is_inconclusive():
         "type": "largest_gain",
         "sweep": "real",
         "metric": "nicv",
-        "left": ["fastlloyd"],
-        "right": ["glloyd"],
+        "left": ["fastlloyd_published"],
+        "right": ["glloyd_published"],
         "at_least": 0.8,
         "at_most": 0.95,
     }
@@ -167,9 +167,9 @@ def test_maximum_over_partial_grid_is_inconclusive():
 ABLATION = {
     "sweep": "ablation",
     "metric": "nicv",
-    "relative_to": "glloyd",
-    "left": [{"method": "fastlloyd", "postprocessing": "fold"}],
-    "right": [{"method": "fastlloyd", "postprocessing": "none"}],
+    "relative_to": "glloyd_published",
+    "left": [{"method": "fastlloyd_published", "postprocessing": "fold"}],
+    "right": [{"method": "fastlloyd_published", "postprocessing": "none"}],
     "over": {"alpha": [0.8]},
 }
 
@@ -181,9 +181,9 @@ def ablation_study(levels, *, seeds=20):
     """
     rng = np.random.default_rng(5)
     configurations = (
-        ("glloyd", {"postprocessing": "none"}),
-        ("fastlloyd", {"alpha": 0.8, "postprocessing": "fold"}),
-        ("fastlloyd", {"alpha": 0.8, "postprocessing": "none"}),
+        ("glloyd_published", {"postprocessing": "none"}),
+        ("fastlloyd_published", {"alpha": 0.8, "postprocessing": "fold"}),
+        ("fastlloyd_published", {"alpha": 0.8, "postprocessing": "none"}),
     )
     shape = {"size": (100, 2, 2), "metrics": ("nicv",)}
     parts = []
@@ -255,7 +255,7 @@ def outlier_rows(
 ):
     """Synth sets with and without outliers; NICV goes up by `increase(method, d, epsilon)`."""
     rng = np.random.default_rng(6)
-    methods = ("fastlloyd", "glloyd")
+    methods = ("fastlloyd_published", "glloyd_published")
     parts = []
     for (d, replicate), epsilon, method in itertools.product(sizes, epsilons, methods):
         common = rng.normal(1, 0.05, seeds)
@@ -273,7 +273,7 @@ evaluate_outliers = partial(reports.evaluate_claim, "fastlloyd", "radius-limits-
 
 def test_outliers_claim_uses_sets_of_few_dimensions():
     def smaller(method, d, epsilon):
-        return (0.1 if method == "fastlloyd" else 0.4) * (17 - d)
+        return (0.1 if method == "fastlloyd_published" else 0.4) * (17 - d)
 
     finding = evaluate_outliers(outlier_rows(smaller))
     evidence = finding.evidence
@@ -281,19 +281,21 @@ def test_outliers_claim_uses_sets_of_few_dimensions():
     assert finding.comparisons == 5
     assert finding.seeds == 20
     assert evidence["datasets"].tolist() == [2] * 5
-    assert evidence["increase_fastlloyd"][0] == pytest.approx(0.1 * (15 + 9) / 2, rel=0.02)
-    assert evidence["relative_increase_glloyd"][0] == pytest.approx(4.8, rel=0.05)
+    assert evidence["increase_fastlloyd_published"][0] == pytest.approx(
+        0.1 * (15 + 9) / 2, rel=0.02
+    )
+    assert evidence["relative_increase_glloyd_published"][0] == pytest.approx(4.8, rel=0.05)
     assert "relative increase is smaller with the bound at 5 of 5" in finding.numbers
 
     # The set of 16 dimensions points the other way and must not count.
     def smaller_in_few_dimensions(method, d, epsilon):
-        return 0.1 if (method == "fastlloyd") == (d <= 8) else 9.0
+        return 0.1 if (method == "fastlloyd_published") == (d <= 8) else 9.0
 
     finding = evaluate_outliers(outlier_rows(smaller_in_few_dimensions))
     assert finding.verdict == NOT_CONTRADICTED
 
     def larger_at_one_epsilon(method, d, epsilon):
-        return 0.5 if method == "fastlloyd" and epsilon == 1.0 else 0.2
+        return 0.5 if method == "fastlloyd_published" and epsilon == 1.0 else 0.2
 
     finding = evaluate_outliers(outlier_rows(larger_at_one_epsilon))
     assert finding.verdict == INCONCLUSIVE
@@ -305,11 +307,11 @@ def test_outliers_claim_uses_sets_of_few_dimensions():
 
 def test_outliers_claim_on_missing_and_partial_sweeps():
     def increase(method, d, epsilon):
-        return 0.1 if method == "fastlloyd" else 0.4
+        return 0.1 if method == "fastlloyd_published" else 0.4
 
     assert evaluate_outliers(small_rows()).verdict == NOT_RUN
     rows = outlier_rows(increase, epsilons=(0.1, 1.0))
-    missing = reports.missing_cell("outliers", "glloyd", "synth-2-2-1-o0", 0.5, "not run")
+    missing = reports.missing_cell("outliers", "glloyd_published", "synth-2-2-1-o0", 0.5, "not run")
     finding = evaluate_outliers(rows, missing)
     assert finding.verdict == NOT_CONTRADICTED
     for text in ("2 of 5 epsilons", "2 of 27 data sets", "1 planned cells"):
@@ -393,13 +395,13 @@ def test_existence_on_a_part_of_the_data():
 def test_deterministic_claims_on_a_part_of_the_data():
     check = {"type": "rows", "metrics": ["nicv"], "sweeps": ["real"], "rule": "nicv > 0"}
     study = shifted_study(0.0)
-    missing = reports.missing_cell("real", "fastlloyd", "wine", 0.1, "no file")
+    missing = reports.missing_cell("real", "fastlloyd_published", "wine", 0.1, "no file")
     assert evaluate_check(check, study).verdict == HOLDS
     finding = evaluate_check(check, study, missing)
     assert finding.verdict == NOT_CONTRADICTED
     assert "1 planned cells without rows, of wine" in finding.missing
     assert evaluate_check(check | {"rule": "nicv > 10"}, study, missing).verdict == FAILS
-    elsewhere = reports.missing_cell("g2", "fastlloyd", "wine", 0.1, "no file")
+    elsewhere = reports.missing_cell("g2", "fastlloyd_published", "wine", 0.1, "no file")
     assert evaluate_check(check, study, elsewhere).verdict == HOLDS
 
 
@@ -451,8 +453,8 @@ def test_trend_and_contrast():
         "type": "trend",
         "sweep": "real",
         "metric": "nicv",
-        "left": ["fastlloyd"],
-        "right": ["glloyd"],
+        "left": ["fastlloyd_published"],
+        "right": ["glloyd_published"],
         "over": {"dataset": ["iris", "s1"], "epsilon": list(epsilons)},
         "along": "epsilon",
         "direction": "falling",
@@ -468,8 +470,8 @@ def test_trend_and_contrast():
         "sweep": "real",
         "metric": "nicv",
         "area": True,
-        "left": ["fastlloyd"],
-        "right": ["glloyd"],
+        "left": ["fastlloyd_published"],
+        "right": ["glloyd_published"],
         "over": {"dataset": list(shifts)},
     }
     assert evaluate_check(contrast | {"group": ["s1"]}, gains).verdict == HOLDS
@@ -477,7 +479,7 @@ def test_trend_and_contrast():
 
 
 def test_sweep_without_rows_reports_the_reason():
-    missing = reports.missing_cell("g2", "lloyd", "g2-2-10", 0.1, "no file")
+    missing = reports.missing_cell("g2", "lloyd_published", "g2-2-10", 0.1, "no file")
     finding = evaluate_check(FIGURE2 | {"sweep": "g2"}, shifted_study(0.0), missing)
     assert finding.verdict == NOT_RUN
     assert "g2" in finding.numbers
@@ -536,7 +538,9 @@ def test_unknown_papers_and_checks_are_refused():
     ):
         claims.check_keys({"type": "all_of", "parts": [{"type": "bound", "at_mots": 1}]}, "claim")
     with pytest.raises(ValueError, match="'lefd' is unknown"):
-        claims.check_keys(FIGURE2 | {"also": {"text": "Else", "lefd": ["lloyd"]}}, "claim")
+        claims.check_keys(
+            FIGURE2 | {"also": {"text": "Else", "lefd": ["lloyd_published"]}}, "claim"
+        )
     entry = {"id": "paper/name", "check": FIGURE2, "statment": "None."}
     with pytest.raises(ValueError, match="'statment' is unknown; did you mean 'statement'"):
         claims.claim_of(entry, "claims.yaml")
@@ -547,7 +551,7 @@ def test_unknown_papers_and_checks_are_refused():
 def change_last_charge(rows, change):
     """Change one charge of the first FastLloyd cell of sweep `real`."""
     rows = rows.copy()
-    mask = reports.row_mask(rows, sweep="real", method="fastlloyd")
+    mask = reports.row_mask(rows, sweep="real", method="fastlloyd_published")
     first = rows["cell"] == rows.loc[mask, "cell"].iloc[0]
     charges = change_charges(rows.loc[first, "charges"], lambda charges: change(charges[-1]))
     rows.loc[first, "charges"] = charges
@@ -570,7 +574,7 @@ def test_formula_claims_fail_on_wrong_charges(claim, change):
 
 def test_wrong_iterations_and_sizes_fail():
     rows = small_rows().copy()
-    rows.loc[rows["method"] == "fastlloyd", "iterations"] += 1
+    rows.loc[rows["method"] == "fastlloyd_published", "iterations"] += 1
     rows.loc[rows["dataset"] == "iris", "n"] = 151
     findings = reports.evaluate_claims("fastlloyd", rows)
     assert findings["iterations-2-to-7"].verdict == FAILS
@@ -605,19 +609,19 @@ def test_crossing_needs_the_method_and_a_rival():
         "type": "crossing",
         "sweep": "real",
         "metric": "nicv",
-        "left": ["fastlloyd", "glloyd"],
-        "right": ["lloyd"],
+        "left": ["fastlloyd_published", "glloyd_published"],
+        "right": ["lloyd_published"],
         "over": {"dataset": ["iris"], "epsilon": [0.1, 1.0]},
         "level": 0.1,
         "other_levels": [],
     }
     parts = [
-        rows_of("lloyd", None, 10),
-        rows_of("fastlloyd", 0.1, 14),
-        rows_of("fastlloyd", 1.0, 10.5),
+        rows_of("lloyd_published", None, 10),
+        rows_of("fastlloyd_published", 0.1, 14),
+        rows_of("fastlloyd_published", 1.0, 10.5),
     ]
     for nicv, verdict in ((10.5, FAILS), (13, HOLDS)):
-        rivals = [rows_of("glloyd", 0.1, nicv), rows_of("glloyd", 1.0, 10.5)]
+        rivals = [rows_of("glloyd_published", 0.1, nicv), rows_of("glloyd_published", 1.0, 10.5)]
         study = Study(pd.concat(parts + rivals, ignore_index=True))
         assert evaluate_check(check, study).verdict == verdict
     without_rivals = Study(pd.concat(parts, ignore_index=True))

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from fabricated.audit import make_record, write_records
 
+from pkm.datasets import load
 from pkm.experiments import reproduce, run
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.store import Store
-from pkm.methods import load_method
+from pkm.methods import FastLloyd, load_method
 
 pytestmark = pytest.mark.integration
 
@@ -86,7 +87,7 @@ def test_run_on_a_user_file(call_run, tmp_path, bounds):
         "preprocessing=public",
         "seeds=2",
     )
-    code, _, _ = call_run(*words, "method=glloyd_sound", "epsilon=1.0")
+    code, _, _ = call_run(*words, "method=glloyd", "epsilon=1.0")
     assert code == 0
     rows = call_run.store.read(call_run.store.keys())
     assert rows["dataset"].unique() == ["points"]
@@ -278,8 +279,18 @@ def test_damaged_data_file_stops_a_reproduction(verb, tmp_path, capsys):
     assert not (tmp_path / "results").exists()
 
 
+def test_a_name_is_the_same_variant_on_the_command_line_and_in_python(call_run):
+    words = ("method=fastlloyd", "dataset=iris", "epsilon=1.0", "seeds=[5]", "keep_centers=true")
+    assert call_run(*words)[0] == 0
+    (centers,) = call_run.store.read(call_run.store.keys())["centers"]
+    iris = load("iris")
+    method = FastLloyd(iris.n_clusters, epsilon=1.0, bounds=iris.domain, random_state=5)
+    expected = method.fit(iris.points).cluster_centers_
+    assert np.stack(centers).tolist() == expected.tolist()
+
+
 def test_table_shows_what_differs_from_the_request(call_run):
-    words = ("method=dpm", "epsilon=1.0", "seeds=2", "metrics=[nicv]", "dataset=iris")
+    words = ("method=dpm_published", "epsilon=1.0", "seeds=2", "metrics=[nicv]", "dataset=iris")
     code, out, _ = call_run(*words, "preprocessing=minmax")
     assert code == 0
     heading, line, *notes = out.splitlines()[1:]
@@ -289,10 +300,11 @@ def test_table_shows_what_differs_from_the_request(call_run):
     assert "F-13" in line
     assert "ms per seed" not in heading
     assert notes[0].startswith("iris: the domain is read off the points")
-    assert notes[1].startswith("dpm: the published variant has known flaws: F-13")
+    assert notes[1].startswith("dpm_published: the published variant has known flaws: F-13")
+    assert notes[1].endswith("method=dpm corrects them")
 
     # A sound method on a declared domain spends what it says, and has its k centers.
-    words = ("method=fastlloyd_sound", *words[1:], "timing=true")
+    words = ("method=fastlloyd", *words[1:], "timing=true")
     heading, _, note = call_run(*words)[1].splitlines()[1:]
     assert not {"ε spent", "centers", "flaws"} & set(heading.split("  "))
     assert "ms per seed" in heading

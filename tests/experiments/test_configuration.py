@@ -26,6 +26,23 @@ def test_a_papers_method_is_the_command_lines(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_a_file_without_a_base_is_the_class_as_python_builds_it(name):
+    given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
+    assert given["name"] == name
+    changed = set(given) - {"name", "_target_", "defaults", *STYLE}
+    assert bool(changed) == ("defaults" in given)
+
+
+def test_published_variants_say_so_in_their_names():
+    for name in METHODS:
+        entry = method_entry(name)
+        named = "published" in name or name == "dist_dp_printed"
+        assert (entry.get("variant") == "published") == named, name
+        if name.endswith("_published"):
+            assert method_entry(name.removesuffix("_published"))["variant"] == "sound"
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_method_files_hold_changes_alone(name):
     given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
     changed = {key for key in given if key not in ("name", "_target_", "defaults", *STYLE)}

@@ -89,7 +89,7 @@ def test_help_imports_no_method():
         (("--cfg", "job", "--resolve", "jobs=3"), "  jobs: 3"),
         (("--cfg", "hydra"), "hydra_plugins.pkm_cells.CellsLauncher"),
         (("--info", "plugins"), "CellsLauncher"),
-        (("--info", "defaults", "method=fastlloyd_sound"), "method/fastlloyd_sound"),
+        (("--info", "defaults", "method=fastlloyd_published"), "method/fastlloyd_published"),
         (("--info", "searchpath"), "conf://"),
     ],
 )
@@ -110,7 +110,7 @@ def test_hydras_own_help(capsys):
     "line, expected",
     [
         ("pkm re", "reproduce"),
-        ("pkm run method=fast", "method=fastlloyd method=fastlloyd_sound"),
+        ("pkm run method=fast", "method=fastlloyd method=fastlloyd_published"),
         ("pkm run method.al", "method.alpha="),
         ("pkm run dataset=wi", "dataset=wine"),
         ("pkm run hydra/launcher=ce", "hydra/launcher=cells"),
@@ -167,7 +167,7 @@ def test_a_sweep_over_a_parameter_shows_it(call):
     (heading,) = [line for line in out.splitlines() if "data set" in line]
     assert "alpha" in heading
     assert heading.count("variant") == 1
-    lines = [line.split() for line in out.splitlines() if " published  iris" in line]
+    lines = [line.split() for line in out.splitlines() if " sound" in line]
     assert [line[5] for line in lines] == ["0.4", "0.8"]
 
 

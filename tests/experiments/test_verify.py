@@ -63,7 +63,7 @@ def test_refusals(results, capsys):
 
 def test_words_of_a_claim_include_its_sets():
     words = find("fastlloyd/real-fast-best-private").words
-    assert {"real", "fastlloyd", "iris", "birch2"} <= words
+    assert {"real", "fastlloyd_published", "iris", "birch2"} <= words
     assert "synth" not in words
     assert set(words_in(("a b", {"c": ["d"]}, 3))) == {"a", "b", "c", "d"}
 

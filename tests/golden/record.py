@@ -32,7 +32,13 @@ SEEDS = (0, 1, 2)
 EPSILONS = (0.5, 4.0)
 DATASETS = {"iris": "minmax", "planted-3000-2-4-0.05": "public"}
 N_CLUSTERS = 3
-FEDERATED = ("lloyd", "sulloyd", "glloyd", "fastlloyd", "fastlloyd_sound")
+FEDERATED = (
+    "lloyd_published",
+    "sulloyd_published",
+    "glloyd_published",
+    "fastlloyd_published",
+    "fastlloyd",
+)
 REMOVALS = {
     "clients": 5,
     "split": "noniid",

@@ -637,7 +637,7 @@ def call(tmp_path, capsys, monkeypatch):
     return go
 
 
-RUN = ("method=glloyd_sound", "dataset=iris", "epsilon=[0.5]", "seeds=2")
+RUN = ("method=glloyd", "dataset=iris", "epsilon=[0.5]", "seeds=2")
 
 
 @pytest.mark.integration

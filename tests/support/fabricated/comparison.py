@@ -13,11 +13,11 @@ SEEDS = 7
 
 #: Median NICV over that of k-means at epsilon 1; half as much again at 0.5.
 FACTORS = {
-    "glloyd_sound": 2.0,
+    "glloyd": 2.0,
     "kaplan_stemmer": 1.2,
-    "lsh_splits_sound": 3.0,
+    "lsh_splits": 3.0,
     "eugkm": 1.1,
-    "dpm_sound": 0.9,
+    "dpm": 0.9,
 }
 
 
@@ -58,7 +58,7 @@ def all_rows(factors=FACTORS, missing=(("eugkm", "wide"),)):
         for method, factor in factors.items():
             if (method, name) in missing:
                 continue
-            n_centers = 3 if method == "dpm_sound" else None
+            n_centers = 3 if method == "dpm" else None
             for epsilon in EPSILONS:
                 values = spread(level * factor * (1.5 if epsilon < 1 else 1.0))
                 parts.append(cell("runs", method, name, epsilon, values, n_centers=n_centers))

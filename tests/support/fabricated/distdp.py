@@ -9,7 +9,7 @@ import pandas as pd
 
 from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
 from fabricated.fastlloyd import cell_rows
-from fabricated.rows import make_rows, with_charges
+from fabricated.rows import former_name, make_rows, with_charges
 
 SIZES = {
     "shuttle": (58000, 9),
@@ -21,18 +21,18 @@ SIZES |= {"generated-cities": (50000, 2)}
 GEOGRAPHIC = ("generated-cities",)
 KS = (4, 6, 8, 12, 16)
 RHOS = (1.0, 0.08, 0.008, 0.0001)
-DIST = ("dist_dp", "dist_dp_printed", "dist_dp_sound")
-MOVED = (*DIST, "dist_dp_random_points", "dist_dp_median", "dist_dp_median_sound")
-ANY = "dist_dp_sound_any"
+DIST = ("dist_dp_published", "dist_dp_printed", "dist_dp")
+MOVED = (*DIST, "dist_dp_random_points", "dist_dp_median_published", "dist_dp_median")
+ANY = "dist_dp_any"
 LEVELS = {
     "kmeans": 1.0,
-    "dist_dp": 1.2,
-    "dist_dp_sound": 1.1,
-    "lsh_splits_sound": 2.5,
-    "lsh_splits": 3.0,
+    "dist_dp_published": 1.2,
+    "dist_dp": 1.1,
+    "lsh_splits": 2.5,
+    "lsh_splits_published": 3.0,
 }
 LEVELS |= {"dist_dp_random_points": 6.0, "dist_dp_printed": 1.15, ANY: 1.13}
-DP = ("lsh_splits", "lsh_splits_sound")
+DP = ("lsh_splits_published", "lsh_splits")
 LABELS = {
     "noised_points": "gaussian",
     "cell_counts": "gaussian_threshold",
@@ -64,7 +64,7 @@ def charges_of(method, epsilon, delta):
                 "point_sensitivity": 1,
             }
         ]
-    if method in ("dist_dp_sound", ANY):
+    if method in ("dist_dp", ANY):
         # A grid of 8 intervals in two columns, with half of what a replacement needs unless any
         # move is protected.
         share = 1.0 if method == ANY else 0.5
@@ -83,7 +83,7 @@ def charges_of(method, epsilon, delta):
                 "intervals": 8,
             }
         ]
-    if method not in ("dist_dp", "dist_dp_printed"):
+    if method not in ("dist_dp_published", "dist_dp_printed"):
         return []
     scale = math.sqrt(2 * math.log(1.25 / (delta / 3))) / (epsilon / 3)
     costs = {
@@ -128,11 +128,11 @@ def row_of(
     params = {} if rho is None else {"rho": rho}
     params |= facts.pop("params", {})
     text = json.dumps(params, sort_keys=True)
-    # The golden record of this sweep was made under its former name, which seeds the noise.
+    # The golden record of this sweep was made under its former name, which seeds the noise too.
     noise_key = {"interpretations": "readings"}.get(sweep, sweep)
-    key = f"{noise_key}|{method}|{dataset}|{k}|{epsilon if private else None}|{text}"
+    key = f"{noise_key}|{former_name(method)}|{dataset}|{k}|{epsilon if private else None}|{text}"
     rng = np.random.default_rng(list(key.encode()))
-    variant = "published" if method in ("dist_dp", "dist_dp_printed") else "sound"
+    variant = "published" if method in ("dist_dp_published", "dist_dp_printed") else "sound"
     row = {
         "variant": variant if private else "",
         "preprocessing": "minmax",
@@ -181,9 +181,9 @@ def all_rows():
                 parts.append(row_of(f"figure2{geo}", method, dataset, rho=rho, level=level))
     for dataset in ("s1", "generated-cities"):
         for epsilon in (0.25, 1.0, 4.0):
-            parts.append(row_of("grid", "lsh_splits_sound", dataset, epsilon=epsilon, level=0.03))
+            parts.append(row_of("grid", "lsh_splits", dataset, epsilon=epsilon, level=0.03))
             for method, rho in (
-                (method, rho) for method in ("dist_dp", "dist_dp_sound") for rho in (0.01, 0.1)
+                (method, rho) for method in ("dist_dp_published", "dist_dp") for rho in (0.01, 0.1)
             ):
                 level = 0.01 * (1 + rho / epsilon)
                 parts.append(row_of("grid", method, dataset, epsilon=epsilon, rho=rho, level=level))
@@ -196,10 +196,20 @@ def all_rows():
         for params in INTERPRETATIONS.values():
             level = 0.02 + 0.01 * len(params)
             rows = row_of(
-                "interpretations", "dist_dp", dataset, rho=0.05, level=level, params=params
+                "interpretations",
+                "dist_dp_published",
+                dataset,
+                rho=0.05,
+                level=level,
+                params=params,
             )
             parts.append(with_charges(rows, []))
-        for method in ("kmeans", "dist_dp_median", "dist_dp_median_sound", "dist_dp_random_points"):
+        for method in (
+            "kmeans",
+            "dist_dp_median_published",
+            "dist_dp_median",
+            "dist_dp_random_points",
+        ):
             for rho in RHOS if method in MOVED else (None,):
                 rows = row_of("median", method, dataset, rho=rho, level=0.1 * (1 + (rho or 0)))
                 rows = rows.rename(columns={"nicv": "mean_distance"})
@@ -246,9 +256,9 @@ def all_rows():
         name = f"planted-{n}-{d}-{k}-0.05"
         for method, factor in (
             ("kmeans", 1),
-            ("dist_dp", 1.5),
+            ("dist_dp_published", 1.5),
             ("dist_dp_printed", 1.4),
-            ("dist_dp_sound", 1.2),
+            ("dist_dp", 1.2),
         ):
             rho = 0.01 if method in MOVED else None
             parts.append(
@@ -261,7 +271,7 @@ def all_rows():
             setting = {"k": k, "size": (k, 8), "epsilon": 0.1, "rho": 0.05}
             parts.append(row_of("lower_bound", method, f"half-8-{k}-0.05", level=1e-3, **setting))
     for n in (12500, 25000, 50000, 100000, 200000):
-        for method in ("kmeans", "lsh_splits_sound", *DIST, "dist_dp_random_points"):
+        for method in ("kmeans", "lsh_splits", *DIST, "dist_dp_random_points"):
             rows = row_of(
                 "timing",
                 method,
@@ -276,4 +286,4 @@ def all_rows():
 @cache
 def foreign_rows():
     """Rows of another paper, as a store holds them as well."""
-    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"])
+    return cell_rows("real", "fastlloyd_published", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"])

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from fabricated.rows import make_rows
+from fabricated.rows import former_name, make_rows
 from pkm.analysis import claims
 from pkm.analysis.reported import parse
 from pkm.schema import higher_is_better
@@ -55,7 +55,11 @@ QUALITY = (
     "nonempty_centers",
 )
 SECONDS = {"kmeans": 0.4, "dp_lloyd": 0.02, "em_mc": 90.0, "lsh_splits": 0.03, "dpm": 0.04}
-FLAWS = {"dpm": "F-13 F-14 F-15 F-16", "dp_lloyd": "F-09 F-26", "lsh_splits": "F-09"}
+FLAWS = {
+    "dpm_published": "F-13 F-14 F-15 F-16",
+    "dp_lloyd_published": "F-09 F-26",
+    "lsh_splits_published": "F-09",
+}
 PAPER_SPLIT = (0.04, 0.18, 0.18, 0.6)
 
 
@@ -64,7 +68,7 @@ def reported_means():
     """Reported means by data set, method and metric, in raw units."""
     cells = claims.load("dpm")["reported"]["quality"]["cells"]
     return {
-        (cell["dataset"], cell["method"], name): parse(text).mean
+        (cell["dataset"], _base(cell["method"]), name): parse(text).mean
         for cell in cells
         for name, text in cell.items()
         if name not in ("table", "dataset", "method") and text != "N/A"
@@ -73,6 +77,10 @@ def reported_means():
 
 def _base(method):
     return next(name for name in sorted(CLASSES, key=len, reverse=True) if method.startswith(name))
+
+
+def _is_sound(method):
+    return method != "kmeans" and not method.endswith("_published")
 
 
 def _level(dataset, method, metric):
@@ -84,7 +92,7 @@ def _level(dataset, method, metric):
     known = reported_means()
     key = dataset if dataset in SIZES and dataset != "letters" else "letters-18720"
     half = HALF_RANGE[dataset.split("-")[0]]
-    sound = method != base
+    sound = _is_sound(method)
     k = SIZES.get(dataset, (0, 0, 8))[2]
     if metric in ("n_centers", "nonempty_centers"):
         released = 1.4 * k if base == "dpm" and not method.endswith("merged") else k
@@ -121,13 +129,15 @@ def dpm_rows(
     factors = factors or {}
     base = _base(method)
     private = base != "kmeans"
-    sound = method != base
-    text = json.dumps([sweep, method, dataset, epsilon, params, k], sort_keys=True)
+    sound = _is_sound(method)
+    text = json.dumps([sweep, former_name(method), dataset, epsilon, params, k], sort_keys=True)
     rng = np.random.default_rng(int(hashlib.sha256(text.encode()).hexdigest()[:12], 16))
     pure = base == "dp_lloyd"
-    spent = epsilon * (1.5 if method == "dp_lloyd" else 0.78 if method == "dpm" else 1.0)
+    spent = epsilon * (
+        1.5 if method == "dp_lloyd_published" else 0.78 if method == "dpm_published" else 1.0
+    )
     charges = [{"mechanism": "laplace", "label": "counts", "round": 0, "epsilon": 0.4 * epsilon}]
-    if method == "dpm":
+    if method == "dpm_published":
         interval = {
             "mechanism": "exponential",
             "label": "interval",
@@ -210,12 +220,12 @@ def centreness_factors(t, q):
 
 def _quality(datasets, seeds):
     for name in datasets:
-        for method in ("kmeans", "dp_lloyd", "lsh_splits", "dpm"):
+        for method in ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published"):
             yield dpm_rows("table", method, name, seeds=seeds)
         if name in ("letters-18720", "gas", "letters"):
-            yield dpm_rows("em_mc", "em_mc", name, seeds=seeds)
+            yield dpm_rows("em_mc", "em_mc_published", name, seeds=seeds)
         for method, epsilon in itertools.product(
-            ("dp_lloyd_sound", "lsh_splits_sound", "dpm_sound", "dpm_merged"), (0.75, 1.0)
+            ("dp_lloyd", "lsh_splits", "dpm", "dpm_merged"), (0.75, 1.0)
         ):
             yield dpm_rows("sound", method, name, seeds=seeds, epsilon=epsilon)
 
@@ -224,15 +234,17 @@ def _timing(datasets, seeds):
     for name in datasets:
         if name == "letters":
             continue
-        for method in ("kmeans", "dp_lloyd", "lsh_splits", "dpm"):
+        for method in ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published"):
             yield dpm_rows("timing", method, name, seeds=seeds, metrics=("n_centers",))
         if name in ("letters-18720", "gas"):
-            yield dpm_rows("timing_em_mc", "em_mc", name, seeds=seeds, metrics=("n_centers",))
+            yield dpm_rows(
+                "timing_em_mc", "em_mc_published", name, seeds=seeds, metrics=("n_centers",)
+            )
     sizes = [(n, 10) for n in (12500, 25000, 50000, 100000, 200000)] + [
         (25000, d) for d in (5, 20, 40, 80)
     ]
     for (n, d), method in itertools.product(
-        sizes, ("kmeans", "dp_lloyd", "lsh_splits", "dpm", "dpm_sound")
+        sizes, ("kmeans", "dp_lloyd_published", "lsh_splits_published", "dpm_published", "dpm")
     ):
         yield dpm_rows(
             "scaling",
@@ -250,7 +262,9 @@ def _grids(datasets, seeds):
             for split in splits():
                 params = {"shares": list(split)}
                 factors = split_factors(split)
-                yield dpm_rows("budget", "dpm", name, seeds=seeds, params=params, factors=factors)
+                yield dpm_rows(
+                    "budget", "dpm_published", name, seeds=seeds, params=params, factors=factors
+                )
         if name in ("letters-18720", "synth-10d"):
             for t, q in itertools.product(
                 (0.2, 0.3, 0.6, 0.8, 1.0), (0.025, 0.05, 1 / 12, 0.2, 0.4)
@@ -259,7 +273,7 @@ def _grids(datasets, seeds):
                     factors = centreness_factors(t, q)
                     yield dpm_rows(
                         "centreness",
-                        "dpm",
+                        "dpm_published",
                         name,
                         seeds=seeds,
                         params={"t": t, "q": q},

@@ -100,7 +100,7 @@ def cell_rows(
     """Rows of one cell, one per seed."""
     params = params or {}
     n, d, k = size
-    base, _, suffix = method.partition("_")
+    base = method.partition("_")[0]
     private = base in NOISE
     delta = 1e-6
     if base == "sulloyd":
@@ -112,7 +112,9 @@ def cell_rows(
     start = np.random.default_rng(_number(dataset, "start")).lognormal(0, 0.03, seeds)
     level = 0.1 * d**0.9 / k ** (1 / d)
     strength = NOISE.get(base, 0.0) * (
-        0.5 if suffix in ("fold", "sound") or params.get("postprocessing") == "fold" else 1.0
+        0.5
+        if method == base or method.endswith("_fold") or params.get("postprocessing") == "fold"
+        else 1.0
     )
     strength *= (
         1
@@ -120,7 +122,7 @@ def cell_rows(
         + (0.1 if params.get("radius_schedule") == "constant" else 0)
     )
     harm = strength * k**0.8 * d**0.5 / math.sqrt(n) * (0.02 / epsilon if private else 0) * 10
-    tail = rng.lognormal(0, 1.1 if base == "sulloyd" and not suffix else 0.3, seeds)
+    tail = rng.lognormal(0, 1.1 if method == "sulloyd_published" else 0.3, seeds)
     # The tail is truncated so that the sample looks like noised runs rather than like one outlier.
     nicv = (
         level
@@ -172,24 +174,24 @@ def _plan(datasets, alphas, small):
     """Yield the arguments of every cell, in the sweeps of the paper."""
     published = (
         "kmeans",
-        "lloyd",
-        "sulloyd",
-        "sulloyd_fold",
-        "glloyd",
-        "glloyd_fold",
-        "fastlloyd",
+        "lloyd_published",
+        "sulloyd_published",
+        "sulloyd_published_fold",
+        "glloyd_published",
+        "glloyd_published_fold",
+        "fastlloyd_published",
         "mean",
-        "packing",
+        "packing_halving",
     )
-    compared = ("lloyd", "sulloyd", "glloyd", "fastlloyd")
+    compared = ("lloyd_published", "sulloyd_published", "glloyd_published", "fastlloyd_published")
     for name in datasets:
         for method in published:
             yield "real", method, name, SIZES[name], {}, METRICS, "published"
         for method in (
             "lloyd",
-            "sulloyd_sound",
-            "glloyd_sound",
-            "fastlloyd_sound",
+            "sulloyd",
+            "glloyd",
+            "fastlloyd",
             "mean",
             "packing",
         ):
@@ -197,7 +199,7 @@ def _plan(datasets, alphas, small):
         for rounds in (1, 2, 3, 5, 7, 10):
             yield (
                 "iterations",
-                "fastlloyd",
+                "fastlloyd_published",
                 name,
                 SIZES[name],
                 {"n_iterations": rounds},
@@ -206,7 +208,7 @@ def _plan(datasets, alphas, small):
             )
         yield (
             "initialization",
-            "fastlloyd",
+            "fastlloyd_published",
             name,
             SIZES[name],
             {"initialization": "uniform"},
@@ -252,7 +254,15 @@ def _plan(datasets, alphas, small):
     for k, d, separation in itertools.product(sides, sides, separations):
         name = f"ablation-{k}-{d}-{separation}"
         size = (2048, d, k)
-        yield "ablation", "glloyd", name, size, {"postprocessing": "none"}, ("nicv",), "published"
+        yield (
+            "ablation",
+            "glloyd_published",
+            name,
+            size,
+            {"postprocessing": "none"},
+            ("nicv",),
+            "published",
+        )
         for alpha, schedule, clipping, post in itertools.product(
             alphas, ("step", "constant"), (True, False), ("none", "truncate", "fold")
         ):
@@ -262,7 +272,7 @@ def _plan(datasets, alphas, small):
                 "radius_clipping": clipping,
                 "postprocessing": post,
             }
-            yield "ablation", "fastlloyd", name, size, params, ("nicv",), "published"
+            yield "ablation", "fastlloyd_published", name, size, params, ("nicv",), "published"
 
 
 def synthetic_rows(

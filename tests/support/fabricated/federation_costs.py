@@ -26,7 +26,7 @@ def federated_rows(
     clients,
     *,
     latency_ms=0.25,
-    method="fastlloyd",
+    method="fastlloyd_published",
     seeds=12,
     word_bytes=8,
     transport="mpi",
@@ -68,7 +68,8 @@ def federated_rows(
 def protocol_rows():
     """Rows of every federated sweep, and central ones of two data sets; copy before changing."""
     parts = [
-        cell_rows("real", "fastlloyd", name, 0.1, 12, size=SIZES[name]) for name in ("lsun", "s1")
+        cell_rows("real", "fastlloyd_published", name, 0.1, 12, size=SIZES[name])
+        for name in ("lsun", "s1")
     ]
     for dataset in TABLE3:
         parts.append(federated_rows("protocol", dataset, 2))
@@ -78,6 +79,8 @@ def protocol_rows():
         ]
     for dataset in ("lsun", "s1", "timesynth-10000-2-2"):
         parts.append(federated_rows("narrow", dataset, 2, word_bytes=4))
-    for method, dataset in itertools.product(("sulloyd", "glloyd"), ("lsun", "s1")):
+    for method, dataset in itertools.product(
+        ("sulloyd_published", "glloyd_published"), ("lsun", "s1")
+    ):
         parts.append(federated_rows("baselines", dataset, 2, method=method))
     return pd.concat(parts, ignore_index=True)

@@ -9,21 +9,21 @@ import pandas as pd
 
 from fabricated.fastlloyd import SIZES as FASTLLOYD_SIZES
 from fabricated.fastlloyd import cell_rows
-from fabricated.rows import make_rows
+from fabricated.rows import former_name, make_rows
 from pkm.privacy import gaussian_mu
 from pkm.privacy.selection import selection_epsilon
 
 NS = (10000, 30000, 100000, 300000, 1000000)
-RIVALS = ("sulloyd_sound", "lsh_splits_sound", "balcan", "dpm_sound", "dpm_merged")
+RIVALS = ("sulloyd", "lsh_splits", "balcan", "dpm", "dpm_merged")
 LOCAL = ("kaplan_stemmer_local", "ldp_lloyd", "ldp_noise", "ldp_mean")
 FACTORS = {
     "kmeans": 1.0,
     "kaplan_stemmer": 1.05,
     "kaplan_stemmer_search": 1.3,
     "balcan": 3.0,
-    "sulloyd_sound": 8.0,
-    "lsh_splits_sound": 2.0,
-    "dpm_sound": 1.5,
+    "sulloyd": 8.0,
+    "lsh_splits": 2.0,
+    "dpm": 1.5,
     "dpm_merged": 1.6,
     "mean": 300.0,
     "packing": 400.0,
@@ -40,7 +40,7 @@ def row_of(
     private = method not in ("kmeans", *BASELINES)
     local = method in LOCAL
     text = json.dumps(params or {}, sort_keys=True)
-    key = f"{sweep}|{method}|{dataset}|{epsilon if private else None}|{text}"
+    key = f"{sweep}|{former_name(method)}|{dataset}|{epsilon if private else None}|{text}"
     rng = np.random.default_rng(list(key.encode()))
     row = {
         "variant": "sound" if private else "",
@@ -60,7 +60,7 @@ def row_of(
         size=size,
         seeds=seeds,
         epsilon=epsilon if private else None,
-        delta=0.0 if local or method == "sulloyd_sound" else 1e-6,
+        delta=0.0 if local or method == "sulloyd" else 1e-6,
         params=params,
         charges=charges_of(method, epsilon),
         **row | facts,
@@ -328,7 +328,7 @@ def _local_sweeps():
 
 def _real_and_timing_sweeps():
     for name, size in (("s1", (5000, 2, 15)), ("letters", (20000, 16, 26))):
-        private = ("kaplan_stemmer", "sulloyd_sound", "lsh_splits_sound", "balcan", "dpm_merged")
+        private = ("kaplan_stemmer", "sulloyd", "lsh_splits", "balcan", "dpm_merged")
         for method in ("kmeans", *private, *BASELINES):
             for epsilon in (0.25, 1.0, 4.0) if method in private else (1.0,):
                 level = 0.05 * (1 + (FACTORS[method] - 1) / epsilon)
@@ -344,7 +344,7 @@ def _real_and_timing_sweeps():
         (25000, d) for d in (2, 4, 16, 32, 64)
     ]:
         name, size = planted(n, d, 8)
-        for method in ("kmeans", "kaplan_stemmer", "kaplan_stemmer_search", "lsh_splits_sound"):
+        for method in ("kmeans", "kaplan_stemmer", "kaplan_stemmer_search", "lsh_splits"):
             yield row_of(
                 "timing",
                 method,
@@ -384,6 +384,6 @@ def all_rows():
 @cache
 def foreign_rows():
     """Rows of another paper, as a store holds them as well."""
-    return cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"]).assign(
-        sweep="other"
-    )
+    return cell_rows(
+        "real", "fastlloyd_published", "iris", 0.5, 3, size=FASTLLOYD_SIZES["iris"]
+    ).assign(sweep="other")
