@@ -31,6 +31,7 @@ from pkm.analysis.tables import (
 SELECTION = (
     "sweep", "metric", "area", "left", "right", "over", "where", "across", "best_of",
     "relative_to", "average", "by", "times", "expected", "datasets_each", "reach",
+    "mean_of_right",
 )  # fmt: skip
 _NUMERIC = ("dataset", "epsilon", "n", "d", "k")
 Selector = str | Mapping
@@ -200,11 +201,11 @@ def _cells_by_key(
 
 def _absent_comparisons(check: Mapping, over: Mapping, keys: pd.DataFrame) -> str:
     """Say which comparisons the claim asks for and are not stored."""
-    n_available = len(keys)
-    if "best_of" in check:
-        n_available = len(keys[[*over, "left"]].drop_duplicates())
     n_right = 1 if "best_of" in check else len(check.get("right", "1"))
     listed = {name: values for name, values in over.items() if values is not None}
+    compared = [*(over if "expected" in check else listed), "left"]
+    compared += [] if "best_of" in check else ["right"]
+    n_available = len(keys[compared].drop_duplicates())
     n_values = np.prod([len(values) for values in listed.values()], dtype=int)
     n_expected = check.get("expected", n_values * len(check["left"]) * n_right)
     if n_available >= n_expected:
@@ -239,9 +240,9 @@ def ratios(study: Study, check: Mapping, context: Context) -> Draws:
     """Resampled ratios left / right per comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the
-    smallest right-hand side divides, chosen anew in every resample. ``by: difference`` subtracts
-    the right side instead; `times` multiplies the left side by an expression in the columns of its
-    cells, such as ``1 / k``.
+    smallest right-hand side divides, chosen anew in every resample, and with `mean_of_right` the
+    mean of all of them. ``by: difference`` subtracts the right side instead; `times` multiplies the
+    left side by an expression in the columns of its cells, such as ``1 / k``.
     """
     pairs = find_pairs(study, check, context)
     keys = pairs.keys
@@ -257,13 +258,18 @@ def ratios(study: Study, check: Mapping, context: Context) -> Draws:
     name = "Ratio" if {"right", "relative_to", "times"} & set(check) else "Value"
     if "right" not in check:
         right = np.ones_like(left)
-    if "best_of" in check:
-        groups = keys.groupby([*check["over"], "left"], sort=False).indices.values()
+    if "best_of" in check or check.get("mean_of_right"):
+        joined = np.min if "best_of" in check else np.mean
+        groups = list(keys.groupby([*check["over"], "left"], sort=False).indices.values())
+        if "best_of" not in check:
+            groups = [members for members in groups if len(members) == len(check["right"])]
+        if not groups:
+            raise MissingRows(context.why(check["sweep"]))
         firsts = [members[0] for members in groups]
-        right = np.column_stack([right[:, members].min(axis=1) for members in groups])
+        right = np.column_stack([joined(right[:, members], axis=1) for members in groups])
         left = left[:, firsts]
         complete = complete[firsts]
-        keys = keys.iloc[firsts].assign(right="best of all").reset_index(drop=True)
+        keys = keys.iloc[firsts].assign(right=f"{joined.__name__} of all").reset_index(drop=True)
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"

@@ -3,7 +3,7 @@
 Each function returns the values that the bounds of the check, or truth, decide on every resample.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +51,74 @@ def _groups(draws: Draws, names: Sequence[str]) -> list[tuple[dict, pd.DataFrame
 def bound(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the ratio left / right against bounds; see `ratios` for differences and values."""
     return ratios(study, check, context)
+
+
+@check_type(*SELECTION, "statistic", "name", "per", "grows")
+def statistic(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check one number about all cases together, or about those of each value of `per` columns.
+
+    `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`), and in
+    the columns of the cases; `name` is what to call it. Its functions `largest`, `smallest`,
+    `median` and `mean` reduce a number of every case to one; all cases must be two at least, those
+    that meet a condition, which may be given second, one. ``at_largest(k)`` is the k of the case
+    with the largest value, ``at_smallest(k)`` that of the smallest. With `grows` the number can
+    only grow with more cases, so that one above its bound refutes the claim on a part.
+    """
+    draws = ratios(study, check, context)
+    names = check.get("per", [])
+    columns = []
+    lines = []
+    missing = draws.missing
+    complete = []
+    for group, members in _groups(draws, names):
+        try:
+            number_of_group = _evaluate(check["statistic"], draws.values[:, members.index], members)
+        except MissingRows as few:
+            place = f"{describe_case(pd.Series(group))}: " if group else ""
+            missing = join_texts(missing, f"{place}{few}")
+            continue
+        columns.append(number_of_group)
+        lines.append(group)
+        too_large = check.get("grows") and number_of_group[0] > check.get("at_most", np.inf)
+        complete.append(too_large or (draws.complete[members.index].all() and not draws.missing))
+    if not columns:
+        raise MissingRows(missing)
+    return replace(
+        draws,
+        values=np.column_stack(columns),
+        cases=pd.DataFrame(lines) if names else draws.cases.iloc[:1],
+        missing=missing,
+        name=check["name"],
+        complete=np.array(complete),
+        evidence=draws.cases.assign(value=draws.values[0]),
+    )
+
+
+def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.ndarray:
+    """Evaluate the expression of a `statistic` on every line of values (lines, cases)."""
+
+    def reduced(reduce: Callable) -> Callable:
+        def function(numbers: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
+            if where is None and numbers.shape[1] < 2:
+                raise MissingRows("only one case is stored")
+            chosen = numbers if where is None else numbers[:, where]
+            if not chosen.shape[1]:
+                raise MissingRows(f"a case is not stored that {statistic} needs")
+            return reduce(chosen, axis=1)
+
+        return function
+
+    functions = {
+        "largest": reduced(np.max),
+        "smallest": reduced(np.min),
+        "median": reduced(np.median),
+        "mean": reduced(np.mean),
+        "at_largest": lambda column: column[values.argmax(axis=1)],
+        "at_smallest": lambda column: column[values.argmin(axis=1)],
+    }
+    columns = {name: cases[name].to_numpy() for name in cases}
+    # An expression of the project's own configuration, as `where` and `rule` are.
+    return eval(statistic, {"__builtins__": {}}, columns | functions | {"value": values})
 
 
 @check_type(*SELECTION, "numbers", "cell", "inverse")
@@ -158,21 +226,6 @@ def ends(study: Study, check: Mapping, context: Context) -> Draws:
     return joint(draws, truth, "", missing=missing, evidence=evidence, text=text)
 
 
-@check_type(*SELECTION, "group")
-def contrast(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the smallest reduction 1 - left / right inside `group` is above the median."""
-    draws = ratios(study, check, context)
-    gains = 1 - draws.values
-    inside = draws.cases["dataset"].isin(check["group"]).to_numpy()
-    if not inside.any():
-        raise MissingRows(no_rows_of(check["group"], ()))
-    smallest = gains[:, inside].min(axis=1)
-    median = np.median(gains, axis=1)
-    text = f"Smallest reduction in the group {percent(smallest[0])}, median of all "
-    text += percent(median[0])
-    return joint(draws, smallest > median, "", text=text)
-
-
 @check_type(*SELECTION)
 def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the standard deviation of the left side over its mean against bounds."""
@@ -188,37 +241,6 @@ def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
     values = deviation / np.abs(mean)
     name = "Deviation over mean"
     return Draws(values, pairs.keys, seeds, pairs.missing, name, pairs.complete)
-
-
-@check_type(*SELECTION)
-def largest_gain(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check the largest reduction 1 - left / right; one above its bound refutes any part."""
-    draws = ratios(study, check, context)
-    gains = 1 - draws.values
-    largest = gains.max(axis=1)
-    place = describe_case(draws.cases.iloc[gains[0].argmax()])
-    exceeds = largest[0] > check.get("at_most", np.inf)
-    evidence = draws.cases.assign(gain=gains[0]).sort_values("gain", ascending=False)
-    found = joint(draws, largest, "Largest reduction", evidence=evidence, text=f"at {place}")
-    return replace(found, complete=found.complete | exceeds)
-
-
-@check_type(*SELECTION, "along", "higher_is_better")
-def best_value(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the key value with the smallest ratio left / right lies within bounds.
-
-    The largest with `higher_is_better`; without a right side the value itself.
-    """
-    draws = ratios(study, check, context)
-    along = draws.cases[check["along"]].to_numpy(dtype=float)
-    largest = check.get("higher_is_better", False)
-    best = along[(draws.values if largest else -draws.values).argmax(axis=1)]
-    evidence = draws.cases.assign(
-        value=draws.values[0], best_in_resamples=[(best[1:] == value).mean() for value in along]
-    )
-    kind = "Largest" if largest else "Smallest"
-    name = f"{kind} {draws.name.lower()} at {check['along']}"
-    return joint(draws, best, name, evidence=evidence)
 
 
 @check_type(*SELECTION, "level", "other_levels")

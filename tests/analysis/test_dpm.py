@@ -334,7 +334,7 @@ def test_best_number_of_clusters_on_gas():
     best_at_seven = changed(rows, where, silhouette=2.0)
     finding = evaluate_claim("gas-two-clusters", best_at_seven)
     assert finding.verdict == FAILS
-    assert "Largest value at k 7" in finding.numbers
+    assert "Largest score at k 7" in finding.numbers
     without_seven = reports.without(rows, **where)
     assert "18 of 19" in evaluate_claim("gas-two-clusters", without_seven).missing
 

@@ -149,7 +149,10 @@ def test_contrary_ties_are_inconclusive():
 
 def test_maximum_over_partial_grid_is_inconclusive():
     check = {
-        "type": "largest_gain",
+        "type": "statistic",
+        "name": "Largest reduction",
+        "statistic": "largest(1 - value)",
+        "grows": True,
         "sweep": "real",
         "metric": "nicv",
         "left": ["fastlloyd_published"],
@@ -446,7 +449,7 @@ def test_verdicts_of_bounds():
     assert evaluate_check(check | {"at_most": 0.8}, mixed).verdict == FAILS
 
 
-def test_trend_and_contrast():
+def test_trend_and_statistic_of_all_cases():
     epsilons = (0.1, 0.25, 0.5, 0.75, 1.0)
     falling = study_of(lambda name, epsilon: 2 - 2 * epsilon, epsilons=epsilons)
     check = {
@@ -465,8 +468,10 @@ def test_trend_and_contrast():
     assert evaluate_check(check | {"direction": "rising"}, falling).verdict == FAILS
     shifts = {"iris": -1.0, "s1": -5.0, "wine": -1.0}
     gains = study_of(lambda name, epsilon: shifts[name], datasets=tuple(shifts))
-    contrast = {
-        "type": "contrast",
+    check = {
+        "type": "statistic",
+        "name": "Reduction in the group less the median",
+        "above": 0,
         "sweep": "real",
         "metric": "nicv",
         "area": True,
@@ -474,8 +479,18 @@ def test_trend_and_contrast():
         "right": ["glloyd_published"],
         "over": {"dataset": list(shifts)},
     }
-    assert evaluate_check(contrast | {"group": ["s1"]}, gains).verdict == HOLDS
-    assert evaluate_check(contrast | {"group": ["iris", "s1"]}, gains).verdict == FAILS
+    gain_in = "smallest(1 - value, {}) - median(1 - value)"
+    either = gain_in.format("(dataset == 's1') | (dataset == 'wine')")
+    assert evaluate_check(check | {"statistic": either}, gains).verdict == FAILS
+    one = "mean(1 - value, dataset == 's1') - median(1 - value)"
+    assert evaluate_check(check | {"statistic": one}, gains).verdict == HOLDS
+    absent = check | {"statistic": "mean(value, dataset == 'birch1')"}
+    assert evaluate_check(absent, gains).verdict == NOT_RUN
+    over = {"dataset": list(shifts), "epsilon": "any"}
+    each = check | {"area": False, "over": over, "per": ["dataset"], "statistic": "mean(-value)"}
+    finding = evaluate_check(each, gains)
+    assert finding.comparisons == 3
+    assert finding.verdict == FAILS
 
 
 def test_sweep_without_rows_reports_the_reason():
