@@ -72,6 +72,43 @@ def largest_packing(generator: UniformGenerator, k: int, d: int, search: str) ->
     raise ValueError(f"radius_search={search!r} is unknown, choose 'halving' or 'bisection'")
 
 
+def ball_packing(generator: np.random.Generator, n_centers: int, d: int) -> np.ndarray:
+    """Place points in the unit ball, far from each other and from its surface.
+
+    The largest radius of 1/2, 1/4, ... is taken for which spheres can be placed by rejection.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+    n_centers, d : int
+
+    Returns
+    -------
+    ndarray of shape (n_centers, d), float64
+
+    Examples
+    --------
+    >>> centers = ball_packing(np.random.default_rng(0), 5, 3)
+    >>> centers.shape, bool((np.linalg.norm(centers, axis=1) < 1).all())
+    ((5, 3), True)
+    """
+    radius = 0.5
+    while True:
+        centers = np.empty((n_centers, d))
+        n_placed = n_rejected = 0
+        while n_placed < n_centers and n_rejected < MAX_REJECTIONS:
+            # Uniform in the ball of the radius that is left for centers.
+            candidates = generator.standard_normal((max(n_centers, MIN_DRAWS), d))
+            lengths = (1 - radius) * generator.random(len(candidates)) ** (1 / d)
+            candidates *= (lengths / np.linalg.norm(candidates, axis=1))[:, None]
+            n_placed, n_rejected = _place_candidates(
+                candidates, 2 * radius, centers, n_placed, n_rejected
+            )
+        if n_placed == n_centers:
+            return centers
+        radius /= 2
+
+
 def _search_by_halving(uniforms: _Uniforms, k: int, d: int) -> np.ndarray:
     radius = 1.0
     position = 0
@@ -158,6 +195,31 @@ def _place(uniforms: np.ndarray, start: int, radius: float, centers: np.ndarray)
         else:
             n_rejected += 1
     return _PLACED, position
+
+
+@njit(cache=True)
+def _place_candidates(
+    candidates: np.ndarray,
+    min_distance: float,
+    centers: np.ndarray,
+    n_placed: int,
+    n_rejected: int,
+) -> tuple[int, int]:
+    """Place candidates (m, d) one after the other; return how many are placed, and rejections.
+
+    Rejections are those in a row; the search ends at :data:`MAX_REJECTIONS`.
+    """
+    # Centers 0 .. n_placed - 1 are accepted; n_rejected counts rejections since the last of them.
+    for candidate in candidates:
+        if n_placed == centers.shape[0] or n_rejected == MAX_REJECTIONS:
+            break
+        centers[n_placed] = candidate
+        if _is_clear(centers, n_placed, min_distance * min_distance):
+            n_placed += 1
+            n_rejected = 0
+        else:
+            n_rejected += 1
+    return n_placed, n_rejected
 
 
 @njit(cache=True)

@@ -26,6 +26,7 @@ METHODS = {
     "EUGkM": "eugkm",
     "QuadtreeKMeans": "quadtree",
     "Balcan": "balcan",
+    "PEMeans": "pe_means",
     "KaplanStemmer": "kaplan_stemmer",
     "DistDP": "dist_dp",
     "NoisedPoints": "dist_dp",
