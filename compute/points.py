@@ -1,4 +1,4 @@
-"""Points on the integer grid of the public domain, laid out for the kernels.
+"""Points on the integer grid of the public domain, prepared for the kernels.
 
 Loop indices have the same meaning in all kernels of this package: ``i`` a point, ``b`` a point's
 position in a block, ``h`` a feature, ``j`` a center or cluster, ``r`` a replicate.
@@ -18,10 +18,8 @@ SCALE = 1 << 16
 DIRECTION_SCALE = 1 << 16
 #: Integers of up to this many bits are exact in float64.
 EXACT_BITS = 53
-#: Up to this many features points are also kept feature by feature. Measured: from nine features
-#: on, a matrix product wins against a scan even with its extra pass over the scores.
-SCAN_DIMENSIONS = 8
-SCAN_BLOCK = 512  # points per block of a scan
+#: Up to this many features whole-array passes are faster than one row after the other.
+MAX_SHORT_FEATURES = 8
 #: Values of several short rows that are entered together, and up to how many features it pays.
 TILE = 256
 MAX_TILED_FEATURES = 64
@@ -75,8 +73,6 @@ class Points:
     ----------
     rows : ndarray of shape (n, d), float32
         The integer coordinates; float32 holds them exactly, at half the memory traffic.
-    blocks : ndarray of shape (n_blocks, d, SCAN_BLOCK), float32, or None
-        The same, feature by feature in blocks padded with zeros; only for few features.
     squared_norms : ndarray of shape (n,), float64
         In squared grid steps.
     remainders : ndarray of shape (n, d), int16, or None
@@ -88,7 +84,6 @@ class Points:
     """
 
     rows: np.ndarray
-    blocks: np.ndarray | None
     squared_norms: np.ndarray
     remainders: np.ndarray | None = None
     n_null: int = 0
@@ -99,7 +94,7 @@ class Points:
         points = np.asarray(points).astype(np.int64, copy=False)
         rows = np.empty(points.shape, np.float32)
         squared_norms = np.empty(len(points))
-        if points.shape[1] > SCAN_DIMENSIONS:
+        if points.shape[1] > MAX_SHORT_FEATURES:
             in_domain = _copy_long_rows(points, rows, squared_norms)
         else:
             in_domain = _copy_short_rows(points, rows, squared_norms)
@@ -107,7 +102,7 @@ class Points:
             raise ValueError(
                 f"points must lie in the domain, [-{SCALE}, {SCALE}] on the grid; clip them first"
             )
-        return cls._from_rows(rows, squared_norms, n_null=n_null)
+        return cls(rows, squared_norms, n_null=n_null)
 
     @classmethod
     def from_box(
@@ -147,7 +142,7 @@ class Points:
             rows = rows[present]
             squared_norms = squared_norms[present]
             remainders = remainders[present]
-        return cls._from_rows(rows, squared_norms, remainders, n_null), n_clipped > 0
+        return cls(rows, squared_norms, remainders, n_null), n_clipped > 0
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
         """Enter the points anew on the grid of a smaller domain, pulled into it.
@@ -178,26 +173,7 @@ class Points:
         squared_norms = np.empty_like(self.squared_norms)
         remainders = remainders_of(self)
         _enter_anew(self.rows, remainders, center, half_width, radius, rows, squared_norms)
-        return self._from_rows(rows, squared_norms, n_null=self.n_null)
-
-    @classmethod
-    def _from_rows(
-        cls,
-        rows: np.ndarray,
-        squared_norms: np.ndarray,
-        remainders: np.ndarray | None = None,
-        n_null: int = 0,
-    ) -> "Points":
-        n, d = rows.shape
-        if d > SCAN_DIMENSIONS:
-            return cls(rows, None, squared_norms, remainders, n_null)
-        n_full, n_left = divmod(n, SCAN_BLOCK)
-        blocks = np.zeros((-(-n // SCAN_BLOCK), d, SCAN_BLOCK), np.float32)
-        full_rows = rows[: n_full * SCAN_BLOCK].reshape(n_full, SCAN_BLOCK, d)
-        blocks[:n_full] = full_rows.transpose(0, 2, 1)
-        if n_left:
-            blocks[n_full, :, :n_left] = rows[-n_left:].T
-        return cls(rows, blocks, squared_norms, remainders, n_null)
+        return Points(rows, squared_norms, n_null=self.n_null)
 
     @cached_property
     def derived(self) -> dict[tuple, object]:
@@ -221,6 +197,13 @@ class Points:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    @cached_property
+    def total_squared_norm(self) -> int:
+        """Sum of the squared norms, exact for any number of points."""
+        squares = self.squared_norms.astype(np.int64)
+        low = squares & ((1 << 32) - 1)
+        return (int((squares >> 32).sum()) << 32) + int(low.sum())
 
     @property
     def shape(self) -> tuple[int, int]:

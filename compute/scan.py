@@ -1,0 +1,546 @@
+"""Compiled scans for nearest centers: screened in single precision, exact where that could err.
+
+A point x is compared with centers c by the score ``s = |c|^2 - 2 c.x``, its squared distance less
+``|x|^2``. Scores are integers below 2**53. A scan computes them in float32, as ``S``, and keeps the
+least two of each point. Where these are too close to tell which is less, it computes all scores of
+the point again in float64, which is exact. The result is that of exact arithmetic for any input.
+
+How close is too close. Let ``u = 2**-24``, ``g(m) = m u / (1 - m u)``, ``C`` the largest norm of a
+center, ``M = 2 C^2 + |x|^2``. Every term of a score passes at most ``d + 1`` roundings: one when it
+is converted to float32, and d fused multiply-adds. So (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd ed., section 3.1)
+
+    |S - s| <= g(d + 1) (|c|^2 + 2 sum_h |c_h x_h|) <= g(d + 1) M = E,
+
+by Cauchy and Schwarz and ``2 |c| |x| <= |c|^2 + |x|^2``. If the least two differ by more than 2 E,
+the least is that of the nearest center, and no other center ties with it. A point is left out if
+its squared distance ``D = s + |x|^2 <= 2 M`` exceeds the limit L of its center. The difference of D
+and L is wrong by at most ``E + 4 u M + u L`` before its own rounding, and where ``L > 3 M`` no
+error changes its sign. Both tests are decided by the tolerance
+
+    T = 2 g(d + 8) M;
+
+the seven roundings more than in E make up for those of T itself, of the difference of two scores,
+and of D and L.
+
+Units: coordinates in grid steps, scores and squared norms in squared grid steps. Scans take points
+as rows, one after the other in a flat array. A block of rows is transposed in the first-level cache
+into groups: for each feature the coordinates of :data:`GROUP` points.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pkm.compute.lanes import (
+    LANES,
+    add,
+    add_integers,
+    any_less,
+    broadcast,
+    load,
+    multiply_add,
+    store,
+    subtract,
+    transpose,
+    where_equal,
+    where_less,
+)
+from pkm.compute.points import REORDERED
+
+GROUP = 2 * LANES  # points whose scores are in registers at the same time
+TILE = 4  # centers whose scores are
+#: Coordinates of a block: few enough for the first-level cache, many enough to use centers often.
+BLOCK_VALUES = 4 * LANES * GROUP
+#: Up to so many coordinates of centers, sums by masks are faster than one point at a time.
+MASKED_VALUES = 96
+#: Points after which 32-bit sums are added to 64-bit ones. A coordinate is at most 2**16.
+POINTS_PER_SUM = 1 << 14
+CACHE_LINE = 64  # bytes
+UNIT_ROUNDOFF = 2.0**-24
+
+INFINITY = np.float32(np.inf)
+ZERO = np.float32(0.0)
+ONE = np.float32(1.0)
+TINY = np.float32(np.finfo(np.float32).smallest_subnormal)
+
+
+@njit(cache=True, nogil=True)
+def prepare_centers(
+    centers: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lay out centers (R, k, d), float64, for the scans.
+
+    Returns
+    -------
+    norms : ndarray of shape (R, k), float64
+        Squared norms; infinite for a center that equals an earlier one, which is nearest to no
+        point.
+    tiles : ndarray of shape (R, K * d), float32
+        ``-2 c``, feature by feature for each :data:`TILE` centers. K is k rounded up to whole
+        tiles.
+    tile_norms : ndarray of shape (R, K), float32
+        The norms; infinite beyond k.
+    """
+    n_replicates, k, d = centers.shape
+    n_padded = -(-k // TILE) * TILE
+    norms = np.zeros((n_replicates, k))
+    tiles = np.zeros((n_replicates, n_padded * d), np.float32)
+    tile_norms = np.empty((n_replicates, n_padded), np.float32)
+    for r in range(n_replicates):
+        for j in range(k):
+            first = j // TILE * TILE * d + j % TILE
+            for h in range(d):
+                c = centers[r, j, h]
+                norms[r, j] += c * c
+                tiles[r, first + h * TILE] = -2.0 * c
+        for j in range(k):
+            for i in range(j):
+                if norms[r, i] == norms[r, j] and _are_equal(centers[r, i], centers[r, j]):
+                    norms[r, j] = np.inf
+        for j in range(n_padded):
+            tile_norms[r, j] = norms[r, j] if j < k else np.inf
+    return norms, tiles, tile_norms
+
+
+@njit(cache=True, nogil=True)
+def _are_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    n_different = 0
+    for h in range(len(a)):
+        n_different += a[h] != b[h]
+    return n_different == 0
+
+
+@njit(cache=True, nogil=True)
+def scan_and_sum(
+    flat_rows: np.ndarray,
+    squared_norms: np.ndarray,
+    first: int,
+    last: int,
+    centers: np.ndarray,
+    prepared: tuple[np.ndarray, np.ndarray, np.ndarray],
+    limits: np.ndarray,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add points ``first`` to ``last - 1`` to the sums and counts of their nearest centers.
+
+    Parameters
+    ----------
+    flat_rows : ndarray of shape (n * d,), float32
+    squared_norms : ndarray of shape (n,), float64
+    first, last : int
+    centers : ndarray of shape (R, k, d), float64
+    prepared : tuple
+        From :func:`prepare_centers`.
+    limits : ndarray of shape (R, k), float64
+        Points whose squared distance to their center exceeds its limit are left out.
+    sums : ndarray of shape (R, k, d), int64
+        Added to.
+    counts : ndarray of shape (R, k), int64
+        Added to.
+    """
+    center_norms, tiles, tile_norms = prepared
+    n_replicates, _, d = centers.shape
+    n_padded = tile_norms.shape[1]
+    width, n_groups = _block_shape(d)
+    size = n_groups * GROUP
+    columns, norms, nearest, margins = _buffers(width, size)
+
+    tile_limits = np.zeros(tile_norms.shape, np.float32)
+    for r in range(n_replicates):
+        for j in range(centers.shape[1]):
+            tile_limits[r, j] = limits[r, j]
+
+    # 32-bit sums: by masks for each lane separately, else for whole registers of features and one
+    # row more, for the points that are left out.
+    masked = n_padded * d <= MASKED_VALUES
+    sum_size = n_padded * d * LANES if masked else (n_padded + 1) * width
+    count_size = n_padded * LANES if masked else (n_padded + LANES) // LANES * LANES
+    small_sums = _aligned(n_replicates * sum_size, np.int32)
+    small_counts = _aligned(n_replicates * count_size, np.int32)
+    small_sums[:] = 0
+    small_counts[:] = 0
+
+    n_pending = 0
+    for start in range(first, last, size):
+        stop = min(start + size, last)
+        rows, row = _padded_rows(flat_rows, start, size, d)
+        _transpose_rows(rows, row, d, n_groups, columns)
+        _round_norms(squared_norms[start:stop], norms)
+        for r in range(n_replicates):
+            tests = _tests(d, center_norms[r], n_padded)
+            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], tile_limits[r], tests, norms,
+                       nearest, margins):  # fmt: skip
+                _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
+                        limits[r], n_padded, margins, nearest)  # fmt: skip
+            block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
+            block_counts = small_counts[r * count_size : (r + 1) * count_size]
+            if masked:
+                nearest[stop - start :] = n_padded
+                _sum_by_masks(columns, d, n_groups, nearest, n_padded, block_sums, block_counts)
+            else:
+                _sum_by_points(rows, row, d, nearest[: stop - start], block_sums, block_counts)
+        n_pending += size
+        if n_pending + size > POINTS_PER_SUM or stop == last:
+            for r in range(n_replicates):
+                block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
+                block_counts = small_counts[r * count_size : (r + 1) * count_size]
+                if masked:
+                    _add_lanes(block_sums, sums[r])
+                    _add_lanes(block_counts, counts[r : r + 1])
+                else:
+                    _add_rows(block_sums, width, sums[r])
+                    _add_rows(block_counts, 1, counts[r : r + 1].T)
+                block_sums[:] = 0
+                block_counts[:] = 0
+            n_pending = 0
+
+
+@njit(cache=True, nogil=True)
+def scan_labels(
+    flat_rows: np.ndarray,
+    squared_norms: np.ndarray,
+    first: int,
+    last: int,
+    centers: np.ndarray,
+    prepared: tuple[np.ndarray, np.ndarray, np.ndarray],
+    labels: np.ndarray,
+) -> None:
+    """Write the index of the nearest center of points ``first`` to ``last - 1``.
+
+    Parameters are those of :func:`scan_and_sum`; ``labels`` is of shape (R, n), int32.
+    """
+    center_norms, tiles, tile_norms = prepared
+    n_replicates, _, d = centers.shape
+    n_padded = tile_norms.shape[1]
+    width, n_groups = _block_shape(d)
+    size = n_groups * GROUP
+    columns, norms, nearest, margins = _buffers(width, size)
+    no_limits = np.empty(n_padded, np.float32)
+    no_limits[:] = INFINITY
+    for start in range(first, last, size):
+        stop = min(start + size, last)
+        rows, row = _padded_rows(flat_rows, start, size, d)
+        _transpose_rows(rows, row, d, n_groups, columns)
+        _round_norms(squared_norms[start:stop], norms)
+        for r in range(n_replicates):
+            tests = _tests(d, center_norms[r], n_padded)
+            if _screen(columns, d, n_groups, tiles[r], tile_norms[r], no_limits, tests, norms,
+                       nearest, margins):  # fmt: skip
+                _settle(rows, row, squared_norms[start:stop], centers[r], center_norms[r],
+                        no_limits, n_padded, margins, nearest)  # fmt: skip
+            for b in range(stop - start):
+                labels[r, start + b] = np.int32(nearest[b])
+
+
+@njit(cache=True, nogil=True)
+def _block_shape(d: int) -> tuple[int, int]:
+    """Width of a row in whole registers, and number of groups of a block."""
+    width = -(-d // LANES) * LANES
+    return width, max(1, BLOCK_VALUES // (width * GROUP))
+
+
+@njit(cache=True, nogil=True)
+def _aligned(size: int, dtype: type) -> np.ndarray:
+    """An array of 32-bit numbers that begins with a cache line."""
+    array = np.empty(size + CACHE_LINE // 4, dtype)
+    offset = (-array.ctypes.data % CACHE_LINE) // 4
+    return array[offset : offset + size]
+
+
+@njit(cache=True, nogil=True)
+def _buffers(width: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Arrays of a block: columns, squared norms, nearest centers, margins."""
+    columns = _aligned(width * size, np.float32)
+    norms = _aligned(size, np.float32)
+    nearest = _aligned(size, np.float32)
+    margins = _aligned(size, np.float32)
+    return columns, norms, nearest, margins
+
+
+@njit(cache=True, nogil=True)
+def _padded_rows(flat_rows: np.ndarray, start: int, size: int, d: int) -> tuple[np.ndarray, int]:
+    """An array and the position in it where the rows of a block begin.
+
+    Registers read up to a register beyond a block: where the points end before that, it is a copy
+    of what is left, followed by zeros.
+    """
+    begin = start * d
+    end = begin + size * d + LANES
+    if end <= len(flat_rows):
+        return flat_rows, begin
+    copy = np.zeros(end - begin, np.float32)
+    for i in range(begin, len(flat_rows)):
+        copy[i - begin] = flat_rows[i]
+    return copy, 0
+
+
+@njit(cache=True, nogil=True)
+def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray) -> None:
+    """Transpose a block: feature h of point b of group g to ``(g * width + h) * GROUP + b``."""
+    width = -(-d // LANES) * LANES
+    for g in range(n_groups):
+        begin = row + g * GROUP * d
+        for h in range(0, d, LANES):
+            to = (g * width + h) * GROUP
+            transpose(rows, begin + h, d, columns, to, GROUP)
+            transpose(rows, begin + h + LANES * d, d, columns, to + LANES, GROUP)
+
+
+@njit(cache=True, nogil=True)
+def _round_norms(squared_norms: np.ndarray, norms: np.ndarray) -> None:
+    for b in range(len(squared_norms)):
+        norms[b] = squared_norms[b]
+    norms[len(squared_norms) :] = ZERO
+
+
+@njit(cache=True, nogil=True)
+def _screen(
+    columns: np.ndarray,
+    d: int,
+    n_groups: int,
+    tiles: np.ndarray,
+    tile_norms: np.ndarray,
+    tile_limits: np.ndarray,
+    tests: tuple[Any, Any, Any],
+    norms: np.ndarray,
+    nearest: np.ndarray,
+    margins: np.ndarray,
+) -> bool:
+    """Nearest center of each point of a block, in float32, and the margin of that decision.
+
+    Parameters
+    ----------
+    tests : tuple
+        From :func:`_tests`.
+    norms : ndarray of float32
+        Squared norms of the points.
+    nearest : ndarray of float32
+        Filled with the index of the nearest center, or with that which stands for none.
+    margins : ndarray of float32
+        Filled; where not positive, exact arithmetic may decide otherwise.
+
+    Returns
+    -------
+    bool
+        Whether a margin may not be positive.
+    """
+    width = -(-d // LANES) * LANES
+    is_open = False
+    for g in range(n_groups):
+        group = g * width * GROUP
+        # s_uv is the score of center j + u for half v of a group.
+        least_0 = least_1 = broadcast(INFINITY)
+        second_0 = second_1 = broadcast(INFINITY)
+        nearest_0 = nearest_1 = broadcast(ZERO)
+        limit_0 = limit_1 = broadcast(INFINITY)
+        for j in range(0, len(tile_norms), TILE):
+            s_00 = s_01 = broadcast(tile_norms[j])
+            s_10 = s_11 = broadcast(tile_norms[j + 1])
+            s_20 = s_21 = broadcast(tile_norms[j + 2])
+            s_30 = s_31 = broadcast(tile_norms[j + 3])
+            # After step h the scores lack the products of features h + 1 and above.
+            for h in range(d):
+                x_0 = load(columns, group + h * GROUP)
+                x_1 = load(columns, group + h * GROUP + LANES)
+                at = j * d + h * TILE
+                c = broadcast(tiles[at])
+                s_00 = multiply_add(x_0, c, s_00)
+                s_01 = multiply_add(x_1, c, s_01)
+                c = broadcast(tiles[at + 1])
+                s_10 = multiply_add(x_0, c, s_10)
+                s_11 = multiply_add(x_1, c, s_11)
+                c = broadcast(tiles[at + 2])
+                s_20 = multiply_add(x_0, c, s_20)
+                s_21 = multiply_add(x_1, c, s_21)
+                c = broadcast(tiles[at + 3])
+                s_30 = multiply_add(x_0, c, s_30)
+                s_31 = multiply_add(x_1, c, s_31)
+
+            # Ties stay with the lower index.
+            for u in range(TILE):
+                center = broadcast(np.float32(j + u))
+                limit = broadcast(tile_limits[j + u])
+                s_0 = (s_00, s_10, s_20, s_30)[u]
+                s_1 = (s_01, s_11, s_21, s_31)[u]
+                second_0 = _second(least_0, second_0, s_0)
+                second_1 = _second(least_1, second_1, s_1)
+                nearest_0 = where_less(s_0, least_0, center, nearest_0)
+                nearest_1 = where_less(s_1, least_1, center, nearest_1)
+                limit_0 = where_less(s_0, least_0, limit, limit_0)
+                limit_1 = where_less(s_1, least_1, limit, limit_1)
+                least_0 = where_less(s_0, least_0, s_0, least_0)
+                least_1 = where_less(s_1, least_1, s_1, least_1)
+
+        b = g * GROUP
+        norm = load(norms, b)
+        nearest_0, margin_0 = _decide(least_0, second_0, nearest_0, limit_0, norm, tests)
+        norm = load(norms, b + LANES)
+        nearest_1, margin_1 = _decide(least_1, second_1, nearest_1, limit_1, norm, tests)
+        store(nearest, b, nearest_0)
+        store(nearest, b + LANES, nearest_1)
+        store(margins, b, margin_0)
+        store(margins, b + LANES, margin_1)
+        is_open |= any_less(margin_0, broadcast(TINY)) | any_less(margin_1, broadcast(TINY))
+    return is_open
+
+
+@njit(cache=True, nogil=True)
+def _second(least: Any, second: Any, score: Any) -> Any:
+    """Second-least score with one more score, in registers."""
+    larger = where_less(score, least, least, score)
+    return where_less(larger, second, larger, second)
+
+
+@njit(cache=True, nogil=True)
+def _decide(
+    least: Any, second: Any, nearest: Any, limit: Any, norm: Any, tests: tuple[Any, Any, Any]
+) -> tuple[Any, Any]:
+    """Nearest center, or none beyond its limit, and the margin of both decisions, in registers."""
+    from_centers, from_point, left_out = tests
+    tolerance = multiply_add(broadcast(from_point), norm, broadcast(from_centers))
+    excess = subtract(add(least, norm), limit)
+    negative = subtract(broadcast(ZERO), excess)
+    distance = where_less(excess, negative, negative, excess)
+    gap = subtract(second, least)
+    margin = subtract(where_less(gap, distance, gap, distance), tolerance)
+    return where_less(tolerance, excess, broadcast(left_out), nearest), margin
+
+
+@njit(cache=True, nogil=True)
+def _tests(d: int, center_norms: np.ndarray, left_out: int) -> tuple[Any, Any, Any]:
+    """Tolerance ``T = a + b |x|^2`` as a and b, and what stands for no center."""
+    largest = 0.0
+    for center_norm in center_norms:
+        if center_norm < np.inf:
+            largest = max(largest, center_norm)
+    n_roundings = (d + 8) * UNIT_ROUNDOFF
+    twice_error = 2.0 * n_roundings / (1.0 - n_roundings)
+    return (
+        np.float32(2.0 * largest * twice_error),
+        np.float32(twice_error),
+        np.float32(left_out),
+    )
+
+
+@njit(cache=True, nogil=True)
+def _settle(
+    rows: np.ndarray,
+    row: int,
+    squared_norms: np.ndarray,
+    centers: np.ndarray,
+    center_norms: np.ndarray,
+    limits: np.ndarray,
+    left_out: int,
+    margins: np.ndarray,
+    nearest: np.ndarray,
+) -> None:
+    """Find the nearest centers of the points with no margin in float64; ``left_out`` for none."""
+    d = centers.shape[1]
+    for b in range(len(squared_norms)):
+        if margins[b] <= ZERO:
+            begin = row + b * d
+            j, score = _exact_nearest(rows[begin : begin + d], centers, center_norms)
+            is_within = score + squared_norms[b] <= limits[j]
+            nearest[b] = j if is_within else left_out
+
+
+@njit(cache=True, nogil=True, fastmath=REORDERED)
+def _exact_nearest(
+    point: np.ndarray, centers: np.ndarray, center_norms: np.ndarray
+) -> tuple[int, float]:
+    """Nearest center of a point and its score, in float64, which holds all of them."""
+    nearest = 0
+    least = np.inf
+    for j in range(centers.shape[0]):
+        product = 0.0
+        for h in range(len(point)):
+            product += np.float64(point[h]) * centers[j, h]
+        score = center_norms[j] - 2.0 * product
+        if score < least:
+            nearest = j
+            least = score
+    return nearest, least
+
+
+@njit(cache=True, nogil=True)
+def _sum_by_masks(
+    columns: np.ndarray,
+    d: int,
+    n_groups: int,
+    nearest: np.ndarray,
+    n_padded: int,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add the points of each center in registers, for :data:`TILE` centers at a time.
+
+    A lane adds at most ``GROUP * n_groups / LANES`` coordinates: float32 holds that exactly.
+    """
+    width = -(-d // LANES) * LANES
+    zero = broadcast(ZERO)
+    one = broadcast(ONE)
+    for j in range(0, n_padded, TILE):
+        center = np.float32(j)
+        c_0 = broadcast(center)
+        c_1 = broadcast(center + ONE)
+        c_2 = broadcast(center + np.float32(2.0))
+        c_3 = broadcast(center + np.float32(3.0))
+        # Feature -1, which is 1 for all points, gives the counts.
+        for h in range(-1, d):
+            sum_0 = sum_1 = sum_2 = sum_3 = zero
+            for half in range(2 * n_groups):
+                labels = load(nearest, half * LANES)
+                x = one
+                if h >= 0:
+                    x = load(columns, (half // 2 * width + h) * GROUP + half % 2 * LANES)
+                sum_0 = where_equal(labels, c_0, add(sum_0, x), sum_0)
+                sum_1 = where_equal(labels, c_1, add(sum_1, x), sum_1)
+                sum_2 = where_equal(labels, c_2, add(sum_2, x), sum_2)
+                sum_3 = where_equal(labels, c_3, add(sum_3, x), sum_3)
+            target = counts if h < 0 else sums
+            step = LANES if h < 0 else d * LANES
+            at = j * step + max(h, 0) * LANES
+            add_integers(target, at, sum_0)
+            add_integers(target, at + step, sum_1)
+            add_integers(target, at + 2 * step, sum_2)
+            add_integers(target, at + 3 * step, sum_3)
+
+
+@njit(cache=True, nogil=True)
+def _sum_by_points(
+    rows: np.ndarray,
+    row: int,
+    d: int,
+    nearest: np.ndarray,
+    sums: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Add point after point to its center's sum; what follows a row in its last register too."""
+    width = -(-d // LANES) * LANES
+    for b in range(len(nearest)):
+        j = np.int64(nearest[b])
+        counts[j] += 1
+        for h in range(0, d, LANES):
+            add_integers(sums, j * width + h, load(rows, row + b * d + h))
+
+
+@njit(cache=True, nogil=True)
+def _add_lanes(lanes: np.ndarray, totals: np.ndarray) -> None:
+    """Add the sums of all lanes, of one element after the other, to totals (rows, columns)."""
+    n_columns = totals.shape[1]
+    for j in range(totals.shape[0]):
+        for h in range(n_columns):
+            first = (j * n_columns + h) * LANES
+            for lane in range(first, first + LANES):
+                totals[j, h] += lanes[lane]
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(rows: np.ndarray, width: int, totals: np.ndarray) -> None:
+    """Add rows of ``width`` elements, one after the other, to totals (k, d), d up to ``width``."""
+    for j in range(totals.shape[0]):
+        for h in range(totals.shape[1]):
+            totals[j, h] += rows[j * width + h]
