@@ -13,12 +13,13 @@ import collections
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.expressions import evaluated
 from pkm.analysis.findings import (
     Context,
     Draws,
@@ -26,8 +27,6 @@ from pkm.analysis.findings import (
     check_type,
     join_texts,
     no_rows_of,
-    percent,
-    within,
 )
 from pkm.analysis.inference import paired_rank_correlation
 from pkm.analysis.tables import Study, matches, resampled_means
@@ -67,12 +66,9 @@ class HyperparameterGrid:
         order = np.argsort(-self.quality, axis=1, kind="stable")
         return np.argsort(order, axis=1)
 
-    def inside(self, corner: Mapping[str, Mapping]) -> np.ndarray:
-        """Mask of the settings within the bounds of a corner (parameter to bounds)."""
-        mask = np.ones(len(self.settings), dtype=bool)
-        for name, bounds in corner.items():
-            mask &= within(self.settings[name].to_numpy(), bounds)
-        return mask
+    def inside(self, corner: str) -> np.ndarray:
+        """Mask of the settings in a corner: an expression in the parameters."""
+        return self.settings.eval(corner).to_numpy()
 
 
 def table_of_settings(
@@ -179,28 +175,47 @@ def find_grids(study: Study, check: Mapping, context: Context) -> Grids:
     return Grids(grids, missing, not few)
 
 
-@check_type(*GRIDS, "share", "form", "below_worst")
-def best_part(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check a linear form of the parameters, averaged over the best `share` of the settings.
+@check_type(*GRIDS, "statistic", "name", "corner", "grows")
+def of_settings(study: Study, check: Mapping, context: Context) -> Draws:
+    """Check one number about each grid, by bounds or, where it is a truth value, itself.
 
-    `form` maps parameters to weights. Against bounds (`at_least`, `above`, ...), or with
-    ``below_worst: true`` the best share less the worst one.
+    `statistic` is an expression in the columns of the settings, their `means`, their `quality`
+    (means, signed so that more is better), their `rank` (0 for the best) and their number `n`, and
+    in `corner`, an expression in the columns; see `pkm.analysis.expressions`. ``in_best(t, 0.2)``
+    is the mean of t over the best fifth of the settings, ``in_worst(t, 0.2)`` that over the worst.
+    `name` is what to call the number. With `grows` it can only grow with more settings.
     """
     grids = find_grids(study, check, context)
-    formula = " ".join(f"{weight:+g} {name}" for name, weight in check["form"].items())
     values = []
+    lines = []
     for grid in grids:
-        form = sum(weight * grid.settings[name] for name, weight in check["form"].items())
-        n_settings = len(form)
-        n_best = max(round(check["share"] * n_settings), 1)
-        ranks = grid.ranks()
-        best = ((ranks < n_best) @ form.to_numpy()) / n_best
-        worst = ((ranks >= n_settings - n_best) @ form.to_numpy()) / n_best
-        values.append(best - worst if check.get("below_worst") else best)
-    name = f"Mean of {formula} in the best {percent(check['share'])}"
-    if check.get("below_worst"):
-        name += " less that in the worst"
-    return grids.draws(values, name=name)
+        rank = grid.ranks()
+        n = len(grid.settings)
+        names = {"means": grid.means, "quality": grid.quality, "rank": rank, "n": n}
+        names |= {"in_best": _share_mean(rank), "in_worst": _share_mean(n - 1 - rank)}
+        if "corner" in check:
+            names["corner"] = grid.inside(check["corner"])
+        try:
+            values.append(evaluated(check["statistic"], dict(grid.settings) | names))
+        except MissingRows:
+            continue
+        lines.append({"dataset": grid.dataset, "metric": grid.metric})
+    if not values:
+        raise MissingRows(f"settings are not stored that {check['statistic']} needs")
+    options = {"complete": None} if check.get("grows") else {}
+    n_true = sum(bool(truth[0]) for truth in values)
+    text = f"{check['name']} for {n_true} of {len(values)}" if values[0].dtype == bool else ""
+    return grids.draws(values, lines, name=check["name"], text=text, **options)
+
+
+def _share_mean(ranks: np.ndarray) -> Callable[[pd.Series, float], np.ndarray]:
+    """Return the function that averages a column over the share of lowest rank."""
+
+    def mean(column: pd.Series, share: float) -> np.ndarray:
+        n_chosen = max(round(share * ranks.shape[1]), 1)
+        return ((ranks < n_chosen) @ column.to_numpy()) / n_chosen
+
+    return mean
 
 
 @check_type(*GRIDS, "along", "rest_of", "levels")
@@ -252,24 +267,6 @@ def _balanced(quality: np.ndarray, columns: np.ndarray, outer: np.ndarray) -> np
     return np.mean(means, axis=0)
 
 
-@check_type(*GRIDS, "setting")
-def share_of_rank(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check the rank of one `setting`, 0 for the best, over the number of settings."""
-    grids = find_grids(study, check, context)
-    names = list(check["setting"])
-    values = list(check["setting"].values())
-    shares = []
-    lines = []
-    for grid in grids:
-        position = np.flatnonzero(np.isclose(grid.settings[names], values).all(axis=1))
-        if position.size:
-            shares.append(grid.ranks()[:, position[0]] / len(grid.settings))
-            lines.append({"dataset": grid.dataset, "metric": grid.metric})
-    if not shares:
-        raise MissingRows(f"the setting {check['setting']} is not stored")
-    return grids.draws(shares, lines, name="Share of better settings")
-
-
 @check_type(*GRIDS)
 def best_differs(study: Study, check: Mapping, context: Context) -> Draws:
     """Check, per data set, that the best setting is not the same for all metrics."""
@@ -281,28 +278,6 @@ def best_differs(study: Study, check: Mapping, context: Context) -> Draws:
     n_best = [1.0 + np.count_nonzero(change, axis=0) for change in changes]
     lines = [{"dataset": dataset} for dataset in best]
     return grids.draws(n_best, lines, name="Different best settings")
-
-
-@check_type(*GRIDS, "corner")
-def relative_range(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check (largest - smallest) / mean of the means over the settings outside `corner`."""
-    grids = find_grids(study, check, context)
-    outside = [grid.means[:, ~grid.inside(check["corner"])] for grid in grids]
-    ranges = [np.ptp(means, axis=1) / np.abs(means.mean(axis=1)) for means in outside]
-    return grids.draws(ranges, name="Relative range", complete=None)
-
-
-@check_type(*GRIDS, "corner")
-def worst_in_corner(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the worst setting lies in `corner`."""
-    grids = find_grids(study, check, context)
-    worst = [grid.quality.argmin(axis=1) for grid in grids]
-    pairs = list(zip(grids, worst, strict=True))
-    truth = [grid.inside(check["corner"])[position] for grid, position in pairs]
-    settings = [str(grid.settings.iloc[position[0]].to_dict()) for grid, position in pairs]
-    n_inside = sum(true[0] for true in truth)
-    text = f"The worst setting lies in the corner for {n_inside} of {len(truth)}"
-    return grids.draws(truth, facts={"worst": settings}, text=text)
 
 
 @check_type(*GRIDS, "corner")

@@ -3,13 +3,14 @@
 Each function returns the values that the bounds of the check, or truth, decide on every resample.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from pkm.analysis.comparisons import SELECTION, average_sides, find_pairs, label, ratios
+from pkm.analysis.expressions import evaluated
 from pkm.analysis.findings import (
     INCONCLUSIVE,
     Context,
@@ -25,6 +26,9 @@ from pkm.analysis.findings import (
 from pkm.analysis.inference import rank_correlation
 from pkm.analysis.reported import number
 from pkm.analysis.tables import Study, matches, resampled_means
+
+#: Columns of cases that hold texts.
+_TEXTS = ("dataset", "left", "right")
 
 
 def joint(draws: Draws, values: np.ndarray, name: str, **changes: object) -> Draws:
@@ -58,11 +62,10 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     """Check one number about all cases together, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`), and in
-    the columns of the cases; `name` is what to call it. Its functions `largest`, `smallest`,
-    `median` and `mean` reduce a number of every case to one; all cases must be two at least, those
-    that meet a condition, which may be given second, one. ``at_largest(k)`` is the k of the case
-    with the largest value, ``at_smallest(k)`` that of the smallest. With `grows` the number can
-    only grow with more cases, so that one above its bound refutes the claim on a part.
+    the columns of the cases, with the functions of `pkm.analysis.expressions`; `name` is what to
+    call it. ``at_largest(k)`` is the k of the case with the largest value, ``at_smallest(k)`` that
+    of the smallest. With `grows` the number can only grow with more cases, so that one above its
+    bound refutes the claim on a part.
     """
     draws = ratios(study, check, context)
     names = check.get("per", [])
@@ -90,35 +93,19 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
         missing=missing,
         name=check["name"],
         complete=np.array(complete),
-        evidence=draws.cases.assign(value=draws.values[0]),
+        evidence=None if names else draws.cases.assign(value=draws.values[0]),
     )
 
 
 def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.ndarray:
     """Evaluate the expression of a `statistic` on every line of values (lines, cases)."""
-
-    def reduced(reduce: Callable) -> Callable:
-        def function(numbers: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
-            if where is None and numbers.shape[1] < 2:
-                raise MissingRows("only one case is stored")
-            chosen = numbers if where is None else numbers[:, where]
-            if not chosen.shape[1]:
-                raise MissingRows(f"a case is not stored that {statistic} needs")
-            return reduce(chosen, axis=1)
-
-        return function
-
-    functions = {
-        "largest": reduced(np.max),
-        "smallest": reduced(np.min),
-        "median": reduced(np.median),
-        "mean": reduced(np.mean),
+    columns = {name: cases[name].to_numpy() for name in cases}
+    columns |= {name: column.astype(str) for name, column in columns.items() if name in _TEXTS}
+    places = {
         "at_largest": lambda column: column[values.argmax(axis=1)],
         "at_smallest": lambda column: column[values.argmin(axis=1)],
     }
-    columns = {name: cases[name].to_numpy() for name in cases}
-    # An expression of the project's own configuration, as `where` and `rule` are.
-    return eval(statistic, {"__builtins__": {}}, columns | functions | {"value": values})
+    return evaluated(statistic, columns | places | {"value": values})
 
 
 @check_type(*SELECTION, "numbers", "cell", "inverse")

@@ -1,12 +1,9 @@
-"""Claims of the FastLloyd paper: iterations, charges, outliers, federated against central runs."""
+"""Claims of the FastLloyd paper: iterations, federated against central runs."""
 
 import math
 from collections.abc import Mapping
 from functools import cache
-from itertools import product
 
-import numpy as np
-import pandas as pd
 from scipy import optimize
 
 from pkm.analysis.accounting import gaussian_delta
@@ -15,13 +12,12 @@ from pkm.analysis.federation_costs import federated
 from pkm.analysis.findings import (
     Agreement,
     Context,
-    Draws,
     MissingRows,
     check_type,
     join_texts,
     no_rows_of,
 )
-from pkm.analysis.tables import Study, resampled_means
+from pkm.analysis.tables import Study
 
 DEFAULT_ALPHA = 0.8
 _ROUNDING = 1e-12
@@ -66,71 +62,6 @@ def iterations(study: Study, check: Mapping, context: Context) -> Agreement:
     missing = absent_cells(context, table["method"].unique())
     text = f"T from {stored.min():g} to {stored.max():g}."
     return Agreement(table.reset_index(drop=True), text, missing)
-
-
-@check_type("sweep", "metric", "max_d", "datasets", "ends", "bounded", "unbounded", "epsilon")
-def outliers(study: Study, check: Mapping, context: Context) -> Draws:
-    """Increase of a metric with the outliers: that of `bounded` less that of `unbounded`.
-
-    From one number of outliers to the other of `ends`, at each epsilon. A data set counts where
-    both methods have it with both numbers; the mean is taken over these data sets.
-    """
-    panel = study.panel(check["sweep"], check["metric"])
-    if not len(panel.cells):
-        raise MissingRows(context.why(check["sweep"]))
-    # Columns of the data sets that both methods have with both numbers of outliers.
-    names = panel.cells["dataset"].str.extract(r"^(?P<base>.+)-o(?P<outliers>\d+)$")
-    cells = panel.cells.assign(base=names["base"], outliers=names["outliers"].astype(float))
-    epsilons = context.resolve(check["epsilon"])
-    cells = cells[(cells["d"] <= check["max_d"]) & cells["epsilon"].isin(epsilons)]
-    methods = (check["bounded"], check["unbounded"])
-    sides = list(product(methods, check["ends"]))
-    wide = cells.reset_index(names="column").pivot(
-        index=["epsilon", "base"], columns=["method", "outliers"], values="column"
-    )
-    wide = wide.reindex(columns=pd.MultiIndex.from_tuples(sides)).dropna().astype(int)
-    if not len(wide):
-        raise MissingRows(
-            f"no data set of sweep {check['sweep']} has both methods with {check['ends'][0]} and "
-            f"{check['ends'][1]} outliers"
-        )
-
-    # What the outliers add to the mean over these data sets, at each epsilon.
-    means = resampled_means(panel)
-    lines = []
-    differences = []
-    seeds = []
-    for epsilon, columns in wide.groupby(level="epsilon"):
-        low, high = (
-            np.array([means[:, columns[name, end]].mean(axis=1) for name in methods])
-            for end in check["ends"]
-        )
-        increases = high - low
-        differences.append(increases[0] - increases[1])
-        paired = np.isfinite(panel.values[:, columns.to_numpy().ravel()]).all(axis=1)
-        seeds.append(np.count_nonzero(paired))
-        line = {"epsilon": epsilon, "datasets": len(columns)}
-        for name, start, increase in zip(methods, low, increases, strict=True):
-            line[f"increase_{name}"] = increase[0]
-            line[f"relative_increase_{name}"] = increase[0] / start[0]
-        lines.append(line)
-    table = pd.DataFrame(lines)
-    bounded, unbounded = (table[f"relative_increase_{name}"] for name in methods)
-    text = "the relative increase is smaller with the bound at "
-    text += f"{(bounded < unbounded).sum()} of {len(table)} epsilons"
-    n_epsilons = len(epsilons)
-    n_datasets = table["datasets"].min()
-    complete = (table["datasets"] >= check["datasets"]).to_numpy()
-    missing = join_texts(
-        f"{len(table)} of {n_epsilons} epsilons available" if len(table) < n_epsilons else "",
-        "" if complete.all() else f"only {n_datasets} of {check['datasets']} data sets",
-        absent_cells(context, sweeps=check["sweep"]),
-    )
-    values = np.column_stack(differences)
-    cases = table[["epsilon"]]
-    facts = table.drop(columns="epsilon").to_dict("list")
-    name = "Difference"
-    return Draws(values, cases, min(seeds), missing, name, complete, facts, text=text)
 
 
 @check_type("sweeps")

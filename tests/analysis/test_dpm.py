@@ -396,14 +396,19 @@ BUDGET = {
     "parameters": {"shares": ["interval", "counts", "splits", "averages"]},
     "settings": 18,
 }
-BEST_PART = BUDGET | {"type": "best_part", "share": 0.2}
+IN_BEST = BUDGET | {
+    "type": "of_settings",
+    "name": "Share in the best fifth",
+    "statistic": "in_best(interval, 0.2)",
+}
 
 
 def test_best_part_of_grid():
     # Cost rises with the interval's share alone, so the best fifth has the smallest ones.
     rows = budget_rows(lambda interval, counts, splits: 1 + interval, SHARES)
-    check = BEST_PART | {"form": {"interval": 1}}
-    below_worst = check | {"below_worst": True, "below": 0}
+    check = IN_BEST
+    less_worst = {"statistic": "in_best(interval, 0.2) - in_worst(interval, 0.2)"}
+    below_worst = check | less_worst | {"below": 0}
     finding = evaluate_check(below_worst, rows)
     assert finding.verdict == HOLDS
     assert not finding.missing
@@ -417,20 +422,22 @@ def test_best_part_of_grid():
 
 def test_best_part_by_form_of_several_shares():
     rows = budget_rows(lambda interval, counts, splits: 1 + counts - splits, SHARES)
-    check = BEST_PART | {"form": {"splits": 1, "counts": -1}}
+    check = IN_BEST | {"statistic": "in_best(splits - counts, 0.2)"}
     assert evaluate_check(check | {"at_least": 0}, rows).verdict == HOLDS
     assert evaluate_check(check | {"at_most": 0}, rows).verdict == FAILS
 
 
 def test_rank_of_one_setting():
     rows = budget_rows(lambda interval, counts, splits: 1 + interval + counts - splits, SHARES)
-    check = BUDGET | {"type": "share_of_rank", "below": 0.4}
-    best = {"interval": 0.05, "counts": 0.1, "splits": 0.2, "averages": 0.65}
-    worst = {"interval": 0.2, "counts": 0.3, "splits": 0.1, "averages": 0.4}
-    missing = dict.fromkeys(best, 0.25)
-    assert evaluate_check(check | {"setting": best}, rows).verdict == HOLDS
-    assert evaluate_check(check | {"setting": worst}, rows).verdict == FAILS
-    assert evaluate_check(check | {"setting": missing}, rows).verdict == NOT_RUN
+    check = BUDGET | {"type": "of_settings", "name": "Share of better settings", "below": 0.4}
+
+    def verdict_on(interval, counts, splits):
+        setting = f"(interval == {interval}) & (counts == {counts}) & (splits == {splits})"
+        return evaluate_check(check | {"statistic": f"mean(rank, {setting}) / n"}, rows).verdict
+
+    assert verdict_on(0.05, 0.1, 0.2) == HOLDS
+    assert verdict_on(0.2, 0.3, 0.1) == FAILS
+    assert verdict_on(0.25, 0.25, 0.25) == NOT_RUN
 
 
 def planned_shares(profile=None):
@@ -513,10 +520,10 @@ CORNER = {
     "method": "dpm_published",
     "parameters": ["t", "q"],
     "settings": 12,
-    "corner": {"t": {"at_least": 0.8}, "q": {"at_most": 0.05}},
+    "corner": "t >= 0.8 and q <= 0.05",
 }
-FLAT = CORNER | {"type": "relative_range", "at_most": 0.05}
-WORST_IN_CORNER = CORNER | {"type": "worst_in_corner"}
+FLAT = reports.check_of("dpm", "tq-insensitive") | CORNER
+WORST_IN_CORNER = reports.check_of("dpm", "tq-bad-corner") | CORNER
 SAME_RANKING = CORNER | {"type": "same_ranking", "above": 0.5}
 
 
@@ -553,8 +560,7 @@ def test_incomplete_and_missing_grids_are_reported():
     finding = evaluate_check(FLAT, rows)
     assert "6 of 12 settings" in finding.missing
     assert "synth-10d" in finding.missing
-    check = BEST_PART | {"form": {"interval": 1}, "above": 0}
-    assert evaluate_check(check, rows).verdict == NOT_RUN
+    assert evaluate_check(IN_BEST | {"above": 0}, rows).verdict == NOT_RUN
 
 
 def test_table_of_settings_excludes_invalid_values():
