@@ -48,11 +48,16 @@ LLOYD_SHARE = 0.25
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
 THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
 COARSE_RADIUS = 0.5  # of a coarse average, in radii of the ball
-LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths
-# Widths of buckets, in radii of the ball: by default, for many clusters, and for few features.
-WIDTHS = (1 / 2, 1 / 4)
+LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths, where these are given
+# Of a Lloyd step, and at least of a fine average, in radii of the ball: a cluster is round, however
+# thin the buckets are that its points fall into.
+CLUSTER_RADIUS = 1 / 5
+# Widths of buckets, in radii of the ball over sqrt(d), which is about what a projection of the
+# domain on a line extends to: by default, and for many clusters.
+WIDTHS = (1.0, 1 / 2)
 MANY_CLUSTERS = 50
-WIDTHS_FOR_MANY_CLUSTERS = (1 / 2, 1 / 4, 1 / 8)
+WIDTHS_FOR_MANY_CLUSTERS = (1.0, 1 / 2, 1 / 4)
+# For few features, in radii of the ball.
 FEW_FEATURES = 3
 WIDTHS_FOR_FEW_FEATURES = (1 / 4, 1 / 8)
 WIDTH_FOR_FEW_FEATURES = 1 / 6
@@ -84,6 +89,9 @@ class Schedule:
         Cost of the counts or of the local search.
     lloyd_mu : float
         Cost of one Lloyd step.
+    fine_radius, lloyd_radius : float
+        Of the last average of a bucket, which is at least its width, and of a Lloyd step, in radii
+        of the ball.
     """
 
     rounds: int
@@ -94,6 +102,8 @@ class Schedule:
     delta: float
     selection_mu: float
     lloyd_mu: float
+    fine_radius: float
+    lloyd_radius: float
 
     @property
     def threshold(self) -> float:
@@ -135,7 +145,11 @@ class KaplanStemmer(CoresetMethod):
         ``candidates`` stops after the last pass and returns all candidates as centers; the whole
         budget is theirs.
     widths : sequence of float or "auto", default="auto"
-        Of buckets, in radii of the ball.
+        Of buckets, in radii of the ball. ``auto`` is 1 / sqrt(d) and half of it: the projections
+        of the domain on lines get shorter than the ball with the number of features d. For more
+        than 50 clusters also a quarter of it; for up to three features 1/4 and 1/8. Widths that are
+        given also set the radii of averages and of Lloyd steps: ``[1/2, 1/4]`` is what this method
+        took whatever d before.
     repetitions : int or "auto", default="auto"
         Hashes per width and pass.
     projections : int, default=4
@@ -244,8 +258,9 @@ class KaplanStemmer(CoresetMethod):
         ValueError
             If no bucket can pass and there is nothing to fall back to.
         """
+        is_round = self.widths == "auto" and n_features > FEW_FEATURES
         for hashes in self._hash_schedules(n_features):
-            schedule = self._priced(hashes, n_points, only)
+            schedule = self._priced(hashes, n_points, only, is_round)
             if schedule.threshold <= n_points / (3 * self.n_clusters):
                 break
         fixed = "auto" not in (self.widths, self.repetitions)
@@ -262,8 +277,9 @@ class KaplanStemmer(CoresetMethod):
             widths = WIDTHS_FOR_FEW_FEATURES
             single_width = (WIDTH_FOR_FEW_FEATURES,)
         else:
-            widths = WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
-            single_width = (WIDTHS[-1],)
+            relative = WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
+            widths = tuple(width / math.sqrt(n_features) for width in relative)
+            single_width = (WIDTHS[-1] / math.sqrt(n_features),)
         repetitions = REPETITIONS if self.repetitions == "auto" else self.repetitions
         fewest_repetitions = 1 if self.repetitions == "auto" else self.repetitions
         return [
@@ -273,7 +289,7 @@ class KaplanStemmer(CoresetMethod):
             (1, single_width, fewest_repetitions),
         ]
 
-    def _priced(self, hashes: _HashSchedule, n_points: int, only: str) -> Schedule:
+    def _priced(self, hashes: _HashSchedule, n_points: int, only: str, is_round: bool) -> Schedule:
         """Divide the budget among the releases: mu squared in shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
@@ -292,6 +308,8 @@ class KaplanStemmer(CoresetMethod):
             delta=THRESHOLD_DELTA_SHARE * delta / n_hashes,
             selection_mu=mu * math.sqrt(selection / total),
             lloyd_mu=mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
+            fine_radius=CLUSTER_RADIUS if is_round else 0.0,
+            lloyd_radius=CLUSTER_RADIUS if is_round else min(widths) * LLOYD_RADIUS,
         )
 
     def _insufficient_budget(self, schedule: Schedule, n_points: int) -> str:
@@ -347,7 +365,7 @@ class KaplanStemmer(CoresetMethod):
 
         # Refine the centers by noisy Lloyd steps.
         centers = buckets.into_ball(centers)
-        radius = min(schedule.widths) * buckets.radius * LLOYD_RADIUS
+        radius = schedule.lloyd_radius * buckets.radius
         for _ in range(self.lloyd_steps):
             centers = noisy_lloyd_step(buckets, centers, radius, schedule.lloyd_mu)
         return centers[None], schedule.rounds
@@ -416,7 +434,8 @@ class KaplanStemmer(CoresetMethod):
         # matters which points it clips. Buckets that use all features are cubes: half of their
         # diagonal is enough.
         coarse = COARSE_RADIUS * buckets.radius
-        radii = [coarse, min(width, coarse)]
+        fine = max(width, schedule.fine_radius * buckets.radius)
+        radii = [coarse, min(fine, coarse)]
         if projections == d:
             radii = [width * math.sqrt(projections) / 2]
 
