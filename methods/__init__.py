@@ -25,6 +25,7 @@ METHODS = {
     "LSHSplits": "lsh_splits",
     "EUGkM": "eugkm",
     "QuadtreeKMeans": "quadtree",
+    "MSTKMeans": "mst",
     "Balcan": "balcan",
     "PEMeans": "pe_means",
     "KaplanStemmer": "kaplan_stemmer",

@@ -24,6 +24,7 @@ from pkm.privacy.ledger import (
     epsilon_beside,
     largest_multiple,
 )
+from pkm.privacy.marginals import DependentColumns, Marginals
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.projection import (
@@ -41,7 +42,7 @@ from pkm.privacy.queries import (
     mirrored,
 )
 from pkm.privacy.query import Query, Sensitivity
-from pkm.privacy.selection import Exponential, Percentile, SplitScore
+from pkm.privacy.selection import Exponential, Percentile, SplitScore, selection_epsilon
 from pkm.privacy.shells import ClippedSum, ShellCounts, SideCounts
 from pkm.privacy.stability_histogram import StabilityHistogram
 from pkm.privacy.tree import BoxGrid, CellCounts, CellSums, PartitionTree, Splits
@@ -69,6 +70,7 @@ __all__ = [
     "CountsAndBoundedSums",
     "CoverPicks",
     "Curator",
+    "DependentColumns",
     "DisclosureError",
     "Exponential",
     "GapPercentile",
@@ -77,6 +79,7 @@ __all__ = [
     "HashedPoints",
     "Laplace",
     "Ledger",
+    "Marginals",
     "MaximumCover",
     "NearestCounts",
     "NearestSumsAndCounts",
@@ -105,6 +108,7 @@ __all__ = [
     "largest_multiple",
     "mirrored",
     "prepare",
+    "selection_epsilon",
     "shards_of",
     "snap",
     "snap_centers",

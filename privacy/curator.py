@@ -22,6 +22,7 @@ from pkm.privacy.hashed_points import (
     Swaps,
 )
 from pkm.privacy.ledger import Ledger
+from pkm.privacy.marginals import DependentColumns, Marginals
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.projection import (
     CoverPicks,
@@ -72,6 +73,8 @@ class Curator(BaseCurator):
         ShellCounts,
         SideCounts,
         ClippedSum,
+        Marginals,
+        DependentColumns,
         CellCounts,
         CellSums,
         Splits,

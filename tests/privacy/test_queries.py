@@ -30,12 +30,14 @@ from pkm.privacy import (
     CountsAndBoundedSums,
     CoverPicks,
     Curator,
+    DependentColumns,
     Exponential,
     GapPercentile,
     Gaussian,
     GridCounts,
     Laplace,
     Ledger,
+    Marginals,
     MaximumCover,
     NearestCounts,
     NearestSumsAndCounts,
@@ -169,6 +171,23 @@ def side_counts(rng, d):
 
 def clipped_sum(rng, d):
     return Example(ClippedSum(positions(rng, d) / SCALE, some_radius(rng, d)))
+
+
+def some_tables(rng, d):
+    """Columns of some tables, and inner edges of all columns."""
+    tables = [tuple(rng.permutation(d)[: number(rng, d)].tolist()) for _ in range(number(rng))]
+    edges = [np.unique(rng.integers(-SCALE, SCALE + 1, number(rng))) for _ in range(d)]
+    return tables, edges
+
+
+def marginals(rng, d):
+    return Example(Marginals(*some_tables(rng, d)))
+
+
+def dependent_columns(rng, d):
+    tables, edges = some_tables(rng, d)
+    shares = [rng.dirichlet(np.ones(len(inner) + 1)) for inner in edges]
+    return Example(DependentColumns(tables, edges, shares))
 
 
 def grown_tree(rng, d, grid):
@@ -447,6 +466,8 @@ EXAMPLES = {
     GapPercentile: (gap_percentile,),
     ShellCounts: (shell_counts(False), shell_counts(True)),
     SideCounts: (side_counts,),
+    Marginals: (marginals,),
+    DependentColumns: (dependent_columns,),
     ClippedSum: (clipped_sum,),
     CellCounts: tuple(map(cell_counts, (split_cells, all_in_one_cell, hyperplane_cells))),
     CellSums: tuple(map(cell_sums, (split_cells, all_in_one_cell, hyperplane_cells))),
@@ -884,6 +905,23 @@ ILL_POSED = (
     (ClippedSum, {"center": filled(math.inf)}, "center must be finite float64"),
     (ClippedSum, {"radius": 0.0}, "radius=0.0 must be positive"),
     (ClippedSum, {"radius": math.nan}, "radius=nan must be positive"),
+    (Marginals, {"tables": [(0, 0)]}, r"columns=\(0, 0\) of a table must be"),
+    (Marginals, {"tables": [(9,)]}, r"columns=\(9,\) of a table must be"),
+    (Marginals, {"tables": []}, "tables have 0 cells"),
+    (Marginals, {"edges": repeated}, "edges must be of 2 columns, got 3"),
+    (
+        Marginals,
+        {"edges": lambda edges: [edges[0], edges[1][::-1].repeat(2)]},
+        r"edges\[1\] must be",
+    ),
+    (DependentColumns, {"tables": []}, "tables have 0 cells"),
+    (DependentColumns, {"edges": lambda edges: edges[:1]}, "edges must be of 2 columns, got 1"),
+    (DependentColumns, {"shares": lambda shares: shares[:1]}, "shares must be of 2 columns"),
+    (
+        DependentColumns,
+        {"shares": lambda shares: [-each for each in shares]},
+        r"shares\[0\] must be",
+    ),
     (CellCounts, {"cells": [99]}, r"cells=\[99\] must be among"),
     (CellCounts, {"cells": [-1]}, r"cells=\[-1\] must be among"),
     (CellCounts, {"cells": repeated}, "named once"),
