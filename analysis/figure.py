@@ -81,6 +81,7 @@ class FigureSpec:
     title: str
     kind: str = "lines"
     in_paper: bool = False
+    front_page: bool = False
     caption: tuple[str, ...] = ()
 
     # Rows

@@ -42,8 +42,9 @@ from pkm.analysis.tables import (
 PLACES = ("panel", "group", "row", "hue", "style", "x")
 STATISTICS = ("value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out")
 FACTS = ("sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta")
-#: What styles and the label of an epsilon axis are made of; not written to files.
-HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
+#: What styles, the label of an epsilon axis and the facts of a chart's marks are made of; not
+#: written to files unless a figure names them.
+HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust", "cell", "epsilon_spent")
 MOST_COMMON = "most_common"
 MAX_VALUES = 8  # that a caption lists one by one
 

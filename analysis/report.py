@@ -5,9 +5,10 @@ figures come from ``conf/paper/<paper>/figures.yaml``, claims and deviations fro
 ``conf/paper/<paper>/claims.yaml``.
 """
 
-import base64
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import vl_convert
-import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 from pkm.analysis import audits, claims, verdicts
 from pkm.analysis.audits import Audits
 from pkm.analysis.figure import FigureResult, FigureSpec, figures_of
 from pkm.analysis.findings import LEVEL, MIN_SEEDS, VERDICTS
+from pkm.analysis.missing import missing_table
+from pkm.analysis.pages import embedded, packed, render, web_width
+from pkm.analysis.privacy_table import flaws_in, privacy_table
 from pkm.analysis.render.audit import draw_audit
 from pkm.analysis.render.figures import draw
 from pkm.analysis.render.layout import DASH, missing_text
@@ -29,11 +31,12 @@ from pkm.analysis.render.style import styled
 from pkm.analysis.tables import BOOTSTRAP_REPEATS, Study, summarize, write
 from pkm.files import atomic_write
 
-_FOLDER = Path(__file__).parent
+#: What the page over all papers reads of a report.
+SUMMARY = "report.json"
+#: What the charts of a page are filtered by, and how it is called.
+CHOICES = {"dataset": "data set", "adjacency": "adjacency"}
 _DPI = 170
-_CSS_DPI = 96  # a figure of 10 inches is at most 960 pixels wide on the page
 _MAX_EVIDENCE_LINES = 12
-_MAX_MISSING_LINES = 200
 _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
 
@@ -45,6 +48,7 @@ def build(
     missing: pd.DataFrame,
     out: str | Path,
     environment: Mapping[str, Any],
+    profile: str = "quick",
     audited: Audits | None = None,
 ) -> Path:
     """Build figures, tables and the report of one paper from stored rows.
@@ -59,12 +63,14 @@ def build(
     missing : DataFrame
         Columns `sweep`, `method`, `dataset`, `epsilon`, `reason`: planned cells that have no rows.
     out : path
-        Folder of the report; created. ``index.html``, ``figures/`` and ``tables/`` are written into
-        it; figures and tables of an earlier report there are removed first, the page is replaced in
-        one step at the end.
+        Folder of the report; created. ``index.html``, ``report.json``, ``figures/`` and ``tables/``
+        are written into it; figures and tables of an earlier report there are removed first, the
+        page is replaced in one step at the end.
     environment : mapping
         What to print under "environment", such as versions; nested mappings become groups, long
         texts and lists fold.
+    profile : str, default="quick"
+        Profile of the rows, for the commands on the page.
     audited : mapping of (str, str) to Audit, optional
         Stored audits, by import path and variant; those of methods without rows are left out.
 
@@ -91,28 +97,75 @@ def build(
     for folder in folders.values():
         folder.mkdir(parents=True, exist_ok=True)
         _clear(folder)
+    source = Source(study, paper, profile, folders)
     findings = verdicts.evaluate(study, paper, missing)
-    figures = [_figure(spec, study, folders) for spec in specs]
+    figures = [_figure(spec, source) for spec in specs]
     audited = audited or {}
+    privacy = privacy_table(study, audited)
+    lacking = missing_table(missing, paper, profile)
+    extent = _extent(rows, study)
     _write_summary(study, folders["tables"])
-    html = _template().render(
+    judged = _claims_context(findings, content["title"], source)
+    html = render(
+        "report.html.jinja",
         title=content["title"],
         reference=content["reference"],
-        **_claims_context(findings, content["title"], folders["tables"]),
+        **judged,
         paper_figures=[figure for figure in figures if figure["in_paper"]],
         further_figures=[figure for figure in figures if not figure["in_paper"]],
-        extent=_extent(rows, study),
-        missing=_missing(missing),
+        choices=_choices(figures),
+        extent=extent,
+        missing=lacking.to_dict("records"),
         deviations=content["deviations"],
-        privacy=privacy_table(study, audited).to_dict("records"),
-        audit=_audit_figure(study, audited, folders),
-        flaws=_flaws_in(study),
+        privacy=privacy.to_dict("records"),
+        audit=_audit_figure(source, audited),
+        flaws=flaws_in(privacy),
         environment=_environment(environment),
         chart_script=chart_script() if any(figure["chart"] for figure in figures) else "",
     )
+    summary = {
+        "paper": paper,
+        "profile": profile,
+        "title": content["title"],
+        "counts": {verdict: count for verdict, count, _ in judged["counts"]},
+        "oldest": min(line["oldest"] for line in extent),
+        "newest": max(line["newest"] for line in extent),
+        "missing": lacking[["datasets", "cells", "command"]].to_dict("records"),
+        "pictures": [
+            {key: figure[key] for key in ("name", "title", "caption", "width")}
+            for figure, spec in zip(figures, specs, strict=True)
+            if spec.front_page and figure["image"]
+        ],
+    }
+    atomic_write(out / SUMMARY, json.dumps(summary, indent=1, ensure_ascii=False).encode())
     page = out / "index.html"
     atomic_write(page, html.encode())
     return page
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a report is made of, and where its files go."""
+
+    study: Study
+    paper: str
+    profile: str
+    folders: Mapping[str, Path]
+
+    def command(self, name: str) -> str:
+        """Return the command that runs the cells behind a figure or a claim again."""
+        return f"pkm verify {self.paper}/{name} profile={self.profile}"
+
+
+def _choices(figures: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, list[str]]]:
+    """Return field, label and values of what charts can be filtered by: two values or more."""
+    panels = [panel for figure in figures if figure["chart"] for panel in figure["chart"]["concat"]]
+    records = [record for panel in panels for record in panel["data"]["values"]]
+    found = [
+        (field, label, sorted({record[field] for record in records if field in record}))
+        for field, label in CHOICES.items()
+    ]
+    return [choice for choice in found if len(choice[2]) > 1]
 
 
 @cache
@@ -122,20 +175,22 @@ def chart_script() -> str:
 
 
 def _claims_context(
-    findings: Sequence[verdicts.Verdict], title: str, folder: Path
+    findings: Sequence[verdicts.Verdict], title: str, source: Source
 ) -> dict[str, Any]:
     """Write the table of verdicts, and return what the template says of claims."""
     overview = verdicts.overview(findings)
     if findings:
         formatted = overview[["id", "verdict", "comparisons", "seeds"]].astype(str)
+        folder = source.folders["tables"]
         write(overview, folder, "claims", formatted=formatted, caption=f"Claims of {title}")
     counts = []
     for verdict in VERDICTS:
         judged = overview[overview["verdict"] == verdict]
         counts.append((verdict, len(judged), int(judged["partial"].sum())))
     return {
-        "claims": [_claim(finding, folder) for finding in findings],
+        "claims": [_claim(finding, source) for finding in findings],
         "counts": counts,
+        "order": {verdict: order for order, verdict in enumerate(VERDICTS)},
         "partial": int(overview["partial"].sum()),
         "level": LEVEL,
         "min_seeds": MIN_SEEDS,
@@ -150,59 +205,47 @@ def _clear(folder: Path) -> None:
             path.unlink()
 
 
-def _template() -> Template:
-    loader = FileSystemLoader(_FOLDER / "templates")
-    return Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("report.html.jinja")
-
-
-def _figure(spec: FigureSpec, study: Study, folders: Mapping[str, Path]) -> dict[str, Any]:
+def _figure(spec: FigureSpec, source: Source) -> dict[str, Any]:
     """Draw one figure, write its files, and return what the template needs."""
-    written = _written(lambda: draw(study, spec), spec.name, folders)
+    written = _written(lambda: draw(source.study, spec), spec.name, source)
     return written | {"title": spec.title, "in_paper": spec.in_paper}
 
 
-def _written(
-    drawing: Callable[[], FigureResult], name: str, folders: Mapping[str, Path]
-) -> dict[str, Any]:
+def _written(drawing: Callable[[], FigureResult], name: str, source: Source) -> dict[str, Any]:
     """Draw, write image and table, and return what the template needs of them."""
     with styled():
         result = drawing()
-        image = _write_images(result, folders["figures"] / name)
+        image = _write_images(result, source.folders["figures"] / name)
+    missing = missing_text(result.gaps)
     write(
         result.table,
-        folders["tables"],
+        source.folders["tables"],
         name,
         formatted=result.formatted,
-        caption=f"{result.caption} {missing_text(result.gaps)}".strip(),
+        caption=f"{result.caption} {missing}".strip(),
     )
-    width = result.figure.get_figwidth() * _CSS_DPI if result.figure else 0
     return {
         "name": name,
         "caption": result.caption,
-        "missing": missing_text(result.gaps),
+        "command": source.command(name),
+        "missing": missing,
+        "n_missing": len(result.gaps),
         "substitutes": result.substitutes,
-        "image": base64.b64encode(image).decode() if image else None,
-        "width": round(width),
+        "image": embedded(image) if image else None,
+        "width": web_width(result.figure) if result.figure else 0,
         "chart": result.chart if image else None,
+        "packed": packed(result.chart) if image and result.chart else None,
         "table": None if image or not len(result.formatted) else result.formatted.to_dict("split"),
     }
 
 
-def _audit_figure(
-    study: Study, audited: Audits, folders: Mapping[str, Path]
-) -> dict[str, Any] | None:
+def _audit_figure(source: Source, audited: Audits) -> dict[str, Any] | None:
     """Draw the audits of the methods that have rows; None without any."""
-    shown = audits.of_cells(audited, study.cells)
+    shown = audits.of_cells(audited, source.study.cells)
     if not shown:
         return None
-    written = _written(lambda: draw_audit(shown), "audit", folders)
-    return written | {"title": "What the audit found", "in_paper": False}
+    written = _written(lambda: draw_audit(shown), "audit", source)
+    return written | {"title": "What the audit found", "in_paper": False, "command": "make audit"}
 
 
 def _write_images(result: FigureResult, path: Path) -> bytes:
@@ -228,13 +271,15 @@ def _write_summary(study: Study, folder: Path) -> None:
         table.to_csv(folder / "summary.csv", index=False)
 
 
-def _claim(verdict: verdicts.Verdict, folder: Path) -> dict[str, Any]:
+def _claim(verdict: verdicts.Verdict, source: Source) -> dict[str, Any]:
     """Write the evidence of a claim, and return what the template says of it."""
     finding = verdict.finding
     claim = verdict.claim
     short = claim.id.split("/")[-1]
+    folder = source.folders["tables"]
     context = vars(claim) | {
         "short": short,
+        "command": source.command(short),
         "verdict": finding.verdict,
         "partial": verdict.partial,
         "numbers": finding.numbers,
@@ -275,110 +320,19 @@ def _short(value: object) -> str:
 
 
 def _extent(rows: pd.DataFrame, study: Study) -> list[dict[str, Any]]:
-    """Return what the report rests on, sweep by sweep."""
-    counted = rows.groupby("sweep").agg(
-        rows=("seed", "size"), cells=("cell", "nunique"), seeds=("seed", "nunique")
+    """Return what the report rests on, sweep by sweep, with the days of its oldest, newest rows."""
+    finished = rows.get("finished", pd.Series(np.nan, rows.index))
+    days = pd.to_datetime(finished, unit="s").dt.strftime("%Y-%m-%d").fillna("")
+    by_sweep = rows.assign(day=days).groupby("sweep")
+    counted = by_sweep.agg(
+        rows=("seed", "size"),
+        cells=("cell", "nunique"),
+        seeds=("seed", "nunique"),
+        oldest=("day", "min"),
+        newest=("day", "max"),
     )
     sets = study.cells.groupby("sweep")["dataset"].nunique().rename("datasets")
     return counted.join(sets).reset_index().to_dict("records")
-
-
-def _missing(missing: pd.DataFrame) -> dict[str, Any]:
-    """Group the gaps: one line per sweep, reason and methods, with their data sets."""
-    if not len(missing):
-        return {"total": 0, "lines": [], "hidden": 0}
-    # The last line of a traceback says what went wrong.
-    reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
-    by_dataset = missing.assign(reason=reasons).groupby(["sweep", "reason", "dataset"], sort=True)
-    grouped = by_dataset.agg(
-        cells=("method", "size"),
-        methods=("method", lambda names: ", ".join(sorted(set(names)))),
-    ).reset_index()
-    by_methods = grouped.groupby(["sweep", "reason", "methods"], sort=True)
-    lines = by_methods.agg(cells=("cells", "sum"), datasets=("dataset", ", ".join)).reset_index()
-    return {
-        "total": len(missing),
-        "lines": lines.head(_MAX_MISSING_LINES).to_dict("records"),
-        "hidden": max(len(lines) - _MAX_MISSING_LINES, 0),
-    }
-
-
-def privacy_table(study: Study, audited: Audits | None = None) -> pd.DataFrame:
-    """Return what each method claims, towards whom, what it spent, and what its audit found.
-
-    Parameters
-    ----------
-    study : Study
-    audited : mapping of (str, str) to Audit, optional
-        Stored audits, by import path and variant.
-
-    Returns
-    -------
-    DataFrame
-        One line per method, variant and preprocessing: notion, adjacency (with rho), trust, view,
-        epsilons, delta, the largest share of epsilon spent, the largest epsilon left unspent,
-        flaws, the verdict of the audit and those of its views. F-10 is added where the data were
-        scaled by their own bounds; rows on points of a map fitted to the records have F-28, and a
-        line of their own.
-    """
-    keys = ["method", "variant", "notion", "adjacency", "trust", "view", "private_bounds", "flaws"]
-    lines = []
-    for key, cells in study.cells.groupby(keys, sort=True):
-        facts = dict(zip(keys, key, strict=True))
-        private = facts["notion"] != "none"
-        flaws = set(facts["flaws"].split())
-        if private and facts["private_bounds"]:
-            flaws.add("F-10")
-        epsilons = sorted(cells["epsilon"].dropna().unique())
-        share = (cells["epsilon_spent"] / cells["epsilon"]).max()
-        unspent = max(cells["epsilon_unspent"].max(), 0)
-        facts |= {
-            "adjacency": _with_rho(facts["adjacency"], cells),
-            "flaws": sorted(flaws),
-            "private": private,
-            "declared": ", ".join(f"{value:g}" for value in epsilons) or DASH,
-            "delta": _delta_range(cells["delta"]) if private else DASH,
-            "spent": f"{share:.4%}" if private else DASH,
-            "unspent": f"{unspent:.2g}" if private else DASH,
-            "cells": cells["cell"].nunique(),
-        }
-        facts |= _audit_facts(cells, audited or {}) if private else {"audit": DASH, "views": ""}
-        lines.append(facts)
-    table = pd.DataFrame(lines)
-    return table.sort_values(["private", "method"], ascending=[False, True], ignore_index=True)
-
-
-def _audit_facts(cells: pd.DataFrame, audited: Audits) -> dict[str, str]:
-    """Return the verdict of the audit of some cells of one method, and those of its views."""
-    audit = audits.find(audited, cells["target"].iloc[0], cells["variant"].iloc[0])
-    if audit is None:
-        return {"audit": audits.NOT_TRIED, "views": ""}
-    return {"audit": audit.summary(), "views": audit.by_view()}
-
-
-def _with_rho(adjacency: str, cells: pd.DataFrame) -> str:
-    """Return an adjacency with its rho: an epsilon under moves means nothing without it."""
-    if adjacency != "rho_bounded" or "rho" not in cells:
-        return adjacency
-    rhos = set(cells["rho"].dropna())
-    named = {rho for rho in rhos if isinstance(rho, str)}
-    texts = [f"{rho:g}" for rho in sorted(rhos - named)] + sorted(named)
-    return f"{adjacency}, ρ {', '.join(texts)}"
-
-
-def _delta_range(delta: pd.Series) -> str:
-    low = delta.min()
-    high = delta.max()
-    if high == 0:
-        return "0"
-    return f"{low:.2g}" if low == high else f"{low:.1e} to {high:.1e}"
-
-
-def _flaws_in(study: Study) -> dict[str, str]:
-    """Return the meaning of every flaw id in the rows; an id without an entry says so."""
-    register = yaml.safe_load((_FOLDER / "flaws.yaml").read_text(encoding="utf-8"))
-    ids = sorted({flaw for flaws in privacy_table(study)["flaws"] for flaw in flaws})
-    return {flaw: register.get(flaw, "not in the register (analysis/flaws.yaml)") for flaw in ids}
 
 
 def _environment(environment: Mapping[str, Any]) -> list[dict[str, Any]]:

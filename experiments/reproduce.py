@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -60,6 +61,9 @@ def run_job(config: DictConfig) -> None:
         if len(configs) > 1:
             console.print(f"paper {number} of {len(configs)}: {each.paper.name}", style="bold")
         codes.append(reproduce(plan, each, console))
+    front = Path(config.results) / "reports" / "index.html"
+    if config.verb in (None, "report") and front.is_file():
+        console.print(f"all reports: {front.resolve()}", soft_wrap=True)
     if any(codes):
         raise CellsFailed("cells failed")
 

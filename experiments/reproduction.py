@@ -156,7 +156,7 @@ def run_missing(
 
 def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
-    from pkm.analysis import audits
+    from pkm.analysis import audits, index_page
     from pkm.analysis.report import build
     from pkm.audit.records import FILE
 
@@ -176,7 +176,9 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
         missing=plan.missing(store),
         out=out,
         environment=described,
+        profile=config.profile.name,
         audited=audits.read(store.root / FILE),
     )
+    index_page.build(out.parent)
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
     return Path(index).parent

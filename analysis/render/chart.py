@@ -1,6 +1,7 @@
 """Interactive charts: the table of a figure as a Vega-Lite specification.
 
-Scales, ticks, labels and titles are those of the static figure, so that both agree.
+Scales, ticks, labels and titles are those of the static figure, so that both agree. What is drawn
+at them, `pkm.analysis.render.chart_marks` says.
 """
 
 import json
@@ -17,21 +18,30 @@ from matplotlib.markers import MarkerStyle
 from matplotlib.path import Path
 
 from pkm.analysis.figure import FigureSpec
-from pkm.analysis.frames import Frame, number_text, panel_names
-from pkm.analysis.render import forest, heatmap, lines
+from pkm.analysis.frames import Frame, panel_names
+from pkm.analysis.render import forest, lines
+from pkm.analysis.render.chart_marks import (
+    RECORDS,
+    REFERENCE,
+    REPORTED,
+    Json,
+    Styles,
+    key_of,
+    layers_of,
+    rounded,
+)
 from pkm.analysis.render.layout import legend_columns
-from pkm.analysis.render.style import INK, HueStyle, MethodStyles, variant_styles
+from pkm.analysis.render.style import INK, variant_styles
 
-Json = dict[str, Any]
 SHADES = 16  # samples of a color map
 PIXELS = 96  # of an inch
 POINT = 96 / 72  # pixels
 LETTER = 6.2  # pixels of a letter of a tick's label
-MARGINS = (45, 80)  # pixels beside and below the axes of a panel
+LABELS = 45  # pixels beside a panel for its axis, without the letters of ticks
+BELOW = 80  # pixels above and below the axes of a panel
 SMALLEST = 60  # pixels of a panel
 SOLID = [1, 0]  # the dashes of a solid line
-REFERENCE = "reference"  # what has no entry of its own in the legend
-REPORTED = "reported"
+OWN = {"type": "nominal", "scale": None}  # what records say of their look
 CONFIG: Json = {
     "font": "DejaVu Sans, Verdana, sans-serif",
     "view": {"stroke": None},
@@ -45,9 +55,31 @@ CONFIG: Json = {
         "symbolOpacity": 1,
     },
 }
+#: What the pointer shows of a record, and its title; one that starts with a dot is named by that
+#: key of the specification.
+TOOLTIP = {
+    "panel": "panel",
+    "dataset": "data set",
+    "hue": ".hue",
+    "style": ".style",
+    "place": ".x",
+    "value": ".value",
+    "interval": ".interval",
+    "seeds": "seeds",
+    "epsilon": "ε declared",
+    "epsilon_spent": "ε spent",
+    "adjacency": "adjacency",
+}
+INTERVALS = {
+    "t95": "95 % interval",
+    "se3": "three standard errors",
+    "deviation": "standard deviation",
+    "bootstrap95": "95 % bootstrap interval",
+    "none": "interval",
+}
 
 
-def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Mapping[Any, HueStyle]) -> Json:
+def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Styles) -> Json:
     """Return the interactive chart of a figure of kind lines, heatmap or forest.
 
     Parameters
@@ -63,59 +95,56 @@ def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Mapping[Any, H
     Returns
     -------
     dict
-        A Vega-Lite specification with its data.
+        A Vega-Lite specification with its data. In ``usermeta``, `labels` is the room in pixels
+        that the labels of a panel take beside it, and `y` the title that the first panels of rows
+        share: a page that is narrow has more rows.
     """
     drawn = shown.drawn
     names = panel_names(drawn, spec)
     columns = min(spec.columns, len(names))
-    size = figure.get_size_inches() * PIXELS / (columns, -(-len(names) // columns))
+    width, height = figure.get_size_inches() * PIXELS / (columns, -(-len(names) // columns))
+    labels = LABELS + LETTER * max(_longest_label(axes) for axes in figure.axes[: len(names)])
     panels = []
     for index, (axes, name) in enumerate(zip(figure.axes, names, strict=False)):
         part = spec.part(name) if name else spec
         rows = drawn[drawn["panel"] == name] if name else drawn
-        x_title = figure.get_supxlabel() if index + columns >= len(names) else ""
         y_title = figure.get_supylabel() if index % columns == 0 else ""
         place = {
-            "x": _position(axes.xaxis, axes.get_xlabel() or x_title),
+            "x": _position(axes.xaxis, axes.get_xlabel()),
             "y": _position(axes.yaxis, axes.get_ylabel() or y_title),
         }
-        if spec.kind == "heatmap":
-            later = {spec.part(other).color_group for other in names[index + 1 :]}
-            with_bar = part.color_bar and part.color_group not in later - {"panel"}
-            records, layers = _heatmap(axes, rows, part, place, with_bar)
-        elif spec.kind == "forest":
-            records, layers = _forest(rows, part, styles, place)
-        else:
-            records, layers = _lines(axes, rows, part, styles, place)
+        records = RECORDS[spec.kind](axes, rows, part, styles)
+        layers = layers_of(spec.kind, place)
         for record in records:
             record["panel"] = part.title
         for layer in layers:
             layer["encoding"]["tooltip"] = _tooltip(records, spec)
-        lengths = [len(line) for label in _tick_labels(axes.yaxis) for line in label.split("\n")]
-        width, height = size - MARGINS - np.array([max(lengths, default=0) * LETTER, 0])
+        if spec.kind == "heatmap":
+            later = {spec.part(other).color_group for other in names[index + 1 :]}
+            with_bar = part.color_bar and part.color_group not in later - {"panel"}
+            layers[0]["encoding"]["color"] = _shades(axes, part, with_bar)
+            layers[1]["encoding"]["color"] = OWN | {"field": "ink"}
         panels.append(
             {
                 "title": axes.get_title(),
-                "width": max(round(width), SMALLEST),
-                "height": max(round(height), SMALLEST),
+                "width": max(round(width - labels), SMALLEST),
+                "height": max(round(height - BELOW), SMALLEST),
                 "data": {"values": records},
                 "layer": layers,
             }
         )
     if spec.kind != "heatmap":
-        _add_legend(panels, drawn, spec, styles)
+        _color_marks(panels, drawn, spec, styles)
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "config": CONFIG,
+        "title": {"text": figure.get_supxlabel(), "orient": "bottom", "anchor": "middle"},
+        "usermeta": {"labels": round(labels), "y": figure.get_supylabel()},
         "columns": columns,
         "concat": panels,
         # Maps have a scale of their own, curves the same legend.
         "resolve": {"scale": {"color": "independent" if spec.kind == "heatmap" else "shared"}},
     }
-
-
-def _rounded(value: float) -> float | None:
-    return float(f"{value:.6g}") if np.isfinite(value) else None
 
 
 def _tick_labels(axis: Axis) -> list[str]:
@@ -124,235 +153,57 @@ def _tick_labels(axis: Axis) -> list[str]:
     return texts if axis.get_tick_params().get("labelleft", True) else [""] * len(texts)
 
 
+def _longest_label(axes: Axes) -> int:
+    words = [line for label in _tick_labels(axes.yaxis) for line in label.split("\n")]
+    return max(map(len, words), default=0)
+
+
 def _position(axis: Axis, title: str) -> Json:
     """Return the encoding of a place: scale, ticks and label of an axis of the static figure."""
-    low, high = axis.get_view_interval()
+    low, high = sorted(axis.get_view_interval())
     texts = _tick_labels(axis)
-    values = [_rounded(place) for place in axis.get_majorticklocs()]
-    domain = {"domain": sorted([low, high]), "reverse": bool(axis.get_inverted())}
-    scale = {"type": axis.get_scale(), "nice": False} | domain
+    values = [rounded(place) for place in axis.get_majorticklocs()]
+    scale = {"type": axis.get_scale(), "nice": False, "domain": [low, high]}
+    scale["reverse"] = bool(axis.get_inverted())
     if axis.get_scale() == "linear":
         scale["zero"] = False
     elif axis.get_scale() == "symlog":
         scale["constant"] = axis.get_transform().linthresh
     text_of = f"split({json.dumps(texts)}[indexof({json.dumps(values)}, datum.value)], '\\n')"
-    inside = [value for value in values if domain["domain"][0] <= value <= domain["domain"][1]]
+    inside = [value for value in values if low <= value <= high]
     grid = any(line.get_visible() for line in axis.get_gridlines())
     ticks = {"values": inside, "labelExpr": text_of, "labelOverlap": True, "grid": grid}
-    return {"type": "quantitative", "title": title or None, "scale": scale, "axis": ticks}
-
-
-def _record(line: Mapping[str, Any], hue: str, at: float, text: str, value_place: Json) -> Json:
-    """Return the data of one value: where it is, its interval, and what the pointer shows."""
-    low = line.get("low", np.nan)
-    high = line.get("high", np.nan)
-    scale = value_place["scale"]
-    lowest = scale["domain"][0] if scale["type"] == "log" else -np.inf
-    record = {
-        "hue": hue,
-        "at": _rounded(at),
-        "place": text,
-        "value": _rounded(line["value"]),
-        "low": _rounded(np.fmax(low, lowest) if np.isfinite(low) else low),
-        "high": _rounded(high),
-        "style": line.get("style"),
-        "curve": f"{line['curve']}" if "curve" in line else None,
-    }
-    if np.isfinite(low) and np.isfinite(high):
-        record["interval"] = f"{low:.4g} to {high:.4g}"
-    for name in ("seeds", "epsilon", "epsilon_spent"):
-        if np.isfinite(line.get(name, np.nan)):
-            record[name] = _rounded(line[name])
-    return {name: item for name, item in record.items() if item is not None}
-
-
-def _key(hue: Any, style: HueStyle) -> str:
-    """Return what the data call a hue: its label, which the legend shows."""
-    return style.label or f"{hue}"
-
-
-def _layer(mark: str, where: str, *, look: Json | None = None, **at: Any) -> Json:
-    """Return a layer of marks at places, of the records that meet a condition."""
     return {
-        "transform": [{"filter": where}],
-        "mark": {"type": mark, "clip": True} | (look or {}),
-        "encoding": at,
+        "type": "quantitative",
+        "title": title or None,
+        "scale": scale,
+        "axis": ticks | {"labelLimit": 0},
     }
 
 
 def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
     """Return what the pointer shows of a mark: the fields that any record has."""
-    titles = {
-        "panel": "panel",
-        "hue": spec.hue,
-        "style": spec.style,
-        "place": spec.x if spec.kind == "lines" else spec.row,
-        "value": spec.value,
-        "interval": f"interval ({spec.interval})",
-        "seeds": "seeds",
-        "epsilon": "epsilon",
-        "epsilon_spent": "epsilon spent",
+    named = {
+        ".hue": spec.hue,
+        ".style": spec.style,
+        ".x": spec.x if spec.kind == "lines" else spec.row,
+        ".value": spec.value,
+        ".interval": INTERVALS[spec.interval],
     }
-    if spec.kind == "heatmap":
-        del titles["hue"]
-    elif spec.x == "epsilon":
-        del titles["epsilon"]
-    present = {name for record in records for name in record}
+    unused = {"hue"} if spec.kind == "heatmap" else {"epsilon"} if spec.x == "epsilon" else set()
+    present = {name for record in records for name in record} - unused
+    if "dataset" in spec.panel:
+        present -= {"dataset"}
     return [
-        {"field": name, "title": title.replace("_", " "), "type": "nominal"}
-        for name, title in titles.items()
+        {"field": name, "title": named.get(title, title).replace("_", " "), "type": "nominal"}
+        for name, title in TOOLTIP.items()
         if name in present
     ]
 
 
-# --- curves -------------------------------------------------------------------------------------
-
-
-def _lines(
-    axes: Axes,
-    rows: pd.DataFrame,
-    spec: FigureSpec,
-    styles: Mapping[Any, HueStyle],
-    place: Mapping[str, Json],
-) -> tuple[list[Json], list[Json]]:
-    """Return the records and layers of curves; level lines and references have no `at`."""
-    names = [] if pd.api.types.is_numeric_dtype(rows["x"]) else heatmap.ordered(rows["x"], spec)
-    records = []
-    for order, (hue, style) in enumerate(styles.items()):
-        shift = lines.dodged(order, len(styles)) if spec.dodge else 1.0
-        for line in rows[rows["hue"] == hue].sort_values("x").to_dict("records"):
-            x = line["x"]
-            at = float(names.index(x)) if names else x * shift
-            text = "" if pd.isna(x) else spec.name_of(x)
-            record = _record(line, _key(hue, style), at, text, place["y"])
-            is_level = pd.isna(x)
-            with_band = spec.interval != "none" and style.line.get("zorder", 10) > 2
-            if is_level:
-                with_band = spec.level_bands and not style.baseline
-            records.append(record | {"band": with_band and spec.bands == "area"})
-    records += [line for entry in spec.references for line in _reference(axes, entry)]
-    x = {"x": place["x"] | {"field": "at"}}
-    y = {"y": place["y"] | {"field": "value"}}
-    interval = {"y": place["y"] | {"field": "low"}, "y2": {"field": "high"}}
-    curve = "isValid(datum.at) && isValid(datum.value)"
-    level = "!isValid(datum.at)"
-    layers = [
-        _layer("rect", f"{level} && datum.band", look={"opacity": 0.16}, **interval),
-        _layer("rule", level, **y),
-        _layer("rule", "!isValid(datum.value)", **x),
-        _layer("area", f"{curve} && datum.band", look={"opacity": 0.16}, **x, **interval),
-        _layer("line", curve, **x, **y),
-        _layer("point", curve, **x, **y),
-    ]
-    if spec.bands == "bars":
-        layers.insert(-1, _layer("rule", curve, **x, **interval))
-    return records, layers
-
-
-def _reference(axes: Axes, entry: Mapping[str, Any]) -> list[Json]:
-    """Return the records of a reference line: its level, or the ends of a power of x."""
-    label = entry.get("label", REFERENCE)
-    if "slope" not in entry:
-        return [{"hue": label, "at" if "x" in entry else "value": entry.get("x", entry.get("y"))}]
-    drawn = [line.get_xydata() for line in axes.lines if line.get_label() == label]
-    return [
-        {"hue": label, "at": x, "value": y} for line in drawn for x, y in line[[0, -1]].tolist()
-    ]
-
-
-# --- rows of marks ------------------------------------------------------------------------------
-
-
-def _forest(
-    rows: pd.DataFrame,
-    spec: FigureSpec,
-    styles: Mapping[Any, HueStyle],
-    place: Mapping[str, Json],
-) -> tuple[list[Json], list[Json]]:
-    """Return the records and layers of rows of marks and bars; level lines have no `at`."""
-    heights = forest.row_places(rows[rows["row"].notna()], spec)
-    name_of = MethodStyles(rows).label if spec.row == "method" else spec.name_of
-    marks = [key for key in styles if key not in {*spec.stacked, *forest.levels_of(rows)}]
-    ends: dict[float, float] = {}
-    records = []
-    for hue, style in styles.items():
-        for line in rows[rows["hue"] == hue].to_dict("records"):
-            is_level = pd.isna(line["row"])
-            at = np.nan if is_level else heights[line.get("group"), line["row"]]
-            text = "" if is_level else spec.row_label.format(name_of(line["row"]))
-            shift = style.shift
-            if spec.dodge and hue in marks:
-                shift += forest.DODGE * (marks.index(hue) - (len(marks) - 1) / 2)
-            record = _record(line, _key(hue, style), at + shift, text, place["x"])
-            color = line["color"] if style.color == forest.OF_METHOD else style.color
-            record["color"] = record["face"] = to_hex(color)
-            if style.line["markerfacecolor"] in ("white", "none"):
-                record["face"] = "white"
-            if hue in spec.stacked:
-                start = ends.get(at, 0.0)
-                ends[at] = start + max(line["value"], 0.0)
-                record |= {"start": _rounded(start), "end": _rounded(ends[at])}
-            elif spec.label:
-                record["text"] = number_text(spec.label, line)
-            if "reported" in line:
-                record["reported"] = _rounded(line["reported"])
-            records.append(record)
-            reported = line.get("reported", np.nan)
-            if np.isfinite(reported):
-                value = {"value": _rounded(reported)}
-                records.append({"hue": REPORTED, "at": at, "place": text, "color": INK} | value)
-                records[-1]["face"] = "transparent"
-    for (group, row), at in heights.items():
-        joined = rows[(rows["row"] == row) & rows["hue"].isin(spec.span)]
-        if group is not None:
-            joined = joined[joined["group"] == group]
-        if len(joined):
-            color = to_hex(forest.method_color(joined.iloc[0]))
-            ends_of = {"from": joined["value"].min(), "to": joined["value"].max()}
-            records.append({"hue": REFERENCE, "at": at, "color": color} | ends_of)
-    for entry in spec.references:
-        x = rows[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
-        color = to_hex(lines.reference_line(entry)["color"])
-        records.append({"hue": entry.get("label", REFERENCE), "value": float(x), "color": color})
-    x = {"x": place["x"] | {"field": "value"}}
-    y = {"y": place["y"] | {"field": "at"}}
-    mark = "isValid(datum.at) && isValid(datum.value) && !isValid(datum.end)"
-    bar = {"x": place["x"] | {"field": "start"}, "x2": {"field": "end"}}
-    span = {"x": place["x"] | {"field": "from"}, "x2": {"field": "to"}}
-    interval = {"x": place["x"] | {"field": "low"}, "x2": {"field": "high"}}
-    words = {"x": interval["x"] | {"field": "high"}, "text": {"field": "text"}}
-    ink = {"value": INK}
-    beside = {"clip": False, "align": "left", "dx": 8, "fontSize": 11}
-    layers = [
-        _layer("bar", "isValid(datum.end)", look={"size": 11}, **bar, **y),
-        _layer("rule", "isValid(datum.to)", **span, **y),
-        _layer("rule", "!isValid(datum.at)", **x),
-        _layer("rule", f"{mark} && isValid(datum.interval)", **interval, **y),
-        _layer("text", "isValid(datum.text)", look=beside, **words, **y, color=ink),
-        _layer("point", mark, **x, **y),
-    ]
-    return records, layers
-
-
-# --- heat maps ----------------------------------------------------------------------------------
-
-
-def _heatmap(
-    axes: Axes, rows: pd.DataFrame, spec: FigureSpec, place: Mapping[str, Json], with_bar: bool
-) -> tuple[list[Json], list[Json]]:
-    """Return the records and layers of a map, with the colors and numbers of the static one."""
+def _shades(axes: Axes, spec: FigureSpec, with_bar: bool) -> Json:
+    """Return the colors of a heat map, those of the static one."""
     (image,) = axes.images
-    columns = heatmap.ordered(rows["x"], spec)
-    names = heatmap.ordered(rows["row"], spec)
-    names = names[::-1] if isinstance(names[0], str) else names
-    written = {tuple(map(int, text.get_position())): text for text in axes.texts}
-    records = []
-    for line in rows.to_dict("records"):
-        cell = columns.index(line["x"]), names.index(line["row"])
-        label = f"{spec.name_of(line['row'])}, {spec.name_of(line['x'])}"
-        record = _record(line, "", cell[0], label, place["x"])
-        ink = to_hex(written[cell].get_color())
-        records.append(record | {"row": cell[1], "text": written[cell].get_text(), "ink": ink})
     shares = np.linspace(0, 1, SHADES)
     scale = {
         "type": "log" if isinstance(image.norm, LogNorm) else "linear",
@@ -362,40 +213,99 @@ def _heatmap(
         "interpolate": "rgb",
     }
     bar = {"orient": "right", "direction": "vertical", "title": spec.color_label or None}
-    color = {"field": "value", "type": "quantitative", "scale": scale}
-    color["legend"] = (
-        bar | {"titleOrient": "right", "titleLimit": 0, "format": ".2~g"} if with_bar else None
-    )
-    x = {"x": place["x"] | {"field": "left"}, "x2": {"field": "right"}}
-    y = {"y": place["y"] | {"field": "bottom"}, "y2": {"field": "top"}}
-    center = {"x": place["x"] | {"field": "at"}, "y": place["y"] | {"field": "row"}}
-    ink = {"field": "ink", "type": "nominal", "scale": None}
-    cells = _layer("rect", "true", **x, **y, color=color)
-    cells["transform"] = [
-        {"calculate": f"datum.{middle} {sign} 0.48", "as": edge}
-        for middle, sign, edge in zip(
-            ("at", "at", "row", "row"), "-+-+", ("left", "right", "bottom", "top"), strict=True
-        )
-    ]
-    words = {"text": {"field": "text"}, "color": ink}
-    return records, [cells, _layer("text", "true", **center, **words)]
+    bar |= {"titleOrient": "right", "titleLimit": 0, "format": ".2~g"}
+    legend = bar if with_bar else None
+    return {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
 
 
 # --- colors, markers, legend --------------------------------------------------------------------
 
 
-def _add_legend(
-    panels: list[Json], drawn: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
-) -> None:
+def _color_marks(panels: list[Json], drawn: pd.DataFrame, spec: FigureSpec, styles: Styles) -> None:
     """Color the marks, and let a click on an entry of the legend hide or show its hue."""
+    looks, named = _looks(panels, drawn, spec, styles)
+    width = sum(panel["width"] for panel in panels[: spec.columns]) / PIXELS
+    legend = {"values": named, "columns": legend_columns(named, width)} if named else None
+
+    def scaled(values: list[Any]) -> Json:
+        scale = {"domain": list(looks), "range": values}
+        return {"field": "hue", "type": "nominal", "scale": scale, "legend": legend}
+
+    faces = {key: _hex(look.get("markerfacecolor", look["color"])) for key, look in looks.items()}
+    dashes = {key: _dashes(look) for key, look in looks.items()}
+    bare = [key for key, look in looks.items() if not look.get("marker")]
+    # Rows of marks have the color of their method, styles a face of their own.
+    of_record = spec.kind == "forest" and (
+        not named or any(style.color == forest.OF_METHOD for style in styles.values())
+    )
+    color = scaled([_hex(look["color"]) for look in looks.values()])
+    fill = scaled(list(faces.values()))
+    if of_record:
+        color = OWN | {"field": "color"}
+    if of_record or spec.style:
+        fill = OWN | {"field": "face"}
+    dash = {"field": "dash", "type": "nominal", "scale": None, "legend": legend}
+    variants = variant_styles(drawn, spec) if spec.style else {}
+    if variants:
+        words = [variant["label"] for variant in variants.values()]
+        scale = {"domain": words, "range": [_dashes(variant) for variant in variants.values()]}
+        dash = {"field": "style", "type": "nominal", "scale": scale, "legend": {"values": words}}
+    hidden = {"test": f"indexof({json.dumps(bare)}, datum.hue) >= 0", "value": 0}
+    look_of = {
+        "line": {
+            "detail": [{"field": name, "type": "nominal"} for name in ("curve", "style")],
+            "strokeDash": dash,
+            "strokeWidth": OWN | {"field": "width", "type": "ordinal"},
+        },
+        "area": {"detail": [{"field": name, "type": "nominal"} for name in ("curve", "style")]},
+        "point": {
+            "shape": scaled([marker_path(look.get("marker")) for look in looks.values()]),
+            "opacity": {"condition": hidden, "value": 1},
+            "fill": fill,
+        },
+    }
+    if spec.kind == "lines":
+        look_of["rule"] = {"strokeDash": dash}
+    if not spec.style:
+        # In the legend, the edges of markers are not dashed.
+        edges = [dashes[key] if key in bare else SOLID for key in looks]
+        look_of["point"]["strokeDash"] = scaled(edges)
+    for panel in panels:
+        panel["transform"] = [{"filter": {"param": "shown", "empty": False}}]
+        for record in panel["data"]["values"]:
+            look = looks[record["hue"]]
+            record["width"] = _width(look)
+            if dashes[record["hue"]] != SOLID:
+                record["dash"] = dashes[record["hue"]]
+            if "style" in record:
+                variant = variants[record["style"]]
+                record["style"] = variant["label"]
+                record["face"] = _hex(variant.get("markerfacecolor", faces[record["hue"]]))
+        for layer in panel["layer"]:
+            kind = layer["mark"]["type"]
+            ink = {"value": INK} if kind == "text" else color
+            layer["encoding"] = {"color": ink} | look_of.get(kind, {}) | layer["encoding"]
+    select = {"type": "point", "fields": ["hue"], "toggle": "true", "clear": False}
+    start = [{"hue": key} for key in looks]
+    # The layer of points, whose legend it is.
+    panels[0]["layer"][-1]["params"] = [
+        {"name": "shown", "select": select, "bind": "legend", "value": start}
+    ]
+
+
+def _looks(
+    panels: list[Json], drawn: pd.DataFrame, spec: FigureSpec, styles: Styles
+) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+    """Return the look of every hue of the records, and which ones the legend names."""
     present = set(drawn["hue"].dropna())
     shown = {hue: style for hue, style in styles.items() if hue in present}
-    looks = {_key(hue, style): dict(style.line) for hue, style in shown.items()}
+    looks: dict[str, Mapping[str, Any]] = {}
+    for hue, style in shown.items():
+        squares = {"marker": "s"} if hue in spec.stacked else {}
+        looks[key_of(hue, style)] = style.line | squares
     named = [style.label for style in shown.values() if style.label]
     if spec.kind == "forest" and spec.row == spec.hue:
         named = []
-    for hue in set(spec.stacked) & set(shown):
-        looks[_key(hue, shown[hue])]["marker"] = "s"
     parts = [spec.part(name) for name in panel_names(drawn, spec) if name] or [spec]
     for entry in (entry for part in parts for entry in part.references):
         looks[entry.get("label", REFERENCE)] = lines.reference_line(entry)
@@ -404,74 +314,17 @@ def _add_legend(
     if any(record["hue"] == REPORTED for panel in panels for record in panel["data"]["values"]):
         looks[REPORTED] = lines.REPORTED
         named.append(REPORTED)
-    named = list(dict.fromkeys(named))
-    width = sum(panel["width"] for panel in panels[: spec.columns]) / PIXELS
-    legend = {"values": named, "columns": legend_columns(named, width)} if named else None
-
-    def scaled(values: list[Any]) -> Json:
-        scale = {"domain": list(looks), "range": values}
-        return {"field": "hue", "type": "nominal", "scale": scale, "legend": legend}
-
-    colors = [_hex(look["color"]) for look in looks.values()]
-    faces = [_hex(look.get("markerfacecolor", look["color"])) for look in looks.values()]
-    dashes = {key: _dashes(look) for key, look in looks.items()}
-    bare = [key for key, look in looks.items() if not look.get("marker")]
-    widths = [_width(look) for look in looks.values()]
-    markers = [marker_path(look.get("marker")) for look in looks.values()]
-    color, fill, shape = scaled(colors), scaled(faces), scaled(markers)
-    width = scaled(widths) | {"type": "ordinal", "legend": None}
-    dash = {"field": "dash", "type": "nominal", "scale": None, "legend": legend}
-    # In the legend, the edges of markers are not dashed.
-    edge = scaled([dashes[key] if key in bare else SOLID for key in looks])
-    if spec.style:
-        variants = variant_styles(drawn, spec)
-        labels = [variant["label"] for variant in variants.values()]
-        scale = {"domain": labels, "range": [_dashes(variant) for variant in variants.values()]}
-        dash = {"field": "style", "type": "nominal", "scale": scale, "legend": {"values": labels}}
-    keys = list(looks)
-    for panel in panels:
-        panel["transform"] = [{"filter": {"param": "shown", "empty": False}}]
-        records = panel["data"]["values"]
-        for record in records:
-            if dashes[record["hue"]] != SOLID:
-                record["dash"] = dashes[record["hue"]]
-            if "style" in record:
-                variant = variants[record["style"]]
-                record["style"] = variant["label"]
-                record["face"] = variant.get("markerfacecolor", faces[keys.index(record["hue"])])
-        own = {"field": "color", "type": "nominal", "scale": None}
-        for layer in panel["layer"]:
-            kind = layer["mark"]["type"]
-            look = {"color": own if spec.kind == "forest" else color}
-            if kind in ("line", "area"):
-                look["detail"] = [{"field": name, "type": "nominal"} for name in ("curve", "style")]
-            if kind == "line":
-                look |= {"strokeDash": dash, "strokeWidth": width}
-            elif kind == "rule" and spec.kind == "lines":
-                look |= {"strokeDash": dash}
-            elif kind == "point":
-                hidden = {"test": f"indexof({json.dumps(bare)}, datum.hue) >= 0", "value": 0}
-                look |= {"shape": shape, "opacity": {"condition": hidden, "value": 1}}
-                if not spec.style:
-                    look["strokeDash"] = edge
-                of_record = spec.style or spec.kind == "forest"
-                look["fill"] = {**own, "field": "face"} if of_record else fill
-                layer["mark"]["size"] = 45
-            layer["encoding"] = look | layer["encoding"]
-    points = panels[0]["layer"][-1]
-    select = {"type": "point", "fields": ["hue"], "toggle": "true", "clear": False}
-    start = [{"hue": key} for key in looks]
-    points["params"] = [{"name": "shown", "select": select, "bind": "legend", "value": start}]
+    return looks, [] if spec.legend == "none" else list(dict.fromkeys(named))
 
 
 def _hex(color: Any) -> str:
-    replaced = {forest.OF_METHOD: INK, "none": "white"}
+    replaced = {forest.OF_METHOD: INK, "none": "white", "transparent": "white"}
     return to_hex(replaced.get(color, color) if isinstance(color, str) else color)
 
 
 def _width(look: Mapping[str, Any]) -> float:
     without = look.get("linestyle") in ("", "none", "None")
-    return 0.0 if without else POINT * look.get("linewidth", 1.8)
+    return 0.0 if without else round(POINT * look.get("linewidth", 1.8), 2)
 
 
 def _dashes(look: Mapping[str, Any]) -> list[float]:

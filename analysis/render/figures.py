@@ -62,9 +62,10 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     is_empty = spec.kind != "table" and not len(shown.drawn)
     caption = [NOTHING] if is_empty else sentences(spec.caption, fields)
     caption += [text for name, text in notes.items() if f"{{{name}}}" not in "".join(spec.caption)]
+    hidden = [name for name in HIDDEN if name in shown.table and name not in spec.facts]
     return FigureResult(
         figure,
-        shown.table.drop(columns=[name for name in HIDDEN if name in shown.table]),
+        shown.table.drop(columns=hidden),
         printed(shown, spec, labels),
         " ".join(caption),
         shown.gaps or (),

@@ -1,36 +1,123 @@
-const ERRORS = 1; // of Vega's levels of messages
-
 // Draws the chart of each figure when it comes into view, in place of its picture, which is printed.
-const drawn = new IntersectionObserver((entries) => {
+
+const ERRORS = 1; // of Vega's levels of messages
+const GAP = 30; // pixels between panels
+const SMALLEST = 120; // pixels of a panel
+const SHRINKS = 0.7; // to this share of its width a panel shrinks before it goes to the next row
+const fields = [...document.querySelectorAll(".filters select")];
+const specifications = new Map();
+
+const seen = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((entry) => entry.isIntersecting)) {
-    drawn.unobserve(entry.target);
-    draw(entry.target);
+    seen.unobserve(entry.target);
+    start(entry.target);
   }
 }, { rootMargin: "400px" });
 
-async function draw(figure) {
+for (const data of document.querySelectorAll("figure script")) {
+  seen.observe(data.closest("figure"));
+}
+
+async function start(figure) {
   const data = figure.querySelector("script");
+  specifications.set(figure, await unpacked(data.textContent));
   const chart = Object.assign(document.createElement("div"), { className: "chart" });
   data.before(chart);
-  try {
-    await vegaEmbed(chart, JSON.parse(data.textContent), { actions: false, logLevel: ERRORS });
-  } catch (error) {
-    // The picture stays.
-    chart.remove();
-    console.error(error);
-    return;
-  }
-  const button = Object.assign(document.createElement("button"), { className: "choice" });
+  const button = document.createElement("button");
   const show = (live) => {
     figure.classList.toggle("live", live);
     chart.hidden = !live;
     button.textContent = live ? "static picture" : "interactive chart";
   };
+  try {
+    // A chart has no width while its picture stands in its place.
+    await draw(figure);
+  } catch (error) {
+    chart.remove();
+    console.error(error);
+    return;
+  }
   button.onclick = () => show(!figure.classList.contains("live"));
-  figure.querySelector(".image").before(button);
+  figure.querySelector(".links").append(button);
   show(true);
 }
 
-document.querySelectorAll('figure script[type="application/json"]').forEach((data) => {
-  drawn.observe(data.closest("figure"));
-});
+// A chart is in the page as JSON, compressed.
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).json();
+}
+
+async function draw(figure) {
+  const chart = figure.querySelector(".chart");
+  const specification = fitted(filtered(specifications.get(figure)), figure.clientWidth);
+  if (!specification.concat.length) {
+    chart.textContent = "Nothing in this figure is of that data set and adjacency.";
+    return;
+  }
+  const options = { actions: false, logLevel: ERRORS, renderer: "svg" };
+  const { view } = await vegaEmbed(chart, specification, options);
+  view.addEventListener("click", (event, item) => tell(figure, item?.datum));
+}
+
+// The records of the chosen data set and adjacency; those of none, such as levels, stay.
+function filtered(specification) {
+  const chosen = fields.filter((field) => field.value);
+  const matches = (record) => chosen.every((field) =>
+    record[field.name] === undefined || record[field.name] === field.value);
+  const panels = [];
+  for (const panel of specification.concat) {
+    const values = panel.data.values.filter(matches);
+    const meant = values.some((record) => chosen.some((field) => record[field.name] === field.value));
+    if (meant || values.length === panel.data.values.length) panels.push({ ...panel, data: { values } });
+  }
+  // The legend belongs to the first panel.
+  const first = specification.concat[0].layer.at(-1).params;
+  if (first && panels.length) {
+    const layers = panels[0].layer;
+    panels[0].layer = [...layers.slice(0, -1), { ...layers.at(-1), params: first }];
+  }
+  return { ...specification, concat: panels };
+}
+
+// As many panels side by side as there is room for.
+function fitted(specification, room) {
+  const { labels, y } = specification.usermeta;
+  const widest = Math.max(...specification.concat.map((panel) => panel.width));
+  const width = (columns) => Math.floor(room / columns) - labels - GAP;
+  let columns = Math.min(specification.columns, Math.max(specification.concat.length, 1));
+  while (columns > 1 && width(columns) < SHRINKS * widest) columns -= 1;
+  const concat = specification.concat.map((panel, index) => {
+    const fitting = { ...panel, width: Math.max(Math.min(panel.width, width(columns)), SMALLEST) };
+    return y ? { ...fitting, layer: panel.layer.map((layer) => titled(layer, index % columns ? null : y)) } : fitting;
+  });
+  return { ...specification, columns, concat };
+}
+
+// A layer whose vertical axis, if it has one, has a title.
+function titled(layer, title) {
+  const { y } = layer.encoding;
+  return y ? { ...layer, encoding: { ...layer.encoding, y: { ...y, title } } } : layer;
+}
+
+// Below a chart: where the rows of a mark are, and how they are made again.
+function tell(figure, record) {
+  if (!record?.cell) return;
+  const note = figure.querySelector(".note") ?? Object.assign(document.createElement("p"), { className: "note" });
+  const rows = Object.assign(document.createElement("a"), {
+    href: `../../cells/${record.cell.slice(0, 2)}/${record.cell}.parquet`,
+    textContent: `cell ${record.cell.slice(0, 12)}`,
+  });
+  const facts = [record.panel, record.hue, record.place].filter(Boolean).join(", ");
+  const again = Object.assign(document.createElement("code"), { textContent: figure.dataset.command });
+  note.replaceChildren(`${facts}: ${record.value}, ${record.seeds} seeds. Rows: `, rows, ". Again: ", again);
+  figure.querySelector(".chart").after(note);
+}
+
+async function redraw() {
+  for (const figure of specifications.keys()) await draw(figure);
+}
+for (const field of fields) field.onchange = redraw;
+matchMedia("(min-width: 1100px)").addEventListener("change", redraw);
+matchMedia("(min-width: 641px)").addEventListener("change", redraw);

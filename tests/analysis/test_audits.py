@@ -11,6 +11,7 @@ from fabricated.fastlloyd import SIZES, cell_rows
 from fabricated.rows import make_rows
 
 from pkm.analysis import audit_page, audits, report
+from pkm.analysis.privacy_table import privacy_table
 from pkm.analysis.render.audit import MARKS, MAX_RATIO, draw_audit
 from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
@@ -119,18 +120,18 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 
 
 def test_the_privacy_table_has_the_audit_of_the_variant_that_was_run(stored, lloyd_rows):
-    assert report.privacy_table(Study(lloyd_rows), stored)["audit"].tolist() == ["consistent"]
+    assert privacy_table(Study(lloyd_rows), stored)["audit"].tolist() == ["consistent"]
     sound = lloyd_rows.assign(variant="sound")
-    (line,) = report.privacy_table(Study(sound), stored).to_dict("records")
+    (line,) = privacy_table(Study(sound), stored).to_dict("records")
     assert line["views"] == "replay: consistent; residuals: consistent; black box: consistent"
     other = lloyd_rows.assign(target="pkm.methods.dpm.DPM", variant="published")
-    assert report.privacy_table(Study(other), stored)["audit"].tolist() == ["not tried"]
-    assert report.privacy_table(Study(lloyd_rows))["audit"].tolist() == ["not tried"]
+    assert privacy_table(Study(other), stored)["audit"].tolist() == ["not tried"]
+    assert privacy_table(Study(lloyd_rows))["audit"].tolist() == ["not tried"]
 
 
 def test_rows_without_a_variant_have_the_audit_of_the_default_one(stored, lloyd_rows):
     study = Study(lloyd_rows.assign(variant=""))
-    (line,) = report.privacy_table(study, stored).to_dict("records")
+    (line,) = privacy_table(study, stored).to_dict("records")
     assert line["views"].endswith("black box: consistent")
     (audit,) = audits.of_cells(stored, study.cells)
     assert audit.variant == "sound"
@@ -138,7 +139,7 @@ def test_rows_without_a_variant_have_the_audit_of_the_default_one(stored, lloyd_
 
 def test_a_method_that_claims_no_privacy_has_no_audit(stored):
     rows = make_rows("real", "kmeans", "kmeans", "iris", size=SIZES["iris"], seeds=2)
-    assert report.privacy_table(Study(rows), stored)["audit"].tolist() == ["–"]
+    assert privacy_table(Study(rows), stored)["audit"].tolist() == ["–"]
 
 
 def test_the_figure_marks_every_query_at_its_ratio(drawn, stored):
@@ -229,7 +230,7 @@ def test_the_report_shows_the_audits_of_its_methods(tmp_path, monkeypatch, store
         audited=stored,
     )
     text = page.read_text(encoding="utf-8")
-    assert 'id="audit"' in text and "make audit" not in text
+    assert 'id="audit"' in text and "audit was not tried" not in text
     assert "<td>consistent<div" in text
     table = (tmp_path / "tables" / "audit.csv").read_text(encoding="utf-8")
     assert "FastLloyd,published" in table and "DPM" not in table

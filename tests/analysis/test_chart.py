@@ -8,7 +8,7 @@ import vl_convert
 from reports import figure_of
 
 from pkm.analysis.figure import figures_of
-from pkm.analysis.render.chart import REFERENCE, REPORTED
+from pkm.analysis.render.chart_marks import REFERENCE, REPORTED
 
 DRAWN = {
     "fastlloyd": ["figure2", "figure4", "figure5"],
@@ -36,7 +36,7 @@ def test_charts_are_valid_vega_lite(study, name):
 def test_charts_have_the_values_of_the_table(study, name):
     result = figure_of(study, name)
     others = (REFERENCE, REPORTED)
-    records = [record for record in records_of(result.chart) if record["hue"] not in others]
+    records = [record for record in records_of(result.chart) if record.get("hue") not in others]
     values = [record["value"] for record in records]
     expected = result.table["value"].dropna()
     np.testing.assert_allclose(np.sort(values), np.sort(expected), rtol=1e-5)

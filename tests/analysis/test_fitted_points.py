@@ -4,6 +4,7 @@ import pandas as pd
 from fabricated.fastlloyd import SIZES, cell_rows
 
 from pkm.analysis import report
+from pkm.analysis.privacy_table import privacy_table
 from pkm.analysis.tables import Study
 
 MISSING = pd.DataFrame(columns=["sweep", "method", "dataset", "epsilon", "reason"])
@@ -21,7 +22,7 @@ def rows_with_fitted_points():
 
 
 def test_privacy_table_has_a_line_for_fitted_points():
-    table = report.privacy_table(Study(rows_with_fitted_points()))
+    table = privacy_table(Study(rows_with_fitted_points()))
     assert table["method"].tolist() == ["fastlloyd"] * 2
     assert sorted(table["flaws"].tolist()) == [[], ["F-28"]]
 

@@ -1,0 +1,119 @@
+"""The page over all reports: verdicts, age, what is missing and the command that supplies it."""
+
+import json
+import re
+
+import pandas as pd
+import pytest
+import reports
+from fabricated.fastlloyd import SIZES, cell_rows
+
+from pkm.analysis import index_page
+from pkm.analysis.figure import figures_of
+from pkm.analysis.findings import VERDICTS
+from pkm.analysis.missing import missing_table
+from pkm.analysis.pages import embedded
+from pkm.analysis.report import SUMMARY
+
+LINE = ("datasets", "cells", "command")
+COLUMNS = ["sweep", "method", "dataset", "epsilon", "reason"]
+
+
+def summary(folder, paper, profile="quick", *, missing=(), **counts):
+    """Write the summary of a report."""
+    content = {
+        "paper": paper,
+        "profile": profile,
+        "title": paper.upper(),
+        "counts": dict.fromkeys(VERDICTS, 0) | counts,
+        "oldest": "2026-01-01",
+        "newest": "2026-02-01",
+        "missing": [dict(zip(LINE, line, strict=True)) for line in missing],
+        "pictures": [],
+    }
+    path = folder / f"{paper}-{profile}" / SUMMARY
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_page_has_a_line_per_report_with_its_verdicts(tmp_path):
+    summary(tmp_path, "dpm", holds=7, fails=2)
+    summary(tmp_path, "mufc", holds=3)
+    html = index_page.build(tmp_path).read_text(encoding="utf-8")
+    assert html.index("dpm-quick/index.html") < html.index("mufc-quick/index.html")
+    line = html[html.index("DPM") : html.index("MUFC")]
+    numbers = re.findall(r"<td[^>]*>(\d+)</td>", line)
+    assert numbers == ["7", "0", "2", "0", "0"]
+
+
+def test_larger_profiles_come_first(tmp_path):
+    for profile in ("smoke", "paper", "quick"):
+        summary(tmp_path, "dpm", profile)
+    html = index_page.build(tmp_path).read_text(encoding="utf-8")
+    assert re.findall(r'href="dpm-(\w+)/', html) == ["paper", "quick", "smoke"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "lacking", "command"),
+    [
+        ([], "nothing", ""),
+        (
+            [("iris", 2, ""), ("s1", 5, "pkm data fetch s1")],
+            "7 cells: s1; iris",
+            "make reproduce PAPER=dpm PROFILE=quick",
+        ),
+        (
+            [("iris", 2, "make retry PAPER=dpm PROFILE=quick")],
+            "2 cells: iris",
+            "make retry PAPER=dpm PROFILE=quick",
+        ),
+        ([("tmi", 4, "")], "4 cells: tmi", ""),
+    ],
+)
+def test_what_is_missing_and_the_command(tmp_path, missing, lacking, command):
+    report = index_page.summary_of(summary(tmp_path, "dpm", missing=missing))
+    assert (report["lacking"], report["command"]) == (lacking, command)
+
+
+def test_claims_not_run_ask_for_the_next_profile(tmp_path):
+    report = index_page.summary_of(summary(tmp_path, "dpm", "smoke", **{"not run": 3}))
+    assert report["command"] == "make reproduce PAPER=dpm PROFILE=quick"
+    report = index_page.summary_of(summary(tmp_path, "mufc", "paper", **{"not run": 3}))
+    assert report["command"] == ""
+
+
+def test_without_a_report_there_is_no_page(tmp_path):
+    with pytest.raises(FileNotFoundError, match="make reproduce"):
+        index_page.build(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_comparison_is_on_the_front_page(tmp_path, monkeypatch):
+    fronts = [spec.name for spec in figures_of("comparison") if spec.front_page]
+    assert fronts == ["comparison_ratios"]
+    rows = cell_rows("real", "fastlloyd", "iris", 0.5, 3, size=SIZES["iris"])
+    out = tmp_path / "fastlloyd-quick"
+    reports.build_report("fastlloyd", rows, out, monkeypatch, ("figure2",))
+    content = json.loads((out / SUMMARY).read_text())
+    assert content["pictures"] == []
+    content["pictures"] = [{"name": "figure2", "title": "T", "caption": "C", "width": 300}]
+    (out / SUMMARY).write_text(json.dumps(content))
+    html = index_page.build(tmp_path).read_text(encoding="utf-8")
+    assert html.count(embedded((out / "figures" / "figure2.png").read_bytes())) == 1
+    assert 'href="fastlloyd-quick/index.html#figure2"' in html
+
+
+def test_missing_cells_have_a_line_per_data_set():
+    needs = "data set '{0}' needs the file {0}.txt, published at X, or run 'pkm data fetch {0}'"
+    lines = [("a", "dpm", name, 1.0, needs.format(name)) for name in ("s1", "s2", "s1")]
+    lines += [("a", "dpm", name, 1.0, "Traceback\nfailed: no") for name in ("iris", "wine")]
+    table = missing_table(pd.DataFrame(lines, columns=COLUMNS), "dpm", "quick")
+    assert table["datasets"].tolist() == ["s1", "iris, wine", "s2"]
+    assert table["cells"].tolist() == [2, 2, 1]
+    assert table["command"].tolist() == [
+        "pkm data fetch s1",
+        "make retry PAPER=dpm PROFILE=quick",
+        "pkm data fetch s2",
+    ]
+    assert table["brief"][0] == "data set 's1' needs the file s1.txt"
