@@ -42,9 +42,10 @@ from pkm.analysis.tables import (
 PLACES = ("panel", "group", "row", "hue", "style", "x")
 STATISTICS = ("value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out")
 FACTS = ("sweep", "metric", "dataset", "n", "d", "k", "method", "variant", "epsilon", "delta")
-#: What styles, the label of an epsilon axis and the facts of a chart's marks are made of; not
-#: written to files unless a figure names them.
-HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust", "cell", "epsilon_spent")
+#: What styles and the label of an epsilon axis are made of; not written to files.
+HIDDEN = ("label", "color", "marker", "notion", "adjacency", "trust")
+#: What a chart says of a mark besides; not written to files unless a figure names it.
+OF_MARKS = ("cell", "epsilon_spent")
 MOST_COMMON = "most_common"
 MAX_VALUES = 8  # that a caption lists one by one
 
@@ -182,7 +183,7 @@ def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     used = [spec.x, spec.row, spec.group, spec.hue, spec.style, *spec.panel, *spec.facts]
     if spec.panel:
         table = table.assign(panel=_joined(table, spec))
-    names = [*PLACES, *FACTS, *used, *HIDDEN, *STATISTICS]
+    names = [*PLACES, *FACTS, *used, *HIDDEN, *STATISTICS, *(() if spec.frame else OF_MARKS)]
     kept = [name for name in dict.fromkeys(names) if name in table]
     return table[kept].reset_index(drop=True)
 

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from pkm.analysis.figure import FigureResult, FigureSpec
 from pkm.analysis.frames import (
     HIDDEN,
+    OF_MARKS,
     Frame,
     caption_fields,
     frame,
@@ -62,10 +63,10 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     is_empty = spec.kind != "table" and not len(shown.drawn)
     caption = [NOTHING] if is_empty else sentences(spec.caption, fields)
     caption += [text for name, text in notes.items() if f"{{{name}}}" not in "".join(spec.caption)]
-    hidden = [name for name in HIDDEN if name in shown.table and name not in spec.facts]
+    hidden = HIDDEN if spec.frame else {*HIDDEN, *OF_MARKS}.difference(spec.facts)
     return FigureResult(
         figure,
-        shown.table.drop(columns=hidden),
+        shown.table.drop(columns=[name for name in hidden if name in shown.table]),
         printed(shown, spec, labels),
         " ".join(caption),
         shown.gaps or (),
