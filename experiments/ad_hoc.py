@@ -257,6 +257,8 @@ def mean_and_deviation(values: pd.Series) -> str:
     """
     if values.isna().all():
         return "-"
+    if len(values) == 1:
+        return f"{values.iloc[0]:.4g}"
     return f"{values.mean():.4g} ± {values.std(ddof=1):.2g}"
 
 

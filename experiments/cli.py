@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 
 from pkm import datasets
-from pkm.experiments.configuration import ConfigurationError
+from pkm.experiments.configuration import ConfigurationError, yaml_problem
 from pkm.experiments.explanations import explained
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def exit_code(action: Callable[[], Any], command: str = "") -> int:
         action returns, or exits with, counts where it is a number.
     """
     from hydra.errors import HydraException
+    from yaml import MarkedYAMLError
 
     refusal = ""
     try:
@@ -112,6 +113,8 @@ def exit_code(action: Callable[[], Any], command: str = "") -> int:
         return 1
     except HydraException as error:
         refusal = explained(error, command)
+    except MarkedYAMLError as error:
+        refusal = yaml_problem(error)
     except REFUSALS as error:
         refusal = str(error)
     except KeyboardInterrupt:

@@ -14,6 +14,7 @@ from pkm.scalars import is_integer
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+    from yaml import MarkedYAMLError
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 #: Databases that MLflow keeps its runs in.
@@ -26,6 +27,10 @@ GROUP_KEYS = {
     "profile": ("name", "seeds"),
     "tracking": ("name", "uri", "artifacts"),
 }
+#: Keys that a choice of a group must have; a paper has sweeps too.
+NEEDED_KEYS = {"method": ("name", "_target_")} | dict.fromkeys(
+    ("paper", "dataset", "profile", "backend", "tracking"), ("name",)
+)
 #: Choice of ``paper`` that stands for every paper.
 ALL = "all"
 #: What a missing value is in Hydra's YAML.
@@ -93,9 +98,7 @@ def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        raise ConfigurationError(f"{path}{line}: {error.problem}") from error
+        raise ConfigurationError(yaml_problem(error)) from error
     except OSError as error:
         # OmegaConf refuses a file that holds a single value so.
         raise ConfigurationError(f"{path}: {error}") from error
@@ -108,6 +111,12 @@ def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
     if not isinstance(sweeps, dict):
         raise ConfigurationError(f"{path}: sweeps={sweeps!r} is not allowed: it must be a mapping")
     return content
+
+
+def yaml_problem(error: "MarkedYAMLError") -> str:
+    """Say in which file and line there is no YAML, and why."""
+    mark = error.problem_mark or error.context_mark
+    return f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error.problem)
 
 
 def with_defaults(entry: Mapping) -> dict:
@@ -208,6 +217,7 @@ def checked(config: "DictConfig", command: str) -> "DictConfig":
     from pkm.experiments.explanations import tidy
     from pkm.experiments.options import OPTIONS
 
+    check_groups(config)
     check_keys(config, OPTIONS[command])
     try:
         OmegaConf.resolve(config)
@@ -217,6 +227,29 @@ def checked(config: "DictConfig", command: str) -> "DictConfig":
         check_paper(config.paper)
     check_settings(config)
     return config
+
+
+def check_groups(config: "DictConfig") -> None:
+    """Refuse files of a folder of the user's that lack what every file of their group has.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the group and what is missing.
+    """
+    from omegaconf import OmegaConf
+
+    for group, keys in NEEDED_KEYS.items():
+        if group not in config:
+            continue
+        if not OmegaConf.is_dict(config[group]):
+            raise ConfigurationError(f"{group}: its file must hold a mapping, key: value")
+        for key in keys:
+            if key not in config[group]:
+                raise ConfigurationError(f"{group}: the key {key} is missing in its file")
+    paper = config.get("paper", {"name": ALL})
+    if paper["name"] != ALL and not OmegaConf.is_dict(paper.get("sweeps")):
+        raise ConfigurationError("paper: the key sweeps of its file must be a mapping")
 
 
 def check_keys(config: "DictConfig", schema: type, prefix: str = "") -> None:

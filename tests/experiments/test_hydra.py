@@ -319,6 +319,28 @@ def test_a_folder_of_ones_own_adds_methods(call, tmp_path):
     assert "the class has this parameter, which is given with a plus: +method.variant" in err
 
 
+@pytest.mark.parametrize(
+    "group, text, message",
+    [
+        ("method", "name: x\n_target_: [1\n", "own/method/broken.yaml:3: "),
+        ("method", "name: x\n\t_target_: y\n", "own/method/broken.yaml:2: "),
+        ("method", "", "method: the key name is missing in its file"),
+        ("method", "name: x\n", "method: the key _target_ is missing in its file"),
+        ("method", "- a\n", "method: its file must hold a mapping, key: value"),
+        ("paper", "", "paper: the key name is missing in its file"),
+        ("paper", "name: x\nsweeps: 3\n", "paper: the key sweeps of its file must be a mapping"),
+    ],
+)
+def test_a_broken_file_in_a_folder_of_ones_own(call, tmp_path, group, text, message):
+    (tmp_path / "own" / group).mkdir(parents=True)
+    (tmp_path / "own" / group / "broken.yaml").write_text(text)
+    command = run if group == "method" else reproduce
+    code, _, err = call("-cd", "own", f"{group}=broken", command=command)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
 def test_reproduce_is_swept_too(call):
     code, out, _ = call("-m", "verb=plan", "paper=mufc,dpm", "profile=smoke", command=reproduce)
     assert code == 0
