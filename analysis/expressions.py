@@ -2,7 +2,8 @@
 
 Functions of a number of every case, given as an array of shape (lines, cases), and of a condition
 on the cases: `largest`, `smallest`, `median` and `mean`. Without a condition there must be two
-cases, with one some case that meets it.
+cases, with one some case that meets it. ``first(epsilon, value < 2, left == 'lloyd')`` is the
+smallest epsilon at which the second argument holds among the cases that meet the third.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,8 +34,16 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         "mean": _reduced(np.mean, statistic),
         "abs": np.abs,
         "ends_with": np.char.endswith,
+        "first": _first,
     }
     return eval(statistic, {"__builtins__": {}}, functions | dict(values))
+
+
+def _first(column: np.ndarray, holds: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Smallest value of a column among the cases `where` something holds, infinite if nowhere."""
+    if not where.any():
+        raise MissingRows("none of the cases is stored in which something is first")
+    return np.where(holds & where, column.astype(float), np.inf).min(axis=1)
 
 
 def _reduced(reduce: Callable, statistic: str) -> Callable:

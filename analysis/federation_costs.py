@@ -32,6 +32,13 @@ TRANSPORTS = {
     "mpi": "MPI processes on one host",
     "threads": "threads of one process, without MPI",
 }
+#: Reported quantities: the cost that each rests on, and the cited number that this one divides.
+QUANTITIES = {
+    "iteration_ms": ("iteration_ms", None),
+    "speedup": ("iteration_ms", "cited_ms"),
+    "bytes_per_iteration": ("bytes_per_iteration", None),
+    "reduction": ("bytes_per_iteration", "cited_bytes"),
+}
 FASTER = "faster"
 SLOWER = "slower"
 NO_DIFFERENCE = "no difference shown"
@@ -128,7 +135,7 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     lines = []
     for cell in reported["cells"]:
         measured = stored.get(cell["dataset"])
-        for quantity, (judge, cited) in _JUDGES.items():
+        for quantity, (_, cited) in QUANTITIES.items():
             if quantity not in cell:
                 continue
             line = {
@@ -143,7 +150,7 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
             else:
                 line |= {name: measured[name] for name in ("seeds", "transport")}
                 line |= {"rounds": measured["rounds_per_iteration"]}
-                line |= judge(cell, line, measured, reported)
+                line |= _compared(quantity, cell, line, measured, reported)
             lines.append(line)
     table = pd.DataFrame(lines)
     return table.assign(ratio=table["mean"] / table["reported_mean"])
@@ -158,12 +165,31 @@ _NOT_MEASURED = {
 }
 
 
-def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
+def _compared(
+    quantity: str, cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping
+) -> dict:
+    """Compare a reported number with the measured cost that it rests on."""
+    cost, cited = QUANTITIES[quantity]
+    mean = measured[cost]
+    half_width = measured[f"{cost}_half_width"]
+    judge = _time if cost == "iteration_ms" else _bytes
+    compared = {"mean": mean, "half_width": half_width} | judge(cell, measured, reported)
+    if not cited:
+        return compared
+    factor = line["cited"] / mean
+    compared |= {"mean": factor, "half_width": compared["half_width"] * factor / mean}
+    compared["ratio_without_latency"] = np.nan
+    _, unit = number(cell[quantity])
+    if compared["verdict"] == EQUAL and abs(factor - line["reported_mean"]) > unit / 2:
+        compared["verdict"] = DIFFERENT
+    return compared
+
+
+def _time(cell: Mapping, measured: Mapping, reported: Mapping) -> dict:
     value = parse(cell["iteration_ms"])
     assert value is not None, "every data set has a reported time"
     mean = measured["iteration_ms"]
-    half_width = measured["iteration_ms_half_width"]
-    margin = np.hypot(half_width, value.largest_deviation) + value.unit / 2
+    margin = np.hypot(measured["iteration_ms_half_width"], value.largest_deviation) + value.unit / 2
     verdict = FASTER if mean < value.mean else SLOWER
     reason = ""
     if measured["transport"] == "threads":
@@ -176,44 +202,12 @@ def _time(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) ->
         verdict = NO_DIFFERENCE
     # Two sends an iteration, one up and one down.
     mean_without_latency = mean - 2 * measured["latency_ms"]
-    reported_without_latency = value.mean - reported["slept_ms"]
-    return {
-        "mean": mean,
-        "half_width": half_width,
-        "ratio_without_latency": mean_without_latency / reported_without_latency,
-        "verdict": verdict,
-        "reason": reason,
-    }
+    ratio = mean_without_latency / (value.mean - reported["slept_ms"])
+    return {"ratio_without_latency": ratio, "verdict": verdict, "reason": reason}
 
 
-def _speedup(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
-    time = _time(cell, line, measured, reported)
-    mean = line["cited"] / time["mean"]
-    half_width = mean * time["half_width"] / time["mean"]
-    return time | {"mean": mean, "half_width": half_width, "ratio_without_latency": np.nan}
-
-
-def _bytes(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
-    mean = measured["bytes_per_iteration"]
-    constant = not measured["bytes_per_iteration_half_width"] > 0
-    agrees = mean == line["reported_mean"] and constant
-    verdict = EQUAL if agrees else DIFFERENT
-    return {"mean": mean, "half_width": np.nan, "verdict": verdict, "reason": ""}
-
-
-def _reduction(cell: Mapping, line: Mapping, measured: Mapping, reported: Mapping) -> dict:
-    reported_bytes = {"reported_mean": number(cell["bytes_per_iteration"])[0]}
-    size = _bytes(cell, reported_bytes, measured, reported)
-    _, unit = number(line["reported"])
-    mean = line["cited"] / size["mean"]
-    agrees = size["verdict"] == EQUAL and abs(mean - line["reported_mean"]) <= unit / 2
-    return size | {"mean": mean, "verdict": EQUAL if agrees else DIFFERENT}
-
-
-# How each reported quantity is judged, and the cited number that it rests on.
-_JUDGES = {
-    "iteration_ms": (_time, None),
-    "speedup": (_speedup, "cited_ms"),
-    "bytes_per_iteration": (_bytes, None),
-    "reduction": (_reduction, "cited_bytes"),
-}
+def _bytes(cell: Mapping, measured: Mapping, reported: Mapping) -> dict:
+    is_constant = not measured["bytes_per_iteration_half_width"] > 0
+    is_equal = measured["bytes_per_iteration"] == number(cell["bytes_per_iteration"])[0]
+    verdict = EQUAL if is_equal and is_constant else DIFFERENT
+    return {"half_width": np.nan, "verdict": verdict, "reason": ""}

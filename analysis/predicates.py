@@ -3,13 +3,14 @@
 Each function returns the values that the bounds of the check, or truth, decide on every resample.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.comparisons import SELECTION, average_sides, find_pairs, label, ratios
+from pkm.analysis.comparisons import SELECTION, average_sides, find_pairs, ratios
 from pkm.analysis.expressions import evaluated
 from pkm.analysis.findings import (
     INCONCLUSIVE,
@@ -21,7 +22,6 @@ from pkm.analysis.findings import (
     describe_case,
     join_texts,
     no_rows_of,
-    percent,
 )
 from pkm.analysis.inference import rank_correlation
 from pkm.analysis.reported import number
@@ -29,18 +29,6 @@ from pkm.analysis.tables import Study, matches, resampled_means
 
 #: Columns of cases that hold texts.
 _TEXTS = ("dataset", "left", "right")
-
-
-def joint(draws: Draws, values: np.ndarray, name: str, **changes: object) -> Draws:
-    """One value about all cases together; it is complete if no case is missing."""
-    return replace(
-        draws,
-        values=values[:, None],
-        cases=draws.cases.iloc[:1],
-        name=name,
-        complete=np.array([not changes.get("missing", draws.missing)]),
-        **{"evidence": draws.cases.assign(value=draws.values[0])} | changes,
-    )
 
 
 def _groups(draws: Draws, names: Sequence[str]) -> list[tuple[dict, pd.DataFrame]]:
@@ -57,18 +45,22 @@ def bound(study: Study, check: Mapping, context: Context) -> Draws:
     return ratios(study, check, context)
 
 
-@check_type(*SELECTION, "statistic", "name", "per", "grows")
+@check_type(*SELECTION, "statistic", "name", "per", "paired", "grows")
 def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     """Check one number about all cases together, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`), and in
     the columns of the cases, with the functions of `pkm.analysis.expressions`; `name` is what to
     call it. ``at_largest(k)`` is the k of the case with the largest value, ``at_smallest(k)`` that
-    of the smallest. With `grows` the number can only grow with more cases, so that one above its
-    bound refutes the claim on a part.
+    of the smallest. `paired` names a column of which the smallest and the largest value alone
+    count, where the other columns have both. With `grows` the number can only grow with more cases,
+    so that one above its bound refutes the claim on a part.
     """
     draws = ratios(study, check, context)
+    if "paired" in check:
+        draws = _with_both_ends(draws, check["paired"])
     names = check.get("per", [])
+    n_cases = _cases_of_group(check, context, names)
     columns = []
     lines = []
     missing = draws.missing
@@ -83,9 +75,12 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
         columns.append(number_of_group)
         lines.append(group)
         too_large = check.get("grows") and number_of_group[0] > check.get("at_most", np.inf)
-        complete.append(too_large or (draws.complete[members.index].all() and not draws.missing))
+        has_all = not draws.missing if n_cases is None else len(members) == n_cases
+        complete.append(too_large or (has_all and draws.complete[members.index].all()))
     if not columns:
         raise MissingRows(missing)
+    n_true = sum(bool(truth[0]) for truth in columns)
+    text = f"{check['name']} in {n_true} of {len(columns)}"
     return replace(
         draws,
         values=np.column_stack(columns),
@@ -93,8 +88,31 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
         missing=missing,
         name=check["name"],
         complete=np.array(complete),
+        text=text if columns[0].dtype == bool else "",
         evidence=None if names else draws.cases.assign(value=draws.values[0]),
     )
+
+
+def _with_both_ends(draws: Draws, along: str) -> Draws:
+    """Keep the cases at both ends of a column, where the other columns have both."""
+    column = draws.cases[along]
+    others = [name for name in draws.cases if name not in (along, "right")]
+    at_ends = draws.cases[column.isin([column.min(), column.max()])]
+    n_ends = at_ends.groupby(others)[along].transform("nunique")
+    kept = n_ends.index[n_ends == 2]
+    if not len(kept):
+        raise MissingRows(f"no two cases differ in {along} alone and have its ends")
+    cases = draws.cases.loc[kept].reset_index(drop=True)
+    return replace(draws, values=draws.values[:, kept], cases=cases, complete=draws.complete[kept])
+
+
+def _cases_of_group(check: Mapping, context: Context, names: Sequence[str]) -> int | None:
+    """How many cases a group of a complete study has; None where the check does not list them."""
+    inside = [values for name, values in check["over"].items() if name not in names]
+    if not names or "any" in inside:
+        return None
+    n_values = math.prod(len(context.resolve(values)) for values in inside)
+    return n_values * len(check["left"]) * len(check.get("right", "1"))
 
 
 def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.ndarray:
@@ -183,36 +201,6 @@ def _sign(check: Mapping) -> float:
     return {"rising": 1.0, "falling": -1.0}[check["direction"]]
 
 
-@check_type(*SELECTION, "along", "direction", "first", "last")
-def ends(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the ratio left / right is higher or lower at the end of `along`, on average.
-
-    Only groups of the other keys that have both ends count. `first` and `last` name the ends; where
-    they are not stored, the outermost stored values are compared and the verdict is partial.
-    """
-    draws = ratios(study, check, context)
-    along = check["along"]
-    first, last = draws.cases[along].min(), draws.cases[along].max()
-    names = [name for name in draws.cases.columns if name not in (along, "right")]
-    columns = [
-        dict(zip(members[along], members.index, strict=True))
-        for _, members in _groups(draws, names)
-    ]
-    both = [of_group for of_group in columns if {first, last} <= set(of_group)]
-    if first == last or not both:
-        raise MissingRows(f"no group has both {along} = {first:g} and a larger one")
-    low, high = (
-        draws.values[:, [case[end] for case in both]].mean(axis=1) for end in (first, last)
-    )
-    missing = draws.missing
-    if (first, last) != (check["first"], check["last"]):
-        missing = join_texts(missing, f"ends are {along} = {first:g} and {last:g}")
-    text = f"Mean ratio {low[0]:.4g} at {along} = {first:g}, {high[0]:.4g} at {along} = {last:g}"
-    evidence = pd.DataFrame({along: [first, last], "ratio": [low[0], high[0]]})
-    truth = _sign(check) * (high - low) > 0
-    return joint(draws, truth, "", missing=missing, evidence=evidence, text=text)
-
-
 @check_type(*SELECTION)
 def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
     """Check the standard deviation of the left side over its mean against bounds."""
@@ -228,59 +216,6 @@ def dispersion(study: Study, check: Mapping, context: Context) -> Draws:
     values = deviation / np.abs(mean)
     name = "Deviation over mean"
     return Draws(values, pairs.keys, seeds, pairs.missing, name, pairs.complete)
-
-
-@check_type(*SELECTION, "level", "other_levels")
-def crossing(study: Study, check: Mapping, context: Context) -> Draws:
-    """Check that the first left method reaches the right one's level no later than its rivals.
-
-    The level is reached at the smallest epsilon with a ratio of at most 1 + `level`. `left` lists
-    the method in question first, then its rivals; for each `over` group but epsilon. Counts for
-    `other_levels` are stated with the verdict.
-    """
-    draws = ratios(study, check, context)
-    names = [name for name in check["over"] if name != "epsilon"]
-    methods = [label(selector) for selector in check["left"]]
-    n_expected = len(methods) * len(context.resolve(check["over"]["epsilon"]))
-    of_groups = [
-        (group, members)
-        for group, members in _groups(draws, names)
-        if methods[0] in set(members["left"]) and members["left"].nunique() > 1
-    ]
-    if not of_groups:
-        raise MissingRows(f"no stored group has both {methods[0]} and one of its rivals")
-    texts = []
-    by_level = {}
-    for level in (check["level"], *check["other_levels"]):
-        reached = [_first_epsilons(draws.values, members, level) for _, members in of_groups]
-        rivals = [[first[name] for name in first if name != methods[0]] for first in reached]
-        pairs = zip(reached, rivals, strict=True)
-        truth = [first[methods[0]] <= np.min(others, axis=0) for first, others in pairs]
-        by_level[level] = np.column_stack(truth), reached
-        count = np.count_nonzero(by_level[level][0][0])
-        texts.append(f"within {percent(level)}: first or equal in {count} of {len(truth)}")
-    truth, reached = by_level[check["level"]]
-    on_sample = pd.DataFrame([{name: first[name][0] for name in first} for first in reached])
-    return replace(
-        draws,
-        values=truth,
-        cases=pd.DataFrame([group for group, _ in of_groups]),
-        complete=np.array([len(members) >= n_expected for _, members in of_groups]),
-        facts=on_sample,
-        text="; ".join(texts),
-    )
-
-
-def _first_epsilons(
-    ratio_draws: np.ndarray, members: pd.DataFrame, level: float
-) -> dict[str, np.ndarray]:
-    """Smallest epsilon with a ratio of at most 1 + level, by method, on every resample."""
-    first = {}
-    for name, of_method in members.sort_values("epsilon").groupby("left", sort=False):
-        near = ratio_draws[:, of_method.index] <= 1 + level
-        epsilons = of_method["epsilon"].to_numpy(dtype=float)
-        first[str(name)] = np.where(near.any(axis=1), epsilons[near.argmax(axis=1)], np.inf)
-    return first
 
 
 @check_type("sweeps", "method", "dataset", "runs", "seconds")

@@ -610,20 +610,24 @@ def test_flaw_register_has_texts():
         assert text.strip()
 
 
-def test_crossing_needs_the_method_and_a_rival():
+def test_first_value_of_a_column_needs_the_method_and_a_rival():
     def rows_of(method, epsilon, nicv):
         rows = cell_rows("real", method, "iris", epsilon, 12, size=SIZES["iris"], metrics=("nicv",))
         return rows.assign(nicv=nicv + 0.001 * rows["seed"])
 
     check = {
-        "type": "crossing",
+        "type": "statistic",
+        "name": "First or equal",
+        "statistic": (
+            "first(epsilon, value <= 1.1, left == 'fastlloyd_published')"
+            " <= first(epsilon, value <= 1.1, left != 'fastlloyd_published')"
+        ),
+        "per": ["dataset"],
         "sweep": "real",
         "metric": "nicv",
         "left": ["fastlloyd_published", "glloyd_published"],
         "right": ["lloyd_published"],
         "over": {"dataset": ["iris"], "epsilon": [0.1, 1.0]},
-        "level": 0.1,
-        "other_levels": [],
     }
     parts = [
         rows_of("lloyd_published", None, 10),
@@ -637,4 +641,4 @@ def test_crossing_needs_the_method_and_a_rival():
     without_rivals = Study(pd.concat(parts, ignore_index=True))
     finding = evaluate_check(check, without_rivals)
     assert finding.verdict == NOT_RUN
-    assert "one of its rivals" in finding.numbers
+    assert "dataset iris: none of the cases is stored" in finding.numbers
