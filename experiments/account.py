@@ -9,12 +9,11 @@ rho=, composition= (basic or gaussian) and failure_delta=; see `pkm.privacy.Acco
 would exceed the account's budget is refused before anything is drawn.
 """
 
-import argparse
 import sys
 from collections.abc import Collection, Sequence
 
 from pkm.experiments.cell import Cell, require
-from pkm.experiments.cli import consoles, exit_code
+from pkm.experiments.cli import consoles, exit_code, parser_of
 from pkm.experiments.configuration import ConfigurationError
 
 #: What an account is opened with: the key, and how its value is read.
@@ -139,11 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if the request was refused.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm account",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("account", __doc__)
     parser.add_argument("path", metavar="FILE")
     parser.add_argument("terms", nargs="*", metavar="key=value", help=", ".join(TERMS))
     arguments = parser.parse_args(argv)

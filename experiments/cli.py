@@ -46,6 +46,15 @@ def consoles() -> tuple["Console", "Console"]:
     return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
 
 
+def parser_of(verb: str, description: str) -> argparse.ArgumentParser:
+    """Make the parser of a verb of ``pkm`` whose help text is the text of its module."""
+    return argparse.ArgumentParser(
+        prog=f"pkm {verb}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
 def parsed_words(
     verb: str, description: str, name: str, keys: str, argv: Sequence[str] | None
 ) -> tuple[list[str], dict[str, str]]:
@@ -74,11 +83,7 @@ def parsed_words(
     >>> parsed_words("diff", "", "FOLDER", "paper=", ["a", "b", "paper=dpm"])
     (['a', 'b'], {'paper': 'dpm'})
     """
-    parser = argparse.ArgumentParser(
-        prog=f"pkm {verb}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of(verb, description)
     parser.add_argument("words", nargs="*", metavar=name, help=keys)
     words = parser.parse_args(argv).words
     names = [word for word in words if "=" not in word]

@@ -9,7 +9,6 @@ reports and to the documents; it is opened in the browser where there is one. Wh
 is in ``mlflow.log`` beside it.
 """
 
-import argparse
 import os
 import socket
 import subprocess
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pkm.experiments.cli import consoles, exit_code
+from pkm.experiments.cli import consoles, exit_code, parser_of
 from pkm.experiments.settings import require
 from pkm.experiments.store import Store
 from pkm.experiments.tracking import (
@@ -246,11 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if the request was refused.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm dashboard",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("dashboard", __doc__)
     parser.add_argument(
         "--port", type=int, default=5000, help="where MLflow is served (default: 5000)"
     )

@@ -12,7 +12,6 @@ again by changed code replaces its older run. One writer only: the projection is
 after the cells are done, never by workers.
 """
 
-import argparse
 import hashlib
 import json
 import logging
@@ -38,7 +37,7 @@ from pkm.analysis.claims import Claim
 from pkm.analysis.figure import figures_of
 from pkm.analysis.tables import Study
 from pkm.arrow import to_table
-from pkm.experiments.cli import consoles, exit_code
+from pkm.experiments.cli import consoles, exit_code, parser_of
 from pkm.experiments.configuration import load
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.progress import duration
@@ -688,11 +687,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 if the request was refused.
     """
-    parser = argparse.ArgumentParser(
-        prog="pkm sync",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("sync", __doc__)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="keys of `pkm reproduce`")
     overrides = parser.parse_args(argv).overrides
     return exit_code(lambda: sync_stored(overrides), "sync")

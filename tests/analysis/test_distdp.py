@@ -512,21 +512,22 @@ def test_interpretations_are_labeled_by_difference(study):
 
 
 @pytest.mark.parametrize(
-    ("d", "rho", "strategy", "any_move"),
+    ("d", "rho", "epsilon", "strategy", "any_move"),
     [
-        (2, 0.0005, "groups", False),
-        (2, 0.02, "grid", False),
-        (2, 1.0, "grid", True),
-        (6, 0.2, "cells", True),
-        (12, 1.0, "tree", False),  # the mean that it splits about moves with the record
-        (12, "diagonal", "tree", True),
+        (2, 0.0005, 1.0, "groups", False),
+        (2, 0.02, 0.1, "grid", False),
+        (2, 1.0, 0.1, "grid", True),
+        (2, 0.02, 1.0, "cells", True),
+        (6, 0.2, 1.0, "cells", True),
+        (12, 1.0, 1.0, "tree", False),  # the mean that it splits about moves with the record
+        (12, "diagonal", 1.0, "tree", True),
     ],
 )
-def test_strategies_follow_from_charges(d, rho, strategy, any_move):
+def test_strategies_follow_from_charges(d, rho, epsilon, strategy, any_move):
     """Against the curator's sensitivity of the same release where any move is protected."""
     pairs = np.random.default_rng(0).integers(-SCALE, SCALE, (20_000, 2))
     points = np.tile(pairs, d // 2)
-    charges = DistDP(4, rho=rho).fit_batch(points, [0]).ledger.charges
+    charges = DistDP(4, rho=rho, epsilon=epsilon).fit_batch(points, [0]).ledger.charges
     result = strategy_of([charge.to_dict() for charge in charges], d)
     charged_strategy, ratio, protects_any_move = result
     assert charged_strategy == strategy
