@@ -1,10 +1,12 @@
-"""Command line: ``pkm data list | fetch NAME ... | verify | embeddings``."""
+"""Command line: ``pkm data list | fetch NAME ... | verify | croissant | embeddings``."""
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from rich.box import SIMPLE_HEAD
@@ -12,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.datasets import embeddings, generated, loading, registry, sources
+from pkm.datasets.croissant import croissant
 from pkm.datasets.fetching import fetch_missing, total_size
 from pkm.datasets.registry import G2_HASHES, Entry
 from pkm.datasets.sources import File
-from pkm.files import cache_folder
+from pkm.files import atomic_write, cache_folder
+from pkm.names import suggestion
 
 #: Columns of the list; their largest widths where whole titles and licenses have no room.
 COLUMNS = {"name": 20, "what it is": 27, "points": 20, "size": 7, "from": 20, "license": 12}
@@ -247,6 +251,45 @@ def verify(console: Console, mirror: str | None = None) -> int:
     return len(errors)
 
 
+def export_croissant(
+    console: Console, name: str | None, out: str | None, mirror: str | None = None
+) -> None:
+    """Write the Croissant metadata of a data set, or of all into a folder.
+
+    Raises
+    ------
+    ValueError
+        If no published data set has the name.
+    DataUnavailable
+        If the hash of one of its files is not known.
+    """
+    if name is None:
+        folder = Path(out or "croissant")
+        written = 0
+        for entry in registry.ENTRIES:
+            try:
+                atomic_write(folder / f"{entry.name}.json", croissant_text(entry, mirror))
+                written += 1
+            except sources.DataUnavailable as error:
+                console.print(f"{entry.name} is left out: {error}", soft_wrap=True, markup=False)
+        console.print(f"{written} files in {folder}", soft_wrap=True)
+        return
+    entry = registry.find(name)
+    if entry is None:
+        known = suggestion(name, registry.BY_NAME)
+        raise ValueError(f"no published data set is called {name!r}{known}")
+    if out is None:
+        print(croissant_text(entry, mirror).decode(), end="")
+        return
+    atomic_write(Path(out), croissant_text(entry, mirror))
+    console.print(f"{name}: {out}", soft_wrap=True)
+
+
+def croissant_text(entry: Entry, mirror: str | None = None) -> bytes:
+    """Return the Croissant metadata of an entry as a file."""
+    return (json.dumps(croissant(entry, mirror), indent=1, ensure_ascii=False) + "\n").encode()
+
+
 def train(console: Console, names: Sequence[str], mirror: str | None = None) -> None:
     """Train the embeddings that are missing or damaged; print how well k-means clusters them."""
     entries = [entry for entry in registry.ENTRIES if entry.trained]
@@ -292,6 +335,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a name of the list, or g2 for all published files of the family",
     )
     commands.add_parser("verify", help="check every available file; exit status 1 if one is wrong")
+    exporting = commands.add_parser(
+        "croissant", help="write the Croissant metadata of a data set, or of all into a folder"
+    )
+    exporting.add_argument("name", nargs="?", help="a name of the list (default: all)")
+    exporting.add_argument("--out", help="the file, or the folder (default: croissant)")
     training = commands.add_parser(
         "embeddings", help="train the embeddings that are not in the cache; needs torch"
     )
@@ -304,11 +352,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             list_data(console, given.mirror)
         elif given.command == "fetch":
             return int(fetch(console, given.names, given.mirror) > 0)
+        elif given.command == "croissant":
+            export_croissant(console, given.name, given.out, given.mirror)
         elif given.command == "embeddings":
             train(console, given.names, given.mirror)
         elif verify(console, given.mirror):
             return 1
-    except (sources.DataUnavailable, ValueError) as error:
+    except (sources.DataUnavailable, OSError, ValueError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", soft_wrap=True, markup=False)
         return 1
     return 0

@@ -10,14 +10,16 @@ from rich.console import Console
 
 from pkm.experiments.backends import Backend, run_cells
 from pkm.experiments.configuration import ConfigurationError, unknown
+from pkm.experiments.crate import write_crate
 from pkm.experiments.environment import environment, origin_of
 from pkm.experiments.estimate import estimator, wall_seconds
 from pkm.experiments.fetching import fetch
 from pkm.experiments.overview import listed, show, show_status, substitution_lines
 from pkm.experiments.plan import Plan, make_plan
 from pkm.experiments.progress import duration
+from pkm.experiments.provenance import write_origins
 from pkm.experiments.store import Store
-from pkm.experiments.sweep import as_list
+from pkm.experiments.sweep import as_list, sized_sweeps
 
 
 def plans_of(configs: Sequence[DictConfig], console: Console) -> list[Plan]:
@@ -156,7 +158,7 @@ def run_missing(
 
 def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Path | None:
     """Write the report from the stored rows and say where it lies; without rows there is none."""
-    from pkm.analysis import audits, index_page
+    from pkm.analysis import audits, claims, index_page
     from pkm.analysis.report import build
     from pkm.audit.records import FILE
 
@@ -178,6 +180,16 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
         environment=described,
         profile=config.profile.name,
         audited=audits.read(store.root / FILE),
+    )
+    write_origins(rows, plan.paper, config.profile.name, out / "figures")
+    write_crate(
+        out,
+        rows,
+        OmegaConf.to_yaml(OmegaConf.create(sized_sweeps(config.paper, config.profile))),
+        title=claims.load(plan.paper)["title"],
+        paper=plan.paper,
+        profile=config.profile.name,
+        environment=described,
     )
     index_page.build(out.parent)
     console.print(f"report: {Path(index).resolve()}", soft_wrap=True)
