@@ -237,7 +237,9 @@ def reported(tmp_path_factory):
     paper = {
         "name": "fastlloyd",
         "epsilon": [0.1, 1.0],
-        "sweeps": {"real": {"datasets": ["iris"], "methods": ["lloyd", "fastlloyd"]}},
+        "sweeps": {
+            "real": {"datasets": ["iris"], "methods": ["lloyd_published", "fastlloyd_published"]}
+        },
     }
     plan = make_plan(paper, {"name": "tiny", "seeds": 3})
     store = Store(folder / "results")
