@@ -11,7 +11,7 @@ docs/kaplan-stemmer.md for the origin of each part.
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -52,6 +52,10 @@ LLOYD_RADIUS = 2  # of a Lloyd step, in the smallest widths, where these are giv
 # Of a Lloyd step, and at least of a fine average, in radii of the ball: a cluster is round, however
 # thin the buckets are that its points fall into.
 CLUSTER_RADIUS = 1 / 5
+# The same in a ball that was found (a zoom): points fill it, while most of those in a cube are at
+# about half of its radius.
+WIDTHS_IN_BALL = 2.0  # over those in a cube
+CLUSTER_RADIUS_IN_BALL = 3 / 10
 # Widths of buckets, in radii of the ball over sqrt(d), which is about what a projection of the
 # domain on a line extends to: by default, and for many clusters.
 WIDTHS = (1.0, 1 / 2)
@@ -240,7 +244,9 @@ class KaplanStemmer(CoresetMethod):
 
     # The schedule
 
-    def plan(self, n_points: int, n_features: int, *, only: str = "centers") -> Schedule:
+    def plan(
+        self, n_points: int, n_features: int, *, only: str = "centers", in_ball: bool = False
+    ) -> Schedule:
         """All releases, before the first query.
 
         Parameters
@@ -248,6 +254,8 @@ class KaplanStemmer(CoresetMethod):
         n_points, n_features : int
         only : {"centers", "coreset", "candidates"}, default="centers"
             What is to be released: what is not requested needs no budget.
+        in_ball : bool, default=False
+            Whether the domain is a ball that points fill, because a zoom has found it.
 
         Returns
         -------
@@ -258,17 +266,25 @@ class KaplanStemmer(CoresetMethod):
         ValueError
             If no bucket can pass and there is nothing to fall back to.
         """
-        is_round = self.widths == "auto" and n_features > FEW_FEATURES
-        for hashes in self._hash_schedules(n_features):
-            schedule = self._priced(hashes, n_points, only, is_round)
+        for hashes in self._hash_schedules(n_features, in_ball):
+            schedule = self._priced(hashes, n_points, only)
             if schedule.threshold <= n_points / (3 * self.n_clusters):
                 break
         fixed = "auto" not in (self.widths, self.repetitions)
         if schedule.threshold > n_points and (only != "centers" or fixed):
             raise ValueError(self._insufficient_budget(schedule, n_points))
-        return schedule
+        if self.widths != "auto" or n_features <= FEW_FEATURES:
+            return schedule
+        reach = CLUSTER_RADIUS_IN_BALL if in_ball else CLUSTER_RADIUS
+        return replace(schedule, fine_radius=reach, lloyd_radius=reach)
 
-    def _hash_schedules(self, n_features: int) -> list[_HashSchedule]:
+    def _plan_for(self, curator: Curator, only: str) -> Schedule:
+        """All releases on the points of a curator."""
+        n_features = curator.n_features
+        in_ball = curator.radius < math.sqrt(n_features)
+        return self.plan(curator.n_points, n_features, only=only, in_ball=in_ball)
+
+    def _hash_schedules(self, n_features: int, in_ball: bool) -> list[_HashSchedule]:
         """Rounds, widths and repetitions, from the most hashes to the fewest."""
         if self.widths != "auto":
             widths = tuple(float(width) for width in self.widths)
@@ -278,8 +294,9 @@ class KaplanStemmer(CoresetMethod):
             single_width = (WIDTH_FOR_FEW_FEATURES,)
         else:
             relative = WIDTHS_FOR_MANY_CLUSTERS if self.n_clusters > MANY_CLUSTERS else WIDTHS
-            widths = tuple(width / math.sqrt(n_features) for width in relative)
-            single_width = (WIDTHS[-1] / math.sqrt(n_features),)
+            unit = (WIDTHS_IN_BALL if in_ball else 1.0) / math.sqrt(n_features)
+            widths = tuple(width * unit for width in relative)
+            single_width = (WIDTHS[-1] * unit,)
         repetitions = REPETITIONS if self.repetitions == "auto" else self.repetitions
         fewest_repetitions = 1 if self.repetitions == "auto" else self.repetitions
         return [
@@ -289,7 +306,7 @@ class KaplanStemmer(CoresetMethod):
             (1, single_width, fewest_repetitions),
         ]
 
-    def _priced(self, hashes: _HashSchedule, n_points: int, only: str, is_round: bool) -> Schedule:
+    def _priced(self, hashes: _HashSchedule, n_points: int, only: str) -> Schedule:
         """Divide the budget among the releases: mu squared in shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
@@ -308,8 +325,8 @@ class KaplanStemmer(CoresetMethod):
             delta=THRESHOLD_DELTA_SHARE * delta / n_hashes,
             selection_mu=mu * math.sqrt(selection / total),
             lloyd_mu=mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
-            fine_radius=CLUSTER_RADIUS if is_round else 0.0,
-            lloyd_radius=CLUSTER_RADIUS if is_round else min(widths) * LLOYD_RADIUS,
+            fine_radius=0.0,
+            lloyd_radius=min(widths) * LLOYD_RADIUS,
         )
 
     def _insufficient_budget(self, schedule: Schedule, n_points: int) -> str:
@@ -338,7 +355,7 @@ class KaplanStemmer(CoresetMethod):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self.plan(curator.n_points, curator.n_features, only=self.release)
+        schedule = self._plan_for(curator, self.release)
         buckets = curator.hashed_points(self._resolved_radius(curator))
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
 
@@ -375,7 +392,7 @@ class KaplanStemmer(CoresetMethod):
 
         See :meth:`CoresetMethod.weighted_candidates`.
         """
-        schedule = self.plan(curator.n_points, curator.n_features, only="coreset")
+        schedule = self._plan_for(curator, "coreset")
         buckets = curator.hashed_points(self._resolved_radius(curator))
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
         candidates = self._candidates(schedule, buckets, generator)
