@@ -26,7 +26,7 @@ for (const count of counts) {
   count.onclick = () => {
     const chosen = count.getAttribute("aria-pressed") !== "true";
     for (const other of counts) other.setAttribute("aria-pressed", String(chosen && other === count));
-    for (const row of document.querySelectorAll("table.claims tbody tr")) {
+    for (const row of document.querySelectorAll("table.claims > tbody > tr")) {
       row.hidden = chosen && row.dataset.verdict !== count.dataset.verdict;
     }
   };
