@@ -2,6 +2,7 @@
 
 const ERRORS = 1; // of Vega's levels of messages
 const GAP = 30; // pixels between panels
+const ENTRY = 190; // pixels of an entry of a legend
 const SMALLEST = 120; // pixels of a panel
 const SHRINKS = 0.7; // to this share of its width a panel shrinks before it goes to the next row
 const fields = [...document.querySelectorAll(".filters select")];
@@ -81,24 +82,29 @@ function filtered(specification) {
   return { ...specification, concat: panels };
 }
 
-// As many panels side by side as there is room for.
+// As many panels side by side as there is room for, and as many entries of the legend.
 function fitted(specification, room) {
   const { labels, y } = specification.usermeta;
   const widest = Math.max(...specification.concat.map((panel) => panel.width));
   const width = (columns) => Math.floor(room / columns) - labels - GAP;
   let columns = Math.min(specification.columns, Math.max(specification.concat.length, 1));
   while (columns > 1 && width(columns) < SHRINKS * widest) columns -= 1;
-  const concat = specification.concat.map((panel, index) => {
-    const fitting = { ...panel, width: Math.max(Math.min(panel.width, width(columns)), SMALLEST) };
-    return y ? { ...fitting, layer: panel.layer.map((layer) => titled(layer, index % columns ? null : y)) } : fitting;
-  });
+  const entries = Math.max(Math.floor(room / ENTRY), 1);
+  const concat = specification.concat.map((panel, index) => ({
+    ...panel,
+    width: Math.max(Math.min(panel.width, width(columns)), SMALLEST),
+    layer: panel.layer.map((layer) => {
+      const encoding = { ...layer.encoding };
+      for (const [channel, { legend, ...rest }] of Object.entries(encoding)) {
+        if (!legend?.columns) continue;
+        encoding[channel] = { ...rest, legend: { ...legend, columns: Math.min(legend.columns, entries) } };
+      }
+      // The first panel of a row has the title of the vertical axis.
+      if (y && encoding.y) encoding.y = { ...encoding.y, title: index % columns ? null : y };
+      return { ...layer, encoding };
+    }),
+  }));
   return { ...specification, columns, concat };
-}
-
-// A layer whose vertical axis, if it has one, has a title.
-function titled(layer, title) {
-  const { y } = layer.encoding;
-  return y ? { ...layer, encoding: { ...layer.encoding, y: { ...y, title } } } : layer;
 }
 
 // Below a chart: where the rows of a mark are, and how they are made again.
