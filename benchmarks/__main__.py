@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
-from threadpoolctl import threadpool_limits
 
 from pkm.benchmarks.dist_dp import distance_based
 from pkm.benchmarks.first_calls import first_calls
@@ -18,13 +17,16 @@ from pkm.benchmarks.lloyd import single_fits, sweep
 from pkm.benchmarks.local_dp import local_model
 from pkm.benchmarks.measurement import Measurement
 from pkm.benchmarks.noise import secure_noise
+from pkm.benchmarks.passes import passes
 from pkm.benchmarks.protocol import protocol
 from pkm.benchmarks.trees import trees
 from pkm.benchmarks.unlearning import unlearning
+from pkm.experiments.timing import pinned
 
 PARTS: dict[str, Callable[[], list[Measurement]]] = {
     "sweep": sweep,
     "single_fits": single_fits,
+    "passes": passes,
     "trees": trees,
     "protocol": protocol,
     "unlearning": unlearning,
@@ -58,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in PARTS:
             parser.error(f"part {name!r} is unknown; known are {', '.join(PARTS)}")
     rows = []
-    with threadpool_limits(1):
+    with pinned(1):
         for name in names or PARTS:
             rows += PARTS[name]()
     Console().print(table_of(rows))

@@ -23,6 +23,8 @@ MAX_SHORT_FEATURES = 8
 #: Values of several short rows that are entered together, and up to how many features it pays.
 TILE = 256
 MAX_TILED_FEATURES = 64
+#: Values that are entered at once: a megabyte in float64.
+BLOCK_VALUES = 1 << 17
 #: Largest finite float64.
 MAX_FLOAT = float(np.finfo(np.float64).max)
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
@@ -115,7 +117,9 @@ class Points:
 
         Parameters
         ----------
-        points : ndarray of shape (n, d), float64
+        points : ndarray of shape (n, d), any real dtype
+            In any order in memory, also mapped from a file: it is read once, in blocks of rows, and
+            not copied as a whole.
         lower, upper : ndarray of shape (d,), float64
 
         Returns
@@ -126,23 +130,35 @@ class Points:
         outside : bool
             Whether a point was clipped.
         """
-        rows = np.empty(points.shape, np.float32)
-        squared_norms = np.empty(len(points))
-        remainders = np.empty(points.shape, np.int16)
+        n, d = points.shape
+        rows = np.empty((n, d), np.float32)
+        squared_norms = np.empty(n)
+        remainders = np.empty((n, d), np.int16)
         center = upper / 2 + lower / 2
         half_width = upper / 2 - lower / 2
-        n_clipped = 0
-        n_null = 0
-        if not _snap_short_rows(points, center, half_width, rows, squared_norms, remainders):
-            n_clipped, n_null = _snap_rows(
-                points, center, half_width, rows, squared_norms, remainders
-            )
-        if n_null:
-            present = np.isfinite(points).all(axis=1)
-            rows = rows[present]
-            squared_norms = squared_norms[present]
-            remainders = remainders[present]
-        return cls(rows, squared_norms, remainders, n_null), n_clipped > 0
+        block_size = max(1, BLOCK_VALUES // d)
+        outside = False
+        n_entered = 0
+        for start in range(0, n, block_size):
+            block = np.ascontiguousarray(points[start : start + block_size], dtype=np.float64)
+            entered = slice(n_entered, n_entered + len(block))
+            n_entered += len(block)
+            filled = (rows[entered], squared_norms[entered], remainders[entered])
+            if _snap_short_rows(block, center, half_width, *filled):
+                continue
+            n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
+            outside |= n_clipped > 0
+            if n_null:
+                # The next block follows the rows that are no null records.
+                present = np.isfinite(block).all(axis=1)
+                for array in filled:
+                    array[: len(block) - n_null] = array[present]
+                n_entered -= n_null
+        whole = slice(0, n_entered)
+        entered_points = cls(
+            rows[whole], squared_norms[whole], remainders[whole], n_null=n - n_entered
+        )
+        return entered_points, outside
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
         """Enter the points anew on the grid of a smaller domain, pulled into it.

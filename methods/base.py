@@ -38,6 +38,7 @@ from pkm.scalars import is_integer, is_number, is_positive
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
 # others say where noise comes from. A zoom is, where there is one.
 NOT_IN_CONTEXT = ("bounds", "clip", "random_state", "secure", "zoom", "require_zoom")
+FLOAT64_BYTES = 8
 SOUND_DELTA = 1e-6  # fixed and public, whatever the data
 
 
@@ -781,8 +782,8 @@ def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
 
 def _extremes(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest value of every feature; a constant feature is given some width."""
-    lower = X.min(axis=0)
-    upper = X.max(axis=0)
+    lower = X.min(axis=0).astype(np.float64)
+    upper = X.max(axis=0).astype(np.float64)
     margin = np.where(lower == upper, np.maximum(np.abs(lower), 1.0), 0.0)
     return lower - margin, upper + margin
 
@@ -810,6 +811,9 @@ def _matrix(X: ArrayLike) -> np.ndarray:
 
 
 def _as_matrix(X: ArrayLike) -> np.ndarray:
+    if isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
+        # It is converted block by block when it is entered, without a copy of the whole.
+        return np.asarray(X)
     try:
         with np.errstate(over="ignore"):
             return np.asarray(X, dtype=np.float64)

@@ -19,7 +19,7 @@ from pkm.compute import (
     mean_silhouettes,
 )
 from pkm.compute import sums_and_counts as fast_sums
-from pkm.compute.points import _snap_rows, _snap_short_rows
+from pkm.compute.points import MAX_TILED_FEATURES, _snap_rows, _snap_short_rows
 
 SCALE = 1 << 16
 SHAPES = [
@@ -352,6 +352,28 @@ def test_rows_that_are_not_finite_are_null_records(bad):
     assert (with_null.rows == finite.rows).all()
     assert (with_null.squared_norms == finite.squared_norms).all()
     assert with_null != finite
+
+
+@pytest.mark.parametrize("d", [1, 3, MAX_TILED_FEATURES + 1])
+@pytest.mark.parametrize("with_null", [False, True])
+def test_blocks_of_rows_are_entered_alike(monkeypatch, d, with_null):
+    """Any number of rows at a time, in any order in memory, of any dtype: the same points."""
+    rng = np.random.default_rng(d)
+    points = rng.uniform(-1.2, 1.2, (500, d)).astype(np.float32)
+    points[100:300] /= 2  # some blocks lie inside the box, others do not
+    if with_null:
+        points[[0, 1, 77, 250, 499], rng.integers(0, d, 5)] = [np.nan, np.inf, -np.inf, 9e9, np.nan]
+    box = (np.full(d, -1.0), np.ones(d))
+    whole, outside = Points.from_box(points.astype(np.float64), *box)
+    assert outside
+    assert whole.n_null == (4 if with_null else 0)
+    for rows in (1, 7, 100, 499):
+        monkeypatch.setattr("pkm.compute.points.BLOCK_VALUES", rows * d)
+        for array in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
+            entered, outside = Points.from_box(array, *box)
+            assert outside
+            assert entered == whole
+            assert np.array_equal(entered.squared_norms, whole.squared_norms)
 
 
 @pytest.mark.parametrize("width", [1e-3, 1.0, 1e300])

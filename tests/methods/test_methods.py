@@ -2,6 +2,7 @@
 
 import gc
 import math
+import tracemalloc
 import weakref
 from inspect import signature
 
@@ -600,3 +601,19 @@ def test_bounds_of_a_method_without_privacy_are_the_extremes():
     assert np.array_equal(found.cluster_centers_, given.cluster_centers_)
     with pytest.raises(ValueError, match="rows with NaN or infinite values"):
         Lloyd(3).fit(np.full((5, 2), np.nan))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_mapped_file_is_read_in_blocks(tmp_path, dtype):
+    """The same fit as in memory, with at most twice the memory of the file."""
+    X = np.random.default_rng(0).uniform(-1, 1, (200_000, 10)).astype(dtype)
+    np.save(tmp_path / "points.npy", X)
+    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
+    model = FastLloyd(n_clusters=8, bounds=(-1, 1), random_state=0)
+    expected = model.fit(X.astype(np.float64)).cluster_centers_
+    tracemalloc.start()
+    fitted = model.fit(mapped).cluster_centers_
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.array_equal(fitted, expected)
+    assert peak <= 2 * X.nbytes
