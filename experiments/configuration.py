@@ -1,6 +1,7 @@
 """From the command line and `conf/` to plain values that are checked."""
 
 # Imports that a help text does not need are inside functions: they take seconds.
+import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import cache
@@ -93,10 +94,9 @@ def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
         key.
     """
     import yaml
-    from omegaconf import OmegaConf
 
     try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
+        content = copy.deepcopy(_loaded(path, path.stat().st_mtime_ns))
     except yaml.MarkedYAMLError as error:
         raise ConfigurationError(yaml_problem(error)) from error
     except OSError as error:
@@ -111,6 +111,14 @@ def read_yaml(path: Path, required: Collection[str] = ()) -> dict:
     if not isinstance(sweeps, dict):
         raise ConfigurationError(f"{path}: sweeps={sweeps!r} is not allowed: it must be a mapping")
     return content
+
+
+@cache
+def _loaded(path: Path, modified: int) -> Any:
+    """Content of a file, read once until it is modified: Hydra asks for a paper three times."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_container(OmegaConf.load(path))
 
 
 def yaml_problem(error: "MarkedYAMLError") -> str:

@@ -98,9 +98,9 @@ def verb_as_key(words: Sequence[str]) -> list[str]:
 
 
 def every_paper() -> list[str]:
-    """List the papers of ``conf/paper``; those that say ``last: true`` come after the others."""
-    last = {paper: entry_of("paper", paper).get("last", False) for paper in choices("paper")}
-    return sorted(last, key=last.get)
+    """List the papers of ``conf/paper``; those that say ``first: true`` come before the others."""
+    first = {paper: entry_of("paper", paper).get("first", False) for paper in choices("paper")}
+    return sorted(first, key=first.get, reverse=True)
 
 
 if __name__ == "__main__":

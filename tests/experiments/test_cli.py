@@ -471,7 +471,7 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
     assert "git commit" in received["report made with"]
 
 
-def test_every_paper_is_planned_the_comparison_last(tmp_path, capsys):
+def test_every_paper_is_planned_the_comparison_first(tmp_path, capsys):
     words = ["plan", "paper=all", "profile=smoke", f"results={tmp_path / 'results'}"]
     assert reproduce.main(words) == 0
     out = capsys.readouterr().out
@@ -479,7 +479,7 @@ def test_every_paper_is_planned_the_comparison_last(tmp_path, capsys):
     lines = [line for line in out.splitlines() if line.startswith("paper ")]
     assert lines == [
         f"paper {number} of {len(lines)}: {name}"
-        for number, name in enumerate([*papers, "comparison"], 1)
+        for number, name in enumerate(["comparison", *papers], 1)
     ]
     assert not (tmp_path / "results").exists()
 
