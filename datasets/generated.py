@@ -3,7 +3,7 @@
 The seed of a data set is made of its family's number and the numbers in its name, so the name alone
 reproduces it. Sizes and separation, shapes, points and the number of outliers have separate random
 streams: an outlier count given in the name leaves the prescribed separation and the shapes as they
-are. The family ``blobs`` is scikit-learn's and has a single published seed.
+are. The family ``blobs`` is scikit-learn's and has a single published seed, and so has ``sklearn``.
 """
 
 import hashlib
@@ -47,6 +47,14 @@ G2_CITATION = (
 
 BLOBS_CENTERS = (-100.0, 100.0)
 BLOBS_SEED = 42
+SKLEARN_POINTS = 20_000
+SKLEARN_CENTERS = (-10.0, 10.0)
+SKLEARN_SEED = 1
+SKLEARN_CITATION = (
+    "Normal clusters of scikit-learn's make_blobs with its defaults, as in the PE-means paper "
+    "(Humphries et al. 2026). Pedregosa, F. et al. (2011). Scikit-learn: machine learning in "
+    "Python. Journal of Machine Learning Research 12, 2825-2830."
+)
 BLOBS_CITATION = (
     "Normal clusters of scikit-learn's make_blobs, as in the DPM paper (Liebenow et al.). "
     "Pedregosa, F. et al. (2011). Scikit-learn: machine learning in Python. Journal of Machine "
@@ -465,6 +473,12 @@ def _blobs(n: str, d: str, k: str) -> Recipe:
     return Recipe("blobs", (BLOBS_SEED,), int(n), int(d), int(k), numbers)
 
 
+def _sklearn(k: str, d: str) -> Recipe:
+    box = (("least center", SKLEARN_CENTERS[0]), ("most center", SKLEARN_CENTERS[1]))
+    numbers = (("sd", 1.0), *box)
+    return Recipe("sklearn", (SKLEARN_SEED,), SKLEARN_POINTS, int(d), int(k), numbers)
+
+
 def _gaussians(n: str, d: str, k: str) -> Recipe:
     seed = (6, int(n), int(d), int(k))
     numbers = (("variance", GAUSSIANS_VARIANCE),)
@@ -561,6 +575,16 @@ FAMILIES = (
         draw_blobs,
         tuple(alias for alias, name in ALIASES.items() if name.startswith("blobs-")),
         BLOBS_CITATION,
+    ),
+    Family(
+        "sklearn",
+        "20,000 points in normal clusters around centers uniform in a box",
+        "sklearn-<k>-<d>",
+        r"sklearn-([1-9]\d*)-([1-9]\d*)",
+        _sklearn,
+        draw_blobs,
+        tuple(f"sklearn-{k}-{d}" for k in (4, 16, 64) for d in (4, 16, 64, 128)),
+        SKLEARN_CITATION,
     ),
     Family(
         "gaussians",
@@ -716,7 +740,7 @@ def _plain(recipe: Recipe) -> dict[str, object]:
 def _sources(family: Family) -> Iterator[str]:
     """Code (see `pkm.source`) and constants that determine a family's points."""
     yield code_of(family.draw)
-    if family.name == "blobs":
+    if family.name in ("blobs", "sklearn"):
         # The points are scikit-learn's: another release may draw others.
         from sklearn.datasets import make_blobs
 

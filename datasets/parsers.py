@@ -135,9 +135,15 @@ def letters_resampled(data: bytes) -> Parsed:
     return points[drawn], labels[drawn]
 
 
-def gas(*years: bytes) -> Unlabeled:
-    """Eleven sensors, a file with a header line per year, in the order of the years; no labels."""
-    return np.concatenate([_points(year.partition(b"\n")[2], ",") for year in years]), None
+def gas(*files: bytes, first_year: int | None = None) -> Unlabeled:
+    """Eleven sensors, a file with a header line per year, in the order of the years; no labels.
+
+    With a first year the year is a column before them.
+    """
+    years = [_points(data.partition(b"\n")[2], ",") for data in files]
+    if first_year is not None:
+        years = [np.insert(year, 0, first_year + i, axis=1) for i, year in enumerate(years)]
+    return np.concatenate(years), None
 
 
 def mnist(images: bytes, labels: bytes) -> Parsed:

@@ -6,8 +6,10 @@ import numpy as np
 
 from pkm.datasets.dataset import Dataset, check_points
 
-PREPROCESSING = ("minmax", "public", "range")
-# What the bounds are called in messages; with minmax no point lies outside.
+PREPROCESSING = ("minmax", "public", "range", "ball")
+#: Those whose bounds are read off the points: private facts that no budget pays for.
+READ_OFF = ("minmax", "ball")
+# What the bounds are called in messages; with those read off the points none lies outside.
 _DECLARED = {"public": "domain", "range": "range"}
 
 
@@ -24,7 +26,7 @@ class Scaled:
     n_clusters : int or None
         Default number of clusters; None for a file without one.
     preprocessing : str
-        minmax, public or range.
+        One of :data:`PREPROCESSING`.
     uses_private_bounds : bool
         True where the bounds were read off the points: private facts that no budget paid for.
     clipped : int
@@ -56,11 +58,13 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
     Parameters
     ----------
     dataset : Dataset
-    preprocessing : {"minmax", "public", "range"}
+    preprocessing : {"minmax", "public", "range", "ball"}
         ``minmax``: each column by its own minimum and maximum, as the papers do; a constant column
-        becomes 0. The result is flagged, because those bounds are private. ``public``: by the
-        declared domain. ``range``: all columns by the one range that they share, which keeps the
-        shape of the clusters; flagged where that range was read off the points.
+        becomes 0. ``ball``: all columns about their means, by the largest norm of what is left, so
+        that the points fill the unit ball; the PE-means paper's. Both are flagged, because their
+        bounds are private. ``public``: by the declared domain. ``range``: all columns by the one
+        range that they share, which keeps the shape of the clusters; flagged where that range was
+        read off the points.
     clip : bool
         Whether points outside the domain or range are moved to its border (and counted) or refused.
 
@@ -87,7 +91,9 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         )
     points = check_points(dataset.points, dataset.name)
     lower, upper = _bounds(dataset, points, preprocessing)
-    outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
+    outside = 0
+    if preprocessing not in READ_OFF:
+        outside = int(np.any((points < lower) | (points > upper), axis=1).sum())
     if outside and not clip:
         raise ValueError(
             f"{outside} of {len(points)} points of {dataset.name!r} lie outside the declared "
@@ -101,7 +107,7 @@ def scale(dataset: Dataset, preprocessing: str, *, clip: bool = True) -> Scaled:
         preprocessing=preprocessing,
         uses_private_bounds=(
             dataset.prescaled
-            or preprocessing == "minmax"
+            or preprocessing in READ_OFF
             or (preprocessing == "range" and dataset.common_range_is_private)
         ),
         clipped=outside,
@@ -131,6 +137,10 @@ def _bounds(
     """Lower and upper bound of each column in raw units."""
     if preprocessing == "minmax":
         return points.min(axis=0), points.max(axis=0)
+    if preprocessing == "ball":
+        center = points.mean(axis=0)
+        radius = np.linalg.norm(points - center, axis=1).max()
+        return center - radius, center + radius
     if preprocessing == "public":
         if not np.all(np.isfinite(dataset.domain)):
             raise ValueError(

@@ -49,7 +49,7 @@ class Cell:
         texts, None, or lists of numbers or of texts.
     dataset : str
         Name of the data set in the registry, or ``"file"``.
-    preprocessing : {"minmax", "public", "range"}
+    preprocessing : {"minmax", "public", "range", "ball"}
         How the raw columns are mapped to [-1, 1]; see `datasets.scale`.
     k : int
         Number of clusters.

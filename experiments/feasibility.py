@@ -7,6 +7,7 @@ from functools import lru_cache
 from pkm import datasets
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
+from pkm.datasets.scaling import READ_OFF
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.federated import network_of
@@ -16,7 +17,7 @@ from pkm.federation import mpi_available
 from pkm.federation.parties import check_schedule
 
 #: Families of generated data sets whose columns share one range by their recipe.
-RANGED_FAMILIES = ("g2", "blobs")
+RANGED_FAMILIES = ("g2", "blobs", "sklearn")
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
     if requested not in (None, *datasets.PREPROCESSING):
         raise ConfigurationError(unknown("preprocessing", requested, datasets.PREPROCESSING))
     given = source["bounds"] is not None
-    if given and requested == "minmax":
+    if given and requested in READ_OFF:
         raise ConfigurationError(
-            f"bounds={source['bounds']!r} is not allowed with preprocessing='minmax', "
+            f"bounds={source['bounds']!r} is not allowed with preprocessing={requested!r}, "
             "which scales by the data's own "
             "extremes: use preprocessing=public, or leave bounds out"
         )
@@ -150,7 +151,7 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
         method.check_parameters(facts.n)
     if cell.federation is not None and None not in (facts.n, facts.d):
         check_schedule(method, facts.n, facts.d, network_of(cell))
-    unclipped = cell.preprocessing != "minmax" and not cell.clip
+    unclipped = cell.preprocessing not in READ_OFF and not cell.clip
     ranged = cell.preprocessing == "range" and not has_common_range(cell.dataset)
     if cell.dataset == "file" or unclipped or ranged:
         prepare(cell, mirror)

@@ -1,6 +1,7 @@
 """From a sweep of a paper to cells: every combination of its data sets, methods and budgets."""
 
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +126,7 @@ class Sweep:
         A k may be None: the data set's own.
     kinds : list of dict
         `federation` and `unlearning` of a cell, either or both None.
-    delta : float, "auto" or None
+    delta : float, "auto", "1/n^POWER" or None
     preprocessing : str or None
     seeds, metrics : tuple
     settings : dict
@@ -187,7 +188,7 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
     time_limit = sweep.settings["time_limit"]
     require(TIME_LIMIT.holds(time_limit), "time_limit", time_limit, TIME_LIMIT.text)
     for epsilon in sweep.epsilons:
-        require_budget(epsilon, sweep.delta)
+        require_budget(epsilon, delta_of(sweep.delta, 3))
     require_seeds(sweep.seeds)
     for kind in sweep.kinds:
         require_kind(sweep.settings["timing"], **kind)
@@ -251,7 +252,9 @@ def sweep_cells(
                     preprocessing=preprocessing,
                     k=facts.k if k is None else k,
                     epsilon=None if epsilon is None else float(epsilon),
-                    delta=sweep.delta if accepts(method.target, "delta") else None,
+                    delta=(
+                        delta_of(sweep.delta, facts.n) if accepts(method.target, "delta") else None
+                    ),
                     seeds=sweep.seeds,
                     metrics=sweep.metrics,
                     path=source["path"],
@@ -265,6 +268,27 @@ def sweep_cells(
                 check(cell, facts, mirror)
                 cells.append(cell)
     return list(dict.fromkeys(cells)), gaps, substitutions
+
+
+def delta_of(delta: float | str | None, n_points: int | None) -> float | str | None:
+    """Delta of the cells on a data set: as the sweep has it, or by the number of points.
+
+    Raises
+    ------
+    ValueError
+        If it is by a number of points that is drawn with the points.
+
+    Examples
+    --------
+    >>> delta_of("1/n^1.5", 10_000), delta_of("auto", 10_000)
+    (1e-06, 'auto')
+    """
+    match = re.fullmatch(r"1/n\^(\d+(?:\.\d+)?)", delta) if isinstance(delta, str) else None
+    if match is None:
+        return delta
+    require(n_points is not None, "delta", delta, "a number for data sets whose size is drawn")
+    assert n_points is not None
+    return n_points ** -float(match[1])
 
 
 @dataclass(frozen=True)

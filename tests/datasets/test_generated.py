@@ -379,6 +379,7 @@ def test_families_contain_the_sets_of_the_paper():
         "ablation": 48,
         "timesynth": 8,
         "blobs": 2,
+        "sklearn": 12,
         "gaussians": 1,
         "cities": 1,
         "planted": 1,

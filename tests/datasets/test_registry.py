@@ -254,6 +254,16 @@ def test_gas_has_ordered_years_and_no_labels(mirror):
     np.testing.assert_array_equal(dataset.points, np.concatenate(tables))
 
 
+def test_gas_with_years_has_them_before_the_sensors(mirror):
+    dataset = datasets.load("gas-years", mirror=mirror)
+    np.testing.assert_array_equal(dataset.points[:, 1:], datasets.load("gas", mirror=mirror).points)
+    years, counts = np.unique(dataset.points[:, 0], return_counts=True)
+    assert years.tolist() == [2011, 2012, 2013, 2014, 2015]
+    assert (np.diff(dataset.points[:, 0]) >= 0).all()
+    assert counts.sum() == 36_733
+    assert dataset.n_clusters == 6
+
+
 def test_range_of_gas_is_private_and_flagged(mirror):
     dataset = datasets.load("gas", mirror=mirror)
     assert dataset.common_range == (-6.23, 1100.9)

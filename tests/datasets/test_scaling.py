@@ -35,6 +35,19 @@ def test_minmax_uses_private_bounds_and_reports_it():
     assert scaled.preprocessing == "minmax"
 
 
+def test_ball_fills_the_unit_ball_about_the_mean():
+    """One factor for all columns, the largest norm exactly 1, and the bounds are private."""
+    points = np.random.default_rng(0).normal(3, [1, 5, 0.1], (200, 3))
+    scaled = datasets.scale(dataset_of(points), "ball", clip=False)
+    centered = points - points.mean(axis=0)
+    expected = centered / np.sqrt((centered**2).sum(axis=1)).max()
+    np.testing.assert_allclose(scaled.points, expected, atol=1e-14)
+    assert scaled.uses_private_bounds
+    assert scaled.clipped == 0
+    constant = datasets.scale(dataset_of(np.full((4, 2), 7.0)), "ball")
+    assert (constant.points == 0).all()
+
+
 def test_public_clips_to_the_domain_and_counts_rows():
     scaled = datasets.scale(dataset_of(POINTS, [[0, 0, 0], [5, 20, 6]]), "public")
     np.testing.assert_array_equal(scaled.points, [[-1, 0, 0], [1, 1, 0], [1, 1, 0]])
@@ -59,7 +72,7 @@ def test_public_without_a_domain_is_refused():
 
 
 def test_error_for_unknown_preprocessing_lists_known_names():
-    expected = "preprocessing='zscore' should be one of minmax, public, range"
+    expected = "preprocessing='zscore' should be one of minmax, public, range, ball"
     with pytest.raises(ValueError, match=expected):
         datasets.scale(dataset_of(POINTS), "zscore")
 

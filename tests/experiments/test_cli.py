@@ -205,7 +205,8 @@ def test_every_backend_file_runs(call_run, name):
         (["timing=maybe"], "timing='maybe' is not allowed"),
         (
             ["preprocessing=rnge"],
-            "preprocessing='rnge' is unknown. Did you mean range? Known: minmax, public, range",
+            "preprocessing='rnge' is unknown. Did you mean range? Known: minmax, public, range, "
+            "ball",
         ),
         (
             ["dataset=wine", "preprocessing=range"],

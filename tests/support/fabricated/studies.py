@@ -2,7 +2,16 @@
 
 from functools import cache
 
-from fabricated import comparison, distdp, dpm, fastlloyd, federation_costs, kaplan_stemmer, mufc
+from fabricated import (
+    comparison,
+    distdp,
+    dpm,
+    fastlloyd,
+    federation_costs,
+    kaplan_stemmer,
+    mufc,
+    pe_means,
+)
 from pkm.analysis.tables import Study
 
 #: Name of a study (a paper, and after a slash what of it) to the function that makes its rows.
@@ -14,6 +23,7 @@ ROWS = {
     "fastlloyd/protocol": federation_costs.protocol_rows,
     "kaplan-stemmer": kaplan_stemmer.all_rows,
     "mufc": mufc.all_rows,
+    "pe-means": pe_means.all_rows,
 }
 
 

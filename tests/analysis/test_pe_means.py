@@ -1,0 +1,68 @@
+"""The PE-means paper: areas beside printed ones, and the verdicts on them."""
+
+import numpy as np
+import pytest
+from fabricated import pe_means as fabricated
+from fabricated.studies import study_of
+from reports import figure_of, verdicts_of
+
+from pkm.analysis import claims
+from pkm.analysis.findings import CHECK_TYPES, Context
+from pkm.analysis.papers.pe_means import compared_areas
+from pkm.analysis.tables import Study
+
+REPORTED = claims.load("pe-means")["reported"]["areas"]
+STORED = list(fabricated.PRINTED)
+
+
+def finding(study, **changes):
+    paper = claims.load("pe-means")
+    check = {"numbers": "areas", "sweeps": ["published"], "method": "pe_means_published"}
+    check |= {"over": STORED, "at_least": 0.9} | changes
+    context = Context(sets=paper["sets"], reported=paper["reported"])
+    return CHECK_TYPES["printed_areas"].measure(study, check, context)
+
+
+def test_every_printed_row_is_there():
+    """34 data sets, of which 21 can be had, and 15 with a variant for many columns."""
+    cells = REPORTED["cells"]
+    assert len({cell["dataset"] for cell in cells}) == 34
+    assert sum("pe_means_published_projected" in cell for cell in cells) == 15
+    exact = claims.load("pe-means")["sets"]["exact"]
+    assert len(exact) == 21
+    assert set(exact) < {cell["dataset"] for cell in cells}
+
+
+def test_margins_are_three_standard_errors_and_half_a_digit():
+    table = compared_areas(study_of("pe-means"), ("published",), REPORTED)
+    line = table[table["dataset"] == "iris"].iloc[0]
+    deviation = 0.2894 * 1e-3 * np.linspace(-1, 1, fabricated.SEEDS).std(ddof=1)
+    error = deviation * np.sqrt(1 / fabricated.SEEDS + 1 / 50)
+    assert line["value"] == pytest.approx(0.2894)
+    assert line["margin"] == pytest.approx(3 * error + 0.00005)
+    assert table["agrees"].all()
+
+
+def test_printed_areas_are_met_or_not():
+    met = finding(study_of("pe-means"))
+    assert (met.verdict, met.comparisons, met.missing) == ("holds", 3, "")
+    worse = Study(fabricated.all_rows(1.05))
+    assert finding(worse).verdict == "fails"
+    # A part of the data sets can neither show nor refute a share of all.
+    assert finding(worse, over="exact").verdict == "inconclusive"
+    assert finding(study_of("pe-means"), over="exact").verdict == "not contradicted so far"
+
+
+def test_figure_has_printed_numbers_in_brackets():
+    result = figure_of("pe-means", "areas")
+    table = result.table
+    line = table[(table["dataset"] == "iris") & (table["method"] == "lsh_splits_published")]
+    assert line["printed"].tolist() == ["0.6892"]
+    line = table[table["method"] == "kaplan_stemmer"]
+    assert set(line["printed"]) == {"–"}
+
+
+def test_verdicts():
+    verdicts = {v.claim.id.partition("/")[2]: v.finding.verdict for v in verdicts_of("pe-means")}
+    assert verdicts["printed-areas"] == "not contradicted so far"
+    assert verdicts["kaplan-stemmer"] == "fails"
