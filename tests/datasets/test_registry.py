@@ -49,10 +49,10 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 def test_registry_declares_the_papers_tables():
-    # The sets of the unlearning and of the distance-based paper have separate tests.
+    # The sets of the unlearning, the distance-based and the PE-means paper have separate tests.
     tested_elsewhere = {
         "shuttle", "shuttle-class", "skin", "skin-class",
-        "s2", "s3", "s4", "brightkite", "gowalla", "gowalla-subset", "rangequeries",
+        "s2", "s3", "s4", "brightkite", "gowalla", "gowalla-subset", "rangequeries", "gas-years",
     }  # fmt: skip
     shapes = {
         entry.name: (entry.n, entry.d, entry.n_clusters)
