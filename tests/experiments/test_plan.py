@@ -237,7 +237,7 @@ def test_range_preprocessing_needs_one_common_range(file_entry):
     metrics = ["inertia", "accuracy"]
     (cell,) = cells(
         datasets=["blobs-200-3-2"],
-        methods=["lloyd_published"],
+        methods=["kmeans"],
         preprocessing="range",
         metrics=metrics,
     )
