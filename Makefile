@@ -16,7 +16,7 @@ RUN  := $(VENV)/bin/python
 PKM  := $(VENV)/bin/pkm
 SETTINGS = paper=$(PAPER) profile=$(PROFILE) jobs=$(JOBS) results=$(RESULTS) fetch=$(FETCH) $(if $(DATA),data=$(DATA))
 
-.PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol lock docs clean
+.PHONY: help setup reproduce plan status retry report audit test test-slow golden lint format bench dashboard data embeddings protocol diffprivlib lock docs clean
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/: .*## /\t/' | expand -t 14
@@ -38,6 +38,12 @@ $(VENV)/protocol: requirements-protocol.txt $(VENV)/ready
 # MkDocs, for the site of docs/.
 $(VENV)/docs: requirements-docs.txt $(VENV)/ready
 	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	touch $@
+
+# A library that is run out of process, as a control.
+.venv-diffprivlib/ready: requirements-diffprivlib.txt
+	$(PYTHON) -m venv .venv-diffprivlib
+	.venv-diffprivlib/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-diffprivlib.txt
 	touch $@
 
 setup: $(VENV)/ready   ## create .venv from the lock
@@ -117,9 +123,11 @@ protocol: PAPER = fastlloyd
 protocol: $(VENV)/protocol ## run FastLloyd between processes (installs Open MPI) and build the report: PROFILE= RESULTS=
 	$(PKM) reproduce $(SETTINGS) 'sweeps=[protocol,parties,wide_area,narrow,baselines]'
 
+diffprivlib: .venv-diffprivlib/ready ## install diffprivlib in an environment of its own, to run its KMeans as a control
+
 lock: setup      ## make the locks requirements*.txt anew from what the .in files name
 	$(RUN) -m pip install --quiet --disable-pip-version-check uv
-	for name in requirements requirements-protocol requirements-docs; do \
+	for name in requirements requirements-protocol requirements-docs requirements-diffprivlib; do \
 		$(VENV)/bin/uv pip compile $$name.in --universal --python-version 3.11 --generate-hashes \
 			--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file $$name.txt || exit 1; \
 	done

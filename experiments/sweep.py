@@ -306,7 +306,7 @@ class Method:
     private : bool
         Whether it has a parameter epsilon; assumed of one that cannot be imported.
     missing : str or None
-        Why it cannot be imported.
+        Why it cannot be imported, or cannot run here.
     """
 
     name: str
@@ -333,7 +333,8 @@ def find_method(entry: Mapping) -> Method:
     except ValueError as error:
         return Method(name, target, params, style, missing=str(error))
     target = f"{method.__module__}.{method.__qualname__}"
-    return Method(name, target, params, style, private=accepts(target, "epsilon"))
+    missing = getattr(method, "unavailable", lambda: None)()
+    return Method(name, target, params, style, private=accepts(target, "epsilon"), missing=missing)
 
 
 def tuples(value: Any) -> Any:

@@ -35,6 +35,7 @@ METHODS = {
     "LocalLloyd": "local_dp",
     "NoisedReports": "local_dp",
     "LocalMean": "local_dp",
+    "DiffprivlibKMeans": "diffprivlib",
     "DataMean": "baselines",
     "PackingCenters": "baselines",
 }

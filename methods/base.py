@@ -171,6 +171,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     zoom: float | None = None
     require_zoom: bool = False
 
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Say why the method cannot run on this machine, and what to do; None if it can."""
+        return None
+
     @property
     def claim(self) -> PrivacyClaim:
         """The claim of the chosen variant."""
