@@ -252,8 +252,10 @@ def check_groups(config: "DictConfig") -> None:
             continue
         if not OmegaConf.is_dict(config[group]):
             raise ConfigurationError(f"{group}: its file must hold a mapping, key: value")
+        # A value that is left to the user (???) is refused later, with the remedy.
+        present = list(config[group])
         for key in keys:
-            if key not in config[group]:
+            if key not in present:
                 raise ConfigurationError(f"{group}: the key {key} is missing in its file")
     paper = config.get("paper", {"name": ALL})
     if paper["name"] != ALL and not OmegaConf.is_dict(paper.get("sweeps")):

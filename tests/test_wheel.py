@@ -113,7 +113,8 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
     modules = printed.splitlines()[-1].split()
     assert "pkm.methods.lloyd" in modules
-    assert {name.split(".")[1] for name in modules} == {"compute", "files", "methods", "privacy"}
+    needed = {"compute", "files", "methods", "privacy", "scalars"}
+    assert {name.split(".")[1] for name in modules} == needed
 
 
 def test_command_is_installed(environment, tmp_path):

@@ -178,7 +178,7 @@ def test_rows_without_code_of_metrics_are_counted(stores):
 def test_verdicts_on_stores_of_other_code(stores):
     # A lower curve for FastLloyd in A, a higher one in B; keys are not those of the plan.
     entries = []
-    for name in ("fastlloyd", "glloyd"):
+    for name in ("fastlloyd_published", "glloyd_published"):
         for dataset in ("iris", "wine", "lsun"):
             cell = dataclasses.replace(
                 CELL, method=name, dataset=dataset, params={"variant": "published", "n": [1, 2]}
@@ -186,7 +186,9 @@ def test_verdicts_on_stores_of_other_code(stores):
             entries.append(("real", cell))
             old = dataclasses.replace(cell, clip=False)
             params = {"n": [1.0, 2.0]}
-            for store, better in zip(stores, ("fastlloyd", "glloyd"), strict=True):
+            for store, better in zip(
+                stores, ("fastlloyd_published", "glloyd_published"), strict=True
+            ):
                 nicv = NOISE.random(20) * 0.01 + (1 if name == better else 2)
                 put(store, nicv, old, params=params)
     plan = Plan("fastlloyd", tuple(entries))

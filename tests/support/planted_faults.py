@@ -411,7 +411,7 @@ class RadiusFromData(FastLloyd):
         self._largest = lengths.max(initial=0.0) / SCALE
         return super().cluster(curator)
 
-    def radius(self, n_features):
+    def radius(self, n_features, ball=None):
         return max(self._largest, 1e-3)
 
 
