@@ -21,6 +21,7 @@ VERBS = {
     "diff": ("pkm.experiments.diff", (), "compare two results folders cell by cell"),
     "verify": ("pkm.experiments.verify", (), "run what a claim or a figure rests on again"),
     "centers": ("pkm.experiments.export", (), "list or write the released centers that are kept"),
+    "export": ("pkm.experiments.raw_rows", (), "write all stored rows as Parquet and CSV"),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),

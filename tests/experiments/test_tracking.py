@@ -134,7 +134,6 @@ def test_child_holds_the_stored_values(synced):
         "epsilon": "1",
         "k": "3",
         "alpha": "0.8",
-        "variant": "published",
     }
     assert expected.items() <= run.data.params.items()
     assert run.info.status == "FINISHED"
