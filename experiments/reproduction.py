@@ -168,7 +168,7 @@ def report(plan: Plan, store: Store, config: DictConfig, console: Console) -> Pa
         return None
     store.check_writable()
     out = store.report_folder(plan.paper, config.profile.name)
-    described = {"profile": config.profile.name, "seeds": str(config.profile.seeds)}
+    described = {"profile": config.profile.name, "seeds of the profile": str(config.profile.seeds)}
     if plan.substitutions:
         described["substitutes"] = "; ".join(substitution_lines(plan.substitutions))
     described |= origin_of(rows) | {"report made with": environment()}

@@ -182,6 +182,9 @@ def _value_axis(axes: Axes, table: pd.DataFrame, spec: FigureSpec) -> None:
         symlog_axis(axes.xaxis, spec.linear_below)
     elif spec.stacked or spec.y_zero:
         axes.set_xlim(0, 1.1 * table["high"].max())
+    elif spec.label:
+        left, right = axes.get_xlim()
+        axes.set_xlim(left, right + 0.1 * (right - left))
     axes.tick_params(axis="x", labelsize=8.5)
 
 

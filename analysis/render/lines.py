@@ -80,7 +80,11 @@ def draw(
         _draw_reference(axes, entry, _fitted(table, styles))
     if spec.exponents:
         _write_exponents(axes, _fitted(table, styles), styles)
-    notes = {"log": ""} if logarithmic and spec.y_scale == "auto" else {}
+    notes = {}
+    if logarithmic and spec.y_scale == "auto":
+        notes["log"] = ""
+        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+        axes.text(1, 1, "log", fontsize=7.5, color=GREY, **place)
     outside = _outside(axes, table, styles)
     return notes | ({"outside": outside} if outside else {})
 
