@@ -10,14 +10,17 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import pandas as pd
 import yaml
-from matplotlib.figure import Figure
 
 from pkm import schema
 from pkm.names import nearest
+
+if TYPE_CHECKING:
+    # Half a second of imports, which a plan need not wait for.
+    from matplotlib.figure import Figure
 
 PAPERS = Path(__file__).parents[1] / "conf" / "paper"
 #: Legal values of the keys that have a few.
@@ -56,7 +59,7 @@ class FigureResult:
         The figure as a Vega-Lite specification, see `pkm.analysis.render.chart`.
     """
 
-    figure: Figure | None
+    figure: "Figure | None"
     table: pd.DataFrame
     formatted: pd.DataFrame
     caption: str

@@ -4,7 +4,6 @@ Comments, docstrings and layout do not count (`pkm.source`), so that explaining 
 stored result stale.
 """
 
-import ast
 import hashlib
 import importlib.util
 import json
@@ -148,13 +147,13 @@ def imported_names(path: Path, module: str) -> tuple[str, ...]:
     """
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     names: list[str] = []
-    for node in source_of(path).imports:
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        else:
-            base = node.module or ""
-            if node.level:
-                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parents, base] if base else parents)
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    for statement in source_of(path).imports:
+        base = statement.base
+        if base is None:
+            names += statement.names
+            continue
+        if statement.level:
+            parents = package.split(".")[: len(package.split(".")) - statement.level + 1]
+            base = ".".join([*parents, base] if base else parents)
+        names += [base, *(f"{base}.{name}" for name in statement.names)]
     return tuple(dict.fromkeys(name for name in names if name))

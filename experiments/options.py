@@ -230,6 +230,9 @@ def register() -> None:
     for plugin in (ConfSource, ConfSearchPath, CellsLauncher):
         Plugins.instance().register(plugin)
     store = ConfigStore.instance()
+    # Hydra copies the store for each of the hundred groups that a help text lists. It need not:
+    # whatever it loads from the store is copied by itself.
+    vars(store)["__deepcopy__"] = lambda memo: store
     store.store(group="hydra/hydra_logging", name="pkm", node=LOGGING, provider="pkm")
     for command, schema in OPTIONS.items():
         store.store(name=command, node=schema, provider="pkm")

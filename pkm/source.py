@@ -1,8 +1,11 @@
 """Digests of code, which change with what is executed and with nothing else."""
 
 import ast
+import contextlib
 import hashlib
 import inspect
+import json
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -10,17 +13,30 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from pkm.files import cache_folder, read_sealed, write_sealed
+
 #: A Python file, or a function or class of one.
 Code = Path | Callable
 #: Class attributes that say how a method is drawn, not what it computes.
 STYLE = ("label", "color", "marker")
 
 
+class Import(NamedTuple):
+    """An import statement: ``import name, ...``, or ``from base import name, ...``.
+
+    `level` counts the dots before the base.
+    """
+
+    base: str | None
+    names: tuple[str, ...]
+    level: int = 0
+
+
 class Source(NamedTuple):
     """What is kept of code: its normal form and its import statements, at any depth."""
 
     code: str
-    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    imports: tuple[Import, ...]
 
 
 def code_digest(*parts: Code) -> str:
@@ -72,12 +88,47 @@ def code_of(part: Code) -> str:
 
 @cache
 def source_of(part: Code) -> Source:
-    """Read a file, function or class, once per process."""
-    if isinstance(part, Path):
-        tree = executed_tree(part.read_text(encoding="utf-8"))
-    else:
-        tree = executed_tree(textwrap.dedent(inspect.getsource(part)))
-    imports = [node for node in statements(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    """Read a file, function or class, once per process; files are parsed once for all processes.
+
+    What parsing a file yields is kept in the cache folder, by the file's content.
+    """
+    if not isinstance(part, Path):
+        return parsed(textwrap.dedent(inspect.getsource(part)))
+    content = part.read_bytes()
+    # Another version of Python, or of this module, may write the normal form in another way.
+    versions = [Path(__file__).read_bytes(), sys.version.encode()]
+    digests = [hashlib.sha256(each).digest() for each in (content, *versions)]
+    path = cache_folder() / "sources" / hashlib.sha256(b"".join(digests)).hexdigest()
+    stored = None
+    # A cache that cannot be read or written costs time alone.
+    with contextlib.suppress(OSError):
+        stored = read_sealed(path)
+    if stored is not None:
+        code, imports = json.loads(stored)
+        return Source(code, tuple(Import(base, tuple(names), n) for base, names, n in imports))
+    source = parsed(content.decode())
+    with contextlib.suppress(OSError):
+        write_sealed(path, json.dumps(source).encode())
+    return source
+
+
+def parsed(text: str) -> Source:
+    r"""Parse Python code.
+
+    Examples
+    --------
+    >>> parsed("from .a import b, c  # both\n").imports
+    (Import(base='a', names=('b', 'c'), level=1),)
+    """
+    tree = executed_tree(text)
+    imports = []
+    for node in statements(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names)
+            is_from = isinstance(node, ast.ImportFrom)
+            imports.append(
+                Import(node.module or "", names, node.level) if is_from else Import(None, names)
+            )
     return Source(ast.unparse(tree), tuple(imports))
 
 
