@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from pkm.compute.points import REORDERED, Points, exact_limit
-from pkm.compute.scan import prepare_centers, scan_and_sum, scan_labels
+from pkm.compute.scan import scan_and_sum, scan_labels
 
 LOW_BITS = 24  # of numbers whose high bits are summed separately
 #: Products of coordinates of a pass from which it is divided among threads: some milliseconds.
@@ -56,7 +56,6 @@ def sums_and_counts(
     if max_squared_distance is None:
         max_squared_distance = np.inf
     limits = np.full((n_replicates, k), max_squared_distance, np.float64)
-    prepared = prepare_centers(centers)
     flat_rows = points.rows.reshape(-1)
 
     def scan(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +67,6 @@ def sums_and_counts(
             first,
             last,
             centers,
-            prepared,
             limits,
             sums,
             counts,
@@ -122,12 +120,11 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
     ndarray of shape (R, n), int32
     """
     centers = check_centers(points, centers)
-    prepared = prepare_centers(centers)
     flat_rows = points.rows.reshape(-1)
     result = np.empty((len(centers), points.shape[0]), np.int32)
 
     def scan(first: int, last: int) -> None:
-        scan_labels(flat_rows, points.squared_norms, first, last, centers, prepared, result)
+        scan_labels(flat_rows, points.squared_norms, first, last, centers, result)
 
     _by_threads(points.shape[0], centers.size, scan)
     return result

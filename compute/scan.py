@@ -51,6 +51,7 @@ from pkm.compute.points import REORDERED
 
 GROUP = 2 * LANES  # points whose scores are in registers at the same time
 TILE = 4  # centers whose scores are
+PAIR = 2  # features that are transposed without padding
 #: Coordinates of a block: few enough for the first-level cache, many enough to use centers often.
 BLOCK_VALUES = 4 * LANES * GROUP
 #: Up to so many coordinates of centers, sums by masks are faster than one point at a time.
@@ -67,7 +68,7 @@ TINY = np.float32(np.finfo(np.float32).smallest_subnormal)
 
 
 @njit(cache=True, nogil=True)
-def prepare_centers(
+def _prepare_centers(
     centers: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Lay out centers (R, k, d), float64, for the scans.
@@ -119,7 +120,6 @@ def scan_and_sum(
     first: int,
     last: int,
     centers: np.ndarray,
-    prepared: tuple[np.ndarray, np.ndarray, np.ndarray],
     limits: np.ndarray,
     sums: np.ndarray,
     counts: np.ndarray,
@@ -132,8 +132,6 @@ def scan_and_sum(
     squared_norms : ndarray of shape (n,), float64
     first, last : int
     centers : ndarray of shape (R, k, d), float64
-    prepared : tuple
-        From :func:`prepare_centers`.
     limits : ndarray of shape (R, k), float64
         Points whose squared distance to their center exceeds its limit are left out.
     sums : ndarray of shape (R, k, d), int64
@@ -141,12 +139,12 @@ def scan_and_sum(
     counts : ndarray of shape (R, k), int64
         Added to.
     """
-    center_norms, tiles, tile_norms = prepared
+    center_norms, tiles, tile_norms = _prepare_centers(centers)
     n_replicates, _, d = centers.shape
     n_padded = tile_norms.shape[1]
-    width, n_groups = _block_shape(d)
-    size = n_groups * GROUP
-    columns, norms, nearest, margins = _buffers(width, size)
+    width = -(-d // LANES) * LANES
+    size = _block_size(d)
+    columns, norms, nearest, margins = _buffers(d, size)
 
     tile_limits = np.zeros(tile_norms.shape, np.float32)
     for r in range(n_replicates):
@@ -166,7 +164,8 @@ def scan_and_sum(
     n_pending = 0
     for start in range(first, last, size):
         stop = min(start + size, last)
-        rows, row = _padded_rows(flat_rows, start, size, d)
+        n_groups = -(-(stop - start) // GROUP)
+        rows, row = _padded_rows(flat_rows, start, n_groups * GROUP, d)
         _transpose_rows(rows, row, d, n_groups, columns)
         _round_norms(squared_norms[start:stop], norms)
         for r in range(n_replicates):
@@ -178,7 +177,7 @@ def scan_and_sum(
             block_sums = small_sums[r * sum_size : (r + 1) * sum_size]
             block_counts = small_counts[r * count_size : (r + 1) * count_size]
             if masked:
-                nearest[stop - start :] = n_padded
+                nearest[stop - start : n_groups * GROUP] = n_padded
                 _sum_by_masks(columns, d, n_groups, nearest, n_padded, block_sums, block_counts)
             else:
                 _sum_by_points(rows, row, d, nearest[: stop - start], block_sums, block_counts)
@@ -205,24 +204,23 @@ def scan_labels(
     first: int,
     last: int,
     centers: np.ndarray,
-    prepared: tuple[np.ndarray, np.ndarray, np.ndarray],
     labels: np.ndarray,
 ) -> None:
     """Write the index of the nearest center of points ``first`` to ``last - 1``.
 
     Parameters are those of :func:`scan_and_sum`; ``labels`` is of shape (R, n), int32.
     """
-    center_norms, tiles, tile_norms = prepared
+    center_norms, tiles, tile_norms = _prepare_centers(centers)
     n_replicates, _, d = centers.shape
     n_padded = tile_norms.shape[1]
-    width, n_groups = _block_shape(d)
-    size = n_groups * GROUP
-    columns, norms, nearest, margins = _buffers(width, size)
+    size = _block_size(d)
+    columns, norms, nearest, margins = _buffers(d, size)
     no_limits = np.empty(n_padded, np.float32)
     no_limits[:] = INFINITY
     for start in range(first, last, size):
         stop = min(start + size, last)
-        rows, row = _padded_rows(flat_rows, start, size, d)
+        n_groups = -(-(stop - start) // GROUP)
+        rows, row = _padded_rows(flat_rows, start, n_groups * GROUP, d)
         _transpose_rows(rows, row, d, n_groups, columns)
         _round_norms(squared_norms[start:stop], norms)
         for r in range(n_replicates):
@@ -236,10 +234,15 @@ def scan_labels(
 
 
 @njit(cache=True, nogil=True)
-def _block_shape(d: int) -> tuple[int, int]:
-    """Width of a row in whole registers, and number of groups of a block."""
-    width = -(-d // LANES) * LANES
-    return width, max(1, BLOCK_VALUES // (width * GROUP))
+def _columns_of(d: int) -> int:
+    """Number of columns of a group: features in whole registers, or two."""
+    return d if d == PAIR else -(-d // LANES) * LANES
+
+
+@njit(cache=True, nogil=True)
+def _block_size(d: int) -> int:
+    """Number of points of a block, in whole groups."""
+    return max(1, BLOCK_VALUES // (_columns_of(d) * GROUP)) * GROUP
 
 
 @njit(cache=True, nogil=True)
@@ -251,9 +254,9 @@ def _aligned(size: int, dtype: type) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def _buffers(width: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _buffers(d: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Arrays of a block: columns, squared norms, nearest centers, margins."""
-    columns = _aligned(width * size, np.float32)
+    columns = _aligned(_columns_of(d) * size, np.float32)
     norms = _aligned(size, np.float32)
     nearest = _aligned(size, np.float32)
     margins = _aligned(size, np.float32)
@@ -279,14 +282,33 @@ def _padded_rows(flat_rows: np.ndarray, start: int, size: int, d: int) -> tuple[
 
 @njit(cache=True, nogil=True)
 def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray) -> None:
-    """Transpose a block: feature h of point b of group g to ``(g * width + h) * GROUP + b``."""
-    width = -(-d // LANES) * LANES
+    """Transpose a block: feature h of point b of group g to ``(g * width + h) * GROUP + b``.
+
+    The width is that of :func:`_columns_of`.
+    """
+    if d == PAIR:
+        _separate_pairs(rows, row, n_groups, columns)
+        return
+    width = _columns_of(d)
     for g in range(n_groups):
         begin = row + g * GROUP * d
         for h in range(0, d, LANES):
             to = (g * width + h) * GROUP
             transpose(rows, begin + h, d, columns, to, GROUP)
             transpose(rows, begin + h + LANES * d, d, columns, to + LANES, GROUP)
+
+
+@njit(cache=True, nogil=True)
+def _separate_pairs(rows: np.ndarray, row: int, n_groups: int, columns: np.ndarray) -> None:
+    """Transpose rows of two features, which fill a small part of a tile."""
+    for g in range(n_groups):
+        begin = row + g * GROUP * PAIR
+        pairs = rows[begin : begin + GROUP * PAIR]
+        first = columns[g * PAIR * GROUP : (g * PAIR + 1) * GROUP]
+        second = columns[(g * PAIR + 1) * GROUP : (g * PAIR + 2) * GROUP]
+        for b in range(GROUP):
+            first[b] = pairs[PAIR * b]
+            second[b] = pairs[PAIR * b + 1]
 
 
 @njit(cache=True, nogil=True)
@@ -327,7 +349,7 @@ def _screen(
     bool
         Whether a margin may not be positive.
     """
-    width = -(-d // LANES) * LANES
+    width = _columns_of(d)
     is_open = False
     for g in range(n_groups):
         group = g * width * GROUP
@@ -479,7 +501,7 @@ def _sum_by_masks(
 
     A lane adds at most ``GROUP * n_groups / LANES`` coordinates: float32 holds that exactly.
     """
-    width = -(-d // LANES) * LANES
+    width = _columns_of(d)
     zero = broadcast(ZERO)
     one = broadcast(ONE)
     for j in range(0, n_padded, TILE):
