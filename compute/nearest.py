@@ -55,7 +55,8 @@ def sums_and_counts(
     n_replicates, k, d = centers.shape
     if max_squared_distance is None:
         max_squared_distance = np.inf
-    limits = np.full((n_replicates, k), max_squared_distance, np.float64)
+    limits = np.empty((n_replicates, k))
+    limits[:] = max_squared_distance
     flat_rows = points.rows.reshape(-1)
 
     def scan(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -150,6 +151,18 @@ def _squared_distances(
         squares[i] = square
 
 
+@njit(cache=True, nogil=True)
+def _are_within(values: np.ndarray, limit: int) -> bool:
+    """Whether all values are at most the limit in size.
+
+    NaN is not: it would leave points without a nearest center, and their labels undefined.
+    """
+    n_within = 0
+    for value in values:
+        n_within += abs(value) <= limit
+    return n_within == len(values)
+
+
 def _by_threads(n: int, n_values: int, scan: Callable[[int, int], Any]) -> list[Any]:
     """Results of a scan on ranges of n points, one for each of numba's threads if that pays.
 
@@ -170,9 +183,7 @@ def check_centers(points: Points, centers: np.ndarray) -> np.ndarray:
     if centers.ndim != 3 or centers.shape[2] != d or 0 in centers.shape:
         raise ValueError(f"centers must have shape (replicate, cluster, {d}), got {centers.shape}")
     limit = exact_limit(d)
-    # Written so that NaN is refused too: it would leave points without a nearest center, and their
-    # labels undefined.
-    if not np.abs(centers).max() <= limit:
+    if not _are_within(centers.reshape(-1), limit):
         raise ValueError(
             f"centers must be finite, at most {limit} in size, "
             f"got {centers.min()} to {centers.max()}; release them through privacy.snap_centers"

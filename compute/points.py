@@ -326,11 +326,13 @@ def _snap_short_rows(
     d = points.shape[1]
     if d > MAX_TILED_FEATURES:
         return False
-    repeats = max(1, TILE // d)
+    tile = np.empty((2, max(1, TILE // d), d))
+    tile[0] = center
+    tile[1] = half_width
     is_inside = _snap_values(
-        np.ascontiguousarray(points).reshape(-1),
-        np.tile(center, repeats),
-        np.tile(half_width, repeats),
+        points.reshape(-1),
+        tile[0].reshape(-1),
+        tile[1].reshape(-1),
         rows.reshape(-1),
         remainders.reshape(-1),
     )

@@ -44,4 +44,4 @@ def starting_centers(
         On the grid.
     """
     search = "uniform" if initialization == "uniform" else radius_search
-    return np.stack([_starting_centers(seed, k, d, search) for seed in seeds])
+    return np.array([_starting_centers(seed, k, d, search) for seed in seeds])

@@ -9,12 +9,13 @@ from numba import njit
 from pkm.compute import SCALE, Points, exact_limit, inertia, labels, nearest, sums_and_counts
 from pkm.compute.lanes import LANES, broadcast, load, multiply_add, store, transpose
 from pkm.compute.nearest import squared_distances
-from pkm.compute.scan import BLOCK_VALUES, GROUP, MASKED_VALUES, POINTS_PER_SUM, TILE
+from pkm.compute.scan import BLOCK_VALUES, GROUP, MASKED_VALUES, PAIR, POINTS_PER_SUM, TILE
 
 #: Features whose blocks have several groups, whole registers, and one more than that.
 WIDTHS = (1, 2, 3, LANES - 1, LANES, LANES + 1, 3 * LANES + 2)
 #: Points up to and beyond a register, a group and a block.
 BLOCK = BLOCK_VALUES // LANES
+PAIR_BLOCK = BLOCK_VALUES // PAIR
 SIZES = (1, LANES - 1, LANES, GROUP, GROUP + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5)
 
 
@@ -53,6 +54,14 @@ def test_any_number_of_points_and_features(n, d):
     points = rng.integers(-SCALE, SCALE + 1, (n, d))
     for k in (1, TILE, TILE + 1, MASKED_VALUES // d + 2 * TILE):
         assert_exact(points, rng.integers(-SCALE, SCALE + 1, (2, k, d)))
+
+
+@pytest.mark.parametrize("n", [PAIR_BLOCK - GROUP, PAIR_BLOCK - 1, PAIR_BLOCK, 2 * PAIR_BLOCK + 1])
+def test_blocks_of_two_features(n):
+    rng = np.random.default_rng(n)
+    points = rng.integers(-SCALE, SCALE + 1, (n, PAIR))
+    for k in (1, 15, MASKED_VALUES // PAIR + TILE):
+        assert_exact(points, rng.integers(-SCALE, SCALE + 1, (2, k, PAIR)))
 
 
 @pytest.mark.parametrize("d", [1, 2, LANES, 40])
@@ -139,6 +148,23 @@ def test_any_small_input(data):
     # Some centers are points, some equal others.
     centers[0, rng.integers(k)] = points[rng.integers(n)]
     centers[1, rng.integers(k)] = centers[1, rng.integers(k)]
+    assert_exact(points, centers, limit)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_centers_that_float32_cannot_tell_apart(data):
+    """Centers a few steps from each other, and limits a step about the distance of a point."""
+    d = data.draw(st.integers(1, 40))
+    k = data.draw(st.integers(2, 12))
+    n = data.draw(st.integers(1, 300))
+    spread = data.draw(st.integers(1, 4))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    points = rng.integers(-SCALE, SCALE + 1, (n, d))
+    middle = rng.integers(-SCALE, SCALE + 1, d)
+    centers = middle + rng.integers(-spread, spread + 1, (1, k, d))
+    least = ((points[:, None] - centers[0]) ** 2).sum(axis=2).min(axis=1)
+    limit = int(rng.choice(least)) + data.draw(st.integers(-1, 1))
     assert_exact(points, centers, limit)
 
 
