@@ -80,6 +80,9 @@ class Cell:
     keep_centers : bool, default=False
         Whether the released centers are stored, in the raw units of the data. Part of the identity
         only where it is true.
+    coreset : bool, default=False
+        Whether the method's coreset is released in place of centers, and its costs compared with
+        those of the points. Part of the identity only where it is true.
     federation : Federation, optional
         How the cell is run as a protocol between clients and a server. None: centrally. Part of the
         identity only where it is given.
@@ -123,6 +126,7 @@ class Cell:
     clip: bool = True
     timing: bool = False
     keep_centers: bool = False
+    coreset: bool = False
     federation: Federation | None = None
     unlearning: Unlearning | None = None
     time_limit: float | None = field(default=None, compare=False)
@@ -131,7 +135,7 @@ class Cell:
     def __post_init__(self) -> None:
         for name in ("method", "target", "dataset", "preprocessing"):
             require_text(name, getattr(self, name))
-        for name in ("clip", "timing", "keep_centers"):
+        for name in ("clip", "timing", "keep_centers", "coreset"):
             require(FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text)
         require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
         require_params(self.params)
@@ -146,7 +150,7 @@ class Cell:
         require(len(self.metrics) >= 1, "metrics", self.metrics, "at least one metric")
         for metric in self.metrics:
             require_text("metrics", metric)
-        require_kind(self.timing, self.federation, self.unlearning)
+        require_kind(self.timing, self.federation, self.unlearning, self.coreset)
 
     def __hash__(self) -> int:
         # Parameters are a mapping, which has no hash of its own.
@@ -194,7 +198,7 @@ class Cell:
         -------
         dict
             All fields but `path`, `columns`, `label_column`, `time_limit`, `style` and those of
-            `keep_centers`, `federation` and `unlearning` that do not apply.
+            `keep_centers`, `coreset`, `federation` and `unlearning` that do not apply.
         """
         fields = {
             "method": self.method,
@@ -211,8 +215,9 @@ class Cell:
             "metrics": list(self.metrics),
             "timing": self.timing,
         }
-        if self.keep_centers:
-            fields["keep_centers"] = True
+        for name in ("keep_centers", "coreset"):
+            if getattr(self, name):
+                fields[name] = True
         for name in ("federation", "unlearning"):
             if getattr(self, name) is not None:
                 fields[name] = self.settings
@@ -220,9 +225,11 @@ class Cell:
 
     @property
     def harness(self) -> Harness:
-        """Kind of fit: on all points, as a protocol between parties, or with removals."""
+        """Kind of fit: on all points, as a protocol between parties, with removals, of coresets."""
         if self.federation is not None:
             return "federated"
+        if self.coreset:
+            return "coresets"
         return "central" if self.unlearning is None else "removals"
 
     @property

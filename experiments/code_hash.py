@@ -16,12 +16,13 @@ from pkm.methods import load_method
 from pkm.source import code_digest, source_of
 
 #: What fits a kind of cells.
-Harness = Literal["central", "federated", "removals"]
+Harness = Literal["central", "federated", "removals", "coresets"]
 #: Module of each harness.
 HARNESSES: dict[Harness, str] = {
     "central": "pkm.experiments.central",
     "federated": "pkm.experiments.federated",
     "removals": "pkm.experiments.removals",
+    "coresets": "pkm.experiments.coresets",
 }
 #: Modules whose results end up in a row, whatever the method.
 ALWAYS = (
@@ -46,7 +47,7 @@ def code_hash(target: str, harness: Harness = "central") -> str:
     ----------
     target : str
         Import path of a method's class.
-    harness : {"central", "federated", "removals"}, default="central"
+    harness : {"central", "federated", "removals", "coresets"}, default="central"
         What fits its kind of cell.
 
     Returns

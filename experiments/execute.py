@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 import pandas as pd
 
-from pkm.experiments import central, federated, removals
+from pkm.experiments import central, coresets, federated, removals
 from pkm.experiments.cell import Cell
 from pkm.experiments.code_hash import Harness
 from pkm.experiments.prepared import Prepared, prepare, prepare_data
@@ -22,6 +22,7 @@ FITTERS: dict[Harness, Fitter] = {
     "central": central.fits_of,
     "federated": federated.fits_of,
     "removals": removals.fits_of,
+    "coresets": coresets.fits_of,
 }
 
 

@@ -149,6 +149,10 @@ def check(cell: Cell, facts: Facts, mirror: str | None) -> None:
         rule = "one with fit_with; this one needs the sweep's key unlearning"
         require(hasattr(method, "fit_with"), "method", cell.method, rule)
         method.check_parameters(facts.n)
+    if cell.coreset:
+        from pkm.experiments.coresets import coreset_method
+
+        coreset_method(cell)
     if cell.federation is not None and None not in (facts.n, facts.d):
         check_schedule(method, facts.n, facts.d, network_of(cell))
     unclipped = cell.preprocessing not in READ_OFF and not cell.clip

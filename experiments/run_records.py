@@ -309,7 +309,9 @@ def flaws_of(first: pd.Series) -> str:
 
 
 def measured_in(cell: Cell) -> tuple[str, ...]:
-    """Name what is measured of a cell's protocol or removals: nothing in a central cell."""
+    """Name what is measured of a cell's protocol, removals or coresets: nothing in a central cell."""
+    if cell.coreset:
+        return names("metric", scope="coreset")
     if cell.federation is not None:
         return names("metric", scope="federation")
     if cell.unlearning is None:

@@ -208,9 +208,12 @@ def require_seeds(seeds: tuple) -> None:
 
 
 def require_kind(
-    timing: bool, federation: Federation | None, unlearning: Unlearning | None
+    timing: bool,
+    federation: Federation | None,
+    unlearning: Unlearning | None,
+    coreset: bool = False,
 ) -> None:
-    """Refuse settings of a protocol or of removals that do not go together.
+    """Refuse settings of a protocol, of removals or of coresets that do not go together.
 
     Raises
     ------
@@ -223,6 +226,9 @@ def require_kind(
         transport = federation.transport
         require(transport != "auto", "transport", transport, "threads or mpi in a cell")
         require(timing, "timing", timing, "true for a cell with federation")
+    if coreset:
+        for name, given in (("federation", federation), ("unlearning", unlearning)):
+            require(given is None, name, given, "null for a cell with coreset")
     if unlearning is not None:
         require(federation is None, "federation", federation, "null for a cell with unlearning")
         holds = isinstance(unlearning, Unlearning)

@@ -41,7 +41,7 @@ from pkm.experiments.settings import (
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds",
-    "timing", "keep_centers", "time_limit", "federation", "unlearning",
+    "timing", "keep_centers", "coreset", "time_limit", "federation", "unlearning",
 )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ class Sweep:
     preprocessing : str or None
     seeds, metrics : tuple
     settings : dict
-        `clip`, `timing`, `keep_centers` and `time_limit` of all cells.
+        `clip`, `timing`, `keep_centers`, `coreset` and `time_limit` of all cells.
     """
 
     name: str
@@ -173,6 +173,7 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
             "clip": spec.get("clip", True),
             "timing": spec.get("timing", False),
             "keep_centers": spec.get("keep_centers", False),
+            "coreset": spec.get("coreset", False),
             "time_limit": spec.get("time_limit"),
         },
     )
@@ -183,7 +184,7 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
             "of federation and unlearning (or none at all)"
         )
     # A cell checks its values, but a cell of a method without epsilon has none to check.
-    for name in ("clip", "timing", "keep_centers"):
+    for name in ("clip", "timing", "keep_centers", "coreset"):
         require(FLAG.holds(sweep.settings[name]), name, sweep.settings[name], FLAG.text)
     time_limit = sweep.settings["time_limit"]
     require(TIME_LIMIT.holds(time_limit), "time_limit", time_limit, TIME_LIMIT.text)
@@ -191,7 +192,7 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
         require_budget(epsilon, delta_of(sweep.delta, 3))
     require_seeds(sweep.seeds)
     for kind in sweep.kinds:
-        require_kind(sweep.settings["timing"], **kind)
+        require_kind(sweep.settings["timing"], **kind, coreset=sweep.settings["coreset"])
     return sweep
 
 

@@ -20,7 +20,7 @@ Dtype = Literal[
 Kind = Literal["key", "identity", "privacy", "setting", "style", "metric", "resource", "provenance"]
 #: Which cells have the column: all of them, those between clients and a server, those with
 #: removable points, and of the latter those that remove some.
-Scope = Literal["all", "federation", "unlearning", "removals"]
+Scope = Literal["all", "federation", "unlearning", "removals", "coreset"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Column:
         Power of the half-width of the domain that turns a value into raw units.
     better : {"lower", "higher", ""}, default=""
         Which values of a metric are the better ones; empty where neither are.
-    scope : {"all", "federation", "unlearning", "removals"}, default="all"
+    scope : {"all", "federation", "unlearning", "removals", "coreset"}, default="all"
         Which cells have it.
     """
 
@@ -196,6 +196,7 @@ COLUMNS = (
     measured("sparse_mask_ms", "sparse masking (ms)", "ms", scope="unlearning"),
     measured("sparse_decode_ms", "sparse decoding (ms)", "ms", scope="unlearning"),
     measured("sparse_attempts", "sparse rounds", scope="unlearning"),
+    measured("coreset_cost_ratio", "largest cost ratio of a coreset", scope="coreset"),
     # What it took.
     Column("fit_seconds", "number", "resource", "wall-clock time of the fit", "s"),
     Column("fit_cpu_seconds", "number", "resource", "CPU time of the fit; NaN for a protocol", "s"),

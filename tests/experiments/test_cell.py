@@ -11,7 +11,7 @@ from pkm.experiments import code_hash as module
 from pkm.experiments.cell import Cell
 from pkm.experiments.code_hash import closure, code_hash
 from pkm.experiments.execute import FITTERS
-from pkm.experiments.settings import Federation
+from pkm.experiments.settings import Federation, Unlearning
 from pkm.source import code_digest, normal_form, source_of
 
 BASE = Cell(
@@ -34,7 +34,7 @@ BASE = Cell(
         {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"},
         {"params": {"alpha": 0.9}}, {"dataset": "wine"}, {"preprocessing": "public"},
         {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
-        {"keep_centers": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
+        {"keep_centers": True}, {"coreset": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
         {"timing": True},
     ],
 )  # fmt: skip
@@ -103,6 +103,8 @@ def test_key_depends_on_file_content_not_path(tmp_path):
         ({"style": {"color": 3}}, "color=3 is not allowed"),
         ({"metrics": (3,)}, "metrics=3 is not allowed"),
         ({"keep_centers": "yes"}, "keep_centers='yes' is not allowed"),
+        ({"coreset": 1}, "coreset=1 is not allowed"),
+        ({"coreset": True, "unlearning": Unlearning()}, "null for a cell with coreset"),
         ({"federation": (("clients", 2),)}, "federation=.* must be settings.Federation"),
         ({"federation": Federation(), "timing": True}, "transport='auto' is not allowed"),
     ],

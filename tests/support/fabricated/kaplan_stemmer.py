@@ -256,6 +256,21 @@ def _capture_sweeps():
         )
 
 
+def _coreset_sweep():
+    for n in NS[:4]:
+        for ball in ("0.05", "0.01"):
+            name, size = planted(n, 8, 8, ball)
+            for method, ratio in (
+                ("kaplan_stemmer_coreset", 2.0),
+                ("kaplan_stemmer_local_coreset", 4.0),
+            ):
+                facts = {"n_centers": 80.0, "coreset_cost_ratio": ratio}
+                params = ball_params(method)
+                yield row_of(
+                    "coreset", method, name, size=size, level=BALL, seeds=10, params=params, **facts
+                )
+
+
 PASSES = ("kaplan_stemmer_candidates", "kaplan_stemmer_candidates_one_pass")
 
 
@@ -374,6 +389,7 @@ def all_rows():
     parts = [
         *_planted_sweeps(),
         *_capture_sweeps(),
+        *_coreset_sweep(),
         *_selection_sweeps(),
         *_local_sweeps(),
         *_real_and_timing_sweeps(),
