@@ -309,7 +309,7 @@ def flaws_of(first: pd.Series) -> str:
 
 
 def measured_in(cell: Cell) -> tuple[str, ...]:
-    """Name what is measured of a cell's protocol, removals or coresets: nothing in a central cell."""
+    """Name what is measured of a cell's protocol, removals or coresets; nothing of other cells."""
     if cell.coreset:
         return names("metric", scope="coreset")
     if cell.federation is not None:

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from pkm.compute import SCALE, Points, cluster_means, inertia, labels
-from pkm.privacy import snap_centers
 
 #: Sets of centers that a coreset is compared on (Kaplan and Stemmer, section 1.4, names none).
 N_RANDOM = 1000
@@ -47,8 +46,8 @@ def center_sets(points: Points, k: int, seed: int = 0) -> np.ndarray:
     improved = points.rows[rng.integers(n, size=(N_IMPROVED, k))].astype(np.int64)
     for _ in range(LLOYD_STEPS):
         means, counts = cluster_means(points, labels(points, improved), k)
-        improved = np.where(counts[:, :, None] > 0, snap_centers(means), improved)
-    return np.concatenate([snap_centers(random * SCALE), improved])
+        improved = np.where(counts[:, :, None] > 0, np.rint(means).astype(np.int64), improved)
+    return np.concatenate([np.rint(random * SCALE).astype(np.int64), improved])
 
 
 def costs_of(points: Points, sets: np.ndarray) -> np.ndarray:

@@ -34,8 +34,8 @@ BASE = Cell(
         {"method": "other"}, {"target": "pkm.methods.lloyd.GLloyd"},
         {"params": {"alpha": 0.9}}, {"dataset": "wine"}, {"preprocessing": "public"},
         {"clip": False}, {"k": 4}, {"epsilon": 0.5}, {"delta": 1e-6},
-        {"keep_centers": True}, {"coreset": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
-        {"timing": True},
+        {"keep_centers": True}, {"seeds": (0, 2)}, {"metrics": ("nicv", "silhouette")},
+        {"timing": True}, {"coreset": True},
     ],
 )  # fmt: skip
 def test_key_depends_on_every_field(change):

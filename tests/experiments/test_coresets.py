@@ -35,7 +35,7 @@ def test_ratio_is_that_of_the_released_coreset():
 
 def test_local_coreset_is_granted_the_local_error():
     local = "pkm.methods.kaplan_stemmer_local.KaplanStemmerLocal"
-    rows = execute(dataclasses.replace(CELL, target=local))
+    rows = execute(dataclasses.replace(CELL, target=local, delta=None))
     assert (rows["coreset_cost_ratio"] >= 1).all()
     assert (rows["trust"] == "local").all()
 
