@@ -20,12 +20,13 @@ from pkm.analysis.planted import parse_planted_names
 from pkm.analysis.render.layout import (
     DASH,
     count_text,
+    epsilon_label,
     gap_texts,
     incomparable_texts,
     interval_text,
     short_exponents,
 )
-from pkm.analysis.render.style import MethodStyles, epsilon_label
+from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import (
     Panel,
     Study,

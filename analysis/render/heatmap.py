@@ -1,5 +1,6 @@
 """Heat maps: a value by two quantities, written into its cells."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from pkm.analysis.render.layout import log_axis, plain_number, short_exponents
 from pkm.analysis.render.style import GREY, INK, HueStyle
 from pkm.schema import higher_is_better
 
-LETTERS = 9  # of names along an inch
+LETTERS = 9  # of names and labels along an inch
 DARK = 0.55  # luminance below which a cell has white text
 
 
@@ -116,7 +117,9 @@ def _color_bar(figure: Figure, grid: Sequence[Axes], spec: FigureSpec) -> None:
     image = grid[0].images[0]
     bar = figure.colorbar(image, ax=list(grid), shrink=0.9, pad=0.015, aspect=30)
     bar.outline.set_visible(False)
-    bar.set_label(spec.color_label, fontsize=9)
+    # Lines no longer than the bar.
+    letters = int(LETTERS * figure.get_figheight())
+    bar.set_label(textwrap.fill(spec.color_label, letters), fontsize=9)
     bar.ax.tick_params(labelsize=8)
     if isinstance(image.norm, LogNorm):
         log_axis(bar.ax.yaxis)

@@ -6,12 +6,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from pkm.analysis.render.style import INK
+from pkm.analysis.render.style import INK, MethodStyles
 
 NO_DATA = "not run: no stored rows"
 DASH = "–"
@@ -225,3 +226,59 @@ def interval_text(value: float, half_width: float, form: str = "{:.4g}") -> str:
         return form.format(value)
     places = max(1 - int(np.floor(np.log10(half_width))), 0)
     return f"{value:.{places}f} ± {half_width:.{places}f}"
+
+
+# --- labels of axes ----------------------------------------------------------------------------
+
+
+def epsilon_label(cells: pd.DataFrame) -> str:
+    """Label an epsilon axis with adjacency and notion; refuse cells that must not share one.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Cells drawn on the axis (columns `method`, `notion`, `adjacency`, `delta`, `n`).
+
+    Returns
+    -------
+    str
+        For example ``"ε (zero-out; δ = 1/(N ln N); δ = 0 for SuLloyd)"``.
+
+    Raises
+    ------
+    ValueError
+        If private cells of different adjacencies, or of different trust models, would share the
+        axis.
+    """
+    private = cells[cells["notion"] != "none"]
+    if not len(private):
+        return "ε (no private result)"
+    for fact in ("adjacency", "trust"):
+        values = sorted(private[fact].unique())
+        if len(values) > 1:
+            raise ValueError(
+                f"{fact}={values} on one epsilon axis: results under different {fact} need "
+                "separate axes"
+            )
+    adjacency = private["adjacency"].iloc[0].replace("_", "-")
+    approximate = private[private["notion"] == "approximate"]
+    styles = MethodStyles(cells)
+    pure_methods = private.loc[private["notion"] == "pure", "method"]
+    # Commas separate methods here, not a method from its variation.
+    pure = sorted({styles[name].short_label.replace(",", "") for name in pure_methods})
+    deltas = [_delta_text(approximate)] if len(approximate) else []
+    if pure:
+        deltas.append(f"δ = 0 for {', '.join(pure)}" if deltas else "δ = 0")
+    return f"ε ({'; '.join([adjacency, *deltas])})"
+
+
+def _delta_text(cells: pd.DataFrame) -> str:
+    delta = cells["delta"].to_numpy(dtype=float)
+    n = cells["n"].to_numpy(dtype=float)
+    if np.allclose(delta, 1 / (n * np.log(n)), rtol=1e-6):
+        return "δ = 1/(N ln N)"
+    if np.allclose(delta, n**-1.5, rtol=1e-6):
+        return "δ = 1/(N √N)"
+    if np.ptp(delta) == 0:
+        return short_exponents(f"δ = {delta[0]:.3g}")
+    return short_exponents(f"δ = {delta.min():.1g} to {delta.max():.1g} by data set")

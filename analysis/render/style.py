@@ -169,58 +169,6 @@ class MethodStyles:
         self._styles[method] = MethodStyle(method.replace("_", " "), color, marker)
 
 
-def epsilon_label(cells: pd.DataFrame) -> str:
-    """Label an epsilon axis with adjacency and notion; refuse cells that must not share one.
-
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells drawn on the axis (columns `method`, `notion`, `adjacency`, `delta`, `n`).
-
-    Returns
-    -------
-    str
-        For example ``"ε (zero-out; δ = 1/(N ln N), SuLloyd δ = 0)"``.
-
-    Raises
-    ------
-    ValueError
-        If private cells of different adjacencies, or of different trust models, would share the
-        axis.
-    """
-    private = cells[cells["notion"] != "none"]
-    if not len(private):
-        return "ε (no private result)"
-    for fact in ("adjacency", "trust"):
-        values = sorted(private[fact].unique())
-        if len(values) > 1:
-            raise ValueError(
-                f"{fact}={values} on one epsilon axis: results under different {fact} need "
-                "separate axes"
-            )
-    adjacency = private["adjacency"].iloc[0].replace("_", "-")
-    approximate = private[private["notion"] == "approximate"]
-    styles = MethodStyles(cells)
-    pure_methods = private.loc[private["notion"] == "pure", "method"]
-    pure = sorted({styles[name].short_label for name in pure_methods})
-    deltas = [_delta_text(approximate)] if len(approximate) else []
-    if pure:
-        deltas.append(f"{', '.join(pure)} δ = 0" if deltas else "δ = 0")
-    return f"ε ({adjacency}; {', '.join(deltas)})"
-
-
-def _delta_text(cells: pd.DataFrame) -> str:
-    delta = cells["delta"].to_numpy(dtype=float)
-    n = cells["n"].to_numpy(dtype=float)
-    if np.allclose(delta, 1 / (n * np.log(n)), rtol=1e-6):
-        return "δ = 1/(N ln N)"
-    if np.allclose(delta, n**-1.5, rtol=1e-6):
-        return "δ = 1/(N √N)"
-    if np.ptp(delta) == 0:
-        return f"δ = {delta[0]:.3g}"
-    return f"δ = {delta.min():.1g} to {delta.max():.1g} by data set"
-
-
 def styled() -> AbstractContextManager[None]:
     """Return the context in which figures are made."""
     return mpl.rc_context(RC)

@@ -476,7 +476,7 @@ def test_adjacencies_have_separate_panels(study):
     planted = figure("planted")
     assert "(c) S1: DP (zero-out)" in [axes.get_title() for axes in grid.figure.axes]
     labels = [axes.get_ylabel() for axes in grid.figure.axes[:3]]
-    assert labels == ["ε (rho-bounded; δ = 1e-06)", "", "ε (zero-out; δ = 1e-06)"]
+    assert labels == ["ε (rho-bounded; δ = 1e-6)", "", "ε (zero-out; δ = 1e-6)"]
     ticks = [text.get_text() for text in grid.figure.axes[2].get_xticklabels()]
     assert ticks == ["any"]
     assert not grid.gaps

@@ -18,7 +18,7 @@ from pkm.analysis import claims, hyperparameters, reported
 from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.dpm import matched_ratios
-from pkm.analysis.render.style import epsilon_label
+from pkm.analysis.render.layout import epsilon_label
 from pkm.analysis.tables import Study, raw_units, standard_deviations
 
 NO_ROWS = "no stored rows"
@@ -754,7 +754,7 @@ def test_table_captions_count_verdicts(study):
 
 def test_epsilon_label_states_delta(study):
     cells = study.panel("table", "inertia").cells
-    assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N √N), DP-Lloyd δ = 0)"
+    assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N √N); δ = 0 for DP-Lloyd)"
 
 
 def test_rows_without_newer_columns_are_accepted():

@@ -15,8 +15,7 @@ from pkm.analysis import index_page, report
 from pkm.analysis.figure import figures_of
 from pkm.analysis.papers.fastlloyd import relative_ablation
 from pkm.analysis.privacy_table import privacy_table
-from pkm.analysis.render.layout import missing_text
-from pkm.analysis.render.style import epsilon_label
+from pkm.analysis.render.layout import epsilon_label, missing_text
 from pkm.analysis.tables import Study, resampling_weights
 from pkm.arrow import parameters_of
 
@@ -83,7 +82,7 @@ def test_figures_of_a_single_cell(name):
 
 def test_epsilon_label_refuses_two_adjacencies(study):
     cells = study.panel("real", "nicv").cells
-    assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N ln N), SuLloyd δ = 0)"
+    assert epsilon_label(cells) == "ε (zero-out; δ = 1/(N ln N); δ = 0 for SuLloyd)"
     adjacency = np.where(cells["method"] == "glloyd_published", "add_remove", cells["adjacency"])
     with pytest.raises(ValueError, match="adjacency"):
         epsilon_label(cells.assign(adjacency=adjacency))
@@ -158,7 +157,8 @@ def test_private_curves_are_inside_their_panels(factor):
     assert len(result.figure.axes) == 3
     for axes in result.figure.axes:
         bottom, top = axes.get_ylim()
-        with_markers = [line for line in axes.lines if line.get_marker() not in (None, "None")]
+        # Caps of bars are dashes.
+        with_markers = [line for line in axes.lines if line.get_marker() not in (None, "None", "_")]
         private = [line for line in with_markers if "non-private" not in line.get_label()]
         assert len(private) == 3
         assert axes.get_yscale() == "log"
