@@ -24,6 +24,9 @@ METHODS = {
     "EMMC": "em_mc",
     "LSHSplits": "lsh_splits",
     "EUGkM": "eugkm",
+    "GaussianEUGkM": "eugkm",
+    "HybridKMeans": "eugkm",
+    "GaussianHybridKMeans": "eugkm",
     "QuadtreeKMeans": "quadtree",
     "MSTKMeans": "mst",
     "Balcan": "balcan",
@@ -36,6 +39,7 @@ METHODS = {
     "NoisedReports": "local_dp",
     "LocalMean": "local_dp",
     "DiffprivlibKMeans": "diffprivlib",
+    "NoisyMean": "baselines",
     "DataMean": "baselines",
     "PackingCenters": "baselines",
 }

@@ -115,8 +115,27 @@ class Lloyd(PrivateKMeans):
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run the rounds of the schedule; see :meth:`PrivateKMeans.cluster`."""
-        schedule = self._schedule_of(curator)
-        centers = self._starting_centers(curator)
+        return self.iterate(curator, self._starting_centers(curator))
+
+    def iterate(
+        self, curator: Curator, centers: np.ndarray, n_rounds: int | None = None
+    ) -> tuple[np.ndarray, int]:
+        """Run the rounds of the schedule from given centers.
+
+        Parameters
+        ----------
+        curator : Curator
+        centers : ndarray of shape (R, k, d), int64
+            Released or public, on the grid.
+        n_rounds : int, optional
+            The first ones only. Default: all.
+
+        Returns
+        -------
+        centers : ndarray of shape (R, k, d), int64
+        n_rounds : int
+        """
+        schedule = self._schedule_of(curator)[:n_rounds]
         for this_round in schedule:
             # Assign points to their nearest centers; release noisy sums and counts.
             query = SumsAndCounts(centers, this_round.radius, self.relative)
@@ -241,15 +260,23 @@ class SuLloyd(_DPLloyd):
         sum_noise = Laplace(SCALE / coordinate_epsilon)
         return [Round(None, sum_noise, Laplace(SCALE / count_epsilon))] * n_rounds
 
-    def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
-        """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
+    def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
+        """Predicted mean squared error of each of some rounds (Su et al.)."""
+        epsilon = self.epsilon / n_rounds
+        return TARGET_ERROR * (self._least_epsilon(n_points, n_features) / epsilon) ** 2
+
+    def _least_epsilon(self, n_points: int, n_features: int) -> float:
+        """The least epsilon of a round that keeps to the target error."""
         n = n_points
         d = n_features
         k = self.n_clusters
+        return math.sqrt(500 * k**3 / n**2 * (d + count_weight(d)) ** 3)
+
+    def _split(self, n_points: int, n_features: int) -> tuple[int, float, float]:
+        """Rounds, and epsilon of a sum's coordinate and of a count in each of them."""
+        d = n_features
         weight = count_weight(d)
-        # The least epsilon of a round that keeps to the target error.
-        min_epsilon = math.sqrt(500 * k**3 / n**2 * (d + weight) ** 3)
-        n_rounds = self._n_rounds(self.epsilon / min_epsilon)
+        n_rounds = self._n_rounds(self.epsilon / self._least_epsilon(n_points, d))
         coordinate_epsilon = self.epsilon / n_rounds / (d + weight)
         return n_rounds, coordinate_epsilon, weight * coordinate_epsilon
 
@@ -391,17 +418,12 @@ class FastLloyd(_GaussianLloyd):
         self, n_points: int, n_features: int, ball: float | None = None
     ) -> Sequence[Round]:
         """All rounds, from public quantities only; in a box, or in a ball of a given radius."""
-        n = n_points
         d = n_features
-        k = self.n_clusters
-        sigma = self._noise_multiplier(n)
+        sigma = self._noise_multiplier(n_points)
         eta = self.radius(d, ball)
         half = math.sqrt(d) if ball is None else ball
         diagonal = 2 * half
-
-        # Rounds that keep the error of each to the target.
-        bound = 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
-        n_rounds = self._n_rounds(bound)
+        n_rounds = self._n_rounds(self._round_bound(n_points, d, ball))
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = half if self.radius_schedule == "step" else eta
@@ -413,6 +435,19 @@ class FastLloyd(_GaussianLloyd):
             Round(radius, Gaussian(count_noise.scale * radius / math.sqrt(diagonal)), count_noise)
             for radius in radii
         ]
+
+    def round_error(self, n_points: int, n_features: int, n_rounds: int) -> float:
+        """Predicted mean squared error of each of some rounds within eta (Sec. 5.5)."""
+        return TARGET_ERROR * n_rounds / self._round_bound(n_points, n_features)
+
+    def _round_bound(self, n_points: int, n_features: int, ball: float | None = None) -> float:
+        """Rounds that keep the error of each to the target (Sec. 5.5)."""
+        n = n_points
+        k = self.n_clusters
+        sigma = self._noise_multiplier(n)
+        eta = self.radius(n_features, ball)
+        diagonal = 2 * (math.sqrt(n_features) if ball is None else ball)
+        return 4 * TARGET_ERROR * n**2 / (k**3 * eta**2 * sigma**2 * (1 + diagonal) ** 2)
 
     def _longest_move(self, radius: float | None) -> float:
         assert radius is not None, "all rounds of FastLloyd have a radius"

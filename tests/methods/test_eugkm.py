@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from pkm import datasets
 from pkm.audit.conformance import conformance
 from pkm.methods.coreset import consistent
-from pkm.methods.eugkm import MAX_CELLS, EUGkM, grid_intervals
+from pkm.methods.eugkm import (
+    MAX_CELLS,
+    EUGkM,
+    GaussianEUGkM,
+    GaussianHybridKMeans,
+    HybridKMeans,
+    grid_intervals,
+)
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.metrics import evaluate
 from pkm.privacy import (
@@ -242,6 +249,100 @@ def test_single_pure_charge_spends_the_budget(rule):
     assert charge.epsilon == pytest.approx(0.7, rel=1e-12)
     assert run.ledger.budget.delta == 0
     assert run.ledger.spent() == pytest.approx(0.7, rel=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
+def test_gaussian_counts_have_the_grid_of_laplace_counts_of_equal_variance(epsilon):
+    run = GaussianEUGkM(n_clusters=3, epsilon=epsilon).fit_batch(draw(4000, 3), [0])
+    (charge,) = run.ledger.charges
+    mu = gaussian_mu(epsilon, 1e-6)
+    assert charge.mechanism == "gaussian"
+    assert charge.mu == pytest.approx(mu, rel=1e-9)
+    assert run.ledger.spent() == pytest.approx(epsilon, rel=1e-6)
+    # Variances 2 / epsilon^2 and 1 / mu^2.
+    expected = grid_intervals(4000, 3, 3, math.sqrt(2) * mu, "published", N_CELLS)
+    assert charge.details["intervals"] == expected
+
+
+# The hybrid
+
+HYBRIDS = (HybridKMeans, GaussianHybridKMeans)
+PAIRS = ((HybridKMeans, EUGkM), (GaussianHybridKMeans, GaussianEUGkM))
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 2.0, 8.0])
+@pytest.mark.parametrize(("n", "d", "k"), [(1000, 2, 15), (100_000, 2, 15), (20_000, 8, 8)])
+def test_hybrid_makes_a_step_where_cells_are_wider_than_its_error(n, d, k, epsilon):
+    # Error of a DP-Lloyd round (Su et al.) against that of a uniform point of a cell.
+    weight = (4 * d * 0.225**2) ** (1 / 3)
+    step_error = 2 * k**3 / n**2 * (d + weight) ** 3 / (epsilon / 2) ** 2
+    intervals = grid_intervals(n, d, k, epsilon / 2, "published", N_CELLS)
+    cell_error = d * (2 / intervals) ** 2 / 12
+    method = HybridKMeans(n_clusters=k, epsilon=epsilon)
+    assert method.has_step(n, d) == (step_error < cell_error)
+
+
+def test_error_of_a_gaussian_step_follows_from_its_noise():
+    # Over k centers of n / k records each, which a step moves by eta / 2: noise of the sums, and
+    # that of the counts times the step (FastLloyd paper, Sec. 5.5).
+    n, d, k = 20_000, 4, 8
+    method = GaussianHybridKMeans(n_clusters=k, epsilon=1.0)
+    lloyd = method._lloyd()
+    this_round = lloyd.schedule(n, d)[0]
+    sums = d * (this_round.sum_noise.scale / SCALE * k / n) ** 2
+    counts = (lloyd.radius(d) / 2 * this_round.count_noise.scale / SCALE * k / n) ** 2
+    error = lloyd.round_error(n, d, 2)
+    assert error == pytest.approx(k * (sums + counts), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", HYBRIDS)
+@pytest.mark.parametrize("epsilon", [0.3, 1.7])
+def test_halves_of_the_hybrid_add_up_to_its_budget(method, epsilon):
+    """Recomputed from the noise scales of the charges."""
+    d = 3
+    run = method(n_clusters=2, epsilon=epsilon).fit_batch(draw(20_000, d), [0, 5])
+    grid, step = run.ledger.charges
+    grid_cost = 1 / grid.details["count_scale"]
+    sum_cost = step.details["sum_sensitivity"] / step.details["sum_scale"]
+    count_cost = 1 / step.details["count_scale"]
+    if method is HybridKMeans:
+        assert grid_cost == pytest.approx(epsilon / 2, rel=1e-12)
+        assert sum_cost + count_cost == pytest.approx(epsilon / 2, rel=1e-12)
+    else:
+        half = gaussian_mu(epsilon, 1e-6) ** 2 / 2
+        assert grid_cost**2 == pytest.approx(half, rel=1e-9)
+        assert sum_cost**2 + count_cost**2 == pytest.approx(half, rel=1e-9)
+    assert run.ledger.spent() == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize(("method", "grid"), PAIRS)
+def test_without_a_step_the_hybrid_spends_what_eugkm_does(method, grid):
+    points = draw(500, 2)
+    assert not method(n_clusters=15, epsilon=0.1).has_step(500, 2)
+    charges = method(n_clusters=15, epsilon=0.1).fit_batch(points, [0]).ledger.charges
+    assert charges == grid(n_clusters=15, epsilon=0.1).fit_batch(points, [0]).ledger.charges
+
+
+def test_hybrid_without_noise_is_a_lloyd_step_from_the_grid(monkeypatch):
+    monkeypatch.setattr(Laplace, "draw", add_nothing)
+    points = snap(datasets.load("planted-2000-3-4-0.1").points)
+    # The same grid: half of the epsilon of the hybrid.
+    start = EUGkM(n_clusters=4, epsilon=25.0).fit_batch(points, [0]).centers[0]
+    run = HybridKMeans(n_clusters=4, epsilon=50.0).fit_batch(points, [0])
+    assert run.n_iter == 2
+    nearest = ((points[:, None] - start[None]) ** 2).sum(axis=2).argmin(axis=1)
+    means = np.stack([points[nearest == i].mean(axis=0) for i in range(4)])
+    np.testing.assert_allclose(run.centers[0], means, atol=0.5 + 1e-9)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("method", "grid"), PAIRS)
+def test_a_step_repairs_coarse_cells(method, grid):
+    # Eight columns: three intervals in each at most. Fixed seeds; ratios are below 0.05.
+    points = snap(datasets.load("planted-20000-8-8-0.05").points)
+    hybrid = nicv(points, method(n_clusters=8, epsilon=1.0).fit_batch(points, range(5)))
+    alone = nicv(points, grid(n_clusters=8, epsilon=1.0).fit_batch(points, range(5)))
+    assert np.median(hybrid) < np.median(alone) / 5
 
 
 def test_eugkm_conforms():
