@@ -152,7 +152,7 @@ def charges(study: Study, check: Mapping, context: Context) -> Agreement:
     return _judge(table, ["round"], check, context)
 
 
-@check_type(*_LEDGER, "at")
+@check_type(*_LEDGER, "at", "sweeps")
 def ledger(study: Study, check: Mapping, context: Context) -> Agreement:
     """Check a rule on every stored cell and what its charges cost together; see `charges`.
 
