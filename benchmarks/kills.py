@@ -3,7 +3,8 @@
 Runs a command of ``pkm`` twice on empty results: once to its end, and once killed with all its
 processes (SIGKILL) at random moments and started again each time, until all kills are spent or no
 cell is left; then to its end. Prints how many of the killed lives stored a cell, and compares the
-rows: all but times, memory and what depends on the moment have to be equal bit for bit.
+rows: all but times, memory and what depends on the moment have to be equal bit for bit. On a busy
+machine ``--cpu`` counts the seconds that the processes get, so that the load decides nothing.
 
 The exit status is 1 if rows differ, or if fewer than a third of the killed lives stored a cell; 2
 if the command fails by itself.
@@ -14,6 +15,7 @@ import contextlib
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +38,10 @@ LEAST_SHARE = 1 / 3
 
 @dataclass(frozen=True)
 class Life:
-    """What a start of the command has come to: its seconds and the cells that it stored."""
+    """What a start of the command has come to: its seconds and the cells that it stored.
+
+    The seconds are those until the kill, on the clock or of CPU.
+    """
 
     seconds: float
     cells: int
@@ -70,6 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar=("FIRST", "LAST"),
         help="seconds after the start between which a kill comes (default: 3 9)",
     )
+    parser.add_argument(
+        "--cpu", action="store_true", help="the seconds are of CPU, of all processes together"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="words that follow `pkm`")
     given = parser.parse_args(arguments)
     moments = np.random.default_rng(given.seed).uniform(*given.after, given.kills)
@@ -79,9 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         store = Store(Path(folder) / "killed")
         lives = []
-        for life in killed_lives(given.command, store, moments):
+        for life in killed_lives(given.command, store, moments, given.cpu):
             lives.append(life)
-            print(f"killed after {life.seconds:.1f} s: {life.cells} new cells", flush=True)
+            unit = "s of CPU" if given.cpu else "s"
+            print(f"killed after {life.seconds:.1f} {unit}: {life.cells} new cells", flush=True)
         start(given.command, store).wait()
         different = differences(store, expected)
         n_cells = len(expected.keys())
@@ -97,7 +106,9 @@ def start(command: Sequence[str], store: Store) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", "pkm", *words], stdout=subprocess.DEVNULL)
 
 
-def killed_lives(command: Sequence[str], store: Store, moments: Iterable[float]) -> Iterator[Life]:
+def killed_lives(
+    command: Sequence[str], store: Store, moments: Iterable[float], cpu: bool = False
+) -> Iterator[Life]:
     """Start a command again and again and kill it; ends early when it comes to its end.
 
     Parameters
@@ -108,6 +119,8 @@ def killed_lives(command: Sequence[str], store: Store, moments: Iterable[float])
         Where the cells go.
     moments : iterable of float
         Seconds from each start to the kill.
+    cpu : bool, default=False
+        Count seconds of CPU, not of the clock.
 
     Yields
     ------
@@ -116,11 +129,32 @@ def killed_lives(command: Sequence[str], store: Store, moments: Iterable[float])
     for seconds in moments:
         before = len(store.keys())
         process = start(command, store)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(seconds)
+        if ends_within(process, seconds, cpu):
             return
         kill(process)
         yield Life(seconds, len(store.keys()) - before)
+
+
+def ends_within(process: subprocess.Popen, seconds: float, cpu: bool) -> bool:
+    """Wait until a process has ended or has had its seconds, and tell whether it has ended."""
+    started = time.perf_counter()
+    while process.poll() is None:
+        if (cpu_seconds(process.pid) if cpu else time.perf_counter() - started) >= seconds:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def cpu_seconds(pid: int) -> float:
+    """Seconds of CPU that a process has used, with its descendants."""
+    total = 0.0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for each in [parent, *parent.children(recursive=True)]:
+            used = each.cpu_times()
+            # Of its children, those that have ended.
+            total += used.user + used.system + used.children_user + used.children_system
+    return total
 
 
 def kill(process: subprocess.Popen) -> None:

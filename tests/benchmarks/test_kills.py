@@ -1,6 +1,7 @@
 """A run that is killed again and again has the rows of one that is not."""
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,18 @@ def test_rows_survive_kills(monkeypatch, capfd):
     printed = capfd.readouterr().out
     assert "stored some of the 8 cells" in printed
     assert "columns that differ from an uninterrupted run: none" in printed
+
+
+def test_lives_are_counted_in_seconds_of_cpu():
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    idle = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"])
+    try:
+        assert not kills.ends_within(busy, 0.3, cpu=True)
+        assert kills.cpu_seconds(busy.pid) >= 0.3
+        assert kills.ends_within(idle, 60, cpu=True)
+    finally:
+        kills.kill(busy)
+        idle.wait()
 
 
 def test_a_refused_command_ends_it(capfd):
