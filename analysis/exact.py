@@ -226,31 +226,6 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     return Agreement(table, missing or "Compared: N, d, k.", missing)
 
 
-@check_type("sweep", "keys", "combinations", "datasets")
-def grid_count(study: Study, check: Mapping, context: Context) -> Finding:
-    """Count the combinations of `keys` and the data sets of a sweep.
-
-    A thinned profile plans fewer than `combinations` and `datasets`; that says nothing about the
-    generator, so it is inconclusive.
-    """
-    cells = study.cells[study.cells["sweep"] == check["sweep"]]
-    gaps = context.missing[context.missing["sweep"] == check["sweep"]]
-    planned = set(cells["dataset"]) | set(gaps["dataset"])
-    if not planned:
-        raise MissingRows(context.why(check["sweep"]))
-    n_combinations = len(cells[check["keys"]].drop_duplicates())
-    numbers = f"{n_combinations} combinations stored, {len(planned)} data sets planned"
-    numbers += f" (reported: {check['combinations']} and {check['datasets']})."
-    missing = ""
-    if len(planned) < check["datasets"]:
-        missing = "the profile plans a part of the grid only"
-    elif n_combinations < check["combinations"]:
-        missing = f"{check['combinations'] - n_combinations} combinations without stored rows"
-    exceeds = len(planned) > check["datasets"] or n_combinations > check["combinations"]
-    verdict = FAILS if exceeds else INCONCLUSIVE if missing else HOLDS
-    return Finding(verdict, numbers, 1, None, missing)
-
-
 @check_type("numbers")
 def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that every reported number that can be compared is reproduced within sampling error.

@@ -61,30 +61,6 @@ class Ranking:
     p_value: float
     critical: float
 
-    def cliques(self) -> list[tuple[int, int]]:
-        """Groups of methods that do not differ, best first.
-
-        That is, maximal runs within the critical difference.
-
-        Returns
-        -------
-        list of (int, int)
-            First and last line of `table`, of groups of two methods or more that are part of no
-            larger one; none where the test cannot be made.
-        """
-        if not np.isfinite(self.critical):
-            return []
-        ranks = self.table["mean_rank"].to_numpy()
-        cliques = []
-        previous_last = -1
-        for first, rank_of_first in enumerate(ranks):
-            alike = ranks - rank_of_first <= self.critical
-            last = int(np.flatnonzero(alike)[-1])
-            if last > first and last > previous_last:
-                cliques.append((first, last))
-                previous_last = last
-        return cliques
-
 
 def median_interval(
     values: np.ndarray, level: float = 0.95

@@ -71,7 +71,7 @@ SPEEDUP_DEFINITIONS = {
 _REQUESTS = {"sweep": "removals", "metric": "request_ms", "over": {"dataset": "any"}}
 
 
-class View:
+class RemovalStudy:
     """A study with the sweeps of `SWEEPS`, the metrics of `STACKED` and comparable settings.
 
     Parameters
@@ -200,7 +200,7 @@ def speedups(study: Study) -> pd.DataFrame:
     """
     columns = ["dataset", "definition", "speedup", "low", "high", "seeds"]
     parts = []
-    view = View(study)
+    view = RemovalStudy(study)
     for key, definition in SPEEDUP_DEFINITIONS.items():
         sides = {"left": [definition.above], "right": [definition.below]}
         try:

@@ -20,7 +20,7 @@ from pkm.arrow import parameters_of
 from pkm.schema import COLUMNS
 
 if TYPE_CHECKING:
-    from pkm.analysis.removals import View
+    from pkm.analysis.removals import RemovalStudy
 
 #: Columns that are the same in all rows of a cell: those that every row has, and those that rows
 #: may lack, with their value there.
@@ -256,7 +256,9 @@ def raw_units(panel: Panel) -> Panel:
     return replace(panel, values=panel.values * half_width**power)
 
 
-def panel_of_sweeps(study: "Study | View", sweeps: str | Sequence[str], metric: str) -> Panel:
+def panel_of_sweeps(
+    study: "Study | RemovalStudy", sweeps: str | Sequence[str], metric: str
+) -> Panel:
     """Panel of a metric over one or several sweeps; without columns where nothing is stored."""
     names = [sweeps] if isinstance(sweeps, str) else list(sweeps)
     panels = [study.panel(name, metric) for name in names]

@@ -30,7 +30,7 @@ from pkm.analysis.findings import (
     join_texts,
     no_gaps,
 )
-from pkm.analysis.removals import View
+from pkm.analysis.removals import RemovalStudy
 from pkm.analysis.tables import Study
 
 #: Columns of `overview`.
@@ -78,7 +78,7 @@ def evaluate(study: Study, paper: str, missing: pd.DataFrame | None = None) -> l
 
 def prepare(
     study: Study, paper: str, missing: pd.DataFrame | None = None
-) -> tuple[Study | View, Context]:
+) -> tuple[Study | RemovalStudy, Context]:
     """Return what the checks of a paper see of the rows, and besides them."""
     content = claims.load(paper)
     gaps = no_gaps() if missing is None else missing
@@ -87,7 +87,7 @@ def prepare(
     return special.prepare(study, context) if hasattr(special, "prepare") else (study, context)
 
 
-def evaluate_check(study: Study | View, check: Mapping, context: Context) -> Finding:
+def evaluate_check(study: Study | RemovalStudy, check: Mapping, context: Context) -> Finding:
     """Evaluate one check, and state the verdicts of its variants; see `claims.variants`."""
     main = {name: value for name, value in check.items() if name != "also"}
     finding = _evaluate_one(study, main, context)
@@ -103,7 +103,7 @@ def evaluate_check(study: Study | View, check: Mapping, context: Context) -> Fin
     return replace(finding, numbers=numbers)
 
 
-def _evaluate_one(study: Study | View, check: Mapping, context: Context) -> Finding:
+def _evaluate_one(study: Study | RemovalStudy, check: Mapping, context: Context) -> Finding:
     if check["type"] == "all_of":
         return _all_of([evaluate_check(study, part, context) for part in check["parts"]])
     try:

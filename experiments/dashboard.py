@@ -31,7 +31,7 @@ from pkm.experiments.tracking import (
     TrackingError,
     check_reachable,
     configuration,
-    failures_told,
+    failures_reported,
     open_client,
     view_tag,
 )
@@ -94,7 +94,7 @@ def papers_in(uri: str, server: str) -> list[PaperLinks]:
     TrackingError
         If MLflow's database or server is out of order.
     """
-    with failures_told(uri):
+    with failures_reported(uri):
         check_reachable(uri)
         found = open_client(uri).search_experiments()
     return [

@@ -40,9 +40,9 @@ def explained(error: Exception, command: str = "") -> str:
     listed = re.match("Ambiguous value for argument '(.*)'", str(error))
     if listed:
         key, _, values = listed[1].partition("=")
-        return (
-            f"{listed[1]} lists values: give a list, {key}=[{values}], or add -m to sweep over them"
-        )
+        # A group has one choice; a key may have a list.
+        a_list = "" if key in GROUPS else f"give a list, {key}=[{values}], or "
+        return f"{listed[1]} lists values: {a_list}add -m to sweep over them"
     group = re.match("Could not override '([^'@]+)", str(error))
     if group and group[1] in GROUPS:
         return f"{group[1]} is no group of `pkm {command}`" + other_command(group[1], command)

@@ -184,7 +184,7 @@ def sync(
     TrackingError
         If MLflow cannot be reached or written, in whatever way. The store is as it was.
     """
-    with failures_told(uri):
+    with failures_reported(uri):
         check_reachable(uri)
         with few_writes_to_disk():
             folder = ReportFolder(report)
@@ -234,7 +234,7 @@ def project(
 
 
 @contextmanager
-def failures_told(uri: str) -> Iterator[None]:
+def failures_reported(uri: str) -> Iterator[None]:
     """Turn what MLflow and its database raise into one error of one line."""
     set_environment()
     from alembic.util import CommandError
@@ -475,7 +475,7 @@ def open_client(uri: str) -> "MlflowClient":
     set_environment()
     from mlflow import MlflowClient
 
-    # Creating the tables is logged line by line; errors are told by `failures_told`.
+    # Creating the tables is logged line by line; errors are reported by `failures_reported`.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     return MlflowClient(tracking_uri=uri)

@@ -27,7 +27,7 @@ from pkm.privacy import (
     Ledger,
     NoiseStreams,
     PrivacyClaim,
-    epsilon_beside,
+    remaining_epsilon,
     shards_of,
     to_unit,
 )
@@ -522,7 +522,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         budget = self.budget(n_points, n_features)
         assert budget is not None, "a zoom is of private methods"
         charges = rest._rehearsed(Ledger(budget), n_points, n_features).charges
-        rest.epsilon = epsilon_beside(plan.mu, charges, budget.epsilon, budget.delta)
+        rest.epsilon = remaining_epsilon(plan.mu, charges, budget.epsilon, budget.delta)
 
         # A schedule that epsilon does not multiply evenly may need a little less.
         while not self._fits_beside(rest, plan, budget, n_points, n_features):

@@ -21,8 +21,8 @@ from pkm.privacy.ledger import (
     Ledger,
     ScheduleError,
     StreamReuseError,
-    epsilon_beside,
     largest_multiple,
+    remaining_epsilon,
 )
 from pkm.privacy.marginals import DependentColumns, Marginals
 from pkm.privacy.mechanisms import BoundedLaplace, Gaussian, Laplace
@@ -101,13 +101,13 @@ __all__ = [
     "StreamReuseError",
     "SumsAndCounts",
     "Swaps",
-    "epsilon_beside",
     "gaussian_mu",
     "gdp_delta",
     "gdp_epsilon",
     "largest_multiple",
     "mirrored",
     "prepare",
+    "remaining_epsilon",
     "selection_epsilon",
     "shards_of",
     "snap",

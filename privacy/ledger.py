@@ -329,7 +329,7 @@ def _largest_multiple(
     return low
 
 
-def epsilon_beside(mu: float, charges: Sequence[Charge], epsilon: float, delta: float) -> float:
+def remaining_epsilon(mu: float, charges: Sequence[Charge], epsilon: float, delta: float) -> float:
     """Epsilon that is left for a schedule when Gaussian releases take a part of its budget.
 
     Parameters
@@ -354,7 +354,7 @@ def epsilon_beside(mu: float, charges: Sequence[Charge], epsilon: float, delta: 
     >>> from pkm.privacy import gaussian_mu
     >>> mu = gaussian_mu(1.0, 1e-6)
     >>> charges = [Charge("sums", 0, "gaussian", mu=mu)]
-    >>> rest = epsilon_beside(mu * math.sqrt(0.1), charges, 1.0, 1e-6)
+    >>> rest = remaining_epsilon(mu * math.sqrt(0.1), charges, 1.0, 1e-6)
     >>> round(gaussian_mu(rest, 1e-6) ** 2 / mu**2, 6)
     0.9
     """

@@ -12,7 +12,7 @@ import pandas as pd
 from pkm.analysis import claims, reported
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame, placed, summarized
-from pkm.analysis.removals import View, curves, series, speedups
+from pkm.analysis.removals import RemovalStudy, curves, series, speedups
 from pkm.analysis.render.layout import DASH, gap_texts, mean_text, times_text
 from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import (
@@ -29,8 +29,8 @@ SETTING = ["n", "d", "k", "clients"]
 
 
 def unlearning(study: Study, spec: FigureSpec) -> pd.DataFrame:
-    """Select rows of the sweeps as `View` puts them together; no settings without an x."""
-    table, _ = summarized(View(study), spec)
+    """Select rows of the sweeps as `RemovalStudy` puts them together; no settings without an x."""
+    table, _ = summarized(RemovalStudy(study), spec)
     return table.dropna(subset=["x"]).sort_values("x") if spec.kind == "lines" else table
 
 
@@ -63,7 +63,7 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
     if spec.name == "table2":
         cells += [cell for cell in first if cell["method"] != "mufc"]
     sweeps = list(dict.fromkeys([*entry["sweeps"], "table1"]))
-    table = reported.compare(View(study), entry | {"cells": cells, "sweeps": sweeps})
+    table = reported.compare(RemovalStudy(study), entry | {"cells": cells, "sweeps": sweeps})
     table = table.assign(table=int(spec.name[-1]), text=table.apply(_loss_text, axis=1))
     texts = table.pivot(index="dataset", columns="method", values="text")
     styles = MethodStyles(study.cells)
@@ -99,7 +99,7 @@ def _gaps(stored: pd.Series, spec: FigureSpec) -> tuple[str, ...]:
 
 def sizes(study: Study, spec: FigureSpec) -> Frame:
     """Data sets as reported and as stored."""
-    cells = View(study).panel("table1", "loss_ratio").cells.drop_duplicates("dataset")
+    cells = RemovalStudy(study).panel("table1", "loss_ratio").cells.drop_duplicates("dataset")
     columns = ["dataset", *SETTING, "largest_client"]
     table = pd.DataFrame(REPORTED["sizes"]).drop(columns="title")
     table = table.merge(cells[columns], on="dataset", how="left", suffixes=("_reported", ""))
@@ -144,7 +144,7 @@ def losses_of_methods(table: pd.DataFrame) -> pd.DataFrame:
 
 def _costs(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Means of all metrics of a cell in one line."""
-    table, _ = summarized(View(study), replace(spec, facts=(*CASE, *SETTING)))
+    table, _ = summarized(RemovalStudy(study), replace(spec, facts=(*CASE, *SETTING)))
     order = pd.CategoricalDtype(list(dict.fromkeys([*spec.titles, *table["dataset"]])))
     keys = [*CASE, "method", "label", *SETTING]
     table = table.astype({"dataset": order})
@@ -177,7 +177,7 @@ def _time_ratio(
     study: Study, sweep: str, dataset: str, requests: str, batch: int
 ) -> tuple[float, float, float]:
     """Ratio of the exact server's time to the lazy one's, with its interval over seeds."""
-    panel = View(study).panel(sweep, "removal_mean_ms")
+    panel = RemovalStudy(study).panel(sweep, "removal_mean_ms")
     cells = panel.cells
     case = matches(cells, {"dataset": dataset, "requests": requests, "batch": batch})
     columns = [

@@ -1,6 +1,6 @@
 """Claims of the MUFC paper: bins, losses over requests, the approximation bound.
 
-All its claims are checked on `pkm.analysis.removals.View`.
+All its claims are checked on `pkm.analysis.removals.RemovalStudy`.
 """
 
 from collections.abc import Mapping
@@ -19,21 +19,21 @@ from pkm.analysis.findings import (
     no_rows_of,
     percent,
 )
-from pkm.analysis.removals import View, family, series
+from pkm.analysis.removals import RemovalStudy, family, series
 from pkm.analysis.tables import Panel, Study, matches, resampled_means
 
 #: Approximation factor of k-means++ in expectation, over ln K + 2.
 _SEEDING_FACTOR = 8
 
 
-def prepare(study: Study, context: Context) -> tuple[View, Context]:
+def prepare(study: Study, context: Context) -> tuple[RemovalStudy, Context]:
     """Return what all checks of the paper see: a view, and the gaps of all parts of a sweep."""
     gaps = context.missing.assign(sweep=[family(sweep) for sweep in context.missing["sweep"]])
-    return View(study), replace(context, missing=gaps)
+    return RemovalStudy(study), replace(context, missing=gaps)
 
 
 @check_type("sweep", "method", "requests", "over")
-def steady(study: View, check: Mapping, context: Context) -> Draws:
+def steady(study: RemovalStudy, check: Mapping, context: Context) -> Draws:
     """Check the largest change of the mean loss ratio from its start, for each data set.
 
     Over the checkpoints of requests of one kind, one point each.
@@ -78,7 +78,7 @@ def steady(study: View, check: Mapping, context: Context) -> Draws:
 
 
 @check_type("sweeps", "methods")
-def approximation(study: View, check: Mapping, context: Context) -> Agreement:
+def approximation(study: RemovalStudy, check: Mapping, context: Context) -> Agreement:
     """Mean loss of every cell against 64 (ln K + 2)² times the optimum and 16 n d γ² (ln K + 2)."""
     tables = []
     for sweep in check["sweeps"]:

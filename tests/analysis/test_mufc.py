@@ -14,7 +14,7 @@ from fabricated.studies import study_of
 from pkm.analysis import claims
 from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
-from pkm.analysis.removals import SPEEDUP_DEFINITIONS, View, curves, series, speedups
+from pkm.analysis.removals import SPEEDUP_DEFINITIONS, RemovalStudy, curves, series, speedups
 from pkm.analysis.tables import DEFAULTS, DOMAIN_HALF_WIDTH, REQUIRED, Study
 from pkm.arrow import nested
 
@@ -61,7 +61,7 @@ def test_older_rows_have_no_removals():
     assert (old.cells["removals"] == 0).all()
     assert not len(series(old))
     assert not len(speedups(old))
-    assert not len(View(old).panel("removals", "request_ms").cells)
+    assert not len(RemovalStudy(old).panel("removals", "request_ms").cells)
     # Both kinds together, as a store that has grown gives them.
     both = Study(pd.concat([small_rows(), all_rows()], ignore_index=True))
     n_speedups = 3 * len(SPEEDUP_DEFINITIONS)
@@ -70,7 +70,7 @@ def test_older_rows_have_no_removals():
 
 
 def test_view_concatenates_sweeps_and_splits_requests(study):
-    view = View(study)
+    view = RemovalStudy(study)
     assert set(view.panel("table1", "loss_ratio").cells["dataset"]) == set(SIZES)
     for sweep, kind in (("removals", "random"), ("adversarial", "adversarial")):
         cells = view.panel(sweep, "reseeded").cells
@@ -80,12 +80,12 @@ def test_view_concatenates_sweeps_and_splits_requests(study):
     random = reports.without(all_rows(), requests="adversarial", sweep="removals")
     adversarial = mufc_rows("removals", "mufc", "celltype", removals=100, requests="adversarial")
     rows = pd.concat([random, adversarial.assign(sweep="adversarial")])
-    panel = View(Study(rows)).panel("adversarial", "reseeded")
+    panel = RemovalStudy(Study(rows)).panel("adversarial", "reseeded")
     assert "celltype" in set(panel.cells["dataset"])
 
 
 def test_stacked_metrics_include_retraining(study):
-    panel = View(study).panel("removals", "request_ms")
+    panel = RemovalStudy(study).panel("removals", "request_ms")
     mean_of_cell = pd.Series(panel.values.mean(axis=0))
     celltype = (panel.cells["dataset"] == "celltype").to_numpy()
     means = dict(zip(panel.cells["method"][celltype], mean_of_cell[celltype], strict=True))
@@ -102,7 +102,7 @@ def test_stacked_metrics_include_retraining(study):
 
 
 def test_settings_are_comparable(study):
-    view = View(study)
+    view = RemovalStudy(study)
     cells = view.panel("gamma", "loss_ratio").cells
     cells = cells.query("method == 'mufc' and dataset == 'celltype'")
     assert sorted(cells["gamma_factor"]) == [1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16]
@@ -118,7 +118,7 @@ def test_view_drops_cells_with_equal_settings():
     # Ten clusters of ten a client, evenly split and not; the paper means the even split.
     extra = mufc_rows("heterogeneity", "mufc", "gaussian-10", clusters_per_client=10)
     rows = pd.concat([all_rows(), extra], ignore_index=True)
-    panel = View(Study(rows)).panel("heterogeneity", "loss_ratio")
+    panel = RemovalStudy(Study(rows)).panel("heterogeneity", "loss_ratio")
     assert len(panel.cells) == 10
     assert "iid" in set(panel.cells["split"])
 

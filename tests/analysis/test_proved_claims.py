@@ -2,9 +2,11 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
+import yaml
 from scipy import optimize, special, stats
 
 from pkm.analysis import claims, exact
@@ -13,6 +15,7 @@ from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS
 from pkm.analysis.reported import number
 from pkm.datasets import Dataset, scale
 from pkm.datasets.registry import find
+from pkm.experiments.entries import dataset_entries
 from pkm.federation.sparse import N_CHECK_SUMS, SparseCode
 from pkm.methods.dpm import (
     DPM,
@@ -34,7 +37,7 @@ PROVED = {claim.id: claim.check for claim in ALL_CLAIMS if claim.check["type"] =
 
 def test_named_tests_are_collected():
     names = sorted({check["test"] for check in PROVED.values()})
-    assert len(PROVED) == 13
+    assert len(PROVED) == 14
     assert pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", *names]) == 0
 
 
@@ -52,6 +55,18 @@ def test_proofs_must_be_conclusive():
     with pytest.raises(ValueError, match="verdict='inconclusive'"):
         exact.proved_by(None, check, None)
     assert {check["verdict"] for check in PROVED.values()} == {HOLDS, FAILS}
+
+
+# FastLloyd
+
+
+def test_synthetic_grid_has_three_sets_of_45_combinations():
+    sweeps = yaml.safe_load((claims.PAPERS / "fastlloyd" / "sweeps.yaml").read_text())
+    (grid,) = sweeps["sweeps"]["synth"]["datasets"]
+    names = [entry["name"] for entry in dataset_entries([grid])]
+    combinations = Counter(tuple(name.split("-")[1:3]) for name in names)
+    assert len(combinations) == 45
+    assert set(combinations.values()) == {3}
 
 
 # Distance-based privacy

@@ -249,6 +249,7 @@ def test_a_failed_job_is_told(call, monkeypatch, tmp_path, launcher):
         (("~jobs",), "~jobs is not allowed"),
         (("jobs=abc",), "jobs='abc' is not allowed: jobs must be a whole number"),
         (("epsilon=1,2",), "give a list, epsilon=[1,2], or add -m"),
+        (("method=dpm,lloyd",), "method=dpm,lloyd lists values: add -m to sweep over them"),
         (("epsilon=null",), "epsilon=None is not allowed"),
         (("path=a(b).csv",), "needs quotes"),
         (("path=~/points.csv",), "needs quotes"),
