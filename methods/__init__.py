@@ -28,6 +28,7 @@ METHODS = {
     "HybridKMeans": "eugkm",
     "GaussianHybridKMeans": "eugkm",
     "QuadtreeKMeans": "quadtree",
+    "HST": "hst",
     "MSTKMeans": "mst",
     "Balcan": "balcan",
     "PEMeans": "pe_means",
