@@ -19,6 +19,7 @@ from pkm.benchmarks.measurement import Measurement
 from pkm.benchmarks.noise import secure_noise
 from pkm.benchmarks.passes import passes
 from pkm.benchmarks.protocol import protocol
+from pkm.benchmarks.scaling import scaling
 from pkm.benchmarks.trees import trees
 from pkm.benchmarks.unlearning import unlearning
 from pkm.experiments.timing import pinned
@@ -27,6 +28,7 @@ PARTS: dict[str, Callable[[], list[Measurement]]] = {
     "sweep": sweep,
     "single_fits": single_fits,
     "passes": passes,
+    "scaling": scaling,
     "trees": trees,
     "protocol": protocol,
     "unlearning": unlearning,

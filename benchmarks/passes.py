@@ -21,6 +21,7 @@ VALUES = 1 << 22  # coordinates of all points
 PASSES = 10  # of scikit-learn in the longer fit, besides those of the shorter one
 REPLICATES = 20
 REPETITIONS = 5
+THREADED_POINTS = 1_000_000
 MATRIX = 1024  # rows and columns of the matrices whose product gives the arithmetic rate
 
 
@@ -36,6 +37,7 @@ def passes() -> list[Measurement]:
             rows += [single_pass(d, k, n_threads) for d, k in SHAPES]
     with pinned(1):
         rows += [batch_pass(d, k) for d, k in SHAPES]
+    rows.append(threads(10, 32))
     return [*rows, memory_of_fit(np.float64), memory_of_fit(np.float32)]
 
 
@@ -77,6 +79,21 @@ def batch_pass(d: int, k: int) -> Measurement:
     return Measurement(what, ratio, "x scikit-learn", at_least=1.5)
 
 
+def threads(d: int, k: int) -> Measurement:
+    """A pass on one thread against two, by the wall clock, which needs two free cores."""
+    points, centers = inputs(d, k, 1, THREADED_POINTS)
+
+    def pass_on(n_threads: int) -> None:
+        with pinned(n_threads):
+            sums_and_counts(points, centers)
+
+    one, two = min_seconds_in_turn(
+        time.perf_counter, lambda: pass_on(1), lambda: pass_on(2), repetitions=20
+    )
+    what = f"pass over {THREADED_POINTS:,} points, d = {d}, k = {k}: two threads"
+    return Measurement(what, one / two, "x one", at_least=1.8)
+
+
 def memory_of_fit(dtype: type) -> Measurement:
     """What a fit allocates, entering the points included, as a multiple of its input."""
     X = np.random.default_rng(0).uniform(-1, 1, (VALUES // 10, 10)).astype(dtype)
@@ -86,10 +103,13 @@ def memory_of_fit(dtype: type) -> Measurement:
     return Measurement(what, peak / X.nbytes, "x input", at_most=2.0)
 
 
-def inputs(d: int, k: int, n_replicates: int) -> tuple[Points, np.ndarray]:
+def inputs(
+    d: int, k: int, n_replicates: int, n_points: int | None = None
+) -> tuple[Points, np.ndarray]:
     """Points of the uniform distribution, and centers for each replicate."""
     generator = np.random.default_rng(0)
-    points = Points.prepare(generator.integers(-SCALE, SCALE + 1, (VALUES // d, d)))
+    shape = (VALUES // d if n_points is None else n_points, d)
+    points = Points.prepare(generator.integers(-SCALE, SCALE + 1, shape))
     return points, generator.integers(-SCALE, SCALE + 1, (n_replicates, k, d))
 
 
@@ -101,11 +121,13 @@ def reference(points: Points, centers: np.ndarray, max_iter: int) -> None:
 
 
 def min_seconds_in_turn(
-    clock: Callable[[], float], *calls: Callable[[], object]
+    clock: Callable[[], float],
+    *calls: Callable[[], object],
+    repetitions: int = REPETITIONS,
 ) -> tuple[float, ...]:
     """Minimum time of each call, one after the other several times after a warm-up."""
-    seconds = np.full((REPETITIONS + 1, len(calls)), np.inf)
-    for repetition in range(REPETITIONS + 1):
+    seconds = np.full((repetitions + 1, len(calls)), np.inf)
+    for repetition in range(repetitions + 1):
         for number, call in enumerate(calls):
             start = clock()
             call()

@@ -21,6 +21,7 @@ _FLOAT = ir.FloatType()
 _INTEGER = ir.IntType(32)
 _FLOATS = ir.VectorType(_FLOAT, LANES)
 _INTEGERS = ir.VectorType(_INTEGER, LANES)
+_DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 _ELEMENT_BYTES = 4
 #: Without its type: callers leave out the first parameter, numba's typing context.
 _operation: Any = intrinsic
@@ -91,6 +92,21 @@ def add_integers(typing: Any, sums: Any, index: Any, value: Any) -> Any:
         address = _address(context, builder, signature.args[0], sums, index)
         before = _load(builder, address, _INTEGERS)
         after = builder.add(before, builder.fptosi(value, _INTEGERS))
+        _store(builder, address, after)
+        return context.get_dummy_value()
+
+    return types.none(sums, types.intp, LANES_TYPE), generate
+
+
+@_operation
+def add_doubles(typing: Any, sums: Any, index: Any, value: Any) -> Any:
+    """Add lanes to a float64 array."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sums, index, value = arguments
+        address = _address(context, builder, signature.args[0], sums, index)
+        before = _load(builder, address, _DOUBLES)
+        after = builder.fadd(before, builder.fpext(value, _DOUBLES))
         _store(builder, address, after)
         return context.get_dummy_value()
 

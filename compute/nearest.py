@@ -18,8 +18,9 @@ from pkm.compute.points import REORDERED, Points, exact_limit
 from pkm.compute.scan import scan_and_sum, scan_labels
 
 LOW_BITS = 24  # of numbers whose high bits are summed separately
-#: Products of coordinates of a pass from which it is divided among threads: some milliseconds.
-THREADED_PRODUCTS = 1 << 26
+#: Products of coordinates of a pass from which it is divided among threads: they take about a
+#: millisecond, and threads start in a tenth of that.
+THREADED_PRODUCTS = 1 << 24
 
 
 def sums_and_counts(

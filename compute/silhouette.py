@@ -3,11 +3,11 @@
 import numpy as np
 from numba import njit
 
+from pkm.compute.lanes import LANES, add_doubles, load
 from pkm.compute.points import Points
 
 TILE = 32  # points per tile: their distances to a point are consecutive in memory
 STRIP = 8 * TILE  # points per matrix product
-BLOCK = 128  # points per step: 128 x 32 distances stay in the first-level cache
 
 
 def distance_tiles(points: Points) -> np.ndarray:
@@ -65,11 +65,12 @@ def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarra
     """
     n_replicates, n = labels.shape
     counts = np.stack([np.bincount(row, minlength=k) for row in labels])
+    labels_of_points = np.ascontiguousarray(labels.T)
     scores = np.zeros(n_replicates)
     totals = np.empty((n_replicates, k, TILE))
     for t, tile in enumerate(tiles):
         totals[:] = 0.0
-        _add_distances(tile, labels, totals)
+        _add_distances(tile.reshape(-1), labels_of_points, totals.reshape(-1))
         _add_silhouettes(totals, counts, labels, t * TILE, scores)
     n_occupied = (counts > 0).sum(axis=1)
     return np.where(n_occupied < 2, -1.0, scores / n)
@@ -77,15 +78,18 @@ def mean_silhouettes(tiles: np.ndarray, labels: np.ndarray, k: int) -> np.ndarra
 
 @njit(cache=True)
 def _add_distances(distances: np.ndarray, labels: np.ndarray, totals: np.ndarray) -> None:
-    """Add the rows of distances (n, TILE) to totals (R, k, TILE) by their labels (R, n)."""
-    n = distances.shape[0]
-    for start in range(0, n, BLOCK):
-        stop = min(start + BLOCK, n)
-        for r in range(labels.shape[0]):
-            for i in range(start, stop):
-                j = labels[r, i]
-                for w in range(TILE):
-                    totals[r, j, w] += distances[i, w]
+    """Add the rows of distances (n * TILE,) to totals (R * k * TILE,) by the labels (n, R).
+
+    Replicates follow each other, so that no sum waits for the one before: neighboring points often
+    have the same label.
+    """
+    n, n_replicates = labels.shape
+    size = len(totals) // n_replicates
+    for i in range(n):
+        for r in range(n_replicates):
+            first = r * size + np.int64(labels[i, r]) * TILE
+            for w in range(0, TILE, LANES):
+                add_doubles(totals, first + w, load(distances, i * TILE + w))
 
 
 @njit(cache=True)
