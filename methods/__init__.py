@@ -30,6 +30,7 @@ METHODS = {
     "QuadtreeKMeans": "quadtree",
     "HST": "hst",
     "MSTKMeans": "mst",
+    "SynopsisKMeans": "synopsis",
     "Balcan": "balcan",
     "PEMeans": "pe_means",
     "KaplanStemmer": "kaplan_stemmer",

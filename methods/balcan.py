@@ -227,7 +227,7 @@ class Balcan(PrivateKMeans):
 
 
 def noisy_lloyd_step(
-    points: HashedPoints, centers: np.ndarray, radius: float, mu: float
+    points: HashedPoints, centers: np.ndarray, radius: float, mu: float, min_count: float = 0.0
 ) -> np.ndarray:
     """Move each center by the noisy mean difference of the points nearest to it.
 
@@ -240,6 +240,9 @@ def noisy_lloyd_step(
         In half-widths: longer differences are shortened to it.
     mu : float
         Cost of the sums and counts together.
+    min_count : float, default=0.0
+        Smallest count to divide by, in standard deviations of its noise: a smaller one may be
+        noise, and would make a step as long as the domain.
 
     Returns
     -------
@@ -260,5 +263,6 @@ def noisy_lloyd_step(
 
     # The center of an empty cluster does not move.
     counts = answer["counts"] / SCALE
-    moved = centers + answer["sums"] / np.maximum(counts, 1.0)[:, None]
+    divisor = np.maximum(counts, max(1.0, min_count / count_mu))
+    moved = centers + answer["sums"] / divisor[:, None]
     return points.into_ball(np.where(counts[:, None] < 1, centers, moved))

@@ -434,8 +434,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             zooms.extend([zoom] * len(centers))
 
         # Charges must be equal: a schedule that follows the data would release something itself.
+        # Notes of a charge may follow from released values, and so may the last bits of its cost.
         charges = [ledger.charges for ledger in ledgers if ledger is not None]
-        if any(charged != charges[0] for charged in charges):
+        if any(not _cost_alike(charged, charges[0]) for charged in charges):
             raise RuntimeError(
                 "replicates were charged differently: a schedule must not depend on private data"
             )
@@ -746,6 +747,15 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 f"bounds={self.bounds} must be finite with lower < upper in every feature"
             )
         return lower, upper
+
+
+def _cost_alike(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
+    """Whether two lists of charges are for the same releases at the same costs, up to rounding."""
+    if [charge.cost[:3] for charge in charges] != [charge.cost[:3] for charge in others]:
+        return False
+    costs = [(charge.mu, charge.epsilon, charge.delta) for charge in charges]
+    other_costs = [(charge.mu, charge.epsilon, charge.delta) for charge in others]
+    return np.allclose(costs, other_costs, rtol=1e-12, atol=0.0)
 
 
 def _in_full(value: object) -> object:

@@ -44,7 +44,7 @@ from pkm.scalars import is_integer, is_number, is_positive
 # Shares of mu squared.
 CANDIDATE_SHARE = 0.5
 SELECTION_SHARE = 0.25
-LLOYD_SHARE = 0.25
+LLOYD_SHARE = 0.25  # by default; of what it leaves, candidates have twice as much as selection
 HISTOGRAM_SHARE = 0.5  # of the candidates' part, the rest is for averages
 THRESHOLD_DELTA_SHARE = 0.5  # of delta, the rest is for the noise
 COARSE_RADIUS = 0.5  # of a coarse average, in radii of the ball
@@ -197,6 +197,12 @@ class KaplanStemmer(CoresetMethod):
     }
     batched: ClassVar[bool] = False
     takes_ball: ClassVar[bool] = True
+    #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
+    lloyd_share: ClassVar[float] = LLOYD_SHARE
+    #: Centers are the average of those after the last so many Lloyd steps.
+    averaged_steps: ClassVar[int] = 1
+    #: Smallest count that a Lloyd step divides by, in standard deviations of its noise.
+    min_step_count: ClassVar[float] = 0.0
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -310,7 +316,9 @@ class KaplanStemmer(CoresetMethod):
         """Divide the budget among the releases: mu squared in shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
-        lloyd = LLOYD_SHARE if only == "centers" and self.lloyd_steps else 0.0
+        others = CANDIDATE_SHARE + SELECTION_SHARE
+        has_steps = only == "centers" and self.lloyd_steps
+        lloyd = others * self.lloyd_share / (1 - self.lloyd_share) if has_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
         delta = self.resolved_delta(n_points)
@@ -380,12 +388,23 @@ class KaplanStemmer(CoresetMethod):
                 moves=self.moves,
             )
 
-        # Refine the centers by noisy Lloyd steps.
-        centers = buckets.into_ball(centers)
-        radius = schedule.lloyd_radius * buckets.radius
-        for _ in range(self.lloyd_steps):
-            centers = noisy_lloyd_step(buckets, centers, radius, schedule.lloyd_mu)
+        centers = self._refined(buckets.into_ball(centers), buckets, schedule)
         return centers[None], schedule.rounds
+
+    def _refined(
+        self, centers: np.ndarray, buckets: HashedPoints, schedule: Schedule
+    ) -> np.ndarray:
+        """Centers (k, d), int64, after noisy Lloyd steps: the average over the last of them."""
+        radius = schedule.lloyd_radius * buckets.radius
+        visited: list[np.ndarray] = []
+        for _ in range(self.lloyd_steps):
+            centers = noisy_lloyd_step(
+                buckets, centers, radius, schedule.lloyd_mu, self.min_step_count
+            )
+            visited.append(centers)
+        if self.averaged_steps == 1 or not visited:
+            return centers
+        return buckets.into_ball(np.mean(visited[-self.averaged_steps :], axis=0))
 
     def weighted_candidates(self, curator: Curator) -> tuple[np.ndarray, np.ndarray]:
         """Candidates and their noisy numbers of points.

@@ -1,0 +1,197 @@
+"""k-means on a private synopsis whose kind a public rule chooses: a method of this project.
+
+No single private method is good everywhere: counts of nested grids are best in few columns, hashing
+and averages in many. Which case it is, and what share of the budget a smaller domain is worth,
+follows from the numbers of records, columns and centers and from the budget, which are public, so
+the choice costs nothing. See docs/synopsis.md.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from pkm.methods.base import PrivateKMeans
+from pkm.methods.kaplan_stemmer import KaplanStemmer
+from pkm.methods.quadtree import QuadtreeKMeans
+from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
+from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
+from pkm.scalars import is_positive
+
+# These constants were chosen on generated sets and five real ones: celltype, letters, shuttle, s1
+# and yeast. Records of a center are in standard deviations of the noise that a count would have if
+# it were all that is released: n mu / k.
+
+GRID_FEATURES = 3  # up to here always a quadtree
+MORE_GRID_FEATURES = 4  # up to here a quadtree with fewer records of a center than these
+HASHING_RECORDS = 50.0
+LLOYD_STEPS = 6  # after hashing
+# Of the budget: by default for a zoom, where that is too little, and where it still is too little
+# before hashing, which gains more from a smaller domain than a quadtree does.
+ZOOM_SHARE = 0.1
+LARGEST_SHARE_OF_GRIDS = 0.2
+LARGEST_SHARE_OF_HASHING = 0.35
+ZOOM_STEP = 0.05
+# The public guard of a zoom before hashing, less strict than that of other methods: errors of a
+# mean, in radii, and of a count, by n.
+MAX_MEAN_ERROR = 0.2
+MAX_COUNT_ERROR = 1 / 12
+
+Synopsis = Literal["quadtree", "hashing"]
+
+
+def plan_synopsis(
+    n_points: int, n_features: int, n_clusters: int, epsilon: float, delta: float
+) -> Synopsis:
+    """Choose the synopsis, from public quantities only.
+
+    Parameters
+    ----------
+    n_points, n_features, n_clusters : int
+    epsilon, delta : float
+
+    Returns
+    -------
+    {"quadtree", "hashing"}
+        ``quadtree`` in up to three columns, and in four with few records of a center, see
+        :class:`pkm.methods.quadtree.QuadtreeKMeans`; otherwise ``hashing``, see
+        :class:`pkm.methods.kaplan_stemmer.KaplanStemmer`.
+
+    Examples
+    --------
+    >>> plan_synopsis(5000, 2, 15, 1.0, 1e-6)
+    'quadtree'
+    >>> plan_synopsis(150, 4, 3, 1.0, 1e-6)
+    'quadtree'
+    >>> plan_synopsis(20_000, 16, 26, 1.0, 1e-6)
+    'hashing'
+    """
+    if n_features <= GRID_FEATURES:
+        return "quadtree"
+    records = n_points * gaussian_mu(epsilon, delta) / n_clusters
+    if n_features <= MORE_GRID_FEATURES and records < HASHING_RECORDS:
+        return "quadtree"
+    return "hashing"
+
+
+class AveragedKaplanStemmer(KaplanStemmer):
+    """Kaplan-Stemmer with half of mu squared for Lloyd steps, the last of which are averaged.
+
+    The noise of steps is independent: the variance of an average over half of them is twice that
+    of a single step that costs as much as all of them, and its assignments are better. Counts of
+    less than twice their noise are not divided by.
+    """
+
+    lloyd_share: ClassVar[float] = 0.5
+    averaged_steps: ClassVar[int] = 3
+    min_step_count: ClassVar[float] = 2.0
+
+
+def _is_too_noisy(plan: ZoomPlan) -> bool:
+    """Whether a zoom would find too little even for hashing."""
+    return plan.mean_error > MAX_MEAN_ERROR or plan.count_stddev > MAX_COUNT_ERROR * plan.n_points
+
+
+@dataclass(eq=False, repr=False)
+class SynopsisKMeans(PrivateKMeans):
+    """k-means on the private synopsis that suits the numbers of records, columns and centers.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    epsilon : float, default=1.0
+        Total, zero-out adjacency.
+    delta : float or "auto", default="auto"
+        ``auto`` is 1e-6.
+    radius : float or "auto", default="auto"
+        Of the public ball about the midpoint of the domain that points are moved into, in
+        half-widths. ``auto`` is sqrt(d), the whole domain, or that of the ball that a zoom finds.
+    zoom : float, optional, default=0.1
+        Share of the budget that buys a smaller domain first; see
+        :class:`pkm.methods.base.PrivateKMeans`. Where it is too little for that, the share that is
+        enough, up to 0.35 (0.2 before a quadtree).
+    secure : bool, default=False
+        Draw noise from the operating system's entropy instead of the seed.
+    bounds, clip, random_state, require_zoom
+        As for :class:`pkm.methods.base.PrivateKMeans`.
+
+    Notes
+    -----
+    The rule is :func:`plan_synopsis`; :meth:`plan` says what it chooses. A run is private because
+    each of its parts is, and because the choice follows from public quantities. After hashing come
+    six Lloyd steps, and centers are the average of those after the last three.
+
+    Examples
+    --------
+    >>> X = np.repeat([[-0.5, 0.2], [0.5, 0.5]], 5000, axis=0)
+    >>> model = SynopsisKMeans(n_clusters=2, epsilon=1.0, bounds=(-1, 1), random_state=1).fit(X)
+    >>> sorted(model.cluster_centers_.round(1).tolist())
+    [[-0.5, 0.2], [0.5, 0.5]]
+    """
+
+    label: ClassVar[str] = "synopsis"
+    color: ClassVar[str] = "#00441b"
+    marker: ClassVar[str] = "X"
+    claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
+    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    batched: ClassVar[bool] = False  # its parts are not
+    takes_ball: ClassVar[bool] = True
+
+    _: KW_ONLY
+    epsilon: float = 1.0
+    delta: float | Literal["auto"] = "auto"
+    radius: float | Literal["auto"] = "auto"
+    zoom: float | None = ZOOM_SHARE
+    secure: bool = False
+
+    def check_parameters(self, n_points: int | None = None) -> None:
+        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        super().check_parameters(n_points)
+        if self.radius != "auto" and not is_positive(self.radius):
+            raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
+
+    def plan(self, n_points: int, n_features: int) -> Synopsis:
+        """The synopsis of points of that shape; see :func:`plan_synopsis`."""
+        delta = self.resolved_delta(n_points)
+        return plan_synopsis(n_points, n_features, self.n_clusters, self.epsilon, delta)
+
+    def zoom_plan(self, n_points: int, n_features: int) -> ZoomPlan | None:
+        """The releases that find a domain; see :meth:`PrivateKMeans.zoom_plan`.
+
+        Where the share is too little, the smallest one that is enough.
+        """
+        if not self.zoom:
+            return None
+        is_gridded = self.plan(n_points, n_features) == "quadtree"
+        most = LARGEST_SHARE_OF_GRIDS if is_gridded else LARGEST_SHARE_OF_HASHING
+        largest = max(self.zoom, most)
+        shares = [*np.arange(self.zoom, largest, ZOOM_STEP).round(4).tolist(), largest]
+        for share in shares:
+            plan = self._zoom_plan_of(share, n_features, n_points, self.epsilon)
+            if plan.is_affordable or not (is_gridded or _is_too_noisy(plan)):
+                return plan
+        if self.require_zoom:
+            plan_of = partial(self._zoom_plan_of, largest, n_features)
+            raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
+        return None
+
+    def _zoom_plan_of(
+        self, share: float, n_features: int, n_points: int, epsilon: float
+    ) -> ZoomPlan:
+        """The releases of a zoom for a share of a budget."""
+        delta = self.resolved_delta(n_points)
+        return plan_zoom(share, n_points, n_features, epsilon, delta, takes_ball=True)
+
+    def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
+        """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        if self.plan(curator.n_points, curator.n_features) == "quadtree":
+            return QuadtreeKMeans(self.n_clusters, epsilon=self.epsilon).cluster(curator)
+        method = AveragedKaplanStemmer(
+            self.n_clusters,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            radius=self.radius,
+            lloyd_steps=LLOYD_STEPS,
+        )
+        return method.cluster(curator)

@@ -1,0 +1,201 @@
+"""k-means on a synopsis: the public rule, its parts, what they spend, quality."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pkm import datasets
+from pkm.audit.conformance import conformance
+from pkm.methods import QuadtreeKMeans, SynopsisKMeans
+from pkm.methods.balcan import noisy_lloyd_step
+from pkm.methods.kmeans import KMeansPlusPlus
+from pkm.methods.synopsis import (
+    LARGEST_SHARE_OF_GRIDS,
+    LARGEST_SHARE_OF_HASHING,
+    LLOYD_STEPS,
+    MAX_COUNT_ERROR,
+    MAX_MEAN_ERROR,
+    AveragedKaplanStemmer,
+    plan_synopsis,
+)
+from pkm.metrics import evaluate
+from pkm.privacy import SCALE, Budget, Curator, Gaussian, Ledger, gaussian_mu, snap
+from pkm.privacy.noise import NoiseStreams
+
+
+def add_nothing(self, values, streams, key, sensitivity=None):
+    """Return the exact answer: noise that is charged and not added."""
+    return values
+
+
+def draw(n, d, seed=0):
+    return np.random.default_rng(seed).integers(-SCALE, SCALE + 1, (n, d))
+
+
+def nicv(points, run):
+    return evaluate(points, run.centers, ["nicv"])["nicv"]
+
+
+# One shape for each part: points, columns, centers, epsilon.
+SHAPES = {"quadtree": (2000, 2, 5, 1.0), "hashing": (4000, 6, 5, 2.0)}
+
+
+@pytest.mark.parametrize("synopsis", SHAPES)
+def test_shapes_have_their_synopsis(synopsis):
+    n, d, k, epsilon = SHAPES[synopsis]
+    assert SynopsisKMeans(k, epsilon=epsilon).plan(n, d) == synopsis
+
+
+@pytest.mark.parametrize(
+    ("shape", "synopsis"),
+    [
+        ((20_000, 16, 26, 0.25), "hashing"),
+        ((10**6, 4, 8, 4.0), "hashing"),
+        ((10**6, 3, 8, 4.0), "quadtree"),
+        ((20_000, 4, 64, 0.5), "quadtree"),
+        ((20_000, 4, 64, 1.0), "hashing"),
+        ((600, 12, 3, 0.1), "hashing"),
+    ],
+)
+def test_rule(shape, synopsis):
+    n, d, k, epsilon = shape
+    assert plan_synopsis(n, d, k, epsilon, 1e-6) == synopsis
+
+
+@given(st.integers(1, 10**7), st.integers(1, 784), st.integers(1, 500), st.floats(1e-3, 100.0))
+def test_more_points_never_lead_back_to_the_quadtree(n, d, k, epsilon):
+    plans = [plan_synopsis(n * factor, d, k, epsilon, 1e-6) for factor in (1, 2, 8)]
+    assert plans == sorted(plans, reverse=True)
+    assert d > 3 or set(plans) == {"quadtree"}
+
+
+@pytest.mark.parametrize("synopsis", SHAPES)
+def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
+    monkeypatch.setattr(Gaussian, "draw", add_nothing)
+    monkeypatch.setattr("pkm.privacy.mechanisms.Laplace.draw", add_nothing)
+    n, d, k, epsilon = SHAPES[synopsis]
+    points = draw(n, d)
+    part = {
+        "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
+        "hashing": AveragedKaplanStemmer(
+            k,
+            epsilon=epsilon,
+            lloyd_steps=LLOYD_STEPS,
+        ),
+    }[synopsis]
+    run = SynopsisKMeans(k, epsilon=epsilon, zoom=None).fit_batch(points, [3])
+    expected = part.fit_batch(points, [3])
+    assert [charge.cost for charge in run.ledger.charges] == [
+        charge.cost for charge in expected.ledger.charges
+    ]
+    np.testing.assert_array_equal(run.centers, expected.centers)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(60, 400), st.integers(1, 8), st.integers(1, 6), st.sampled_from([0.1, 1.0, 8.0]))
+def test_charges_stay_within_the_budget(n, d, k, epsilon):
+    run = SynopsisKMeans(k, epsilon=epsilon).fit_batch(draw(n, d), [0])
+    assert run.ledger.spent() <= epsilon * (1 + 1e-9)
+    assert run.ledger.budget.delta == 1e-6
+
+
+@pytest.mark.parametrize("synopsis", SHAPES)
+def test_budget_is_spent(synopsis):
+    n, d, k, epsilon = SHAPES[synopsis]
+    run = SynopsisKMeans(k, epsilon=epsilon).fit_batch(draw(n, d), [0, 1])
+    assert run.ledger.spent() == pytest.approx(epsilon, rel=0.02)
+
+
+def test_zoom_takes_the_share_that_is_enough():
+    method = SynopsisKMeans(8)
+    shares = {}
+    for n, d in ((200, 10), (300, 10), (400, 10), (20_000, 10), (800, 2), (20_000, 2)):
+        plan = method.zoom_plan(n, d)
+        shares[n, d] = None if plan is None else plan.share
+    assert shares == {
+        (200, 10): None,
+        (300, 10): 0.25,
+        (400, 10): 0.15,
+        (20_000, 10): 0.1,
+        (800, 2): None,
+        (20_000, 2): 0.1,
+    }
+    assert SynopsisKMeans(8, zoom=0.5).zoom_plan(300, 10).share == 0.5
+    assert SynopsisKMeans(8, zoom=None).zoom_plan(20_000, 10) is None
+    with pytest.raises(ValueError, match=r"zoom=0\.35 of epsilon=1 is too little to find a domain"):
+        SynopsisKMeans(8, require_zoom=True).zoom_plan(200, 10)
+
+
+@given(st.integers(50, 10**6), st.integers(4, 300), st.floats(0.05, 8.0))
+def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon):
+    method = SynopsisKMeans(8, epsilon=epsilon)
+    plan = method.zoom_plan(n, d)
+    if method.plan(n, d) == "quadtree":
+        assert plan is None or (plan.is_affordable and plan.share <= LARGEST_SHARE_OF_GRIDS)
+    elif plan is not None:
+        assert plan.share <= LARGEST_SHARE_OF_HASHING
+        assert plan.mean_error <= MAX_MEAN_ERROR
+        assert plan.count_stddev <= MAX_COUNT_ERROR * n
+
+
+@pytest.mark.parametrize("steps", [1, 2, 6])
+def test_centers_are_the_average_after_the_last_three_steps(steps, monkeypatch):
+    visited = []
+
+    def recorded_step(*arguments):
+        visited.append(noisy_lloyd_step(*arguments))
+        return visited[-1]
+
+    monkeypatch.setattr("pkm.methods.kaplan_stemmer.noisy_lloyd_step", recorded_step)
+    method = AveragedKaplanStemmer(5, epsilon=2.0, lloyd_steps=steps)
+    run = method.fit_batch(draw(4000, 6), [1])
+    assert len(visited) == steps
+    np.testing.assert_allclose(run.centers[0], np.mean(visited[-3:], axis=0), rtol=0, atol=1)
+
+
+def test_half_of_the_budget_is_for_steps():
+    plan = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS).plan(10_000, 10)
+    total = gaussian_mu(1.0, 5e-7) ** 2
+    assert LLOYD_STEPS * plan.lloyd_mu**2 == pytest.approx(total / 2)
+    assert plan.selection_mu**2 == pytest.approx(total / 6)
+
+
+def test_a_step_divides_by_twice_the_noise_of_a_count(monkeypatch):
+    monkeypatch.setattr(Gaussian, "draw", add_nothing)
+    points = np.full((10, 2), SCALE // 2, np.int64)
+    centers = np.zeros((1, 2), np.int64)
+    moved = {}
+    for min_count in (0.0, 2.0, 10.0):
+        curator = Curator(points, Ledger(Budget(10.0, 1e-6)), NoiseStreams([0]))
+        buckets = curator.hashed_points(2.0)
+        moved[min_count] = noisy_lloyd_step(buckets, centers, 1.0, 0.5, min_count)[0, 0] / SCALE
+    count_stddev = 1 / (0.5 * np.sqrt(0.5 / (np.sqrt(2) + 0.5)))
+    assert moved[0.0] == 0.5
+    for min_count in (2.0, 10.0):
+        divisor = max(10, min_count * count_stddev)
+        assert moved[min_count] == pytest.approx(5 / divisor, abs=1 / SCALE)
+
+
+def test_synopsis_conforms():
+    errors = [
+        f"{outcome.check}: {outcome.error}"
+        for outcome in conformance(SynopsisKMeans)
+        if outcome.error
+    ]
+    assert not errors
+
+
+@pytest.mark.parametrize("wider", [1, 10])
+def test_finds_separated_clusters_in_wide_bounds(wider):
+    points = snap(datasets.load("planted-20000-8-16-0.05").points / wider)
+    run = SynopsisKMeans(n_clusters=16, epsilon=2.0).fit_batch(points, range(3))
+    best = nicv(points, KMeansPlusPlus(n_clusters=16, n_init=10).fit_batch(points, [0]))[0]
+    positions = np.rint(run.positions * SCALE).astype(np.int64)
+    costs = evaluate(points, positions, ["nicv"])["nicv"]
+    assert np.median(costs) < 1.1 * best
+
+
+def test_bad_radius_is_refused():
+    with pytest.raises(ValueError, match=r"radius=-1.0 must be 'auto' or a positive"):
+        SynopsisKMeans(2, radius=-1.0).fit_batch(draw(20, 2), [0])
