@@ -8,7 +8,7 @@ Nemenyi's critical difference.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,10 @@ REFERENCE = "kmeans"
 BASELINES = ("mean", "packing")
 #: Methods that choose their number of centers: shown, not ranked with those that release k.
 UNRANKED = ("dpm",)
+#: How names of methods end that find their domain themselves (`zoom=`).
+ZOOMED = "_zoomed"
+#: Sweeps that are compared among themselves only: bounds of many widths, other accounting.
+APART = ("wide_bounds", "replace_one", "smaller_delta")
 #: Of Nemenyi's critical difference.
 LEVEL = 0.05
 #: Bootstrap resamples of the data sets.
@@ -131,12 +135,24 @@ def insufficient_data(cells: pd.DataFrame) -> pd.Series:
     return lowest.reindex(cells.index) > cells["n"]
 
 
-def ratios(study: Study) -> pd.DataFrame:
+def ratios(
+    study: Study,
+    sweeps: Sequence[str] = (),
+    *,
+    bounds_factor: float = 1.0,
+    zoomed: bool = False,
+) -> pd.DataFrame:
     """Ratio of NICV to the best non-private k-means run, by data set, method and epsilon.
 
     Parameters
     ----------
     study : analysis.tables.Study
+    sweeps : sequence of str, optional
+        Those whose private methods are taken. Default: all but `APART`.
+    bounds_factor : float, default=1
+        Of the private cells that are taken.
+    zoomed : bool, default=False
+        Take methods that find their domain, under the names of those that do not.
 
     Returns
     -------
@@ -146,7 +162,7 @@ def ratios(study: Study) -> pd.DataFrame:
         the function of that name says. Methods without epsilon are listed at every epsilon of the
         grid. Data sets without the reference are left out.
     """
-    panel = _all_cells(study, METRIC)
+    panel = _cells(study, METRIC, sweeps, bounds_factor, zoomed)
     cells = panel.cells
 
     # Divide by the best run of the reference on the same data set.
@@ -170,22 +186,36 @@ def ratios(study: Study) -> pd.DataFrame:
         upper_quartile=upper,
         insufficient_data=insufficient_data(cells),
     )
-    table = table.merge(_mean_n_centers(study), on=["cell", "epsilon"], how="left")
+    counted = _cells(study, "n_centers", sweeps, bounds_factor, zoomed)
+    table = table.merge(_mean_n_centers(counted), on=["cell", "epsilon"], how="left")
     known = np.isfinite(table["median"])
     return table.loc[known, COLUMNS].reset_index(drop=True)
 
 
-def _all_cells(study: Study, metric: str) -> Panel:
-    """Every cell of the study once, timing cells left out, at every epsilon of the grid."""
-    panel = concatenate([study.panel(sweep, metric) for sweep in study.sweeps])
-    repeated = panel.cells["cell"].duplicated().to_numpy()
-    timed = panel.cells["timing"].to_numpy(dtype=bool)
-    return panel.take(~repeated & ~timed).broadcast()
+def _cells(
+    study: Study, metric: str, sweeps: Sequence[str], bounds_factor: float, zoomed: bool
+) -> Panel:
+    """Every cell once, at every epsilon of the grid, without timing cells; see `ratios`."""
+    known = [sweep for sweep in study.sweeps if sweep not in APART or sweep in sweeps]
+    panel = concatenate([study.panel(sweep, metric) for sweep in known])
+    cells = panel.cells
+
+    # Methods without an epsilon are in every selection: they divide, or must be beaten.
+    finds_domain = cells["method"].str.endswith(ZOOMED)
+    selected = (cells["bounds_factor"] == bounds_factor) & (finds_domain == zoomed)
+    if sweeps:
+        selected &= cells["sweep"].isin(sweeps)
+    selected |= cells["epsilon"].isna()
+
+    repeated = cells["cell"].where(selected).duplicated()
+    timed = cells["timing"].astype(bool)
+    panel = panel.take((selected & ~repeated & ~timed).to_numpy())
+    names = panel.cells["method"].str.removesuffix(ZOOMED)
+    return replace(panel, cells=panel.cells.assign(method=names)).broadcast()
 
 
-def _mean_n_centers(study: Study) -> pd.DataFrame:
+def _mean_n_centers(panel: Panel) -> pd.DataFrame:
     """Mean number of released centers by `cell` and `epsilon`."""
-    panel = _all_cells(study, "n_centers")
     n_cells = len(panel.cells)
     means = np.nanmean(panel.values, axis=0) if n_cells else np.empty(0)
     return panel.cells[["cell", "epsilon"]].assign(n_centers=means)
@@ -295,6 +325,37 @@ def rank(
     lines = lines.assign(low=low, high=high)
     lines = lines.sort_values(["mean_rank", "method"], ignore_index=True)
     return Ranking(float(epsilon), tuple(datasets), lines, p_value, critical)
+
+
+def profile(table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray) -> pd.DataFrame:
+    """Share of data sets and epsilons on which a method is within a factor of the best.
+
+    Dolan and Moré (2002): performance profiles, of costs in place of times.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `ratios`.
+    datasets : sequence of str
+    factors : ndarray of shape (m,)
+        At least 1.
+
+    Returns
+    -------
+    DataFrame
+        `method`, `factor`, `share`; methods with a result on all data sets at all epsilons.
+    """
+    methods = complete(table, datasets)[0]
+    if not methods:
+        return pd.DataFrame(columns=["method", "factor", "share"])
+    grid = np.sort(table["epsilon"].dropna().unique())
+    medians = [median_matrix(table, epsilon, list(datasets))[methods] for epsilon in grid]
+    stacked = pd.concat(medians)
+    relative = stacked.div(stacked.min(axis=1), axis=0).to_numpy()
+    within = relative[:, :, None] <= np.asarray(factors)
+    shares = pd.DataFrame(within.mean(axis=0), index=methods, columns=factors)
+    lines = shares.rename_axis(index="method", columns="factor").stack()
+    return lines.rename("share").reset_index()
 
 
 def best_methods(table: pd.DataFrame) -> pd.DataFrame:

@@ -130,7 +130,10 @@ def plan_of(config: DictConfig) -> Plan:
         for name in FILE_KEYS:
             require(values[name] is None, name, values[name], "left out unless dataset=file")
     require_method(values)
-    keys = ("preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing", "keep_centers")
+    keys = (
+        "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "timing", "keep_centers",
+        "bounds_factor",
+    )  # fmt: skip
     sweep = {key: values[key] for key in keys}
     sweep["datasets"] = [values["dataset"]]
     sweep["methods"] = [with_defaults(values["method"])]

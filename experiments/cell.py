@@ -13,6 +13,7 @@ from pkm.experiments.code_hash import Harness, code_hash
 from pkm.experiments.settings import (
     FLAG,
     TIME_LIMIT,
+    WIDER,
     Federation,
     Unlearning,
     require,
@@ -89,6 +90,10 @@ class Cell:
     unlearning : Unlearning, optional
         How points are split over clients and removed again. Part of the identity only where it is
         given.
+    bounds_factor : float, default=1
+        How many times as wide as the data set's bounds those are that the method gets, about the
+        same middle. Results are in half-widths of the data set's own. Part of the identity only
+        where it is not 1.
     time_limit : float, optional
         Seconds that the cell may take; the backend's limit where there is none. Not part of the
         identity.
@@ -127,6 +132,7 @@ class Cell:
     timing: bool = False
     keep_centers: bool = False
     coreset: bool = False
+    bounds_factor: float = 1.0
     federation: Federation | None = None
     unlearning: Unlearning | None = None
     time_limit: float | None = field(default=None, compare=False)
@@ -137,6 +143,10 @@ class Cell:
             require_text(name, getattr(self, name))
         for name in ("clip", "timing", "keep_centers", "coreset"):
             require(FLAG.holds(getattr(self, name)), name, getattr(self, name), FLAG.text)
+        require(WIDER.holds(self.bounds_factor), "bounds_factor", self.bounds_factor, WIDER.text)
+        central = self.federation is None and self.unlearning is None and not self.coreset
+        rule = "1 for a cell with federation, removals or a coreset"
+        require(central or self.bounds_factor == 1, "bounds_factor", self.bounds_factor, rule)
         require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
         require_params(self.params)
         for name, value in self.style.items():
@@ -198,7 +208,8 @@ class Cell:
         -------
         dict
             All fields but `path`, `columns`, `label_column`, `time_limit`, `style` and those of
-            `keep_centers`, `coreset`, `federation` and `unlearning` that do not apply.
+            `keep_centers`, `coreset`, `bounds_factor`, `federation` and `unlearning` that do not
+            apply.
         """
         fields = {
             "method": self.method,
@@ -218,6 +229,8 @@ class Cell:
         for name in ("keep_centers", "coreset"):
             if getattr(self, name):
                 fields[name] = True
+        if self.bounds_factor != 1:
+            fields["bounds_factor"] = float(self.bounds_factor)
         for name in ("federation", "unlearning"):
             if getattr(self, name) is not None:
                 fields[name] = self.settings

@@ -1,11 +1,13 @@
 """A cell without parties: seeds fitted as one batch or, to be timed, one by one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pkm.experiments.cell import Cell
 from pkm.experiments.prepared import Prepared, build
 from pkm.experiments.timing import Timing, timer
 from pkm.methods import PrivateKMeans, Run
+from pkm.privacy import SCALE, snap_centers
 
 
 def fits_of(
@@ -46,13 +48,21 @@ def timed_fits(
         One per call of the method.
     """
     if alone:
-        method.fit_batch(prepared.points, seeds[:1], domain=prepared.domain)
+        method.fit_batch(prepared.wide, seeds[:1], domain=prepared.wide_domain)
     fits = []
     batches = [(seed,) for seed in seeds] if alone else [seeds]
     for batch in batches:
         if alone:
-            prepared.points.derived.clear()
+            prepared.wide.derived.clear()
         with timer() as elapsed:
-            run = method.fit_batch(prepared.points, batch, domain=prepared.domain)
-        fits.append((run, elapsed))
+            run = method.fit_batch(prepared.wide, batch, domain=prepared.wide_domain)
+        fits.append((in_own_bounds(run, prepared.bounds_factor), elapsed))
     return fits
+
+
+def in_own_bounds(run: Run, bounds_factor: float) -> Run:
+    """Return a run with its centers in grid steps of the data set's own bounds."""
+    if bounds_factor == 1:
+        return run
+    centers = snap_centers(run.positions * (bounds_factor * SCALE))
+    return replace(run, centers=centers, remainders=None)

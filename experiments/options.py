@@ -142,6 +142,9 @@ class RunOptions(CommonOptions):
     clip: bool = key(
         True, "public, range: points outside are moved to the border (true) or refused (false)"
     )
+    bounds_factor: Any = key(
+        1.0, "how many times as wide as the domain the bounds are that methods get, or a list"
+    )
     k: Any = key(None, "number of clusters, one or a list; null: the data set's own")
     epsilon: Any = key(
         EPSILONS, "one privacy parameter or a list; ignored by methods that have none"

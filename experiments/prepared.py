@@ -25,6 +25,8 @@ class Prepared:
     ----------
     points : Points
         On the 2^-16 grid.
+    wide : Points
+        The same on the grid of bounds that are `Cell.bounds_factor` times as wide, for the method.
     labels : ndarray of shape (n,) or None
         The points' classes, for the metrics alone.
     clients : ndarray of shape (n,) or None
@@ -40,12 +42,24 @@ class Prepared:
     """
 
     points: Points
+    wide: Points
+    bounds_factor: float
     labels: np.ndarray | None
     clients: np.ndarray | None
     domain: np.ndarray
     private_bounds: bool
     clipped: int
     fitted: bool
+
+    @property
+    def wide_domain(self) -> np.ndarray:
+        """Bounds (2, d) in raw units that the method gets."""
+        if self.bounds_factor == 1:
+            return self.domain
+        lower, upper = self.domain
+        middle = upper / 2 + lower / 2
+        half_width = self.bounds_factor * (upper / 2 - lower / 2)
+        return np.array([middle - half_width, middle + half_width])
 
     @property
     def half_width(self) -> float:
@@ -66,6 +80,7 @@ def prepare(cell: Cell, mirror: str | None) -> Prepared:
         mirror,
         cell.columns,
         cell.label_column,
+        cell.bounds_factor,
     )
 
 
@@ -79,6 +94,7 @@ def prepare_data(
     mirror: str | None,
     columns: tuple | None = None,
     label_column: str | int | None = None,
+    bounds_factor: float = 1.0,
 ) -> Prepared:
     """Load, scale and snap a data set; the last two are cached.
 
@@ -88,7 +104,7 @@ def prepare_data(
         As in `Cell`.
     mirror : str or None
         Folder with the original files.
-    columns, label_column
+    columns, label_column, bounds_factor
         As in `Cell`.
 
     Returns
@@ -108,8 +124,13 @@ def prepare_data(
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])
     points, *_ = Points.from_box(scaled.points, -ones, ones)
+    wide = points
+    if bounds_factor != 1:
+        wide, *_ = Points.from_box(scaled.points, -bounds_factor * ones, bounds_factor * ones)
     return Prepared(
         points=points,
+        wide=wide,
+        bounds_factor=float(bounds_factor),
         labels=scaled.labels,
         clients=scaled.clients,
         domain=np.array([scaled.lower, scaled.upper]),

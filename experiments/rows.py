@@ -98,6 +98,7 @@ def cell_columns(cell: Cell, prepared: Prepared) -> dict:
         "preprocessing": cell.preprocessing,
         "private_bounds": prepared.private_bounds,
         "clipped": prepared.clipped,
+        "bounds_factor": prepared.bounds_factor,
         "half_width": prepared.half_width,
         "n": n,
         "d": d,

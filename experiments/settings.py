@@ -54,6 +54,7 @@ LATENCY = Rule(
     lambda value: is_number(value) and 0 <= value < 60_000,
     "a number of milliseconds, at least 0 and below 60000",
 )
+WIDER = Rule(lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000")
 TIME_LIMIT = Rule(
     lambda value: value is None or is_positive(value),
     "a number of seconds above 0, or null",

@@ -41,7 +41,7 @@ from pkm.experiments.settings import (
 
 SWEEP_KEYS = (
     "datasets", "methods", "preprocessing", "clip", "metrics", "epsilon", "delta", "k", "seeds",
-    "timing", "keep_centers", "coreset", "time_limit", "federation", "unlearning",
+    "timing", "keep_centers", "coreset", "bounds_factor", "time_limit", "federation", "unlearning",
 )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ class Sweep:
     epsilons, ks : list
         A k may be None: the data set's own.
     kinds : list of dict
-        `federation` and `unlearning` of a cell, either or both None.
+        `federation` and `unlearning` of a cell, either or both None, and its `bounds_factor`.
     delta : float, "auto", "1/n^POWER" or None
     preprocessing : str or None
     seeds, metrics : tuple
@@ -161,9 +161,10 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
         epsilons=as_list(spec.get("epsilon", [1.0])),
         ks=as_list(spec.get("k")),
         kinds=[
-            {"federation": federation, "unlearning": unlearning}
+            {"federation": federation, "unlearning": unlearning, "bounds_factor": factor}
             for federation in federation_entries(spec.get("federation"))
             for unlearning in settings_entries("unlearning", Unlearning, spec.get("unlearning"))
+            for factor in as_list(spec.get("bounds_factor", 1.0))
         ],
         delta=spec.get("delta", "auto"),
         preprocessing=spec.get("preprocessing"),
@@ -192,7 +193,8 @@ def read_sweep(name: str, spec: Mapping) -> Sweep:
         require_budget(epsilon, delta_of(sweep.delta, 3))
     require_seeds(sweep.seeds)
     for kind in sweep.kinds:
-        require_kind(sweep.settings["timing"], **kind, coreset=sweep.settings["coreset"])
+        parties = (kind["federation"], kind["unlearning"])
+        require_kind(sweep.settings["timing"], *parties, coreset=sweep.settings["coreset"])
     return sweep
 
 

@@ -101,6 +101,8 @@ COLUMNS = (
     Column("private_bounds", "flag", "privacy", "whether the domain was read off the points"),
     # How it was run.
     Column("iterations", "integer", "setting", "iterations made"),
+    Column("bounds_factor", "number", "setting", "how many times as wide as the domain the "
+           "method's bounds were", missing=1.0),
     Column("half_width", "number", "setting", "half the common range of the raw columns; NaN "
            "where they have none", "raw units", math.nan),
     Column("timing", "flag", "setting", "whether every seed was a fit by itself, alone on the "

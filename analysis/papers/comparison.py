@@ -10,12 +10,15 @@ from pkm.analysis.frames import Frame
 from pkm.analysis.ranking import (
     BASELINES,
     LEVEL,
+    METRIC,
     REFERENCE,
     UNRANKED,
+    ZOOMED,
     best_methods,
     complete,
     fit_times,
     private,
+    profile,
     rank,
     ratios,
     shared_datasets,
@@ -27,6 +30,21 @@ from pkm.analysis.tables import Study
 EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, the nearest is shown
 LOW_DIMENSIONS = 11
 N_DIAGRAMS = 3  # epsilons at which differences are shown
+FACTORS = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # of the best, in profiles
+#: Bounds and zoom of the four settings that every method was run in.
+SETTINGS = {
+    "declared bounds": {"bounds_factor": 1.0, "zoomed": False},
+    "declared bounds, with a zoom": {"bounds_factor": 1.0, "zoomed": True},
+    "ten times wider": {"bounds_factor": 10.0, "zoomed": False},
+    "ten times wider, with a zoom": {"bounds_factor": 10.0, "zoomed": True},
+}
+#: Epsilon that a run counts for, as a multiple of its own, by sweep. A replacement is two changes
+#: of zero-out adjacency: twice epsilon, and delta (1 + e^epsilon) times as large.
+ACCOUNTING = {
+    "": ("zero-out, δ = 1e-6", 1.0),
+    "smaller_delta": ("zero-out, δ = 1 / n^1.1", 1.0),
+    "replace_one": ("replace-one, δ = 1e-6", 2.0),
+}
 #: Methods with a parameter that was chosen on data sets of the comparison.
 TUNED = ("dpm_merged", "dpm")
 INSUFFICIENT = "‡"
@@ -85,8 +103,11 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
 
 def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
     """Return the ratios with looks of methods; labels do not say that private ones are sound."""
+    return _with_looks(study, spec, ratios(study, spec.sweep, **spec.where))
+
+
+def _with_looks(study: Study, spec: FigureSpec, table: pd.DataFrame) -> pd.DataFrame:
     styles = MethodStyles(study.cells)
-    table = ratios(study)
     places = {name: place for place, name in enumerate(in_order(table["method"], spec.order))}
     table = table.assign(place=table["method"].map(places))
     table = table.sort_values(["d", "n", "dataset", "place", "epsilon"], ignore_index=True)
@@ -134,18 +155,61 @@ def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
     return tuple(lines)
 
 
+# --- wide bounds ---------------------------------------------------------------------------------
+
+
+def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
+    """Median ratio over data sets by how much too wide bounds are, with and without a zoom."""
+    panel = study.panel("wide_bounds", METRIC)
+    if not len(panel.cells):
+        return Frame(pd.DataFrame({"value": []}), gaps=gap_texts([spec.title]))
+    best = ratios(study).groupby("dataset")["reference"].min()
+    medians = np.nanmedian(panel.values, axis=0)
+    plain = panel.cells["method"].str.removesuffix(ZOOMED)
+    is_zoomed = panel.cells["method"].str.endswith(ZOOMED)
+    table = panel.cells.assign(
+        value=medians / panel.cells["dataset"].map(best).to_numpy(dtype=float),
+        x=panel.cells["bounds_factor"],
+        hue=np.where(is_zoomed, "with", "without"),
+        panel=plain.map(_labels(study, spec)),
+    )
+    table = table[np.isfinite(table["value"])]
+    groups = table.groupby(["panel", "hue", "x"], sort=False, observed=True)
+    shown = groups["value"].median().to_frame()
+    shown["datasets"] = groups["dataset"].nunique()
+    sizes = sorted(shown["datasets"].unique())
+    sets = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    return Frame(shown.reset_index(), gaps=(), fields={"sets": sets})
+
+
 # --- ranks --------------------------------------------------------------------------------------
 
 
 def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
     """Mean ranks over all data sets, and over those on which all methods have results."""
     table = _ratios(study, spec)
-    grid = np.sort(table["epsilon"].dropna().unique())
+    groups = _groups(table)
+    lines = _mean_ranks(table, spec, groups)
+    sizes = "; ".join(f"{title}: {len(datasets)} sets" for title, datasets in groups.items())
+    gaps = _gaps(table if len(lines) else table.iloc[:0], spec)
+    return Frame(lines, private(table), gaps, {"sizes": sizes, "level": LEVEL})
+
+
+def _groups(table: pd.DataFrame) -> dict[str, list[str]]:
+    """All data sets, and those on which all methods have results where these are fewer."""
     names = list(dict.fromkeys(table["dataset"]))
     groups = {"all data sets": names}
     shared = shared_datasets(table, names)
     if 0 < len(shared) < len(names):
         groups["data sets with a result of every method"] = shared
+    return groups
+
+
+def _mean_ranks(
+    table: pd.DataFrame, spec: FigureSpec, groups: Mapping[str, list[str]]
+) -> pd.DataFrame:
+    """Mean ranks of each group of data sets at each epsilon, with looks of the methods."""
+    grid = np.sort(table["epsilon"].dropna().unique())
     looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
     columns = ["method", "mean_rank", "low", "high", "panel", "epsilon", "datasets", "friedman_p"]
     parts = [pd.DataFrame(columns=[*columns, "critical_difference"])]
@@ -158,10 +222,7 @@ def mean_ranks(study: Study, spec: FigureSpec) -> Frame:
             parts.append(part)
     lines = pd.concat(parts[1:] or parts, ignore_index=True).merge(looks, on="method")
     lines = lines.rename(columns={"mean_rank": "value"})
-    lines = lines.assign(hue=lines["method"], x=lines["epsilon"])
-    sizes = "; ".join(f"{title}: {len(datasets)} sets" for title, datasets in groups.items())
-    gaps = _gaps(table if len(lines) else table.iloc[:0], spec)
-    return Frame(lines, private(table), gaps, {"sizes": sizes, "level": LEVEL})
+    return lines.assign(hue=lines["method"], x=lines["epsilon"])
 
 
 def critical_differences(study: Study, spec: FigureSpec) -> Frame:
@@ -194,6 +255,53 @@ def _test_text(p_value: float, critical: float) -> str:
         return "too few for a test"
     p = "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
     return f"{p}, CD {critical:.2f}"
+
+
+def ranks_by_accounting(study: Study, spec: FigureSpec) -> Frame:
+    """Mean ranks under other accounting, on the data sets that all of it was run on."""
+    tables = {}
+    for sweep, (title, multiple) in ACCOUNTING.items():
+        table = ratios(study, [sweep] if sweep else ())
+        tables[title] = table.assign(epsilon=table["epsilon"] * multiple)
+    sets = [set(private(table)["dataset"]) for table in tables.values()]
+    shared = sorted(set.intersection(*sets))
+    parts = []
+    for title, table in tables.items():
+        table = table[table["dataset"].isin(shared)]
+        table = _with_looks(study, spec, table)
+        parts.append(_mean_ranks(table, spec, {title: shared}))
+    lines = pd.concat(parts, ignore_index=True)
+    if not len(lines):
+        return Frame(pd.DataFrame({"value": []}), gaps=gap_texts([spec.title]))
+    lines = lines.assign(panel=pd.Categorical(lines["panel"], list(tables)))
+    return Frame(lines, gaps=(), fields={"sets": f"{len(shared)}"})
+
+
+# --- profiles -----------------------------------------------------------------------------------
+
+
+def profiles(study: Study, spec: FigureSpec) -> Frame:
+    """Share of settings within a factor of the best, by bounds and zoom."""
+    parts = []
+    for title, setting in SETTINGS.items():
+        table = _with_looks(study, spec, ratios(study, **setting))
+        looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
+        for group, names in _groups(table[table["notion"] != "none"]).items():
+            lines = profile(table, names, np.array(FACTORS)).merge(looks, on="method")
+            panel = f"{title}: {group} ({len(names)})"
+            if len(lines):
+                parts.append(lines.assign(panel=panel, group_of_sets=group, setting=title))
+    if not parts:
+        return Frame(pd.DataFrame({"value": []}), gaps=gap_texts([spec.title]))
+    table = pd.concat(parts, ignore_index=True)
+    places = in_order(table["method"], spec.order)
+    table = table.assign(
+        value=table["share"],
+        x=table["factor"],
+        hue=pd.Categorical(table["method"], places),
+        panel=pd.Categorical(table["panel"], list(dict.fromkeys(table["panel"]))),
+    )
+    return Frame(table, gaps=())
 
 
 # --- best methods and times ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import reports
-from fabricated.comparison import FACTORS, SIZES, all_rows, spread
+from fabricated.comparison import FACTORS, SIZES, WIDE, ZOOMED, all_rows, spread
 from fabricated.studies import study_of
 from scipy import stats
 
@@ -23,6 +23,7 @@ from pkm.analysis.ranking import (
     median_interval,
     median_matrix,
     private,
+    profile,
     rank,
     ratios,
     shared_datasets,
@@ -345,3 +346,50 @@ def test_report_of_paper_without_claims(tmp_path):
     overview = verdicts.overview(verdicts.evaluate(Study(all_rows()), "comparison", missing))
     assert overview.empty
     assert "verdict" in overview
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({"bounds_factor": 10.0}, WIDE),
+        ({"zoomed": True}, ZOOMED),
+        ({"bounds_factor": 10.0, "zoomed": True}, ZOOMED),
+        ({"sweeps": ["replace_one"]}, 2.0),
+    ],
+)
+def test_ratios_of_other_settings(study, setting, expected):
+    table = ratios(study, **setting)
+    assert set(private(table)["method"]) == set(FACTORS) - {"dpm"}
+    assert {"kmeans", "mean", "packing"} <= set(table["method"])
+    lines = private(table)[private(table)["epsilon"] == table["epsilon"].max()]
+    assert len(lines) == len(SIZES) * (len(FACTORS) - 1)
+    for line in lines.itertuples():
+        assert line.median == pytest.approx(expected * FACTORS[line.method])
+
+
+def test_profiles_count_settings_near_the_best():
+    """Of two methods, each is best on one of two data sets, by factors of 1.5 and 3."""
+    rows = all_rows({"glloyd": 2.0, "eugkm": 3.0}, ())
+    turned = (rows["method"] == "eugkm") & rows["dataset"].isin(["b", "c"])
+    rows.loc[turned, "nicv"] /= 4.5
+    shares = profile(ratios(Study(rows)), ["a", "b"], np.array([1.0, 1.6, 2.9, 3.1]))
+    table = shares.pivot_table(index="method", columns="factor", values="share")
+    assert table.loc["glloyd"].tolist() == [0.5, 0.5, 0.5, 1.0]
+    assert table.loc["eugkm"].tolist() == [0.5, 1.0, 1.0, 1.0]
+
+
+def test_accounting_shows_the_epsilon_that_a_run_counts_for():
+    table = reports.figure_of("comparison", "comparison_accounting").table
+    assert table.groupby("panel", observed=True)["epsilon"].unique().map(list).to_dict() == {
+        "zero-out, δ = 1e-6": [0.5, 1.0],
+        "zero-out, δ = 1 / n^1.1": [0.5, 1.0],
+        "replace-one, δ = 1e-6": [0.5, 1.0],
+    }
+
+
+def test_wide_bounds_are_drawn_with_and_without_a_zoom():
+    table = reports.figure_of("comparison", "comparison_wide_bounds").table
+    lines = table[table["panel"] == "GLloyd"].set_index(["hue", "x"])["value"]
+    for width in (1.0, 10.0, 100.0):
+        assert lines["without", width] == pytest.approx(2.0 * width)
+        assert lines["with", width] == pytest.approx(2.0 * ZOOMED)

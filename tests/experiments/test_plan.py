@@ -511,6 +511,49 @@ def test_every_key_of_every_file_has_a_comment():
                 assert "#" in line, f"{path.name}: {line}"
 
 
+def test_wider_bounds_change_the_domain_and_not_the_units():
+    request = {"datasets": ["planted-600-2-4-0.05"], "methods": ["kmeans"], "metrics": ["nicv"]}
+    (plain,) = cells(**request)
+    same, wide = cells(**request, bounds_factor=[1, 8])
+    assert same.key == plain.key != wide.key
+    prepared = prepare(wide, None)
+    np.testing.assert_array_equal(prepared.wide_domain, [[-8, -8], [8, 8]])
+    np.testing.assert_array_equal(prepared.domain, [[-1, -1], [1, 1]])
+    assert np.abs(8 * prepared.wide.rows - prepared.points.rows).max() <= 4.5
+    rows = execute(wide)
+    assert (rows["bounds_factor"] == 8).all()
+    assert (execute(plain)["bounds_factor"] == 1).all()
+    # Without noise the same centers are found, on a grid eight times as coarse.
+    np.testing.assert_allclose(rows["nicv"], execute(plain)["nicv"], rtol=1e-3)
+
+
+def test_noise_grows_with_the_bounds():
+    """A pure method's noise is in half-widths of what it gets: the same centers, as far apart."""
+    request = {"datasets": ["planted-600-2-4-0.05"], "methods": ["sulloyd"], "epsilon": 1.0}
+    tight, wide = (execute(cell) for cell in cells(**request, bounds_factor=[1, 100]))
+    assert wide["nicv"].median() > 10 * tight["nicv"].median()
+    np.testing.assert_allclose(wide["epsilon_spent"], tight["epsilon_spent"])
+
+
+@pytest.mark.parametrize("factor", [0.5, -1, True, "wide", float("nan"), 1e7])
+def test_bounds_that_are_no_factor_are_refused(factor):
+    with pytest.raises(ValueError, match=r"bounds_factor=.* a number from 1 to 1,000,000"):
+        cells(methods=["kmeans"], bounds_factor=factor)
+
+
+def test_wider_bounds_are_of_central_cells():
+    with pytest.raises(
+        ValueError, match=r"bounds_factor=2.* 1 for a cell with federation, removals or a"
+    ):
+        cells(
+            methods=["fastlloyd"],
+            epsilon=1.0,
+            federation={"clients": 2},
+            timing=True,
+            bounds_factor=2,
+        )
+
+
 def test_rows_describe_the_cell():
     (cell,) = cells(
         methods=["fastlloyd_published"],

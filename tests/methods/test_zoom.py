@@ -26,13 +26,19 @@ from pkm.methods import (
     KaplanStemmer,
     Lloyd,
     LSHSplits,
+    MSTKMeans,
+    PEMeans,
+    QuadtreeKMeans,
     SuLloyd,
 )
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.zoom import n_releases, plan_zoom
 from pkm.privacy import Account, Budget, BudgetExceeded, Curator, NoiseStreams, gaussian_mu
 
-ZERO_OUT = (FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC)
+ZERO_OUT = (
+    FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC,
+    PEMeans, QuadtreeKMeans, MSTKMeans,
+)  # fmt: skip
 
 
 def blobs(n=20_000, d=3, k=3, spread=0.03):

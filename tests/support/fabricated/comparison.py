@@ -21,8 +21,25 @@ FACTORS = {
 }
 
 
-def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, n_centers=None):
-    key = json.dumps([method, dataset, epsilon, timing])
+#: The same in bounds ten times as wide; a zoom makes it a tenth worse than in tight bounds.
+WIDE = 8.0
+ZOOMED = 1.1
+
+
+def cell(
+    sweep,
+    method,
+    dataset,
+    epsilon,
+    values,
+    *,
+    timing=False,
+    seconds=0.5,
+    n_centers=None,
+    bounds_factor=1.0,
+    delta=1e-6,
+):
+    key = json.dumps([method, dataset, epsilon, timing, bounds_factor, delta])
     size = SIZES[dataset]
     return make_rows(
         sweep,
@@ -32,9 +49,10 @@ def cell(sweep, method, dataset, epsilon, values, *, timing=False, seconds=0.5, 
         size=size,
         seeds=len(values),
         epsilon=epsilon,
-        delta=0.0 if method == "eugkm" else 1e-6,
+        delta=0.0 if method.startswith("eugkm") else delta,
         variant="sound",
         timing=timing,
+        bounds_factor=bounds_factor,
         fit_seconds=seconds,
         nicv=values,
         n_centers=float(size[2] if n_centers is None else n_centers),
@@ -66,3 +84,37 @@ def all_rows(factors=FACTORS, missing=(("eugkm", "wide"),)):
         values = np.full(3, level)
         parts.append(cell("timing", "eugkm", name, 1.0, values, timing=True, seconds=seconds))
     return pd.concat(parts, ignore_index=True)
+
+
+def setting_rows(factors=FACTORS, datasets=SIZES):
+    """The same methods in wider bounds, with a zoom, and under other accounting."""
+    parts = []
+    for index, name in enumerate(datasets):
+        level = 0.1 * (index + 1)
+        for method, factor in factors.items():
+            if method == "dpm":
+                continue
+            for epsilon in EPSILONS:
+                tight = level * factor * (1.5 if epsilon < 1 else 1.0)
+                for width in (1.0, 10.0):
+                    values = spread(ZOOMED * tight)
+                    twin = f"{method}_zoomed"
+                    keys = {"bounds_factor": width}
+                    parts.append(cell("zoomed", twin, name, epsilon, values, **keys))
+                values = spread(WIDE * tight)
+                parts.append(cell("wide", method, name, epsilon, values, bounds_factor=10.0))
+                values = spread(2 * tight)
+                keys = {"delta": 1e-7}
+                parts.append(cell("smaller_delta", method, name, epsilon, values, **keys))
+                parts.append(cell("replace_one", method, name, epsilon / 2, values, **keys))
+            for width in (1.0, 10.0, 100.0):
+                values = spread(level * factor * width)
+                keys = {"bounds_factor": width}
+                parts.append(cell("wide_bounds", method, name, 1.0, values, **keys))
+                values = spread(level * factor * ZOOMED)
+                parts.append(cell("wide_bounds", f"{method}_zoomed", name, 1.0, values, **keys))
+    return pd.concat(parts, ignore_index=True)
+
+
+def rows_of_all_settings():
+    return pd.concat([all_rows(), setting_rows()], ignore_index=True)

@@ -16,7 +16,7 @@ from pkm.analysis.tables import Study
 
 #: Name of a study (a paper, and after a slash what of it) to the function that makes its rows.
 ROWS = {
-    "comparison": comparison.all_rows,
+    "comparison": comparison.rows_of_all_settings,
     "distdp": distdp.all_rows,
     "dpm": dpm.all_rows,
     "fastlloyd": fastlloyd.small_rows,
