@@ -51,7 +51,7 @@ from pkm.compute.points import REORDERED
 
 GROUP = 2 * LANES  # points whose scores are in registers at the same time
 TILE = 4  # centers whose scores are
-PAIR = 2  # features that are transposed without padding
+FEW_FEATURES = 4  # up to so many are transposed without padding
 #: Coordinates of a block: few enough for the first-level cache, many enough to use centers often.
 BLOCK_VALUES = 4 * LANES * GROUP
 #: Up to so many coordinates of centers, sums by masks are faster than one point at a time.
@@ -235,8 +235,8 @@ def scan_labels(
 
 @njit(cache=True, nogil=True)
 def _columns_of(d: int) -> int:
-    """Number of columns of a group: features in whole registers, or two."""
-    return d if d == PAIR else -(-d // LANES) * LANES
+    """Number of columns of a group: few features, or whole registers of them."""
+    return d if d <= FEW_FEATURES else -(-d // LANES) * LANES
 
 
 @njit(cache=True, nogil=True)
@@ -286,29 +286,35 @@ def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: 
 
     The width is that of :func:`_columns_of`.
     """
-    if d == PAIR:
-        _separate_pairs(rows, row, n_groups, columns)
-        return
-    width = _columns_of(d)
+    # The compiler makes vector code of each case, because the stride is a constant.
+    if d == 1:
+        _separate(rows, row, 1, n_groups, columns)
+    elif d == 2:
+        _separate(rows, row, 2, n_groups, columns)
+    elif d == 3:
+        _separate(rows, row, 3, n_groups, columns)
+    elif d == 4:
+        _separate(rows, row, 4, n_groups, columns)
+    else:
+        width = _columns_of(d)
+        for g in range(n_groups):
+            begin = row + g * GROUP * d
+            for h in range(0, d, LANES):
+                to = (g * width + h) * GROUP
+                transpose(rows, begin + h, d, columns, to, GROUP)
+                transpose(rows, begin + h + LANES * d, d, columns, to + LANES, GROUP)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _separate(rows: np.ndarray, row: int, d: int, n_groups: int, columns: np.ndarray) -> None:
+    """Transpose rows of few features, which fill a small part of a tile."""
     for g in range(n_groups):
         begin = row + g * GROUP * d
-        for h in range(0, d, LANES):
-            to = (g * width + h) * GROUP
-            transpose(rows, begin + h, d, columns, to, GROUP)
-            transpose(rows, begin + h + LANES * d, d, columns, to + LANES, GROUP)
-
-
-@njit(cache=True, nogil=True)
-def _separate_pairs(rows: np.ndarray, row: int, n_groups: int, columns: np.ndarray) -> None:
-    """Transpose rows of two features, which fill a small part of a tile."""
-    for g in range(n_groups):
-        begin = row + g * GROUP * PAIR
-        pairs = rows[begin : begin + GROUP * PAIR]
-        first = columns[g * PAIR * GROUP : (g * PAIR + 1) * GROUP]
-        second = columns[(g * PAIR + 1) * GROUP : (g * PAIR + 2) * GROUP]
-        for b in range(GROUP):
-            first[b] = pairs[PAIR * b]
-            second[b] = pairs[PAIR * b + 1]
+        group = rows[begin : begin + GROUP * d]
+        for h in range(d):
+            column = columns[(g * d + h) * GROUP : (g * d + h + 1) * GROUP]
+            for b in range(GROUP):
+                column[b] = group[d * b + h]
 
 
 @njit(cache=True, nogil=True)

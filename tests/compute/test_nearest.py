@@ -9,13 +9,12 @@ from numba import njit
 from pkm.compute import SCALE, Points, exact_limit, inertia, labels, nearest, sums_and_counts
 from pkm.compute.lanes import LANES, broadcast, load, multiply_add, store, transpose
 from pkm.compute.nearest import squared_distances
-from pkm.compute.scan import BLOCK_VALUES, GROUP, MASKED_VALUES, PAIR, POINTS_PER_SUM, TILE
+from pkm.compute.scan import BLOCK_VALUES, FEW_FEATURES, GROUP, MASKED_VALUES, POINTS_PER_SUM, TILE
 
 #: Features whose blocks have several groups, whole registers, and one more than that.
 WIDTHS = (1, 2, 3, LANES - 1, LANES, LANES + 1, 3 * LANES + 2)
 #: Points up to and beyond a register, a group and a block.
 BLOCK = BLOCK_VALUES // LANES
-PAIR_BLOCK = BLOCK_VALUES // PAIR
 SIZES = (1, LANES - 1, LANES, GROUP, GROUP + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5)
 
 
@@ -56,12 +55,14 @@ def test_any_number_of_points_and_features(n, d):
         assert_exact(points, rng.integers(-SCALE, SCALE + 1, (2, k, d)))
 
 
-@pytest.mark.parametrize("n", [PAIR_BLOCK - GROUP, PAIR_BLOCK - 1, PAIR_BLOCK, 2 * PAIR_BLOCK + 1])
-def test_blocks_of_two_features(n):
+@pytest.mark.parametrize("d", range(1, FEW_FEATURES + 2))
+@pytest.mark.parametrize("beyond", [-GROUP, -1, 0, 1])
+def test_blocks_of_few_features(d, beyond):
+    n = 2 * (BLOCK_VALUES // (d * GROUP)) * GROUP + beyond
     rng = np.random.default_rng(n)
-    points = rng.integers(-SCALE, SCALE + 1, (n, PAIR))
-    for k in (1, 15, MASKED_VALUES // PAIR + TILE):
-        assert_exact(points, rng.integers(-SCALE, SCALE + 1, (2, k, PAIR)))
+    points = rng.integers(-SCALE, SCALE + 1, (n, d))
+    for k in (1, 15, MASKED_VALUES // d + TILE):
+        assert_exact(points, rng.integers(-SCALE, SCALE + 1, (2, k, d)))
 
 
 @pytest.mark.parametrize("d", [1, 2, LANES, 40])
