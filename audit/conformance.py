@@ -18,10 +18,13 @@ from sklearn.base import clone
 
 from pkm.audit.report import replay_view
 from pkm.compute import exact_limit
+from pkm.compute.blocks import Blocks
 from pkm.methods import load_method
 from pkm.methods.base import PrivateKMeans, RepeatableNoiseWarning, Run
 from pkm.privacy import SCALE, BudgetExceeded, gdp_epsilon, snap
+from pkm.privacy.base import PointsLike
 from pkm.privacy.query import PRESENCE
+from pkm.row_blocks import RowBlocks
 
 N_POINTS = 600
 N_FEATURES = 3
@@ -54,7 +57,7 @@ def _points() -> np.ndarray:
 def _run(
     method: PrivateKMeans,
     seeds: Sequence[int] = SEEDS,
-    points: np.ndarray | Sequence[np.ndarray] | None = None,
+    points: PointsLike | None = None,
 ) -> Run:
     """Run a method, by default on three blobs."""
     return method.fit_batch(snap(_points()) if points is None else points, seeds)
@@ -135,6 +138,11 @@ def check_order_and_shards(method: PrivateKMeans) -> None:
         _assert_equal(whole, _run(method, points=shuffled).centers, "shuffled points")
     shards = [points[:100], points[100:101], points[101:]]
     _assert_equal(whole, _run(method, points=shards).centers, "three shards")
+    if method.by_blocks:
+        rows = RowBlocks(*points.shape, lambda: iter(np.array_split(points / SCALE, 7)))
+        box = np.ones((1, points.shape[1])) * [[-1.0], [1.0]]
+        blocks = Blocks.from_box(rows, *box)
+        _assert_equal(whole, _run(method, points=blocks).centers, "blocks that are read anew")
 
 
 def check_ledger(method: PrivateKMeans) -> None:

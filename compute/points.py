@@ -248,7 +248,7 @@ def coordinate(rows: np.ndarray, remainders: np.ndarray, i: int, h: int) -> floa
 
 
 # Without reordering: a point's coordinates are the same wherever it lies among the others.
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _enter_anew(
     rows: np.ndarray,
     remainders: np.ndarray,
@@ -302,7 +302,7 @@ def _copy_short_rows(points: np.ndarray, rows: np.ndarray, squared_norms: np.nda
     return bool(lowest >= -SCALE and highest <= SCALE)
 
 
-@njit(cache=True, fastmath=REORDERED)
+@njit(cache=True, nogil=True, fastmath=REORDERED)
 def _squared_norms(rows: np.ndarray, squared_norms: np.ndarray) -> None:
     for i in range(rows.shape[0]):
         squared_norm = 0.0
@@ -357,7 +357,7 @@ def _snap(value: float, center: float, half_width: float) -> tuple[float, np.int
     return snapped, np.int16(min(remainder, MAX_REMAINDER)), clipped != x
 
 
-@njit(cache=True, fastmath=REORDERED, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
 def _snap_values(
     values: np.ndarray,
     center: np.ndarray,
@@ -384,7 +384,7 @@ def _snap_values(
     return n_outside == 0
 
 
-@njit(cache=True, fastmath=REORDERED, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=REORDERED, error_model="numpy")
 def _snap_rows(
     points: np.ndarray,
     center: np.ndarray,

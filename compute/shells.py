@@ -82,7 +82,7 @@ def clipped_sum(points: Points, center: np.ndarray, radius: float) -> np.ndarray
     return _clipped_sum(points.rows, remainders_of(points), center, radius)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _shell_counts(
     rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray, box: bool
 ) -> np.ndarray:
@@ -99,7 +99,7 @@ def _shell_counts(
     return counts
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _side_counts(
     rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radii: np.ndarray
 ) -> np.ndarray:
@@ -120,7 +120,7 @@ def _shell(distance: float, radii: np.ndarray) -> int:
     return shell
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _clipped_sum(
     rows: np.ndarray, remainders: np.ndarray, center: np.ndarray, radius: float
 ) -> np.ndarray:

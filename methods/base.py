@@ -4,7 +4,7 @@ import math
 import secrets
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal, Self
 
@@ -15,6 +15,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import SCALE, Points, labels
+from pkm.compute.blocks import Blocks
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,
@@ -31,8 +32,9 @@ from pkm.privacy import (
     shards_of,
     to_unit,
 )
-from pkm.privacy.base import full_domain
+from pkm.privacy.base import PointsLike, full_domain
 from pkm.privacy.query import PRESENCE
+from pkm.row_blocks import RowBlocks, RowsLike, row_blocks, stacked
 from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
@@ -162,6 +164,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     batched: ClassVar[bool] = True
     # Whether a ball that holds all points (the curator's radius) makes noise smaller than a box.
     takes_ball: ClassVar[bool] = False
+    # Whether all queries are sums over points: then ``fit`` takes points that are read in blocks.
+    by_blocks: ClassVar[bool] = False
 
     n_clusters: int = 8
     _: KW_ONLY
@@ -260,7 +264,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
     def fit_batch(
         self,
-        points: np.ndarray | Points | Sequence[np.ndarray | Points],
+        points: PointsLike,
         seeds: Sequence[int],
         domain: ArrayLike | None = None,
         *,
@@ -272,8 +276,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         points : ndarray of shape (n, d), int64
-            Private points on the grid (see :func:`pkm.privacy.snap`), prepared points, or a list of
-            shards of either.
+            Private points on the grid (see :func:`pkm.privacy.snap`), prepared points, a list of
+            shards of either, or Blocks, for methods with ``by_blocks``.
         seeds : sequence of int
             One per replicate; a replicate's result does not depend on the others.
         domain : array-like of shape (2, d), optional
@@ -297,8 +301,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         def make_curator(ledger: Ledger | None, streams: NoiseStreams) -> Curator:
             return self.curator(shards, ledger, streams, domain)
 
-        n_points = sum(shard.n_records for shard in shards)
-        n_features = shards[0].shape[1]
+        n_points = shards.n_records
+        n_features = shards.n_features
         schedule = None
         if account is not None:
             planned = self.planned_run(n_points, n_features, seeds, domain)
@@ -320,7 +324,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         """What an account is charged for a batch: all releases, known before the first draw.
 
         A schedule depends on public values alone, so it is that of a rehearsal, in which all points
-        are the middle of the domain. That takes about as long as one replicate.
+        are the middle of the domain. That takes about as long as one replicate, and no time for
+        methods with ``by_blocks``: all points but one are null records there.
 
         Parameters
         ----------
@@ -351,7 +356,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         # Rehearse one replicate, on a copy that keeps what it computes for itself.
         streams = self.noise_streams(seeds, n_points, n_features, domain=domain)
         ledger = Ledger(budget)
-        public_points = np.zeros((n_points, n_features), np.int64)
+        n_rows = 1 if self.by_blocks else n_points
+        row = np.zeros((n_rows, n_features), np.int64)
+        public_points = Points.prepare(row, n_null=n_points - n_rows)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)
         rehearsed, inner, _ = self._copy().entered(curator)
         rehearsed.cluster(inner)
@@ -614,12 +621,24 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         is_secure = self.secure if secure is None else secure
         return NoiseStreams(seeds, is_secure, context, public_seeds)
 
-    def fit(self, X: ArrayLike, y: object = None, *, account: Account | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | RowsLike,
+        y: object = None,
+        *,
+        account: Account | None = None,
+        progress: bool = False,
+    ) -> Self:
         """Cluster points given in their own units.
 
         Parameters
         ----------
-        X : array-like of shape (n, d)
+        X : array-like of shape (n, d), or what is read in blocks
+            An array or a frame; or, with the same result to the bit and some blocks in memory,
+            a path of an NPY or Parquet file, of a folder or a pattern of Parquet files, an array
+            that is mapped from a file, a ``pyarrow.dataset.Dataset``, an Arrow table or a polars
+            frame, or :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with ``by_blocks``:
+            others need all points at once, and refuse files. Rows are read once for every pass.
             Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``. A row with
             NaN or an infinite value is the null record of zero-out adjacency: it counts in n and
             contributes nothing. Under other adjacencies NaN is the middle of the bounds, and
@@ -629,6 +648,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         y : ignored
         account : Account, optional
             Of all runs on these points: it is charged before the first draw, or refuses the run.
+        progress : bool, default=False
+            Show a progress bar for every pass over blocks.
 
         Returns
         -------
@@ -645,6 +666,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             If noise is drawn from a ``random_state``: whoever knows it can take the noise off.
         """
         points, bounds, seed = self._prepared(X)
+        if isinstance(points, Blocks):
+            points = replace(points, progress=progress)
         run = self.fit_batch(points, [seed], bounds, account=account, secure=self._draws_securely())
         lower, upper = bounds
         half_width = upper / 2 - lower / 2
@@ -652,7 +675,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
         self.ledger_ = run.ledger
-        self.n_features_in_ = points.shape[1]
+        self.n_features_in_ = len(lower)
         self.zoom_ = run.zooms[0]
         self.domain_ = np.array(bounds)
         if self.zoom_ is not None:
@@ -664,6 +687,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """Index of the nearest released center for each row of X, clipped to the bounds."""
         check_is_fitted(self, "cluster_centers_")
+        rows = row_blocks(X)
+        if rows is not None:
+            return np.concatenate([self.predict(block) for block in rows.blocks()])
         X = _matrix(X)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
@@ -703,29 +729,66 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             )
         return is_secure
 
-    def _prepared(self, X: ArrayLike) -> tuple[Points, tuple[np.ndarray, np.ndarray], int]:
+    def _prepared(
+        self, X: ArrayLike | RowsLike
+    ) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray], int]:
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
         self.check_parameters()
-        X = _matrix(X)
-        n_null = 0 if self.claim.private else len(X) - np.isfinite(X).all(axis=1).sum()
-        if n_null:
-            raise ValueError(
-                f"X has {n_null} rows with NaN or infinite values; remove or impute them"
-            )
-        lower, upper = self._bounds_of(X)
+        rows = row_blocks(X)
+        if rows is not None and self.by_blocks:
+            points, bounds = self._entered_blocks(rows)
+        else:
+            points, bounds = self._entered_array(_matrix(X if rows is None else self._whole(X)))
+        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
+        return points, bounds, seed
+
+    def _entered_array(self, X: np.ndarray) -> tuple[Points, tuple[np.ndarray, np.ndarray]]:
+        """Points (n, d) in memory on the grid, and its bounds."""
+        if not self.claim.private:
+            _refuse_null(len(X) - np.isfinite(X).all(axis=1).sum())
+        lower, upper = self._declared_bounds(X.shape[1]) or _widened(X.min(axis=0), X.max(axis=0))
         if self.claim.private and self.claim.adjacency not in PRESENCE:
             X = _replaced(X, lower, upper)
         points, outside = Points.from_box(X, lower, upper)
+        self._refuse_outside(outside)
+        return points, (lower, upper)
+
+    def _entered_blocks(self, rows: RowBlocks) -> tuple[Blocks, tuple[np.ndarray, np.ndarray]]:
+        """Points that are read in blocks, and the bounds of their grid.
+
+        A private fit that clips makes no pass of its own; others check the rows in one.
+        """
+        bounds = self._declared_bounds(rows.n_columns)
+        if not self.claim.private or not self.clip:
+            n_null, lowest, highest = _extremes_of_blocks(rows)
+            if not self.claim.private:
+                _refuse_null(n_null)
+            bounds = bounds or _widened(lowest, highest)
+            if n_null < rows.n_rows:
+                self._refuse_outside(Points.from_box(np.array([lowest, highest]), *bounds)[1])
+        assert bounds is not None, "a private fit has declared bounds"
+        return Blocks.from_box(rows, *bounds), bounds
+
+    def _whole(self, X: ArrayLike | RowsLike) -> np.ndarray:
+        """Array (n, d) of rows that are in memory, or mapped to it, though they have blocks."""
+        if isinstance(X, np.ndarray):
+            return X
+        rows = row_blocks(X)
+        if rows is not None and hasattr(X, "__arrow_c_stream__"):
+            return stacked(rows)
+        raise ValueError(
+            f"X={X!r}: {type(self).__name__} needs all points at once, and cannot read them in "
+            "blocks: give it an array, or take a method that can (by_blocks), such as FastLloyd"
+        )
+
+    def _refuse_outside(self, outside: bool) -> None:
         if outside and not self.clip:
             raise ValueError(
                 f"points lie outside bounds={self.bounds}; widen bounds or set clip=True"
             )
-        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
-        return points, (lower, upper), seed
 
-    def _bounds_of(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bound of every feature, each of shape (d,)."""
-        d = X.shape[1]
+    def _declared_bounds(self, d: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lower and upper bound of every feature, each of shape (d,); None where there are none."""
         if self.bounds is None:
             if self.claim.private:
                 raise ValueError(
@@ -733,7 +796,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                     f"(lower, upper) for all features or an array of shape (2, {d}); take it from "
                     "what is known without the data, not from their extremes"
                 )
-            return _extremes(X)
+            return None
         bounds = np.asarray(self.bounds, dtype=np.float64)
         if bounds.shape not in {(2,), (2, d)}:
             raise ValueError(
@@ -795,10 +858,31 @@ def _padded(released: list[np.ndarray], k: int) -> np.ndarray:
     return padded
 
 
-def _extremes(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest value of every feature; a constant feature is given some width."""
-    lower = X.min(axis=0).astype(np.float64)
-    upper = X.max(axis=0).astype(np.float64)
+def _refuse_null(n_null: int) -> None:
+    """Refuse rows that are null records, of methods that claim no privacy."""
+    if n_null:
+        raise ValueError(f"X has {n_null} rows with NaN or infinite values; remove or impute them")
+
+
+def _extremes_of_blocks(rows: RowBlocks) -> tuple[int, np.ndarray, np.ndarray]:
+    """Number of rows that are not finite, smallest and largest values (d,) of the others."""
+    n_null = 0
+    lowest = np.full(rows.n_columns, np.inf)
+    highest = np.full(rows.n_columns, -np.inf)
+    for block in rows.blocks():
+        finite = np.isfinite(block).all(axis=1)
+        n_null += len(block) - int(finite.sum())
+        kept = block if finite.all() else block[finite]
+        if len(kept):
+            lowest = np.minimum(lowest, kept.min(axis=0))
+            highest = np.maximum(highest, kept.max(axis=0))
+    return n_null, lowest, highest
+
+
+def _widened(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Extremes of every feature as bounds, float64; a constant feature is given some width."""
+    lower = lower.astype(np.float64)
+    upper = upper.astype(np.float64)
     margin = np.where(lower == upper, np.maximum(np.abs(lower), 1.0), 0.0)
     return lower - margin, upper + margin
 

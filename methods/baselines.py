@@ -37,6 +37,7 @@ class DataMean(PrivateKMeans):
     color: ClassVar[str] = "#8c8c8c"
     marker: ClassVar[str] = "x"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    by_blocks: ClassVar[bool] = True
 
     n_clusters: int = 1
 
@@ -172,6 +173,7 @@ class PackingCenters(PrivateKMeans):
     color: ClassVar[str] = "#8c8c8c"
     marker: ClassVar[str] = "+"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": NO_CLAIM}
+    by_blocks: ClassVar[bool] = True
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
         "radius_search": ("halving", "bisection"),

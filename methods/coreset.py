@@ -106,8 +106,8 @@ class CoresetMethod(PrivateKMeans):
         Coreset
         """
         shards = shards_of(points)
-        n_points = sum(shard.n_records for shard in shards)
-        n_features = shards[0].shape[1]
+        n_points = shards.n_records
+        n_features = shards.n_features
         self.check_parameters(n_points)
         budget = self.budget(n_points, n_features)
         assert budget is not None, "a coreset is released under a privacy claim"

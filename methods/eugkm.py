@@ -141,6 +141,7 @@ class EUGkM(PrivateKMeans):
         "consistent": (True, False),
         "secure": (True, False),
     }
+    by_blocks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # a grid of millions of cells for one replicate at a time
 
     _: KW_ONLY

@@ -98,6 +98,7 @@ class Lloyd(PrivateKMeans):
         "initialization": ("packing", "uniform"),
         "radius_search": ("auto", "halving", "bisection"),
     }
+    by_blocks: ClassVar[bool] = True
     relative: ClassVar[bool] = False  # whether sums are taken about the centers
 
     _: KW_ONLY

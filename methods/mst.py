@@ -288,6 +288,7 @@ class MSTKMeans(PrivateKMeans):
     marker: ClassVar[str] = "h"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    by_blocks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # each replicate has intervals of its own
 
     _: KW_ONLY

@@ -310,6 +310,7 @@ class QuadtreeKMeans(PrivateKMeans):
     marker: ClassVar[str] = "s"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("pure")}
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    by_blocks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # millions of cells for one replicate at a time
 
     _: KW_ONLY

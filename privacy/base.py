@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute import Points
+from pkm.compute.blocks import Blocks, Shards
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, Ledger, StreamKey
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.query import PRESENCE, Query, View
 
-PointsLike = np.ndarray | Points | Sequence[np.ndarray | Points]
-"""Private points on the grid, whole or in shards."""
+PointsLike = np.ndarray | Points | Blocks | Sequence[np.ndarray | Points]
+"""Private points on the grid, whole, in shards, or in blocks that are read in every pass."""
 
 
 class DisclosureError(PermissionError):
@@ -66,17 +67,17 @@ class BaseCurator:
         streams: NoiseStreams,
         domain: ArrayLike | None = None,
     ) -> None:
-        self._shards = shards_of(points)
+        self._shards: Any = shards_of(points)
         self._ledger = ledger
         self._streams = streams
         self._rounds: Counter[str] = Counter()  # releases so far, by label
         self.adjacency = None if ledger is None else Adjacency(ledger.budget.adjacency)
-        self.n_points = sum(shard.n_records for shard in self._shards)
-        if self.adjacency not in (None, *PRESENCE) and any(s.n_null for s in self._shards):
+        self.n_points = self._shards.n_records
+        if self.adjacency not in (None, *PRESENCE) and self._shards.has_null:
             raise ValueError(
                 f"points have null records, which {self.adjacency} adjacency does not know"
             )
-        self.n_features = self._shards[0].shape[1]
+        self.n_features = self._shards.n_features
         self.n_replicates = len(streams.public_seeds)
         self.public_seeds = streams.public_seeds
         self.domain = full_domain(domain, self.n_features)
@@ -310,13 +311,15 @@ def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:
     return bounds
 
 
-def shards_of(points: PointsLike) -> list[Points]:
-    """Convert private points, given whole or in shards, to a list of shards of one width."""
+def shards_of(points: PointsLike) -> Shards | Blocks:
+    """Convert private points to Shards of one width, or to the Blocks that they are."""
+    if isinstance(points, Blocks):
+        return points
     whole = isinstance(points, np.ndarray | Points)
-    shards = [
+    shards = Shards(
         shard if isinstance(shard, Points) else prepare(shard)
         for shard in ([points] if whole else points)
-    ]
+    )
     if len({shard.shape[1] for shard in shards}) != 1:
         shapes = [shard.shape for shard in shards]
         raise ValueError(f"points must be one or more shards of one width, got {shapes}")

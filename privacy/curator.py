@@ -134,7 +134,7 @@ class Curator(BaseCurator):
         middle = upper / 2 + lower / 2
         half_widths = upper / 2 - lower / 2
         domain = middle + half_widths * np.array([center - half_width, center + half_width])
-        shards = [shard.within(center, half_width, radius) for shard in self._shards]
+        shards = self._shards.within(center, half_width, radius)
         inner = type(self)(shards, self._ledger, self._streams, domain)
         inner.radius = min(radius, inner.radius)
         inner._rounds = self._rounds

@@ -6,14 +6,15 @@ it by at most 1.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pkm.compute import Points
+from pkm.compute.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms import Gaussian, Laplace
@@ -69,7 +70,8 @@ class Marginals(Query):
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact counts over all shards."""
-        counts = [table.ravel() for table in _tables(view._shards, self.tables, self.edges)]
+        tables = view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
+        counts = [table.ravel() for table in tables]
         return {"counts": np.concatenate(counts)[None] * SCALE}
 
     def details(self) -> Mapping[str, float | None]:
@@ -130,7 +132,7 @@ class DependentColumns(Query):
     def exact(self, view: Any) -> Mapping[str, list[np.ndarray]]:
         """Scores of all pairs."""
         scores = []
-        tables = _tables(view._shards, self.tables, self.edges)
+        tables = view._shards.total(partial(_tables, tables=self.tables, edges=self.edges))
         for columns, table in zip(self.tables, tables, strict=True):
             independent = view.n_points * reduce(
                 np.multiply.outer, [self.shares[h] for h in columns]
@@ -140,16 +142,16 @@ class DependentColumns(Query):
         return {"choices": [np.array(scores)]}
 
 
-def _tables(
-    shards: Sequence[Points], tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]
-) -> Iterator[np.ndarray]:
-    """Contingency tables, int64, of the points of all shards."""
-    rows = np.concatenate([shard.rows for shard in shards])
+def _tables(points: Points, tables: Sequence[tuple[int, ...]], edges: Sequence[np.ndarray]) -> Sums:
+    """Contingency tables, int64, of points."""
+    rows = points.rows
     intervals = [np.searchsorted(inner, rows[:, h], side="right") for h, inner in enumerate(edges)]
+    found = []
     for columns in tables:
         shape = tuple(len(edges[h]) + 1 for h in columns)
         cells = np.ravel_multi_index(tuple(intervals[h] for h in columns), shape)
-        yield np.bincount(cells, minlength=math.prod(shape)).reshape(shape)
+        found.append(np.bincount(cells, minlength=math.prod(shape)).reshape(shape))
+    return tuple(found)
 
 
 def _check_tables(

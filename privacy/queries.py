@@ -18,12 +18,13 @@ One record lies in one cell, so the cost of a query is that of its most expensiv
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import averaged_gaps, sums_and_counts
+from pkm.compute import Points, averaged_gaps, sums_and_counts
+from pkm.compute.blocks import Sums
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import MAX_CELLS, SCALE
 from pkm.privacy.mechanisms import BoundedLaplace, BoundedValues, Gaussian, Laplace
@@ -222,12 +223,7 @@ class GridCounts(Query):
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact counts; the domain's upper end belongs to the last interval."""
         shape = (self.intervals,) * view.n_features
-        counts = np.zeros(math.prod(shape), np.int64)
-        for shard in view._shards:
-            steps = shard.rows.astype(np.int64) + SCALE
-            positions = np.minimum(steps * self.intervals // (2 * SCALE), self.intervals - 1)
-            cells = np.ravel_multi_index(tuple(positions.T), shape)
-            counts += np.bincount(cells, minlength=len(counts))
+        (counts,) = view._shards.total(partial(_cell_counts, shape=shape))
         counts *= SCALE
         return {"counts": np.repeat(counts.reshape(1, *shape), view.n_replicates, axis=0)}
 
@@ -282,13 +278,18 @@ def nearest_sums_and_counts(
     view: Any, centers: np.ndarray, limit: float | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Exact sums (R, k, d), in grid steps, and counts (R, k), in records, over all shards."""
-    first, *others = view._shards
-    sums, counts = sums_and_counts(first, centers, limit)
-    for shard in others:
-        shard_sums, shard_counts = sums_and_counts(shard, centers, limit)
-        sums += shard_sums
-        counts += shard_counts
+    nearest = partial(sums_and_counts, centers=centers, max_squared_distance=limit)
+    sums, counts = view._shards.total(nearest)
     return sums, counts
+
+
+def _cell_counts(points: Points, shape: tuple[int, ...]) -> Sums:
+    """Numbers of points (cells,), int64, of the cells of a grid in C order."""
+    intervals = shape[0]
+    steps = points.rows.astype(np.int64) + SCALE
+    positions = np.minimum(steps * intervals // (2 * SCALE), intervals - 1)
+    cells = np.ravel_multi_index(tuple(positions.T), shape)
+    return (np.bincount(cells, minlength=math.prod(shape)),)
 
 
 def check_centers(centers: np.ndarray, view: Any) -> None:

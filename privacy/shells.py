@@ -18,10 +18,13 @@ before the first draw.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
+from pkm.compute import Points
+from pkm.compute.blocks import Sums
 from pkm.compute.shells import clipped_sum, shell_counts, side_counts
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.grid import SCALE
@@ -70,10 +73,9 @@ class ShellCounts(Query):
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact counts over all shards."""
-        counts = sum(
-            shell_counts(shard, self.center, self.radii, box=self.box) for shard in view._shards
-        )
-        return {"counts": np.asarray(counts)[None] * SCALE}
+        count = partial(_shell_counts, center=self.center, radii=self.radii, box=self.box)
+        (counts,) = view._shards.total(count)
+        return {"counts": counts[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +114,9 @@ class SideCounts(Query):
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact counts over all shards."""
-        counts = sum(side_counts(shard, self.center, self.radii) for shard in view._shards)
-        return {"counts": np.asarray(counts)[None] * SCALE}
+        count = partial(_side_counts, center=self.center, radii=self.radii)
+        (counts,) = view._shards.total(count)
+        return {"counts": counts[None] * SCALE}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +155,20 @@ class ClippedSum(Query):
 
     def exact(self, view: Any) -> Mapping[str, np.ndarray]:
         """Exact sum over all shards."""
-        total = sum(clipped_sum(shard, self.center, self.radius) for shard in view._shards)
-        return {"sums": np.asarray(total)[None]}
+        (sums,) = view._shards.total(partial(_clipped_sum, center=self.center, radius=self.radius))
+        return {"sums": sums[None]}
+
+
+def _shell_counts(points: Points, center: np.ndarray, radii: np.ndarray, box: bool) -> Sums:
+    return (shell_counts(points, center, radii, box=box),)
+
+
+def _side_counts(points: Points, center: np.ndarray, radii: np.ndarray) -> Sums:
+    return (side_counts(points, center, radii),)
+
+
+def _clipped_sum(points: Points, center: np.ndarray, radius: float) -> Sums:
+    return (clipped_sum(points, center, radius),)
 
 
 def _check_center(center: np.ndarray, view: Any) -> None:

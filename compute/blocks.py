@@ -1,0 +1,197 @@
+"""Points in shards that are kept, or in blocks that are read and entered anew in every pass.
+
+What is computed of them are sums of integers over shards, the same in any order and split.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numba
+import numpy as np
+
+from pkm.compute.points import Points
+from pkm.row_blocks import RowBlocks
+
+#: Integer arrays that are added over shards, part by part.
+Sums = tuple[np.ndarray, ...]
+
+
+class Shards(list[Points]):
+    """Shards of points that are kept in memory.
+
+    Examples
+    --------
+    >>> halves = Shards([Points.prepare(np.array([[1]])), Points.prepare(np.array([[2]]))])
+    >>> halves.total(lambda shard: (shard.rows.sum(axis=0).astype(int),))[0].tolist()
+    [3]
+    """
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, null ones included."""
+        return sum(shard.n_records for shard in self)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self[0].shape[1]
+
+    @property
+    def has_null(self) -> bool:
+        """Whether there are null records."""
+        return any(shard.n_null for shard in self)
+
+    def total(self, function: Callable[[Points], Sums]) -> Sums:
+        """Sum of a function's integer arrays over all shards."""
+        first, *others = self
+        totals = function(first)
+        for shard in others:
+            add(totals, function(shard))
+        return totals
+
+    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Shards":
+        """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
+        return Shards(shard.within(center, half_width, radius) for shard in self)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Points that are read anew in every pass, in blocks: memory does not grow with their number.
+
+    Blocks are read ahead of the compute by the calling thread; numba's number of threads enter them
+    and compute.
+
+    Attributes
+    ----------
+    rows : RowBlocks
+        In the units of the data.
+    enter : callable
+        From a block of rows (m, d) to Points.
+    progress : bool
+        Whether each pass shows a progress bar.
+    """
+
+    rows: RowBlocks
+    enter: Callable[[np.ndarray], Points]
+    progress: bool = False
+
+    @classmethod
+    def from_box(
+        cls, rows: RowBlocks, lower: np.ndarray, upper: np.ndarray, *, progress: bool = False
+    ) -> "Blocks":
+        """Points of a box; see :meth:`Points.from_box`.
+
+        Examples
+        --------
+        >>> from pkm.row_blocks import RowBlocks
+        >>> rows = RowBlocks(4, 1, lambda: iter([np.array([[0.5], [1.0]]), np.array([[-1], [3]])]))
+        >>> blocks = Blocks.from_box(rows, -np.ones(1), np.ones(1))
+        >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
+        array([1.5])
+        """
+        return cls(rows, partial(_entered, lower=lower, upper=upper), progress)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records, null ones included."""
+        return self.rows.n_rows
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.rows.n_columns
+
+    @property
+    def has_null(self) -> bool:
+        """Whether there are null records: one pass."""
+        (n_null,) = self.total(_null_records)
+        return bool(n_null[0])
+
+    def total(self, function: Callable[[Points], Sums]) -> Sums:
+        """Sum of a function's integer arrays over all blocks, in one pass.
+
+        Raises
+        ------
+        ChangedRows
+            If the rows are not those of earlier passes.
+        """
+        totals: Sums = ()
+        n_threads = numba.get_num_threads()
+        pending: deque[Future[Sums]] = deque()
+        compute = partial(_compute, enter=self.enter, function=function)
+        # Each thread computes on a block of its own, and no block has threads of its own.
+        threads = ThreadPoolExecutor(n_threads, initializer=numba.set_num_threads, initargs=(1,))
+        with threads, _bar(self.n_records, self.progress) as advance:
+            for block in self.rows.blocks():
+                pending.append(threads.submit(compute, block))
+                advance(len(block))
+                if len(pending) > n_threads:
+                    totals = add(totals, pending.popleft().result())
+            for future in pending:
+                totals = add(totals, future.result())
+        return totals
+
+    def within(self, center: np.ndarray, half_width: float, radius: float) -> "Blocks":
+        """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
+        enter = partial(
+            _entered_within,
+            enter=self.enter,
+            center=center,
+            half_width=half_width,
+            radius=radius,
+        )
+        return replace(self, enter=enter)
+
+
+def add(totals: Sums, more: Sums) -> Sums:
+    """Add arrays to totals in place, part by part; no totals yet are none."""
+    if not totals:
+        return more
+    for total, part in zip(totals, more, strict=True):
+        total += part
+    return totals
+
+
+# Functions of modules, not closures: they are sent to other processes.
+
+
+def _entered(block: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Points:
+    return Points.from_box(block, lower, upper)[0]
+
+
+def _entered_within(
+    block: np.ndarray,
+    enter: Callable[[np.ndarray], Points],
+    center: np.ndarray,
+    half_width: float,
+    radius: float,
+) -> Points:
+    return enter(block).within(center, half_width, radius)
+
+
+def _compute(
+    block: np.ndarray,
+    enter: Callable[[np.ndarray], Points],
+    function: Callable[[Points], Sums],
+) -> Sums:
+    return function(enter(block))
+
+
+def _null_records(points: Points) -> Sums:
+    return (np.array([points.n_null]),)
+
+
+@contextmanager
+def _bar(n_rows: int, shown: bool) -> Iterator[Callable[[int], object]]:
+    """Progress of one pass on standard error, or nothing."""
+    if not shown:
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=n_rows, unit=" rows", unit_scale=True, leave=False) as bar:
+        yield bar.update

@@ -1,0 +1,325 @@
+"""Points that are read in blocks give the bits of points in memory."""
+
+import math
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pkm import row_blocks as reading
+from pkm.compute import Points
+from pkm.compute.blocks import Blocks, Shards
+from pkm.methods import (
+    DPM,
+    DataMean,
+    DPLloyd,
+    EUGkM,
+    FastLloyd,
+    GLloyd,
+    KaplanStemmer,
+    KMeansPlusPlus,
+    Lloyd,
+    MSTKMeans,
+    PackingCenters,
+    QuadtreeKMeans,
+    SuLloyd,
+)
+from pkm.privacy import Account, Budget, Curator
+from pkm.row_blocks import ChangedRows, RowBlocks
+
+BY_BLOCKS = (
+    FastLloyd,
+    GLloyd,
+    SuLloyd,
+    DPLloyd,
+    Lloyd,
+    EUGkM,
+    QuadtreeKMeans,
+    MSTKMeans,
+    DataMean,
+    PackingCenters,
+)
+BOUNDS = (-1.0, 1.0)
+
+
+def matrix(n=400, d=3, seed=0):
+    """Points of which some lie outside of the bounds and some are null records."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(0, 0.4, (n, d)).astype(np.float32)
+    X[rng.integers(0, n, 5)] *= 10
+    X[rng.integers(0, n, 5), rng.integers(0, d, 5)] = np.nan
+    X[rng.integers(0, n), 0] = np.inf
+    return X
+
+
+def in_blocks(X, sizes):
+    """The same rows in blocks of given sizes, repeated as often as needed."""
+
+    def read():
+        start = 0
+        turn = 0
+        while start < len(X):
+            size = sizes[turn % len(sizes)]
+            yield X[start : start + size]
+            start += size
+            turn += 1
+
+    return RowBlocks(*X.shape, read)
+
+
+def released(model, X):
+    """All that a fit releases."""
+    model.fit(X)
+    charges = None if model.ledger_ is None else model.ledger_.charges
+    return model.cluster_centers_.tolist(), model.n_iter_, charges, model.domain_.tolist()
+
+
+def private(method, **parameters):
+    """A method with a budget, if it takes one, and points that suit its claim."""
+    given = {"bounds": BOUNDS, "random_state": 3, "n_clusters": 3}
+    X = matrix()
+    if method.claims["sound"].private:
+        given["epsilon"] = 2.0
+    else:
+        X = X[np.isfinite(X).all(axis=1)]
+    return method(**given | parameters), X
+
+
+@pytest.mark.parametrize("method", BY_BLOCKS)
+def test_blocks_give_the_bits_of_memory(method):
+    model, X = private(method)
+    expected = released(model, X)
+    for sizes in ([len(X)], [1, 7], [64], [131, 2]):
+        assert released(model, in_blocks(X, sizes)) == expected, sizes
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_neither_sizes_nor_order_of_rows_matter(sizes, random):
+    X = matrix(120)
+    model = FastLloyd(3, epsilon=3.0, bounds=BOUNDS, random_state=0)
+    expected = released(model, X)
+    order = list(range(len(X)))
+    random.shuffle(order)
+    assert released(model, in_blocks(X[order], sizes)) == expected
+
+
+@pytest.mark.parametrize("variant", ["published", "sound"])
+@pytest.mark.parametrize("method", [FastLloyd, GLloyd, SuLloyd, DPLloyd])
+def test_variants_give_the_bits_of_memory(method, variant):
+    model, X = private(method, variant=variant)
+    assert released(model, in_blocks(X, [50])) == released(model, X)
+
+
+@pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, QuadtreeKMeans, MSTKMeans])
+def test_a_zoom_gives_the_bits_of_memory(method):
+    model, _ = private(method, bounds=(-50, 50), zoom=0.2, epsilon=20.0)
+    X = matrix(4000)
+    expected = released(model, X)
+    assert model.zoom_ is not None
+    assert released(model, in_blocks(X, [333])) == expected
+
+
+def test_threads_do_not_matter():
+    model, X = private(FastLloyd)
+    expected = released(model, in_blocks(X, [10]))
+    threads = numba.get_num_threads()
+    try:
+        for n_threads in range(1, min(4, numba.config.NUMBA_NUM_THREADS) + 1):
+            numba.set_num_threads(n_threads)
+            assert released(model, in_blocks(X, [10])) == expected
+    finally:
+        numba.set_num_threads(threads)
+
+
+def test_files_and_tables_give_the_bits_of_memory(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(reading, "BLOCK_VALUES", 100)
+    model, X = private(FastLloyd)
+    expected = released(model, X)
+    table = pa.table({f"x{h}": X[:, h] for h in range(3)})
+    np.save(tmp_path / "x.npy", X)
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=70)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for source in (tmp_path / "x.npy", tmp_path / "x.parquet", table, mapped, mapped[::1]):
+        assert released(model, source) == expected
+
+
+def test_predict_reads_blocks():
+    model, X = private(FastLloyd)
+    finite = X[np.isfinite(X).all(axis=1)]
+    model.fit(X)
+    np.testing.assert_array_equal(model.predict(in_blocks(finite, [17])), model.predict(finite))
+
+
+def test_bounds_of_a_method_without_privacy_are_found_in_blocks():
+    model, X = private(Lloyd, bounds=None)
+    assert released(model, in_blocks(X, [30])) == released(model, X)
+
+
+def test_bad_values_are_refused_as_in_memory():
+    X = matrix()
+    model, _ = private(Lloyd)
+    for source in (X, in_blocks(X, [40])):
+        with pytest.raises(ValueError, match=r"X has \d+ rows with NaN or infinite values"):
+            model.fit(source)
+    model, _ = private(FastLloyd, clip=False)
+    for source in (X, in_blocks(X, [40])):
+        with pytest.raises(ValueError, match=r"points lie outside bounds=\(-1\.0, 1\.0\)"):
+            model.fit(source)
+    inside = np.clip(X, -1, 1)
+    assert released(model, in_blocks(inside, [40])) == released(model, inside)
+    with pytest.raises(ValueError, match="bounds=None: a private fit needs"):
+        FastLloyd().fit(in_blocks(X, [40]))
+
+
+@pytest.mark.parametrize("method", [DPM, KaplanStemmer, KMeansPlusPlus])
+def test_methods_that_need_all_points_say_so_before_they_read(method, tmp_path):
+    assert not method.by_blocks
+
+    def read():
+        raise AssertionError("rows must not be read")
+        yield
+
+    model = method(2, bounds=BOUNDS)
+    with pytest.raises(ValueError, match=f"{method.__name__} needs all points at once"):
+        model.fit(RowBlocks(10, 2, read))
+    np.save(tmp_path / "x.npy", np.zeros((10, 2)))
+    with pytest.raises(ValueError, match="FastLloyd"):
+        model.fit(str(tmp_path / "x.npy"))
+
+
+def test_methods_that_need_all_points_take_tables_and_mapped_arrays(tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    np.save(tmp_path / "x.npy", X)
+    model = KMeansPlusPlus(2, bounds=BOUNDS, random_state=0)
+    expected = released(model, X)
+    assert released(model, np.load(tmp_path / "x.npy", mmap_mode="r")) == expected
+    assert released(model, pa.table({"a": X[:, 0], "b": X[:, 1]})) == expected
+
+
+def test_an_account_is_charged_as_in_memory():
+    model, X = private(FastLloyd)
+    spent = []
+    for source in (X, in_blocks(X, [40])):
+        account = Account(Budget(10.0, 1e-3, "zero_out"))
+        model.fit(source, account=account)
+        spent.append((account.spent(), len(account.runs)))
+    assert spent[0] == spent[1]
+
+
+def test_rows_that_change_between_passes_end_the_fit():
+    X = matrix()
+    passes = iter([X, X[1:]])
+    model, _ = private(FastLloyd)
+    with pytest.raises(ChangedRows, match="all passes must read the same rows"):
+        model.fit(RowBlocks(*X.shape, lambda: iter([next(passes)])))
+
+
+def test_null_records_of_blocks_are_refused_under_other_adjacencies():
+    from pkm.privacy import Ledger, NoiseStreams
+    from pkm.privacy.rho_bounded import RhoBoundedCurator
+
+    bounds = (-np.ones(3), np.ones(3))
+    blocks = Blocks.from_box(in_blocks(matrix(), [99]), *bounds)
+    assert blocks.has_null
+    assert not Blocks.from_box(in_blocks(np.zeros((4, 3)), [3]), *bounds).has_null
+    ledger = Ledger(Budget(1.0, 1e-6, "rho_bounded", 0.5))
+    with pytest.raises(ValueError, match="null records"):
+        RhoBoundedCurator(blocks, ledger, NoiseStreams([0]))
+
+
+def test_a_block_is_computed_on_by_one_thread_and_few_are_in_memory():
+    X = np.zeros((1000, 2))
+    alive = 0
+    most = 0
+
+    def read():
+        nonlocal alive, most
+        for start in range(0, 1000, 10):
+            alive += 1
+            most = max(most, alive)
+            yield X[start : start + 10]
+
+    def count(points):
+        nonlocal alive
+        assert numba.get_num_threads() == 1
+        alive -= 1
+        return (np.array([points.shape[0]]),)
+
+    blocks = Blocks.from_box(RowBlocks(1000, 2, read), -np.ones(2), np.ones(2))
+    (total,) = blocks.total(count)
+    assert total == [1000]
+    assert most <= numba.get_num_threads() + 2
+
+
+def test_an_error_in_a_block_ends_the_pass():
+    def fail(points):
+        raise RuntimeError("in a thread")
+
+    blocks = Blocks.from_box(in_blocks(np.zeros((10, 2)), [3]), -np.ones(2), np.ones(2))
+    with pytest.raises(RuntimeError, match="in a thread"):
+        blocks.total(fail)
+
+
+def test_shards_and_blocks_have_the_same_totals():
+    X = matrix()
+    bounds = (-np.ones(3), np.ones(3))
+    whole = Points.from_box(X, *bounds)[0]
+    shards = Shards(Points.from_box(part, *bounds)[0] for part in np.array_split(X, 3))
+    blocks = Blocks.from_box(in_blocks(X, [57]), *bounds)
+
+    def sums(points):
+        return (points.rows.astype(np.int64).sum(axis=0), np.array([points.n_records]))
+
+    for source in (Shards([whole]), shards, blocks):
+        assert source.n_records == len(X)
+        assert source.n_features == 3
+        assert source.has_null
+        inner = source.within(np.full(3, 0.1), 0.3, math.sqrt(3))
+        for points in (source, inner):
+            totals = points.total(sums)
+            expected = (
+                Shards([whole])
+                if points is source
+                else Shards([whole]).within(np.full(3, 0.1), 0.3, math.sqrt(3))
+            ).total(sums)
+            for total, part in zip(totals, expected, strict=True):
+                np.testing.assert_array_equal(total, part)
+
+
+def test_a_progress_bar_counts_the_rows_of_every_pass(monkeypatch):
+    shown = []
+
+    class Bar:
+        def __init__(self, total, **_):
+            shown.append([total, 0])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self, n_rows):
+            shown[-1][1] += n_rows
+
+    monkeypatch.setattr("tqdm.tqdm", Bar)
+    model, X = private(SuLloyd, n_iterations=2)
+    model.fit(in_blocks(X, [100]))
+    assert shown == []
+    model.fit(in_blocks(X, [100]), progress=True)
+    assert shown == [[400, 400]] * 2
+
+
+def test_curators_of_blocks_disclose_no_points():
+    from pkm.privacy import NoiseStreams
+
+    blocks = Blocks.from_box(in_blocks(np.zeros((4, 3)), [3]), -np.ones(3), np.ones(3))
+    curator = Curator(blocks, None, NoiseStreams([0]))
+    with pytest.raises(TypeError):
+        curator.disclose()
