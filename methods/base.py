@@ -684,7 +684,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         self._centers = run.centers
         return self
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: ArrayLike | RowsLike) -> np.ndarray:
         """Index of the nearest released center for each row of X, clipped to the bounds."""
         check_is_fitted(self, "cluster_centers_")
         rows = row_blocks(X)
@@ -711,7 +711,12 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         return pairwise_distances_argmin(rows, self.cluster_centers_ / half_width)
 
     def fit_predict(
-        self, X: ArrayLike, y: object = None, *, account: Account | None = None, **kwargs: object
+        self,
+        X: ArrayLike | RowsLike,
+        y: object = None,
+        *,
+        account: Account | None = None,
+        **kwargs: object,
     ) -> np.ndarray:
         """Fit, then predict the same rows; rows with NaN or infinite values have no label."""
         return self.fit(X, account=account).predict(X)
@@ -902,14 +907,14 @@ def _as_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _matrix(X: ArrayLike) -> np.ndarray:
+def _matrix(X: ArrayLike | RowsLike) -> np.ndarray:
     matrix = _as_matrix(X)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}")
     return matrix
 
 
-def _as_matrix(X: ArrayLike) -> np.ndarray:
+def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
     if isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
         # It is converted block by block when it is entered, without a copy of the whole.
         return np.asarray(X)

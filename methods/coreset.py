@@ -1,15 +1,14 @@
 """Private coresets: weighted points that represent the data, and counts that sum to a total."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from pkm.compute import Points
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import SCALE, Curator, Ledger, shards_of
+from pkm.privacy.base import PointsLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +82,7 @@ class CoresetMethod(PrivateKMeans):
 
     def coreset_of(
         self,
-        points: np.ndarray | Points | Sequence[np.ndarray | Points],
+        points: PointsLike,
         seed: int,
         *,
         domain: ArrayLike | None = None,
