@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Protocol
 
 import numba
 import numpy as np
@@ -18,6 +19,24 @@ from pkm.row_blocks import RowBlocks
 
 #: Integer arrays that are added over shards, part by part.
 Sums = tuple[np.ndarray, ...]
+
+
+class Source(Protocol):
+    """Rows that can be read several times in blocks that have a length."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns."""
+        ...
+
+    def blocks(self) -> Iterator[Any]:
+        """Read all rows once."""
+        ...
 
 
 class Shards(list[Points]):
@@ -67,16 +86,19 @@ class Blocks:
 
     Attributes
     ----------
-    rows : RowBlocks
-        In the units of the data.
+    rows : RowBlocks or GridFile
+        In the units of the data, or packed.
     enter : callable
-        From a block of rows (m, d) to Points.
+        From a block of rows to Points.
+    n_null : int or None
+        Number of null records where it is known; blocks of packed points have none.
     progress : bool
         Whether each pass shows a progress bar.
     """
 
-    rows: RowBlocks
-    enter: Callable[[np.ndarray], Points]
+    rows: Source
+    enter: Callable[[Any], Points]
+    n_null: int | None = None
     progress: bool = False
 
     @classmethod
@@ -93,7 +115,7 @@ class Blocks:
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
         """
-        return cls(rows, partial(_entered, lower=lower, upper=upper), progress)
+        return cls(rows, partial(_entered, lower=lower, upper=upper), progress=progress)
 
     @property
     def n_records(self) -> int:
@@ -107,7 +129,9 @@ class Blocks:
 
     @property
     def has_null(self) -> bool:
-        """Whether there are null records: one pass."""
+        """Whether there are null records: one pass where that is not known."""
+        if self.n_null is not None:
+            return self.n_null > 0
         (n_null,) = self.total(_null_records)
         return bool(n_null[0])
 
@@ -164,8 +188,8 @@ def _entered(block: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Points:
 
 
 def _entered_within(
-    block: np.ndarray,
-    enter: Callable[[np.ndarray], Points],
+    block: Any,
+    enter: Callable[[Any], Points],
     center: np.ndarray,
     half_width: float,
     radius: float,
@@ -174,8 +198,8 @@ def _entered_within(
 
 
 def _compute(
-    block: np.ndarray,
-    enter: Callable[[np.ndarray], Points],
+    block: Any,
+    enter: Callable[[Any], Points],
     function: Callable[[Points], Sums],
 ) -> Sums:
     return function(enter(block))

@@ -233,6 +233,13 @@ class Points:
         return len(self.rows) + self.n_null
 
 
+def squared_norms_of(rows: np.ndarray) -> np.ndarray:
+    """Squared norms (n,), float64, of integer coordinates (n, d), float32, in grid steps."""
+    squared_norms = np.empty(len(rows))
+    _squared_norms(rows, squared_norms)
+    return squared_norms
+
+
 def remainders_of(points: Points) -> np.ndarray:
     """Remainders of rounding to the grid, of shape (n, d); of shape (0, d) where all are zero."""
     if points.remainders is not None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import SCALE, Points, labels
 from pkm.compute.blocks import Blocks
+from pkm.compute.grid_file import GridFile, is_grid_file, open_grid
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,
@@ -639,6 +640,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             that is mapped from a file, a ``pyarrow.dataset.Dataset``, an Arrow table or a polars
             frame, or :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with ``by_blocks``:
             others need all points at once, and refuse files. Rows are read once for every pass.
+            Grid files, which ``pkm pack`` writes, are for all methods and have their bounds.
             Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``. A row with
             NaN or an infinite value is the null record of zero-out adjacency: it counts in n and
             contributes nothing. Under other adjacencies NaN is the middle of the bounds, and
@@ -687,7 +689,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     def predict(self, X: ArrayLike | RowsLike) -> np.ndarray:
         """Index of the nearest released center for each row of X, clipped to the bounds."""
         check_is_fitted(self, "cluster_centers_")
-        rows = row_blocks(X)
+        rows = open_grid(cast("str", X)).in_units() if is_grid_file(X) else row_blocks(X)
         if rows is not None:
             return np.concatenate([self.predict(block) for block in rows.blocks()])
         X = _matrix(X)
@@ -739,12 +741,15 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     ) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray], int]:
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
         self.check_parameters()
+        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
+        if is_grid_file(X):
+            points, bounds = self._entered_grid(open_grid(cast("str | GridFile", X)))
+            return points, bounds, seed
         rows = row_blocks(X)
         if rows is not None and self.by_blocks:
             points, bounds = self._entered_blocks(rows)
         else:
             points, bounds = self._entered_array(_matrix(X if rows is None else self._whole(X)))
-        seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
         return points, bounds, seed
 
     def _entered_array(self, X: np.ndarray) -> tuple[Points, tuple[np.ndarray, np.ndarray]]:
@@ -774,6 +779,22 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         assert bounds is not None, "a private fit has declared bounds"
         return Blocks.from_box(rows, *bounds), bounds
 
+    def _entered_grid(
+        self, file: GridFile
+    ) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray]]:
+        """Points of a grid file: in blocks, or mapped for methods that need all of them."""
+        lower, upper = bounds = file.bounds
+        declared = None if self.bounds is None else self._declared_bounds(file.n_columns)
+        if declared is not None and not np.array_equal(declared, bounds):
+            raise ValueError(
+                f"bounds={self.bounds} differ from those that {file.path} was packed with, "
+                f"{lower.tolist()} to {upper.tolist()}: leave them out, or pack it again"
+            )
+        if not self.claim.private:
+            _refuse_null(file.header.n_null)
+        self._refuse_outside(file.header.outside)
+        return file.by_blocks() if self.by_blocks else file.mapped(), bounds
+
     def _whole(self, X: ArrayLike | RowsLike) -> np.ndarray:
         """Array (n, d) of rows that are in memory, or mapped to it, though they have blocks."""
         if isinstance(X, np.ndarray):
@@ -783,7 +804,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             return stacked(rows)
         raise ValueError(
             f"X={X!r}: {type(self).__name__} needs all points at once, and cannot read them in "
-            "blocks: give it an array, or take a method that can (by_blocks), such as FastLloyd"
+            "blocks: give it an array, write a grid file with pkm pack and give it that, or take a "
+            "method that can (by_blocks), such as FastLloyd"
         )
 
     def _refuse_outside(self, outside: bool) -> None:

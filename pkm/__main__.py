@@ -22,6 +22,7 @@ VERBS = {
     "verify": ("pkm.experiments.verify", (), "run what a claim or a figure rests on again"),
     "centers": ("pkm.experiments.export", (), "list or write the released centers that are kept"),
     "export": ("pkm.experiments.raw_rows", (), "write all stored rows as Parquet and CSV"),
+    "pack": ("pkm.experiments.pack", (), "write points on the integer grid to a file, for fits"),
     "data": ("pkm.datasets.__main__", (), "list, fetch and verify data sets, train embeddings"),
     "check": ("pkm.audit.conformance", (), "test whether a method keeps its contract"),
     "audit": ("pkm.audit.__main__", (), "attack a method: replay, residuals, black box"),

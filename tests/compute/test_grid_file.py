@@ -1,0 +1,188 @@
+"""Grid files: the points of a box to the bit, found damaged where they are."""
+
+import numpy as np
+import pytest
+
+from pkm import row_blocks as reading
+from pkm.compute import SCALE, Points
+from pkm.compute import grid_file as module
+from pkm.compute.grid_file import open_grid, pack
+from pkm.experiments.pack import main
+from pkm.methods import DPM, FastLloyd, KaplanStemmer, KMeansPlusPlus, Lloyd
+from pkm.row_blocks import ChangedRows, RowBlocks, row_blocks
+
+BOUNDS = np.array([-1.0, -2.0, 0.5]), np.array([1.0, 3.0, 9.0])
+
+
+def matrix(n=300):
+    """Points of which some are outside of the bounds and some are null records."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(BOUNDS[0], BOUNDS[1], (n, 3))
+    X[3] = [5, 5, 5]
+    X[7, 1] = np.nan
+    X[200, 2] = -np.inf
+    return X
+
+
+def blocks_of(X):
+    return RowBlocks(*X.shape, lambda: iter(np.array_split(X, 7)))
+
+
+@pytest.fixture
+def packed(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_VALUES", 60)
+    monkeypatch.setattr(reading, "BLOCK_VALUES", 60)
+    return pack(blocks_of(matrix()), tmp_path / "x.grid", *BOUNDS)
+
+
+def test_mapped_points_are_those_of_the_box(packed):
+    expected, outside = Points.from_box(matrix(), *BOUNDS)
+    points = packed.mapped()
+    assert points == expected
+    assert (points.n_null, points.n_records) == (2, 300)
+    np.testing.assert_array_equal(points.squared_norms, expected.squared_norms)
+    assert packed.header.outside is outside is True
+    assert [bound.tolist() for bound in packed.bounds] == [bound.tolist() for bound in BOUNDS]
+    packed.verify()
+
+
+def test_blocks_are_those_of_the_box(packed):
+    expected, _ = Points.from_box(matrix(), *BOUNDS)
+    blocks = packed.by_blocks()
+    assert (blocks.n_records, blocks.n_features, blocks.has_null) == (300, 3, True)
+
+    def sums(points):
+        remainders = points.remainders.astype(np.int64)
+        return points.rows.astype(np.int64).sum(axis=0), remainders.sum(axis=0)
+
+    for total, part in zip(blocks.total(sums), sums(expected), strict=True):
+        np.testing.assert_array_equal(total, part)
+
+
+def test_rows_in_units_are_the_clipped_ones(packed):
+    X = matrix()
+    expected = np.clip(X[np.isfinite(X).all(axis=1)], *BOUNDS)
+    found = reading.stacked(packed.in_units())
+    # Half of a unit of remainders, or one at its end: 2^-32 half-widths.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=5 * 2.0**-32)
+
+
+def released(model, X):
+    model.fit(X)
+    return model.cluster_centers_.tolist(), model.ledger_ and model.ledger_.charges
+
+
+@pytest.mark.parametrize("zoom", [None, 0.2])
+@pytest.mark.parametrize("method", [FastLloyd, DPM, KaplanStemmer])
+def test_fits_on_grid_files_give_the_bits_of_memory(packed, method, zoom):
+    model = method(2, epsilon=8.0, bounds=np.array(BOUNDS), random_state=1, zoom=zoom)
+    expected = released(model, matrix())
+    assert released(model, packed.path) == expected
+    model.set_params(bounds=None)
+    assert released(model, packed) == expected
+
+
+def test_methods_without_privacy_take_grid_files(tmp_path):
+    X = np.random.default_rng(1).uniform(-1, 1, (200, 2))
+    path = tmp_path / "x.grid"
+    pack(blocks_of(X), path, -np.ones(2), np.ones(2))
+    for method in (Lloyd, KMeansPlusPlus):
+        model = method(3, bounds=(-1, 1), random_state=1)
+        assert released(model, path) == released(model, X)
+        np.testing.assert_array_equal(model.predict(path), model.predict(X))
+
+
+def test_what_was_packed_decides_bounds_clipping_and_null_records(packed):
+    with pytest.raises(ValueError, match=r"bounds=\(0, 9\) differ from those .* packed with"):
+        FastLloyd(2, bounds=(0, 9)).fit(packed.path)
+    with pytest.raises(ValueError, match="points lie outside"):
+        FastLloyd(2, bounds=np.array(BOUNDS), clip=False).fit(packed.path)
+    with pytest.raises(ValueError, match="X has 2 rows with NaN"):
+        Lloyd(2).fit(packed.path)
+
+
+def test_damaged_files_are_refused(packed, tmp_path):
+    content = bytearray((tmp_path / "x.grid").read_bytes())
+
+    def damaged(change):
+        changed = bytearray(content)
+        change(changed)
+        (tmp_path / "y.grid").write_bytes(changed)
+        return tmp_path / "y.grid"
+
+    def first_coordinate(changed):
+        changed[packed.begin : packed.begin + 4] = np.float32(2 * SCALE).tobytes()
+
+    def cut(changed):
+        del changed[-1:]
+
+    def other_bit(changed):
+        changed[packed.begin] ^= 1
+
+    path = damaged(first_coordinate)
+    for model in (FastLloyd(2, random_state=0), DPM(2, random_state=0)):
+        with pytest.raises(ValueError, match="points outside the domain; pack it again"):
+            model.fit(path)
+    with pytest.raises(ValueError, match=r"instead of \d+: it is cut off"):
+        open_grid(damaged(cut))
+    with pytest.raises(ValueError, match="its checksum differs"):
+        open_grid(damaged(other_bit)).verify()
+    with pytest.raises(ValueError, match="is no grid file"):
+        open_grid(damaged(lambda changed: changed.__setitem__(0, 0)))
+    version = content.index(b'"version": 1') + 11
+    with pytest.raises(ValueError, match="has version 2 and scale 65536"):
+        open_grid(damaged(lambda changed: changed.__setitem__(version, ord("2"))))
+    with pytest.raises(FileNotFoundError, match="existing file"):
+        open_grid(tmp_path / "none.grid")
+
+
+def test_a_grid_file_that_is_replaced_is_noticed(packed, tmp_path):
+    pack(blocks_of(matrix()), tmp_path / "x.grid", *BOUNDS)
+    for read in (packed.mapped, lambda: list(packed.blocks())):
+        with pytest.raises(ChangedRows, match="has changed since it was opened"):
+            read()
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_written(tmp_path, monkeypatch):
+    X = matrix()
+    rows = RowBlocks(len(X), 3, lambda: iter([X[:10]]))
+    with pytest.raises(ChangedRows):
+        pack(rows, tmp_path / "x.grid", *BOUNDS)
+    null = np.full((3, 3), np.nan)
+    with pytest.raises(ValueError, match="no row without NaN"):
+        pack(blocks_of(null), tmp_path / "x.grid", *BOUNDS)
+    rows = RowBlocks(10**14, 3, lambda: iter([]))
+    with pytest.raises(OSError, match=r"needs [\d,]+ bytes, and [\d,]+ are free"):
+        pack(rows, tmp_path / "x.grid", *BOUNDS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_columns_have_room_in_the_header(tmp_path):
+    d = 700
+    lower = np.random.default_rng(0).normal(size=d) * 1e-300
+    packed = pack(blocks_of(np.zeros((4, d))), tmp_path / "x.grid", lower, lower + 1)
+    assert packed.bounds[0].tolist() == lower.tolist()
+    assert packed.begin % module.PAGE == 0
+
+
+def test_the_command_packs_and_verifies(tmp_path, capsys):
+    np.save(tmp_path / "x.npy", matrix())
+    source, target = str(tmp_path / "x.npy"), str(tmp_path / "x.grid")
+    bounds = "bounds=[[-1,-2,0.5],[1,3,9]]"
+    assert main([source, target, bounds]) == 0
+    assert "n=300 d=3, 2 null records, some clipped to the bounds" in capsys.readouterr().out
+    assert open_grid(target).mapped() == Points.from_box(matrix(), *BOUNDS)[0]
+    assert main([target]) == 0
+    rows = row_blocks(source)
+    assert rows is not None
+    for words, message in [
+        ([source, target], "bounds=None is not allowed: bounds must be [lower,upper]"),
+        ([source, target, "bounds=[1,0]"], "lower below upper"),
+        ([source, target, "bounds=[a"], "two lists of 3 numbers"),
+        ([source, str(tmp_path / "x.npz"), bounds], "ends in .grid"),
+        ([str(tmp_path / "none.npy"), target, bounds], "existing file"),
+        ([source, target, "range=[0,1]"], "option"),
+        ([], "OUT.grid alone"),
+    ]:
+        assert main(words) == 2, words
+        assert message in capsys.readouterr().err, words
