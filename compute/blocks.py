@@ -115,7 +115,7 @@ class Blocks:
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
         """
-        return cls(rows, partial(_entered, lower=lower, upper=upper), progress=progress)
+        return cls(rows, partial(enter_box, lower=lower, upper=upper), progress=progress)
 
     @property
     def n_records(self) -> int:
@@ -162,7 +162,7 @@ class Blocks:
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Blocks":
         """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
         enter = partial(
-            _entered_within,
+            enter_within,
             enter=self.enter,
             center=center,
             half_width=half_width,
@@ -183,17 +183,19 @@ def add(totals: Sums, more: Sums) -> Sums:
 # Functions of modules, not closures: they are sent to other processes.
 
 
-def _entered(block: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Points:
+def enter_box(block: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Points:
+    """Points of a block of rows in a box."""
     return Points.from_box(block, lower, upper)[0]
 
 
-def _entered_within(
+def enter_within(
     block: Any,
     enter: Callable[[Any], Points],
     center: np.ndarray,
     half_width: float,
     radius: float,
 ) -> Points:
+    """Points of a block in a smaller domain; see :meth:`Points.within`."""
     return enter(block).within(center, half_width, radius)
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import SCALE, Points, labels
 from pkm.compute.blocks import Blocks
+from pkm.compute.dask_points import DaskPoints
 from pkm.compute.grid_file import GridFile, is_grid_file, open_grid
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
@@ -35,7 +36,7 @@ from pkm.privacy import (
 )
 from pkm.privacy.base import PointsLike, full_domain
 from pkm.privacy.query import PRESENCE
-from pkm.row_blocks import RowBlocks, RowsLike, row_blocks, stacked
+from pkm.row_blocks import RowBlocks, RowsLike, is_dask_array, row_blocks, stacked
 from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
@@ -638,8 +639,9 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             An array or a frame; or, with the same result to the bit and some blocks in memory,
             a path of an NPY or Parquet file, of a folder or a pattern of Parquet files, an array
             that is mapped from a file, a ``pyarrow.dataset.Dataset``, an Arrow table or a polars
-            frame, or :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with ``by_blocks``:
-            others need all points at once, and refuse files. Rows are read once for every pass.
+            frame, a ``dask.array`` (on its cluster, if there is one), or
+            :class:`pkm.row_blocks.RowBlocks`. Blocks are for methods with ``by_blocks``: others
+            need all points at once, and refuse files. Rows are read once for every pass.
             Grid files, which ``pkm pack`` writes, are for all methods and have their bounds.
             Rows outside ``bounds`` are clipped to them, or refused with ``clip=False``. A row with
             NaN or an infinite value is the null record of zero-out adjacency: it counts in n and
@@ -668,7 +670,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             If noise is drawn from a ``random_state``: whoever knows it can take the noise off.
         """
         points, bounds, seed = self._prepared(X)
-        if isinstance(points, Blocks):
+        if isinstance(points, Blocks | DaskPoints):
             points = replace(points, progress=progress)
         run = self.fit_batch(points, [seed], bounds, account=account, secure=self._draws_securely())
         lower, upper = bounds
@@ -738,7 +740,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
     def _prepared(
         self, X: ArrayLike | RowsLike
-    ) -> tuple[Points | Blocks, tuple[np.ndarray, np.ndarray], int]:
+    ) -> tuple[Points | Blocks | DaskPoints, tuple[np.ndarray, np.ndarray], int]:
         """Check points in their own units; return them on the grid, its bounds, and a seed."""
         self.check_parameters()
         seed = secrets.randbits(63) if self.random_state is None else int(self.random_state)
@@ -747,7 +749,11 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             return points, bounds, seed
         rows = row_blocks(X)
         if rows is not None and self.by_blocks:
-            points, bounds = self._entered_blocks(rows)
+            bounds = self._checked_bounds(rows)
+            if is_dask_array(X):
+                points = DaskPoints.from_box(X, *bounds)
+            else:
+                points = Blocks.from_box(rows, *bounds)
         else:
             points, bounds = self._entered_array(_matrix(X if rows is None else self._whole(X)))
         return points, bounds, seed
@@ -763,8 +769,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         self._refuse_outside(outside)
         return points, (lower, upper)
 
-    def _entered_blocks(self, rows: RowBlocks) -> tuple[Blocks, tuple[np.ndarray, np.ndarray]]:
-        """Points that are read in blocks, and the bounds of their grid.
+    def _checked_bounds(self, rows: RowBlocks) -> tuple[np.ndarray, np.ndarray]:
+        """Bounds of rows that are read in blocks, and that are refused where they must be.
 
         A private fit that clips makes no pass of its own; others check the rows in one.
         """
@@ -777,7 +783,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             if n_null < rows.n_rows:
                 self._refuse_outside(Points.from_box(np.array([lowest, highest]), *bounds)[1])
         assert bounds is not None, "a private fit has declared bounds"
-        return Blocks.from_box(rows, *bounds), bounds
+        return bounds
 
     def _entered_grid(
         self, file: GridFile

@@ -141,8 +141,8 @@ def row_blocks(source: Any) -> RowBlocks | None:
     source : object
         A path of an NPY file, a Parquet file, a folder of them, or a pattern such as
         ``"data/*.parquet"``; an array that is mapped from a file; a ``pyarrow.dataset.Dataset``;
-        whatever offers the Arrow stream protocol again and again, such as a polars frame or an
-        Arrow table; RowBlocks.
+        a ``dask.array``; whatever offers the Arrow stream protocol again and again, such as a
+        polars frame or an Arrow table; RowBlocks.
 
     Returns
     -------
@@ -164,12 +164,14 @@ def row_blocks(source: Any) -> RowBlocks | None:
         return _of_path(os.fspath(source))
     if isinstance(source, np.memmap):
         return _of_mapped(source, "X") if source.ndim == 2 and source.size else None
-    if isinstance(source, Iterator) or _is_arrow(source, "RecordBatchReader"):
+    if isinstance(source, Iterator) or _is_of(source, "pyarrow", "RecordBatchReader"):
         raise TypeError(
             f"X={type(source).__name__} can be read only once, and k-means needs several passes: "
             f"{REMEDY}"
         )
-    if _is_arrow(source, "Dataset"):
+    if is_dask_array(source):
+        return _of_dask(source)
+    if _is_of(source, "pyarrow", "Dataset"):
         return _of_dataset(source, "X")
     is_pandas = type(source).__module__.split(".")[0] == "pandas"
     if hasattr(source, "__arrow_c_stream__") and not is_pandas:
@@ -188,10 +190,15 @@ def stacked(rows: RowBlocks) -> np.ndarray:
     return np.concatenate(list(rows.blocks()))
 
 
-def _is_arrow(source: object, name: str) -> bool:
-    """Whether an object is of a class of Arrow, which is not imported for it."""
+def is_dask_array(source: object) -> bool:
+    """Whether an object is a ``dask.array``."""
+    return _is_of(source, "dask", "Array")
+
+
+def _is_of(source: object, package: str, name: str) -> bool:
+    """Whether an object is of a class of a package, which is not imported for it."""
     return any(
-        base.__module__.startswith("pyarrow") and base.__name__ == name
+        base.__module__.split(".")[0] == package and base.__name__ == name
         for base in type(source).__mro__
     )
 
@@ -263,6 +270,22 @@ def _of_mapped(
                 mapping.madvise(mmap.MADV_DONTNEED)
 
     return RowBlocks(n, d, read, name, stamps or {})
+
+
+def _of_dask(array: Any) -> RowBlocks:
+    """Blocks of the chunks of an array, each computed when it is read."""
+    if array.ndim != 2 or any(size != size or size < 1 for size in array.shape):
+        raise ValueError(
+            f"X must be a dask.array of known shape (n, d) with n, d >= 1, got {array.shape}: call "
+            "its compute_chunk_sizes()"
+        )
+    n, d = array.shape
+
+    def read() -> Iterator[np.ndarray]:
+        for chunk in array.rechunk({1: -1}).to_delayed().ravel():
+            yield np.asarray(chunk.compute())
+
+    return RowBlocks(n, d, read)
 
 
 def _of_dataset(source: "Dataset", name: str) -> RowBlocks:

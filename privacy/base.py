@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 
 from pkm.compute import Points
 from pkm.compute.blocks import Blocks, Shards
+from pkm.compute.dask_points import DaskPoints
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.ledger import Charge, Ledger, StreamKey
 from pkm.privacy.noise import NoiseStreams
 from pkm.privacy.query import PRESENCE, Query, View
 
-PointsLike = np.ndarray | Points | Blocks | Sequence[np.ndarray | Points]
+PointsLike = np.ndarray | Points | Blocks | DaskPoints | Sequence[np.ndarray | Points]
 """Private points on the grid, whole, in shards, or in blocks that are read in every pass."""
 
 
@@ -311,9 +312,9 @@ def full_domain(domain: ArrayLike | None, n_features: int) -> np.ndarray:
     return bounds
 
 
-def shards_of(points: PointsLike) -> Shards | Blocks:
-    """Convert private points to Shards of one width, or to the Blocks that they are."""
-    if isinstance(points, Blocks):
+def shards_of(points: PointsLike) -> Shards | Blocks | DaskPoints:
+    """Convert private points to Shards of one width, or to the blocks or chunks that they are."""
+    if isinstance(points, Blocks | DaskPoints):
         return points
     whole = isinstance(points, np.ndarray | Points)
     shards = Shards(

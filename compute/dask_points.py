@@ -1,0 +1,113 @@
+"""Points of a ``dask.array``: one task per chunk of rows and pass, a tree of sums, one curator.
+
+Tasks return integers, and their sums are the same on any number of workers, with any chunks, and
+after a worker has died, whose tasks dask runs again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from pkm.compute.blocks import Sums, add, enter_box, enter_within
+from pkm.compute.points import Points
+from pkm.row_blocks import ChangedRows
+
+#: Sums that a task adds up.
+FAN_IN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class DaskPoints:
+    """Points in chunks of rows that lie on, or are read by, the workers of a cluster.
+
+    Attributes
+    ----------
+    chunks : sequence
+        Delayed arrays (m, d), in the units of the data.
+    n_records, n_features : int
+        Of all chunks, null records included.
+    enter : callable
+        From a chunk to Points.
+    progress : bool
+        Accepted as by :class:`pkm.compute.blocks.Blocks`; dask shows the progress of its tasks.
+    """
+
+    chunks: Sequence[Any]
+    n_records: int
+    n_features: int
+    enter: Callable[[np.ndarray], Points]
+    progress: bool = False
+
+    @classmethod
+    def from_box(cls, array: Any, lower: np.ndarray, upper: np.ndarray) -> "DaskPoints":
+        """Points of a box, from a ``dask.array`` (n, d); see :meth:`Points.from_box`."""
+        n, d = array.shape
+        chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
+        return cls(chunks, n, d, partial(enter_box, lower=lower, upper=upper))
+
+    @property
+    def has_null(self) -> bool:
+        """Whether there are null records: one pass."""
+        (n_null,) = self.total(_null_records)
+        return bool(n_null[0])
+
+    def total(self, function: Callable[[Points], Sums]) -> Sums:
+        """Sum of a function's integer arrays over all chunks, in one pass.
+
+        Raises
+        ------
+        ChangedRows
+            If the chunks have not as many rows as the array.
+        """
+        import dask
+
+        task = dask.delayed(partial(_compute, enter=self.enter, function=function), pure=False)
+        parts = [task(chunk) for chunk in self.chunks]
+        add_up = dask.delayed(_add_up, pure=False)
+        while len(parts) > 1:
+            parts = [add_up(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+        ((*totals, n_records),) = dask.compute(parts[0])
+        if n_records[0] != self.n_records:
+            raise ChangedRows(
+                f"X has n={self.n_records} rows, but its chunks have {n_records[0]}: call "
+                "compute_chunk_sizes() of the array, and fit again"
+            )
+        return tuple(totals)
+
+    def within(self, center: np.ndarray, half_width: float, radius: float) -> "DaskPoints":
+        """Enter the points anew in a smaller domain; see :meth:`Points.within`."""
+        enter = partial(
+            enter_within, enter=self.enter, center=center, half_width=half_width, radius=radius
+        )
+        return replace(self, enter=enter)
+
+
+def _compute(
+    chunk: np.ndarray,
+    enter: Callable[[np.ndarray], Points],
+    function: Callable[[Points], Sums],
+) -> Sums:
+    """A function's arrays, and the number of records, of one chunk: on one thread of a worker."""
+    n_threads = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        points = enter(np.asarray(chunk))
+        return (*function(points), np.array([points.n_records]))
+    finally:
+        numba.set_num_threads(n_threads)
+
+
+def _add_up(parts: Sequence[Sums]) -> Sums:
+    # A copy: what a task has returned may be read again, after a worker has died.
+    totals = tuple(part.copy() for part in parts[0])
+    for part in parts[1:]:
+        totals = add(totals, part)
+    return totals
+
+
+def _null_records(points: Points) -> Sums:
+    return (np.array([points.n_null]),)

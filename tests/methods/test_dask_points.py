@@ -1,0 +1,97 @@
+"""Points of a dask.array give the bits of points in memory, on any cluster."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from pkm.compute.dask_points import FAN_IN
+from pkm.methods import DPM, EUGkM, FastLloyd, Lloyd, MSTKMeans, SuLloyd
+from pkm.row_blocks import ChangedRows, row_blocks
+
+da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask")
+
+
+def matrix(n=3000):
+    """Points of which some lie outside of the bounds and some are null records."""
+    X = np.random.default_rng(0).normal(0, 0.4, (n, 3)).astype(np.float32)
+    X[5] = np.nan
+    X[70] = 30
+    return X
+
+
+def released(model, X):
+    """All that a fit releases."""
+    model.fit(X)
+    charges = None if model.ledger_ is None else model.ledger_.charges
+    return model.cluster_centers_.tolist(), model.n_iter_, charges
+
+
+@pytest.mark.parametrize("zoom", [None, 0.2])
+@pytest.mark.parametrize("method", [FastLloyd, SuLloyd, EUGkM, MSTKMeans])
+def test_chunks_give_the_bits_of_memory(method, zoom):
+    X = matrix()
+    model = method(3, epsilon=8.0, bounds=(-30, 30), random_state=2, zoom=zoom)
+    expected = released(model, X)
+    for chunks in (
+        (3000, 3),
+        (1000, 2),
+        ((1, 1999, 1000), (1, 1, 1)),
+        (3000 // (FAN_IN**2 + 1), 3),
+    ):
+        with dask.config.set(scheduler="synchronous"):
+            assert released(model, da.from_array(X, chunks)) == expected, chunks
+
+
+def test_methods_without_privacy_check_the_rows_first():
+    X = matrix()
+    with pytest.raises(ValueError, match="X has 1 rows with NaN"):
+        Lloyd(3).fit(da.from_array(X, (500, 3)))
+    finite = X[6:]
+    model = Lloyd(3, random_state=0)
+    assert released(model, da.from_array(finite, (500, 3))) == released(model, finite)
+    predicted = model.predict(da.from_array(finite, (500, 3)))
+    np.testing.assert_array_equal(predicted, model.predict(finite))
+
+
+def test_unknown_and_wrong_shapes_are_refused():
+    array = da.from_array(matrix(), (500, 3))
+    with pytest.raises(ValueError, match=r"known shape .*compute_chunk_sizes"):
+        row_blocks(array[array[:, 0] > 0])
+    wrong = da.map_blocks(lambda block: block[1:], array, chunks=array.chunks, dtype=array.dtype)
+    with pytest.raises(ChangedRows, match="n=3000 rows, but its chunks have 2994"):
+        FastLloyd(3, bounds=(-1, 1), random_state=0).fit(wrong)
+    with pytest.raises(ValueError, match="DPM needs all points at once"):
+        DPM(2, bounds=(-1, 1)).fit(array)
+
+
+def kill_once(block, path):
+    """Kill the worker that runs this, the first time."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return block
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_clusters_of_1_2_and_4_workers_and_a_killed_one_give_the_same_bits(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    X = matrix()
+    model = FastLloyd(3, epsilon=2.0, bounds=(-1, 1), random_state=2)
+    expected = released(model, X)
+    for n_workers in (1, 2, 4):
+        options = {"threads_per_worker": 1, "dashboard_address": None}
+        with (
+            distributed.LocalCluster(n_workers, **options) as cluster,
+            distributed.Client(cluster),
+        ):
+            array = da.from_array(X, (400, 3))
+            assert released(model, array) == expected, n_workers
+            if n_workers == 2:
+                path = str(tmp_path / "killed")
+                dying = da.map_blocks(kill_once, array, path=path, meta=X[:0])
+                assert released(model, dying) == expected
+                assert os.path.exists(path)
