@@ -139,7 +139,9 @@ def check_order_and_shards(method: PrivateKMeans) -> None:
     shards = [points[:100], points[100:101], points[101:]]
     _assert_equal(whole, _run(method, points=shards).centers, "three shards")
     if method.by_blocks:
-        rows = RowBlocks(*points.shape, lambda: iter(np.array_split(points / SCALE, 7)))
+        rows = RowBlocks(
+            len(points), points.shape[1], lambda: iter(np.array_split(points / SCALE, 7))
+        )
         box = np.ones((1, points.shape[1])) * [[-1.0], [1.0]]
         blocks = Blocks.from_box(rows, box[0], box[1])
         _assert_equal(whole, _run(method, points=blocks).centers, "blocks that are read anew")

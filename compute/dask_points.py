@@ -63,14 +63,15 @@ class DaskPoints:
         ChangedRows
             If the chunks have not as many rows as the array.
         """
-        import dask
+        from dask.base import compute
+        from dask.delayed import delayed
 
-        task = dask.delayed(partial(_compute, enter=self.enter, function=function), pure=False)
+        task = delayed(partial(_compute, enter=self.enter, function=function), pure=False)
         parts = [task(chunk) for chunk in self.chunks]
-        add_up = dask.delayed(_add_up, pure=False)
+        add_up = delayed(_add_up, pure=False)
         while len(parts) > 1:
             parts = [add_up(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
-        ((*totals, n_records),) = dask.compute(parts[0])
+        ((*totals, n_records),) = compute(parts[0])
         if n_records[0] != self.n_records:
             raise ChangedRows(
                 f"X has n={self.n_records} rows, but its chunks have {n_records[0]}: call "

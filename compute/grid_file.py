@@ -8,7 +8,6 @@ JSON object, filled up with blanks to whole pages.
 
 import hashlib
 import json
-import mmap
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import numpy as np
 
 from pkm.compute.blocks import Blocks
 from pkm.compute.points import SCALE, Points, squared_norms_of
-from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, stamp_of
+from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, give_back, stamp_of
 
 SUFFIX = ".grid"
 MAGIC = b"PKMGRID1"
@@ -125,9 +124,8 @@ class GridFile:
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
             yield GridBlock(np.array(rows[part]), np.array(remainders[part]))
-            for array in (rows, remainders):
-                if isinstance(array._mmap, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                    array._mmap.madvise(mmap.MADV_DONTNEED)
+            give_back(rows)
+            give_back(remainders)
         self._check_stamp()
 
     def by_blocks(self) -> Blocks:
@@ -175,8 +173,8 @@ class GridFile:
         """
         hashes = [hashlib.sha256(), hashlib.sha256()]
         for block in self.blocks():
-            hashes[0].update(block.rows)
-            hashes[1].update(block.remainders)
+            hashes[0].update(block.rows.data)
+            hashes[1].update(block.remainders.data)
         if _joined(hashes) != self.header.checksum:
             raise ValueError(f"{self.path} is damaged: its checksum differs; pack it again")
 
@@ -297,11 +295,11 @@ def pack(
                 assert points.remainders is not None, "points of a box have remainders"
                 remainders = points.remainders.astype(REMAINDERS_TYPE, copy=False)
                 stream.seek(begin + offset * ROWS_TYPE.itemsize)
-                stream.write(stored)
+                stream.write(stored.data)
                 stream.seek(begin + remainders_at + offset * REMAINDERS_TYPE.itemsize)
-                stream.write(remainders)
-                hashes[0].update(stored)
-                hashes[1].update(remainders)
+                stream.write(remainders.data)
+                hashes[0].update(stored.data)
+                hashes[1].update(remainders.data)
                 n_written += len(stored)
             header = Header(
                 VERSION,

@@ -261,15 +261,21 @@ def _of_mapped(
     """Blocks of an array that is mapped from a file, whose pages are given back after each."""
     n, d = array.shape
     size = max(1, BLOCK_VALUES // d)
-    mapping = array._mmap if array.mode in ("r", "r+") else None
 
     def read() -> Iterator[np.ndarray]:
         for start in range(0, n, size):
             yield np.array(array[start : start + size])
-            if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-                mapping.madvise(mmap.MADV_DONTNEED)
+            give_back(array)
 
     return RowBlocks(n, d, read, name, stamps or {})
+
+
+def give_back(array: np.memmap) -> None:
+    """Let the system have the pages of a mapped array; they are read again when they are needed."""
+    mapping = getattr(array, "_mmap", None)
+    is_shared = array.mode in ("r", "r+")
+    if is_shared and isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _of_dask(array: Any) -> RowBlocks:
