@@ -27,6 +27,8 @@ BASELINES = ("mean", "packing")
 UNRANKED = ("dpm",)
 #: How names of methods end that find their domain themselves (`zoom=`).
 ZOOMED = "_zoomed"
+#: Methods that do so by default: compared with those that do and with those that do not.
+ALWAYS_ZOOMED = ("synopsis",)
 #: Sweeps that are compared among themselves only: bounds of many widths, other accounting.
 APART = ("wide_bounds", "replace_one", "smaller_delta")
 #: Of Nemenyi's critical difference.
@@ -152,7 +154,8 @@ def ratios(
     bounds_factor : float, default=1
         Of the private cells that are taken.
     zoomed : bool, default=False
-        Take methods that find their domain, under the names of those that do not.
+        Take methods that find their domain, under the names of those that do not; of
+        `ALWAYS_ZOOMED` in either case.
 
     Returns
     -------
@@ -202,7 +205,8 @@ def _cells(
 
     # Methods without an epsilon are in every selection: they divide, or must be beaten.
     finds_domain = cells["method"].str.endswith(ZOOMED)
-    selected = (cells["bounds_factor"] == bounds_factor) & (finds_domain == zoomed)
+    has_zoom = (finds_domain == zoomed) | cells["method"].isin(ALWAYS_ZOOMED)
+    selected = (cells["bounds_factor"] == bounds_factor) & has_zoom
     if sweeps:
         selected &= cells["sweep"].isin(sweeps)
     selected |= cells["epsilon"].isna()

@@ -8,6 +8,7 @@ import pandas as pd
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame
 from pkm.analysis.ranking import (
+    ALWAYS_ZOOMED,
     BASELINES,
     LEVEL,
     METRIC,
@@ -55,11 +56,17 @@ _INSUFFICIENT_TEXT = (
 _GRID = (
     f"more than {LOW_DIMENSIONS} columns: two intervals in each make cells that hold noise alone"
 )
+_MANY_POINTS = "more than 60,000 points take it minutes a fit"
+_LOW_METHODS = ("eugkm", "eugkm_balanced", "hybrid", "quadtree")
 #: What the sweeps leave out, by method: a test of the data set, and the reason.
 NOT_PLANNED: dict[str, tuple[Callable[[Mapping[str, int]], bool], str]] = {
-    "eugkm": (lambda facts: facts["d"] > LOW_DIMENSIONS, _GRID),
-    "eugkm_balanced": (lambda facts: facts["d"] > LOW_DIMENSIONS, _GRID),
-    "em_mc": (lambda facts: facts["n"] > 100_000, "more than 100,000 points take it minutes a fit"),
+    **dict.fromkeys(_LOW_METHODS, (lambda facts: facts["d"] > LOW_DIMENSIONS, _GRID)),
+    "em_mc": (lambda facts: facts["n"] > 60_000, _MANY_POINTS),
+    "mst": (
+        lambda facts: facts["d"] > LOW_DIMENSIONS or facts["n"] > 60_000,
+        f"more than {LOW_DIMENSIONS} columns or 60,000 points: its time grows with the square of "
+        "the columns",
+    ),
 }
 
 
@@ -166,7 +173,7 @@ def wide_bounds(study: Study, spec: FigureSpec) -> Frame:
     best = ratios(study).groupby("dataset")["reference"].min()
     medians = np.nanmedian(panel.values, axis=0)
     plain = panel.cells["method"].str.removesuffix(ZOOMED)
-    is_zoomed = panel.cells["method"].str.endswith(ZOOMED)
+    is_zoomed = panel.cells["method"].str.endswith(ZOOMED) | plain.isin(ALWAYS_ZOOMED)
     table = panel.cells.assign(
         value=medians / panel.cells["dataset"].map(best).to_numpy(dtype=float),
         x=panel.cells["bounds_factor"],

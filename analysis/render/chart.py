@@ -173,9 +173,6 @@ def _position(axis: Axis, title: str) -> Json:
     inside = [value for value in values if low <= value <= high]
     grid = any(line.get_visible() for line in axis.get_gridlines())
     ticks = {"values": inside, "labelExpr": text_of, "labelOverlap": True, "grid": grid}
-    slants = {text.get_rotation() for text in axis.get_majorticklabels()} - {0.0}
-    if slants:
-        ticks |= {"labelAngle": -slants.pop(), "labelAlign": "right", "labelOverlap": False}
     return {
         "type": "quantitative",
         "title": title or None,

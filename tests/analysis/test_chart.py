@@ -80,13 +80,3 @@ def test_figures_without_axes_or_rows_have_no_chart():
     assert table.kind == "table"
     assert figure_of("fastlloyd", "table2").chart is None
     assert figure_of("fastlloyd", "protocol_clients").chart is None
-
-
-def test_long_names_of_columns_are_slanted_as_in_the_figure():
-    result = figure_of("comparison", "comparison_ratios")
-    slants = {text.get_rotation() for text in result.figure.axes[0].get_xticklabels()}
-    axis = result.chart["concat"][0]["layer"][0]["encoding"]["x"]["axis"]
-    assert slants == {35.0}
-    # Vega turns clockwise. No name is left out.
-    assert axis["labelAngle"] == -35.0
-    assert axis["labelOverlap"] is False

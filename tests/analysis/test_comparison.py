@@ -367,6 +367,14 @@ def test_ratios_of_other_settings(study, setting, expected):
         assert line.median == pytest.approx(expected * FACTORS[line.method])
 
 
+def test_a_method_that_always_zooms_is_compared_with_and_without():
+    rows = all_rows({"glloyd": 2.0, "glloyd_zoomed": 1.5, "synopsis": 1.1}, ())
+    for zoomed, expected in ((False, 2.0), (True, 1.5)):
+        table = ratios(Study(rows), zoomed=zoomed).query("epsilon == 1.0 and dataset == 'a'")
+        medians = private(table).set_index("method")["median"]
+        assert medians.to_dict() == pytest.approx({"glloyd": expected, "synopsis": 1.1})
+
+
 def test_profiles_count_settings_near_the_best():
     """Of two methods, each is best on one of two data sets, by factors of 1.5 and 3."""
     rows = all_rows({"glloyd": 2.0, "eugkm": 3.0}, ())

@@ -1,7 +1,5 @@
 """Claims and figures run again."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
@@ -61,18 +59,6 @@ def test_refusals(results, capsys):
         assert message in capsys.readouterr().err
     assert verify.main(words) == 2
     assert "one claim or figure" in capsys.readouterr().err
-
-
-def test_a_profile_that_is_complete_is_not_run_again_in_vain(results, capsys, monkeypatch):
-    def plan_of_selection(*args, **options):
-        plan = make_plan(*args, **options)
-        entries = tuple(entry for entry in plan.entries if entry[0] == "selection")
-        return replace(plan, entries=entries)
-
-    monkeypatch.setattr(verify, "make_plan", plan_of_selection)
-    _, words = results
-    assert verify.main(["kaplan-stemmer/real", *words]) == 2
-    assert "take a larger profile" in capsys.readouterr().err
 
 
 def test_words_of_a_claim_include_its_sets():

@@ -181,6 +181,31 @@ def test_replay_on_neighbors(method):
     assert tried >= 12
 
 
+@pytest.mark.parametrize("method", [FastLloyd, KaplanStemmer, QuadtreeKMeans])
+def test_a_zoom_by_1000_is_the_same_bits_in_any_batch_split_and_order(method):
+    rows, _ = blobs(3000)
+    ones = np.ones(3)
+    zoomed = method(n_clusters=3, epsilon=20.0, zoom=0.1)
+
+    def run(rows, seeds, *, split=()):
+        parts = [
+            Points.from_box(part, -1000 * ones, 1000 * ones)[0] for part in np.split(rows, split)
+        ]
+        return zoomed.fit_batch(parts, seeds)
+
+    whole = run(rows, [0, 1])
+    for zoom in whole.zooms:
+        assert zoom.half_width < 2e-3
+    # On the public grid the clusters are closer than a step: without the remainders all is lost.
+    assert np.ptp(whole.centers) < 200
+    alone = run(rows, [1])
+    shuffled = run(np.random.default_rng(1).permutation(rows), [0, 1])
+    shards = run(rows, [0, 1], split=[7, 1500])
+    for other, place in ((alone, slice(1, 2)), (shuffled, slice(None)), (shards, slice(None))):
+        np.testing.assert_array_equal(other.centers, whole.centers[place])
+        np.testing.assert_array_equal(other.remainders, whole.remainders[place])
+
+
 def test_no_zoom_is_the_method_itself():
     points, _ = blobs(2000)
     for method in (FastLloyd, KaplanStemmer):
