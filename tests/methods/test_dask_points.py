@@ -1,8 +1,5 @@
 """Points of a dask.array give the bits of points in memory, on any cluster."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
@@ -65,33 +62,3 @@ def test_unknown_and_wrong_shapes_are_refused():
         FastLloyd(3, bounds=(-1, 1), random_state=0).fit(wrong)
     with pytest.raises(ValueError, match="DPM needs all points at once"):
         DPM(2, bounds=(-1, 1)).fit(array)
-
-
-def kill_once(block, path):
-    """Kill the worker that runs this, the first time."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        return block
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_clusters_of_1_2_and_4_workers_and_a_killed_one_give_the_same_bits(tmp_path):
-    distributed = pytest.importorskip("distributed")
-    X = matrix()
-    model = FastLloyd(3, epsilon=2.0, bounds=(-1, 1), random_state=2)
-    expected = released(model, X)
-    for n_workers in (1, 2, 4):
-        options = {"threads_per_worker": 1, "dashboard_address": None}
-        with (
-            distributed.LocalCluster(n_workers, **options) as cluster,
-            distributed.Client(cluster),
-        ):
-            array = da.from_array(X, (400, 3))
-            assert released(model, array) == expected, n_workers
-            if n_workers == 2:
-                path = str(tmp_path / "killed")
-                dying = da.map_blocks(kill_once, array, path=path, meta=X[:0])
-                assert released(model, dying) == expected
-                assert os.path.exists(path)

@@ -1,0 +1,161 @@
+"""A fit of more points than memory holds: seconds, memory, and the sum of its shards.
+
+    python -m pkm.benchmarks.files 1e8 file=points.parquet
+    python -m pkm.benchmarks.files 1e9
+
+With a file, points are written to it (and kept) where it is not there yet, read once without
+computing, entered and passed over once without reading, and fitted by FastLloyd. Without one they
+come from a generator: one pass over all of them is compared with the sum of the passes over each
+shard by itself.
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pkm.compute import Points, sums_and_counts
+from pkm.compute.blocks import Blocks, Sums
+from pkm.methods import FastLloyd
+from pkm.row_blocks import RowBlocks, row_blocks
+
+D = 10
+K = 8
+SHARD = 1_000_000
+BOUND = 2.0
+SPREAD = np.float32(0.1)
+
+
+def shard(number: int, n_rows: int) -> np.ndarray:
+    """Rows (n_rows, 10), float32, of eight normal clusters: the same for the same number."""
+    means = np.random.default_rng(0).uniform(-0.7, 0.7, (K, D)).astype(np.float32)
+    generator = np.random.default_rng([1, number])
+    rows = generator.standard_normal((n_rows, D), dtype=np.float32)
+    rows *= SPREAD
+    rows += means[generator.integers(K, size=n_rows)]
+    return rows
+
+
+def sizes(n_rows: int) -> list[int]:
+    """Number of rows of every shard."""
+    return [min(SHARD, n_rows - start) for start in range(0, n_rows, SHARD)]
+
+
+def generated(n_rows: int) -> RowBlocks:
+    """All shards, generated anew in every pass."""
+
+    def read() -> Iterator[np.ndarray]:
+        return (shard(number, size) for number, size in enumerate(sizes(n_rows)))
+
+    return RowBlocks(n_rows, D, read, "generated rows")
+
+
+def write(path: Path, n_rows: int) -> None:
+    """Write all shards to a Parquet file, a row group each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(f"x{h}", pa.float32()) for h in range(D)])
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for number, size in enumerate(sizes(n_rows)):
+            rows = shard(number, size)
+            writer.write_table(pa.table([rows[:, h] for h in range(D)], schema=schema))
+
+
+def measured(what: str, call: Callable[[], object]) -> None:
+    """Print the seconds of a call, and the peak of this process's memory so far."""
+    wall = time.perf_counter()
+    cpu = time.process_time()
+    call()
+    wall = time.perf_counter() - wall
+    cpu = time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{what}: {cpu:.1f} s CPU, {wall:.1f} s, peak memory {peak:.2f} GiB", flush=True)
+
+
+def fit_file(path: Path, n_rows: int) -> None:
+    """Read a file, compute on as many points without reading, and fit it."""
+    if not path.exists():
+        measured(f"writing {n_rows:,} x {D}", lambda: write(path, n_rows))
+    rows = row_blocks(path)
+    assert rows is not None, "a path has rows, or is refused"
+    measured("reading, one pass", lambda: [len(block) for block in rows.blocks()])
+    size = rows.block_size
+    block = shard(0, size)
+    repeated = RowBlocks(
+        rows.n_rows // size * size, D, lambda: (block for _ in range(rows.n_rows // size))
+    )
+    box = np.full(D, BOUND)
+    centers = first_centers()
+    computing = Blocks.from_box(repeated, -box, box)
+    measured("computing, one pass", lambda: computing.total(lambda p: sums_of(p, centers)))
+    model = FastLloyd(K, epsilon=1.0, bounds=(-BOUND, BOUND))
+    measured("FastLloyd, a fit", lambda: model.fit(rows, progress=True))
+    print(f"{model.n_iter_} passes over n={rows.n_rows:,}")
+
+
+def sum_shards(n_rows: int) -> None:
+    """Pass over all points, and over every shard by itself: the sums are equal."""
+    box = np.full(D, BOUND)
+    centers = first_centers()
+    blocks = Blocks.from_box(generated(n_rows), -box, box, progress=True)
+    totals: list[Sums] = []
+    measured(
+        f"one pass over {n_rows:,} generated points",
+        lambda: totals.append(blocks.total(lambda points: sums_of(points, centers))),
+    )
+    ((sums, counts),) = totals
+    for number, size in enumerate(sizes(n_rows)):
+        points, _ = Points.from_box(shard(number, size), -box, box)
+        shard_sums, shard_counts = sums_of(points, centers)
+        sums -= shard_sums
+        counts -= shard_counts
+    assert not sums.any() and not counts.any(), "a pass is the sum of its shards"
+    print("equal to the sum of the shards")
+
+
+def sums_of(points: Points, centers: np.ndarray) -> Sums:
+    """Sums and counts of the points nearest to each center."""
+    return sums_and_counts(points, centers)
+
+
+def first_centers() -> np.ndarray:
+    """Centers (1, 8, 10), on the grid, for a pass."""
+    return np.random.default_rng(2).integers(-30_000, 30_000, (1, K, D))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; see the module's text.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Returns
+    -------
+    int
+        0; an error says where sums differ.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m pkm.benchmarks.files",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("n", type=float, help="number of points, such as 1e8")
+    parser.add_argument("file", nargs="?", help="file=PATH of a Parquet file")
+    given = parser.parse_args(arguments)
+    if given.file is None:
+        sum_shards(int(given.n))
+    elif given.file.startswith("file="):
+        fit_file(Path(given.file.removeprefix("file=")), int(given.n))
+    else:
+        parser.error(f"{given.file!r} must be file=PATH")
+    return 0
+
+
+if __name__ == "__main__":
+    main()

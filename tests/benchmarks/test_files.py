@@ -1,0 +1,52 @@
+"""The benchmarks of files and clusters run, small, and compare what they say they compare."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pkm.benchmarks import files
+from pkm.row_blocks import row_blocks, stacked
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    monkeypatch.setattr(files, "SHARD", 1000)
+
+
+def test_the_sum_of_the_shards_is_that_of_a_pass(small_shards, capsys):
+    assert files.main(["2500"]) == 0
+    assert "equal to the sum of the shards" in capsys.readouterr().out
+
+
+def test_a_wrong_pass_is_noticed(small_shards, monkeypatch):
+    right = files.sums_of
+    calls = []
+
+    def wrong(points, centers):
+        calls.append(len(points.rows))
+        sums, counts = right(points, centers)
+        return sums + (len(calls) == 1), counts
+
+    monkeypatch.setattr(files, "sums_of", wrong)
+    with pytest.raises(AssertionError, match="a pass is the sum of its shards"):
+        files.main(["2500"])
+
+
+def test_the_file_holds_the_generated_rows_and_is_fitted(small_shards, tmp_path, capsys):
+    path = tmp_path / "points.parquet"
+    assert files.main(["200000", f"file={path}"]) == 0
+    assert "passes over n=200,000" in capsys.readouterr().out
+    rows = row_blocks(path)
+    assert rows is not None
+    np.testing.assert_array_equal(stacked(rows), stacked(files.generated(200_000)))
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_bits_also_when_a_worker_is_killed():
+    pytest.importorskip("distributed")
+    program = [sys.executable, "-m", "pkm.benchmarks.cluster"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "two workers: the same bits\none of them killed: the same bits" in done.stdout
