@@ -18,7 +18,16 @@ from pkm.analysis.tables import (
     standard_deviations,
 )
 
-SWEEPS = ("reference", "published", "projected", "fastlloyd", "rivals", "grids", "generated")
+SWEEPS = (
+    "reference",
+    "published",
+    "projected",
+    "fastlloyd",
+    "rivals",
+    "synopsis",
+    "grids",
+    "generated",
+)
 #: A difference of more standard errors is no sampling error.
 STANDARD_ERRORS = 3
 

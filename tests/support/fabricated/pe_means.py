@@ -12,6 +12,8 @@ SEEDS = 12
 SIZES = {"iris": (150, 4, 3), "g2-4-50": (2048, 4, 2), "sklearn-4-4": (20_000, 4, 4)}
 #: Printed areas of PE-means and of k-means.
 PRINTED = {"iris": (0.2894, 0.1361), "g2-4-50": (0.4761, 0.4650), "sklearn-4-4": (0.0778, 0.0777)}
+#: This project's method over printed PE-means: 0.8 in the geometric mean, and once 10 % worse.
+OURS = {"iris": 0.64, "g2-4-50": 1.1, "sklearn-4-4": 0.8**3 / (0.64 * 1.1)}
 
 
 def cells(sweep, method, dataset, epsilons, area, variant="published"):
@@ -44,4 +46,5 @@ def all_rows(factor=1.0):
         parts += cells("published", "pe_means_published", name, EPSILONS, factor * printed)
         parts += cells("rivals", "lsh_splits_published", name, EPSILONS, 1.2 * printed)
         parts += cells("rivals", "kaplan_stemmer", name, EPSILONS, 0.9 * printed, "sound")
+        parts += cells("synopsis", "synopsis", name, EPSILONS, OURS[name] * printed, "sound")
     return pd.concat(parts, ignore_index=True)
