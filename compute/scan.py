@@ -297,12 +297,11 @@ def _transpose_rows(rows: np.ndarray, row: int, d: int, n_groups: int, columns: 
         _separate(rows, row, 4, n_groups, columns)
     else:
         width = _columns_of(d)
-        for g in range(n_groups):
-            begin = row + g * GROUP * d
+        for half in range(2 * n_groups):
+            begin = row + half * LANES * d
+            to = half // 2 * width * GROUP + half % 2 * LANES
             for h in range(0, d, LANES):
-                to = (g * width + h) * GROUP
-                transpose(rows, begin + h, d, columns, to, GROUP)
-                transpose(rows, begin + h + LANES * d, d, columns, to + LANES, GROUP)
+                transpose(rows, begin + h, d, columns, to + h * GROUP, GROUP)
 
 
 @njit(cache=True, nogil=True, inline="always")
