@@ -445,7 +445,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         # Charges must be equal: a schedule that follows the data would release something itself.
         # Notes of a charge may follow from released values, and so may the last bits of its cost.
         charges = [ledger.charges for ledger in ledgers if ledger is not None]
-        if any(not _cost_alike(charged, charges[0]) for charged in charges):
+        if any(not _cost_alike(charged, charges[0]) for charged in charges[1:]):
             raise RuntimeError(
                 "replicates were charged differently: a schedule must not depend on private data"
             )
