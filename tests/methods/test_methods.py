@@ -62,9 +62,17 @@ def variant_parameters(method, variant):
 # Conformance
 
 
+def skip_unavailable(method):
+    """Skip a test where the method needs a library that is not installed."""
+    reason = getattr(method, "unavailable", lambda: None)()
+    if reason:
+        pytest.skip(reason)
+
+
 @pytest.mark.parametrize("method", CLASSES, ids=lambda method: method.__name__)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_registered_methods_conform(method):
+    skip_unavailable(method)
     outcomes = conformance(method)
     assert len(outcomes) == len(CHECKS) * len(method.claims)
     assert [outcome for outcome in outcomes if outcome.error] == []
@@ -75,6 +83,7 @@ def test_registered_methods_conform(method):
 def test_no_points_are_held_after_fit(name):
     """Private data die with their last reference outside: no cache of the process holds them."""
     method = load_method(name)
+    skip_unavailable(method)
     lower = np.full(2, -1.0)
     upper = np.ones(2)
     for variant in method.claims:
