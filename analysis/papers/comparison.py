@@ -296,7 +296,7 @@ def profiles(study: Study, spec: FigureSpec) -> Frame:
         for group, names in _groups(table[table["notion"] != "none"]).items():
             lines = profile(table, names, np.array(FACTORS)).merge(looks, on="method")
             panel = f"{title}: {group} ({len(names)})"
-            if len(lines):
+            if lines["method"].nunique() > 1:  # one method alone is always the best
                 parts.append(lines.assign(panel=panel, group_of_sets=group, setting=title))
     if not parts:
         return Frame(pd.DataFrame({"value": []}), gaps=gap_texts([spec.title]))
