@@ -26,11 +26,12 @@ def nested_texts(value):
     ("paper", "n_tests"),
     [
         ("comparison", 0),
-        ("distdp", 2),
+        ("distdp", 3),
         ("dpm", 8),
-        ("fastlloyd", 6),
-        ("kaplan-stemmer", 3),
+        ("fastlloyd", 7),
+        ("kaplan-stemmer", 2),
         ("mufc", 12),
+        ("pe-means", 0),
     ],
 )
 def test_claims_name_tests_that_exist(paper, n_tests):
