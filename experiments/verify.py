@@ -116,7 +116,12 @@ def find(name: str) -> Target:
     ValueError
         If there is none; the nearest known name is in the message.
     """
-    paper = name.partition("/")[0]
+    paper, separator, _ = name.partition("/")
+    if not separator:
+        raise ValueError(
+            f"name={name!r} is not allowed: name must be PAPER/CLAIM or PAPER/FIGURE, such as "
+            "fastlloyd/figure8"
+        )
     if paper not in claims.papers():
         raise ValueError(f"paper={paper!r} is unknown{suggestion(paper, claims.papers())}")
     targets = {

@@ -51,6 +51,7 @@ def test_refusals(results, capsys):
     cases = {
         "kaplan-stemmer/selectoin": "did you mean 'kaplan-stemmer/selection'",
         "kaplan-stemer/selection": "did you mean 'kaplan-stemmer'",
+        "selection": "must be PAPER/CLAIM or PAPER/FIGURE",
         "kaplan-stemmer/real": "lacks the cells of kaplan-stemmer/real (smoke)",
         "dpm/table1": "run pkm reproduce paper=dpm profile=smoke first",
     }
