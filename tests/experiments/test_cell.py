@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from pkm import source
 from pkm.experiments import code_hash as module
 from pkm.experiments.cell import Cell
 from pkm.experiments.code_hash import closure, code_hash
@@ -207,13 +208,36 @@ def test_code_digest_depends_on_statements_only():
         return [x, "another text"]
 
     def normal_source(function):
-        source = inspect.getsource(function)
-        return normal_form(textwrap.dedent(source))
+        text = inspect.getsource(function)
+        return normal_form(textwrap.dedent(text))
 
     renamed = normal_source(explained).replace("explained", "plain")
     assert normal_source(plain) == renamed
     assert code_digest(plain) != code_digest(different)
     assert code_digest(plain, different) != code_digest(different, plain)
+
+
+def test_parsed_files_are_kept_by_their_content(tmp_path, monkeypatch):
+    monkeypatch.setenv("PKM_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "code.py"
+    path.write_text("from .a import b\nimport c, d  # both\n")
+
+    def read_again():
+        source_of.cache_clear()
+        return source_of(path)
+
+    expected = source.parsed(path.read_text())
+    assert expected.imports == (source.Import("a", ("b",), 1), source.Import(None, ("c", "d")))
+    assert read_again() == expected
+    # Kept: it is not parsed again, unless what is kept is damaged or the file has changed.
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "parsed", None)
+        assert read_again() == expected
+    (kept,) = (tmp_path / "cache" / "sources").iterdir()
+    kept.write_bytes(b"damaged")
+    assert read_again() == expected
+    path.write_text("import e\n")
+    assert read_again().imports == (source.Import(None, ("e",)),)
 
 
 def test_error_names_the_missing_module():
