@@ -10,6 +10,7 @@ from typing import ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted
@@ -228,6 +229,13 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             raise ValueError(f"n_clusters={k!r} must be an integer of at least 1")
         if n_points is not None and k > n_points:
             raise ValueError(f"n_clusters={k} must be at most the number of points n={n_points}")
+
+        seed = self.random_state
+        if seed is not None and not (is_integer(seed) and seed >= 0):
+            raise ValueError(
+                f"random_state={seed!r} must be None or an integer of at least 0: streams of noise "
+                "are keyed by a number, not drawn from a generator"
+            )
 
         for name, allowed in self.choices.items():
             value = getattr(self, name)
@@ -659,7 +667,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         -------
         self
             With ``cluster_centers_`` (k, d) in the units of X, ``n_iter_``, ``ledger_``,
-            ``n_features_in_``, ``domain_`` (2, d), the bounds that the method ran in, and
+            ``n_features_in_``, ``feature_names_in_`` where X has names of columns that are texts,
+            ``domain_`` (2, d), the bounds that the method ran in, and
             ``zoom_``, a :class:`pkm.methods.zoom.Zoom` where it found these itself, else None.
             There are no ``labels_``: exact labels are not covered by the claim. ``predict`` is
             public code on public centers.
@@ -669,6 +678,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         RepeatableNoiseWarning
             If noise is drawn from a ``random_state``: whoever knows it can take the noise off.
         """
+        names = _feature_names(X)
         points, bounds, seed = self._prepared(X)
         if isinstance(points, Blocks | DaskPoints):
             points = replace(points, progress=progress)
@@ -680,6 +690,10 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         self.n_iter_ = run.n_iter
         self.ledger_ = run.ledger
         self.n_features_in_ = len(lower)
+        if names:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         self.zoom_ = run.zooms[0]
         self.domain_ = np.array(bounds)
         if self.zoom_ is not None:
@@ -691,13 +705,21 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     def predict(self, X: ArrayLike | RowsLike) -> np.ndarray:
         """Index of the nearest released center for each row of X, clipped to the bounds."""
         check_is_fitted(self, "cluster_centers_")
+        names = _feature_names(X)
+        fitted_names = [*getattr(self, "feature_names_in_", names)]
+        if len(names) == len(fitted_names) and names != fitted_names:
+            raise ValueError(
+                "The feature names should match those that were passed during fit, in their "
+                f"order: got {', '.join(names)}; fitted with {', '.join(fitted_names)}"
+            )
         rows = open_grid(cast("str", X)).in_units() if is_grid_file(X) else row_blocks(X)
         if rows is not None:
             return np.concatenate([self.predict(block) for block in rows.blocks()])
         X = _matrix(X)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"X has {X.shape[1]} features, the model was fitted with {self.n_features_in_}"
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
             )
         points, _ = Points.from_box(X, *self._fitted_bounds)
         if points.n_null:
@@ -723,7 +745,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         **kwargs: object,
     ) -> np.ndarray:
         """Fit, then predict the same rows; rows with NaN or infinite values have no label."""
-        return self.fit(X, account=account).predict(X)
+        # `fit` refuses what it does not take, such as weights.
+        return self.fit(X, account=account, **kwargs).predict(X)
 
     def _draws_securely(self) -> bool:
         """Whether ``fit`` draws noise from the operating system; warn where it does not."""
@@ -935,10 +958,25 @@ def _as_float(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def _feature_names(X: object) -> list[str]:
+    """Names of the columns of a frame; none where they are not all texts, or X has none."""
+    names = list(getattr(X, "columns", ()))
+    return names if all(isinstance(name, str) for name in names) else []
+
+
 def _matrix(X: ArrayLike | RowsLike) -> np.ndarray:
+    if issparse(X):
+        raise ValueError("X is sparse, and the methods take dense points: give X.toarray()")
     matrix = _as_matrix(X)
-    if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}")
+    if matrix.ndim == 2 and 0 in matrix.shape:
+        n, d = matrix.shape
+        count = f"{n} sample(s)" if n == 0 else f"{d} feature(s)"
+        raise ValueError(f"X has {count} (shape={matrix.shape}) while a minimum of 1 is required.")
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"X must have shape (n, d) with n, d >= 1, got {matrix.shape}. Reshape your data: "
+            "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one sample"
+        )
     return matrix
 
 
@@ -946,6 +984,8 @@ def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
     if isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
         # It is converted block by block when it is entered, without a copy of the whole.
         return np.asarray(X)
+    if np.iscomplexobj(X):
+        raise ValueError("Complex data not supported: X must hold real numbers")
     try:
         with np.errstate(over="ignore"):
             return np.asarray(X, dtype=np.float64)
@@ -953,4 +993,4 @@ def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
         # An integer beyond the floats is as good as infinite.
         return np.vectorize(_as_float, otypes=[np.float64])(np.asarray(X, dtype=object))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must be numeric: {error}") from error
+        raise type(error)(f"X must be numeric: {error}") from error

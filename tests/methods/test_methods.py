@@ -7,11 +7,14 @@ import weakref
 from inspect import signature
 
 import numpy as np
+import pandas as pd
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans
+from sklearn.utils.estimator_checks import check_estimator
 
 from pkm.audit.conformance import CHECKS, conformance, main
 from pkm.compute import Points
@@ -229,6 +232,9 @@ def test_unknown_methods_are_refused(target):
             r"bounds must be \(lower, upper\) or of shape \(2, 2\)",
         ),
         ({"variant": "fast"}, "variant='fast' is unknown"),
+        ({"random_state": 1.5}, "random_state=1.5 must be None or an integer of at least 0"),
+        ({"random_state": -1}, "random_state=-1 must be None or an integer of at least 0"),
+        ({"random_state": np.random.default_rng(0)}, "not drawn from a generator"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):
@@ -237,10 +243,43 @@ def test_bad_parameters_are_refused(parameters, message):
         estimator.fit(blobs())
 
 
-@pytest.mark.parametrize("points", [[["a", "b"]], [1.0, 2.0], np.empty((0, 2))])
-def test_points_that_are_no_matrix_are_refused(points):
-    with pytest.raises(ValueError, match="X must"):
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([["a", "b"]], "X must be numeric"),
+        ([1.0, 2.0], "Reshape your data"),
+        (np.empty((0, 2)), r"X has 0 sample\(s\)"),
+        (np.empty((2, 0)), r"X has 0 feature\(s\)"),
+        (csr_matrix(np.eye(3)), r"X is sparse, .*: give X.toarray\(\)"),
+        ([[1j, 0.0]], "Complex data not supported"),
+    ],
+)
+def test_points_that_are_no_matrix_are_refused(points, message):
+    with pytest.raises(ValueError, match=message):
         FastLloyd(n_clusters=1, bounds=(-1, 1)).fit(points)
+
+
+def test_columns_in_another_order_are_refused():
+    points = pd.DataFrame(blobs(), columns=["a", "b"])
+    model = FastLloyd(n_clusters=2, bounds=(-1, 1)).fit(points)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert model.predict(points).tolist() == model.predict(points.to_numpy()).tolist()
+    with pytest.raises(ValueError, match="got b, a; fitted with a, b"):
+        model.predict(points[["b", "a"]])
+    assert not hasattr(model.fit(points.to_numpy()), "feature_names_in_")
+
+
+def test_weights_are_not_swallowed():
+    with pytest.raises(TypeError, match="sample_weight"):
+        FastLloyd(bounds=(-1, 1)).fit_predict(blobs(), sample_weight=np.ones(len(blobs())))
+
+
+@pytest.mark.filterwarnings("ignore:Skipping check")
+def test_checks_of_scikit_learn_that_fail_are_meant_to():
+    checks = check_estimator(FastLloyd(3, bounds=(-10, 10)), on_fail=None)
+    failed = {check["check_name"] for check in checks if check["status"] == "failed"}
+    # A row with NaN is the null record, and exact labels are not covered by the claim.
+    assert failed == {"check_estimators_nan_inf", "check_clustering"}
 
 
 def test_bounds_are_the_units_of_the_data(shared_noise):
