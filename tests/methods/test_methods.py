@@ -41,7 +41,9 @@ from pkm.privacy import (
 )
 from pkm.privacy.noise import public_seed
 
-CLASSES = [load_method(name) for name in METHODS]
+#: Names of the methods that can run here: a library's own environment may be missing.
+AVAILABLE = [name for name in METHODS if load_method(name).unavailable() is None]
+CLASSES = [load_method(name) for name in AVAILABLE]
 
 RHO = 0.225
 PRIVATE = (SuLloyd, GLloyd, FastLloyd)
@@ -81,7 +83,7 @@ def test_registered_methods_conform(method):
     assert [outcome for outcome in outcomes if outcome.error] == []
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", AVAILABLE)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_no_points_are_held_after_fit(name):
     """Private data die with their last reference outside: no cache of the process holds them."""
