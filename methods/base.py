@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -742,7 +742,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         y: object = None,
         *,
         account: Account | None = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> np.ndarray:
         """Fit, then predict the same rows; rows with NaN or infinite values have no label."""
         # `fit` refuses what it does not take, such as weights.
@@ -960,7 +960,7 @@ def _as_float(value: float) -> float:
 
 def _feature_names(X: object) -> list[str]:
     """Names of the columns of a frame; none where they are not all texts, or X has none."""
-    names = list(getattr(X, "columns", ()))
+    names: list = list(getattr(X, "columns", ()))
     return names if all(isinstance(name, str) for name in names) else []
 
 
@@ -984,7 +984,7 @@ def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
     if isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
         # It is converted block by block when it is entered, without a copy of the whole.
         return np.asarray(X)
-    if np.iscomplexobj(X):
+    if np.iscomplexobj(cast("ArrayLike", X)):
         raise ValueError("Complex data not supported: X must hold real numbers")
     try:
         with np.errstate(over="ignore"):
