@@ -422,8 +422,8 @@ class GridFromData(EUGkM):
         self._n_values = len(np.unique(rows_of(curator)[:, 0]))
         return super().cluster(curator)
 
-    def _intervals(self, n_points, n_features):
-        intervals = super()._intervals(n_points, n_features)
+    def intervals(self, n_points, n_features, share):
+        intervals = super().intervals(n_points, n_features, share)
         return max(2, min(intervals, getattr(self, "_n_values", intervals)))
 
 
