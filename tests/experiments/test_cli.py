@@ -418,14 +418,14 @@ def test_verbs_on_a_small_paper(tmp_path, capsys):
 
     code, out = call_verb("plan")
     assert code == 0
-    assert "6 of 6 cells to run" in out
+    assert "7 of 7 cells to run" in out
     assert not (tmp_path / "results").exists()
     assert call_verb("report") == (0, "nothing is stored for this plan yet: no report\n")
     code, out = call_verb("run")
     assert code == 0
-    assert "6 done, 0 failed" in out
+    assert "7 done, 0 failed" in out
     code, out = call_verb("run")
-    assert "6 stored, 0 to run" in out
+    assert "7 stored, 0 to run" in out
 
     # An earlier failure is reported by `status`, skipped by `run`, and run again by `retry`.
     store = Store(tmp_path / "results")
