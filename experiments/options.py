@@ -262,4 +262,5 @@ def help_lines(schema: type, prefix: str = "") -> list[str]:
 def paragraph(heading: str, text: str) -> str:
     """Lay out a text to the right of its heading."""
     first = f"  {heading:<{INDENT - 3}} "
-    return fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * INDENT)
+    indent = " " * INDENT
+    return fill(text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)

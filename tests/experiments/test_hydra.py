@@ -157,7 +157,9 @@ def test_a_sweep_is_one_batch(call):
 
 
 def test_ranges_and_globs(call):
-    _, out, _ = call("k=range(2,5)", "-m", "method=glob(lsh_splits*)", "epsilon=1.0", *SWEEP[3:])
+    _, out, _ = call(
+        "k=range(2,5)", "-m", "method=glob(sulloyd_published*)", "epsilon=1.0", *SWEEP[3:]
+    )
     assert "6 were run" in out
     assert sorted(rows()["k"].unique()) == [2, 3, 4]
 

@@ -31,7 +31,7 @@ from pkm.federation.recovery import (
     threshold_of,
 )
 from pkm.methods.lloyd import FastLloyd, SuLloyd
-from pkm.privacy import SCALE, Curator
+from pkm.privacy import SCALE, Curator, shards_of
 
 N_ROUNDS = 3
 METHOD = FastLloyd(3, epsilon=1.0, n_iterations=N_ROUNDS)
@@ -82,11 +82,12 @@ def central_run(losses, n_clients=3, method=METHOD):
     class LosingCurator(Curator):
         def release_from(self, view, query, noise):
             number = self._rounds[query.label]
-            self._shards = [
+            present = [
                 part
                 for client, part in enumerate(parts, 1)
                 if client not in losses or number < first_absent(losses[client])
             ]
+            self._shards = shards_of(present)
             return super().release_from(view, query, noise)
 
     def curator(ledger, streams):
