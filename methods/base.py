@@ -169,6 +169,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     takes_ball: ClassVar[bool] = False
     # Whether all queries are sums over points: then ``fit`` takes points that are read in blocks.
     by_blocks: ClassVar[bool] = False
+    # Set on the copy that runs after a zoom whose plan, a public one, is for a ball.
+    _is_after_ball_zoom = False
 
     n_clusters: int = 8
     _: KW_ONLY
@@ -532,6 +534,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
     def _beside(self, plan: ZoomPlan, n_points: int, n_features: int) -> "PrivateKMeans":
         """Copy this method with the budget that a zoom leaves."""
         rest = self._copy(zoom=None, require_zoom=False)
+        rest._is_after_ball_zoom = plan.ball
         if plan.pure:
             rest.epsilon = (1 - plan.share) * self.epsilon
             return rest
@@ -580,6 +583,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
         copied = clone(self)
         assert isinstance(copied, PrivateKMeans), "a clone is of the same class"
         copied.set_params(**parameters)
+        copied._is_after_ball_zoom = self._is_after_ball_zoom
         return copied
 
     def noise_streams(
@@ -870,11 +874,8 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
 def _cost_alike(charges: Sequence[Charge], others: Sequence[Charge]) -> bool:
     """Whether two lists of charges are for the same releases at the same costs, up to rounding."""
-    if [charge.cost[:3] for charge in charges] != [charge.cost[:3] for charge in others]:
-        return False
-    costs = [(charge.mu, charge.epsilon, charge.delta) for charge in charges]
-    other_costs = [(charge.mu, charge.epsilon, charge.delta) for charge in others]
-    return np.allclose(costs, other_costs, rtol=1e-12, atol=0.0)
+    same_length = len(charges) == len(others)
+    return same_length and all(map(Charge.costs_like, charges, others))
 
 
 def _in_full(value: object) -> object:

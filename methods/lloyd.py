@@ -424,7 +424,10 @@ class FastLloyd(_GaussianLloyd):
         eta = self.radius(d, ball)
         half = math.sqrt(d) if ball is None else ball
         diagonal = 2 * half
-        n_rounds = self._n_rounds(self._round_bound(n_points, d, ball))
+        # After a zoom into a ball the rounds are those in a ball, whether or not one was found:
+        # that it was is known from releases alone, and a schedule is public before the first.
+        in_ball = 1.0 if self._is_after_ball_zoom else ball
+        n_rounds = self._n_rounds(self._round_bound(n_points, d, in_ball))
 
         # The first radius lets centers cross half of the domain, the later ones move by eta.
         first = half if self.radius_schedule == "step" else eta

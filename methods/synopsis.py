@@ -152,7 +152,11 @@ class SynopsisKMeans(PrivateKMeans):
             raise ValueError(f"radius={self.radius!r} must be 'auto' or a positive finite number")
 
     def plan(self, n_points: int, n_features: int) -> Synopsis:
-        """The synopsis of points of that shape; see :func:`plan_synopsis`."""
+        """The synopsis of points of that shape; see :func:`plan_synopsis`.
+
+        It decides about the zoom. After one the synopsis is chosen again, for the budget that is
+        left: on the border between the two kinds that may be the other one.
+        """
         delta = self.resolved_delta(n_points)
         return plan_synopsis(n_points, n_features, self.n_clusters, self.epsilon, delta)
 

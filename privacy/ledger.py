@@ -113,6 +113,25 @@ class Charge:
             self.group,
         )
 
+    def costs_like(self, other: "Charge") -> bool:
+        """Whether two charges are for the same release at the same cost, up to rounding.
+
+        A cost may be computed in the units of a domain that was found: its last bits follow from
+        released values.
+
+        Examples
+        --------
+        >>> charge = Charge("sums", 0, "gaussian", mu=0.3)
+        >>> charge.costs_like(Charge("sums", 0, "gaussian", mu=0.1 + 0.2))
+        True
+        >>> charge.costs_like(Charge("sums", 1, "gaussian", mu=0.3))
+        False
+        """
+        if (*self.cost[:3], self.group) != (*other.cost[:3], other.group):
+            return False
+        pairs = zip(self.cost[3:6], other.cost[3:6], strict=True)
+        return all(math.isclose(cost, other_cost, rel_tol=1e-12) for cost, other_cost in pairs)
+
 
 class _Tally(NamedTuple):
     """Composed costs of all releases that concern one record."""
@@ -208,7 +227,8 @@ class Ledger:
         if self.schedule is None:
             return
         position = len(self.charges)
-        if position >= len(self.schedule) or self.schedule[position].cost != charge.cost:
+        is_next = position < len(self.schedule) and charge.costs_like(self.schedule[position])
+        if not is_next:
             raise ScheduleError(
                 f"release {charge.label!r} round {charge.round} is not release {position} of the "
                 "schedule that was paid for: a schedule must not depend on private data"

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from pkm.audit.conformance import (
     check_batch_is_loop,
@@ -30,6 +31,7 @@ from pkm.methods import (
     PEMeans,
     QuadtreeKMeans,
     SuLloyd,
+    SynopsisKMeans,
 )
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.zoom import n_releases, plan_zoom
@@ -214,6 +216,32 @@ def test_replicates_that_find_nothing_smaller_cost_the_same():
     run = KaplanStemmer(3, epsilon=2.0, zoom=0.1).fit_batch(grid, range(6))
     assert {zoom is None for zoom in run.zooms} == {True, False}
     assert run.ledger.spent() <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("method", "n_features"),
+    [(FastLloyd(8, zoom=0.1), 4), (KaplanStemmer(3, zoom=0.1), 7), (SynopsisKMeans(3), 7)],
+    ids=lambda value: type(value).__name__,
+)
+def test_schedule_is_the_same_whether_or_not_a_ball_is_found(method, n_features):
+    """An account is charged before the first release, so costs may differ by rounding alone."""
+    rng = np.random.default_rng(0)
+    small = rng.uniform(-0.05, 0.05, (5000, n_features))
+    corners = 0.85 * rng.choice([-1, 1], (5000, n_features))
+    spent = []
+    for points in (small, corners):
+        account = Account(Budget(2.0, 3e-6))
+        model = clone(method).set_params(bounds=(-1, 1), random_state=1)
+        spent.append(len(model.fit(points, account=account).ledger_.charges))
+    assert spent[0] == spent[1]
+
+
+def test_replicates_of_fastlloyd_cost_the_same_with_and_without_a_ball():
+    corners = np.random.default_rng(0).choice([-1, 1], (5000, 4))
+    grid = np.rint(0.85 * corners * SCALE).astype(np.int64)
+    run = FastLloyd(8, zoom=0.1).fit_batch(grid, range(6))
+    assert run.ledger.spent() <= 1.0 + 1e-9
+    assert {zoom is None for zoom in run.zooms} == {True, False}
 
 
 def test_no_zoom_is_the_method_itself():
