@@ -14,7 +14,7 @@ import numpy as np
 
 from pkm.compute.blocks import Sums, add, enter_box, enter_within
 from pkm.compute.points import Points
-from pkm.row_blocks import ChangedRows
+from pkm.row_blocks import ChangedRows, checked_block
 
 #: Sums that a task adds up.
 FAN_IN = 8
@@ -62,11 +62,16 @@ class DaskPoints:
         ------
         ChangedRows
             If the chunks have not as many rows as the array.
+        ValueError
+            If a chunk is no matrix of real numbers with the columns of the array.
         """
         from dask.base import compute
         from dask.delayed import delayed
 
-        task = delayed(partial(_compute, enter=self.enter, function=function), pure=False)
+        compute_chunk = partial(
+            _compute, n_features=self.n_features, enter=self.enter, function=function
+        )
+        task = delayed(compute_chunk, pure=False)
         parts = [task(chunk) for chunk in self.chunks]
         add_up = delayed(_add_up, pure=False)
         while len(parts) > 1:
@@ -89,6 +94,7 @@ class DaskPoints:
 
 def _compute(
     chunk: np.ndarray,
+    n_features: int,
     enter: Callable[[np.ndarray], Points],
     function: Callable[[Points], Sums],
 ) -> Sums:
@@ -96,7 +102,7 @@ def _compute(
     n_threads = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
-        points = enter(np.asarray(chunk))
+        points = enter(checked_block(np.asanyarray(chunk), n_features))
         return (*function(points), np.array([points.n_records]))
     finally:
         numba.set_num_threads(n_threads)

@@ -10,9 +10,11 @@ import hashlib
 import json
 import os
 import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ import numpy as np
 from pkm.compute.blocks import Blocks
 from pkm.compute.points import SCALE, Points, squared_norms_of
 from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, give_back, stamp_of
+from pkm.scalars import is_integer, is_number
 
 SUFFIX = ".grid"
 MAGIC = b"PKMGRID1"
@@ -118,7 +121,7 @@ class GridFile:
         ChangedRows
             If the file has changed since it was opened.
         """
-        self._check_stamp()
+        self.check_unchanged()
         rows, remainders = self._arrays("r")
         size = max(1, BLOCK_VALUES // self.n_columns)
         for start in range(0, len(rows), size):
@@ -126,7 +129,7 @@ class GridFile:
             yield GridBlock(np.array(rows[part]), np.array(remainders[part]))
             give_back(rows)
             give_back(remainders)
-        self._check_stamp()
+        self.check_unchanged()
 
     def by_blocks(self) -> Blocks:
         """Points that are read anew in every pass."""
@@ -136,9 +139,17 @@ class GridFile:
         """All points at once: coordinates stay in the file, squared norms are in memory.
 
         For methods that need more than sums over points; what they compute of the points for
-        themselves comes on top.
+        themselves comes on top. Pages are read when they are needed: call :meth:`check_unchanged`
+        after the last use of the points.
+
+        Raises
+        ------
+        ChangedRows
+            If the file has changed since it was opened.
+        ValueError
+            If it is damaged.
         """
-        self._check_stamp()
+        self.check_unchanged()
         # Copies of pages on writing: kernels are compiled for arrays that can be written to.
         rows, remainders = (np.asarray(array) for array in self._arrays("c"))
         squared_norms = np.empty(len(rows))
@@ -147,6 +158,7 @@ class GridFile:
             part = slice(start, start + size)
             _check_rows(rows[part])
             squared_norms[part] = squared_norms_of(rows[part])
+        self.check_unchanged()
         return Points(rows, squared_norms, remainders, self.header.n_null)
 
     def in_units(self) -> RowBlocks:
@@ -178,6 +190,20 @@ class GridFile:
         if _joined(hashes) != self.header.checksum:
             raise ValueError(f"{self.path} is damaged: its checksum differs; pack it again")
 
+    def check_unchanged(self) -> None:
+        """Compare the file with what it was when it was opened.
+
+        Raises
+        ------
+        ChangedRows
+            If it has changed.
+        """
+        if stamp_of(self.path) != self.stamp:
+            raise ChangedRows(
+                f"{self.path} has changed since it was opened: no result is valid; fit again when "
+                "nothing writes to it"
+            )
+
     def _arrays(self, mode: Any) -> tuple[np.memmap, np.memmap]:
         shape = (self.header.n_records - self.header.n_null, self.header.n_features)
         begin = self.begin
@@ -186,13 +212,6 @@ class GridFile:
             self.path, REMAINDERS_TYPE, mode, begin + self.header.remainders_at, shape
         )
         return rows, remainders
-
-    def _check_stamp(self) -> None:
-        if stamp_of(self.path) != self.stamp:
-            raise ChangedRows(
-                f"{self.path} has changed since it was opened: no result is valid; fit again when "
-                "nothing writes to it"
-            )
 
 
 def is_grid_file(source: object) -> bool:
@@ -210,7 +229,7 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
     FileNotFoundError
         If there is none.
     ValueError
-        If it is no grid file, of another version, or cut off.
+        If it is no grid file, of another version, damaged, or cut off.
     """
     if isinstance(path, GridFile):
         return path
@@ -218,27 +237,76 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
     if not Path(name).is_file():
         raise FileNotFoundError(f"path={name!r} should be an existing file")
     with open(name, "rb") as stream:
+        stamp = stamp_of(stream.fileno())
         magic = stream.read(len(MAGIC))
         length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
-        if magic != MAGIC or length > os.path.getsize(name):
+        if magic != MAGIC or length > stamp[0]:
             raise ValueError(f"path={name!r} is no grid file: write one with pkm pack")
         text = stream.read(length)
-    content = json.loads(text)
+    header = _header_of(text, name)
+    opened = GridFile(name, header, len(MAGIC) + LENGTH_BYTES + length, stamp)
+    values = (header.n_records - header.n_null) * header.n_features
+    size = opened.begin + header.remainders_at + values * REMAINDERS_TYPE.itemsize
+    if stamp[0] != size:
+        raise ValueError(
+            f"path={name!r} has {stamp[0]} bytes instead of {size}: it is cut off; pack it again"
+        )
+    return opened
+
+
+def _header_of(text: bytes, name: str) -> Header:
+    """The header that a file's text tells, or a refusal."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"path={name!r} has a damaged header: pack it again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"path={name!r} has a damaged header: pack it again")
     if content.get("version") != VERSION or content.get("scale") != SCALE:
         raise ValueError(
             f"path={name!r} has version {content.get('version')} and scale {content.get('scale')}, "
             f"this program reads {VERSION} and {SCALE}: pack it again"
         )
-    header = Header(**content)
-    opened = GridFile(name, header, len(MAGIC) + LENGTH_BYTES + length, stamp_of(name))
-    values = (header.n_records - header.n_null) * header.n_features
-    size = opened.begin + header.remainders_at + values * REMAINDERS_TYPE.itemsize
-    if opened.stamp[0] != size:
+    differing = sorted(content.keys() ^ {field.name for field in fields(Header)})
+    if differing:
         raise ValueError(
-            f"path={name!r} has {opened.stamp[0]} bytes instead of {size}: it is cut off; pack it "
+            f"path={name!r} has a header with unknown or missing {', '.join(differing)}: pack it "
             "again"
         )
-    return opened
+    header = Header(**content)
+    wrong = _wrong_field(header)
+    if wrong:
+        raise ValueError(f"path={name!r} has a damaged header, {wrong}: pack it again")
+    return header
+
+
+def _wrong_field(header: Header) -> str:
+    """The first field of a header that is out of its range; empty if there is none."""
+    n = header.n_records
+    d = header.n_features
+    if not (is_integer(n) and n >= 1):
+        return "n_records"
+    if not (is_integer(header.n_null) and 0 <= header.n_null < n):
+        return "n_null"
+    if not (is_integer(d) and d >= 1):
+        return "n_features"
+    # Null records have no coordinates, but it was not known how many they are.
+    if header.remainders_at != n * d * ROWS_TYPE.itemsize:
+        return "remainders_at"
+    for name in ("lower", "upper"):
+        bound = getattr(header, name)
+        if not (isinstance(bound, list) and len(bound) == d and all(map(_is_finite, bound))):
+            return name
+    if not (np.array(header.lower) < np.array(header.upper)).all():
+        return "lower"
+    if not isinstance(header.outside, bool):
+        return "outside"
+    return ""
+
+
+def _is_finite(value: object) -> bool:
+    # Written so that NaN, and integers beyond the floats, are none.
+    return is_number(value) and abs(value) <= sys.float_info.max
 
 
 def pack(
@@ -284,9 +352,11 @@ def pack(
     hashes = [hashlib.sha256(), hashlib.sha256()]
     n_written = 0
     outside = False
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Points are private: the owner alone can read the file.
+    descriptor, temporary_name = tempfile.mkstemp(".tmp", f".{path.name}.", path.absolute().parent)
+    temporary = Path(temporary_name)
     try:
-        with temporary.open("wb") as stream:
+        with os.fdopen(descriptor, "wb") as stream:
             for block in rows.blocks():
                 points, is_clipped = Points.from_box(block, lower, upper)
                 outside |= is_clipped
@@ -316,6 +386,8 @@ def pack(
             length = begin - len(MAGIC) - LENGTH_BYTES
             stream.seek(0)
             stream.write(MAGIC + length.to_bytes(LENGTH_BYTES, "little") + text.ljust(length))
+            stream.flush()
+            os.fsync(stream.fileno())
         temporary.replace(path)
     finally:
         with suppress(FileNotFoundError):
@@ -337,6 +409,8 @@ def _check_rows(rows: np.ndarray) -> None:
     # Written so that NaN is refused too.
     if not (rows.min(initial=0) >= -SCALE and rows.max(initial=0) <= SCALE):
         raise ValueError("a grid file is damaged: it has points outside the domain; pack it again")
+    if not np.array_equal(rows, np.rint(rows)):
+        raise ValueError("a grid file is damaged: it has points off the grid; pack it again")
 
 
 def _entered(block: GridBlock) -> Points:

@@ -76,15 +76,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(words) == 1:
             packed = open_grid(target)
             packed.verify()
+            checked = ", checksum ok"
         else:
             rows = row_blocks(words[0])
             assert rows is not None, "a path has rows, or is refused"
             packed = pack(rows, target, *bounds_of(given.get("bounds"), rows.n_columns))
+            checked = ""
         header = packed.header
         clipped = ", some clipped to the bounds" if header.outside else ""
         line = (
             f"{target}: n={header.n_records} d={header.n_features}, {header.n_null} null "
-            f"records{clipped}, checksum {header.checksum[:16]}"
+            f"records{clipped}{checked}"
         )
         consoles()[0].print(line, soft_wrap=True, markup=False, highlight=False)
 

@@ -37,7 +37,15 @@ from pkm.privacy import (
 )
 from pkm.privacy.base import PointsLike, full_domain
 from pkm.privacy.query import PRESENCE
-from pkm.row_blocks import RowBlocks, RowsLike, is_dask_array, row_blocks, stacked
+from pkm.row_blocks import (
+    RowBlocks,
+    RowsLike,
+    is_dask_array,
+    is_pandas_frame,
+    row_blocks,
+    stacked,
+    without_mask,
+)
 from pkm.scalars import is_integer, is_number, is_positive
 
 # Parameters that are not in the context of noise streams: the domain is, instead of bounds, and the
@@ -683,10 +691,14 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             If noise is drawn from a ``random_state``: whoever knows it can take the noise off.
         """
         names = _feature_names(X)
-        points, bounds, seed = self._prepared(X)
+        source: Any = open_grid(cast("str | GridFile", X)) if is_grid_file(X) else X
+        points, bounds, seed = self._prepared(source)
         if isinstance(points, Blocks | DaskPoints):
             points = replace(points, progress=progress)
         run = self.fit_batch(points, [seed], bounds, account=account, secure=self._draws_securely())
+        if isinstance(source, GridFile):
+            # Mapped points may be read until here.
+            source.check_unchanged()
         lower, upper = bounds
         half_width = upper / 2 - lower / 2
         middle = upper / 2 + lower / 2
@@ -716,7 +728,7 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 "The feature names should match those that were passed during fit, in their "
                 f"order: got {', '.join(names)}; fitted with {', '.join(fitted_names)}"
             )
-        rows = open_grid(cast("str", X)).in_units() if is_grid_file(X) else row_blocks(X)
+        rows = _labeled_rows(open_grid(cast("str", X))) if is_grid_file(X) else row_blocks(X)
         if rows is not None:
             return np.concatenate([self.predict(block) for block in rows.blocks()])
         X = _matrix(X)
@@ -825,7 +837,12 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
             )
         if not self.claim.private:
             _refuse_null(file.header.n_null)
-        self._refuse_outside(file.header.outside)
+        if file.header.outside and not self.clip:
+            raise ValueError(
+                f"points lie outside the bounds that {file.path} was packed with, "
+                f"{lower.tolist()} to {upper.tolist()}: pack it again with wider bounds or set "
+                "clip=True"
+            )
         return file.by_blocks() if self.by_blocks else file.mapped(), bounds
 
     def _whole(self, X: ArrayLike | RowsLike) -> np.ndarray:
@@ -952,7 +969,21 @@ def _replaced(X: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray
     return np.clip(X, lower, upper)
 
 
-def _as_float(value: float) -> float:
+def _labeled_rows(file: GridFile) -> RowBlocks:
+    """Rows of a grid file in the units of the data, each with a label of its own."""
+    if file.header.n_null:
+        raise ValueError(
+            f"{file.path} leaves out {file.header.n_null} null records, so labels would not be "
+            "those of its rows: predict on the rows of the source file without NaN or infinite "
+            "values"
+        )
+    return file.in_units()
+
+
+def _as_float(value: Any) -> float:
+    # pandas.NA has no float.
+    if value is None or type(value).__name__ == "NAType":
+        return math.nan
     try:
         return float(value)
     except OverflowError:
@@ -982,6 +1013,8 @@ def _matrix(X: ArrayLike | RowsLike) -> np.ndarray:
 
 
 def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
+    if isinstance(X, np.ndarray):
+        X = without_mask(X)
     if isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
         # It is converted block by block when it is entered, without a copy of the whole.
         return np.asarray(X)
@@ -989,9 +1022,16 @@ def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
         raise ValueError("Complex data not supported: X must hold real numbers")
     try:
         with np.errstate(over="ignore"):
-            return np.asarray(X, dtype=np.float64)
-    except OverflowError:
-        # An integer beyond the floats is as good as infinite.
-        return np.vectorize(_as_float, otypes=[np.float64])(np.asarray(X, dtype=object))
+            return _in_float64(X)
     except (TypeError, ValueError) as error:
         raise type(error)(f"X must be numeric: {error}") from error
+
+
+def _in_float64(X: ArrayLike | RowsLike) -> np.ndarray:
+    try:
+        if is_pandas_frame(X):
+            return cast("Any", X).to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(X, dtype=np.float64)
+    except (OverflowError, TypeError):
+        # An integer beyond the floats is as good as infinite, and pandas.NA as NaN.
+        return np.vectorize(_as_float, otypes=[np.float64])(np.asarray(X, dtype=object))

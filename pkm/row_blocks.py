@@ -88,8 +88,8 @@ class RowBlocks:
         """
         self._check_stamps()
         n_read = 0
-        for array in self.read():
-            self._check_block(array)
+        for block in self.read():
+            array = checked_block(block, self.n_columns, self.name)
             n_read += len(array)
             if n_read > self.n_rows:
                 break
@@ -110,15 +110,6 @@ class RowBlocks:
                     f"{path} has changed since it was opened: no result is valid; fit again when "
                     "nothing writes to it"
                 )
-
-    def _check_block(self, block: object) -> None:
-        is_matrix = isinstance(block, np.ndarray) and block.ndim == 2 and block.dtype.kind in "iuf"
-        if not is_matrix or block.shape[1] != self.n_columns:
-            found = f"{getattr(block, 'dtype', type(block).__name__)}"
-            raise ValueError(
-                f"{self.name} must be read as blocks of shape (m, {self.n_columns}) of real "
-                f"numbers, got {found} of shape {getattr(block, 'shape', None)}"
-            )
 
 
 class ArrowStream(Protocol):
@@ -163,7 +154,9 @@ def row_blocks(source: Any) -> RowBlocks | None:
     if isinstance(source, str | PathLike):
         return _of_path(os.fspath(source))
     if isinstance(source, np.memmap):
-        return _of_mapped(source, "X") if source.ndim == 2 and source.size else None
+        return (
+            _of_mapped(source, "X", _stamps(source)) if source.ndim == 2 and source.size else None
+        )
     if isinstance(source, Iterator) or _is_of(source, "pyarrow", "RecordBatchReader"):
         raise TypeError(
             f"X={type(source).__name__} can be read only once, and k-means needs several passes: "
@@ -179,10 +172,35 @@ def row_blocks(source: Any) -> RowBlocks | None:
     return None
 
 
-def stamp_of(path: str | PathLike) -> tuple[int, int]:
-    """Size of a file in bytes and time of its last change in nanoseconds."""
+def stamp_of(path: str | PathLike | int) -> tuple[int, int]:
+    """Size in bytes and time of the last change in nanoseconds, of a path or an open file."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns
+
+
+def checked_block(block: object, n_columns: int, name: str = "X") -> np.ndarray:
+    """A block of rows (m, d), whose masked entries become NaN.
+
+    Raises
+    ------
+    ValueError
+        If it is no matrix of real numbers with that many columns.
+    """
+    is_matrix = isinstance(block, np.ndarray) and block.ndim == 2 and block.dtype.kind in "iuf"
+    if not is_matrix or block.shape[1] != n_columns:
+        found = f"{getattr(block, 'dtype', type(block).__name__)}"
+        raise ValueError(
+            f"{name} must be read as blocks of shape (m, {n_columns}) of real numbers, got "
+            f"{found} of shape {getattr(block, 'shape', None)}"
+        )
+    return without_mask(block)
+
+
+def without_mask(array: np.ndarray) -> np.ndarray:
+    """An array of numbers, float64 with NaN for masked entries if it is a masked array."""
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "biuf":
+        return array.astype(np.float64).filled(np.nan)
+    return array
 
 
 def stacked(rows: RowBlocks) -> np.ndarray:
@@ -193,6 +211,11 @@ def stacked(rows: RowBlocks) -> np.ndarray:
 def is_dask_array(source: object) -> bool:
     """Whether an object is a ``dask.array``."""
     return _is_of(source, "dask", "Array")
+
+
+def is_pandas_frame(source: object) -> bool:
+    """Whether an object is a ``pandas.DataFrame``."""
+    return _is_of(source, "pandas", "DataFrame")
 
 
 def _is_of(source: object, package: str, name: str) -> bool:
@@ -255,6 +278,13 @@ def _of_npy(path: str) -> RowBlocks:
     return _of_mapped(array, path, {path: stamp_of(path)})
 
 
+def _stamps(array: np.memmap) -> dict[str, tuple[int, int]]:
+    """Stamp of the file that an array is mapped from, unless the array may write to it."""
+    if array.filename is None or array.mode not in ("r", "c") or not Path(array.filename).is_file():
+        return {}
+    return {str(array.filename): stamp_of(array.filename)}
+
+
 def _of_mapped(
     array: np.memmap, name: str, stamps: dict[str, tuple[int, int]] | None = None
 ) -> RowBlocks:
@@ -289,7 +319,7 @@ def _of_dask(array: Any) -> RowBlocks:
 
     def read() -> Iterator[np.ndarray]:
         for chunk in array.rechunk({1: -1}).to_delayed().ravel():
-            yield np.asarray(chunk.compute())
+            yield np.asanyarray(chunk.compute())
 
     return RowBlocks(n, d, read)
 

@@ -138,6 +138,34 @@ def test_another_number_of_rows_is_refused(change):
         list(rows.blocks())
 
 
+def test_masked_entries_of_a_block_are_nan():
+    masked = np.ma.masked_array(np.arange(6).reshape(3, 2), [[0, 0], [1, 0], [0, 0]])
+    rows = RowBlocks(3, 2, lambda: iter([masked]))
+    np.testing.assert_array_equal(stacked(rows), [[0, 1], [np.nan, 3], [4, 5]])
+
+
+@pytest.mark.parametrize("mode", ["r", "c"])
+def test_the_file_of_a_mapped_array_that_changes_is_refused(tmp_path, mode):
+    np.save(tmp_path / "x.npy", matrix())
+    rows = row_blocks(np.load(tmp_path / "x.npy", mmap_mode=mode)[1:])
+    assert rows is not None
+    np.testing.assert_array_equal(stacked(rows), matrix()[1:])
+    np.save(tmp_path / "x.npy", matrix() + 1)
+    os.utime(tmp_path / "x.npy", ns=(0, 0))
+    with pytest.raises(ChangedRows, match=r"x\.npy has changed since it was opened"):
+        list(rows.blocks())
+
+
+def test_an_array_that_may_write_to_its_file_is_read_while_it_changes(tmp_path):
+    np.save(tmp_path / "x.npy", matrix())
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r+")
+    rows = row_blocks(mapped)
+    assert rows is not None
+    mapped[0] = 7
+    mapped.flush()
+    assert stacked(rows)[0].tolist() == [7, 7, 7]
+
+
 def test_a_file_that_changes_between_passes_is_refused(tmp_path):
     path = write(tmp_path / "x.parquet", matrix())
     rows = row_blocks(path)

@@ -1,5 +1,8 @@
 """Grid files: the points of a box to the bit, found damaged where they are."""
 
+import json
+import os
+
 import numpy as np
 import pytest
 
@@ -95,10 +98,82 @@ def test_methods_without_privacy_take_grid_files(tmp_path):
 def test_what_was_packed_decides_bounds_clipping_and_null_records(packed):
     with pytest.raises(ValueError, match=r"bounds=\(0, 9\) differ from those .* packed with"):
         FastLloyd(2, bounds=(0, 9)).fit(packed.path)
-    with pytest.raises(ValueError, match="points lie outside"):
-        FastLloyd(2, bounds=np.array(BOUNDS), clip=False).fit(packed.path)
+    rule = r"points lie outside the bounds that .* packed with, \[-1.0, -2.0, 0.5\] to .* wider"
+    with pytest.raises(ValueError, match=rule):
+        FastLloyd(2, clip=False).fit(packed.path)
     with pytest.raises(ValueError, match="X has 2 rows with NaN"):
         Lloyd(2).fit(packed.path)
+
+
+def test_labels_of_a_file_that_leaves_out_records_are_refused(packed):
+    model = FastLloyd(2, random_state=0).fit(packed)
+    with pytest.raises(ValueError, match=r"leaves out 2 null records.*rows of the source file"):
+        model.predict(packed.path)
+
+
+def test_points_off_the_grid_are_refused(packed):
+    with open(packed.path, "r+b") as stream:
+        stream.seek(packed.begin)
+        stream.write(np.float32(0.5).tobytes())
+    with pytest.raises(ValueError, match="points off the grid; pack it again"):
+        FastLloyd(2, random_state=0).fit(packed.path)
+    with pytest.raises(ValueError, match="points off the grid; pack it again"):
+        open_grid(packed.path).mapped()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lower": [-1.0, float("nan"), 0.5]}, "damaged header, lower: pack it again"),
+        ({"lower": [-1.0, 3.0, 0.5]}, "damaged header, lower"),
+        ({"upper": [1.0, 10**400, 9.0]}, "damaged header, upper"),
+        ({"upper": [1.0, 3.0]}, "damaged header, upper"),
+        ({"upper": None}, "damaged header, upper"),
+        ({"n_records": 300.0}, "damaged header, n_records"),
+        ({"n_null": -1}, "damaged header, n_null"),
+        ({"n_null": 300}, "damaged header, n_null"),
+        ({"n_features": 0}, "damaged header, n_features"),
+        ({"remainders_at": 0}, "damaged header, remainders_at"),
+        ({"outside": "no"}, "damaged header, outside"),
+        ({"order": "C"}, "unknown or missing order: pack it again"),
+        (None, "damaged header: pack it again"),
+    ],
+)
+def test_headers_that_are_wrong_are_refused(packed, changes, message):
+    begin = len(module.MAGIC) + module.LENGTH_BYTES
+    with open(packed.path, "r+b") as stream:
+        stream.seek(begin)
+        text = stream.read(packed.begin - begin)
+        changed = b"{" if changes is None else json.dumps(json.loads(text) | changes).encode()
+        stream.seek(begin)
+        stream.write(changed.ljust(len(text)))
+    with pytest.raises(ValueError, match=message):
+        open_grid(packed.path)
+
+
+def test_a_file_that_changes_while_it_is_mapped_is_noticed(packed, monkeypatch):
+    def touched(function):
+        def changing(*arguments):
+            os.utime(packed.path, ns=(0, 0))
+            return function(*arguments)
+
+        return changing
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "squared_norms_of", touched(module.squared_norms_of))
+        with pytest.raises(ChangedRows, match="has changed since it was opened"):
+            packed.mapped()
+    monkeypatch.setattr(KaplanStemmer, "entered", touched(KaplanStemmer.entered))
+    model = KaplanStemmer(2, epsilon=8.0, random_state=1)
+    for release in (model.fit, model.coreset):
+        os.utime(packed.path, ns=(9, 9))
+        with pytest.raises(ChangedRows, match="has changed since it was opened"):
+            release(packed.path)
+
+
+def test_the_owner_alone_can_read_a_packed_file(packed, tmp_path):
+    assert [path.name for path in tmp_path.iterdir()] == ["x.grid"]
+    assert os.stat(packed.path).st_mode & 0o777 == 0o600
 
 
 def test_damaged_files_are_refused(packed, tmp_path):
@@ -170,9 +245,11 @@ def test_the_command_packs_and_verifies(tmp_path, capsys):
     source, target = str(tmp_path / "x.npy"), str(tmp_path / "x.grid")
     bounds = "bounds=[[-1,-2,0.5],[1,3,9]]"
     assert main([source, target, bounds]) == 0
-    assert "n=300 d=3, 2 null records, some clipped to the bounds" in capsys.readouterr().out
+    summary = "n=300 d=3, 2 null records, some clipped to the bounds"
+    assert capsys.readouterr().out == f"{target}: {summary}\n"
     assert open_grid(target).mapped() == Points.from_box(matrix(), *BOUNDS)[0]
     assert main([target]) == 0
+    assert capsys.readouterr().out == f"{target}: {summary}, checksum ok\n"
     rows = row_blocks(source)
     assert rows is not None
     for words, message in [

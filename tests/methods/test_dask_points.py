@@ -62,3 +62,28 @@ def test_unknown_and_wrong_shapes_are_refused():
         FastLloyd(3, bounds=(-1, 1), random_state=0).fit(wrong)
     with pytest.raises(ValueError, match="DPM needs all points at once"):
         DPM(2, bounds=(-1, 1)).fit(array)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda block: np.repeat(block, 2, axis=1),
+        lambda block: block[:, 0],
+        lambda block: block.astype(str),
+        lambda block: block.astype(complex),
+    ],
+)
+def test_chunks_of_another_width_or_kind_are_refused(change):
+    array = da.from_array(matrix(), (500, 3))
+    wrong = da.map_blocks(change, array, chunks=array.chunks, dtype=array.dtype)
+    rule = r"X must be read as blocks of shape \(m, 3\) of real numbers, got"
+    with dask.config.set(scheduler="synchronous"), pytest.raises(ValueError, match=rule):
+        FastLloyd(3, bounds=(-1, 1), random_state=0).fit(wrong)
+
+
+def test_masked_entries_of_chunks_are_nan():
+    X = matrix()
+    masked = np.ma.masked_array(np.nan_to_num(X), np.isnan(X))
+    model = FastLloyd(3, bounds=(-30, 30), random_state=0)
+    with dask.config.set(scheduler="synchronous"):
+        assert released(model, da.from_array(masked, (500, 3))) == released(model, X)

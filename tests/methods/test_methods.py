@@ -20,6 +20,7 @@ from pkm.audit.conformance import CHECKS, conformance, main
 from pkm.compute import Points
 from pkm.compute.center_moves import KEEP, TRUNCATE, fold, move_centers, shortening
 from pkm.methods import (
+    DPM,
     METHODS,
     FastLloyd,
     GLloyd,
@@ -259,6 +260,41 @@ def test_bad_parameters_are_refused(parameters, message):
 def test_points_that_are_no_matrix_are_refused(points, message):
     with pytest.raises(ValueError, match=message):
         FastLloyd(n_clusters=1, bounds=(-1, 1)).fit(points)
+
+
+@pytest.mark.parametrize("kind", ["nullable", "object", "objects", "list", "masked"])
+def test_a_missing_value_of_any_kind_is_nan(kind):
+    X = np.random.default_rng(0).integers(-9, 10, (60, 2)).astype(np.float64)
+    X[4, 1] = np.nan
+    frame = pd.DataFrame(X, columns=["a", "b"]).convert_dtypes()
+    assert frame.loc[4, "b"] is pd.NA
+    given = {
+        "nullable": frame,
+        "object": frame.astype(object),
+        "objects": frame.to_numpy(dtype=object),
+        "list": frame.to_numpy(dtype=object).tolist(),
+        "masked": np.ma.masked_array(np.nan_to_num(X, nan=8).astype(np.int64), np.isnan(X)),
+    }[kind]
+    for method in (FastLloyd, DPM):
+        model = method(2, epsilon=5.0, bounds=(-10, 10), random_state=0)
+        expected = model.fit(X).cluster_centers_
+        np.testing.assert_array_equal(model.fit(given).cluster_centers_, expected)
+    with pytest.raises(ValueError, match="X has 1 rows with NaN"):
+        model.predict(given)
+
+
+def test_missing_values_beside_an_integer_beyond_the_floats():
+    X = [[1, 0], [None, 0], [pd.NA, 0], [10**400, 0], [-1, 1]]
+    model = FastLloyd(1, epsilon=5.0, bounds=(-1, 1), random_state=0)
+    expected = model.fit([[1, 0], *[[np.nan, 0]] * 3, [-1, 1]]).cluster_centers_
+    for points in (X, pd.DataFrame(X, columns=["a", "b"])):
+        np.testing.assert_array_equal(model.fit(points).cluster_centers_, expected)
+
+
+def test_text_in_a_frame_is_refused():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", pd.NA]})
+    with pytest.raises(ValueError, match="X must be numeric: could not convert string to float"):
+        FastLloyd(1, bounds=(-1, 1)).fit(frame)
 
 
 def test_columns_in_another_order_are_refused():
