@@ -16,11 +16,13 @@ import sys
 import time
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pkm.experiments.cli import consoles, exit_code, parser_of
@@ -46,6 +48,8 @@ PAGE = "dashboard.html"
 LOG = "mlflow.log"
 #: Seconds within which the server has to answer.
 START_SECONDS = 90
+#: Seconds that the server and its workers have to end by themselves.
+STOP_SECONDS = 10
 ROOT = Path(__file__).resolve().parents[1]
 #: Documents in the order of the page: the site where it is built, the files elsewhere.
 DOCUMENTS = {
@@ -187,11 +191,14 @@ def dashboard(config: "DictConfig", port: int, browser: bool, console: "Console"
             console.print(f"dashboard: {page.as_uri()} (Ctrl-C ends it)", soft_wrap=True)
             if browser:
                 webbrowser.open(page.as_uri())
-            return process.wait()
+            # MLflow imports polars, whose handler of Ctrl-C lets a blocking wait go on.
+            while process.poll() is None:
+                time.sleep(0.2)
+            return process.returncode
         except KeyboardInterrupt:
             return 0
         finally:
-            process.terminate()
+            stop(process)
 
 
 def start(config: "DictConfig", port: int, log: Path) -> subprocess.Popen:
@@ -204,6 +211,19 @@ def start(config: "DictConfig", port: int, log: Path) -> subprocess.Popen:
     environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with log.open("wb") as output:
         return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End the server and its workers; those that do not end in time are killed."""
+    with suppress(psutil.NoSuchProcess):
+        server = psutil.Process(process.pid)
+        processes = [*server.children(recursive=True), server]
+        for each in processes:
+            with suppress(psutil.NoSuchProcess):
+                each.terminate()
+        _, alive = psutil.wait_procs(processes, timeout=STOP_SECONDS)
+        for each in alive:
+            each.kill()
 
 
 def wait(process: subprocess.Popen, port: int, log: Path) -> None:

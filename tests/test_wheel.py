@@ -113,7 +113,7 @@ def test_readme_example_runs_with_base_dependencies(environment, tmp_path):
     printed = run(environment / "bin" / "python", "example.py", cwd=tmp_path)
     modules = printed.splitlines()[-1].split()
     assert "pkm.methods.lloyd" in modules
-    needed = {"compute", "files", "methods", "privacy", "scalars"}
+    needed = {"compute", "files", "methods", "privacy", "row_blocks", "scalars"}
     assert {name.split(".")[1] for name in modules} == needed
 
 
