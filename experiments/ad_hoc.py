@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pkm.experiments.account import charge
-from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.backends import Backend, checked_backend, run_cells
 from pkm.experiments.columns import differing
 from pkm.experiments.configuration import MISSING, ConfigurationError, choices, with_defaults
 from pkm.experiments.entries import FILE_KEYS, as_list
@@ -27,7 +27,7 @@ DOMAINS = {"public": "public domain", "range": "range of all columns"}
 
 
 #: Keys that all jobs of a batch share.
-SHARED = ("results", "jobs", "data", "backend", "tracking", "account")
+SHARED = ("results", "jobs", "scheduler", "data", "backend", "tracking", "account")
 
 
 def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
@@ -59,7 +59,7 @@ def run(configs: Sequence[DictConfig], console: Console) -> list[float | None]:
         values = list(dict.fromkeys(str(config[key]) for config in configs))
         require(len(values) == 1, key, values, "the same for all jobs of hydra/launcher=cells")
     store = Store(settings.results)
-    backend = Backend(**settings.backend)
+    backend = checked_backend(Backend(**settings.backend))
     store.check_writable()
 
     # Run the cells that are not stored yet.

@@ -44,8 +44,9 @@ class Backend:
 
     Parameters
     ----------
-    name : {"serial", "processes"}
-        In this process, or in `jobs` worker processes (in this one where ``jobs=1``).
+    name : {"serial", "processes", "dask"}
+        In this process, in `jobs` worker processes (in this one where ``jobs=1``), or on a cluster
+        of dask (see `pkm.experiments.dask_cells`).
     jobs : int, default=1
         Largest number of worker processes; there are never more than chunks of cells.
     threads : int, default=1
@@ -56,23 +57,31 @@ class Backend:
         which is killed when the time is over.
     retries : int, default=1
         How often a failed cell is tried again within one run. A cell over its time limit, or whose
-        worker died, is not.
+        worker died, is not; dask runs the cells of a dead worker again, up to three times.
+    scheduler : str, optional
+        Address of a dask scheduler; by default dask starts `jobs` workers on this machine.
     """
 
-    name: Literal["serial", "processes"] = "serial"
+    name: Literal["serial", "processes", "dask"] = "serial"
     jobs: int = 1
     threads: int = 1
     time_limit: float | None = None
     retries: int = 1
+    scheduler: str | None = None
 
     def __post_init__(self) -> None:
-        names = ("serial", "processes")
+        names = ("serial", "processes", "dask")
         require(self.name in names, "backend", self.name, f"one of {', '.join(names)}")
         for name, minimum in (("jobs", 1), ("threads", 1), ("retries", 0)):
             value = getattr(self, name)
             holds = is_integer(value) and value >= minimum
             require(holds, name, value, f"a whole number of at least {minimum}")
         require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
+        if self.name != "dask":
+            require(self.scheduler is None, "scheduler", self.scheduler, "null unless backend=dask")
+        elif self.scheduler is not None:
+            holds = isinstance(self.scheduler, str) and "://" in self.scheduler
+            require(holds, "scheduler", self.scheduler, "an address such as tcp://192.0.2.1:8786")
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,9 @@ def run_cells(
     costs: Mapping[str, float] | None = None,
     console: Console | None = None,
 ) -> list[Outcome]:
-    """Run cells and store their results; the process that runs a cell writes its rows.
+    """Run cells and store their results.
+
+    The process that runs a cell writes its rows; on a cluster of dask this process does.
 
     Cells of one data set are run next to each other, so that it is loaded once per worker. Neither
     the order (see `arrange`) nor the number of workers changes a result. Cells that measure running
@@ -134,7 +145,9 @@ def run_cells(
         for timing, most in ((False, jobs), (True, 1)):
             chosen = [cell for cell in cells if cell.timing == timing]
             chunks = arrange(chosen, costs, most)
-            if most > 1 or any(limit_of(cell, backend) is not None for cell in chosen):
+            if backend.name == "dask" and not timing:
+                stream = on_dask(chunks, runner)
+            elif most > 1 or any(limit_of(cell, backend) is not None for cell in chosen):
                 stream = in_workers(chunks, runner, most)
             else:
                 stream = in_this_process(chunks, runner)
@@ -142,6 +155,26 @@ def run_cells(
                 outcomes.append(outcome)
                 advance(outcome)
     return outcomes
+
+
+def checked_backend(backend: Backend) -> Backend:
+    """Refuse a backend that cannot run cells, before anything is charged or run.
+
+    Returns
+    -------
+    Backend
+        With the number of workers that there are as `jobs`.
+
+    Raises
+    ------
+    ConfigurationError
+        If the scheduler of a dask backend is not there, or its workers have other code.
+    """
+    if backend.name != "dask":
+        return backend
+    from pkm.experiments.dask_cells import checked_cluster
+
+    return checked_cluster(backend)
 
 
 def arrange(cells: list[Cell], costs: dict[str, float], jobs: int) -> list[list[Cell]]:
@@ -241,6 +274,23 @@ class Runner:
                 failure = f"{type(error).__name__}: {error}"
         return Outcome(cell.key, "failed", time.perf_counter() - started, failure)
 
+    def ended(self, cell: Cell, exit_code: int | None, seconds: float) -> Outcome:
+        """Say what became of a cell during which its process ended; a failure is recorded."""
+        # The result may have been stored before the end.
+        if self.store.status(cell.key) == "done":
+            return Outcome(cell.key, "done", seconds)
+        if exit_code == -signal.SIGALRM:
+            limit = limit_of(cell, self.backend)
+            return self.fail(cell, TimeLimitExceeded(f"time limit of {limit:g} s reached"), seconds)
+        error = WorkerDied("the worker process ended without an answer (out of memory?)")
+        return self.fail(cell, error, seconds)
+
+    def fail(self, cell: Cell, error: BaseException, seconds: float) -> Outcome:
+        """Record the failure of a cell that no method raised."""
+        attempts = self.store.failure_record(cell.key).get("attempts", 0)
+        self.store.write_failure(cell, error, attempts + 1)
+        return Outcome(cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
+
 
 def limit_of(cell: Cell, backend: Backend) -> float | None:
     """Return the seconds that a cell may take: its own limit, else the backend's."""
@@ -259,6 +309,21 @@ def in_this_process(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcom
                 yield runner.run(cell)
     finally:
         forget_data()
+
+
+def on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
+    """Run chunks on a cluster of dask, cell by cell."""
+    cells = list(itertools.chain.from_iterable(chunks))
+    if not cells:
+        return
+    # Imported here: dask takes a second.
+    from pkm.experiments import dask_cells
+
+    with dask_cells.connected(runner.backend, len(cells)) as client:
+        try:
+            yield from dask_cells.on_cluster(cells, runner, client)
+        finally:
+            dask_cells.forget_points(client)
 
 
 def in_workers(chunks: list[list[Cell]], runner: Runner, jobs: int) -> Iterator[Outcome]:
@@ -318,29 +383,13 @@ class Worker:
         """Wait for what has become of the cell: the process says so, or its end does."""
         try:
             answer = self.connection.recv()
-        except (EOFError, ConnectionError) as cause:
-            return self.failure(cause)
+        except (EOFError, ConnectionError):
+            self.close()
+            seconds = time.perf_counter() - self.started
+            return self.runner.ended(self.cell, self.process.exitcode, seconds)
         if isinstance(answer, ResultsNotWritable):
             raise answer
         return answer
-
-    def failure(self, cause: BaseException) -> Outcome:
-        """Record the failure of a cell during which the process ended."""
-        self.close()
-        seconds = time.perf_counter() - self.started
-        store = self.runner.store
-        # The result may have been stored before the end.
-        if store.status(self.cell.key) == "done":
-            return Outcome(self.cell.key, "done", seconds)
-        if self.process.exitcode == -signal.SIGALRM:
-            limit = limit_of(self.cell, self.runner.backend)
-            error = TimeLimitExceeded(f"time limit of {limit:g} s reached")
-        else:
-            error = WorkerDied("the worker process ended without an answer (out of memory?)")
-        error.__cause__ = cause
-        attempts = store.failure_record(self.cell.key).get("attempts", 0)
-        store.write_failure(self.cell, error, attempts + 1)
-        return Outcome(self.cell.key, "failed", seconds, f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
         """Kill the process and end what it has started; without one there is nothing to do."""

@@ -23,7 +23,7 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 GROUPS = ("paper", "method", "dataset", "profile", "backend", "tracking")
 #: Keys of the groups that have the same ones in every file.
 GROUP_KEYS = {
-    "backend": ("name", "jobs", "threads", "time_limit", "retries"),
+    "backend": ("name", "jobs", "threads", "time_limit", "retries", "scheduler"),
     "dataset": ("name", "path", "bounds", "columns", "label"),
     "profile": ("name", "seeds"),
     "tracking": ("name", "uri", "artifacts"),
@@ -310,7 +310,13 @@ def check_settings(config: "DictConfig") -> None:
     # The serial backend ignores it; a wrong value is refused all the same.
     jobs = config.jobs
     require(is_integer(jobs) and jobs >= 1, "jobs", jobs, "a whole number of at least 1")
-    Backend(**config.backend)
+    backend = Backend(**config.backend)
+    given = config.scheduler
+    require(
+        given is None or backend.name == "dask", "scheduler", given, "left out unless backend=dask"
+    )
+    rule = "left out with a scheduler, whose workers they are"
+    require(jobs == 1 or backend.scheduler is None, "jobs", jobs, rule)
     mirror = config.data
     rule = "a folder that exists, with the original data files (the default is PKM_DATA)"
     require(mirror is None or Path(mirror).is_dir(), "data", mirror, rule)

@@ -85,6 +85,11 @@ class CommonOptions:
         "folder with the original data files (a mirror); null: only data sets without files",
     )
     jobs: int = key(1, "worker processes; 1 runs in this process")
+    scheduler: str | None = key(
+        None,
+        "with backend=dask: address of a scheduler, tcp://HOST:PORT; null: `jobs` workers on this "
+        "machine",
+    )
 
 
 def given_settings(settings: type, meaning: str) -> type:

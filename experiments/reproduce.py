@@ -26,7 +26,7 @@ def application(config: DictConfig) -> None:
     """Run one job."""
     if (
         config.verb in (None, "run", "retry")
-        and config.backend.name != "serial"
+        and config.backend.name == "processes"
         and config.jobs > 1
     ):
         # It imports while this process makes its plan.

@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.backends import Backend, checked_backend, run_cells
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.crate import write_crate
 from pkm.experiments.environment import environment, origin_of
@@ -110,6 +110,7 @@ def run_missing(
 
     A stored cell that cannot be read is set aside first, and so is among the absent ones.
     """
+    backend = checked_backend(Backend(**config.backend))
     store.check_writable()
     cells = plan.cells
     readable = store.readable([cell.key for cell in cells])
@@ -137,7 +138,6 @@ def run_missing(
         )
     for line in substitution_lines(plan.substitutions):
         console.print(f"substitute: {line}", markup=False, soft_wrap=True)
-    backend = Backend(**config.backend)
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in waiting}
     estimated = duration(wall_seconds(costs, waiting, backend.jobs))

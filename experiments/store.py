@@ -146,8 +146,41 @@ class Store:
             "host": socket.gethostname(),
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+        self._put_record(cell, record)
+
+    def _put_record(self, cell: Cell, record: dict) -> None:
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
         self._put(self.failure_path(cell.key), content, mode_of(cell))
+
+    def content(self, key: str, status: str) -> bytes:
+        """Return the file of a done or failed cell, for `adopt`."""
+        path = self.path(key) if status == "done" else self.failure_path(key)
+        return path.read_bytes()
+
+    def adopt(self, cell: Cell, content: bytes, status: str) -> None:
+        """Store what another store has of a cell.
+
+        Parameters
+        ----------
+        cell : Cell
+            Which cell.
+        content : bytes
+            From `content`. The attempts of a failure are added to those recorded here.
+        status : {"done", "failed"}
+            What the content is of.
+
+        Raises
+        ------
+        ResultsNotWritable
+            If the file cannot be written.
+        """
+        if status == "done":
+            self._put(self.path(cell.key), content, mode_of(cell))
+            self.failure_path(cell.key).unlink(missing_ok=True)
+            return
+        record = json.loads(content)
+        record["attempts"] += self.failure_record(cell.key).get("attempts", 0)
+        self._put_record(cell, record)
 
     def status(self, key: str) -> str:
         """Return the status of a cell without reading its rows.

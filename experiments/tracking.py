@@ -81,7 +81,7 @@ SHOWN = (
     "removal_mean_ms",
 )
 #: Keys of `pkm reproduce` that say what is run and how.
-RUN_KEYS = ("verb", "sweeps", "jobs", "backend", "fetch")
+RUN_KEYS = ("verb", "sweeps", "jobs", "scheduler", "backend", "fetch")
 #: Runs per page of a search, and metrics per call.
 PAGE = 1000
 SQLITE = "sqlite:///"

@@ -28,7 +28,7 @@ from pkm.analysis.findings import NOT_RUN
 from pkm.analysis.render.figures import draw
 from pkm.analysis.render.style import styled
 from pkm.analysis.tables import Study
-from pkm.experiments.backends import Backend, run_cells
+from pkm.experiments.backends import Backend, checked_backend, run_cells
 from pkm.experiments.cell import Cell
 from pkm.experiments.cli import consoles, exit_code, parsed_words
 from pkm.experiments.comparable import TIMES
@@ -253,7 +253,7 @@ def verify(target: Target, config: DictConfig, console: Console) -> int:
         )
     stored = part.rows(store)
 
-    backend = Backend(**config.backend)
+    backend = checked_backend(Backend(**config.backend))
     estimate = estimator(store, backend)
     costs = {cell.key: estimate(cell)[0] for cell in part.cells}
     about = duration(wall_seconds(costs, part.cells, backend.jobs))

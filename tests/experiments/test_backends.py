@@ -7,84 +7,26 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import small_cells
+from small_cells import BASE, CELLS, outcomes_by_key, stored_rows
 
 from pkm.experiments import backends, execute
 from pkm.experiments.backends import Backend, arrange, run_cells
-from pkm.experiments.cell import Cell
 from pkm.experiments.store import Store
 
 SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.integration
-#: Columns of times and memory; all other columns must be equal bit for bit.
-MEASURED = [
-    "fit_seconds",
-    "fit_cpu_seconds",
-    "metric_seconds",
-    "metric_cpu_seconds",
-    "peak_memory_mb",
-    "finished",
-]
-BASE = Cell(
-    "fastlloyd",
-    "pkm.methods.lloyd.FastLloyd",
-    {"variant": "published"},
-    "iris",
-    "minmax",
-    3,
-    1.0,
-    "auto",
-    (0, 1, 2),
-    ("nicv", "silhouette"),
-)
-CELLS = [
-    replace(BASE, epsilon=epsilon, dataset=name)
-    for name in ("iris", "wine")
-    for epsilon in (0.1, 0.5, 1.0)
-] + [
-    Cell(
-        "kmeans",
-        "pkm.methods.kmeans.KMeansPlusPlus",
-        {},
-        "iris",
-        "minmax",
-        3,
-        None,
-        None,
-        (0, 1, 2),
-        ("nicv",),
-    )
-]
 
 
 @pytest.fixture
 def misbehaving_cell(tmp_path):
     """Return a function from the name of a misbehaving method to a cell of it."""
-
-    def cell(name, **changes):
-        return replace(
-            BASE,
-            method=name.lower(),
-            target=f"trouble.{name}",
-            params={"folder": str(tmp_path)},
-            epsilon=None,
-            delta=None,
-            **changes,
-        )
-
-    return cell
-
-
-def stored_rows(store, cells):
-    rows = store.read([cell.key for cell in cells])
-    return rows.drop(columns=MEASURED)
-
-
-def outcomes_by_key(cells, store, backend):
-    return {outcome.key: outcome for outcome in run_cells(cells, store, backend)}
+    return partial(small_cells.misbehaving_cell, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,213 @@
+"""Cells on a cluster of dask: the rows of the serial backend, also after workers have died."""
+
+import os
+import platform
+import signal
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+import pytest
+import small_cells
+from small_cells import (
+    BASE,
+    CELLS,
+    MEASURED,
+    outcomes_by_key,
+    stored_rows,
+)
+
+import pkm
+from pkm.experiments import dask_cells
+from pkm.experiments.backends import Backend, Runner, checked_backend, run_cells
+from pkm.experiments.configuration import ConfigurationError
+from pkm.experiments.reproduce import main
+from pkm.experiments.store import Store
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def misbehaving_cell(tmp_path):
+    """Return a function from the name of a misbehaving method to a cell of it."""
+    return partial(small_cells.misbehaving_cell, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("serial"))
+    run_cells(CELLS, store, Backend())
+    return stored_rows(store, CELLS)
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    """Address of a scheduler with two workers on this machine."""
+    options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(2, **options) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_task_returns_the_file_of_a_store(serial, tmp_path):
+    """What runs on a worker, in this process."""
+    store = Store(tmp_path)
+    backend = Backend("dask")
+    for cell in CELLS:
+        outcome, content = dask_cells.run_cell(
+            dask_cells.task_of(cell, Runner(store, backend, None))
+        )
+        store.adopt(cell, content, outcome.status)
+    pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
+
+
+def test_failures_of_tasks_count_with_earlier_ones(misbehaving_cell, tmp_path):
+    store = Store(tmp_path / "results")
+    broken = misbehaving_cell("Broken")
+    task = dask_cells.task_of(broken, Runner(store, Backend("dask", retries=2), None))
+    for attempts in (3, 6):
+        outcome, content = dask_cells.run_cell(task)
+        assert "ZeroDivisionError: by design" in outcome.error
+        store.adopt(broken, content, outcome.status)
+        assert store.failure_record(broken.key)["attempts"] == attempts
+    assert "in cluster" in store.failure(broken.key)
+
+
+def test_workers_with_other_code_or_files_refuse_a_cell(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("1,2\n3,4\n5,7\n")
+    cell = replace(BASE, dataset="file", path=str(path), bounds=(0, 9), k=2)
+    runner = Runner(Store(tmp_path / "results"), Backend("dask"), None)
+    task = dask_cells.task_of(cell, runner)
+    path.write_text("1,2\n3,4\n5,8\n")
+    with pytest.raises(ConfigurationError, match="not the same file on this worker"):
+        dask_cells.run_cell(task)
+    with pytest.raises(ConfigurationError, match="the code of this worker is not that"):
+        dask_cells.run_cell(replace(task, code="other"))
+
+
+def test_a_scheduler_that_is_not_there_is_refused_in_one_line(capfd, tmp_path):
+    words = ["run", "paper=dpm", "profile=smoke", "backend=dask", f"results={tmp_path / 'results'}"]
+    assert main([*words, "scheduler=tcp://127.0.0.1:1"]) == 2
+    error = capfd.readouterr().err
+    assert "error: scheduler='tcp://127.0.0.1:1' does not answer" in error
+    assert "dask scheduler" in error
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["scheduler=tcp://127.0.0.1:1"], "must be left out unless backend=dask"),
+        (["backend=dask", "scheduler=127.0.0.1"], "must be an address such as tcp://"),
+        (["backend=dask", "scheduler=tcp://127.0.0.1:1", "jobs=2"], "jobs=2 is not allowed"),
+        (["backend=submitit"], "hydra/launcher=submitit_slurm"),
+    ],
+)
+def test_settings_without_effect_are_refused(capfd, words, message):
+    assert main(["plan", "paper=dpm", "profile=smoke", *words]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_workers_with_another_python_are_refused():
+    same = {"host": {"python": f"{platform.python_version()}.final.0"}}
+    dask_cells.check_python({"tcp://a:1": same}, "tcp://s:1")
+    workers = {"tcp://a:1": same, "tcp://b:1": {"host": {"python": "3.9.1.final.0"}}}
+    with pytest.raises(ConfigurationError, match=r"b:1 has Python 3\.9\.1, this process 3\.1"):
+        dask_cells.check_python(workers, "tcp://s:1")
+    with pytest.raises(ConfigurationError, match="has no worker: start some with `dask worker"):
+        dask_cells.check_python({}, "tcp://s:1")
+
+
+@pytest.mark.parametrize(
+    "found, message",
+    [
+        (("0.0.7", ""), r"worker tcp://b:1 has pkm 0\.0\.7, this process"),
+        ((pkm.__version__, ""), "worker tcp://b:1 has pkm .* with other code than this process"),
+        (ModuleNotFoundError("No module named 'pkm'"), r"tcp://b:1 cannot import pkm \(No module"),
+    ],
+)
+def test_workers_with_other_code_are_refused(found, message):
+    own = dask_cells.code_of_worker()
+    dask_cells.check_code({"tcp://a:1": own}, "tcp://s:1")
+    with pytest.raises(ConfigurationError, match=message):
+        dask_cells.check_code({"tcp://a:1": own, "tcp://b:1": found}, "tcp://s:1")
+
+
+@pytest.mark.slow
+def test_two_workers_give_identical_rows(serial, scheduler, tmp_path):
+    backend = checked_backend(Backend("dask", scheduler=scheduler))
+    assert backend.jobs == 2
+    store = Store(tmp_path)
+    outcomes = run_cells(CELLS, store, backend)
+    assert sorted(outcome.key for outcome in outcomes) == sorted(cell.key for cell in CELLS)
+    pd.testing.assert_frame_equal(stored_rows(store, CELLS), serial, check_exact=True)
+
+
+@pytest.mark.slow
+def test_time_limits_and_failures_are_those_of_other_backends(
+    scheduler, misbehaving_cell, tmp_path
+):
+    store = Store(tmp_path / "results")
+    compiled = misbehaving_cell("Compiled", time_limit=1.0)
+    broken = misbehaving_cell("Broken")
+    slow = misbehaving_cell("Slow", time_limit=60.0)
+    backend = Backend("dask", scheduler=scheduler, retries=2)
+    outcomes = outcomes_by_key([compiled, broken, slow], store, backend)
+    assert outcomes[compiled.key].error == "TimeLimitExceeded: time limit of 1 s reached"
+    assert (tmp_path / "spinning").exists()
+    assert "ZeroDivisionError: by design" in outcomes[broken.key].error
+    assert store.failure_record(broken.key)["attempts"] == 3
+    assert outcomes[slow.key].status == "done"
+
+
+@pytest.mark.slow
+def test_a_cell_that_ends_its_workers_fails_alone(misbehaving_cell, tmp_path):
+    store = Store(tmp_path / "results")
+    deadly = misbehaving_cell("Deadly")
+    outcomes = outcomes_by_key([deadly, *CELLS], store, Backend("dask", jobs=2))
+    assert "WorkerDied: 4 workers died" in outcomes.pop(deadly.key).error
+    assert {outcome.status for outcome in outcomes.values()} == {"done"}
+
+
+@pytest.mark.slow
+def test_two_killed_workers_change_no_row(misbehaving_cell, tmp_path):
+    cells = [misbehaving_cell("Slow", seeds=(seed,)) for seed in range(12)]
+    expected = Store(tmp_path / "serial")
+    run_cells(cells, expected, Backend())
+    store = Store(tmp_path / "cluster")
+    killed = []
+
+    def kill(cluster):
+        """Kill one worker after another, each while it runs a cell."""
+        for n_stored in (2, 5):
+            while len(store.keys()) < n_stored:
+                time.sleep(0.02)
+            worker = next(each for each in cluster.workers.values() if each.process.pid)
+            killed.append(worker.process.pid)
+            os.kill(worker.process.pid, signal.SIGKILL)
+
+    options = {"threads_per_worker": 1, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(2, silence_logs=50, **options) as cluster:
+        killer = threading.Thread(target=kill, args=[cluster])
+        killer.start()
+        outcomes = run_cells(cells, store, Backend("dask", scheduler=cluster.scheduler_address))
+        killer.join()
+    assert len(set(killed)) == 2
+    assert [outcome.status for outcome in outcomes] == ["done"] * len(cells)
+    rows = stored_rows(store, cells)
+    pd.testing.assert_frame_equal(rows, stored_rows(expected, cells), check_exact=True)
+
+
+@pytest.mark.slow
+def test_a_paper_on_a_cluster_has_the_rows_of_a_serial_run(tmp_path):
+    rows = {}
+    for name, words in {"serial": ["backend=serial"], "dask": ["backend=dask", "jobs=2"]}.items():
+        given = ["paper=dpm", "profile=smoke", "sweeps=[table,em_mc,timing]", "tracking=none"]
+        assert main(["run", *given, *words, f"results={tmp_path / name}"]) == 0
+        store = Store(tmp_path / name)
+        keys = sorted(store.keys())
+        rows[name] = store.read(keys).drop(columns=MEASURED)
+    pd.testing.assert_frame_equal(rows["dask"], rows["serial"], check_exact=True)
