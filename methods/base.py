@@ -799,14 +799,17 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
     def _entered_array(self, X: np.ndarray) -> tuple[Points, tuple[np.ndarray, np.ndarray]]:
         """Points (n, d) in memory on the grid, and its bounds."""
-        if not self.claim.private:
+        bounds = self._declared_bounds(X.shape[1])
+        if bounds is None:
             _refuse_null(len(X) - np.isfinite(X).all(axis=1).sum())
-        lower, upper = self._declared_bounds(X.shape[1]) or _widened(X.min(axis=0), X.max(axis=0))
+            bounds = _widened(X.min(axis=0), X.max(axis=0))
         if self.claim.private and self.claim.adjacency not in PRESENCE:
-            X = _replaced(X, lower, upper)
-        points, outside = Points.from_box(X, lower, upper)
+            X = _replaced(X, *bounds)
+        points, outside = Points.from_box(X, *bounds)
+        if not self.claim.private:
+            _refuse_null(points.n_null)
         self._refuse_outside(outside)
-        return points, (lower, upper)
+        return points, bounds
 
     def _checked_bounds(self, rows: RowBlocks) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of rows that are read in blocks, and that are refused where they must be.
@@ -874,15 +877,17 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                     "what is known without the data, not from their extremes"
                 )
             return None
-        bounds = np.asarray(self.bounds, dtype=np.float64)
-        if bounds.shape not in {(2,), (2, d)}:
+        declared = np.asarray(self.bounds, dtype=np.float64)
+        if declared.shape not in {(2,), (2, d)}:
             raise ValueError(
-                f"bounds must be (lower, upper) or of shape (2, {d}), got shape {bounds.shape}"
+                f"bounds must be (lower, upper) or of shape (2, {d}), got shape {declared.shape}"
             )
-        if bounds.ndim == 1:
-            bounds = np.repeat(bounds[:, None], d, axis=1)
+        bounds = np.empty((2, d))
+        bounds.T[:] = declared.T
         lower, upper = bounds
-        if not (np.isfinite(bounds).all() and (lower < upper).all()):
+        # NaN is not below anything.
+        is_finite = lower.min() > -np.inf and upper.max() < np.inf
+        if not (is_finite and (lower < upper).all()):
             raise ValueError(
                 f"bounds={self.bounds} must be finite with lower < upper in every feature"
             )
