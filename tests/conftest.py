@@ -1,5 +1,6 @@
 """Groups of tests, and fixtures that they share."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -67,6 +68,14 @@ def shared_noise(monkeypatch):
         return NoiseStreams(seeds, public_seeds=public_seeds)
 
     monkeypatch.setattr(PrivateKMeans, "noise_streams", noise_streams)
+
+
+@pytest.fixture
+def new_objects_alone():
+    """Let the garbage collector see the objects of the test alone, not those of all modules."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,10 @@ import sys
 import numpy as np
 import pytest
 from fabricated.audit import make_record, write_records
+from rich.console import Console
 
 from pkm.datasets import load
-from pkm.experiments import reproduce, run
+from pkm.experiments import ad_hoc, launcher, reproduce, run
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.store import Store
@@ -105,24 +106,49 @@ def test_run_of_an_external_method(call_run, tmp_path, monkeypatch):
     assert "external" in out
 
 
+def is_central(name):
+    return hasattr(load_method(method_entry(name)["_target_"]), "fit_with")
+
+
+METHODS = [name for name in choices("method") if name not in ("external", "diffprivlib")]
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in choices("method") if name not in ("external", "diffprivlib")]
+    ("names", "setting"),
+    [
+        ([name for name in METHODS if is_central(name)], []),
+        (
+            [name for name in METHODS if not is_central(name)],
+            ["unlearning.clients=4", "unlearning.clusters_per_client=2"],
+        ),
+    ],
+    ids=["central", "unlearning"],
 )
-def test_every_method_file_runs_from_the_command_line(call_run, name):
+def test_every_method_file_runs_from_the_command_line(call_run, monkeypatch, names, setting):
+    jobs = []
+
+    def recording(configs, console):
+        jobs.extend(configs)
+        return ad_hoc.run(configs, console)
+
+    monkeypatch.setattr(launcher, "run", recording)
+    # So wide that no name is broken.
+    monkeypatch.setattr(launcher, "consoles", lambda: [Console(width=2000)])
     words = [
         "dataset=blobs-200-2-3",
         "preprocessing=range",
         "epsilon=1.0",
         "seeds=1",
         "metrics=[nicv]",
+        *setting,
     ]
-    method = load_method(method_entry(name)["_target_"])
-    if not hasattr(method, "fit_with"):
-        words += ["unlearning.clients=4", "unlearning.clusters_per_client=2"]
-    code, out, err = call_run(f"method={name}", *words)
+    code, out, err = call_run("-m", f"method={','.join(names)}", *words)
     assert (code, err) == (0, "")
-    assert name.removesuffix("_sound") in out
-    assert call_run.store.read(call_run.store.keys())["method"].unique() == [name]
+    # Each job has the method as papers have it, and ran.
+    assert [job.method for job in jobs] == [method_entry(name) for name in names]
+    rows = call_run.store.read(call_run.store.keys())
+    assert sorted(rows["method"]) == names
+    assert [name for name in names if name.removesuffix("_sound") not in out] == []
 
 
 def test_running_time_can_be_measured(call_run):

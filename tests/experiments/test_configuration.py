@@ -21,11 +21,6 @@ METHODS = [name for name in choices("method") if name != "external"]
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_papers_method_is_the_command_lines(name):
-    assert load([f"method={name}"], "run")["method"] == method_entry(name)
-
-
-@pytest.mark.parametrize("name", METHODS)
 def test_a_file_without_a_base_is_the_class_as_python_builds_it(name):
     given = yaml.safe_load((CONF / "method" / f"{name}.yaml").read_text())
     assert given["name"] == name

@@ -131,7 +131,7 @@ UNLEARNING = {
     ],
     ids=["metrics", "removals"],
 )
-def test_no_points_are_held_after_a_run(own_file, tmp_path, changes):
+def test_no_points_are_held_after_a_run(own_file, tmp_path, changes, new_objects_alone):
     """Prepared data end with the run, and what metrics and removals computed from them."""
     cell = cell_of(own_file, **changes)
     if cell.unlearning:

@@ -86,7 +86,7 @@ def test_registered_methods_conform(method):
 
 @pytest.mark.parametrize("name", AVAILABLE)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_no_points_are_held_after_fit(name):
+def test_no_points_are_held_after_fit(name, new_objects_alone):
     """Private data die with their last reference outside: no cache of the process holds them."""
     method = load_method(name)
     skip_unavailable(method)
