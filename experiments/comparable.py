@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from pkm.arrow import parameters_of, to_frame
 from pkm.experiments.columns import FOUND
+from pkm.experiments.consolidated import bounds_of
 from pkm.experiments.store import Store
 from pkm.schema import COLUMNS, names
 
@@ -80,16 +80,16 @@ def read(root: str | Path) -> Comparable:
     """
     store = Store(root)
     columns = [*DESCRIPTION, "seed", *MEASURED]
-    read_tables = [store.table(key, columns) for key in store.keys()]  # noqa: SIM118, no mapping
-    tables = [table for table in read_tables if table is not None]
-    if not tables:
+    rows = store.rows(store.keys(), columns)
+    if rows is None:
         raise FileNotFoundError(
             f"results={str(root)!r} holds no cells: give the folder that pkm run wrote to"
         )
-    sizes = np.array([table.num_rows for table in tables])
-    rows = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    rows = rows.combine_chunks()
+    bounds = bounds_of(rows["cell"])
+    sizes = np.diff(bounds)
     described = [name for name in rows.column_names if name in DESCRIPTION]
-    firsts = rows.select(described).take(np.cumsum(sizes) - sizes)
+    firsts = rows.select(described).take(bounds[:-1])
     cells = to_frame([firsts], DESCRIPTION)
     measured = [name for name in rows.column_names if name not in DESCRIPTION]
     values = to_frame([rows.select(measured)], measured)

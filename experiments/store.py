@@ -11,18 +11,24 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pkm.arrow import check, to_frame, to_table
 from pkm.experiments.cell import Cell
+from pkm.experiments.consolidated import NO_COPY, open_copy, stamp_of, with_columns, write_copy
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
 from pkm.schema import COLUMNS
 
 #: Threads for bulk reads. Opening many small files gains from a second one and loses again from
 #: more (measured).
 READERS = 2
+#: The copy of all rows, beside the folders of the cells, and the number of cells for which it is
+#: not worth opening or writing it.
+COPY_NAME = "consolidated"
+FEW = 200
 #: Columns that every stored row has.
 STORED = [column.name for column in COLUMNS if column.missing is None and column.name != "sweep"]
 
@@ -37,6 +43,9 @@ class Store:
     A cell is complete or absent: its file appears under its final name only after every byte is on
     disk, so a process killed at any moment leaves at worst a stray ``*.tmp`` file, which is
     never read.
+
+    Rows of many cells are read from a copy of them all (`pkm.experiments.consolidated`), which
+    whoever reads many that it lacks brings up to date.
 
     Exact numbers are stored: the folder is for its owner alone where the store creates it, and so
     are the files of restricted data sets (`Cell.restricted`) in any folder.
@@ -234,16 +243,45 @@ class Store:
             The rows, cells in the order of `keys`, seeds in the order of the cell. Empty without
             columns where no cell is done.
         """
+        table = self.rows(keys, columns)
+        return pd.DataFrame() if table is None else to_frame([table], columns)
+
+    def rows(self, keys: Iterable[str], columns: list[str] | None = None) -> pa.Table | None:
+        """Read the rows of many cells as they are stored; see `read`.
+
+        Returns
+        -------
+        Table or None
+            Null where a cell lacks a column that another one has. None where no cell is done.
+        """
         keys = list(dict.fromkeys(keys))
+        path = self.root / "cells" / COPY_NAME
+        copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
+        copied = [key for key in keys if key in copy.rows]
+        stamps = {key: stamp_of(self.path(key)) for key in keys if key not in copy.rows}
+        others = [key for key, stamp in stamps.items() if stamp is not None]
+        is_outdated = len(others) > FEW
         with ThreadPoolExecutor(READERS) as pool:
-            tables = [
-                table
-                for table in pool.map(lambda key: self.table(key, columns), keys)
-                if table is not None
-            ]
-        if not tables:
-            return pd.DataFrame()
-        return to_frame(tables, columns)
+            read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
+            tables = {key: rows for key, rows in zip(others, read, strict=True) if rows is not None}
+        if is_outdated and tables:
+            # Rows in a folder that cannot be written are read from the cells every time.
+            with contextlib.suppress(OSError):
+                write_copy(path, copy, tables, stamps)
+            tables = {key: with_columns(rows, columns) for key, rows in tables.items()}
+        parts = [copy.read(copied, columns)] if copied else []
+        parts += tables.values()
+        if not parts:
+            return None
+        rows = pa.concat_tables(parts, promote_options="permissive")
+        if not copied or not tables:
+            return rows
+        # Copied cells come first: restore the order of the keys.
+        sizes = {key: len(copy.rows[key]) for key in copied}
+        sizes |= {key: each.num_rows for key, each in tables.items()}
+        stops = dict(zip(sizes, np.cumsum(list(sizes.values())), strict=True))
+        numbers = [np.arange(stops[key] - sizes[key], stops[key]) for key in keys if key in sizes]
+        return rows.combine_chunks().take(np.concatenate(numbers))
 
     def readable(self, keys: Iterable[str]) -> set[str]:
         """Return those of `keys` whose rows can be read in full, setting corrupt files aside."""

@@ -11,9 +11,10 @@ from fabricated.rows import make_rows, with_charges, with_params
 
 from pkm.analysis.charges import charges_of
 from pkm.arrow import check, parameters_of
+from pkm.experiments import store as store_module
 from pkm.experiments.cell import Cell
 from pkm.experiments.estimate import estimator
-from pkm.experiments.store import STORED, Store
+from pkm.experiments.store import COPY_NAME, STORED, Store
 
 
 def cell_of(seed=0):
@@ -228,3 +229,91 @@ def test_bulk_read_is_quick(store):
     rows = store.read([cell.key for cell in cells])
     assert time.process_time() - started < 400 * 0.005
     assert list(rows["seed"]) == list(range(800))
+
+
+@pytest.fixture
+def copied(store, monkeypatch):
+    """Three cells, of which one has a column more, in a store that copies the rows of any."""
+    monkeypatch.setattr(store_module, "FEW", 0)
+    cells = [cell_of(seed) for seed in (0, 10, 20)]
+    for cell in cells:
+        store.write(cell, rows_of(cell))
+    store.write(cells[1], rows_of(cells[1], silhouette=[1.0, 2.0]))
+    return cells
+
+
+def keys_read(store, monkeypatch):
+    """Keys of the cells whose own files are read from now on."""
+    read = []
+    table = store.table
+    monkeypatch.setattr(
+        store, "table", lambda key, *columns: read.append(key) or table(key, *columns)
+    )
+    return read
+
+
+@pytest.mark.parametrize("columns", [None, ["seed", "silhouette", "cell", "params"]])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0), (0,), (1, 2, 0)])
+def test_a_copy_holds_the_rows_of_the_cells(store, copied, monkeypatch, order, columns):
+    keys = [copied[number].key for number in order]
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "FEW", 3)
+        expected = store.read(keys, columns)
+    assert not (store.root / "cells" / COPY_NAME).exists()
+    store.read(store.keys())
+    read = keys_read(store, monkeypatch)
+    pd.testing.assert_frame_equal(store.read(keys, columns), expected)
+    assert read == []
+
+
+def test_a_copy_follows_the_cells(store, copied, monkeypatch):
+    keys = [cell.key for cell in copied]
+    store.read(keys)
+    path = store.root / "cells" / COPY_NAME
+    assert path.stat().st_mode & 0o777 == 0o600
+
+    # A cell that was run again, one that is gone, and a new one.
+    store.write(copied[0], rows_of(copied[0], inertia=[3.0, 4.0]))
+    store.path(copied[1].key).unlink()
+    new = cell_of(30)
+    store.write(new, rows_of(new))
+    read = keys_read(store, monkeypatch)
+    rows = store.read([*keys, new.key])
+    assert list(rows["seed"]) == [0, 1, 20, 21, 30, 31]
+    assert rows["inertia"].tolist()[:2] == [3.0, 4.0]
+    assert "silhouette" not in rows
+    assert sorted(read) == sorted([copied[0].key, new.key])
+
+    # What one reader did not ask for stays.
+    read.clear()
+    store.write(new, rows_of(new, inertia=[5.0, 6.0]))
+    store.read([new.key])
+    store.read(keys)
+    assert read == [new.key]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "a folder"])
+def test_a_damaged_copy_costs_no_rows(store, copied, damage):
+    keys = [cell.key for cell in copied]
+    expected = store.read(keys)
+    path = store.root / "cells" / COPY_NAME
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "a folder":
+        # So it cannot be written either.
+        path.mkdir()
+    else:
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content[: len(content) // 3] if damage == "cut" else content)
+    pd.testing.assert_frame_equal(store.read(keys), expected)
+    assert path.is_dir() == (damage == "a folder")
+    pd.testing.assert_frame_equal(store.read(keys), expected)
+
+
+def test_a_damaged_cell_is_read_from_no_copy(store, copied):
+    keys = [cell.key for cell in copied]
+    store.read(keys)
+    path = store.path(keys[0])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert set(store.read(keys)["cell"]) == set(keys[1:])
+    assert store.status(keys[0]) == "absent"
