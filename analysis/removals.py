@@ -63,6 +63,7 @@ SPEEDUP_DEFINITIONS = {
     "average": Speedup("mufc_lazy, full retraining", "mufc_lazy"),
     "refit": Speedup("mufc, full retraining", "mufc"),
     "exact": Speedup("mufc, retraining", "mufc"),
+    "repaired": Speedup("mufc_repaired, retraining", "mufc_repaired"),
     "dc_kmeans": Speedup("dc_kmeans, retraining", "dc_kmeans"),
 }
 

@@ -159,7 +159,7 @@ def add_signed_reports(
 
 
 @njit(cache=True, inline="always")
-def _mix(word: np.uint64) -> np.uint64:
+def mix(word: np.uint64) -> np.uint64:
     """Output function of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on all bits."""
     word = (word ^ (word >> _U30)) * _MULTIPLIER_1
     word = (word ^ (word >> _U27)) * _MULTIPLIER_2
@@ -168,12 +168,12 @@ def _mix(word: np.uint64) -> np.uint64:
 
 @njit(cache=True, inline="always")
 def _user_word(key: np.uint64, user: int) -> np.uint64:
-    return _mix(_mix(key ^ _mix(np.uint64(user) * _GAMMA)) + _GAMMA)
+    return mix(mix(key ^ mix(np.uint64(user) * _GAMMA)) + _GAMMA)
 
 
 @njit(cache=True, inline="always")
 def _value_word(user_word: np.uint64, value: int) -> np.uint64:
-    return _mix(_mix(user_word + (np.uint64(value) + _U1) * _GAMMA) ^ user_word)
+    return mix(mix(user_word + (np.uint64(value) + _U1) * _GAMMA) ^ user_word)
 
 
 @njit(cache=True, inline="always")

@@ -19,6 +19,7 @@ PARAMS = {
     "mufc_points": {"server_data": "points"},
     "mufc_full": {"client": "full"},
     "mufc_lazy": {"server": "lazy"},
+    "mufc_repaired": {"server": "repaired"},
     "dc_kmeans": {"client": "full", "gamma": None, "weights": "unit"},
 }
 MEANS = {
@@ -62,13 +63,15 @@ def mufc_rows(
     identity = [sweep, method, dataset, text, removals, batch, requests, sorted(facts.items())]
     key = hashlib.sha256(json.dumps(identity, default=str).encode()).hexdigest()
     rng = np.random.default_rng(int(key[:12], 16))
-    reported_method = method.replace("_points", "").replace("_lazy", "")
+    reported_method = method
+    for suffix in ("_points", "_lazy", "_repaired"):
+        reported_method = reported_method.replace(suffix, "")
     loss = MEANS.get((dataset, reported_method), 1.2) * rng.normal(1, 0.004, seeds)
     predicted = 1 - math.comb(116, batch) / math.comb(120, batch)
     touched = min(predicted + (0.3 if requests == "adversarial" else 0), 1.0)
     touched = 1.0 if "full" in text else touched
     lazy = method == "mufc_lazy"
-    fit = {"dc_kmeans": 5.0}.get(method, FIT)
+    fit = {"dc_kmeans": 5.0, "mufc_repaired": 0.2}.get(method, FIT)
     noise = rng.lognormal(0, 0.03, seeds)
     request = noise * (UNTOUCHED + fit * (touched if lazy else 1) + 0.1 * touched)
     target = "k_fed.KFed" if method == "k_fed" else "unlearning.Unlearning"
@@ -160,7 +163,7 @@ def all_rows():
                 loss_ratio=lambda rows: 0.8 * rows["loss_ratio"] + 0.2
             )
         )
-        for method in ("mufc", "mufc_lazy", "mufc_full", "dc_kmeans"):
+        for method in ("mufc", "mufc_repaired", "mufc_lazy", "mufc_full", "dc_kmeans"):
             for kind in ("random", "adversarial"):
                 parts.append(mufc_rows("removals", method, dataset, removals=100, requests=kind))
             if dataset != "covtype-52" and method != "mufc_full":
