@@ -1,4 +1,4 @@
-"""Speed of unlearning: seeding, removals, and sustained exact deletions."""
+"""Speed of unlearning: seeding, removals, exact deletions, and removals against refits."""
 
 import time
 
@@ -17,8 +17,8 @@ N_BATCHES = 50
 
 
 def unlearning() -> list[Measurement]:
-    """Removals from data of celltype's shape, and deletions from a million points."""
-    return [*removals(), *deletions()]
+    """Removals from data of celltype's shape, deletions from a million points, repairs."""
+    return [*removals(), *deletions(), *repairs()]
 
 
 def removals() -> list[Measurement]:
@@ -70,3 +70,40 @@ def deletions() -> list[Measurement]:
         what = f"1,000,000 x 10, 100 clients: exact deletions, {size} a request"
         rows.append(Measurement(what, rate, "/ s", at_least=target))
     return rows
+
+
+def repairs() -> list[Measurement]:
+    """CPU time of a fit over that of an exact removal with a repaired server, by size of both."""
+    rows = []
+    for n, k in ((10_000, 4), (100_000, 10), (1_000_000, 10)):
+        method = mufc(k, server="repaired")
+        parts = [Points.prepare(grid) for grid in _client_grids(n, k)]
+        fit_seconds = min_seconds(lambda method=method, parts=parts: method.fit(parts, 0), 2)
+        model = method.fit(parts, 0)
+        generator = np.random.default_rng(1)
+        for share, n_requests in ((0.0, 20), (0.001, 5), (0.01, 2)):
+            size = max(1, round(share * n))
+            seconds = 0.0
+            for _ in range(n_requests):
+                ids = generator.choice(model.ids, size, replace=False)
+                start = time.process_time()
+                model.remove(ids)
+                seconds += time.process_time() - start
+            ratio = fit_seconds * n_requests / seconds
+            what = f"{n:,} x 10, k = {k}, 100 clients: a fit over an exact removal of {size:,}"
+            target = 3.0 if size == 1 else None
+            rows.append(Measurement(what, ratio, "x CPU", at_least=target))
+    return rows
+
+
+def _client_grids(n: int, k: int) -> list[np.ndarray]:
+    """Grids of 100 clients with points of at most three of k normal clusters each."""
+    generator = np.random.default_rng(0)
+    means = generator.uniform(-0.8, 0.8, (k, 10))
+    grids = []
+    for _ in range(N_CLIENTS):
+        clusters = generator.choice(k, 3, replace=False)
+        labels = generator.choice(clusters, n // N_CLIENTS)
+        points = means[labels] + generator.normal(0, 0.1, (len(labels), 10))
+        grids.append(snap(np.clip(points, -1, 1)))
+    return grids

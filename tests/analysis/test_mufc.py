@@ -74,7 +74,7 @@ def test_view_concatenates_sweeps_and_splits_requests(study):
     assert set(view.panel("table1", "loss_ratio").cells["dataset"]) == set(SIZES)
     for sweep, kind in (("removals", "random"), ("adversarial", "adversarial")):
         cells = view.panel(sweep, "reseeded").cells
-        assert len(cells) == 12
+        assert len(cells) == 15
         assert set(cells["requests"]) == {kind}
         assert set(cells["sweep"]) == {sweep}
     random = reports.without(all_rows(), requests="adversarial", sweep="removals")
@@ -125,7 +125,7 @@ def test_view_drops_cells_with_equal_settings():
 
 def test_series_has_one_line_per_checkpoint(study):
     lines = series(study)
-    assert len(lines) == 12 * (3 * 4 * 2 * 25 + 2 * 3 * 2 * 25)
+    assert len(lines) == 12 * (3 * 5 * 2 * 25 + 2 * 4 * 2 * 25)
     single = lines.query("batch == 1")
     subset = single.query("dataset == 'celltype' and method == 'mufc'")
     subset = subset.query("requests == 'random' and seed == 0")

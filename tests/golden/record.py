@@ -50,7 +50,15 @@ REMOVALS = {
     "sparse": False,
 }
 #: Federated clustering with removals runs on a configuration of its own.
-UNLEARNING = ("dc_kmeans", "k_fed", "mufc", "mufc_full", "mufc_lazy", "mufc_points", "mufc_repaired")
+UNLEARNING = (
+    "dc_kmeans",
+    "k_fed",
+    "mufc",
+    "mufc_full",
+    "mufc_lazy",
+    "mufc_points",
+    "mufc_repaired",
+)
 
 
 def digest(*arrays) -> str:
