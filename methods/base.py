@@ -3,7 +3,7 @@
 import math
 import secrets
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, cast
@@ -11,8 +11,15 @@ from typing import Any, ClassVar, Literal, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClusterMixin, clone
-from sklearn.metrics import pairwise_distances_argmin
+from scipy.spatial.distance import cdist
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
 
 from pkm.compute import SCALE, Points, labels
@@ -131,7 +138,13 @@ class _OptionalParameters:
 
 
 @dataclass(eq=False, repr=False)
-class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
+class PrivateKMeans(
+    _OptionalParameters,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
+):
     """Contract of a clustering method.
 
     A subclass declares ``claims`` and its parameters (as dataclass fields, or with an ``__init__``
@@ -720,6 +733,49 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike | RowsLike) -> np.ndarray:
         """Index of the nearest released center for each row of X, clipped to the bounds."""
+        return np.concatenate([self._labels(block) for block in self._blocks(X)])
+
+    def transform(self, X: ArrayLike | RowsLike) -> np.ndarray:
+        """Distance of each row of X, clipped to the bounds, to each released center.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or what is read in blocks
+
+        Returns
+        -------
+        ndarray of shape (n, k), float64
+            In half-widths of the bounds: the distance that is smallest at the center that
+            :meth:`predict` gives. Public code on public centers, as there.
+
+        Examples
+        --------
+        >>> from pkm.methods import Lloyd
+        >>> model = Lloyd(1, bounds=(0, 10)).fit([[0.0, 5.0], [10.0, 5.0]])
+        >>> model.transform([[10.0, 5.0]]).tolist(), model.score([[10.0, 5.0]])
+        ([[1.0]], -1.0)
+        """
+        return np.concatenate([cdist(*self._in_half_widths(block)) for block in self._blocks(X)])
+
+    def score(self, X: ArrayLike | RowsLike, y: object = None) -> float:
+        """Minus the sum of squared distances to the nearest centers, as of scikit-learn's KMeans.
+
+        In squared half-widths of the bounds. A score of private rows is not covered by the claim: a
+        search for parameters by it costs privacy that no ledger records.
+        """
+        inertias = []
+        for block in self._blocks(X):
+            _, distances = pairwise_distances_argmin_min(*self._in_half_widths(block))
+            inertias.append(float((distances**2).sum()))
+        return -math.fsum(inertias)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of :meth:`transform`, for scikit-learn's names of them."""
+        return len(self.cluster_centers_)
+
+    def _blocks(self, X: ArrayLike | RowsLike) -> Iterator[np.ndarray]:
+        """Rows of X in blocks (m, d); refuse those that do not fit what was fitted."""
         check_is_fitted(self, "cluster_centers_")
         names = _feature_names(X)
         fitted_names = [*getattr(self, "feature_names_in_", names)]
@@ -729,28 +785,33 @@ class PrivateKMeans(_OptionalParameters, ClusterMixin, BaseEstimator):
                 f"order: got {', '.join(names)}; fitted with {', '.join(fitted_names)}"
             )
         rows = _labeled_rows(open_grid(cast("str", X))) if is_grid_file(X) else row_blocks(X)
-        if rows is not None:
-            return np.concatenate([self.predict(block) for block in rows.blocks()])
-        X = _matrix(X)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
-        points, _ = Points.from_box(X, *self._fitted_bounds)
-        if points.n_null:
-            raise ValueError(
-                f"X has {points.n_null} rows with NaN or infinite values, which have no nearest "
-                "center; remove or impute them"
-            )
+        for block in [X] if rows is None else rows.blocks():
+            matrix = _matrix(block)
+            if matrix.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
+            yield matrix
+
+    def _labels(self, rows: np.ndarray) -> np.ndarray:
+        """Index (m,) of the nearest center of rows (m, d)."""
         if self.zoom_ is None:
+            points, _ = Points.from_box(rows, *self._fitted_bounds)
+            _refuse_unlabeled(points.n_null)
             return labels(points, self._centers)[0]
 
         # Centers in a small part of the public domain are finer than its grid.
+        return pairwise_distances_argmin(*self._in_half_widths(rows))
+
+    def _in_half_widths(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows (m, d), clipped, and centers (k, d): in half-widths about the bounds' middle."""
+        _refuse_unlabeled(len(rows) - int(np.isfinite(rows).all(axis=1).sum()))
         lower, upper = self._fitted_bounds
         half_width = upper / 2 - lower / 2
-        rows = np.clip(X, lower, upper) / half_width
-        return pairwise_distances_argmin(rows, self.cluster_centers_ / half_width)
+        middle = upper / 2 + lower / 2
+        clipped = np.clip(rows, lower, upper)
+        return (clipped - middle) / half_width, (self.cluster_centers_ - middle) / half_width
 
     def fit_predict(
         self,
@@ -943,6 +1004,15 @@ def _refuse_null(n_null: int) -> None:
         raise ValueError(f"X has {n_null} rows with NaN or infinite values; remove or impute them")
 
 
+def _refuse_unlabeled(n_null: int) -> None:
+    """Refuse rows that no center is nearest to."""
+    if n_null:
+        raise ValueError(
+            f"X has {n_null} rows with NaN or infinite values, which have no nearest center; "
+            "remove or impute them"
+        )
+
+
 def _extremes_of_blocks(rows: RowBlocks) -> tuple[int, np.ndarray, np.ndarray]:
     """Number of rows that are not finite, smallest and largest values (d,) of the others."""
     n_null = 0
@@ -1023,7 +1093,7 @@ def _as_matrix(X: ArrayLike | RowsLike) -> np.ndarray:
     if isinstance(X, np.ndarray) and X.dtype.kind in "iuf" and X.itemsize <= FLOAT64_BYTES:
         # It is converted block by block when it is entered, without a copy of the whole.
         return np.asarray(X)
-    if np.iscomplexobj(cast("ArrayLike", X)):
+    if np.iscomplexobj(np.asarray(X)):
         raise ValueError("Complex data not supported: X must hold real numbers")
     try:
         with np.errstate(over="ignore"):

@@ -189,6 +189,11 @@ class Ledger:
         self.notes: tuple[str, ...] = ()
         self._streams_used: set[StreamKey] = set()
 
+    def __repr__(self) -> str:
+        return (
+            f"Ledger({self.budget}, {len(self.charges)} releases, spent epsilon={self.spent():.6g})"
+        )
+
     def charge(self, charge: Charge) -> None:
         """Record a release, or refuse it.
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans
+from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
 from pkm.audit.conformance import CHECKS, conformance, main
@@ -318,6 +319,33 @@ def test_checks_of_scikit_learn_that_fail_are_meant_to():
     failed = {check["check_name"] for check in checks if check["status"] == "failed"}
     # A row with NaN is the null record, and exact labels are not covered by the claim.
     assert failed == {"check_estimators_nan_inf", "check_clustering"}
+
+
+def test_transform_is_nearest_where_predict_says_and_score_sums_it():
+    points = blobs() * [1, 20]
+    bounds = ([-1, -20], [1, 20])
+    for zoom in (None, 0.1):
+        model = FastLloyd(4, epsilon=4, random_state=2, bounds=bounds, zoom=zoom).fit(points)
+        distances = model.transform(points)
+        steps = (points[:, None] - model.cluster_centers_) / [1, 20]
+        np.testing.assert_allclose(distances, np.sqrt((steps**2).sum(axis=2)), atol=1e-12)
+        nearest = np.take_along_axis(distances, model.predict(points)[:, None], 1)[:, 0]
+        np.testing.assert_allclose(nearest, distances.min(axis=1), atol=1e-4)
+        inertia = (distances.min(axis=1) ** 2).sum()
+        np.testing.assert_allclose(model.score(points), -inertia, rtol=1e-9)
+
+        # Rows outside the bounds are clipped to them, as in predict.
+        outside = model.transform([[5.0, 0.0]])
+        np.testing.assert_array_equal(outside, model.transform([[1.0, 0.0]]))
+    assert list(model.get_feature_names_out()) == [f"fastlloyd{i}" for i in range(4)]
+    with pytest.raises(ValueError, match="1 rows with NaN"):
+        model.score([[np.nan, 0.0]])
+
+
+def test_a_search_of_scikit_learn_needs_no_scorer():
+    method = FastLloyd(4, bounds=(-1, 1), random_state=0)
+    search = GridSearchCV(method, {"epsilon": [0.01, 8]}, cv=2)
+    assert search.fit(blobs()).best_params_ == {"epsilon": 8}
 
 
 def test_bounds_are_the_units_of_the_data(shared_noise):

@@ -383,6 +383,13 @@ def test_ledger_composes_gaussians_in_closed_form():
     assert ledger.unspent() == pytest.approx(2.0 - spent)
 
 
+def test_a_ledger_prints_what_was_spent():
+    ledger = Ledger(Budget(1.0))
+    ledger.charge(Charge("count", 0, "laplace", epsilon=0.75))
+    assert repr(ledger).endswith("1 releases, spent epsilon=0.75)")
+    assert "epsilon=1.0" in repr(ledger)
+
+
 def test_ledger_refuses_overspending_and_stays_unchanged():
     mu = gaussian_mu(1.0, 1e-5) / math.sqrt(7)
     ledger = Ledger(Budget(1.0, 1e-5))
