@@ -84,8 +84,9 @@ def load(
     mirror : path-like, optional
         Folder with the original files; default: the environment variable PKM_DATA.
     path : path-like, optional
-        For ``file`` only: a text file (``.csv``, ``.tsv``, ``.txt``, also gzipped), ``.parquet``,
-        ``.npy`` or ``.npz``; see `pkm.datasets.user_files.read`.
+        For ``file`` only: a text file (``.csv``, ``.tsv``, ``.txt``, also gzipped), ``.npy``,
+        ``.npz``, ``.parquet``, a folder or a pattern of such files; see
+        `pkm.datasets.user_files.read`.
     bounds : optional
         For ``file`` only: public bounds, ``[lower, upper]`` or ``[[lower, ...], [upper, ...]]``.
     n_clusters : int, optional
@@ -198,7 +199,7 @@ def obtainable(
     _check_file_arguments(name, path=path)
     try:
         if name == FILE:
-            user_files.require_file(path)
+            user_files.files_of(path)
         elif entry and entry.trained:
             embeddings.read_bytes(entry)
         elif entry and not entry.bundled:

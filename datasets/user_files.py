@@ -1,6 +1,7 @@
-"""Points from a user's text, Parquet, NPY or NPZ file."""
+"""Points from a user's text, Parquet, NPY or NPZ file, or from several Parquet files."""
 
 import csv
+import glob
 import hashlib
 import re
 import zipfile
@@ -17,13 +18,14 @@ from pkm.datasets.dataset import check_points
 from pkm.datasets.sources import DataUnavailable
 from pkm.files import keyed_digest
 from pkm.names import suggestion
+from pkm.row_blocks import PARQUET, parquet_files
 from pkm.source import code_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
-BINARY = (".parquet", ".npy", ".npz")
+BINARY = (*PARQUET, ".npy", ".npz")
 SUFFIXES = (*TEXT, *BINARY)
 #: Array of the points in an archive of several tables.
 ARRAY_NAMES = ("data", "X", "points")
@@ -55,8 +57,9 @@ def read(
     path : path-like
         Text (``.csv``, ``.tsv``, ``.txt``, also gzipped): separators (tab, semicolon, comma,
         blanks) and decimal commas are found out; the first line is a header unless all of it is
-        numbers. ``.parquet``. ``.npy``: a two-dimensional array of numbers. ``.npz``: one such
-        array, or one named data, X or points.
+        numbers. ``.parquet``, a folder of such files, or a pattern such as ``"data/*.parquet"``:
+        their rows in the order of their names. ``.npy``: a two-dimensional array of numbers.
+        ``.npz``: one such array, or one named data, X or points.
     columns : sequence of str or int, optional
         The features, by name or, without names, by number from 0. Default: all but `label`.
     label : str or int, optional
@@ -68,14 +71,16 @@ def read(
         If there is no such file.
     ValueError
         If the format is unknown, the file cannot be read as that format, a column is unknown, not
-        numeric or an identifier, or a value is missing, NaN or infinite.
+        numeric or an identifier, files have different columns, or a value is missing, NaN or
+        infinite.
     """
-    path = require_file(path)
-    suffix = _suffix(path)
-    readers = {".parquet": _parquet, ".npy": _npy, ".npz": _npz}
+    files = files_of(path)
+    path = files[0] if len(files) == 1 else path
+    suffix = _suffix(files[0])
+    readers = {".npy": _npy, ".npz": _npz}
     reader = readers.get(suffix, delimited.read)
     try:
-        content = reader(path)
+        content = _parquet(files) if suffix in PARQUET else reader(files[0])
     # pandas' and Arrow's errors of damaged files are ValueErrors.
     except (OSError, EOFError, ValueError, csv.Error, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: cannot be read as {suffix[1:].upper()}: {error}") from error
@@ -87,17 +92,29 @@ def read(
     return Table(check_points(points, str(path)), labels)
 
 
-def require_file(path: str | PathLike | None) -> Path:
-    """Return the path, refusing None and files that do not exist."""
+def files_of(path: str | PathLike | None) -> list[Path]:
+    """List the files of a path: one, or the Parquet files of a folder or a pattern by their names.
+
+    Raises
+    ------
+    DataUnavailable
+        If there is none.
+    ValueError
+        If the path is None.
+    """
     if path is None:
         raise ValueError(
             f"path=None: the data set 'file' needs path=<a {', '.join(SUFFIXES[:-1])} or "
-            f"{SUFFIXES[-1]} file>"
+            f"{SUFFIXES[-1]} file, or a folder or pattern of Parquet files>"
         )
-    path = Path(path)
-    if not path.is_file():
+    if Path(path).is_file():
+        return [Path(path)]
+    if not (Path(path).is_dir() or glob.has_magic(str(path))):
         raise DataUnavailable(f"path={str(path)!r} should be an existing file")
-    return path
+    try:
+        return [Path(file) for file in parquet_files(str(path))]
+    except FileNotFoundError as error:
+        raise DataUnavailable(str(error)) from error
 
 
 def fingerprint(
@@ -105,16 +122,24 @@ def fingerprint(
     columns: Sequence[Column] | None = None,
     label: Column | None = None,
 ) -> str:
-    """Keyed digest of the file's content, what is chosen of it, and the code of its reader.
+    """Keyed digest of the files' content, what is chosen of it, and the code of its reader.
 
     The points are not parsed. The file is somebody's own: a digest without a key would confirm a
     guess of its content.
     """
-    with require_file(path).open("rb") as stream:
-        content = hashlib.file_digest(stream, "sha256").digest()
+    content = content_digest(path)
     chosen = repr((None if columns is None else list(columns), label))
     code = code_of(Path(__file__)) + code_of(Path(delimited.__file__))
     return keyed_digest(content + (chosen + code).encode())
+
+
+def content_digest(path: str | PathLike | None) -> bytes:
+    """SHA-256 of the content of each file of a path, joined; without a key, so not to be kept."""
+    digests = []
+    for file in files_of(path):
+        with file.open("rb") as stream:
+            digests.append(hashlib.file_digest(stream, "sha256").digest())
+    return b"".join(digests)
 
 
 def _suffix(path: Path) -> str:
@@ -125,10 +150,14 @@ def _suffix(path: Path) -> str:
     return found[0]
 
 
-def _parquet(path: Path) -> "DataFrame":
+def _parquet(files: Sequence[Path]) -> "DataFrame":
     import pandas as pd
 
-    return pd.read_parquet(path)
+    tables = [pd.read_parquet(file) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        if not table.dtypes.equals(tables[0].dtypes):
+            raise ValueError(f"{file} has other columns or types than {files[0]}")
+    return pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
 
 
 def _npy(path: Path) -> np.ndarray:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +183,14 @@ class Cell:
 
     @property
     def dataset_name(self) -> str:
-        """Name of the data set in tables: the registry's, or that of the file without suffix."""
-        return self.dataset if self.path is None else Path(self.path).stem
+        """Name of the data set in tables: the registry's, or that of the file without suffix.
+
+        Of a pattern it is the name of the folder.
+        """
+        if self.path is None:
+            return self.dataset
+        path = Path(self.path)
+        return path.parent.name or path.stem if has_magic(path.name) else path.stem
 
     @property
     def variant(self) -> str:

@@ -4,7 +4,6 @@ Workers need this code and the data sets, and no folder of the caller's.
 """
 
 import contextlib
-import hashlib
 import logging
 import os
 import pickle
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pkm
+from pkm.datasets.sources import DataUnavailable
+from pkm.datasets.user_files import content_digest
 from pkm.experiments.backends import Backend, Outcome, Runner, WorkerDied, limit_of
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import ConfigurationError
@@ -57,7 +58,7 @@ class Task:
     code : str
         Digest of the caller's code behind the result.
     file : str
-        SHA-256 (hex) of the file of a cell on a file; else empty.
+        SHA-256 (hex) of the files of a cell on a file; else empty.
     backend, mirror
         As of `pkm.experiments.backends.run_cells`.
     """
@@ -168,16 +169,18 @@ def on_cluster(cells: Iterable[Cell], runner: Runner, client: "Client") -> Itera
 
 def task_of(cell: Cell, runner: Runner) -> Task:
     """Make what a worker is sent of a cell."""
-    file = "" if cell.path is None else content_digest(cell.path)
     # The key is computed here: that of a file is under a secret of this machine.
     assert cell.key
-    return Task(cell, cell.code, file, runner.backend, runner.mirror)
+    return Task(cell, cell.code, file_digest(cell), runner.backend, runner.mirror)
 
 
-def content_digest(path: str) -> str:
-    """SHA-256 (hex) of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def file_digest(cell: Cell) -> str:
+    """SHA-256 (hex) of the files of a cell; empty without any, or where they are missing."""
+    if cell.path is None:
+        return ""
+    with contextlib.suppress(DataUnavailable):
+        return content_digest(cell.path).hex()
+    return ""
 
 
 def stored(future: Any, cell: Cell, runner: Runner) -> Outcome:
@@ -218,9 +221,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
             f"{cell.label}: the code of this worker is not that of the caller: install the same "
             "version of pkm and Python on both"
         )
-    if task.file and not (
-        Path(cell.path or "").is_file() and content_digest(cell.path or "") == task.file
-    ):
+    if task.file and file_digest(cell) != task.file:
         raise ConfigurationError(
             f"path={cell.path!r} is not the same file on this worker: copy it to the same path on "
             "all machines"

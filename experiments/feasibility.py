@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pkm import datasets
+from pkm.compute.grid_file import is_grid_file
 from pkm.datasets.dataset import shared_range
 from pkm.datasets.loading import FILE, resolve
 from pkm.datasets.scaling import READ_OFF
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import ConfigurationError, unknown
 from pkm.experiments.federated import network_of
-from pkm.experiments.prepared import build, prepare
+from pkm.experiments.prepared import build, load_data, prepare
 from pkm.experiments.settings import Federation, require
 from pkm.federation import mpi_available
 from pkm.federation.parties import check_schedule
@@ -41,7 +42,7 @@ def facts_of(
     declared = known.entry or known.recipe
     if declared is not None:
         return Facts(declared.n or None, declared.d, declared.n_clusters)
-    n, d = datasets.load(dataset, path=path, columns=columns, label=label).points.shape
+    n, d = load_data(dataset, path, columns=columns, label_column=label).points.shape
     return Facts(n, d, None)
 
 
@@ -73,7 +74,7 @@ def sweep_facts(source: Mapping, ks: Sequence) -> Facts:
 def preprocessing_of(source: Mapping, requested: str | None) -> str:
     """Return how a data set is scaled: as requested, else by its public domain.
 
-    Only a file without bounds has none; it is scaled by ``minmax``.
+    Only a file without bounds has none, unless it is packed; it is scaled by ``minmax``.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def preprocessing_of(source: Mapping, requested: str | None) -> str:
             "which scales by the data's own "
             "extremes: use preprocessing=public, or leave bounds out"
         )
-    has_domain = given or source["name"] != FILE
+    has_domain = given or source["name"] != FILE or is_grid_file(source["path"] or "")
     return requested or ("public" if has_domain else "minmax")
 
 

@@ -133,7 +133,9 @@ class RunOptions(CommonOptions):
     method: Any = key(MISSING, "what is run: a group of conf/")
     dataset: Any = key(MISSING, "a name of `pkm data list`, or `file` (your own)")
     path: str | None = key(
-        None, "file to read with dataset=file: CSV, TSV or TXT (also gzipped), Parquet, NPY or NPZ"
+        None,
+        "file to read with dataset=file: CSV, TSV or TXT (also gzipped), NPY, NPZ, a grid file of "
+        "`pkm pack`, Parquet, a folder or a pattern of Parquet files",
     )
     columns: Any = key(None, "its columns that are features, a list of names or numbers; null: all")
     label: Any = key(None, "its column of the class, by name or number; null: none")

@@ -9,8 +9,11 @@ import numpy as np
 
 from pkm import datasets
 from pkm.compute import Points
+from pkm.compute.grid_file import is_grid_file, open_grid
 from pkm.experiments.cell import Cell
+from pkm.experiments.settings import require
 from pkm.methods import load_method
+from pkm.row_blocks import stacked
 
 #: Constructor parameters that no configuration sets: fields of the cell, and those that only `fit`
 #: uses.
@@ -117,10 +120,9 @@ def prepare_data(
     ValueError
         If points lie outside the public domain and `clip` is false, or there is no such domain.
     """
-    given = {}
-    if dataset == "file":
-        given = {"path": path, "bounds": bounds, "columns": columns, "label": label_column}
-    loaded = datasets.load(dataset, mirror=mirror, **given)
+    loaded = load_data(dataset, path, bounds, mirror, columns, label_column)
+    if is_grid_file(path or "") and not clip and open_grid(path or "").header.outside:
+        require(False, "clip", clip, f"true: {path} was packed with points clipped to its bounds")
     scaled = datasets.scale(loaded, preprocessing, clip=clip)
     ones = np.ones(scaled.points.shape[1])
     points, *_ = Points.from_box(scaled.points, -ones, ones)
@@ -137,6 +139,44 @@ def prepare_data(
         private_bounds=bool(scaled.uses_private_bounds),
         clipped=int(scaled.clipped),
         fitted=bool(scaled.fitted),
+    )
+
+
+def load_data(
+    dataset: str,
+    path: str | None = None,
+    bounds: tuple | None = None,
+    mirror: str | None = None,
+    columns: tuple | None = None,
+    label_column: str | int | None = None,
+) -> datasets.Dataset:
+    """Load a data set; a grid file of `pkm pack` comes with its bounds.
+
+    Raises
+    ------
+    ValueError
+        If bounds, columns or a label are given for a grid file, or it leaves out null records.
+    """
+    if dataset != "file":
+        return datasets.load(dataset, mirror=mirror)
+    given = {"bounds": bounds, "columns": columns, "label": label_column}
+    if not is_grid_file(path or ""):
+        return datasets.load(dataset, mirror=mirror, path=path, **given)
+    for name, value in given.items():
+        require(value is None, name, value, f"left out for {path}, which was packed with its own")
+    grid = open_grid(path or "")
+    n_null = grid.header.n_null
+    require(n_null == 0, "path", path, f"a grid file without null records; this one has {n_null}")
+    return datasets.Dataset(
+        name=dataset,
+        points=stacked(grid.in_units()),
+        labels=None,
+        domain=np.array(grid.bounds),
+        n_clusters=None,
+        fingerprint=datasets.fingerprint(path=path),
+        citation="",
+        license="",
+        origin="file",
     )
 
 

@@ -231,7 +231,7 @@ def _of_path(path: str) -> RowBlocks:
         return _of_npy(path)
     from pyarrow.dataset import dataset
 
-    files = _parquet_files(path)
+    files = parquet_files(path)
     try:
         source = dataset(files, format="parquet")
     # Arrow's error of a damaged file is a ValueError.
@@ -240,10 +240,19 @@ def _of_path(path: str) -> RowBlocks:
     return _of_dataset(source, path)
 
 
-def _parquet_files(path: str) -> list[str]:
-    """Files of a path, a folder or a pattern, in the order of their names."""
+def parquet_files(path: str) -> list[str]:
+    """Parquet files of a path, a folder or a pattern, in the order of their names.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    ValueError
+        If a single file has another name.
+    """
     if glob.has_magic(path):
-        files = sorted(glob.glob(path, recursive=True))
+        found = sorted(glob.glob(path, recursive=True))
+        files = [file for file in found if file.lower().endswith(PARQUET)]
         if not files:
             raise FileNotFoundError(f"path={path!r} should match one or more Parquet files")
         return files

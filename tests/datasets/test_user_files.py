@@ -252,4 +252,37 @@ def test_consecutive_values_alone_are_no_row_numbers(tmp_path):
 
 def test_required_suffixes_are_listed():
     with pytest.raises(ValueError, match=re.escape(", ".join(user_files.SUFFIXES[:-1]))):
-        user_files.require_file(None)
+        user_files.files_of(None)
+
+
+def test_parquet_files_of_a_folder_or_a_pattern_are_one_table(tmp_path):
+    table = pd.DataFrame(POINTS, columns=["a", "b"])
+    # Their order is that of the names.
+    for name, part in {"2": table[2:], "10": table[:1], "1b": table[1:2]}.items():
+        part.to_parquet(tmp_path / f"{name}.parquet")
+    for path in (tmp_path, f"{tmp_path}/*.parquet"):
+        loaded = datasets.load(path=path)
+        np.testing.assert_array_equal(loaded.points, POINTS)
+        assert loaded.fingerprint == datasets.fingerprint(path=path)
+    before = datasets.fingerprint(path=tmp_path)
+    (table[2:] * 2).to_parquet(tmp_path / "2.parquet")
+    assert datasets.fingerprint(path=tmp_path) != before
+    single = tmp_path / "single [1].parquet"
+    table.to_parquet(single)
+    assert len(datasets.load(path=single).points) == 3
+
+
+def test_parquet_files_of_unequal_columns_are_refused(tmp_path):
+    table = pd.DataFrame(POINTS, columns=["a", "b"])
+    table.to_parquet(tmp_path / "1.parquet")
+    for other in (table.rename(columns={"b": "c"}), table[["b", "a"]], table.astype("float32")):
+        other.to_parquet(tmp_path / "2.parquet")
+        assert "2.parquet has other columns or types than" in error_of(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["empty", "empty/*.parquet", "nowhere.csv"])
+def test_missing_parquet_files_are_named(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(datasets.DataUnavailable, match="should"):
+        datasets.load(path=tmp_path / name)
+    assert datasets.obtainable("file", path=tmp_path / name)

@@ -6,12 +6,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from fabricated.audit import make_record, write_records
 from rich.console import Console
 
 from pkm.datasets import load
-from pkm.experiments import ad_hoc, launcher, reproduce, run
+from pkm.experiments import ad_hoc, launcher, pack, reproduce, run
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import choices, method_entry
 from pkm.experiments.store import Store
@@ -268,6 +269,48 @@ def test_clipped_points_are_reported_or_refused(call_run, tmp_path):
     assert "points: 1 of 3 points lie outside the public domain and were moved to its border" in out
     _, out, _ = call_run(*words, "bounds=[0,7]", "clip=false")
     assert "moved" not in out
+
+
+def test_folders_patterns_and_packed_grids_are_data_sets(call_run, tmp_path):
+    """All hold the points of one array, and so have its rows."""
+    X = np.random.default_rng(0).normal(0, 0.5, (200, 3))
+    np.save(tmp_path / "all.npy", X)
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for i in range(2):
+        pd.DataFrame(X[100 * i :][:100], columns=list("abc")).to_parquet(parts / f"{i}.parquet")
+    grid = tmp_path / "all.grid"
+    assert pack.main([str(tmp_path / "all.npy"), str(grid), "bounds=[-1,1]"]) == 0
+
+    def words(path, *bounds):
+        return ("dataset=file", f"path='{path}'", "k=3", "seeds=2", "epsilon=1.0", *bounds)
+
+    for path in (tmp_path / "all.npy", parts, f"{parts}/*.parquet"):
+        assert call_run(*words(path, "bounds=[-1,1]"))[0] == 0
+    assert call_run(*words(grid))[0] == 0
+    # A pattern of the same files is the same cell.
+    rows = call_run.store.read(call_run.store.keys())
+    assert len(rows) == 3 * 2
+    assert set(rows["preprocessing"]) == {"public"}
+    assert rows.groupby("seed")[["nicv", "silhouette"]].nunique().eq(1).all(axis=None)
+
+    # What was packed decides.
+    for given, message in {
+        "bounds=[-1,1]": "bounds=(-1, 1) is not allowed: bounds must be left out for",
+        "columns=[0]": "columns=(0,) is not allowed: columns must be left out for",
+        "clip=false": "was packed with points clipped to its bounds",
+    }.items():
+        code, _, err = call_run(*words(grid), given)
+        assert code == 2
+        assert message in err
+    X[7, 1] = np.nan
+    np.save(tmp_path / "null.npy", X)
+    assert (
+        pack.main([str(tmp_path / "null.npy"), str(tmp_path / "null.grid"), "bounds=[-1,1]"]) == 0
+    )
+    code, _, err = call_run(*words(tmp_path / "null.grid"))
+    assert code == 2
+    assert "a grid file without null records; this one has 1" in err
 
 
 @pytest.mark.slow
