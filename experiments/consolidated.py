@@ -76,6 +76,7 @@ class Copy:
         if columns is not None:
             known = [name for name in columns if name in (*known, *SOURCE)]
         numbers = np.concatenate([self.rows[key] for key in keys])
+        assert self.file is not None  # it has rows
         table = self.file.read(columns=known, use_threads=False)
         if (np.diff(numbers) == 1).all():
             return table.slice(numbers[0], len(numbers))

@@ -258,8 +258,9 @@ class Store:
         path = self.root / "cells" / COPY_NAME
         copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
         copied = [key for key in keys if key in copy.rows]
-        stamps = {key: stamp_of(self.path(key)) for key in keys if key not in copy.rows}
-        others = [key for key, stamp in stamps.items() if stamp is not None]
+        found = {key: stamp_of(self.path(key)) for key in keys if key not in copy.rows}
+        stamps = {key: stamp for key, stamp in found.items() if stamp is not None}
+        others = list(stamps)
         is_outdated = len(others) > FEW
         with ThreadPoolExecutor(READERS) as pool:
             read = pool.map(lambda key: self.table(key, None if is_outdated else columns), others)
