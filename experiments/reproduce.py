@@ -14,7 +14,6 @@ from pkm.experiments.configuration import (
     ConfigurationError,
     checked,
     choices,
-    entry_of,
     unknown,
 )
 from pkm.experiments.options import VERBS
@@ -43,7 +42,7 @@ def run_job(config: DictConfig) -> None:
         If a cell of a plan has failed.
     """
     # Imported here: it takes seconds, which a help text or a refusal need not.
-    from pkm.experiments.reproduction import plans_of, reproduce
+    from pkm.experiments.reproduction import cheapest_first, plans_of, reproduce
 
     console, _ = consoles()
     if config.verb not in (None, *VERBS):
@@ -54,10 +53,11 @@ def run_job(config: DictConfig) -> None:
         given = [word for word in HydraConfig.get().overrides.task if word != f"paper={ALL}"]
         configs = [
             checked(hydra.compose("reproduce", [*given, f"paper={paper}"]), "reproduce")
-            for paper in every_paper()
+            for paper in choices("paper")
         ]
     codes = []
-    for number, (plan, each) in enumerate(zip(plans_of(configs, console), configs, strict=True), 1):
+    papers = cheapest_first(plans_of(configs, console), configs)
+    for number, (plan, each) in enumerate(papers, 1):
         if len(configs) > 1:
             console.print(f"paper {number} of {len(configs)}: {each.paper.name}", style="bold")
         codes.append(reproduce(plan, each, console))
@@ -95,12 +95,6 @@ def verb_as_key(words: Sequence[str]) -> list[str]:
     """
     is_verb = words and "=" not in words[0] and not words[0].startswith(("-", "~"))
     return [f"verb={words[0]}", *words[1:]] if is_verb else list(words)
-
-
-def every_paper() -> list[str]:
-    """List the papers of ``conf/paper``; those that say ``first: true`` come before the others."""
-    first = {paper: entry_of("paper", paper).get("first", False) for paper in choices("paper")}
-    return sorted(first, key=first.get, reverse=True)
 
 
 if __name__ == "__main__":

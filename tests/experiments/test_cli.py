@@ -12,9 +12,12 @@ from fabricated.audit import make_record, write_records
 from rich.console import Console
 
 from pkm.datasets import load
-from pkm.experiments import ad_hoc, launcher, pack, reproduce, run
+from pkm.experiments import ad_hoc, configuration, launcher, pack, reproduce, run
+from pkm.experiments.backends import Backend
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import choices, method_entry
+from pkm.experiments.estimate import estimator, wall_seconds
+from pkm.experiments.plan import make_plan
 from pkm.experiments.store import Store
 from pkm.methods import FastLloyd, load_method
 
@@ -543,16 +546,25 @@ def test_report_receives_substitutes_and_environments(tmp_path, monkeypatch, cap
     assert "git commit" in received["report made with"]
 
 
-def test_every_paper_is_planned_the_comparison_first(tmp_path, capsys):
+def test_every_paper_is_planned_the_cheapest_first(tmp_path, capsys):
     words = ["plan", "paper=all", "profile=smoke", f"results={tmp_path / 'results'}"]
     assert reproduce.main(words) == 0
     out = capsys.readouterr().out
-    papers = [name for name in choices("paper") if name != "comparison"]
     lines = [line for line in out.splitlines() if line.startswith("paper ")]
+    papers = [line.rpartition(" ")[2] for line in lines]
+    assert sorted(papers) == choices("paper")
     assert lines == [
-        f"paper {number} of {len(lines)}: {name}"
-        for number, name in enumerate(["comparison", *papers], 1)
+        f"paper {number} of {len(papers)}: {name}" for number, name in enumerate(papers, 1)
     ]
+    seconds = []
+    for paper in papers:
+        config = configuration.load([f"paper={paper}", "profile=smoke", "tracking=none"])
+        cells = make_plan(config.paper, config.profile, mirror=config.data).cells
+        estimate = estimator(Store(tmp_path), Backend(**config.backend))
+        costs = {cell.key: estimate(cell)[0] for cell in cells}
+        seconds.append(wall_seconds(costs, cells, config.backend.jobs))
+    assert seconds == sorted(seconds)
+    assert len(set(seconds)) > 1
     assert not (tmp_path / "results").exists()
 
 
