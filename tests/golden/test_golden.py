@@ -4,7 +4,11 @@ import pytest
 import record
 from fabricated.studies import ROWS
 
-pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.no_cover,  # other tests run the same code
+    pytest.mark.filterwarnings("ignore"),
+]
 
 #: Tests that draw the same figures, which run in the same process: each figure is drawn once.
 TEST_FILES = {"fastlloyd": "report", "fastlloyd/protocol": "federation_costs"}

@@ -44,12 +44,14 @@ def add_nothing(self, values, streams, key, sensitivity=None):
 class WithLloydStep(PEMeans):
     _: KW_ONLY
     finish: float = 0.2
+    n_init: int | str = 1
 
 
 @dataclass(eq=False, repr=False)
 class InSubspace(PEMeans):
     _: KW_ONLY
     dimensions: int = 1
+    n_init: int | str = 1
 
 
 @pytest.mark.parametrize("method", [WithLloydStep, InSubspace])
