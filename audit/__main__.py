@@ -1,6 +1,5 @@
 """The command ``pkm audit``: attack a method, or all methods of this package."""
 
-import argparse
 import json
 import sys
 import warnings
@@ -9,6 +8,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from pkm.arguments import Parser
 from pkm.audit import records
 from pkm.audit.report import VIEWS, AuditReport, audit
 from pkm.methods import METHODS, load_method
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if nothing was found that no registered flaw explains, 1 otherwise, 2 if the command is
         wrong.
     """
-    parser = argparse.ArgumentParser(prog="pkm audit", description=DESCRIPTION)
+    parser = Parser(prog="pkm audit", description=DESCRIPTION)
     parser.add_argument("method", help="class name, import path, entry point, or all")
     parser.add_argument(
         "settings",

@@ -6,7 +6,6 @@ input, the ledger, determinism, batches that equal runs of one seed at a time, a
 cost no more than was charged for them on neighbors. All methods of this package pass it.
 """
 
-import argparse
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import cast
 import numpy as np
 from sklearn.base import clone
 
+from pkm.arguments import Parser
 from pkm.audit.report import replay_view
 from pkm.compute import exact_limit
 from pkm.compute.blocks import Blocks
@@ -337,7 +337,7 @@ def _error(check: Callable[[PrivateKMeans], None], method: PrivateKMeans) -> str
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line per check; the exit status is 1 if one failed, 2 if the method is not found."""
     description = "Run the conformance suite on a method."
-    parser = argparse.ArgumentParser(prog="pkm check", description=description)
+    parser = Parser(prog="pkm check", description=description)
     parser.add_argument(
         "method", help="class name, import path or entry point, such as pkm.methods.lloyd.FastLloyd"
     )

@@ -4,12 +4,12 @@ Times are the minimum CPU seconds of a few repetitions on one thread in one proc
 the machine affects the ratios little.
 """
 
-import argparse
 from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from pkm.arguments import Parser
 from pkm.benchmarks.dist_dp import distance_based
 from pkm.benchmarks.first_calls import first_calls
 from pkm.benchmarks.kaplan_stemmer import kaplan_stemmer
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         1 if a target is missed, else 0.
     """
-    parser = argparse.ArgumentParser(prog="pkm bench", description="Measure speed.")
+    parser = Parser(prog="pkm bench", description="Measure speed.")
     parser.add_argument(
         "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all by default"
     )

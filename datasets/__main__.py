@@ -1,6 +1,5 @@
 """Command line: ``pkm data list | fetch NAME ... | verify | croissant | embeddings``."""
 
-import argparse
 import json
 import sys
 import time
@@ -13,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from pkm.arguments import Parser
 from pkm.datasets import embeddings, generated, loading, registry, sources
 from pkm.datasets.croissant import croissant
 from pkm.datasets.fetching import fetch_missing, total_size
@@ -319,7 +319,7 @@ def train(console: Console, names: Sequence[str], mirror: str | None = None) -> 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
-    parser = argparse.ArgumentParser(prog="pkm data", description="The data sets of the bench.")
+    parser = Parser(prog="pkm data", description="The data sets of the bench.")
     parser.add_argument(
         "--mirror", help=f"folder with the original files (default: {sources.MIRROR_VARIABLE})"
     )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hydra.experimental.callback import Callback
 
 from pkm import datasets
+from pkm.arguments import Parser
 from pkm.experiments.configuration import ConfigurationError, yaml_problem
 from pkm.experiments.explanations import explained
+from pkm.names import nearest
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -28,6 +30,12 @@ SWEEP_SETTINGS = (
     "hydra.sweep.",
 )
 RUN_SETTINGS = ("hydra.run.",)
+#: All options of Hydra; of an unknown one it prints its usage.
+OPTIONS = (
+    "--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--resolve", "--package", "-p",
+    "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc", "--config-path", "-cp",
+    "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
+)  # fmt: skip
 #: Hydra's options that compose a configuration and run nothing.
 SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--version")
 BASIC_SWEEPER = ".BasicSweeper"
@@ -46,9 +54,9 @@ def consoles() -> tuple["Console", "Console"]:
     return Console(width=width), Console(width=width, stderr=True, soft_wrap=True)
 
 
-def parser_of(verb: str, description: str) -> argparse.ArgumentParser:
+def parser_of(verb: str, description: str) -> Parser:
     """Make the parser of a verb of ``pkm`` whose help text is the text of its module."""
-    return argparse.ArgumentParser(
+    return Parser(
         prog=f"pkm {verb}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -178,6 +186,11 @@ def completed(words: Sequence[str], command: str) -> list[str]:
     flags = [word for word in words if word in ("-m", "--multirun")]
     words = [*flags, *(word for word in words if word not in flags)]
     keys = {word.partition("=")[0] for word in words}
+    for key in sorted(keys):
+        if key.startswith("--") and not any(option.startswith(key) for option in OPTIONS):
+            near = nearest(key, OPTIONS)
+            advice = f"see pkm {command} --help" if near is None else f"did you mean {near}?"
+            raise ConfigurationError(f"{key} is no option of pkm {command}; {advice}")
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no method's parameters, whose class takes a second to import.
         return [*words, "method=external"]

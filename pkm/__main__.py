@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from pkm.names import suggestion
+
 #: Verb to the module that serves it, the words that go before the user's, and what it is for.
 VERBS = {
     "run": ("pkm.experiments.run", (), "run methods on data sets, or a sweep over both"),
@@ -93,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[0] == SHELL_COMPLETION:
         return complete(words[1:])
     if words[0] not in VERBS:
-        print(f"verb {words[0]!r} is unknown\n\n{usage()}", file=sys.stderr)
+        print(f"error: verb {words[0]!r} is unknown{suggestion(words[0], VERBS)}", file=sys.stderr)
         return 2
     module, given, _ = VERBS[words[0]]
     return import_module(module).main([*given, *words[1:]])

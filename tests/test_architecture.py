@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md"))
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 #: Modules of the package pkm itself, which every subpackage may import.
-SHARED = {"arrow", "files", "names", "row_blocks", "scalars", "schema", "source"}
+SHARED = {"arguments", "arrow", "files", "names", "row_blocks", "scalars", "schema", "source"}
 
 
 def section(title):

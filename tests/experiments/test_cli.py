@@ -11,6 +11,7 @@ import pytest
 from fabricated.audit import make_record, write_records
 from rich.console import Console
 
+from pkm.__main__ import main as pkm_main
 from pkm.datasets import load
 from pkm.experiments import ad_hoc, configuration, launcher, pack, reproduce, run
 from pkm.experiments.backends import Backend
@@ -115,6 +116,30 @@ def is_central(name):
 
 
 METHODS = [name for name in choices("method") if name not in ("external", "diffprivlib")]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["run", "--foo"], "--foo is no option of pkm run"),
+        (
+            ["reproduce", "--multi-run"],
+            "--multi-run is no option of pkm reproduce; did you",
+        ),
+        (["diff", "--foo"], "unrecognized arguments: --foo; see pkm diff --help"),
+        (["data", "fech"], "argument command: invalid choice: 'fech'"),
+        (["rnu"], "verb 'rnu' is unknown; did you mean 'run'?"),
+    ],
+)
+def test_unknown_options_are_refused_in_one_line(words, message, capfd):
+    try:
+        code = pkm_main(words)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capfd.readouterr()
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
