@@ -320,10 +320,7 @@ def on_dask(chunks: list[list[Cell]], runner: Runner) -> Iterator[Outcome]:
     from pkm.experiments import dask_cells
 
     with dask_cells.connected(runner.backend, len(cells)) as client:
-        try:
-            yield from dask_cells.on_cluster(cells, runner, client)
-        finally:
-            dask_cells.forget_points(client)
+        yield from dask_cells.on_cluster(cells, runner, client)
 
 
 def in_workers(chunks: list[list[Cell]], runner: Runner, jobs: int) -> Iterator[Outcome]:

@@ -5,31 +5,30 @@ Workers need this code and the data sets, and no folder of the caller's.
 
 import contextlib
 import logging
+import multiprocessing
 import os
-import pickle
 import platform
 import queue
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pkm
 from pkm.datasets.sources import DataUnavailable
 from pkm.datasets.user_files import content_digest
-from pkm.experiments.backends import Backend, Outcome, Runner, WorkerDied, limit_of
+from pkm.experiments.backends import Backend, Outcome, Runner, Worker, WorkerDied, serve
 from pkm.experiments.cell import Cell
 from pkm.experiments.configuration import ConfigurationError
 from pkm.experiments.store import Store
-from pkm.experiments.timing import pinned
 from pkm.source import subpackages_digest
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ PATIENCE_SECONDS = 60.0
 REMEDY = "install the same version on all machines"
 #: A worker runs one cell at a time, whatever its number of threads.
 ONE_AT_A_TIME = threading.Lock()
+#: The process that runs cells for this worker, by the run that they are of: at most one.
+RUNNING: "dict[str, CellProcess]" = {}
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Task:
         Digest of the caller's code behind the result.
     file : str
         SHA-256 (hex) of the files of a cell on a file; else empty.
+    run : str
+        The same for all cells that are run together.
     backend, mirror
         As of `pkm.experiments.backends.run_cells`.
     """
@@ -66,6 +69,7 @@ class Task:
     cell: Cell
     code: str
     file: str
+    run: str
     backend: Backend
     mirror: str | None
 
@@ -142,6 +146,7 @@ def on_cluster(cells: Iterable[Cell], runner: Runner, client: "Client") -> Itera
     ResultsNotWritable
         If a result cannot be stored.
     """
+    run = uuid.uuid4().hex
     waiting = deque(cells)
     finished: queue.SimpleQueue[Any] = queue.SimpleQueue()
     pending: dict[Any, Cell] = {}
@@ -152,7 +157,7 @@ def on_cluster(cells: Iterable[Cell], runner: Runner, client: "Client") -> Itera
             n_threads = _n_threads(client)
             while waiting and len(pending) < n_threads:
                 cell = waiting.popleft()
-                future = client.submit(run_cell, task_of(cell, runner), pure=False)
+                future = client.submit(run_cell, task_of(cell, runner, run), pure=False)
                 pending[future] = cell
                 future.add_done_callback(finished.put)
             if n_threads:
@@ -163,15 +168,17 @@ def on_cluster(cells: Iterable[Cell], runner: Runner, client: "Client") -> Itera
                 future = finished.get(timeout=POLL_SECONDS)
                 yield stored(future, pending.pop(future), runner)
     finally:
+        # What is lost has none of it.
         with contextlib.suppress(OSError):
             client.cancel(list(pending))
+            client.run(end_process, run, on_error="ignore")
 
 
-def task_of(cell: Cell, runner: Runner) -> Task:
+def task_of(cell: Cell, runner: Runner, run: str) -> Task:
     """Make what a worker is sent of a cell."""
     # The key is computed here: that of a file is under a secret of this machine.
     assert cell.key
-    return Task(cell, cell.code, file_digest(cell), runner.backend, runner.mirror)
+    return Task(cell, cell.code, file_digest(cell), run, runner.backend, runner.mirror)
 
 
 def file_digest(cell: Cell) -> str:
@@ -215,7 +222,7 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
     ConfigurationError
         If this worker has other code, or another file at the path of the cell.
     """
-    cell, backend = task.cell, task.backend
+    cell = task.cell
     if cell.code != task.code:
         raise ConfigurationError(
             f"{cell.label}: the code of this worker is not that of the caller: install the same "
@@ -229,57 +236,66 @@ def run_cell(task: Task) -> tuple[Outcome, bytes]:
     mirror = task.mirror
     if mirror is not None and not Path(mirror).is_dir():
         mirror = os.environ.get("PKM_DATA")
-    with tempfile.TemporaryDirectory() as folder, ONE_AT_A_TIME:
-        runner = Runner(Store(folder), backend, mirror)
-        if limit_of(cell, backend) is None:
-            with pinned(backend.threads):
-                outcome = runner.run(cell)
-        else:
-            outcome = run_in_child(cell, runner)
-        content = runner.store.content(cell.key, outcome.status)
-    return outcome, content
+    with ONE_AT_A_TIME:
+        if task.run not in RUNNING:
+            for other in list(RUNNING):
+                end_process(other)
+            RUNNING[task.run] = CellProcess(task.backend, mirror)
+        worker = RUNNING[task.run]
+        worker.begin(cell)
+        outcome = worker.outcome()
+        return outcome, worker.runner.store.take(cell.key, outcome.status)
 
 
-def run_in_child(cell: Cell, runner: Runner) -> Outcome:
-    """Run a cell with a time limit in a process of its own, which ends itself when it is over.
+class CellProcess(Worker):
+    """The process of a dask worker that runs its cells; their results are in a folder of its own.
 
     It is no process of multiprocessing: those of a worker may start none.
     """
-    started = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from pkm.experiments.dask_cells import child; child()"],
-        stdin=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,
-    )
-    process.communicate(pickle.dumps((cell, runner)))
-    seconds = time.perf_counter() - started
-    if process.returncode == 0:
-        status = runner.store.status(cell.key)
-        error = runner.store.failure_record(cell.key).get("error", "")
-        return Outcome(cell.key, status, seconds, error)
-    # Processes that the cell has started.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-    return runner.ended(cell, process.returncode, seconds)
+
+    def __init__(self, backend: Backend, mirror: str | None):
+        self.folder = tempfile.TemporaryDirectory()
+        super().__init__(Runner(Store(self.folder.name), backend, mirror))
+
+    def start(self) -> None:
+        """Start the process; it ends when this one has ended."""
+        self.connection, remote = multiprocessing.Pipe()
+        descriptor = remote.fileno()
+        command = f"from pkm.experiments.dask_cells import serve_pipe; serve_pipe({descriptor})"
+        self.process = Program(
+            [sys.executable, "-c", command],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            pass_fds=[descriptor],
+        )
+        remote.close()
+        # If it has died since, reading its answer finds out.
+        with contextlib.suppress(ConnectionError):
+            self.connection.send(self.runner)
 
 
-def child() -> None:
-    """Run the cell that standard input brings, and no longer than its time limit."""
-    cell, runner = pickle.load(sys.stdin.buffer)
-    limit = limit_of(cell, runner.backend) or 0.0
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    with pinned(runner.backend.threads):
-        runner.run(cell, partial(signal.setitimer, signal.ITIMER_REAL, limit))
+class Program(subprocess.Popen):
+    """A program with the names that a process of multiprocessing has."""
+
+    @property
+    def exitcode(self) -> int | None:
+        """Exit code; the negative number of the signal that ended it."""
+        return self.returncode
+
+    def join(self) -> None:
+        """Wait for its end."""
+        self.wait()
 
 
-def forget_points(client: "Client") -> None:
-    """Let workers that live on drop the points that they hold."""
-    from pkm.experiments.execute import forget_data
+def serve_pipe(descriptor: int) -> None:
+    """Run the cells that a pipe brings, after their runner, until it is closed."""
+    connection = Connection(descriptor)
+    serve(connection, connection.recv(), {})
 
-    # A worker that is gone holds none.
-    with contextlib.suppress(OSError):
-        client.run(forget_data, on_error="ignore")
+
+def end_process(run: str) -> None:
+    """End the process that runs cells of a run for this worker; it holds points."""
+    if run in RUNNING:
+        RUNNING.pop(run).close()
 
 
 def code_of_worker() -> tuple[str, str]:

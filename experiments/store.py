@@ -161,10 +161,12 @@ class Store:
         content = json.dumps(record, indent=2, ensure_ascii=False).encode()
         self._put(self.failure_path(cell.key), content, mode_of(cell))
 
-    def content(self, key: str, status: str) -> bytes:
-        """Return the file of a done or failed cell, for `adopt`."""
+    def take(self, key: str, status: str) -> bytes:
+        """Return the file of a done or failed cell, for `adopt`; here the cell is absent then."""
         path = self.path(key) if status == "done" else self.failure_path(key)
-        return path.read_bytes()
+        content = path.read_bytes()
+        path.unlink()
+        return content
 
     def adopt(self, cell: Cell, content: bytes, status: str) -> None:
         """Store what another store has of a cell.
@@ -174,7 +176,7 @@ class Store:
         cell : Cell
             Which cell.
         content : bytes
-            From `content`. The attempts of a failure are added to those recorded here.
+            From `take`. The attempts of a failure are added to those recorded here.
         status : {"done", "failed"}
             What the content is of.
 
