@@ -7,7 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import reports
-from fabricated.comparison import FACTORS, SIZES, WIDE, ZOOMED, all_rows, spread
+from fabricated.comparison import (
+    FACTORS,
+    SEEDS,
+    SIZES,
+    WIDE,
+    ZOOMED,
+    all_rows,
+    setting_rows,
+    spread,
+)
 from fabricated.studies import study_of
 from scipy import stats
 
@@ -327,7 +336,8 @@ def test_winners_stand_in_the_row_of_their_data_set():
     assert labels == ["a (d 2)", "b (d 3)", "c (d 4)", "wide (d 40)"]
 
 
-def test_report_of_paper_without_claims(tmp_path):
+def test_report_of_paper_without_claims(tmp_path, monkeypatch):
+    monkeypatch.setitem(claims.load("comparison"), "claims", [])
     reason = "failed: TimeLimitExceeded: time limit of 600 s reached"
     missing = reports.missing_cell("balcan", "balcan", "wide", 1.0, reason)
     environment = {"python": "3"}
@@ -342,10 +352,36 @@ def test_report_of_paper_without_claims(tmp_path):
     assert text.count("<figure id=") == len(figures_of("comparison"))
     assert not (tmp_path / "tables" / "claims.csv").exists()
     assert (tmp_path / "tables" / "summary.csv").exists()
-    assert claims.load("comparison")["claims"] == []
     overview = verdicts.overview(verdicts.evaluate(Study(all_rows()), "comparison", missing))
     assert overview.empty
     assert "verdict" in overview
+
+
+def verdicts_with(zoomed):
+    """Verdicts of all claims where a zoom multiplies the cost in tight bounds by a factor."""
+    names = {"a": "s1", "b": "s4", "c": "gas", "wide": "letters"}
+    rows = setting_rows().replace({"dataset": names})
+    rows = pd.concat([rows, rows.assign(seed=rows["seed"] + SEEDS)], ignore_index=True)
+    is_zoomed = (rows["sweep"] == "wide_bounds") & rows["method"].str.endswith("_zoomed")
+    rows.loc[is_zoomed, "nicv"] *= zoomed / ZOOMED
+    found = verdicts.evaluate(Study(rows), "comparison")
+    return {verdict.claim.id.split("/")[1]: str(verdict.finding.verdict) for verdict in found}
+
+
+def test_claims_on_the_zoom_compare_methods_with_themselves():
+    """A zoom that costs a hundredth, and one that costs a tenth; bounds 100 times too wide cost
+    100 times as much.
+    """
+    assert verdicts_with(1.01) == {
+        "wide-bounds-cost": "not contradicted so far",
+        "zoom-in-wide-bounds": "not contradicted so far",
+        "zoom-in-declared-bounds": "not contradicted so far",
+    }
+    assert verdicts_with(1.1) == {
+        "wide-bounds-cost": "not contradicted so far",
+        "zoom-in-wide-bounds": "fails",
+        "zoom-in-declared-bounds": "fails",
+    }
 
 
 @pytest.mark.parametrize(
