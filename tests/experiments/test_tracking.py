@@ -452,11 +452,10 @@ def test_artifacts_that_cannot_be_written_are_told_in_one_line(synced, tmp_path)
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["pages", "version"])
 def test_a_database_damaged_later_is_told_in_one_line(synced, tmp_path, damage, capfd):
-    plan, store, *_ = synced
+    plan, store, _, _, folder = synced
     location = location_in(tmp_path)
-    sync(plan, store, **location_in(tmp_path / "before"))
     path = tmp_path / "mlflow.db"
-    with closing(sqlite3.connect(tmp_path / "before" / "mlflow.db")) as database:
+    with closing(sqlite3.connect(folder / "mlflow.db")) as database:
         # MLflow keeps a database open that it has opened: a copy is opened anew.
         database.execute("VACUUM INTO ?", [str(path)])
     if damage == "version":
