@@ -18,7 +18,7 @@ KEY_BITS = 63
 TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a matrix product does
 #: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
 LEAF_SIZE = 16
-MAX_PRODUCTS = 1 << 22  # inner products at a time
+MAX_PRODUCTS = 1 << 17  # inner products at a time: a megabyte, which the cache holds
 
 
 def occupied_cells(
@@ -41,7 +41,7 @@ def occupied_cells(
     ------
     level : int
         From the finest to the coarsest.
-    cells : ndarray of shape (m, d), int64
+    cells : ndarray of shape (m, d), int32
         Positions, in lexicographic order.
     counts : ndarray of shape (m,), int64
 
@@ -59,9 +59,12 @@ def occupied_cells(
             f"levels={levels} must be consecutive: cells are merged from one level to the next"
         )
     finest = levels[-1]
-    cells = (points + (shift - ROOT_LOWER)) >> (ROOT_BITS - finest)
-    # The one point that lies on the root cell's upper end belongs to the last cell.
-    cells = np.minimum(cells, (1 << finest) - 1)
+    # Positions are below 2**18: int32 halves what is moved.
+    cells = np.empty(points.shape, np.int32)
+    for h, column in enumerate(points.T):
+        positions = (column + (shift[h] - ROOT_LOWER)) >> (ROOT_BITS - finest)
+        # The one point that lies on the root cell's upper end belongs to the last cell.
+        cells[:, h] = np.minimum(positions, (1 << finest) - 1)
     counts = np.ones(len(cells), np.int64)
     for level in reversed(levels):
         cells, counts = _merge_equal(cells, counts, max(level, 1))
@@ -80,7 +83,8 @@ def _merge_equal(cells: np.ndarray, counts: np.ndarray, bits: int) -> tuple[np.n
     if not len(cells):
         return cells, counts
     keys = row_keys(cells, bits)
-    order = np.argsort(keys, kind="stable")
+    # Rows of equal keys are equal: any of them comes first.
+    order = np.argsort(keys)
     keys = keys[order]
     is_first = np.r_[True, keys[1:] != keys[:-1]]
     first = np.flatnonzero(is_first)
@@ -112,7 +116,10 @@ def row_keys(rows: np.ndarray, bits: int) -> np.ndarray:
     n_packed = width
     while n_packed < d:
         # Replace the packed columns by their rank, which leaves bits for more columns.
-        _, ranks = np.unique(keys, return_inverse=True)
+        distinct, ranks = np.unique(keys, return_inverse=True)
+        if len(distinct) == m:
+            # No two rows are equal so far: the other columns decide nothing.
+            return keys
         width = (KEY_BITS - m.bit_length()) // bits
         columns = rows[:, n_packed : n_packed + width]
         shifted_ranks = ranks.astype(np.int64) << (bits * columns.shape[1])
@@ -162,7 +169,8 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
         rows = points[block].astype(np.float64)
         scores = squared_norms - 2.0 * (rows @ transposed)
         index[block] = scores.argmin(axis=1)
-        squares = scores.min(axis=1) + (rows * rows).sum(axis=1)
+        least = np.take_along_axis(scores, index[block, None], axis=1)[:, 0]
+        squares = least + np.einsum("ij,ij->i", rows, rows)
         distance[block] = np.sqrt(squares)
     return index, distance
 

@@ -11,6 +11,7 @@ of double width at zero.)
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -166,6 +167,25 @@ class Gaussian(_Additive):
     name = "gaussian"
     distribution = "normal"
     norm = "l2"
+
+    def draw_parts(self, streams: NoiseStreams, key: Key) -> Callable[[np.ndarray], np.ndarray]:
+        """Add noise part by part, for one replicate: the noise of :meth:`draw` on all of them.
+
+        Returns
+        -------
+        callable
+            From int64 values of shape (m,), in grid steps, to noisy ones.
+        """
+        if streams.secure:
+            return lambda values: self.draw(values[None], streams, key)[0]
+        variates = streams.normal_parts(key)
+
+        def noisy(values: np.ndarray) -> np.ndarray:
+            noise = variates(len(values))
+            noise *= self.scale
+            return values + np.rint(noise, out=noise).astype(np.int64)
+
+        return noisy
 
     def cost(self, sensitivity: Sensitivity) -> Cost:
         """L2 sensitivity over the standard deviation: mu."""

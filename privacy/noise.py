@@ -214,6 +214,27 @@ class NoiseStreams:
             return signs * -ndtri(tails)
         return self._seeded(key, shape, _draw_normal)
 
+    def normal_parts(self, key: Key) -> Callable[[int], np.ndarray]:
+        """Draw the variates of :meth:`normal` part by part: a function of the parts' sizes.
+
+        For one replicate, of shape (size,) each; joined they are those of one draw.
+
+        Examples
+        --------
+        >>> streams = NoiseStreams([0])
+        >>> draw = streams.normal_parts(("counts", 0))
+        >>> parts = np.concatenate([draw(2), draw(3)])
+        >>> bool((parts == streams.normal(("counts", 0), (5,))[0]).all())
+        True
+        """
+        if len(self.seeds) != 1:
+            raise ValueError(f"normal_parts serves one replicate, not {len(self.seeds)}")
+        if self.secure:
+            return lambda size: self.normal(key, (size,))[0]
+        # A generator of its own: the thread's is set anew by other draws.
+        position = _position(self._context + repr(key))
+        return _ThreadGenerator().at(self._philox_keys[0], position).standard_normal
+
     def laplace(self, key: Key, shape: Shape) -> np.ndarray:
         """Laplace variates of scale 1 and shape (replicates, *shape) from the stream of ``key``."""
         if self.secure:

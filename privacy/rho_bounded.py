@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute.hashing import clip_norms
-from pkm.compute.quadtree import nearest_of_many
+from pkm.compute.quadtree import nearest_of_many, row_keys
 from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.clipped_regions import (
@@ -41,6 +41,7 @@ from pkm.privacy.rho_bounded_queries import (
 )
 
 MAX_CENTER = 1 << 40  # grid steps: differences from it are exact
+POSITION_BITS = 18  # of a coordinate, from 0 to 2**17 grid steps
 
 
 class RhoBoundedCurator(BaseCurator):
@@ -127,7 +128,7 @@ class RhoBoundedCurator(BaseCurator):
         # A canonical order, so that seeded noise falls on the same point in whatever order the
         # points were given.
         rows = np.concatenate([shard.rows for shard in self._shards]).astype(np.int64)
-        self._rows = rows[np.lexsort(rows.T[::-1])]
+        self._rows = rows[np.argsort(row_keys(rows + SCALE, POSITION_BITS))]
         self._released = False
 
     def regions(

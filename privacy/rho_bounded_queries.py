@@ -14,7 +14,7 @@ query                    change
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -27,7 +27,7 @@ from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import Cost, Gaussian
 from pkm.privacy.noise import Key, NoiseStreams
 from pkm.privacy.query import Mechanisms, Query, Sensitivity
-from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
+from pkm.privacy.stability_histogram import StabilityHistogram, StreamedCells
 
 if TYPE_CHECKING:
     from pkm.privacy.rho_bounded import RhoBoundedCurator
@@ -253,16 +253,20 @@ class QuadtreeCounts(Query):
         l2 = math.sqrt(n_changes) * SCALE
         return {"counts": Sensitivity(n_changes * SCALE, l2, SCALE, n_changes)}
 
-    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, OccupiedCells]:
-        """The occupied cells of all histograms."""
-        names = [np.empty((0, 2 + view.n_features), np.int64)]
-        counts = [np.empty(0, np.int64)]
-        for tree, shift in enumerate(self.shifts):
-            for level, cells, cell_counts in occupied_cells(view._rows, shift, self.levels):
-                tree_and_level = np.broadcast_to([tree, level], (len(cells), 2))
-                names.append(np.concatenate([tree_and_level, cells], axis=1))
-                counts.append(cell_counts)
-        return {"counts": OccupiedCells(np.concatenate(names), np.concatenate(counts))}
+    def exact(self, view: "RhoBoundedCurator") -> Mapping[str, StreamedCells]:
+        """The occupied cells, one histogram after the other."""
+
+        def parts() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            # Without histograms there is a part without cells.
+            yield np.empty((0, 2 + view.n_features), np.int64), np.empty(0, np.int64)
+            for tree, shift in enumerate(self.shifts):
+                for level, cells, counts in occupied_cells(view._rows, shift, self.levels):
+                    names = np.empty((len(cells), 2 + view.n_features), cells.dtype)
+                    names[:, :2] = tree, level
+                    names[:, 2:] = cells
+                    yield names, counts
+
+        return {"counts": StreamedCells(parts)}
 
 
 @dataclass(frozen=True)

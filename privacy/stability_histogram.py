@@ -6,6 +6,7 @@ Gaussian noise as in Wilkins, Kifer, Zhang, Karrer 2024.
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -87,7 +88,7 @@ class StabilityHistogram:
 
     def draw(
         self,
-        values: "OccupiedCells",
+        values: "OccupiedCells | StreamedCells",
         streams: NoiseStreams,
         key: Key,
         sensitivity: Sensitivity,
@@ -96,7 +97,7 @@ class StabilityHistogram:
 
         Parameters
         ----------
-        values : OccupiedCells
+        values : OccupiedCells or StreamedCells
         streams : NoiseStreams
             Of one replicate.
         key : tuple
@@ -106,10 +107,24 @@ class StabilityHistogram:
         -------
         list of one ReleasedCells
         """
-        exact = np.asarray(values.counts, np.int64)[None] * SCALE
-        noisy = self._noise.draw(exact, streams, key)[0]
-        selected = np.flatnonzero(noisy / SCALE >= max(self.threshold, values.min_count))
-        return [ReleasedCells(values.cells[selected], noisy[selected])]
+        if isinstance(values, OccupiedCells):
+            exact = np.asarray(values.counts, np.int64)[None] * SCALE
+            noisy = self._noise.draw(exact, streams, key)[0]
+            return [self._large(values.cells, noisy, values.min_count)]
+
+        # Part by part, with the same noise: no more than one part is in memory.
+        add_noise = self._noise.draw_parts(streams, key)
+        parts = [
+            self._large(cells, add_noise(counts * SCALE), values.min_count)
+            for cells, counts in values.parts()
+        ]
+        cells = np.concatenate([part.cells for part in parts])
+        return [ReleasedCells(cells, np.concatenate([part.counts for part in parts]))]
+
+    def _large(self, cells: np.ndarray, noisy: np.ndarray, min_count: float) -> "ReleasedCells":
+        """Cells whose noisy counts reach the threshold."""
+        selected = np.flatnonzero(noisy / SCALE >= max(self.threshold, min_count))
+        return ReleasedCells(cells[selected], noisy[selected])
 
     @property
     def _noise(self) -> Gaussian:
@@ -132,6 +147,33 @@ class OccupiedCells(NamedTuple):
     cells: np.ndarray
     counts: np.ndarray
     min_count: float = 0.0
+
+
+@dataclass(frozen=True)
+class StreamedCells:
+    """Exact counts of more cells than memory shall hold, computed part by part: private.
+
+    Attributes
+    ----------
+    parts : callable
+        Starts an iterator over one or more pairs of cells and counts, as of `OccupiedCells`, which
+        joined are all cells.
+    min_count : float, default=0
+        As of `OccupiedCells`.
+    """
+
+    parts: Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
+    min_count: float = 0.0
+
+    @property
+    def cells(self) -> np.ndarray:
+        """Names of all cells."""
+        return np.concatenate([cells for cells, _ in self.parts()])
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Counts of all cells."""
+        return np.concatenate([counts for _, counts in self.parts()])
 
 
 class ReleasedCells(NamedTuple):

@@ -87,7 +87,7 @@ from pkm.privacy.rho_bounded_queries import (
     Total,
 )
 from pkm.privacy.selection import OrderStatistics, ScoreRange
-from pkm.privacy.stability_histogram import OccupiedCells
+from pkm.privacy.stability_histogram import OccupiedCells, StreamedCells
 
 CURATORS = (Curator, RhoBoundedCurator, LocalAggregator)
 SERVED = [kind for curator in CURATORS for kind in curator.serves]
@@ -698,7 +698,7 @@ def ratios_of(rng, query, part, exact, neighbor, sensitivity):
         return {"spread": rank_ratio(exact, neighbor, sensitivity)}
     if isinstance(sensitivity, ScoreRange):
         return {"spread": spread_ratio(exact, neighbor, sensitivity)}
-    if isinstance(exact, OccupiedCells):
+    if isinstance(exact, OccupiedCells | StreamedCells):
         return norm_ratios(change_of_cells(exact, neighbor), sensitivity)
     if isinstance(query, AllPoints):
         return norm_ratios(change_of_rows(exact, neighbor), sensitivity)
