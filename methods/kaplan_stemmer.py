@@ -31,6 +31,7 @@ from pkm.privacy import (
     Gaussian,
     HashedPoints,
     NearestCounts,
+    NearestShells,
     PrivacyClaim,
     gaussian_mu,
 )
@@ -69,6 +70,12 @@ REPETITIONS = 2
 PROJECTIONS = 4
 SMALLEST_CLUSTER = 8  # a bucket must have a share of 1 / (8 k) of the points
 N_INIT = 10  # starts of the k-means on candidates, which cost no privacy
+# Of a Lloyd step whose radius is released: what the radius costs, of mu squared of all steps.
+SHELL_SHARE = 0.05
+SHELL_RATIO = 2**-0.5
+SHELLS = 15  # down to 1/128 of the radius that is planned
+TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
+LEFT_OUT = 0.01  # share of the points that may be outside
 
 
 #: Rounds, widths and repetitions.
@@ -91,6 +98,8 @@ class Schedule:
         Of one histogram's threshold.
     selection_mu : float
         Cost of the counts or of the local search.
+    shells_mu : float
+        Cost of the radius of Lloyd steps where it is released, else 0.
     lloyd_mu : float
         Cost of one Lloyd step.
     fine_radius, lloyd_radius : float
@@ -105,6 +114,7 @@ class Schedule:
     average_mu: float
     delta: float
     selection_mu: float
+    shells_mu: float
     lloyd_mu: float
     fine_radius: float
     lloyd_radius: float
@@ -145,6 +155,11 @@ class KaplanStemmer(CoresetMethod):
     lloyd_steps : int, default=1
         Noisy Lloyd steps at the end; without any, their part of the budget goes to the other
         releases.
+    step_radius : {"planned", "released"}, default="planned"
+        Beyond which a Lloyd step shortens differences. ``planned`` is a part of the ball's radius,
+        the same for any data. ``released`` spends a twentieth of the steps' budget on numbers of
+        points by their distance to the nearest center, and takes the smallest radius that holds
+        nearly all of them: for clusters that are much smaller than the ball.
     release : {"centers", "candidates"}, default="centers"
         ``candidates`` stops after the last pass and returns all candidates as centers; the whole
         budget is theirs.
@@ -192,6 +207,7 @@ class KaplanStemmer(CoresetMethod):
         **PrivateKMeans.choices,
         "select": ("counts", "local_search"),
         "moves": MOVES,
+        "step_radius": ("planned", "released"),
         "release": ("centers", "candidates"),
         "secure": (True, False),
     }
@@ -214,6 +230,7 @@ class KaplanStemmer(CoresetMethod):
     search_rounds: int = 20
     moves: str = "all"
     lloyd_steps: int = 1
+    step_radius: str = "planned"
     release: str = "centers"
     widths: Sequence[float] | Literal["auto"] = "auto"
     repetitions: int | Literal["auto"] = "auto"
@@ -321,6 +338,7 @@ class KaplanStemmer(CoresetMethod):
         lloyd = others * self.lloyd_share / (1 - self.lloyd_share) if has_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
+        shells = SHELL_SHARE * lloyd if self.step_radius == "released" else 0.0
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
@@ -332,7 +350,8 @@ class KaplanStemmer(CoresetMethod):
             average_mu=hash_mu * math.sqrt(1 - HISTOGRAM_SHARE),
             delta=THRESHOLD_DELTA_SHARE * delta / n_hashes,
             selection_mu=mu * math.sqrt(selection / total),
-            lloyd_mu=mu * math.sqrt(lloyd / total / max(self.lloyd_steps, 1)),
+            shells_mu=mu * math.sqrt(shells / total),
+            lloyd_mu=mu * math.sqrt((lloyd - shells) / total / max(self.lloyd_steps, 1)),
             fine_radius=0.0,
             lloyd_radius=min(widths) * LLOYD_RADIUS,
         )
@@ -396,6 +415,8 @@ class KaplanStemmer(CoresetMethod):
     ) -> np.ndarray:
         """Centers (k, d), int64, after noisy Lloyd steps: the average over the last of them."""
         radius = schedule.lloyd_radius * buckets.radius
+        if schedule.shells_mu > 0:
+            radius = _radius_of_clusters(buckets, centers, radius, schedule.shells_mu)
         visited: list[np.ndarray] = []
         for _ in range(self.lloyd_steps):
             centers = noisy_lloyd_step(
@@ -522,3 +543,17 @@ def _nearest_counts(points: HashedPoints, candidates: np.ndarray, mu: float) -> 
     """Noisy numbers of points nearest to each candidate, in records: shape (m,), float64."""
     answer = points.release(NearestCounts(candidates), counts=Gaussian(SCALE / mu))
     return answer["counts"] / SCALE
+
+
+def _radius_of_clusters(
+    points: HashedPoints, centers: np.ndarray, largest: float, mu: float
+) -> float:
+    """Smallest of some radii, up to the largest, that holds nearly all points of all clusters."""
+    radii = largest * SHELL_RATIO ** np.arange(SHELLS)
+    noise = Gaussian(SCALE / mu)
+    counts = points.release(NearestShells(centers, radii), counts=noise)["counts"] / SCALE
+    # From outside inward, the first shell at which too many points are that far.
+    stddev = np.sqrt(np.arange(1, SHELLS + 1)) / mu
+    least = np.maximum(TAIL * stddev, LEFT_OUT * points.n_points)
+    too_many = np.flatnonzero(np.cumsum(counts) > least)
+    return float(radii[too_many[0]] if len(too_many) else radii[-1])

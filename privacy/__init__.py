@@ -12,6 +12,7 @@ from pkm.privacy.hashed_points import (
     CandidateSets,
     HashedPoints,
     NearestCounts,
+    NearestShells,
     NearestSumsAndCounts,
     Swaps,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "Marginals",
     "MaximumCover",
     "NearestCounts",
+    "NearestShells",
     "NearestSumsAndCounts",
     "NoiseStreams",
     "PartitionTree",

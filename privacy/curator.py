@@ -18,6 +18,7 @@ from pkm.privacy.hashed_points import (
     CandidateSets,
     HashedPoints,
     NearestCounts,
+    NearestShells,
     NearestSumsAndCounts,
     Swaps,
 )
@@ -81,6 +82,7 @@ class Curator(BaseCurator):
         BucketCounts,
         BucketSums,
         NearestCounts,
+        NearestShells,
         NearestSumsAndCounts,
         Swaps,
         CandidateSets,

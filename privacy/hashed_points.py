@@ -13,6 +13,7 @@ query                          all points                restricted set
 :class:`BucketCounts`          one bucket by 1           two buckets by 1, hence sqrt(2)
 :class:`BucketSums`            one sum by the radius     one sum by 2 radii
 :class:`NearestCounts`         one count by 1            (all points only)
+:class:`NearestShells`         one count by 1            (all points only)
 :class:`NearestSumsAndCounts`  one sum by the radius,    (all points only)
                                one count by 1
 :class:`Swaps`,                all costs up, by at most  (all points only)
@@ -28,12 +29,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pkm.compute import SCALE, Points, inertia, labels
-from pkm.compute.hashing import Hash, clip_norms, clipped_sums, farthest_points, swap_costs
+from pkm.compute.hashing import (
+    Hash,
+    clip_norms,
+    clipped_sums,
+    farthest_points,
+    shells_of_labels,
+    swap_costs,
+)
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.mechanisms import Gaussian
 from pkm.privacy.queries import ONE_COUNT
 from pkm.privacy.query import Mechanisms, Query, Sensitivity, View, check_type
 from pkm.privacy.selection import Exponential, ScoreRange
+from pkm.privacy.shells import check_radii
 from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
 
 if TYPE_CHECKING:
@@ -48,8 +57,8 @@ class HashedPoints(View):
 
     Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are :class:`BucketCounts` and
     :class:`BucketSums` on the restricted set, which is all points at first, and
-    :class:`NearestCounts`, :class:`NearestSumsAndCounts`, :class:`Swaps` and
-    :class:`CandidateSets` on all points.
+    :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`, :class:`Swaps`
+    and :class:`CandidateSets` on all points.
 
     Parameters
     ----------
@@ -318,6 +327,48 @@ class NearestCounts(Query):
         for shard in view._all:
             nearest = labels(shard, self.centers[None])[0]
             counts += np.bincount(nearest, minlength=len(self.centers))
+        return {"counts": counts[None] * SCALE}
+
+
+@dataclass(frozen=True, eq=False)
+class NearestShells(Query):
+    """Numbers of all points by the distance to the nearest center.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (k, d), int64
+        Released, in the domain.
+    radii : ndarray of shape (m,), float64
+        Decreasing, in half-widths. Shell 0 is all that is farther than ``radii[1]``, shell j the
+        points at distances from ``radii[j + 1]`` to ``radii[j]``, the last one the rest.
+
+    Notes
+    -----
+    Its part is ``counts`` (m,), int64, in units of 2**-16 records. A record changes one of them.
+    """
+
+    label: ClassVar[str] = "nearest_shells"
+    mechanisms: ClassVar[Mechanisms] = {"counts": (Gaussian,)}
+    view: ClassVar[type | None] = HashedPoints
+
+    centers: np.ndarray
+    radii: np.ndarray
+
+    def check(self, view: HashedPoints) -> None:
+        """Refuse bad centers as :class:`NearestCounts` does, and radii that do not decrease."""
+        NearestCounts(self.centers).check(view)
+        check_radii(self.radii)
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """One record in one shell."""
+        return {"counts": ONE_COUNT}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+        """Exact counts."""
+        counts = np.zeros(len(self.radii), np.int64)
+        for shard in view._all:
+            nearest = labels(shard, self.centers[None])[0].astype(np.int64)
+            counts += shells_of_labels(shard, nearest, self.centers, self.radii * SCALE)
         return {"counts": counts[None] * SCALE}
 
 

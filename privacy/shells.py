@@ -63,7 +63,7 @@ class ShellCounts(Query):
         """Refuse more than one replicate, and a center or radii that are none."""
         view.check_single(self.label)
         _check_center(self.center, view)
-        _check_radii(self.radii)
+        check_radii(self.radii)
         if not isinstance(self.box, bool):
             raise ValueError(f"box={self.box!r} must be True or False")
 
@@ -105,7 +105,7 @@ class SideCounts(Query):
         """Refuse more than one replicate, and a center or radii that are none."""
         view.check_single(self.label)
         _check_center(self.center, view)
-        _check_radii(self.radii)
+        check_radii(self.radii)
 
     def sensitivity(self, view: Any, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
         """One record in one cell of every column."""
@@ -181,7 +181,7 @@ def _check_center(center: np.ndarray, view: Any) -> None:
         )
 
 
-def _check_radii(radii: np.ndarray) -> None:
+def check_radii(radii: np.ndarray) -> None:
     """Refuse radii that are no decreasing positive numbers."""
     is_list = radii.dtype == np.float64 and radii.ndim == 1 and len(radii) > 0
     if not is_list or not np.isfinite(radii).all() or radii[-1] <= 0 or (np.diff(radii) >= 0).any():

@@ -18,6 +18,8 @@ from scipy.special import expit, logit, ndtri
 
 from pkm import datasets
 from pkm.audit.conformance import CHECKS, conformance
+from pkm.audit.pairs import pairs
+from pkm.audit.replay import replay
 from pkm.compute import Points, cluster_means, inertia, labels
 from pkm.compute.hashing import (
     DIRECTION_SCALE,
@@ -47,6 +49,7 @@ from pkm.privacy import (
     Gaussian,
     Ledger,
     NearestCounts,
+    NearestShells,
     NearestSumsAndCounts,
     NoiseStreams,
     Swaps,
@@ -561,6 +564,11 @@ def test_noise_has_the_declared_scale(restricted):
         answer = buckets.release(query, counts=Gaussian(SCALE / mu))
         noise["nearest"].append((answer["counts"] - exact["counts"]).ravel() / SCALE)
 
+        query = NearestShells(centers, np.array([2.0, 1.0]))
+        exact = query.exact(buckets)
+        answer = buckets.release(query, counts=Gaussian(SCALE / mu))
+        noise["shells"].append((answer["counts"] - exact["counts"]).ravel() / SCALE)
+
         query = NearestSumsAndCounts(centers, radius)
         exact = query.exact(buckets)
         answer = buckets.release(
@@ -572,12 +580,13 @@ def test_noise_has_the_declared_scale(restricted):
         noise["nearest_sizes"].append((answer["counts"] - exact["counts"]).ravel() / SCALE)
 
         charged_mus = [charge.mu for charge in ledger.charges]
-        assert charged_mus == pytest.approx([mu, mu, mu, math.hypot(mu, 2 * mu)], rel=1e-14)
-        assert [charge.delta for charge in ledger.charges] == [0.4, 0, 0, 0]
+        assert charged_mus == pytest.approx([mu, mu, mu, mu, math.hypot(mu, 2 * mu)], rel=1e-14)
+        assert [charge.delta for charge in ledger.charges] == [0.4, 0, 0, 0, 0]
     sensitivities = {
         "counts": math.sqrt(2) if restricted else 1.0,
         "sums": (2.0 if restricted else 1.0) * radius,
         "nearest": 1,
+        "shells": 1,
         "nearest_sums": radius,
         "nearest_sizes": 0.5,
     }
@@ -732,6 +741,7 @@ def test_nothing_is_drawn_beyond_the_budget(monkeypatch):
         (BucketCounts(hashing), {"counts": histogram_noise(0.01, 1e-5)}),
         (BucketSums(hashing, code, center, 1.0), {"sums": gaussian}),
         (NearestCounts(center), {"counts": gaussian}),
+        (NearestShells(center, np.ones(1)), {"counts": gaussian}),
         (NearestSumsAndCounts(center, 1.0), {"sums": gaussian, "counts": gaussian}),
         (Swaps(center, code, [0]), {"choices": exponential}),
         (CandidateSets(center, np.array([[0]])), {"choices": exponential}),
@@ -886,6 +896,7 @@ def test_kaplan_stemmer_conforms():
         {"select": "local_search"},
         {"release": "candidates"},
         {"rounds": 3},
+        {"step_radius": "released"},
     ],
 )
 def test_variants_keep_budget_ball_and_independence_of_shards(parameters):
@@ -906,11 +917,12 @@ def test_variants_keep_budget_ball_and_independence_of_shards(parameters):
 
 @pytest.mark.parametrize("select", ["counts", "local_search"])
 @pytest.mark.parametrize("release", ["centers", "candidates"])
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_accounting_from_the_charges(epsilon, select, release):
+@pytest.mark.parametrize(("epsilon", "step_radius"), [(0.5, "planned"), (4.0, "released")])
+def test_accounting_from_the_charges(epsilon, step_radius, select, release):
     """Recomputed from scales and sensitivities alone."""
     points, _ = mixture()
     method = KaplanStemmer(16, epsilon=epsilon, radius=1.0, select=select, release=release)
+    method.set_params(step_radius=step_radius)
     plan = method.plan(20_000, 10, only=release)
     ledger = method.fit_batch(points, [0]).ledger
     n_hashes = number_of_hashes(plan)
@@ -921,6 +933,7 @@ def test_accounting_from_the_charges(epsilon, select, release):
     ] * n_hashes
     if release == "centers":
         expected_labels += ["nearest_counts"] if select == "counts" else ["swaps"] * 20 + ["sets"]
+        expected_labels += ["nearest_shells"] if step_radius == "released" else []
         expected_labels.append("nearest_sums_and_counts")
     assert [charge.label for charge in ledger.charges] == expected_labels
 
@@ -948,6 +961,60 @@ def test_accounting_from_the_charges(epsilon, select, release):
     assert gdp_delta(mu, epsilon) + delta <= 1e-6 * (1 + 1e-6)
     assert mu == pytest.approx(gaussian_mu(epsilon, 5e-7))
     assert ledger.spent() == pytest.approx(epsilon)
+
+
+def radius_charged(rows, radius, **parameters):
+    """Return the radius of the Lloyd step of a run, in radii of the ball."""
+    method = KaplanStemmer(1, radius=radius, step_radius="released", **parameters)
+    charges = method.fit_batch(rows, [0]).ledger.charges
+    (radius_of_step,) = [
+        charge.details["radius"] for charge in charges if "sums_and" in charge.label
+    ]
+    return radius_of_step / radius
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.01])
+def test_released_radius_is_the_smallest_that_holds_nearly_all(spread):
+    """Points on a sphere, with noise of a count far below theirs: their distance to the center,
+    which is next to its middle, is below the radius and above the next smaller one.
+    """
+    directions = np.random.default_rng(0).standard_normal((20_000, 20))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    radius = radius_charged(snap(spread * directions), 1.0, epsilon=50.0)
+    assert spread < radius < 1.5 * spread
+
+
+def test_released_radius_is_never_above_the_planned_one():
+    rows = np.random.default_rng(1).choice([-SCALE, SCALE], (2000, 20))
+    planned = KaplanStemmer(1, epsilon=50.0).plan(2000, 20).lloyd_radius
+    assert radius_charged(rows, math.sqrt(20), epsilon=50.0) == pytest.approx(planned)
+
+
+@pytest.mark.statistical
+def test_released_radius_pays_on_small_clusters():
+    """16 clusters of standard deviation 0.01 in 32 columns: what noise of the step adds falls."""
+    rng = np.random.default_rng(2)
+    centers = rng.uniform(-0.9, 0.9, (16, 32))
+    labels = rng.integers(16, size=50_000)
+    rows = snap(np.clip(centers[labels] + 0.01 * rng.standard_normal((50_000, 32)), -1, 1))
+    points = Points.prepare(rows)
+    best = inertia(points, KMeansPlusPlus(16, n_init=5).fit_batch(points, [0]).centers)[0]
+    excess = {}
+    for step_radius in ("planned", "released"):
+        run = KaplanStemmer(16, epsilon=1.0, step_radius=step_radius).fit_batch(points, range(3))
+        excess[step_radius] = np.array(inertia(points, run.centers)) / best - 1
+    assert excess["released"].max() < 0.01
+    assert excess["released"].max() < 0.2 * excess["planned"].min()
+
+
+def test_replay_with_a_released_radius():
+    """Queries, charges and centers depend on released values alone, and cost what is charged."""
+    method = KaplanStemmer(2, epsilon=400.0, step_radius="released")
+    for number, pair in enumerate(pairs("zero_out", 16, 6, n_points=(40, 60))):
+        outcome = replay(method, pair, number)
+        assert not outcome.divergence
+        assert outcome.refusal is None
+        assert all(each.ratio <= 1 + 1e-9 for each in outcome.realized)
 
 
 def shortened(steps, radius):
@@ -1124,6 +1191,20 @@ def test_schedule_follows_the_parameters():
     assert (plan.fine_radius, plan.lloyd_radius) == (0.0, 0.6)
 
 
+def test_released_radius_is_a_twentieth_of_the_steps():
+    planned = KaplanStemmer(8, lloyd_steps=3).plan(10_000, 10)
+    released = KaplanStemmer(8, lloyd_steps=3, step_radius="released").plan(10_000, 10)
+    steps = 3 * planned.lloyd_mu**2
+    assert planned.shells_mu == 0
+    assert released.shells_mu**2 == pytest.approx(steps / 20)
+    assert 3 * released.lloyd_mu**2 == pytest.approx(steps * 19 / 20)
+    assert (released.histogram_mu, released.delta) == (planned.histogram_mu, planned.delta)
+    without_steps = KaplanStemmer(8, lloyd_steps=0, step_radius="released").plan(10_000, 10)
+    assert without_steps.shells_mu == without_steps.lloyd_mu == 0
+    coreset = KaplanStemmer(8, step_radius="released").plan(10_000, 10, only="coreset")
+    assert coreset.shells_mu == 0
+
+
 @pytest.mark.parametrize("n", [1000, 10_000, 100_000])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_schedule_spends_the_budget(n, epsilon):
@@ -1245,6 +1326,7 @@ def test_degenerate_data_have_defined_results(rows, k, select, epsilon):
             "radius=0.0 must be 'auto' or a positive finite number",
         ),
         ({"radius": "wide"}, "radius='wide'"),
+        ({"step_radius": "wide"}, "step_radius='wide' is unknown"),
         ({"rounds": 0}, "rounds=0 must be an integer of at least 1"),
         ({"search_rounds": 0}, "search_rounds=0"),
         ({"projections": 2.5}, "projections=2.5"),

@@ -40,6 +40,7 @@ from pkm.privacy import (
     Marginals,
     MaximumCover,
     NearestCounts,
+    NearestShells,
     NearestSumsAndCounts,
     NoiseStreams,
     Percentile,
@@ -299,6 +300,12 @@ def nearest_counts(rng, d):
     return Example(NearestCounts(positions(rng, number(rng), d)), pulled_points(rng, d))
 
 
+def nearest_shells(rng, d):
+    radii = 2 * math.sqrt(d) * 2.0 ** -np.arange(number(rng, 6) + 1)
+    query = NearestShells(positions(rng, number(rng), d), radii)
+    return Example(query, pulled_points(rng, d))
+
+
 def nearest_sums(rng, d):
     query = NearestSumsAndCounts(positions(rng, number(rng), d), some_radius(rng, d))
     return Example(query, pulled_points(rng, d))
@@ -475,6 +482,7 @@ EXAMPLES = {
     BucketCounts: (bucket_counts(False), bucket_counts(True)),
     BucketSums: (bucket_sums(False), bucket_sums(True)),
     NearestCounts: (nearest_counts,),
+    NearestShells: (nearest_shells,),
     NearestSumsAndCounts: (nearest_sums,),
     Swaps: (swaps,),
     CandidateSets: (candidate_sets,),
@@ -953,6 +961,10 @@ ILL_POSED = (
     (NearestCounts, {"centers": halves}, "positions must be grid integers"),
     (NearestCounts, {"centers": wide}, "positions must be grid integers of shape"),
     (NearestCounts, {"centers": outside}, "must lie in the domain"),
+    (NearestShells, {"centers": halves}, "positions must be grid integers"),
+    (NearestShells, {"centers": outside}, "must lie in the domain"),
+    (NearestShells, {"radii": np.array([1.0, 2.0])}, "radii must be finite, positive and decre"),
+    (NearestShells, {"radii": np.array([math.nan])}, "radii must be finite, positive and decre"),
     (NearestSumsAndCounts, {"centers": halves}, "positions must be grid integers"),
     (NearestSumsAndCounts, {"centers": wide}, "positions must be grid integers of shape"),
     (NearestSumsAndCounts, {"centers": outside}, "must lie in the domain"),
@@ -1007,6 +1019,7 @@ REFUSED_LATE = (
     (CountsAndBoundedSums, {"centers": wide}, "shape"),
     (GridCounts, {"intervals": 2.5}, "intervals=2.5"),
     (NearestCounts, {"centers": lambda centers: centers[:0]}, "centers"),
+    (NearestShells, {"centers": lambda centers: centers[:0]}, "centers"),
     (NearestSumsAndCounts, {"centers": lambda centers: centers[:0]}, "centers"),
     (CountsAndBoundedSums, {"origin": halves}, "origin"),
     (CountsAndBoundedSums, {"origin": wide}, "origin"),
