@@ -190,6 +190,9 @@ class PrivateKMeans(
     takes_ball: ClassVar[bool] = False
     # Whether all queries are sums over points: then ``fit`` takes points that are read in blocks.
     by_blocks: ClassVar[bool] = False
+    #: Parameters that a method has had only later, with the defaults at which its noise stays what
+    #: it was: they are then not in the context of the noise streams.
+    later_parameters: ClassVar[dict[str, object]] = {}
     # Set on the copy that runs after a zoom whose plan, a public one, is for a ball.
     _is_after_ball_zoom = False
 
@@ -648,6 +651,9 @@ class PrivateKMeans(
             for name in _parameter_names(type(self))
             if name not in NOT_IN_CONTEXT
         }
+        for name, default in self.later_parameters.items():
+            if parameters[name] == default:
+                del parameters[name]
         if self.zoom:
             parameters["zoom"] = self.zoom
         budget = self.budget(n_points, n_features)

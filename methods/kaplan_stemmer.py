@@ -211,6 +211,7 @@ class KaplanStemmer(CoresetMethod):
         "release": ("centers", "candidates"),
         "secure": (True, False),
     }
+    later_parameters: ClassVar[dict[str, object]] = {"step_radius": "planned"}
     batched: ClassVar[bool] = False
     takes_ball: ClassVar[bool] = True
     #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
