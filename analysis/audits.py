@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +62,20 @@ class Audit:
     default: bool
     method: str
     variant: str
-    label: str
-    adjacency: str
-    flaws: tuple[str, ...]
     verdicts: Mapping[str, str]
-    tightness: Mapping[str, float]
-    query_verdicts: Mapping[str, str]
-    findings: tuple[Mapping[str, str], ...]
-    n_pairs: int
-    n_runs: int
-    lower_bound: float | None
-    transcript_bound: float | None
-    epsilon: float | None
-    subpackages: tuple[str, ...]
-    code: str
+    label: str = ""
+    adjacency: str = ""
+    flaws: tuple[str, ...] = ()
+    tightness: Mapping[str, float] = field(default_factory=dict)
+    query_verdicts: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Mapping[str, str], ...] = ()
+    n_pairs: int = 0
+    n_runs: int = 0
+    lower_bound: float | None = None
+    transcript_bound: float | None = None
+    epsilon: float | None = None
+    subpackages: tuple[str, ...] = ()
+    code: str = ""
 
     @property
     def verdict(self) -> str:
@@ -153,26 +153,16 @@ def read(path: str | Path) -> dict[tuple[str, str], Audit]:
 
 
 def parse(record: Mapping[str, Any]) -> Audit:
-    """Return one stored record as an audit."""
-    bounds = [record.get(name) for name in ("lower_bound", "transcript_bound", "epsilon")]
-    return Audit(
-        record["target"],
-        record["default"],
-        record["method"],
-        record["variant"],
-        record.get("label", ""),
-        record.get("adjacency", ""),
-        tuple(record.get("flaws", ())),
-        record["verdicts"],
-        {query: float(ratio) for query, ratio in record.get("tightness", {}).items()},
-        record.get("query_verdicts", {}),
-        tuple(record.get("findings", ())),
-        record.get("n_pairs", 0),
-        record.get("n_runs", 0),
-        *(None if bound is None else float(bound) for bound in bounds),
-        tuple(record.get("subpackages", ())),
-        record.get("code", ""),
-    )
+    """Return one stored record as an audit; numbers that JSON lacks are stored as their names."""
+    known = {each.name for each in fields(Audit)}
+    values = {name: value for name, value in record.items() if name in known}
+    bounds = {name: values.get(name) for name in ("lower_bound", "transcript_bound", "epsilon")}
+    values |= {name: None if bound is None else float(bound) for name, bound in bounds.items()}
+    ratios = values.get("tightness", {}).items()
+    values["tightness"] = {query: float(ratio) for query, ratio in ratios}
+    for name in ("flaws", "findings", "subpackages"):
+        values[name] = tuple(values.get(name, ()))
+    return Audit(**values)
 
 
 def find(audits: Audits, target: str, variant: str) -> Audit | None:

@@ -9,14 +9,13 @@ half-width"`` and `bytes_per_iteration` as reported; where the paper quotes anot
 """
 
 from collections.abc import Mapping
-from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from pkm.analysis.findings import MIN_SEEDS
 from pkm.analysis.reported import FEW_SEEDS, NOT_COMPARABLE, NOT_STORED, number, parse
-from pkm.analysis.tables import Study, column_statistics
+from pkm.analysis.tables import Study, column_statistics, panel_of_sweeps
 
 PARTS = ("client_ms", "masking_ms", "server_ms", "wire_ms", "waiting_ms")
 COSTS = (
@@ -70,25 +69,16 @@ def costs(study: Study) -> pd.DataFrame:
         ``<name>_half_width`` (95 % Student t interval over runs).
     """
     cells = federated(study.cells).reset_index(drop=True)
-    names = [name for cost in COSTS for name in (cost, f"{cost}_half_width")]
-    columns = {name: np.full(len(cells), np.nan) for name in names}
-    seeds = np.zeros(len(cells), dtype=int)
-    for sweep, cost in product(cells["sweep"].unique(), COSTS):
-        panel = study.panel(sweep, cost)
-
-        # Find the line of each cell of the panel in the table of all federated cells.
-        of_sweep = cells[cells["sweep"] == sweep]
-        line_of_cell = pd.Series(of_sweep.index, index=of_sweep["cell"])
-        is_federated = panel.cells["cell"].isin(of_sweep["cell"]).to_numpy()
-        lines = line_of_cell[panel.cells.loc[is_federated, "cell"]].to_numpy()
-
-        mean, half_width, _, count = column_statistics(panel.values[:, is_federated])
-        columns[cost][lines] = mean
-        columns[f"{cost}_half_width"][lines] = half_width
+    cells = cells.assign(network=[network(value) for value in cells["latency_ms"]])
+    keys = ["sweep", "cell"]
+    for cost in COSTS:
+        panel = panel_of_sweeps(study, study.sweeps, cost)
+        found = column_statistics(panel.values)
+        columns = {cost: found.mean, f"{cost}_half_width": found.half_width}
         if cost == "iteration_ms":
-            seeds[lines] = count
-    networks = [network(value) for value in cells["latency_ms"]]
-    return cells.assign(network=networks, seeds=seeds, **columns)
+            columns["seeds"] = found.count
+        cells = cells.merge(panel.cells[keys].assign(**columns), on=keys, how="left")
+    return cells.assign(seeds=cells["seeds"].fillna(0).astype(int))
 
 
 def transports(table: pd.DataFrame) -> str:

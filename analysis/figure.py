@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PAPERS = Path(__file__).parents[1] / "conf" / "paper"
 #: Legal values of the keys that have a few.
 CHOICES = {
-    "kind": ("lines", "heatmap", "forest", "table", "custom"),
+    "kind": ("lines", "heatmap", "forest", "table"),
     "value": ("mean", "cost", "excess", "ratio", "raw"),
     "interval": ("t95", "se3", "deviation", "bootstrap95", "none"),
     "bands": ("area", "bars"),
@@ -152,7 +152,6 @@ class FigureSpec:
     color_group: str = ""
     color_bar: bool = False
     color_label: str = ""
-    draw_with: str = ""
 
     # Printed table
     print_rows: Mapping[str, str] = field(default_factory=dict)

@@ -37,7 +37,6 @@ from pkm.analysis.tables import (
     percentile_interval,
     raw_units,
     resampled_means,
-    standard_deviations,
 )
 
 PLACES = ("panel", "group", "row", "hue", "style", "x")
@@ -234,8 +233,7 @@ def statistics(panel: Panel, spec: FigureSpec) -> dict[str, np.ndarray]:
     dict
         The columns `STATISTICS`.
     """
-    mean, half_width, median, seeds = column_statistics(panel.values)
-    deviation = standard_deviations(panel.values)
+    mean, half_width, median, deviation, seeds = column_statistics(panel.values)
     resampled = spec.value in ("excess", "ratio") or spec.interval == "bootstrap95"
     if resampled and panel.seeds.size:
         mean, low, high, seeds = _resampled(panel, spec, seeds)

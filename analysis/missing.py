@@ -35,20 +35,16 @@ def missing_table(missing: pd.DataFrame, paper: str, profile: str) -> pd.DataFra
     {'datasets': 'iris, wine', 'cells': 3, 'reason': 'not run', 'brief': 'not run',
      'command': 'make reproduce PAPER=dpm PROFILE=quick'}
     """
-    groups: dict[str, dict[str, int]] = {}
-    for line in missing.to_dict("records"):
-        # The last line of a traceback says what went wrong.
-        reason = str(line["reason"]).strip().split("\n")[-1]
-        counts = groups.setdefault(reason, {})
-        counts[line["dataset"]] = counts.get(line["dataset"], 0) + 1
+    # The last line of a traceback says what went wrong.
+    reasons = missing["reason"].astype(str).str.strip().str.split("\n").str[-1]
     lines = []
-    for reason, counts in groups.items():
-        named = ", ".join(list(counts)[:NAMED])
-        more = f" and {len(counts) - NAMED} more" if len(counts) > NAMED else ""
+    for reason, datasets in missing["dataset"].groupby(reasons, sort=False):
+        names = datasets.unique()
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines.append(
             {
-                "datasets": named + more,
-                "cells": sum(counts.values()),
+                "datasets": ", ".join(names[:NAMED]) + more,
+                "cells": len(datasets),
                 "reason": reason,
                 "brief": re.split(r", | \(or ", reason, maxsplit=1)[0],
                 "command": command(reason, paper, profile),

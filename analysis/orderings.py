@@ -79,7 +79,7 @@ def compare(pairs: Pairs, check: Mapping) -> Finding:
     values = pairs.panel.values
     sign = -1.0 if check.get("higher_is_better") else 1.0
     average = check.get("average", "ratio_of_means")
-    means = column_statistics(values)[0][None]
+    means = column_statistics(values).mean[None]
 
     # Test the differences per seed, averaged over data sets. The denominators are the same on both
     # sides: their means are factors.

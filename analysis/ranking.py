@@ -16,7 +16,7 @@ from scipy import stats
 
 from pkm.analysis.accounting import min_released_count
 from pkm.analysis.charges import charges_of
-from pkm.analysis.tables import Panel, Study, concatenate
+from pkm.analysis.tables import Panel, Study, column_statistics, concatenate
 
 METRIC = "nicv"
 #: The method whose NICV divides that of all methods.
@@ -89,26 +89,18 @@ def median_interval(
     >>> [float(end[0]) for end in median_interval(np.arange(1.0, 21.0)[:, None])]
     [10.5, 6.0, 15.0, 20.0]
     """
-    values = np.asarray(values, dtype=float)
-    n_columns = values.shape[1]
-    median = np.full(n_columns, np.nan)
-    low = np.full(n_columns, np.nan)
-    high = np.full(n_columns, np.nan)
-    counts = np.zeros(n_columns, dtype=int)
-    for column in range(n_columns):
-        finite = values[np.isfinite(values[:, column]), column]
-        counts[column] = finite.size
-        if not finite.size:
-            continue
-        # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
-        ordered = np.sort(finite)
-        quantile = int(stats.binom.ppf((1 - level) / 2, finite.size, 0.5))
-        rank_low = max(quantile, 1) - 1
-        rank_high = finite.size - 1 - rank_low
-        median[column] = np.median(ordered)
-        low[column] = ordered[rank_low]
-        high[column] = ordered[rank_high]
-    return median, low, high, counts
+    # What is not finite is sorted to the end.
+    finite = np.isfinite(values)
+    ordered = np.sort(np.where(finite, values, np.nan), axis=0)
+    counts = finite.sum(axis=0)
+    columns = np.arange(counts.size)
+    # Order statistics at symmetric ranks, by quantiles of the binomial distribution.
+    quantile = stats.binom.ppf((1 - level) / 2, np.maximum(counts, 1), 0.5).astype(int)
+    rank_low = np.maximum(quantile, 1) - 1
+    rank_high = np.maximum(counts - 1 - rank_low, 0)
+    middle = [ordered[np.maximum(counts - 1, 0) // 2, columns], ordered[counts // 2, columns]]
+    median = np.mean(middle, axis=0)
+    return median, ordered[rank_low, columns], ordered[rank_high, columns], counts
 
 
 def insufficient_data(cells: pd.DataFrame) -> pd.Series:
@@ -190,7 +182,9 @@ def ratios(
         insufficient_data=insufficient_data(cells),
     )
     counted = _cells(study, "n_centers", sweeps, bounds_factor, zoomed)
-    table = table.merge(_mean_n_centers(counted), on=["cell", "epsilon"], how="left")
+    n_centers = column_statistics(counted.values).mean
+    counts = counted.cells[["cell", "epsilon"]].assign(n_centers=n_centers)
+    table = table.merge(counts, on=["cell", "epsilon"], how="left")
     known = np.isfinite(table["median"])
     return table.loc[known, COLUMNS].reset_index(drop=True)
 
@@ -216,13 +210,6 @@ def _cells(
     panel = panel.take((selected & ~repeated & ~timed).to_numpy())
     names = panel.cells["method"].str.removesuffix(ZOOMED)
     return replace(panel, cells=panel.cells.assign(method=names)).broadcast()
-
-
-def _mean_n_centers(panel: Panel) -> pd.DataFrame:
-    """Mean number of released centers by `cell` and `epsilon`."""
-    n_cells = len(panel.cells)
-    means = np.nanmean(panel.values, axis=0) if n_cells else np.empty(0)
-    return panel.cells[["cell", "epsilon"]].assign(n_centers=means)
 
 
 def private(table: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,7 @@ A metric of `STACKED` combines several stored metrics: the time of a retraining 
 methods can compare the two.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -44,27 +44,15 @@ SWEEPS = {
 }
 
 
-@dataclass(frozen=True)
-class Speedup:
-    """A definition of the speed-up: a ratio of mean times.
-
-    Attributes
-    ----------
-    above, below : str
-        Methods of the stacked metric ``request_ms``: numerator and denominator.
-    """
-
-    above: str
-    below: str
-
-
+#: Definitions of the speed-up, ratios of mean times: the methods of the stacked metric
+#: ``request_ms`` that are numerator and denominator.
 SPEEDUP_DEFINITIONS = {
-    "best": Speedup("mufc_lazy, full retraining", "mufc_lazy, untouched"),
-    "average": Speedup("mufc_lazy, full retraining", "mufc_lazy"),
-    "refit": Speedup("mufc, full retraining", "mufc"),
-    "exact": Speedup("mufc, retraining", "mufc"),
-    "repaired": Speedup("mufc_repaired, retraining", "mufc_repaired"),
-    "dc_kmeans": Speedup("dc_kmeans, retraining", "dc_kmeans"),
+    "best": ("mufc_lazy, full retraining", "mufc_lazy, untouched"),
+    "average": ("mufc_lazy, full retraining", "mufc_lazy"),
+    "refit": ("mufc, full retraining", "mufc"),
+    "exact": ("mufc, retraining", "mufc"),
+    "repaired": ("mufc_repaired, retraining", "mufc_repaired"),
+    "dc_kmeans": ("dc_kmeans, retraining", "dc_kmeans"),
 }
 
 
@@ -191,7 +179,7 @@ def curves(lines: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def speedups(study: Study) -> pd.DataFrame:
-    """Every `Speedup` on every data set.
+    """Every speed-up on every data set.
 
     Returns
     -------
@@ -202,8 +190,8 @@ def speedups(study: Study) -> pd.DataFrame:
     columns = ["dataset", "definition", "speedup", "low", "high", "seeds"]
     parts = []
     view = RemovalStudy(study)
-    for key, definition in SPEEDUP_DEFINITIONS.items():
-        sides = {"left": [definition.above], "right": [definition.below]}
+    for key, (above, below) in SPEEDUP_DEFINITIONS.items():
+        sides = {"left": [above], "right": [below]}
         try:
             draws = ratios(view, _REQUESTS | sides, Context())
         except MissingRows:

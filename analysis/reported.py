@@ -20,7 +20,6 @@ from pkm.analysis.tables import (
     column_statistics,
     panel_of_sweeps,
     raw_units,
-    standard_deviations,
 )
 from pkm.schema import higher_is_better
 
@@ -155,8 +154,7 @@ def _stored(study: Study, reported: Mapping, metric: str) -> dict[tuple[str, str
     epsilon = panel.cells["epsilon"]
     near = np.isclose(epsilon, reported.get("epsilon", np.nan))
     panel = panel.take((epsilon.isna() | near).to_numpy())
-    mean, _, _, count = column_statistics(panel.values)
-    deviation = standard_deviations(panel.values)
+    mean, _, _, deviation, count = column_statistics(panel.values)
     cells = panel.cells.to_dict("records")
     return {
         (cell["dataset"], cell["method"]): (mean[i], deviation[i], int(count[i]), cell)

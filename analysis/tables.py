@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -298,13 +298,13 @@ def summarize(panel: Panel) -> pd.DataFrame:
     >>> summarize(one)[["mean", "median", "seeds"]].values.tolist()
     [[2.0, 2.0, 3.0]]
     """
-    mean, half_width, median, count = column_statistics(panel.values)
+    found = column_statistics(panel.values)
     return panel.cells.assign(
         metric=panel.metric,
-        mean=mean,
-        half_width=half_width,
-        median=median,
-        seeds=count,
+        mean=found.mean,
+        half_width=found.half_width,
+        median=found.median,
+        seeds=found.count,
         left_out=panel.left_out,
     )
 
@@ -329,19 +329,33 @@ def optimum_columns(cells: pd.DataFrame, optimum: str) -> np.ndarray:
     return keys.map(lambda key: first.get(key, -1)).to_numpy(dtype=int)
 
 
-def standard_deviations(values: np.ndarray) -> np.ndarray:
-    """Standard deviation of the finite values of each column, with n - 1; NaN below two of them."""
-    finite = np.isfinite(values)
-    count = finite.sum(axis=0)
-    mean = np.where(finite, values, 0).sum(axis=0) / np.maximum(count, 1)
-    squares = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
-    return np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
+class ColumnStatistics(NamedTuple):
+    """Statistics of the finite values of each column of a matrix of seeds by cells.
+
+    Attributes
+    ----------
+    mean, half_width, median, deviation : ndarray of shape (n_columns,)
+        The half-width is that of the 95 % Student t interval of the mean, the deviation has n - 1;
+        both are NaN below two values.
+    count : ndarray of shape (n_columns,)
+    """
+
+    mean: np.ndarray
+    half_width: np.ndarray
+    median: np.ndarray
+    deviation: np.ndarray
+    count: np.ndarray
 
 
-def column_statistics(
-    values: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, 95 % t half-width, median and number of the finite values of each column."""
+def column_statistics(values: np.ndarray) -> ColumnStatistics:
+    """Mean with its interval, median, standard deviation and number of finite values.
+
+    Examples
+    --------
+    >>> found = column_statistics(np.array([[1.0], [3.0], [np.nan]]))
+    >>> float(found.mean[0]), float(found.median[0]), int(found.count[0])
+    (2.0, 2.0, 2)
+    """
     finite = np.isfinite(values)
     count = finite.sum(axis=0)
     n_values = np.maximum(count, 1)
@@ -351,11 +365,10 @@ def column_statistics(
     total = np.where(finite, values, 0).sum(axis=0)
     mean = np.where(count > 0, total / n_values, np.nan)
     squares = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
-    deviation = np.sqrt(squares / freedom)
-    quantile = stats.t.ppf(0.975, freedom)
-    half_width = np.where(count > 1, quantile * deviation / np.sqrt(n_values), np.nan)
+    deviation = np.where(count > 1, np.sqrt(squares / freedom), np.nan)
+    half_width = stats.t.ppf(0.975, freedom) * deviation / np.sqrt(n_values)
     if values.shape[0] == 0:
-        return mean, half_width, mean.copy(), count
+        return ColumnStatistics(mean, half_width, mean.copy(), deviation, count)
 
     # Median: what is not finite is sorted to the end.
     ordered = np.sort(np.where(finite, values, np.inf), axis=0)
@@ -364,7 +377,7 @@ def column_statistics(
     low = ordered[(n_values - 1) // 2, columns]
     high = ordered[n_values // 2, columns]
     median = np.where(count > 0, (low + high) / 2, np.nan)
-    return mean, half_width, median, count
+    return ColumnStatistics(mean, half_width, median, deviation, count)
 
 
 def area(panel: Panel) -> Panel:
@@ -491,7 +504,7 @@ def area_table(panel: Panel, by: list[str], relative_to: str | None = None) -> p
     if not len(cells):
         return pd.DataFrame(columns=columns)
     means = resampled_means(areas)
-    _, _, _, seeds = column_statistics(areas.values)
+    seeds = column_statistics(areas.values).count
     common = _common_datasets(cells, relative_to)
     lines = []
     for group, members in cells[cells["dataset"].isin(common)].groupby(by, sort=True):
@@ -522,26 +535,6 @@ def _common_datasets(cells: pd.DataFrame, method: str | None) -> set[str]:
     if method is not None:
         cells = cells[cells["method"] == method]
     return set(cells["dataset"])
-
-
-def wide(
-    summary: pd.DataFrame, rows: str | list[str], columns: str | list[str] = "method"
-) -> pd.DataFrame:
-    """Lay a summary out for print: ``mean ± half-width`` per method, at four significant digits."""
-    text = [
-        _interval_text(mean, half)
-        for mean, half in zip(summary["mean"], summary["half_width"], strict=True)
-    ]
-    table = summary.assign(text=text).pivot_table(
-        index=rows, columns=columns, values="text", aggfunc="first", sort=False, observed=True
-    )
-    return table.fillna("–").reset_index().rename_axis(columns=None)
-
-
-def _interval_text(mean: float, half_width: float) -> str:
-    if not np.isfinite(mean):
-        return "–"
-    return f"{mean:.4g} ± {half_width:.2g}" if np.isfinite(half_width) else f"{mean:.4g}"
 
 
 def latex(table: pd.DataFrame, caption: str, label: str) -> str:

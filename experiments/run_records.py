@@ -23,7 +23,7 @@ import pandas as pd
 
 from pkm.analysis.claims import Claim
 from pkm.analysis.findings import VERDICTS
-from pkm.analysis.tables import Panel, Study, area, column_statistics, standard_deviations
+from pkm.analysis.tables import Panel, Study, area, column_statistics
 from pkm.experiments.cell import Cell, canonical
 from pkm.schema import BY_NAME, names
 
@@ -353,8 +353,7 @@ def summaries(columns: Sequence[str], values: np.ndarray) -> dict[str, float]:
     >>> found["nicv"], round(found["nicv_hi"], 2)
     (2.0, 14.71)
     """
-    mean, half, _, _ = column_statistics(values)
-    deviation = standard_deviations(values)
+    mean, half, _, deviation, _ = column_statistics(values)
     found = {}
     for position, name in enumerate(columns):
         found[name] = mean[position]

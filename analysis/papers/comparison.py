@@ -1,6 +1,6 @@
 """What the figures of the comparison of all papers need beyond their figures.yaml."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -48,6 +48,8 @@ ACCOUNTING = {
 }
 #: Methods with a parameter that was chosen on data sets of the comparison.
 TUNED = ("dpm_merged", "dpm")
+#: What says how a method is drawn.
+LOOK = ["method", "label", "color", "marker"]
 INSUFFICIENT = "‡"
 _INSUFFICIENT_TEXT = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the centers come from "
@@ -81,7 +83,7 @@ def ratios_by_epsilon(study: Study, spec: FigureSpec) -> Frame:
         value=table["median"],
         x=table["epsilon"],
         hue=table["method"],
-        panel=pd.Categorical(names, list(dict.fromkeys(names))),
+        panel=_as_listed(names),
     )
     if not len(private(table)):
         table = table.iloc[:0]
@@ -100,7 +102,7 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
     labels = _labels(study, spec)
     columns = [labels[name] for name in in_order(table["method"], spec.order)]
     table = table.drop(columns="panel").assign(
-        row=pd.Categorical(rows, list(dict.fromkeys(rows))),
+        row=_as_listed(rows),
         x=pd.Categorical(table["label"], list(dict.fromkeys(columns))),
     )
     native = ", ".join(labels[name] for name in UNRANKED)
@@ -134,6 +136,11 @@ def _labels(study: Study, spec: FigureSpec) -> dict[str, str]:
     labels = {name: styles.label(name).removesuffix(" (sound)") for name in names}
     labels = {name: text.replace("(sound, ", "(") for name, text in labels.items()}
     return {name: f"{text} †" if name in TUNED else text for name, text in labels.items()}
+
+
+def _as_listed(names: Iterable[str]) -> pd.Categorical:
+    """Return names as categories in the order of their first appearance."""
+    return pd.Categorical(names, list(dict.fromkeys(names)))
 
 
 def _nearest_epsilon(table: pd.DataFrame) -> float:
@@ -217,7 +224,7 @@ def _mean_ranks(
 ) -> pd.DataFrame:
     """Mean ranks of each group of data sets at each epsilon, with looks of the methods."""
     grid = np.sort(table["epsilon"].dropna().unique())
-    looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
+    looks = table[LOOK].drop_duplicates("method")
     columns = ["method", "mean_rank", "low", "high", "panel", "epsilon", "datasets", "friedman_p"]
     parts = [pd.DataFrame(columns=[*columns, "critical_difference"])]
     for title, datasets in groups.items():
@@ -252,7 +259,7 @@ def critical_differences(study: Study, spec: FigureSpec) -> Frame:
         high=lines["value"] + half,
         row=lines["method"],
         group_of_sets=lines["panel"],
-        panel=pd.Categorical(titles, list(dict.fromkeys(titles))),
+        panel=_as_listed(titles),
     )
     return Frame(lines, shown.cells, shown.gaps, shown.fields)
 
@@ -292,7 +299,7 @@ def profiles(study: Study, spec: FigureSpec) -> Frame:
     parts = []
     for title, setting in SETTINGS.items():
         table = _with_looks(study, spec, ratios(study, **setting))
-        looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
+        looks = table[LOOK].drop_duplicates("method")
         for group, names in _groups(table[table["notion"] != "none"]).items():
             lines = profile(table, names, np.array(FACTORS)).merge(looks, on="method")
             panel = f"{title}: {group} ({len(names)})"
@@ -306,7 +313,7 @@ def profiles(study: Study, spec: FigureSpec) -> Frame:
         value=table["share"],
         x=table["factor"],
         hue=pd.Categorical(table["method"], places),
-        panel=pd.Categorical(table["panel"], list(dict.fromkeys(table["panel"]))),
+        panel=_as_listed(table["panel"]),
     )
     return Frame(table, gaps=())
 
@@ -320,7 +327,7 @@ def winners(study: Study, spec: FigureSpec) -> Frame:
     best = best_methods(table)
     if not len(best):
         return Frame(table.iloc[:0].assign(value=np.nan), gaps=gap_texts([spec.title]))
-    looks = table.drop_duplicates("method")[["method", "label", "color", "marker"]]
+    looks = table[LOOK].drop_duplicates("method")
     best = best.merge(looks, on="method").sort_values(["d", "n", "dataset", "epsilon"])
     rows = [f"{line.dataset} (d {line.d})" for line in best.itertuples()]
     labels = _labels(study, spec) | {"": DASH}
@@ -328,7 +335,7 @@ def winners(study: Study, spec: FigureSpec) -> Frame:
         value=best["records"],
         low=np.nan,
         high=np.nan,
-        row=pd.Categorical(rows, list(dict.fromkeys(rows))),
+        row=_as_listed(rows),
         hue=best["method"].where(best["useful"], "none"),
         second=best["second"].map(labels),
     )

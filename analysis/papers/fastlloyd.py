@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib import colormaps
 
 from pkm.analysis import claims
+from pkm.analysis.comparisons import average_sides
 from pkm.analysis.federation_costs import COSTS, PARTS, compare, costs, network, transports
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame, values_text
@@ -101,24 +102,18 @@ def relative_ablation(
         weighs the same, whatever its NICV.
     """
     cells = panel.cells
-    averages = {name: [np.empty((len(weights), 0))] for name in AVERAGES}
-    lines = []
-    if len(cells) and set(CONFIGURATION) <= set(cells.columns):
-        means = resampled_means(panel, weights)
-        naive = {
-            cells.at[i, "dataset"]: i for i in cells.index[cells["method"] == "glloyd_published"]
-        }
-        variants = cells[(cells["method"] != "glloyd_published") & cells["dataset"].isin(naive)]
-        for configuration, group in variants.groupby(CONFIGURATION, sort=True):
-            nicv = means[:, group.index]
-            naive_nicv = means[:, [naive[name] for name in group["dataset"]]]
-            ratio_of_means = nicv.mean(axis=1) / naive_nicv.mean(axis=1)
-            averages["ratio_of_means"].append(ratio_of_means[:, None])
-            averages["mean_of_ratios"].append((nicv / naive_nicv).mean(axis=1)[:, None])
-            line = dict(zip(CONFIGURATION, configuration, strict=True))
-            lines.append(line | {"datasets": len(group)})
-    stacked = {name: np.hstack(parts) for name, parts in averages.items()}
-    return pd.DataFrame(lines, columns=[*CONFIGURATION, "datasets"]), stacked
+    if not len(cells) or not set(CONFIGURATION) <= set(cells.columns):
+        none = np.empty((len(weights), 0))
+        return pd.DataFrame(columns=[*CONFIGURATION, "datasets"]), dict.fromkeys(AVERAGES, none)
+    is_naive = cells["method"] == "glloyd_published"
+    naive = dict(zip(cells["dataset"][is_naive], cells.index[is_naive], strict=True))
+    variants = cells[~is_naive & cells["dataset"].isin(naive)]
+    groups = variants.groupby(CONFIGURATION, sort=True)
+    sides = [list(group.index) for _, group in groups]
+    scale = [[naive[name] for name in group["dataset"]] for _, group in groups]
+    means = resampled_means(panel, weights)
+    averages = {name: average_sides(means, sides, scale, name) for name in AVERAGES}
+    return groups.size().rename("datasets").reset_index(), averages
 
 
 def ablation(study: Study, spec: FigureSpec) -> Frame:
@@ -326,19 +321,11 @@ def iteration_costs(study: Study, spec: FigureSpec) -> Frame:
     table = table.drop_duplicates(["dataset", "clients", "latency_ms"])
     quantities = [name for name in (*PARTS, "iteration_ms", "noise_ms") if name in spec.facts]
     facts = ["sweep", "dataset", *SHAPE, "clients", "network", "latency_ms", "transport", "seeds"]
-    parts = []
-    for quantity in quantities:
-        half_width = table[f"{quantity}_half_width"]
-        parts.append(
-            table[facts].assign(
-                quantity=quantity,
-                value=table[quantity],
-                low=table[quantity] - half_width,
-                high=table[quantity] + half_width,
-                half_width=half_width,
-            )
-        )
-    long = pd.concat(parts, ignore_index=True)
+    long = table.melt(facts, quantities, "quantity", "value")
+    half_width = pd.concat([table[f"{name}_half_width"] for name in quantities]).to_numpy()
+    long = long.assign(
+        low=long["value"] - half_width, high=long["value"] + half_width, half_width=half_width
+    )
     titles = [TITLES.get(name, name) for name in in_order(long["dataset"], TITLES)]
     named = [TITLES.get(name, name) for name in long["dataset"]]
     long = long.assign(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis import claims
-from pkm.analysis.figure import FigureSpec
+from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame
 from pkm.analysis.render.layout import gap_texts
 from pkm.analysis.reported import number
@@ -15,7 +15,6 @@ from pkm.analysis.tables import (
     area,
     column_statistics,
     panel_of_sweeps,
-    standard_deviations,
 )
 
 SWEEPS = (
@@ -52,8 +51,7 @@ def compared_areas(study: Study, sweeps: tuple[str, ...], reported: Mapping) -> 
     printed = {cell["dataset"]: cell for cell in reported["cells"]}
     # One panel of all sweeps: cells without epsilon have areas over the others' grid.
     stored = area(panel_of_sweeps(study, sweeps, "nicv"))
-    mean, _, _, seeds = column_statistics(stored.values)
-    deviation = standard_deviations(stored.values)
+    mean, _, _, deviation, seeds = column_statistics(stored.values)
     lines = []
     for i, cell in enumerate(stored.cells.to_dict("records")):
         text = printed.get(cell["dataset"], {}).get(cell["method"], "–")
@@ -76,9 +74,8 @@ def areas(study: Study, spec: FigureSpec) -> Frame:
     table = compared_areas(study, SWEEPS, reported)
     table = table[table["method"].isin(spec.order)]
     order = [cell["dataset"] for cell in reported["cells"]]
-    position = {name: i for i, name in enumerate(order)}
-    places = table["dataset"].map(lambda name: position.get(name, len(order)))
-    table = table.assign(hue=table["method"], place=places).sort_values("place", kind="stable")
+    places = in_order(table["dataset"], order)
+    table = table.sort_values("dataset", key=lambda names: names.map(places.index), kind="stable")
     absent = [name for name in order if name not in set(table["dataset"])]
     gaps = gap_texts(absent) if len(table) else gap_texts([spec.title])
-    return Frame(table.drop(columns="place"), study.cells, gaps)
+    return Frame(table.assign(hue=table["method"]), study.cells, gaps)

@@ -19,6 +19,10 @@ MARKS = {
     NO_POWER: ("o", "#8c8c8c", "white"),
     VIOLATED: ("X", "#d55e00", "#d55e00"),
 }
+#: Bounds from all releases.
+DIAMOND = {"marker": "D", "color": INK, "markerfacecolor": "none"}
+#: Marks above all lines, whole also at the border.
+IN_FRONT = {"linestyle": "none", "zorder": 4, "clip_on": False}
 #: Ratios beyond are drawn at the border with their value.
 MAX_RATIO = 2.0
 ROW_HEIGHT = 0.21  # inches
@@ -106,17 +110,8 @@ def _draw_ratios(axes: Axes, audits: Sequence[Audit], rows: Sequence[Sequence[st
 def _draw_ratio(axes: Axes, audit: Audit, query: str, position: int) -> None:
     ratio = audit.tightness[query]
     marker, color, face = MARKS[audit.query_verdicts.get(query, NO_POWER)]
-    axes.plot(
-        min(ratio, MAX_RATIO),
-        position,
-        marker=marker,
-        color=color,
-        markerfacecolor=face,
-        markersize=5.5,
-        linestyle="none",
-        zorder=4,
-        clip_on=False,
-    )
+    look = {"marker": marker, "color": color, "markerfacecolor": face, "markersize": 5.5}
+    axes.plot(min(ratio, MAX_RATIO), position, **look, **IN_FRONT)
     if ratio > MAX_RATIO:
         place = MAX_RATIO - 0.05
         text = _ratio_text(ratio)
@@ -142,27 +137,10 @@ def _draw_bounds(axes: Axes, audits: Sequence[Audit], middles: Sequence[float]) 
             continue
         marker, color, face = MARKS[audit.verdicts.get("blackbox", NO_POWER)]
         axes.plot([0, audit.lower_bound], [middle, middle], color=color, linewidth=2.2, zorder=3)
-        axes.plot(
-            audit.lower_bound,
-            middle,
-            marker=marker,
-            color=color,
-            markerfacecolor=face,
-            markersize=5.5,
-            zorder=4,
-            clip_on=False,
-        )
+        look = {"marker": marker, "color": color, "markerfacecolor": face, "markersize": 5.5}
+        axes.plot(audit.lower_bound, middle, **look, **IN_FRONT)
         if audit.transcript_bound is not None:
-            axes.plot(
-                audit.transcript_bound,
-                middle,
-                marker="D",
-                color=INK,
-                markerfacecolor="none",
-                markersize=5.0,
-                zorder=4,
-                clip_on=False,
-            )
+            axes.plot(audit.transcript_bound, middle, **DIAMOND, markersize=5.0, **IN_FRONT)
         ends = [middle - 0.36, middle + 0.36]
         axes.plot([audit.epsilon, audit.epsilon], ends, color=INK, linewidth=2.0, zorder=3)
     largest = max(
@@ -179,8 +157,7 @@ def _legend(figure: Figure, has_bounds: bool) -> None:
     ]
     labels = list(MARKS)
     if has_bounds:
-        diamond = Line2D([], [], marker="D", color=INK, markerfacecolor="none", linestyle="none")
-        handles.append(diamond)
+        handles.append(Line2D([], [], **DIAMOND, linestyle="none"))
         labels.append("from all releases (b)")
     handles.append(Line2D([], [], color=INK, linewidth=2.0, marker=None))
     labels.append("charged (a), ε of the ledger (b)" if has_bounds else "charged")

@@ -24,7 +24,7 @@ from pkm.analysis.frames import (
 )
 from pkm.analysis.render import forest, heatmap, lines
 from pkm.analysis.render.chart import chart
-from pkm.analysis.render.layout import legend_columns, panel_grid, panel_title
+from pkm.analysis.render.layout import legend_columns, panel_grid
 from pkm.analysis.render.style import INK, HueStyle, hue_styles, variant_styles
 from pkm.analysis.tables import Study
 
@@ -53,9 +53,7 @@ def render(shown: Frame, spec: FigureSpec) -> FigureResult:
     figure = None
     notes: dict[str, str] = {}
     interactive = None
-    if spec.kind == "custom":
-        figure = spec.function(spec.draw_with)(shown, spec, styles)
-    elif spec.kind != "table" and len(shown.drawn):
+    if spec.kind != "table" and len(shown.drawn):
         figure, notes = _panels(shown, spec, styles, fields)
         interactive = chart(figure, shown, spec, styles)
     labels = {hue: style.label for hue, style in styles.items()}
@@ -138,10 +136,9 @@ def _panels(
 
 def _title(axes: Axes, index: int, title: str, count: int) -> None:
     """Write the title of a panel, with its letter where there are several, but not too many."""
-    if 1 < count <= len(string.ascii_lowercase):
-        panel_title(axes, index, title)
-    else:
-        axes.set_title(title, color=INK, fontsize=10)
+    letters = string.ascii_lowercase
+    letter = f"({letters[index]}) " if 1 < count <= len(letters) else ""
+    axes.set_title(f"{letter}{title}", color=INK, fontsize=10)
 
 
 def _text(template: str, fields: Mapping[str, Any]) -> str:

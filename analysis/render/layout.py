@@ -1,7 +1,6 @@
 """What figures share: grids of panels, titles, texts for what is missing, formats of numbers."""
 
 import re
-import string
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from pkm.analysis.render.style import INK, MethodStyles
+from pkm.analysis.render.style import MethodStyles
 
 NO_DATA = "not run: no stored rows"
 DASH = "–"
@@ -50,11 +49,6 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
         if sum(0.085 * length + 0.75 for length in widest) <= width:
             return columns
     return 1
-
-
-def panel_title(axes: Axes, index: int, text: str, fontsize: float = 10) -> None:
-    """Set the title of a panel, with its letter."""
-    axes.set_title(f"({string.ascii_lowercase[index]}) {text}", color=INK, fontsize=fontsize)
 
 
 def empty_panel(axes: Axes, text: str = NO_DATA) -> None:

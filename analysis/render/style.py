@@ -5,7 +5,7 @@ can tell apart; marker and line style carry the same information again for print
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -157,10 +157,6 @@ class MethodStyles:
     def label(self, method: str) -> str:
         """Return the label of a method."""
         return self[method].label
-
-    def lines(self, methods: Iterable[str], **changes: Any) -> dict[str, dict[str, Any]]:
-        """Return keyword arguments for the curves of some methods, by method."""
-        return {name: self[name].line() | {"markersize": 4.5} | changes for name in methods}
 
     def _add(self, method: str) -> None:
         used = {(style.color, style.marker) for style in self._styles.values()}

@@ -19,7 +19,7 @@ from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.dpm import matched_ratios
 from pkm.analysis.render.layout import epsilon_label
-from pkm.analysis.tables import Study, raw_units, standard_deviations
+from pkm.analysis.tables import Study, column_statistics, raw_units
 
 NO_ROWS = "no stored rows"
 SPECS = {spec.name: spec for spec in figures_of("dpm")}
@@ -95,7 +95,7 @@ def test_raw_units_scale_by_powers_of_half_width(study):
 
 def test_standard_deviations_ignore_missing_values():
     values = np.array([[1.0, 2.0], [2.0, np.nan], [4.0, np.nan]])
-    deviations = standard_deviations(values)
+    deviations = column_statistics(values).deviation
     assert deviations[0] == pytest.approx(np.std([1, 2, 4], ddof=1))
     assert math.isnan(deviations[1])
 

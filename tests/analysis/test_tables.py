@@ -62,7 +62,7 @@ def test_statistics_ignore_missing_values(rows, data):
     values = np.array(rows)
     missing = data.draw(st.lists(st.booleans(), min_size=values.size, max_size=values.size))
     values[np.array(missing).reshape(values.shape)] = np.nan
-    mean, _, median, count = column_statistics(values)
+    mean, _, median, _, count = column_statistics(values)
     for column in range(4):
         present = values[np.isfinite(values[:, column]), column]
         assert count[column] == present.size
