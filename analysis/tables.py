@@ -6,6 +6,7 @@ difference of two columns and a paired bootstrap is one matrix product.
 """
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -358,26 +359,17 @@ def column_statistics(values: np.ndarray) -> ColumnStatistics:
     """
     finite = np.isfinite(values)
     count = finite.sum(axis=0)
-    n_values = np.maximum(count, 1)
-    freedom = np.maximum(count - 1, 1)
-
-    # Mean and Student's interval about it.
-    total = np.where(finite, values, 0).sum(axis=0)
-    mean = np.where(count > 0, total / n_values, np.nan)
-    squares = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
-    deviation = np.where(count > 1, np.sqrt(squares / freedom), np.nan)
-    half_width = stats.t.ppf(0.975, freedom) * deviation / np.sqrt(n_values)
-    if values.shape[0] == 0:
-        return ColumnStatistics(mean, half_width, mean.copy(), deviation, count)
-
-    # Median: what is not finite is sorted to the end.
-    ordered = np.sort(np.where(finite, values, np.inf), axis=0)
-    ordered[:, count == 0] = 0
-    columns = np.arange(values.shape[1])
-    low = ordered[(n_values - 1) // 2, columns]
-    high = ordered[n_values // 2, columns]
-    median = np.where(count > 0, (low + high) / 2, np.nan)
+    known = np.where(finite, values, np.nan)
+    with warnings.catch_warnings():
+        # Columns that have too few values.
+        warnings.filterwarnings("ignore", "Mean of empty|All-NaN|Degrees of freedom")
+        mean = np.nanmean(known, axis=0)
+        median = np.nanmedian(known, axis=0)
+        deviation = np.nanstd(known, axis=0, ddof=1)
+    quantile = stats.t.ppf(0.975, np.maximum(count - 1, 1))
+    half_width = quantile * deviation / np.sqrt(np.maximum(count, 1))
     return ColumnStatistics(mean, half_width, median, deviation, count)
+
 
 
 def area(panel: Panel) -> Panel:

@@ -21,6 +21,7 @@ from pkm.analysis.figure import FigureSpec
 from pkm.analysis.frames import Frame, panel_names
 from pkm.analysis.render import forest, lines
 from pkm.analysis.render.chart_marks import (
+    COMMON,
     RECORDS,
     REFERENCE,
     REPORTED,
@@ -42,41 +43,6 @@ BELOW = 80  # pixels above and below the axes of a panel
 SMALLEST = 60  # pixels of a panel
 SOLID = [1, 0]  # the dashes of a solid line
 OWN = {"type": "nominal", "scale": None}  # what records say of their look
-CONFIG: Json = {
-    "font": "DejaVu Sans, Verdana, sans-serif",
-    "view": {"stroke": None},
-    "axis": {"gridColor": "#e6e6e6", "labelColor": INK, "titleColor": INK, "titleFontWeight": 400},
-    "title": {"color": INK, "fontWeight": 400, "fontSize": 13},
-    "legend": {
-        "orient": "top",
-        "title": None,
-        "labelLimit": 400,
-        "labelFontSize": 12,
-        "symbolOpacity": 1,
-    },
-}
-#: What the pointer shows of a record, and its title; one that starts with a dot is named by that
-#: key of the specification.
-TOOLTIP = {
-    "panel": "panel",
-    "dataset": "data set",
-    "hue": ".hue",
-    "style": ".style",
-    "place": ".x",
-    "value": ".value",
-    "interval": ".interval",
-    "seeds": "seeds",
-    "epsilon": "ε declared",
-    "epsilon_spent": "ε spent",
-    "adjacency": "adjacency",
-}
-INTERVALS = {
-    "t95": "95 % interval",
-    "se3": "three standard errors",
-    "deviation": "standard deviation",
-    "bootstrap95": "95 % bootstrap interval",
-    "none": "interval",
-}
 
 
 def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Styles) -> Json:
@@ -137,7 +103,7 @@ def chart(figure: Figure, shown: Frame, spec: FigureSpec, styles: Styles) -> Jso
         _color_marks(panels, drawn, spec, styles)
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
-        "config": CONFIG,
+        "config": COMMON["config"],
         "title": {"text": figure.get_supxlabel(), "orient": "bottom", "anchor": "middle"},
         "usermeta": {"labels": round(labels), "y": figure.get_supylabel()},
         "columns": columns,
@@ -188,7 +154,7 @@ def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
         ".style": spec.style,
         ".x": spec.x if spec.kind == "lines" else spec.row,
         ".value": spec.value,
-        ".interval": INTERVALS[spec.interval],
+        ".interval": COMMON["intervals"][spec.interval],
     }
     unused = {"hue"} if spec.kind == "heatmap" else {"epsilon"} if spec.x == "epsilon" else set()
     present = {name for record in records for name in record} - unused
@@ -196,7 +162,7 @@ def _tooltip(records: list[Json], spec: FigureSpec) -> list[Json]:
         present -= {"dataset"}
     return [
         {"field": name, "title": named.get(title, title).replace("_", " "), "type": "nominal"}
-        for name, title in TOOLTIP.items()
+        for name, title in COMMON["tooltip"].items()
         if name in present
     ]
 

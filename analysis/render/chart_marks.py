@@ -1,10 +1,12 @@
 """Marks of interactive charts: what each kind of figure has as records, and how they are drawn."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
@@ -19,40 +21,8 @@ REFERENCE = "reference"  # what has no entry of its own in the legend
 REPORTED = "reported"
 HALF_CELL = 0.48  # of a heat map, so that a line is left between cells
 
-CURVE = "isValid(datum.at) && isValid(datum.value)"
-LEVEL = "!isValid(datum.at)"
-MARK = f"{CURVE} && !isValid(datum.end)"
-TEXT = {"clip": False, "align": "left", "dx": 8, "fontSize": 11}
-#: Layers of each kind from back to front: mark, which records it shows, the fields of its places,
-#: and what else is said of the mark.
-LAYERS: dict[str, list[tuple[str, str, dict[str, str], Json]]] = {
-    "lines": [
-        ("rect", f"{LEVEL} && datum.band == 'area'", {"y": "low", "y2": "high"}, {"opacity": 0.16}),
-        ("rule", LEVEL, {"y": "value"}, {}),
-        ("rule", "!isValid(datum.value)", {"x": "at"}, {}),
-        (
-            "area",
-            f"{CURVE} && datum.band == 'area'",
-            {"x": "at", "y": "low", "y2": "high"},
-            {"opacity": 0.16},
-        ),
-        ("line", CURVE, {"x": "at", "y": "value"}, {}),
-        ("rule", f"{CURVE} && datum.band == 'bars'", {"x": "at", "y": "low", "y2": "high"}, {}),
-        ("point", CURVE, {"x": "at", "y": "value"}, {"size": 45}),
-    ],
-    "forest": [
-        ("bar", "isValid(datum.end)", {"x": "start", "x2": "end", "y": "at"}, {"size": 11}),
-        ("rule", "isValid(datum.to)", {"x": "from", "x2": "to", "y": "at"}, {}),
-        ("rule", LEVEL, {"x": "value"}, {}),
-        ("rule", f"{MARK} && isValid(datum.low)", {"x": "low", "x2": "high", "y": "at"}, {}),
-        ("text", "isValid(datum.text)", {"x": "beside", "y": "at", "text": "text"}, TEXT),
-        ("point", MARK, {"x": "value", "y": "at"}, {"size": 45}),
-    ],
-    "heatmap": [
-        ("rect", "true", {"x": "left", "x2": "right", "y": "bottom", "y2": "top"}, {}),
-        ("text", "true", {"x": "at", "y": "row", "text": "text"}, {}),
-    ],
-}
+#: What charts have in common: configuration, titles of facts, layers by kind of figure.
+COMMON = yaml.safe_load(Path(__file__).with_name("chart.yaml").read_text(encoding="utf-8"))
 #: Facts of a cell that its record has where they are known.
 NUMBERS = ("seeds", "epsilon", "epsilon_spent")
 
@@ -60,14 +30,14 @@ NUMBERS = ("seeds", "epsilon", "epsilon_spent")
 def layers_of(kind: str, place: Mapping[str, Json]) -> list[Json]:
     """Return the layers of a kind of figure; `place` has the axes x and y."""
     layers = []
-    for mark, where, fields, look in LAYERS[kind]:
-        encoding = {}
-        for channel, field in fields.items():
-            # The second end of a span has the scale of the first.
-            axis = place.get(channel, {})
-            encoding[channel] = axis | {"field": field}
-        look = {"type": mark, "clip": True} | look
-        layers.append({"transform": [{"filter": where}], "mark": look, "encoding": encoding})
+    for layer in COMMON["layers"][kind]:
+        # The second end of a span has the scale of the first.
+        fields = layer["fields"].items()
+        encoding = {channel: place.get(channel, {}) | {"field": field} for channel, field in fields}
+        look = {"type": layer["mark"], "clip": True} | layer["look"]
+        layers.append(
+            {"transform": [{"filter": layer["where"]}], "mark": look, "encoding": encoding}
+        )
     return layers
 
 

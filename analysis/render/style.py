@@ -8,9 +8,10 @@ import itertools
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.style
 import numpy as np
 import pandas as pd
 from matplotlib import colormaps
@@ -39,28 +40,8 @@ CYCLE = (
     ("#cc79a7", "h"),
     ("#222222", "8"),
 )
-RC = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.labelsize": 10,
-    "xtick.labelsize": 9,
-    "ytick.labelsize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#555555",
-    "axes.linewidth": 0.8,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "axes.axisbelow": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "pdf.fonttype": 42,
-}
+#: How every figure looks.
+STYLE_SHEET = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True)
@@ -167,7 +148,7 @@ class MethodStyles:
 
 def styled() -> AbstractContextManager[None]:
     """Return the context in which figures are made."""
-    return mpl.rc_context(RC)
+    return matplotlib.style.context(STYLE_SHEET)
 
 
 # --- styles of the hues of a figure -------------------------------------------------------------
