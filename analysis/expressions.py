@@ -33,6 +33,8 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         "median": _reduced(np.median, statistic),
         "mean": _reduced(np.mean, statistic),
         "abs": np.abs,
+        "exp": np.exp,
+        "log": np.log,
         "ends_with": np.char.endswith,
         "first": _first,
     }

@@ -18,6 +18,7 @@ from pkm.analysis.findings import (
     Draws,
     Finding,
     MissingRows,
+    as_list,
     check_type,
     describe_case,
     join_texts,
@@ -45,18 +46,24 @@ def bound(study: Study, check: Mapping, context: Context) -> Draws:
     return ratios(study, check, context)
 
 
-@check_type(*SELECTION, "statistic", "name", "per", "paired", "grows")
+#: Keys of reported numbers.
+REPORTED = ("numbers", "cell", "inverse")
+
+
+@check_type(*SELECTION, *REPORTED, "statistic", "name", "per", "paired", "grows")
 def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     """Check one number about all cases together, or about those of each value of `per` columns.
 
-    `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`), and in
-    the columns of the cases, with the functions of `pkm.analysis.expressions`; `name` is what to
-    call it. ``at_largest(k)`` is the k of the case with the largest value, ``at_smallest(k)`` that
+    `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`) or, with
+    `numbers`, that of `over_reported`, and in the columns of the cases, with the functions of
+    `pkm.analysis.expressions`; `name` is what to call it. ``at_largest(k)`` is the k of the case
+    with the largest value, ``at_smallest(k)`` that
     of the smallest. `paired` names a column of which the smallest and the largest value alone
     count, where the other columns have both. With `grows` the number can only grow with more cases,
     so that one above its bound refutes the claim on a part.
     """
-    draws = ratios(study, check, context)
+    measure = over_reported if "numbers" in check else ratios
+    draws = measure(study, check, context)
     if "paired" in check:
         draws = _with_both_ends(draws, check["paired"])
     names = check.get("per", [])
@@ -126,17 +133,25 @@ def _evaluate(statistic: str, values: np.ndarray, cases: pd.DataFrame) -> np.nda
     return evaluated(statistic, columns | places | {"value": values})
 
 
-@check_type(*SELECTION, "numbers", "cell", "inverse")
+@check_type(*SELECTION, *REPORTED)
 def over_reported(study: Study, check: Mapping, context: Context) -> Draws:
     """Check measured over reported numbers where a data set has both.
 
-    `numbers` names a mapping from data sets to reported numbers, or reported cells whose entry
-    `cell` is meant. With `inverse` the reported number is divided by the measured one.
+    `numbers` names a mapping from data sets to reported numbers, or reported cells whose smallest
+    entry of the names `cell` is meant; `over` may name some of these data sets. With `inverse` the
+    reported number is divided by the measured one.
     """
     reported = context.reported[check["numbers"]]
     if "cell" in check:
-        cells = [cell for cell in reported["cells"] if check["cell"] in cell]
-        reported = {cell["dataset"]: number(cell[check["cell"]])[0] for cell in cells}
+        wanted = as_list(check["cell"])
+        texts = {
+            cell["dataset"]: [cell[name] for name in wanted if name in cell]
+            for cell in reported["cells"]
+        }
+        reported = {name: min(number(text)[0] for text in t) for name, t in texts.items() if t}
+    if "over" in check:
+        named = context.resolve(check["over"]["dataset"])
+        reported = {name: reported[name] for name in named}
     measured = ratios(study, check | {"over": {"dataset": list(reported)}}, context)
     values = measured.cases["dataset"].map(reported).to_numpy(dtype=float)
     factors = measured.values / values

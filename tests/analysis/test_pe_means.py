@@ -56,23 +56,23 @@ def test_printed_areas_are_met_or_not():
     assert finding(study_of("pe-means"), over="exact").verdict == "not contradicted so far"
 
 
-def ratios(geometric_mean, **changes):
-    check = {"numbers": "areas", "sweeps": ["synopsis"], "method": "synopsis"}
-    check |= {"printed": ["pe_means_published", "pe_means_published_projected"], "over": STORED}
-    check |= {"geometric_mean": geometric_mean} | changes
-    return CHECK_TYPES["printed_ratios"].measure(study_of("pe-means"), check, context())
+def measured(claim, **changes):
+    (check,) = (each.check for each in claims.load("pe-means")["claims"] if each.id == claim)
+    check = check | {"over": {"dataset": STORED}} | changes
+    return CHECK_TYPES[check["type"]].measure(study_of("pe-means"), check, context())
 
 
-def test_ratios_are_to_printed_areas():
-    of_sets = ratios(geometric_mean=False)
-    measured = dict(zip(of_sets.cases["dataset"], of_sets.values[0], strict=True))
-    assert measured == pytest.approx(fabricated.OURS, rel=1e-9)
-    together = ratios(geometric_mean=True)
+def test_ratios_are_to_the_smallest_printed_areas():
+    of_sets = measured("pe-means/synopsis-on-every-set")
+    found = dict(zip(of_sets.cases["dataset"], of_sets.values[0], strict=True))
+    assert found == pytest.approx(fabricated.OURS, rel=1e-9)
+    together = measured("pe-means/synopsis")
     assert together.values[0].tolist() == pytest.approx([0.8], rel=1e-9)
     assert together.missing == ""
-    assert ratios(geometric_mean=True, over="exact").missing.startswith("no stored rows of birch2")
-    with pytest.raises(MissingRows, match="no area of em_mc"):
-        ratios(geometric_mean=True, method="em_mc")
+    some = measured("pe-means/synopsis", over={"dataset": "exact"})
+    assert some.missing.startswith("no stored rows of birch2")
+    with pytest.raises(MissingRows, match="no stored rows of sweep synopsis"):
+        measured("pe-means/synopsis", left=["em_mc"])
 
 
 def test_figure_has_printed_numbers_in_brackets():
