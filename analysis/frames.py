@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.planted import parse_planted_names
+from pkm.analysis.planted import parse_planted_names, relative_means
 from pkm.analysis.render.layout import (
     DASH,
     count_text,
@@ -32,11 +32,9 @@ from pkm.analysis.tables import (
     Study,
     column_statistics,
     matches,
-    optimum_columns,
     panel_of_sweeps,
     percentile_interval,
     raw_units,
-    resampled_means,
 )
 
 PLACES = ("panel", "group", "row", "hue", "style", "x")
@@ -236,7 +234,13 @@ def statistics(panel: Panel, spec: FigureSpec) -> dict[str, np.ndarray]:
     mean, half_width, median, deviation, seeds = column_statistics(panel.values)
     resampled = spec.value in ("excess", "ratio") or spec.interval == "bootstrap95"
     if resampled and panel.seeds.size:
-        mean, low, high, seeds = _resampled(panel, spec, seeds)
+        means, seeds, _ = relative_means(panel, spec.value, spec.optimum)
+        mean = means[0]
+        low, high = percentile_interval(means)
+        if spec.interval == "none":
+            low, high = np.full((2, mean.size), np.nan)
+        # With one or two seeds an interval may miss its own value.
+        low, high = np.fmin(low, mean), np.fmax(high, mean)
         half_width = (high - low) / 2
     else:
         errors = np.nan_to_num(deviation / np.sqrt(np.maximum(seeds, 1)))
@@ -257,28 +261,6 @@ def statistics(panel: Panel, spec: FigureSpec) -> dict[str, np.ndarray]:
         "seeds": seeds,
         "left_out": panel.left_out,
     }
-
-
-def _resampled(
-    panel: Panel, spec: FigureSpec, seeds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return value, 95 % bootstrap interval and seeds, relative to the optimum where asked."""
-    means = resampled_means(panel)
-    if spec.value in ("excess", "ratio"):
-        reference = optimum_columns(panel.cells, spec.optimum)
-        known = reference >= 0
-        optima = np.where(known, means[:, reference], np.nan)
-        if spec.value == "ratio":
-            means = means / optima
-        else:
-            # The optimum is 0 where all points of a ball coincide.
-            means = means - np.where(panel.cells["ball"] == 0, 0.0, optima)
-        finite = np.isfinite(panel.values)
-        seeds = (finite & (finite[:, reference] | ~known)).sum(axis=0)
-    unknown = np.full(means.shape[1], np.nan)
-    low, high = (unknown, unknown) if spec.interval == "none" else percentile_interval(means)
-    # With one or two seeds an interval may miss its own value.
-    return means[0], np.fmin(low, means[0]), np.fmax(high, means[0]), seeds
 
 
 # --- what is not shown --------------------------------------------------------------------------

@@ -171,16 +171,11 @@ def curve(
     if not len(cells) or along not in cells:
         raise MissingRows(context.why(check["sweep"]))
 
-    # Each cell of the curve with the column of the optimum on the same data set and k.
-    selected = matches(cells, selector)
-    with_optimum = cells.assign(base=optimum_columns(cells, OPTIMUM))
-    of_curve = with_optimum[selected & cells[along].notna()].reset_index(names="column")
-
-    # The optimum is 0 where all points of a ball coincide.
-    is_relative = (value == "ratio") | ((value == "excess") & (of_curve["ball"] != 0))
-    of_curve = of_curve.assign(x=of_curve[along].astype(float), is_relative=is_relative)
-    of_curve = of_curve[~is_relative | (of_curve["base"] >= 0)]
-    of_curve = of_curve.sort_values("x", kind="stable", ignore_index=True)
+    # The cells of the curve, by x.
+    means, seeds, known = relative_means(panel, value)
+    selected = matches(cells, selector) & cells[along].notna().to_numpy() & known
+    of_curve = cells[selected].assign(x=cells[along].astype(float))
+    of_curve = of_curve.sort_values("x", kind="stable")
     x = of_curve["x"].to_numpy()
     n_values = len(set(x))
     if n_values < check.get("min_values", 2):
@@ -191,22 +186,50 @@ def curve(
             f"selector {selector!r} matches several cells at one {along}: {x.tolist()}"
         )
 
-    # Take the values, relative to those of the optimum where the check says so.
-    columns = of_curve["column"].to_numpy()
-    is_relative = of_curve["is_relative"].to_numpy()
-    bases = np.where(is_relative, of_curve["base"], columns)
-    means = resampled_means(panel)
-    values = means[:, columns]
-    if value == "ratio":
-        values = values / means[:, bases]
-    elif value == "excess":
-        values = values - np.where(is_relative, means[:, bases], 0)
+    values = means[:, of_curve.index]
     if value in ("cost", "excess"):
         values = values * of_curve["n"].to_numpy()
-    is_finite = np.isfinite(panel.values)
-    seeds = (is_finite[:, columns] & is_finite[:, bases]).sum(axis=0).min()
-    cells = cells.iloc[columns].reset_index(drop=True)
-    return Curve(along, x, values, cells, int(seeds))
+    fewest = int(seeds[of_curve.index].min())
+    return Curve(along, x, values, of_curve.reset_index(drop=True), fewest)
+
+
+def relative_means(
+    panel: Panel, value: str, optimum: str = OPTIMUM
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Resampled means of the cells of a panel, relative to those of the optimum where asked.
+
+    Parameters
+    ----------
+    panel : Panel
+        Its cells have the columns of `parse_planted_names`.
+    value : str
+        ``"excess"``: less the optimum on the same data set, which is 0 where all points of a ball
+        coincide; ``"ratio"``: over it; any other: as they are.
+    optimum : str
+        The method whose cost stands for the optimum.
+
+    Returns
+    -------
+    means : ndarray of shape (repeats + 1, n_cells)
+        NaN where there is no optimum.
+    seeds : ndarray of shape (n_cells,), int
+        Those that the optimum has, too.
+    known : ndarray of shape (n_cells,), bool
+        Where there is one.
+    """
+    is_relative = np.full(len(panel.cells), value == "ratio")
+    if value == "excess":
+        is_relative = (panel.cells["ball"] != 0).to_numpy()
+    optima = optimum_columns(panel.cells, optimum)
+    known = ~is_relative | (optima >= 0)
+    base = np.where(is_relative & known, optima, np.arange(len(optima)))
+    means = resampled_means(panel)
+    if value == "ratio":
+        means = means / means[:, base]
+    elif value == "excess":
+        means = means - np.where(is_relative, means[:, base], 0.0)
+    finite = np.isfinite(panel.values)
+    return np.where(known, means, np.nan), (finite & finite[:, base]).sum(axis=0), known
 
 
 @check_type(*CURVE, "other")

@@ -8,7 +8,7 @@ Nemenyi's critical difference.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -41,31 +41,6 @@ COLUMNS = [
     "k", "seeds", "median", "low", "high", "lower_quartile", "upper_quartile", "reference",
     "n_centers", "insufficient_data",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Mean ranks of methods over data sets at one epsilon.
-
-    Attributes
-    ----------
-    epsilon : float
-    datasets : tuple of str
-        On all of which all of the methods have results.
-    table : DataFrame
-        `method`, `mean_rank` (1 is best, ties share), `low`, `high` (95 % bootstrap interval over
-        data sets); best first.
-    p_value : float
-        Of Friedman's test; NaN below three methods or two data sets.
-    critical : float
-        Nemenyi's critical difference at `LEVEL`; NaN where the test cannot be made.
-    """
-
-    epsilon: float
-    datasets: tuple[str, ...]
-    table: pd.DataFrame
-    p_value: float
-    critical: float
 
 
 def median_interval(
@@ -280,8 +255,8 @@ def critical_difference(methods: int, datasets: int, level: float = LEVEL) -> fl
 
 def rank(
     table: pd.DataFrame, epsilon: float, datasets: Sequence[str], methods: Sequence[str]
-) -> Ranking:
-    """Rank methods on data sets at one epsilon.
+) -> pd.DataFrame:
+    """Mean ranks of methods over data sets at one epsilon.
 
     Parameters
     ----------
@@ -293,7 +268,11 @@ def rank(
 
     Returns
     -------
-    Ranking
+    DataFrame
+        Best first: `method`, `mean_rank` (1 is best, ties share), `low`, `high` (95 % bootstrap
+        interval over data sets), `epsilon`, `datasets` (their number), `friedman_p` and
+        `critical_difference` (Nemenyi's, at `LEVEL`); both NaN below three methods or two data
+        sets.
     """
     medians = median_matrix(table, epsilon, list(datasets))[list(methods)].to_numpy()
     ranks = stats.rankdata(medians, axis=1) if medians.size else np.empty(medians.shape)
@@ -313,9 +292,9 @@ def rank(
     resampled_ranks = ranks[resamples].mean(axis=1)
     low, high = np.quantile(resampled_ranks, [0.025, 0.975], axis=0)
     lines = pd.DataFrame({"method": list(methods), "mean_rank": ranks.mean(axis=0)})
-    lines = lines.assign(low=low, high=high)
-    lines = lines.sort_values(["mean_rank", "method"], ignore_index=True)
-    return Ranking(float(epsilon), tuple(datasets), lines, p_value, critical)
+    lines = lines.assign(low=low, high=high, epsilon=epsilon, datasets=n_datasets)
+    lines = lines.assign(friedman_p=p_value, critical_difference=critical)
+    return lines.sort_values(["mean_rank", "method"], ignore_index=True)
 
 
 def profile(table: pd.DataFrame, datasets: Sequence[str], factors: np.ndarray) -> pd.DataFrame:

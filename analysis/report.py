@@ -277,19 +277,9 @@ def _claim(verdict: verdicts.Verdict, source: Source) -> dict[str, Any]:
     claim = verdict.claim
     short = claim.id.split("/")[-1]
     folder = source.folders["tables"]
-    context = vars(claim) | {
-        "short": short,
-        "command": source.command(short),
-        "verdict": finding.verdict,
-        "partial": verdict.partial,
-        "numbers": finding.numbers,
-        "missing": finding.missing,
-        "comparisons": finding.comparisons,
-        "seeds": finding.seeds,
-        "evidence": [],
-        "evidence_lines": len(finding.evidence),
-        "evidence_file": None,
-    }
+    context = vars(claim) | vars(finding)
+    context |= {"short": short, "command": source.command(short), "partial": verdict.partial}
+    context |= {"evidence": [], "evidence_lines": len(finding.evidence), "evidence_file": None}
     if len(finding.evidence):
         finding.evidence.to_csv(folder / f"claim_{short}.csv", index=False)
         context["evidence"] = _decisive(finding.evidence)

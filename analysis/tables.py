@@ -371,7 +371,6 @@ def column_statistics(values: np.ndarray) -> ColumnStatistics:
     return ColumnStatistics(mean, half_width, median, deviation, count)
 
 
-
 def area(panel: Panel) -> Panel:
     """Area under a metric over epsilon, per seed (trapezoids; FastLloyd paper, section 6.2.1).
 

@@ -230,10 +230,7 @@ def _mean_ranks(
     for title, datasets in groups.items():
         methods = in_order(complete(table, datasets)[0], spec.order)
         for epsilon in grid if methods else ():
-            ranking = rank(table, epsilon, datasets, methods)
-            part = ranking.table.assign(panel=title, epsilon=epsilon, datasets=len(datasets))
-            part = part.assign(friedman_p=ranking.p_value, critical_difference=ranking.critical)
-            parts.append(part)
+            parts.append(rank(table, epsilon, datasets, methods).assign(panel=title))
     lines = pd.concat(parts[1:] or parts, ignore_index=True).merge(looks, on="method")
     lines = lines.rename(columns={"mean_rank": "value"})
     return lines.assign(hue=lines["method"], x=lines["epsilon"])

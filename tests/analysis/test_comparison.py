@@ -195,20 +195,22 @@ def test_ranks_of_a_clear_order(table):
     methods = ["eugkm", "glloyd", "kaplan_stemmer", "lsh_splits"]
     ranks = rank(table, 1.0, ["a", "b", "c"], methods)
     order = ["eugkm", "kaplan_stemmer", "glloyd", "lsh_splits"]
-    assert ranks.table["method"].tolist() == order
-    assert ranks.table["mean_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
-    intervals = ranks.table[["low", "high"]].to_numpy()
-    assert (intervals == ranks.table[["mean_rank"]].to_numpy()).all()
+    assert ranks["method"].tolist() == order
+    assert ranks["mean_rank"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    intervals = ranks[["low", "high"]].to_numpy()
+    assert (intervals == ranks[["mean_rank"]].to_numpy()).all()
     # Friedman's statistic of three unanimous judges is its maximum, n (k - 1) = 9, with k - 1
     # degrees of freedom.
-    assert ranks.p_value == pytest.approx(stats.chi2.sf(9, 3))
-    assert ranks.critical == pytest.approx(2.569 * math.sqrt(4 * 5 / (6 * 3)), rel=1e-3)
+    assert ranks["friedman_p"].tolist() == pytest.approx([stats.chi2.sf(9, 3)] * 4)
+    assert ranks["critical_difference"].tolist() == pytest.approx(
+        [2.569 * math.sqrt(4 * 5 / (6 * 3))] * 4, rel=1e-3
+    )
 
 
 def test_ties_share_ranks():
     table = ratios(Study(all_rows({"x": 2.0, "y": 2.0, "z": 1.0}, ())))
     ranks = rank(table, 1.0, list(SIZES), ["x", "y", "z"])
-    mean_ranks = ranks.table.set_index("method")["mean_rank"]
+    mean_ranks = ranks.set_index("method")["mean_rank"]
     assert mean_ranks.to_dict() == {"x": 2.5, "y": 2.5, "z": 1.0}
 
 
@@ -223,16 +225,16 @@ def test_ranks_without_enough_data_for_a_test(table):
     one_data_set = rank(table, 1.0, ["a"], ["eugkm", "glloyd", "kaplan_stemmer"])
     two_methods = rank(table, 1.0, ["a", "b"], ["eugkm", "glloyd"])
     for ranks in (one_data_set, two_methods):
-        assert math.isnan(ranks.p_value)
-        assert math.isnan(ranks.critical)
-        assert ranks.table["mean_rank"].iloc[0] == 1
+        assert ranks["friedman_p"].isna().all()
+        assert ranks["critical_difference"].isna().all()
+        assert ranks["mean_rank"].iloc[0] == 1
 
 
 def test_rank_bootstrap_over_data_sets():
     rows = all_rows({"x": 1.5, "y": 2.0, "z": 4.0}, ())
     rows.loc[(rows["method"] == "y") & (rows["dataset"] == "a"), "nicv"] /= 10
     ranks = rank(ratios(Study(rows)), 1.0, list(SIZES), ["x", "y", "z"])
-    table = ranks.table.set_index("method")
+    table = ranks.set_index("method")
     assert table.loc["x", "mean_rank"] == 1.25
     assert table.loc["y", "mean_rank"] == 1.75
     assert table.loc["x", "low"] == 1.0
