@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pkm.federation.links import ProtocolError
 WITHOUT_BARRIER = {"MPI4PY_RC_FINALIZE": "0"}
 ENVIRONMENT = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,sm"}
 MAX_OUTPUT = 2000  # characters of a failed job's output that the error repeats
+#: Last line of a traceback; what another process printed may come before it.
+ERROR_LINE = re.compile(r"[\w.]+(?:Error|Exception): .*")
 TERMINATION_LIMIT = 20.0  # seconds that a job may take to end after SIGTERM
 
 
@@ -75,9 +78,17 @@ def mpirun(
         _terminate(job)
         raise
     if job.returncode != 0:
-        raise ProtocolError(
-            f"the job failed with exit status {job.returncode}: {output[-MAX_OUTPUT:].strip()}"
-        )
+        raise ProtocolError(f"the job failed with exit status {job.returncode}: {_digest(output)}")
+
+
+def _digest(output: str) -> str:
+    """Errors that processes of a job have printed, and the end of its output.
+
+    All print at the same time: an error's line may be far from the end, or in it.
+    """
+    end = output[-MAX_OUTPUT:].strip()
+    errors = [line for line in dict.fromkeys(ERROR_LINE.findall(output)) if line not in end]
+    return "\n".join([*errors, end])
 
 
 def _terminate(job: subprocess.Popen[str]) -> str:

@@ -27,6 +27,7 @@ from pkm.federation import (
     ProtocolError,
     Ring,
     agreement,
+    launch,
     mpi_available,
     mpirun,
     parties,
@@ -1075,3 +1076,17 @@ def test_federation_imports_without_mpi(tmp_path):
     )
     assert imported.returncode == 0, imported.stderr
     assert imported.stdout == "False\n"
+
+
+def test_error_of_a_job_repeats_what_its_processes_raised(tmp_path, monkeypatch):
+    program = tmp_path / "mpirun"
+    program.write_text(
+        "#!/bin/sh\necho 'ProtocolError: client 2 stopped'\nyes | head -3000\nexit 3\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setattr(launch, "find_mpirun", lambda: str(program))
+    with pytest.raises(ProtocolError) as raised:
+        mpirun(2, ["-c", ""], 20)
+    error = str(raised.value)
+    assert error.startswith("the job failed with exit status 3: ProtocolError: client 2 stopped\n")
+    assert len(error) < 3000
