@@ -173,8 +173,12 @@ def _by_threads(n: int, n_values: int, scan: Callable[[int, int], Any]) -> list[
     if n_threads == 1:
         return [scan(0, n)]
     borders = [n * thread // n_threads for thread in range(n_threads + 1)]
-    with ThreadPoolExecutor(n_threads) as executor:
-        return list(executor.map(scan, borders[:-1], borders[1:]))
+    with ThreadPoolExecutor(n_threads - 1) as executor:
+        others = executor.map(scan, borders[:-2], borders[1:-1])
+        # The calling thread has the last range: fresh threads may start on its core, one after the
+        # other, where it only waits.
+        last = scan(*borders[-2:])
+        return [*others, last]
 
 
 def check_centers(points: Points, centers: np.ndarray) -> np.ndarray:

@@ -9,13 +9,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from pkm.analysis.render.style import MethodStyles
 
 NO_DATA = "not run: no stored rows"
 DASH = "–"
 LOG_RATIO = 5.0
+#: Decades of a logarithmic axis below which its own steps may leave a single tick.
+FEW_DECADES = 0.35
 
 
 # --- panels -------------------------------------------------------------------------------------
@@ -77,15 +86,17 @@ def log_axis(axis: Axis) -> None:
     """Set ticks of a logarithmic value axis: 1-2-5 steps, plain numbers."""
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
-    if decades < 1.05:
-        subs = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+    if decades < FEW_DECADES:
+        locator = MaxNLocator(4)
+    elif decades < 1.05:
+        locator = LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0), numticks=12)
     elif decades < 2.2:
-        subs = (1.0, 2.0, 5.0)
+        locator = LogLocator(subs=(1.0, 2.0, 5.0), numticks=12)
     elif decades < 3.5:
-        subs = (1.0, 3.0)
+        locator = LogLocator(subs=(1.0, 3.0), numticks=12)
     else:
-        subs = (1.0,)
-    axis.set_major_locator(LogLocator(subs=subs, numticks=12))
+        locator = LogLocator(subs=(1.0,), numticks=12)
+    axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(plain_number))
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
