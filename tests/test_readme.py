@@ -30,8 +30,8 @@ def commands(program):
 
 
 def counts(page):
-    """Paper to the numbers of its row, in a table whose rows begin with a link and five numbers."""
-    rows = re.findall(r"^\| \[([\w-]+)\]\(.*?\) \|((?: \d+ \|){5})", page, re.MULTILINE)
+    """Paper to the numbers of its row, in a table whose rows begin with a link and six numbers."""
+    rows = re.findall(r"^\| \[([\w-]+)\]\(.*?\) \|((?: \d+ \|){6})", page, re.MULTILINE)
     return {paper: [int(number) for number in re.findall(r"\d+", cells)] for paper, cells in rows}
 
 
