@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
 from pathlib import Path
@@ -252,6 +252,30 @@ def open_grid(path: str | PathLike[str] | GridFile) -> GridFile:
             f"path={name!r} has {stamp[0]} bytes instead of {size}: it is cut off; pack it again"
         )
     return opened
+
+
+@contextmanager
+def unchanged(source: Any) -> Iterator[Any]:
+    """Open a source if it is a grid file; at the end, refuse one that has changed since.
+
+    Mapped points may be read until then.
+
+    Yields
+    ------
+    GridFile or object
+        Any other source as it is.
+
+    Raises
+    ------
+    ChangedRows
+        If the file has changed.
+    """
+    if not is_grid_file(source):
+        yield source
+        return
+    file = open_grid(source)
+    yield file
+    file.check_unchanged()
 
 
 def _header_of(text: bytes, name: str) -> Header:

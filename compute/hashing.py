@@ -230,15 +230,12 @@ def _clipped_sums(
                 sums[label, h] += np.int64(step * factor)
 
 
-def shells_of_labels(
-    points: Points, labels: np.ndarray, centers: np.ndarray, radii: np.ndarray
-) -> np.ndarray:
-    """Count the points by their distance to the center that each has as its label.
+def nearest_shells(points: Points, centers: np.ndarray, radii: np.ndarray) -> np.ndarray:
+    """Count the points by their distance to the nearest center.
 
     Parameters
     ----------
     points : Points
-    labels : ndarray of shape (n,), int64
     centers : ndarray of shape (k, d), int64
         In grid steps.
     radii : ndarray of shape (m,), float64
@@ -249,28 +246,11 @@ def shells_of_labels(
     -------
     ndarray of shape (m,), int64
     """
-    counts = np.zeros(len(radii), np.int64)
-    _shells_of_labels(points.rows, labels, centers, radii, counts)
-    return counts
-
-
-@njit(cache=True, nogil=True)
-def _shells_of_labels(
-    rows: np.ndarray,
-    labels: np.ndarray,
-    centers: np.ndarray,
-    radii: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    for i in range(rows.shape[0]):
-        square = 0.0
-        for h in range(rows.shape[1]):
-            step = np.float64(rows[i, h]) - centers[labels[i], h]
-            square += step * step
-        shell = 0
-        while shell + 1 < len(radii) and square <= radii[shell + 1] * radii[shell + 1]:
-            shell += 1
-        counts[shell] += 1
+    # A point's shell is the number of inner radii that it is within.
+    inner_squares = (radii[1:] * radii[1:])[::-1]
+    squares = squared_distances(points, centers)
+    shells = len(inner_squares) - np.searchsorted(inner_squares, squares)
+    return np.bincount(shells, minlength=len(radii))
 
 
 def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:

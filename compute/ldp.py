@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 # Constants of SplitMix64: the golden ratio, and the multipliers of its output function.
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 
@@ -168,12 +168,12 @@ def mix(word: np.uint64) -> np.uint64:
 
 @njit(cache=True, inline="always")
 def _user_word(key: np.uint64, user: int) -> np.uint64:
-    return mix(mix(key ^ mix(np.uint64(user) * _GAMMA)) + _GAMMA)
+    return mix(mix(key ^ mix(np.uint64(user) * GOLDEN_GAMMA)) + GOLDEN_GAMMA)
 
 
 @njit(cache=True, inline="always")
 def _value_word(user_word: np.uint64, value: int) -> np.uint64:
-    return mix(mix(user_word + (np.uint64(value) + _U1) * _GAMMA) ^ user_word)
+    return mix(mix(user_word + (np.uint64(value) + _U1) * GOLDEN_GAMMA) ^ user_word)
 
 
 @njit(cache=True, inline="always")

@@ -13,10 +13,8 @@ Units: positions are integers; squared distances are float64.
 import numpy as np
 from numba import njit
 
-from pkm.compute.ldp import mix
+from pkm.compute.ldp import GOLDEN_GAMMA, mix
 
-# The golden ratio, of SplitMix64.
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _U12 = np.uint64(12)
 
 #: Rounding of two distances, in multiples of the positions' extent.
@@ -42,11 +40,11 @@ def hashed_arrival_times(positions: np.ndarray, key: np.uint64, n: int) -> np.nd
     m, d = positions.shape
     times = np.empty((m, n))
     for i in range(m):
-        word = mix(key + _GAMMA)
+        word = mix(key + GOLDEN_GAMMA)
         for h in range(d):
-            word = mix(word ^ mix(np.uint64(positions[i, h]) * _GAMMA)) + _GAMMA
+            word = mix(word ^ mix(np.uint64(positions[i, h]) * GOLDEN_GAMMA)) + GOLDEN_GAMMA
         for t in range(n):
-            bits = mix(word + np.uint64(t + 1) * _GAMMA) >> _U12
+            bits = mix(word + np.uint64(t + 1) * GOLDEN_GAMMA) >> _U12
             times[i, t] = -np.log((np.float64(bits) + 0.5) * 2.0**-52)
     return times
 

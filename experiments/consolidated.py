@@ -15,27 +15,23 @@ import pyarrow.parquet as pq
 
 from pkm.arrow import check
 from pkm.files import read_sealed, write_sealed
+from pkm.row_blocks import stamp_of
 
 #: Columns of the copy beside those of the rows: size in bytes and time in ns of the cell's file,
 #: and the names of the columns that it has, with spaces between.
 SOURCE = ["file_size", "file_time", "file_columns"]
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """What tells versions of a file apart: its size in bytes, and when it was written, in ns."""
-
-    size: int
-    time: int
+#: Size of a file in bytes, and when it was last changed, in ns.
+Stamp = tuple[int, int]
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_if_present(path: Path) -> Stamp | None:
     """Return the stamp of a file; None where there is none."""
     try:
-        status = path.stat()
+        return stamp_of(path)
     except FileNotFoundError:
         return None
-    return Stamp(status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,7 @@ def open_copy(path: Path, path_of: Callable[[str], Path]) -> Copy:
     columns = {}
     for number, first in enumerate(table.take(bounds[:-1]).to_pylist()):
         key = first["cell"]
-        if stamp_of(path_of(key)) == Stamp(first["file_size"], first["file_time"]):
+        if stamp_if_present(path_of(key)) == (first["file_size"], first["file_time"]):
             rows[key] = range(bounds[number], bounds[number + 1])
             columns[key] = first["file_columns"]
     return Copy(file, rows, columns)
@@ -153,7 +149,7 @@ def write_copy(
 
 def with_source(table: pa.Table, stamp: Stamp) -> pa.Table:
     """Return the rows of a cell with `SOURCE`."""
-    values = (stamp.size, stamp.time, " ".join(table.column_names))
+    values = (*stamp, " ".join(table.column_names))
     for name, value in zip(SOURCE, values, strict=True):
         table = table.append_column(name, pa.repeat(value, table.num_rows))
     return table

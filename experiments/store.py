@@ -18,7 +18,13 @@ import pyarrow.parquet as pq
 
 from pkm.arrow import check, to_frame, to_table
 from pkm.experiments.cell import Cell
-from pkm.experiments.consolidated import NO_COPY, open_copy, stamp_of, with_columns, write_copy
+from pkm.experiments.consolidated import (
+    NO_COPY,
+    open_copy,
+    stamp_if_present,
+    with_columns,
+    write_copy,
+)
 from pkm.files import ANY_FILE, OWNER_FILE, OWNER_FOLDER, atomic_write
 from pkm.schema import COLUMNS
 
@@ -260,7 +266,7 @@ class Store:
         path = self.root / "cells" / COPY_NAME
         copy = open_copy(path, self.path) if len(keys) > FEW else NO_COPY
         copied = [key for key in keys if key in copy.rows]
-        found = {key: stamp_of(self.path(key)) for key in keys if key not in copy.rows}
+        found = {key: stamp_if_present(self.path(key)) for key in keys if key not in copy.rows}
         stamps = {key: stamp for key, stamp in found.items() if stamp is not None}
         others = list(stamps)
         is_outdated = len(others) > FEW

@@ -78,10 +78,12 @@ def mpirun(
         _terminate(job)
         raise
     if job.returncode != 0:
-        raise ProtocolError(f"the job failed with exit status {job.returncode}: {_digest(output)}")
+        raise ProtocolError(
+            f"the job failed with exit status {job.returncode}: {_errors_and_end(output)}"
+        )
 
 
-def _digest(output: str) -> str:
+def _errors_and_end(output: str) -> str:
     """Errors that processes of a job have printed, and the end of its output.
 
     All print at the same time: an error's line may be far from the end, or in it.

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted
 from pkm.compute import SCALE, Points, labels
 from pkm.compute.blocks import Blocks
 from pkm.compute.dask_points import DaskPoints
-from pkm.compute.grid_file import GridFile, is_grid_file, open_grid
+from pkm.compute.grid_file import GridFile, is_grid_file, open_grid, unchanged
 from pkm.methods.zoom import Zoom, ZoomPlan, find_domain, insufficient_budget, plan_zoom
 from pkm.privacy import (
     Account,
@@ -710,14 +710,12 @@ class PrivateKMeans(
             If noise is drawn from a ``random_state``: whoever knows it can take the noise off.
         """
         names = _feature_names(X)
-        source: Any = open_grid(cast("str | GridFile", X)) if is_grid_file(X) else X
-        points, bounds, seed = self._prepared(source)
-        if isinstance(points, Blocks | DaskPoints):
-            points = replace(points, progress=progress)
-        run = self.fit_batch(points, [seed], bounds, account=account, secure=self._draws_securely())
-        if isinstance(source, GridFile):
-            # Mapped points may be read until here.
-            source.check_unchanged()
+        with unchanged(X) as source:
+            points, bounds, seed = self._prepared(source)
+            if isinstance(points, Blocks | DaskPoints):
+                points = replace(points, progress=progress)
+            secure = self._draws_securely()
+            run = self.fit_batch(points, [seed], bounds, account=account, secure=secure)
         lower, upper = bounds
         half_width = upper / 2 - lower / 2
         middle = upper / 2 + lower / 2

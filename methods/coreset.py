@@ -1,13 +1,12 @@
 """Private coresets: weighted points that represent the data, and counts that sum to a total."""
 
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from pkm.compute.grid_file import GridFile, is_grid_file, open_grid
+from pkm.compute.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import SCALE, Curator, Ledger, shards_of
 from pkm.privacy.base import PointsLike
@@ -143,12 +142,10 @@ class CoresetMethod(PrivateKMeans):
         >>> round(coreset.weights.sum()), round(coreset.cost_estimate([[0.0, 0.375]]), -1)
         (10000, 2660.0)
         """
-        source: Any = open_grid(cast("str | GridFile", X)) if is_grid_file(X) else X
-        points, (lower, upper), seed = self._prepared(source)
-        domain = np.array([lower, upper])
-        coreset = self.coreset_of(points, seed, domain=domain, secure=self._draws_securely())
-        if isinstance(source, GridFile):
-            source.check_unchanged()
+        with unchanged(X) as source:
+            points, (lower, upper), seed = self._prepared(source)
+            domain = np.array([lower, upper])
+            coreset = self.coreset_of(points, seed, domain=domain, secure=self._draws_securely())
         half_width = upper / 2 - lower / 2
         candidates = coreset.points * half_width + (upper / 2 + lower / 2)
         return Coreset(candidates, coreset.weights, coreset.ledger)

@@ -34,7 +34,7 @@ from pkm.compute.hashing import (
     clip_norms,
     clipped_sums,
     farthest_points,
-    shells_of_labels,
+    nearest_shells,
     swap_costs,
 )
 from pkm.privacy.budget import Adjacency
@@ -367,8 +367,7 @@ class NearestShells(Query):
         """Exact counts."""
         counts = np.zeros(len(self.radii), np.int64)
         for shard in view._all:
-            nearest = labels(shard, self.centers[None])[0].astype(np.int64)
-            counts += shells_of_labels(shard, nearest, self.centers, self.radii * SCALE)
+            counts += nearest_shells(shard, self.centers, self.radii * SCALE)
         return {"counts": counts[None] * SCALE}
 
 
