@@ -64,12 +64,17 @@ class Pairs:
     complete: np.ndarray
 
     @property
-    def seeds(self) -> int:
-        """Fewest seeds that both sides of a comparison share."""
+    def shared_seeds(self) -> np.ndarray:
+        """Fewest seeds that both sides of each comparison share on a data set."""
         finite = np.isfinite(self.panel.values)
         sides = zip(self.left, self.right, strict=True)
         shared = [(finite[:, left] & finite[:, right]).sum(axis=0).min() for left, right in sides]
-        return int(min(shared))
+        return np.array(shared)
+
+    @property
+    def seeds(self) -> int:
+        """Fewest seeds that both sides of a comparison share."""
+        return int(self.shared_seeds.min())
 
 
 def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
@@ -237,6 +242,11 @@ def _short_reach(check: Mapping, cells: pd.DataFrame) -> str:
 
 
 def ratios(study: Study, check: Mapping, context: Context) -> Draws:
+    """Resampled ratios left / right per comparison of a check; see `ratios_of`."""
+    return ratios_of(find_pairs(study, check, context), check)
+
+
+def ratios_of(pairs: Pairs, check: Mapping) -> Draws:
     """Resampled ratios left / right per comparison.
 
     Without `right` the left side itself (its mean relative to `relative_to`); with `best_of` the
@@ -244,7 +254,6 @@ def ratios(study: Study, check: Mapping, context: Context) -> Draws:
     mean of all of them. ``by: difference`` subtracts the right side instead; `times` multiplies the
     left side by an expression in the columns of its cells, such as ``1 / k``.
     """
-    pairs = find_pairs(study, check, context)
     keys = pairs.keys
     complete = pairs.complete
     means = resampled_means(pairs.panel)
@@ -264,7 +273,7 @@ def ratios(study: Study, check: Mapping, context: Context) -> Draws:
         if "best_of" not in check:
             groups = [members for members in groups if len(members) == len(check["right"])]
         if not groups:
-            raise MissingRows(context.why(check["sweep"]))
+            raise MissingRows("no comparison has all of its right sides stored")
         firsts = [members[0] for members in groups]
         right = np.column_stack([joined(right[:, members], axis=1) for members in groups])
         left = left[:, firsts]

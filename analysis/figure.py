@@ -94,6 +94,7 @@ class FigureSpec:
     methods: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     curves: Mapping[str, Any] = field(default_factory=dict)
+    compare: Mapping[str, Any] = field(default_factory=dict)
     frame: str = ""
     transform: str = ""
     expected: Mapping[str, Any] = field(default_factory=dict)
@@ -170,11 +171,15 @@ class FigureSpec:
         return f"figure {self.name} of {self.paper}"
 
     def part(self, panel: str) -> "FigureSpec":
-        """Return the specification of one panel: this one with what the panel changes."""
+        """Return the specification of one panel: this one with what the panel changes.
+
+        Keys of `compare` that the panel does not name stay.
+        """
         entry = self.panels.get(panel, {})
-        changes = entry if isinstance(entry, Mapping) else {"title": entry}
+        changes = checked(str(self), entry if isinstance(entry, Mapping) else {"title": entry})
+        compare = {**self.compare, **changes.get("compare", {})}
         title = self.titles.get(panel, panel)
-        return replace(self, **({"title": title, "panels": {}} | checked(str(self), changes)))
+        return replace(self, **({"title": title, "panels": {}} | changes | {"compare": compare}))
 
     def function(self, name: str) -> Callable:
         """Return a function of ``analysis/papers/<paper>.py`` by its name."""

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.comparisons import find_pairs, ratios_of
 from pkm.analysis.figure import FigureSpec, in_order
+from pkm.analysis.findings import Context, MissingRows
 from pkm.analysis.planted import parse_planted_names, relative_means
 from pkm.analysis.render.layout import (
     DASH,
@@ -106,21 +108,58 @@ def frame(study: Study, spec: FigureSpec) -> Frame:
 def selected(study: Study, spec: FigureSpec) -> Frame:
     """Select the rows of all panels: one selection cut by `panel`, or one for each panel."""
     if spec.panel or not spec.panels:
-        table, incomparable = summarized(study, spec)
+        parts = [_of_part(study, spec)]
     else:
-        parts = []
-        labels: dict[str, None] = {}
-        for name in spec.panels:
-            part = spec.part(name)
-            if part.frame:
-                made, others = part.function(part.frame)(study, part), []
-            else:
-                made, others = summarized(study, part)
-            parts.append(made.assign(panel=name))
-            labels |= dict.fromkeys(others)
-        table, incomparable = _concat(parts), list(labels)
-    gaps = absent(Frame(table), spec) + incomparable_texts(incomparable) if incomparable else None
-    return Frame(table, gaps=gaps)
+        of_panels = {name: _of_part(study, spec.part(name)) for name in spec.panels}
+        parts = [
+            replace(part, table=part.table.assign(panel=name)) for name, part in of_panels.items()
+        ]
+    table = _concat([part.table for part in parts])
+    cells = [part.cells for part in parts if part.cells is not None]
+    shown = Frame(table, pd.concat(cells, ignore_index=True) if cells else None)
+    gaps = dict.fromkeys(gap for part in parts for gap in part.gaps or ())
+    return replace(shown, gaps=(*absent(shown, spec), *gaps))
+
+
+def _of_part(study: Study, spec: FigureSpec) -> Frame:
+    """Select the rows of one panel; its gaps are those that rows do not show."""
+    if spec.frame:
+        return Frame(spec.function(spec.frame)(study, spec))
+    if spec.compare:
+        return compared(study, spec)
+    table, incomparable = summarized(study, spec)
+    return Frame(table, gaps=incomparable_texts(incomparable))
+
+
+def compared(study: Study, spec: FigureSpec) -> Frame:
+    """Compare cells as a claim does: `compare` has keys of a check (`comparisons.SELECTION`).
+
+    A comparison has the facts that all cells of its left side share, `datasets` (behind each side)
+    and `grid`, the epsilons of an area. Right sides are not joined (`best_of`, `mean_of_right`).
+    """
+    check = {"sweep": list(spec.sweep), "metric": spec.metric[0], **spec.compare}
+    try:
+        pairs = find_pairs(study, check, Context())
+    except MissingRows:
+        return Frame(placed(study.cells.iloc[:0].assign(value=[]), spec), study.cells.iloc[:0])
+    draws = ratios_of(pairs, check)
+    low, high = percentile_interval(draws.values)
+    cells = pairs.panel.cells
+    sides = [cells.iloc[columns] for columns in pairs.left]
+    facts = [name for name in FACTS if name in cells]
+    varying = [name for name in facts if any(side[name].nunique() > 1 for side in sides)]
+    first_cells = cells.iloc[[columns[0] for columns in pairs.left]]
+    table = first_cells.drop(columns=varying).assign(
+        value=draws.values[0],
+        low=low,
+        high=high,
+        half_width=(high - low) / 2,
+        seeds=pairs.shared_seeds,
+        datasets=[len(columns) for columns in pairs.left],
+        grid=values_text(panel_of_sweeps(study, spec.sweep, spec.metric[0]).cells["epsilon"]),
+    )
+    used = sorted({column for side in (*pairs.left, *pairs.right) for column in side})
+    return Frame(placed(table, spec), cells.iloc[used], (pairs.missing,) if pairs.missing else ())
 
 
 def summarized(study: Study, spec: FigureSpec) -> tuple[pd.DataFrame, list[str]]:

@@ -471,63 +471,6 @@ def percentile_interval(resampled: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def area_table(panel: Panel, by: list[str], relative_to: str | None = None) -> pd.DataFrame:
-    """Areas over epsilon, averaged over the data sets of a group, with bootstrap intervals.
-
-    Parameters
-    ----------
-    panel : Panel
-        A metric over epsilon (not yet an area).
-    by : list of str
-        Columns that make a group besides the method, e.g. ``["d"]``.
-    relative_to : str, optional
-        Method whose area divides the others', inside every resample. Only data sets on which this
-        method has an area count then, for every method.
-
-    Returns
-    -------
-    DataFrame
-        `method`, the columns of `by`, `area`, `low`, `high` (95 % interval), `datasets`, `seeds`.
-    """
-    columns = ["method", *by, "area", "low", "high", "datasets", "seeds"]
-    areas = area(panel)
-    cells = areas.cells
-    if not len(cells):
-        return pd.DataFrame(columns=columns)
-    means = resampled_means(areas)
-    seeds = column_statistics(areas.values).count
-    common = _common_datasets(cells, relative_to)
-    lines = []
-    for group, members in cells[cells["dataset"].isin(common)].groupby(by, sort=True):
-        # Average every method over the data sets on which all methods of the group have an area.
-        by_method = dict(iter(members.groupby("method")))
-        shared = set.intersection(*(set(part["dataset"]) for part in by_method.values()))
-        if not shared:
-            continue
-        averaged = {}
-        for name, part in by_method.items():
-            positions = part.index[part["dataset"].isin(shared)]
-            averaged[name] = means[:, positions].mean(axis=1)
-
-        for name, part in by_method.items():
-            value = averaged[name] / averaged[relative_to] if relative_to else averaged[name]
-            (low,), (high,) = percentile_interval(value[:, None])
-            line = {"method": name, **dict(zip(by, group, strict=True))}
-            line["area"] = value[0]
-            line["low"] = low
-            line["high"] = high
-            line["datasets"] = len(shared)
-            line["seeds"] = int(seeds[part.index].min())
-            lines.append(line)
-    return pd.DataFrame(lines, columns=columns)
-
-
-def _common_datasets(cells: pd.DataFrame, method: str | None) -> set[str]:
-    if method is not None:
-        cells = cells[cells["method"] == method]
-    return set(cells["dataset"])
-
-
 def latex(table: pd.DataFrame, caption: str, label: str) -> str:
     """Set a table in LaTeX with booktabs rules; special characters are escaped."""
     texts = table.map(_latex_cell)

@@ -1,6 +1,6 @@
 """What the figures of the FastLloyd paper need beyond their figures.yaml.
 
-Areas over epsilon, the ablation's averages, Table 2, and time and bytes of the protocol.
+Reductions of areas, Table 2, and time and bytes of the protocol.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,148 +11,24 @@ import pandas as pd
 from matplotlib import colormaps
 
 from pkm.analysis import claims
-from pkm.analysis.comparisons import average_sides
 from pkm.analysis.federation_costs import COSTS, PARTS, compare, costs, network, transports
 from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame, values_text
+from pkm.analysis.frames import Frame
 from pkm.analysis.render.layout import DASH, count_text, gap_texts, interval_text
 from pkm.analysis.reported import NOT_COMPARABLE, NOT_STORED
-from pkm.analysis.tables import (
-    Panel,
-    Study,
-    area_table,
-    percentile_interval,
-    resampled_means,
-    resampling_weights,
-)
+from pkm.analysis.tables import Study
 
 REPORTED = claims.load("fastlloyd")["reported"]
 
 # --- areas over epsilon -------------------------------------------------------------------------
 
-N_CELLS = 45  # of Figure 4 in the paper
 
-
-def relative_areas(study: Study, spec: FigureSpec) -> Frame:
-    """Areas under NICV over epsilon relative to SuLloyd, over d on G2 and over k on Synth-K."""
-    parts = []
-    cells = []
-    gaps: tuple[str, ...] = ()
-    grids = {}
-    axes = {"g2": ("d", 2 ** np.arange(1, 11)), "synthk": ("k", 2 ** np.arange(1, 8))}
-    for sweep, (along, expected) in axes.items():
-        panel = study.panel(sweep, "nicv")
-        table = area_table(panel, [along], relative_to="sulloyd_published")
-        absent = [str(value) for value in expected if value not in set(table[along])]
-        if absent:
-            gaps += gap_texts([f"{spec.part(along).title}, {along} = {', '.join(absent)}"])
-        grids[f"grid_{along}"] = values_text(panel.cells["epsilon"])
-        parts.append(table.assign(panel=along, sweep=sweep, x=table[along].astype(float)))
-        cells.append(panel.cells)
-    table = pd.concat(parts, ignore_index=True).rename(columns={"area": "value"})
-    table = table[table["method"].isin(spec.order)].assign(hue=lambda kept: kept["method"])
-    return Frame(table, pd.concat(cells), gaps, grids)
-
-
-def areas(study: Study, spec: FigureSpec) -> Frame:
-    """Areas of SuLloyd and FastLloyd by d and k, and by how much FastLloyd's are smaller."""
-    panel = study.panel("synth", "nicv")
-    table = area_table(panel, ["d", "k"]).rename(columns={"area": "value"})
-    table = table[table["method"].isin(["sulloyd_published", "fastlloyd_published"])]
-    means = table.pivot(index=["d", "k"], columns="method", values="value")
-    means = means.reindex(columns=["sulloyd_published", "fastlloyd_published"]).dropna()
-    improvement = 100 * (1 - means["fastlloyd_published"] / means["sulloyd_published"])
-    parts = [
-        table.assign(panel=table["method"]),
-        improvement.rename("value").reset_index().assign(panel="improvement"),
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    table = table.assign(hue=table["panel"], row=table["d"], x=table["k"])
-    n_missing = N_CELLS - len(means)
-    gaps = gap_texts([f"{n_missing} of the paper's {N_CELLS} cells"]) if n_missing > 0 else ()
-    cells = panel.cells[panel.cells["method"].isin(["sulloyd_published", "fastlloyd_published"])]
-    return Frame(table, cells, gaps)
-
-
-# --- ablation -----------------------------------------------------------------------------------
-
-CONFIGURATION = ["alpha", "radius_schedule", "radius_clipping", "postprocessing"]
-CHOSEN = {
-    "alpha": 0.8,
-    "radius_schedule": "step",
-    "radius_clipping": True,
-    "postprocessing": "fold",
-}
-AVERAGES = ("ratio_of_means", "mean_of_ratios")
-N_ABLATION_SETS = 48
-
-
-def relative_ablation(
-    panel: Panel, weights: np.ndarray
-) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-    """NICV relative to GLloyd without post-processing, averaged over data sets in two definitions.
-
-    Returns
-    -------
-    configurations : DataFrame
-        One line each, with a column `datasets`.
-    averages : dict of str to ndarray of shape (n_lines, n_configurations)
-        ``ratio_of_means``, as the text defines it: the mean NICV over the data sets divided by the
-        same mean of GLloyd. ``mean_of_ratios``, as the authors' code plots it: every data set
-        weighs the same, whatever its NICV.
-    """
-    cells = panel.cells
-    if not len(cells) or not set(CONFIGURATION) <= set(cells.columns):
-        none = np.empty((len(weights), 0))
-        return pd.DataFrame(columns=[*CONFIGURATION, "datasets"]), dict.fromkeys(AVERAGES, none)
-    is_naive = cells["method"] == "glloyd_published"
-    naive = dict(zip(cells["dataset"][is_naive], cells.index[is_naive], strict=True))
-    variants = cells[~is_naive & cells["dataset"].isin(naive)]
-    groups = variants.groupby(CONFIGURATION, sort=True)
-    sides = [list(group.index) for _, group in groups]
-    scale = [[naive[name] for name in group["dataset"]] for _, group in groups]
-    means = resampled_means(panel, weights)
-    averages = {name: average_sides(means, sides, scale, name) for name in AVERAGES}
-    return groups.size().rename("datasets").reset_index(), averages
-
-
-def ablation(study: Study, spec: FigureSpec) -> Frame:
-    """Both averages of every configuration; the figure shows the one that its `y_label` names."""
-    panel = study.panel("ablation", "nicv")
-    table, averages = relative_ablation(panel, resampling_weights(max(len(panel.seeds), 1)))
-    for name, values in averages.items():
-        low, high = percentile_interval(values)
-        table = table.assign(**{name: values[0], f"{name}_low": low, f"{name}_high": high})
-    shown = spec.facts[0]
-    table = table.assign(
-        value=table[shown],
-        low=table[f"{shown}_low"],
-        high=table[f"{shown}_high"],
-        x=table["alpha"].astype(float),
-        hue=table["postprocessing"],
-        style=table["radius_schedule"],
-        panel=np.where(table["radius_clipping"].astype(bool), "with", "without"),
-        seeds=len(panel.seeds),
-    )
-    n_sets = int(table["datasets"].max()) if len(table) else 0
-    gaps = gap_texts([spec.title])
-    if n_sets:
-        n_missing = N_ABLATION_SETS - n_sets
-        of_all = f"{n_missing} of {N_ABLATION_SETS} ablation data sets"
-        gaps = gap_texts([of_all]) if n_missing else ()
-    chosen = table[np.logical_and.reduce([table[name] == value for name, value in CHOSEN.items()])]
-    fields: dict[str, Any] = {"n_sets": n_sets or ""}
-    for name in AVERAGES:
-        fields[name] = f"{chosen[name].iloc[0]:.4f}" if len(chosen) else ""
-    return Frame(table, panel.cells, gaps, fields, _printed_ablation(table))
-
-
-def _printed_ablation(table: pd.DataFrame) -> pd.DataFrame:
-    texts = {}
-    for name in AVERAGES:
-        numbers = table[[name, f"{name}_low", f"{name}_high"]].to_numpy(dtype=float)
-        texts[name] = [f"{mean:.4f} [{low:.4f}, {high:.4f}]" for mean, low, high in numbers]
-    return table[[*CONFIGURATION, "datasets"]].assign(**texts)
+def reductions(table: pd.DataFrame) -> pd.DataFrame:
+    """Turn ratios of areas into percentages by which FastLloyd's are smaller."""
+    ratio = table["panel"] == "improvement"
+    percent = 100 * (1 - table["value"])
+    known = table[["low", "high"]].mask(ratio)
+    return table.assign(value=table["value"].mask(ratio, percent), **known)
 
 
 # --- sizes of the data sets ---------------------------------------------------------------------

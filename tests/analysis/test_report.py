@@ -13,10 +13,9 @@ from fabricated.studies import study_of
 
 from pkm.analysis import index_page, report
 from pkm.analysis.figure import figures_of
-from pkm.analysis.papers.fastlloyd import relative_ablation
 from pkm.analysis.privacy_table import privacy_table
 from pkm.analysis.render.layout import epsilon_label, missing_text
-from pkm.analysis.tables import Study, resampling_weights
+from pkm.analysis.tables import Study
 from pkm.arrow import parameters_of
 
 MISSING = reports.missing_cell(
@@ -99,43 +98,46 @@ def test_methods_of_another_adjacency_are_excluded():
     assert any(gap.startswith("other") for gap in result.gaps)
 
 
-def test_ablation_averages_over_all_separations():
+def test_relative_areas_are_over_shared_data_sets():
+    areas = figure("figure3").table
+    reference = areas[areas["method"] == "sulloyd_published"]
+    assert (reference[["value", "low", "high"]] == 1).all(axis=None)
+    # A data set without rows of one of the two counts for neither.
+    rows = reports.without(small_rows(), method="glloyd_published", dataset="g2-16-60")
+    one_less = draw("figure3", rows).table.set_index(["panel", "method", "x"])["value"]
+    lines = ["sulloyd_published", "glloyd_published"]
+    kept = rows[(rows["dataset"] == "g2-16-20") & rows["method"].isin(lines)]
+    means = kept.groupby(["method", "epsilon"])["nicv"].mean().unstack()
+    area = pd.Series(np.trapezoid(means, means.columns, axis=1), means.index)
+    expected = area["glloyd_published"] / area["sulloyd_published"]
+    assert one_less["d", "glloyd_published", 16] == pytest.approx(expected)
+
+
+def ablation_of_rows(configuration):
+    """Means of a configuration and of the naive method by data set."""
     rows = small_rows()
-    panel = Study(rows).panel("ablation", "nicv")
-    configurations, averages = relative_ablation(panel, resampling_weights(len(panel.seeds), 5))
-    ablation = rows[rows["sweep"] == "ablation"]
-    naive = ablation[ablation["method"] == "glloyd_published"].groupby("dataset")["nicv"].mean()
-    params = {
-        "alpha": 0.4,
-        "radius_schedule": "step",
-        "radius_clipping": True,
-        "postprocessing": "fold",
-    }
-    index = int(reports.row_mask(configurations, **params).argmax())
-    subset = ablation[[given == params for given in parameters_of(ablation)]]
-    means = subset.groupby("dataset")["nicv"].mean()
-    ratio_of_means = averages["ratio_of_means"][0, index]
-    mean_of_ratios = averages["mean_of_ratios"][0, index]
-    assert ratio_of_means == pytest.approx(means.sum() / naive.sum())
-    assert mean_of_ratios == pytest.approx((means / naive).mean())
-    assert ratio_of_means != pytest.approx(mean_of_ratios, rel=1e-3)
-    assert configurations["datasets"][index] == len(naive) == 8
+    rows = rows[rows["sweep"] == "ablation"]
+    naive = rows[rows["method"] == "glloyd_published"].groupby("dataset")["nicv"].mean()
+    subset = rows[[given == configuration for given in parameters_of(rows)]]
+    return subset.groupby("dataset")["nicv"].mean(), naive
 
 
 def test_figure5_has_one_plot_per_average(study):
-    main = figure("figure5")
-    alternative = figure("figure5_ratios")
-    pd.testing.assert_frame_equal(main.formatted, alternative.formatted)
-    clipped = main.table[main.table["radius_clipping"].eq(True)]
-    groups = clipped.groupby(["postprocessing", "radius_schedule"])
-    for result, column in ((main, "ratio_of_means"), (alternative, "mean_of_ratios")):
-        lines = result.figure.axes[0].lines
-        # The last line with two points is the level of the naive method.
-        *curves, _ = (list(line.get_ydata()) for line in lines if len(line.get_xdata()) == 2)
-        expected = [group.sort_values("alpha")[column].tolist() for _, group in groups]
-        assert np.allclose(sorted(curves), sorted(expected)), column
-    assert {"ratio_of_means", "mean_of_ratios"} <= set(main.formatted.columns)
-    assert "ratio of means 0." in main.caption or "ratio of means 1." in main.caption
+    configuration = {"alpha": 0.4, "radius_schedule": "step", "postprocessing": "fold"}
+    means, naive = ablation_of_rows(configuration | {"radius_clipping": True})
+    expected = {
+        "figure5": means.sum() / naive.sum(),
+        "figure5_ratios": (means / naive).mean(),
+    }
+    assert expected["figure5"] != pytest.approx(expected["figure5_ratios"], rel=1e-3)
+    for name, average in expected.items():
+        table = figure(name).table
+        mask = reports.row_mask(table, **configuration, panel="with")
+        (line,) = table[mask].to_dict("records")
+        assert line["value"] == pytest.approx(average)
+        assert line["low"] <= line["value"] <= line["high"]
+        assert line["datasets"] == len(naive) == 8
+        assert "dataset" not in table
 
 
 @pytest.mark.parametrize(

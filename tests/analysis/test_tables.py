@@ -14,7 +14,6 @@ from pkm.analysis.tables import (
     Panel,
     Study,
     area,
-    area_table,
     column_statistics,
     concatenate,
     latex,
@@ -131,17 +130,6 @@ def test_bootstrap_interval_agrees_with_theory():
     error = values.std(ddof=1) / 20
     assert low == pytest.approx(mean - 1.96 * error, abs=0.15 * error)
     assert high == pytest.approx(mean + 1.96 * error, abs=0.15 * error)
-
-
-def test_relative_area_uses_shared_data_sets(study):
-    table = area_table(study.panel("g2", "nicv"), ["d"], relative_to="sulloyd_published")
-    reference = table[table["method"] == "sulloyd_published"]
-    assert (reference[["area", "low", "high"]] == 1).all(axis=None)
-    # A data set without rows of one method counts for none of the methods.
-    rows = reports.without(small_rows(), method="glloyd_published", dataset="g2-16-60")
-    table = area_table(Study(rows).panel("g2", "nicv"), ["d"], relative_to="sulloyd_published")
-    assert (table.loc[table["d"] == 16, "datasets"] == 1).all()
-    assert (table.loc[table["d"] == 2, "datasets"] == 2).all()
 
 
 def test_order_of_rows_does_not_matter():
