@@ -13,7 +13,7 @@ from pkm.compute.grid_codes import (
     hyperplane_sides,
     stable_partition,
 )
-from pkm.compute.lloyd import weighted_lloyd
+from pkm.compute.lloyd import converged_lloyd, weighted_lloyd
 from pkm.compute.nearest import inertia, labels, sums_and_counts
 from pkm.compute.packing import largest_packing
 from pkm.compute.points import DIRECTION_SCALE, SCALE, Points, exact_limit
@@ -32,6 +32,7 @@ __all__ = [
     "averaged_gaps",
     "cluster_means",
     "column_sums",
+    "converged_lloyd",
     "digitize",
     "distance_tiles",
     "exact_limit",

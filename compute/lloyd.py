@@ -1,4 +1,4 @@
-"""Lloyd's algorithm on weighted points."""
+"""Lloyd's algorithm in float64: on weighted points, and on the points of one client."""
 
 import numpy as np
 from numba import njit
@@ -82,3 +82,63 @@ def _assign(
             farthest = i
             largest = min_square * sample_weight[i]
     return farthest
+
+
+@njit(cache=True, nogil=True)
+def converged_lloyd(
+    points: np.ndarray, centers: np.ndarray, tolerance: float, max_iter: int
+) -> np.ndarray:
+    """Move centers to means until an iteration lowers the loss by less than a share of it.
+
+    An empty cluster keeps its center. Sums run over the points in order.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n, d), float64
+    centers : ndarray of shape (k, d), float64
+        Changed in place: means of the points with each label.
+    tolerance : float
+        Share of the loss by which an iteration has to lower it for another one to follow.
+    max_iter : int
+        At most so many iterations.
+
+    Returns
+    -------
+    ndarray of shape (n,), int64
+        Nearest of the centers before the last move, ties to the first.
+    """
+    n, d = points.shape
+    k = len(centers)
+    labels = np.zeros(n, np.int64)
+    counts = np.empty(k, np.int64)
+    sums = np.empty((k, d))
+    previous_loss = np.inf
+    for _ in range(max_iter):
+        # Assign the points to their nearest centers.
+        counts[:] = 0
+        sums[:] = 0.0
+        loss = 0.0
+        for i in range(n):
+            min_square = np.inf
+            for j in range(k):
+                square = 0.0
+                for h in range(d):
+                    step = points[i, h] - centers[j, h]
+                    square += step * step
+                if square < min_square:
+                    min_square = square
+                    labels[i] = j
+            loss += min_square
+            counts[labels[i]] += 1
+            for h in range(d):
+                sums[labels[i], h] += points[i, h]
+
+        # Move the centers to the means.
+        for j in range(k):
+            if counts[j] > 0:
+                for h in range(d):
+                    centers[j, h] = sums[j, h] / counts[j]
+        if loss >= (1 - tolerance) * previous_loss:
+            break
+        previous_loss = loss
+    return labels

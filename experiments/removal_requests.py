@@ -105,8 +105,8 @@ def removal_columns(
             }
             series.append(checkpoint)
 
+    # The last request is a checkpoint.
     points = grid[model.ids] / SCALE
-    optimum = optimum_of(points, best)
     return {
         "retrain_ms": 1e3 * float(np.mean(retrain_seconds)),
         "retrain_full_ms": 1e3 * float(np.mean(retrain_full_seconds)),
@@ -115,7 +115,7 @@ def removal_columns(
         "reseeded": float(np.mean([removal.n_reseeded > 0 for removal in removals])),
         "reseeded_predicted": float(np.mean(probabilities)),
         "optimum_after": optimum,
-        "loss_ratio_after": float(model.induced()[1].sum()) / optimum,
+        "loss_ratio_after": checkpoint["loss_ratio"],
         "loss_ratio_after_nearest": nearest_cost(points, model.centers) / optimum,
         "series": series,
     }

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
-from pkm.methods.client_lloyd import local_lloyd, pairwise_squared_distances, update_centers
+from pkm.methods.client_lloyd import local_lloyd
 from pkm.privacy import NO_CLAIM, PrivacyClaim
 from pkm.privacy.noise import INITIALIZATION, child
 from pkm.scalars import is_integer
@@ -92,11 +93,11 @@ class KFed:
         n_distinct = len(np.unique(sent, axis=0))
         start = list(client_results[0][0][: self.n_clusters])
         while len(start) < min(self.n_clusters, n_distinct):
-            nearest = pairwise_squared_distances(sent, np.array(start)).min(axis=1)
+            nearest = cdist(sent, np.array(start), "sqeuclidean").min(axis=1)
             start.append(sent[nearest.argmax()])
 
         # One step of Lloyd's algorithm over the clients' centers.
-        global_labels = pairwise_squared_distances(sent, np.array(start)).argmin(axis=1)
+        global_labels = cdist(sent, np.array(start), "sqeuclidean").argmin(axis=1)
         centers = update_centers(sent, global_labels, np.array(start))
 
         # Every point has the label of its client's center.
@@ -126,7 +127,7 @@ def client_centers(
     # Choose seeds by k-means++.
     seeds = [int(generator.integers(len(points)))]
     while len(seeds) < k:
-        squares = pairwise_squared_distances(projected, projected[seeds]).min(axis=1)
+        squares = cdist(projected, projected[seeds], "sqeuclidean").min(axis=1)
         if not squares.any():
             break
         probabilities = squares / squares.sum()
@@ -134,7 +135,7 @@ def client_centers(
 
     # Start Lloyd's algorithm from the means of the cores: points much nearer to one seed than to
     # all others.
-    distances = np.sqrt(pairwise_squared_distances(projected, projected[seeds]))
+    distances = np.sqrt(cdist(projected, projected[seeds], "sqeuclidean"))
     is_same_seed = np.eye(len(seeds), dtype=bool)[None]
     nearest_other = np.where(is_same_seed, np.inf, distances[:, None, :]).min(axis=2)
     cores = CORE_RATIO * distances <= nearest_other
@@ -143,3 +144,12 @@ def client_centers(
         for core, seed in zip(cores.T, seeds, strict=True)
     ]
     return local_lloyd(points, np.array(means))
+
+
+def update_centers(points: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Mean (k, d) of the points with each label; an empty cluster keeps its center."""
+    means = [
+        points[labels == j].mean(axis=0) if (labels == j).any() else center
+        for j, center in enumerate(centers)
+    ]
+    return np.array(means)

@@ -22,9 +22,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import cdist
 
 from pkm.compute import SCALE, Points
-from pkm.methods.client_lloyd import pairwise_squared_distances
 from pkm.methods.unlearning_clients import Client, LloydClient, SeedingClient
 from pkm.methods.unlearning_server import RepairedServer
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -523,7 +523,7 @@ class FederatedModel:
         # The global cluster of each position that the server received.
         positions, _ = self.received
         coordinates = self._coordinates(positions)
-        labels = pairwise_squared_distances(coordinates, self.centers).argmin(axis=1)
+        labels = cdist(coordinates, self.centers, "sqeuclidean").argmin(axis=1)
         keys = map(bytes, np.ascontiguousarray(positions))
         label_of = dict(zip(keys, labels.tolist(), strict=True))
 
@@ -548,7 +548,7 @@ class FederatedModel:
 
         # Each point by way of its nearest client center.
         rows = client.rows[: client.n].astype(np.float64)
-        local_labels = pairwise_squared_distances(rows, client.centers).argmin(axis=1)
+        local_labels = cdist(rows, client.centers, "sqeuclidean").argmin(axis=1)
         assigned = self.centers[np.array(global_labels)[local_labels]]
         return ((rows / SCALE - assigned) ** 2).sum(axis=1)
 
