@@ -33,6 +33,7 @@ METHODS = {
     "SynopsisKMeans": "synopsis",
     "Balcan": "balcan",
     "PEMeans": "pe_means",
+    "FedDPKMeans": "feddp_kmeans",
     "KaplanStemmer": "kaplan_stemmer",
     "DistDP": "dist_dp",
     "NoisedPoints": "dist_dp",

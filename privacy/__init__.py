@@ -14,6 +14,7 @@ from pkm.privacy.hashed_points import (
     NearestCounts,
     NearestShells,
     NearestSumsAndCounts,
+    SecondMoments,
     Swaps,
 )
 from pkm.privacy.ledger import (
@@ -94,6 +95,7 @@ __all__ = [
     "ProjectedSumsAndCounts",
     "Query",
     "ScheduleError",
+    "SecondMoments",
     "Sensitivity",
     "ShellCounts",
     "SideCounts",

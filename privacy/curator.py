@@ -20,6 +20,7 @@ from pkm.privacy.hashed_points import (
     NearestCounts,
     NearestShells,
     NearestSumsAndCounts,
+    SecondMoments,
     Swaps,
 )
 from pkm.privacy.ledger import Ledger
@@ -84,6 +85,7 @@ class Curator(BaseCurator):
         NearestCounts,
         NearestShells,
         NearestSumsAndCounts,
+        SecondMoments,
         Swaps,
         CandidateSets,
         CoverPicks,

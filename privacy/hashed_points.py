@@ -16,6 +16,8 @@ query                          all points                restricted set
 :class:`NearestShells`         one count by 1            (all points only)
 :class:`NearestSumsAndCounts`  one sum by the radius,    (all points only)
                                one count by 1
+:class:`SecondMoments`         the matrix by the         (all points only)
+                               squared radius
 :class:`Swaps`,                all costs up, by at most  (all points only)
 :class:`CandidateSets`         the squared diameter
 =============================  ========================  =================================
@@ -48,6 +50,12 @@ from pkm.privacy.stability_histogram import OccupiedCells, StabilityHistogram
 if TYPE_CHECKING:
     from pkm.privacy.base import BaseCurator
 
+MOMENT_STEPS = 1 << 12
+"""Steps of a half-width that coordinates are cut to before they are multiplied."""
+
+MOMENT_ROWS = 1 << 16
+"""Points that are multiplied at once; sums of so many products are exact in float64."""
+
 ONE_REPLACEMENT = Sensitivity(l1=2 * SCALE, l2=math.sqrt(2) * SCALE, linf=SCALE, l0=2)
 """One record replaced in counts, which are in units of 2**-16 records."""
 
@@ -57,8 +65,8 @@ class HashedPoints(View):
 
     Made by :meth:`pkm.privacy.Curator.hashed_points`. Its queries are :class:`BucketCounts` and
     :class:`BucketSums` on the restricted set, which is all points at first, and
-    :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`, :class:`Swaps`
-    and :class:`CandidateSets` on all points.
+    :class:`NearestCounts`, :class:`NearestShells`, :class:`NearestSumsAndCounts`,
+    :class:`SecondMoments`, :class:`Swaps` and :class:`CandidateSets` on all points.
 
     Parameters
     ----------
@@ -421,6 +429,57 @@ class NearestSumsAndCounts(Query):
     def details(self) -> Mapping[str, float | None]:
         """The radius."""
         return {"radius": self.radius}
+
+
+@dataclass(frozen=True)
+class SecondMoments(Query):
+    """Sum over all points of the products of their coordinates, about the middle of the domain.
+
+    Notes
+    -----
+    Its part is ``moments`` (d (d + 1) / 2,), int64: the upper triangle, row by row, in units of
+    2**-24 squared half-widths; :meth:`matrix` makes the symmetric matrix of it. A record adds the
+    matrix ``x x'``, whose Frobenius norm is ``|x|^2``, at most the squared radius of the ball: that
+    is 2**16 units of the noise. An entry off the diagonal stands for two of the matrix, so its
+    unit is smaller by the root of 2: the change of the triangle has the norm of that of the matrix
+    then. Coordinates are cut to 2**-12 half-widths, toward zero, so that products are integers.
+    """
+
+    label: ClassVar[str] = "second_moments"
+    mechanisms: ClassVar[Mechanisms] = {"moments": (Gaussian,)}
+    view: ClassVar[type | None] = HashedPoints
+
+    def sensitivity(self, view: HashedPoints, adjacency: Adjacency) -> Mapping[str, Sensitivity]:
+        """The squared radius, in the Frobenius norm of the matrix."""
+        rows, columns = np.triu_indices(view.n_features)
+        largest = (view.radius * MOMENT_STEPS) ** 2
+        unit = np.where(rows == columns, largest, math.sqrt(0.5) * largest) / SCALE
+        return {"moments": Sensitivity(math.sqrt(len(unit)) * SCALE, SCALE, unit=unit)}
+
+    def exact(self, view: HashedPoints) -> Mapping[str, np.ndarray]:
+        """Exact sums of products."""
+        d = view.n_features
+        moments = np.zeros((d, d), np.int64)
+        for shard in view._all:
+            for start in range(0, len(shard.rows), MOMENT_ROWS):
+                rows = shard.rows[start : start + MOMENT_ROWS].astype(np.float64)
+                rows = np.trunc(rows * (MOMENT_STEPS / SCALE))
+                moments += (rows.T @ rows).astype(np.int64)
+        return {"moments": moments[np.triu_indices(d)][None]}
+
+    @staticmethod
+    def matrix(moments: np.ndarray) -> np.ndarray:
+        """Symmetric matrix (d, d), float64, in squared half-widths, of a released answer.
+
+        Examples
+        --------
+        >>> SecondMoments.matrix(np.array([2, -1, 4]) << 24).tolist()
+        [[2.0, -1.0], [-1.0, 4.0]]
+        """
+        d = (math.isqrt(8 * len(moments) + 1) - 1) // 2
+        matrix = np.zeros((d, d))
+        matrix[np.triu_indices(d)] = moments / MOMENT_STEPS**2
+        return matrix + np.triu(matrix, 1).T
 
 
 @dataclass(frozen=True, eq=False)

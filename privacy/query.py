@@ -35,8 +35,7 @@ class Sensitivity(NamedTuple):
         Number of entries that change.
     unit : float or ndarray
         Public factor of the norms and of the noise's scale, entry by entry where it is an array
-        (it broadcasts against the answer). Where entries have different sensitivities, the norms
-        are 1 and the units are the sensitivities: only one entry changes then.
+        (it broadcasts against the answer). The norms are those of the change divided by it.
     """
 
     l1: float

@@ -23,6 +23,7 @@ from pkm.methods import (
     DPLloyd,
     EUGkM,
     FastLloyd,
+    FedDPKMeans,
     GLloyd,
     KaplanStemmer,
     Lloyd,
@@ -39,7 +40,7 @@ from pkm.privacy import Account, Budget, BudgetExceeded, Curator, NoiseStreams, 
 
 ZERO_OUT = (
     FastLloyd, GLloyd, SuLloyd, DPLloyd, KaplanStemmer, Balcan, EUGkM, DPM, LSHSplits, EMMC,
-    PEMeans, QuadtreeKMeans, MSTKMeans,
+    PEMeans, QuadtreeKMeans, MSTKMeans, FedDPKMeans,
 )  # fmt: skip
 
 

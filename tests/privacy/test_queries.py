@@ -46,6 +46,7 @@ from pkm.privacy import (
     Percentile,
     ProjectedCounts,
     ProjectedSumsAndCounts,
+    SecondMoments,
     ShellCounts,
     SideCounts,
     Splits,
@@ -311,6 +312,10 @@ def nearest_sums(rng, d):
     return Example(query, pulled_points(rng, d))
 
 
+def second_moments(rng, d):
+    return Example(SecondMoments(), pulled_points(rng, d))
+
+
 def swaps(rng, d):
     candidates = positions(rng, 5, d)
     current = rng.choice(5, number(rng, 3), replace=False)
@@ -484,6 +489,7 @@ EXAMPLES = {
     NearestCounts: (nearest_counts,),
     NearestShells: (nearest_shells,),
     NearestSumsAndCounts: (nearest_sums,),
+    SecondMoments: (second_moments,),
     Swaps: (swaps,),
     CandidateSets: (candidate_sets,),
     CoverPicks: (cover_picks,),
