@@ -226,14 +226,19 @@ def sizes(study: Study, check: Mapping, context: Context) -> Agreement:
     return Agreement(table, missing or "Compared: N, d, k.", missing)
 
 
-@check_type("numbers")
+@check_type("numbers", "sweeps", "method", "over")
 def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     """Check that every reported number that can be compared is reproduced within sampling error.
 
-    Holds if all are; fails if more lie outside than two standard errors allow by chance (binomial
-    test at the level of all claims); else inconclusive.
+    Holds if all are; fails if more lie outside than the standard errors allow by chance (binomial
+    test at the level of all claims); else inconclusive. With `at_least` the claim is that such a
+    share of them is, which decides it. `sweeps` replaces those of the numbers; `method` and the
+    data sets `over` say which of them the claim is about.
     """
-    table = reported.compare(study, context.reported[check["numbers"]])
+    entry = context.reported[check["numbers"]]
+    table = reported.compare(study, {**entry, "sweeps": check.get("sweeps", entry.get("sweeps"))})
+    about = {"method": check.get("method"), "dataset": context.resolve(check.get("over", ()))}
+    table = table[matches(table, {name: value for name, value in about.items() if value})]
     is_judged = table["verdict"].isin(reported.JUDGED)
     judged = table[is_judged]
     others = table.loc[~is_judged, "verdict"].value_counts()
@@ -242,12 +247,15 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     if not len(judged):
         raise MissingRows(f"none of {len(table)} reported numbers can be judged: {others_text}")
 
-    # Two-sided chance beyond two standard errors; half a reported digit of slack makes it smaller.
+    # Two-sided chance beyond these errors; half a reported digit of slack makes it smaller.
     counts = judged["verdict"].value_counts().reindex(reported.JUDGED, fill_value=0)
     n_outside = len(judged) - counts[reported.WITHIN]
-    chance = 2 * stats.norm.sf(reported.STANDARD_ERRORS)
-    p_value = stats.binom.sf(n_outside - 1, len(judged), chance)
+    errors = entry.get("standard_errors", reported.STANDARD_ERRORS)
+    p_value = stats.binom.sf(n_outside - 1, len(judged), 2 * stats.norm.sf(errors))
     verdict = HOLDS if not n_outside else FAILS if p_value <= LEVEL else INCONCLUSIVE
+    if "at_least" in check:
+        share = counts[reported.WITHIN] / len(judged)
+        verdict = HOLDS if share >= check["at_least"] else FAILS
 
     n_near = sum(reported.near(line) for line in judged.to_dict("records"))
     numbers = f"Of {len(judged)} reported numbers that can be compared {counts[reported.WITHIN]} "
@@ -261,7 +269,9 @@ def reported_values(study: Study, check: Mapping, context: Context) -> Finding:
     evidence = judged.sort_values("verdict", key=lambda column: column.map(order.index))
     evidence = evidence[reported.EVIDENCE].reset_index(drop=True)
     seeds = int(judged["seeds"].min())
-    return Finding(of_part(verdict, missing), numbers, len(judged), seeds, missing, evidence)
+    # A part of the numbers can refute a share of all as little as show it.
+    verdict = of_part(verdict, missing, refuted="at_least" not in check)
+    return Finding(verdict, numbers, len(judged), seeds, missing, evidence)
 
 
 @check_type("verdict", "test")

@@ -108,12 +108,9 @@ def frame(study: Study, spec: FigureSpec) -> Frame:
 def selected(study: Study, spec: FigureSpec) -> Frame:
     """Select the rows of all panels: one selection cut by `panel`, or one for each panel."""
     if spec.panel or not spec.panels:
-        parts = [_of_part(study, spec)]
+        parts = [_rows(study, spec)]
     else:
-        of_panels = {name: _of_part(study, spec.part(name)) for name in spec.panels}
-        parts = [
-            replace(part, table=part.table.assign(panel=name)) for name, part in of_panels.items()
-        ]
+        parts = [_rows_of_panel(study, spec, name) for name in spec.panels]
     table = _concat([part.table for part in parts])
     cells = [part.cells for part in parts if part.cells is not None]
     shown = Frame(table, pd.concat(cells, ignore_index=True) if cells else None)
@@ -121,14 +118,18 @@ def selected(study: Study, spec: FigureSpec) -> Frame:
     return replace(shown, gaps=(*absent(shown, spec), *gaps))
 
 
-def _of_part(study: Study, spec: FigureSpec) -> Frame:
-    """Select the rows of one panel; its gaps are those that rows do not show."""
-    if spec.frame:
-        return Frame(spec.function(spec.frame)(study, spec))
+def _rows(study: Study, spec: FigureSpec) -> Frame:
+    """Select the rows of a figure or a panel; the gaps are those that rows do not show."""
     if spec.compare:
         return compared(study, spec)
     table, incomparable = summarized(study, spec)
     return Frame(table, gaps=incomparable_texts(incomparable))
+
+
+def _rows_of_panel(study: Study, spec: FigureSpec, name: str) -> Frame:
+    part = spec.part(name)
+    shown = Frame(part.function(part.frame)(study, part)) if part.frame else _rows(study, part)
+    return replace(shown, table=shown.table.assign(panel=name))
 
 
 def compared(study: Study, spec: FigureSpec) -> Frame:

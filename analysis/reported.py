@@ -3,7 +3,9 @@
 A claims file lists, under ``reported: <name>:``, the `sweeps` of the measured runs, the number of
 `runs` of a reported mean, the `epsilon` of the private ones, `cells` (table, data set, method, and
 for each metric ``"mean ± standard deviation"`` as reported), `not_comparable` and `notes` (which
-cells they concern, and a `reason`).
+cells they concern, and a `reason`). Where `metric` is named, each cell has a number for each
+method; with `area` it is that of the area over epsilon. A number without a deviation is taken to
+have that of the stored runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +19,7 @@ import pandas as pd
 from pkm.analysis.findings import MIN_SEEDS
 from pkm.analysis.tables import (
     Study,
+    area,
     column_statistics,
     panel_of_sweeps,
     raw_units,
@@ -36,7 +39,9 @@ EVIDENCE = [
     "dataset", "method", "metric", "mean", "deviation", "seeds", "reported", "margin", "ratio",
     "verdict", "note",
 ]  # fmt: skip
-#: A difference of more standard errors is no sampling error.
+#: Keys of a reported cell that are no metrics.
+PLACE = ("table", "dataset", "method")
+#: A difference of more standard errors is no sampling error, unless `standard_errors` says so.
 STANDARD_ERRORS = 2
 #: Share of the reported mean that a measured one may differ by to be near it.
 NEAR_SHARE = 0.1
@@ -53,6 +58,7 @@ class ReportedNumber:
     Attributes
     ----------
     mean, deviation : float
+        The deviation is NaN where none is reported.
     unit, deviation_unit : float
         One unit of the last reported digit of each.
     """
@@ -69,7 +75,7 @@ class ReportedNumber:
 
 
 def parse(text: str) -> ReportedNumber | None:
-    """Parse ``"0.61 ± 0.02"``; None where the paper reports that there is no number.
+    """Parse ``"0.61 ± 0.02"`` or ``"0.61"``; None where the paper says that there is no number.
 
     Raises
     ------
@@ -86,12 +92,12 @@ def parse(text: str) -> ReportedNumber | None:
     if text == "N/A":
         return None
     try:
-        mean_text, deviation_text = text.split("±")
+        mean_text, sign, deviation_text = text.partition("±")
         mean, unit = number(mean_text)
-        deviation, deviation_unit = number(deviation_text)
+        deviation, deviation_unit = number(deviation_text) if sign else (np.nan, np.nan)
     except (InvalidOperation, ValueError):
         raise ValueError(
-            f"reported number {text!r} should be 'mean ± standard deviation' or 'N/A'"
+            f"reported number {text!r} should be 'mean ± standard deviation', a mean or 'N/A'"
         ) from None
     return ReportedNumber(mean, deviation, unit, deviation_unit)
 
@@ -109,6 +115,18 @@ def number(text: str) -> tuple[float, float]:
     return float(value), float(unit)
 
 
+def cells_of(reported: Mapping) -> list[Mapping]:
+    """Return the reported cells, one for each data set and method; see the module."""
+    if "metric" not in reported:
+        return reported["cells"]
+    return [
+        {"dataset": cell["dataset"], "method": method, reported["metric"]: text}
+        for cell in reported["cells"]
+        for method, text in cell.items()
+        if method != "dataset"
+    ]
+
+
 def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     """Compare every reported number with the stored one.
 
@@ -122,21 +140,22 @@ def compare(study: Study, reported: Mapping) -> pd.DataFrame:
     -------
     DataFrame
         One line per reported number: `table`, `dataset`, `method`, `metric`, `mean`, `deviation`
-        (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`, `margin` (two standard
+        (n - 1), `seeds`, `reported`, `reported_mean`, `reported_deviation`, `margin` (some standard
         errors of both and half a reported digit, where the reported deviation is taken half a digit
         larger and the error of a fixed sample is counted in), `ratio` (measured over reported),
         `verdict`, `reason` (why it cannot be compared), `note`, `epsilon`, `epsilon_spent`,
         `adjacency`.
     """
-    names = dict.fromkeys(key for cell in reported["cells"] for key in cell)
-    metrics = [name for name in names if name not in ("table", "dataset", "method")]
+    cells = cells_of(reported)
+    names = dict.fromkeys(key for cell in cells for key in cell)
+    metrics = [name for name in names if name not in PLACE]
     stored = {metric: _stored(study, reported, metric) for metric in metrics}
     known = {pair for cells in stored.values() for pair in cells}
     lines = []
-    for cell, metric in product(reported["cells"], metrics):
+    for cell, metric in product(cells, metrics):
         if metric in cell:
             pair = (cell["dataset"], cell["method"])
-            key = {name: cell[name] for name in ("table", "dataset", "method")} | {"metric": metric}
+            key = {name: cell[name] for name in PLACE if name in cell} | {"metric": metric}
             measured = stored[metric].get(pair)
             lines.append(key | _compared(cell[metric], measured, pair in known, key, reported))
     return pd.DataFrame(lines)
@@ -150,7 +169,7 @@ def _stored(study: Study, reported: Mapping, metric: str) -> dict[tuple[str, str
     panel = panel_of_sweeps(study, reported["sweeps"], metric)
     if not len(panel.cells):
         return {}
-    panel = raw_units(panel)
+    panel = area(panel) if reported.get("area") else raw_units(panel)
     epsilon = panel.cells["epsilon"]
     near = np.isclose(epsilon, reported.get("epsilon", np.nan))
     panel = panel.take((epsilon.isna() | near).to_numpy())
@@ -184,11 +203,12 @@ def _compared(
     if value is not None and np.isfinite(mean):
         # Standard errors of the reported mean, of the measured one and of a fixed sample.
         errors = [
-            value.largest_deviation / np.sqrt(reported["runs"]),
+            np.nan_to_num(value.largest_deviation, nan=deviation) / np.sqrt(reported["runs"]),
             np.nan_to_num(deviation) / np.sqrt(seeds),
             SAMPLE_ERRORS.get(key["metric"], 0.0),
         ]
-        line["margin"] = STANDARD_ERRORS * np.linalg.norm(errors) + value.unit / 2
+        allowed = reported.get("standard_errors", STANDARD_ERRORS)
+        line["margin"] = allowed * np.linalg.norm(errors) + value.unit / 2
         line["ratio"] = mean / value.mean if value.mean else np.nan
 
     # Give the reason where the two cannot be compared.
