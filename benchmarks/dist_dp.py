@@ -3,7 +3,7 @@
 import numpy as np
 
 from pkm import datasets
-from pkm.benchmarks.measurement import Measurement, min_seconds
+from pkm.benchmarks.measurement import Measurement, min_seconds, peak_bytes
 from pkm.compute import Points, inertia
 from pkm.methods.dist_dp import DistDP, NoisedPoints
 from pkm.methods.kmeans import KMeansPlusPlus
@@ -15,6 +15,9 @@ N_CLUSTERS = 8
 RHOS = (1.0, 0.05, 0.0001)
 SEEDS = range(3)
 MAX_SECONDS = 20  # of a fit
+#: Strategy and largest seconds of a fit to 10^6 x 10 points, by rho.
+LARGE_FITS = {0.05: ("cells", 2.0), 0.0001: ("groups", 3.0)}
+MAX_BYTES = 30  # a value beyond the input
 #: Largest ratio of cost to that of k-means, by variant.
 MAX_RATIO = {"published": 1.6, "sound": 1.1}
 
@@ -48,6 +51,20 @@ def distance_based() -> list[Measurement]:
     median = DistDP(N_CLUSTERS, variant="sound", rho=RHOS[-1], p=1)
     rows.append(fit_time(median, points, f"{label}, dist-DP k-median sound, rho {RHOS[-1]:g}"))
     rows.append(fit_time(NoisedPoints(N_CLUSTERS), points, f"{label}, noised points"))
+    return rows + large_fits()
+
+
+def large_fits() -> list[Measurement]:
+    """Time and memory of the sound variant's two strategies on all of a million points."""
+    raw = mixture(1_000_000, 10, 10)
+    rows = []
+    for rho, (strategy, max_seconds) in LARGE_FITS.items():
+        method = DistDP(10, rho=rho, bounds=(-1, 1), random_state=1)
+        what = f"1,000,000 x 10 mixture, dist-DP sound by {strategy}, rho {rho:g}"
+        seconds = min_seconds(lambda method=method: method.fit(raw), repetitions=2)
+        rows.append(Measurement(f"{what}: fit", seconds, "s CPU", at_most=max_seconds))
+        per_value = peak_bytes(lambda method=method: method.fit(raw)) / raw.size
+        rows.append(Measurement(f"{what}: memory", per_value, "B a value", at_most=MAX_BYTES))
     return rows
 
 

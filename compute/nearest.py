@@ -134,10 +134,15 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
 
 def squared_distances(points: Points, centers: np.ndarray) -> np.ndarray:
     """Squared distance of each point to the nearest of centers (k, d): shape (n,), exact."""
+    return nearest_with_squares(points, centers)[1]
+
+
+def nearest_with_squares(points: Points, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index of each point's nearest center of (k, d), and their squared distance: both (n,)."""
     squares = np.empty(points.shape[0])
     nearest = labels(points, centers[None])[0]
     _squared_distances(points.rows, np.asarray(centers, np.float64), nearest, squares)
-    return squares
+    return nearest, squares
 
 
 @njit(cache=True, nogil=True, fastmath=REORDERED)

@@ -4,33 +4,41 @@ Cells are numbered by their integer position, and rows of numbers are packed int
 equal exactly where the rows are: nothing is hashed. Memory is linear in the number of points.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy.spatial import KDTree
 
-from pkm.compute.points import SCALE
+from pkm.compute.nearest import nearest_with_squares
+from pkm.compute.points import SCALE, Points, squared_norms_of
 
 ROOT_BITS = 19  # the root cell's side is 2**19 steps: eight half-widths
 ROOT_LOWER = -2 * SCALE  # its lower end: shifted points lie between -2 and 6 half-widths
 KEY_BITS = 63
-TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a matrix product does
+MAX_DIGIT_BITS = 31  # a key holds one and the number of a row
+TREE_DIMENSIONS = 8  # up to here a k-d tree finds the nearest center, above a scan does
 #: Centers per leaf of that tree: which of several equally near ones it finds depends on it.
 LEAF_SIZE = 16
-MAX_PRODUCTS = 1 << 17  # inner products at a time: a megabyte, which the cache holds
+BLOCK_ROWS = 1 << 16  # points whose nearest centers are found at a time
+
+#: Positions of the cells that indices or a slice select.
+CellsAt = Callable[[Any], np.ndarray]
 
 
 def occupied_cells(
     points: np.ndarray,
     shift: np.ndarray,
     levels: range,
-) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Cells of a shifted quadtree that hold a point, level by level.
+) -> Iterator[tuple[int, CellsAt, np.ndarray]]:
+    """Cells of a shifted quadtree that hold a point, level by level, in lexicographic order.
 
     Parameters
     ----------
-    points : ndarray of shape (n, d), int64
+    points : ndarray of shape (n, d), int32 or int64
         In grid steps, within two half-widths of the origin.
     shift : ndarray of shape (d,), int64
         Added to the points; from 0 to four half-widths.
@@ -41,16 +49,17 @@ def occupied_cells(
     ------
     level : int
         From the finest to the coarsest.
-    cells : ndarray of shape (m, d), int32
-        Positions, in lexicographic order.
+    cells_at : callable
+        From indices or a slice of the cells to their positions, (m, d), int32: where most cells
+        hold one point, the positions of all take more memory than the points.
     counts : ndarray of shape (m,), int64
 
     Examples
     --------
     >>> points = np.array([[0], [1], [70_000]])
     >>> tree = occupied_cells(points, np.array([0]), range(2, 4))
-    >>> [(cells.tolist(), counts.tolist()) for _, cells, counts in tree]
-    [([[2], [3]], [2, 1]), ([[1]], [3])]
+    >>> [(cells_at([0, -1]).tolist(), counts.tolist()) for _, cells_at, counts in tree]
+    [([[2], [3]], [2, 1]), ([[1], [1]], [3])]
     """
     if not levels:
         return
@@ -58,18 +67,36 @@ def occupied_cells(
         raise ValueError(
             f"levels={levels} must be consecutive: cells are merged from one level to the next"
         )
-    finest = levels[-1]
-    # Positions are below 2**18: int32 halves what is moved.
-    cells = np.empty(points.shape, np.int32)
-    for h, column in enumerate(points.T):
-        positions = (column + (shift[h] - ROOT_LOWER)) >> (ROOT_BITS - finest)
-        # The one point that lies on the root cell's upper end belongs to the last cell.
-        cells[:, h] = np.minimum(positions, (1 << finest) - 1)
-    counts = np.ones(len(cells), np.int64)
+    offset = shift - ROOT_LOWER
+    members = np.arange(len(points))
+    weights = None  # points that a member represents: one
     for level in reversed(levels):
-        cells, counts = _merge_equal(cells, counts, max(level, 1))
-        yield level, cells, counts
-        cells = cells >> 1
+        # The one point that lies on the root cell's upper end belongs to the last cell.
+        digits = Digits(points, offset, ROOT_BITS - level, (1 << level) - 1, max(level, 1))
+        order, is_first = lexicographic_order(digits, members)
+        first = np.flatnonzero(is_first)
+        if weights is None:
+            counts = np.diff(first, append=len(order))
+        else:
+            counts = np.add.reduceat(weights[order], first)
+        yield level, partial(_cells_at, digits, members, order, first), counts
+
+        # From here on a point of each cell represents it, once that saves work.
+        if 2 * len(first) <= len(members):
+            members = members[order[first]]
+            weights = counts
+
+
+def _cells_at(
+    digits: "Digits",
+    members: np.ndarray,
+    order: np.ndarray,
+    first: np.ndarray,
+    selected: np.ndarray | slice,
+) -> np.ndarray:
+    """Positions of the selected cells, (m, d), int32: those of the first member of each."""
+    rows = digits.points[members[order[first[selected]]]] + digits.offset
+    return np.minimum(rows >> digits.dropped, digits.last).astype(np.int32)
 
 
 def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray:
@@ -78,62 +105,119 @@ def cell_centers(cells: np.ndarray, shift: np.ndarray, level: int) -> np.ndarray
     return cells * side + (side // 2 + ROOT_LOWER) - shift
 
 
-def _merge_equal(cells: np.ndarray, counts: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct rows in lexicographic order, and the sums of their counts."""
-    if not len(cells):
-        return cells, counts
-    keys = row_keys(cells, bits)
-    # Rows of equal keys are equal: any of them comes first.
-    order = np.argsort(keys)
-    keys = keys[order]
-    is_first = np.r_[True, keys[1:] != keys[:-1]]
-    first = np.flatnonzero(is_first)
-    return cells[order[first]], np.add.reduceat(counts[order], first)
+@dataclass(frozen=True)
+class Digits:
+    """Rows of non-negative integers that points stand for, computed where they are needed.
 
-
-def row_keys(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Integer keys of rows: in the rows' lexicographic order, and equal only where the rows are.
+    Number h of point i is ``min((points[i, h] + offset[h]) >> dropped, last)``.
 
     Parameters
     ----------
-    rows : ndarray of shape (m, d), int64
-        Values in [0, 2**bits).
+    points : ndarray of shape (n, d), int32 or int64
+    offset : ndarray of shape (d,), int64
+    dropped : int
+        Low bits to leave out.
+    last : int
+        Largest number.
     bits : int
-        From 1 to 31.
+        Of the numbers, from 1 to :data:`MAX_DIGIT_BITS`: they are below 2**bits.
+    """
+
+    points: np.ndarray
+    offset: np.ndarray
+    dropped: int
+    last: int
+    bits: int
+
+
+def lexicographic_order(digits: Digits, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort rows lexicographically, and mark those that differ from the row before.
+
+    Parameters
+    ----------
+    digits : Digits
+    members : ndarray of shape (m,), int64
+        Rows to sort.
 
     Returns
     -------
-    ndarray of shape (m,), int64
+    order : ndarray of shape (m,), int64
+        Positions in ``members``, equal rows in any order.
+    is_first : ndarray of shape (m,), bool
+        Whether a row, in that order, is the first of equal ones.
 
     Examples
     --------
-    >>> row_keys(np.array([[0, 3], [2, 1]]), 2).tolist()
-    [3, 9]
+    >>> digits = Digits(np.array([[2, 1], [0, 3], [2, 0]]), np.zeros(2, np.int64), 0, 3, 2)
+    >>> order, is_first = lexicographic_order(digits, np.arange(3))
+    >>> order.tolist(), is_first.tolist()
+    ([1, 2, 0], [True, True, True])
     """
-    m, d = rows.shape
-    width = KEY_BITS // bits
-    keys = _pack_columns(rows[:, :width], bits)
-    n_packed = width
+    d = digits.points.shape[1]
+
+    # Sort by as many columns as fit a key.
+    n_packed = min(KEY_BITS // digits.bits, d)
+    keys = _packed_columns(digits, members, 0, n_packed)
+    order = np.argsort(keys)
+    is_first = np.ones(len(members), bool)
+    _mark_first(keys, order, is_first)
+
     while n_packed < d:
-        # Replace the packed columns by their rank, which leaves bits for more columns.
-        distinct, ranks = np.unique(keys, return_inverse=True)
-        if len(distinct) == m:
-            # No two rows are equal so far: the other columns decide nothing.
-            return keys
-        width = (KEY_BITS - m.bit_length()) // bits
-        columns = rows[:, n_packed : n_packed + width]
-        shifted_ranks = ranks.astype(np.int64) << (bits * columns.shape[1])
-        keys = shifted_ranks | _pack_columns(columns, bits)
+        # Sort rows that are equal so far by more columns, within their run of equal rows.
+        tied = np.flatnonzero(is_tied(is_first))
+        if not len(tied):
+            break
+        runs = np.cumsum(is_first[tied])
+        width = min((KEY_BITS - len(tied).bit_length()) // digits.bits, d - n_packed)
+        columns = _packed_columns(digits, members[order[tied]], n_packed, width)
+        keys = runs << (digits.bits * width) | columns
+        suborder = np.argsort(keys)
+        keys = keys[suborder]
+        order[tied] = order[tied][suborder]
+        is_first[tied[1:]] = keys[1:] != keys[:-1]
         n_packed += width
+    return order, is_first
+
+
+@njit(cache=True, nogil=True)
+def _mark_first(keys: np.ndarray, order: np.ndarray, is_first: np.ndarray) -> None:
+    for row in range(1, len(order)):
+        is_first[row] = keys[order[row]] != keys[order[row - 1]]
+
+
+def is_tied(is_first: np.ndarray) -> np.ndarray:
+    """Whether a sorted row equals the row before or after it: a mask (m,)."""
+    is_last = np.ones(len(is_first), bool)
+    is_last[:-1] = is_first[1:]
+    return ~(is_first & is_last)
+
+
+def _packed_columns(digits: Digits, members: np.ndarray, first: int, width: int) -> np.ndarray:
+    """Concatenate the bits of columns of the members, the first column in the highest bits."""
+    columns = slice(first, first + width)
+    keys = np.empty(len(members), np.int64)
+    _pack(digits.points[:, columns], digits.offset[columns], digits.dropped, digits.last,
+          digits.bits, members, keys)  # fmt: skip
     return keys
 
 
-def _pack_columns(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Concatenate the bits of the columns of each row, the first column in the highest bits."""
-    keys = np.zeros(len(rows), np.int64)
-    for column in rows.T:
-        keys = (keys << bits) | column
-    return keys
+@njit(cache=True, nogil=True)
+def _pack(
+    points: np.ndarray,
+    offset: np.ndarray,
+    dropped: int,
+    last: int,
+    bits: int,
+    members: np.ndarray,
+    keys: np.ndarray,
+) -> None:
+    for row in range(len(members)):
+        i = members[row]
+        key = np.int64(0)
+        for h in range(len(offset)):
+            number = (points[i, h] + offset[h]) >> dropped
+            key = key << bits | min(number, last)
+        keys[row] = key
 
 
 def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +225,8 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
 
     Parameters
     ----------
-    points : ndarray of shape (n, d), int64
+    points : ndarray of shape (n, d), int32 or int64
+        Below 2**24 in size.
     centers : ndarray of shape (m, d), int64
         In grid steps, like the points small enough that squared distances are exact in float64.
 
@@ -156,21 +241,17 @@ def nearest_of_many(points: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray
     >>> nearest_of_many(np.array([[0, 0], [7, 4]]), np.array([[4, 0], [1, 0]]))
     (array([1, 0]), array([1., 5.]))
     """
-    if points.shape[1] <= TREE_DIMENSIONS:
-        distance, index = KDTree(centers, LEAF_SIZE).query(points)
-        return np.asarray(index, np.int64), np.asarray(distance)
-    transposed = centers.T.astype(np.float64)
-    squared_norms = (centers.astype(np.float64) ** 2).sum(axis=1)
+    tree = KDTree(centers, LEAF_SIZE) if points.shape[1] <= TREE_DIMENSIONS else None
     index = np.empty(len(points), np.int64)
     distance = np.empty(len(points))
-    block_size = max(1, MAX_PRODUCTS // len(centers))
-    for start in range(0, len(points), block_size):
-        block = slice(start, start + block_size)
-        rows = points[block].astype(np.float64)
-        scores = squared_norms - 2.0 * (rows @ transposed)
-        index[block] = scores.argmin(axis=1)
-        least = np.take_along_axis(scores, index[block, None], axis=1)[:, 0]
-        squares = least + np.einsum("ij,ij->i", rows, rows)
+    for start in range(0, len(points), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        if tree is not None:
+            distance[block], index[block] = tree.query(points[block])
+            continue
+        rows = points[block].astype(np.float32)
+        prepared = Points(rows, squared_norms_of(rows))
+        index[block], squares = nearest_with_squares(prepared, centers)
         distance[block] = np.sqrt(squares)
     return index, distance
 
@@ -181,7 +262,7 @@ def add_soft_counts(points: np.ndarray, intervals: int, counts: np.ndarray) -> N
 
     Parameters
     ----------
-    points : ndarray of shape (n, d), int64
+    points : ndarray of shape (n, d), int32 or int64
         In the domain, in grid steps.
     intervals : int
         Number of equal intervals per feature, between the ends of the domain.

@@ -113,7 +113,7 @@ class DistDP(DistDPParameters):
             points, weights = published_coreset(self, curator, generator)
         else:
             points, weights = sound_coreset(self, curator, generator)
-            points = np.clip(points, -SCALE, SCALE)
+            np.clip(points, -SCALE, SCALE, out=points)
         return self._cluster_released(points, weights, generator), 1
 
     def plan(self, n_points: int, n_features: int, max_shift: float) -> Schedule:

@@ -15,6 +15,7 @@ from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import (
     Histogram,
     RegionTrees,
+    clipped_noised,
     draw_shifts,
     fullest_cells,
     noised_histograms,
@@ -22,7 +23,6 @@ from pkm.methods.dist_dp_tree import (
 )
 from pkm.methods.lsh_splits import COUNTS_TO_SUM
 from pkm.methods.rho_bounded import (
-    MAX_NOISED,
     hides_mean,
     noise_multiplier,
     sufficient_points,
@@ -114,7 +114,8 @@ def published_coreset(
     # Release all points with noise (Algorithm 1, step 1).
     noise = SortedGaussian(schedule.stddev * SCALE)
     released = curator.release(AllPoints(), points=noise)["points"][0]
-    noised = np.clip(released, -MAX_NOISED, MAX_NOISED)
+    noised = clipped_noised(released)
+    del released  # all points: memory is needed below
 
     # Crude centers from the fullest cells of shifted quadtrees (Algorithm 2).
     centers = _crude_centers(method, curator, noised, generator, schedule.part)
@@ -150,7 +151,7 @@ def _crude_centers(
 ) -> np.ndarray:
     """Crude centers (m, d), int64: coarse cells are counted on noised points, fine ones on true."""
     shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
-    histograms = noised_histograms(noised, shifts, method.coarse)
+    histograms = noised_histograms(noised, shifts, method.coarse, method.resolved_cells)
     histograms += _fine_histograms(method, curator, shifts, part)
     return np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
 

@@ -14,13 +14,13 @@ from pkm.compute.quadtree import nearest_of_many
 from pkm.methods.dist_dp_parameters import DistDPParameters
 from pkm.methods.dist_dp_tree import (
     RegionTrees,
+    clipped_noised,
     draw_shifts,
     fullest_cells,
     noised_histograms,
     released_histograms,
 )
 from pkm.methods.rho_bounded import (
-    MAX_NOISED,
     hides_mean,
     sufficient_points,
     sufficient_schedule,
@@ -183,9 +183,10 @@ def _groups(
     # Release all points with noise, and group them around the fullest cells of quadtrees.
     noise = SortedGaussian(schedule.stddev * SCALE)
     released = curator.release(AllPoints(), points=noise)["points"][0]
-    noised = np.clip(released, -MAX_NOISED, MAX_NOISED)
+    noised = clipped_noised(released)
+    del released  # all points: memory is needed below
     shifts = draw_shifts(generator, method.quadtrees, curator.n_features)
-    histograms = noised_histograms(noised, shifts, method.finest)
+    histograms = noised_histograms(noised, shifts, method.finest, method.resolved_cells)
     centers = np.unique(fullest_cells(histograms, shifts, method.resolved_cells), axis=0)
     nearest, distance = nearest_of_many(noised, centers)
 
@@ -197,6 +198,7 @@ def _groups(
 
     # Release the sums of the true points of the groups: a move changes one of them by rho.
     groups = np.where(ungrouped, -1, nearest)
+    del nearest, distance, is_far
     sums_mu = schedule.mu * math.sqrt(1 - method.points_share)
     noise = Gaussian(curator.max_shift * SCALE / sums_mu)
     sums = curator.release(GroupSums(groups, len(centers)), sums=noise)["sums"][0]

@@ -9,6 +9,8 @@ from scipy.spatial.distance import cdist
 from pkm.compute import weighted_lloyd
 
 MAX_ITERATIONS = 300
+SOME_ROWS = 10  # for each center
+BLOCK_ROWS = 1 << 14
 TOLERANCE = 1e-4  # of the mean variance: scikit-learn's default
 
 
@@ -70,9 +72,11 @@ def best_of_starts(
     """
     points = np.ascontiguousarray(points, np.float64)
     sample_weight = np.ascontiguousarray(sample_weight, np.float64)
-    distinct = np.unique(points, axis=0)
-    if len(distinct) <= k:
-        return distinct
+    # To see that there are more than k, some rows suffice almost always.
+    if len(np.unique(points[: SOME_ROWS * k], axis=0)) <= k:
+        distinct = np.unique(points, axis=0)
+        if len(distinct) <= k:
+            return distinct
 
     generator = np.random.default_rng(seed)
     fits = []
@@ -105,8 +109,9 @@ def _greedy_start(
         candidates = points[np.minimum(drawn, len(points) - 1)]
 
         # Take the one that lowers the total cost most.
-        closer = np.minimum(nearest, cdist(candidates, points, distance))
-        best = np.argmin((closer * sample_weight).sum(axis=1))
+        closer = cdist(candidates, points, distance)
+        np.minimum(nearest, closer, out=closer)
+        best = np.argmin([(costs * sample_weight).sum() for costs in closer])
         centers[j] = candidates[best]
         nearest = closer[best]
     return centers
@@ -118,5 +123,8 @@ def _lloyd(
     """Move the centers in place by Lloyd's algorithm; return them and their cost."""
     tolerance = TOLERANCE * points.var(axis=0).mean()
     weighted_lloyd(points, sample_weight, centers, tolerance, MAX_ITERATIONS)
-    nearest = cdist(points, centers, "sqeuclidean").min(axis=1)
+    nearest = np.empty(len(points))
+    for start in range(0, len(points), BLOCK_ROWS):
+        block = slice(start, start + BLOCK_ROWS)
+        nearest[block] = cdist(points[block], centers, "sqeuclidean").min(axis=1)
     return centers, float((nearest * sample_weight).sum())

@@ -1,8 +1,9 @@
 """Records clipped to balls around public centers, under rho-bounded adjacency."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -42,8 +43,9 @@ class ClippedRegions(View):
     ----------
     curator : RhoBoundedCurator
         It charges and draws all releases; its ``max_shift`` is the largest move of a record.
-    points : ndarray of shape (n, d), int64
-        Private: clipped records about their region's center, in grid steps.
+    clip : callable
+        Private: returns the clipped records about their region's center, (n, d), int64, in grid
+        steps. It is called once, when a query or a split needs them.
     cell : ndarray of shape (n,), int
         Private: the region of each record.
     n_cells : int
@@ -69,7 +71,7 @@ class ClippedRegions(View):
     def __init__(
         self,
         curator: "RhoBoundedCurator",
-        points: np.ndarray,
+        clip: Callable[[], np.ndarray],
         cell: np.ndarray,
         n_cells: int,
         radius: float,
@@ -77,15 +79,19 @@ class ClippedRegions(View):
         charge_both: bool,
     ) -> None:
         super().__init__(curator)
-        self._points = points
+        self._clip = clip
         self._cell = cell
         self._region = np.arange(n_cells)  # of each cell
         self.n_cells = n_cells
-        self.n_features = points.shape[1]
+        self.n_features = curator.n_features
         self.charge_both = charge_both
         rounding = math.sqrt(self.n_features) / SCALE
         inside = min(curator.max_shift + rounding, 2 * radius)
         self.sum_sensitivity = max(TWO_RECORDS * radius, inside) if charge_both else radius
+
+    @cached_property
+    def _points(self) -> np.ndarray:
+        return self._clip()
 
     def split(self, cells: Sequence[int] | np.ndarray, normal: np.ndarray) -> np.ndarray:
         """Split cells by a public hyperplane through their region's center.

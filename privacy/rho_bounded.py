@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pkm.compute.hashing import clip_norms
-from pkm.compute.quadtree import nearest_of_many, row_keys
+from pkm.compute.quadtree import BLOCK_ROWS, Digits, lexicographic_order, nearest_of_many
 from pkm.privacy.base import BaseCurator, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.clipped_regions import (
@@ -127,8 +127,12 @@ class RhoBoundedCurator(BaseCurator):
 
         # A canonical order, so that seeded noise falls on the same point in whatever order the
         # points were given.
-        rows = np.concatenate([shard.rows for shard in self._shards]).astype(np.int64)
-        self._rows = rows[np.argsort(row_keys(rows + SCALE, POSITION_BITS))]
+        rows = np.empty((sum(len(shard.rows) for shard in self._shards), self.n_features), np.int32)
+        np.concatenate([shard.rows for shard in self._shards], out=rows, casting="unsafe")
+        offset = np.full(self.n_features, SCALE)
+        digits = Digits(rows, offset, 0, 2 * SCALE, POSITION_BITS)
+        order, _ = lexicographic_order(digits, np.arange(len(rows)))
+        self._rows = rows.take(order, axis=0)
         self._released = False
 
     def regions(
@@ -184,12 +188,19 @@ class RhoBoundedCurator(BaseCurator):
                 rows = rows[members]
             region = nearest_of_many(rows, centers)[0] if len(rows) else np.empty(0, np.int64)
 
-        clipped = clip_norms(rows - centers[region], radius * SCALE)
-        return ClippedRegions(self, clipped, region, len(centers), radius, charge_both=charge_both)
+        def clip() -> np.ndarray:
+            clipped = np.empty(rows.shape, np.int64)
+            for start in range(0, len(rows), BLOCK_ROWS):
+                block = slice(start, start + BLOCK_ROWS)
+                relative = rows[block] - centers[region[block]]
+                clipped[block] = clip_norms(relative, radius * SCALE)
+            return clipped
+
+        return ClippedRegions(self, clip, region, len(centers), radius, charge_both=charge_both)
 
     def number_records(self, order: np.ndarray) -> None:
         """Put records in the order in which they were released, by which queries name them."""
-        self._rows = self._rows[order]
+        self._rows = self._rows.take(order, axis=0)
         self._released = True
 
     def check_unreleased(self) -> None:

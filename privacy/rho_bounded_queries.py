@@ -16,11 +16,21 @@ query                    change
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from pkm.compute.quadtree import add_soft_counts, occupied_cells
+from pkm.compute.quadtree import (
+    BLOCK_ROWS,
+    MAX_DIGIT_BITS,
+    CellsAt,
+    Digits,
+    add_soft_counts,
+    is_tied,
+    lexicographic_order,
+    occupied_cells,
+)
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.clipped_regions import RHO_BOUNDED, TWO_RECORDS, group_sums
 from pkm.privacy.grid import SCALE
@@ -71,20 +81,42 @@ class SortedGaussian:
     def draw(
         self, values: np.ndarray, streams: NoiseStreams, key: Key, sensitivity: Sensitivity
     ) -> list["SortedRows"]:
-        """Add noise to rows (1, n, d), int64, and sort them lexicographically.
+        """Add noise to rows (1, n, d), int32 or int64, and sort them lexicographically.
 
         Returns
         -------
         list of one SortedRows
         """
-        noised = self._noise.draw(values, streams, (*key, "noise"))[0]
+        # Part by part, with the noise of one draw.
+        noised = np.empty(values.shape[1:], np.int64)
+        add_noise = self._noise.draw_parts(streams, (*key, "noise"))
+        for start in range(0, len(noised), BLOCK_ROWS):
+            rows = values[0, start : start + BLOCK_ROWS].astype(np.int64)
+            noised[start : start + BLOCK_ROWS] = add_noise(rows.ravel()).reshape(rows.shape)
+
         ties = streams.uniform((*key, "ties"), (len(noised),))[0]
-        order = np.lexsort((ties, *noised.T[::-1]))
-        return [SortedRows(noised[order], order)]
+        order = _sorted_order(noised, ties)
+        for column in noised.T:
+            column[:] = column[order]
+        return [SortedRows(noised, order)]
 
     @property
     def _noise(self) -> Gaussian:
         return Gaussian(self.scale)
+
+
+def _sorted_order(rows: np.ndarray, ties: np.ndarray) -> np.ndarray:
+    """Lexicographic order of rows (n, d), int64, equal ones in that of ``ties``."""
+    lowest = int(rows.min(initial=0))
+    bits = max(int(rows.max(initial=0)) - lowest, 1).bit_length()
+    if bits > MAX_DIGIT_BITS:
+        return np.lexsort((ties, *rows.T[::-1]))
+    digits = Digits(rows, np.full(rows.shape[1], -lowest), 0, (1 << bits) - 1, bits)
+    order, is_first = lexicographic_order(digits, np.arange(len(rows)))
+    tied = np.flatnonzero(is_tied(is_first))
+    runs = np.cumsum(is_first[tied])
+    order[tied] = order[tied][np.lexsort((ties[order[tied]], runs))]
+    return order
 
 
 class SortedRows(NamedTuple):
@@ -256,17 +288,24 @@ class QuadtreeCounts(Query):
     def exact(self, view: "RhoBoundedCurator") -> Mapping[str, StreamedCells]:
         """The occupied cells, one histogram after the other."""
 
-        def parts() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        def parts() -> Iterator[tuple[CellsAt, np.ndarray]]:
             # Without histograms there is a part without cells.
-            yield np.empty((0, 2 + view.n_features), np.int64), np.empty(0, np.int64)
+            no_names = np.empty((0, 2 + view.n_features), np.int64)
+            yield lambda selected: no_names[selected], np.empty(0, np.int64)
             for tree, shift in enumerate(self.shifts):
-                for level, cells, counts in occupied_cells(view._rows, shift, self.levels):
-                    names = np.empty((len(cells), 2 + view.n_features), cells.dtype)
-                    names[:, :2] = tree, level
-                    names[:, 2:] = cells
-                    yield names, counts
+                for level, cells_at, counts in occupied_cells(view._rows, shift, self.levels):
+                    yield partial(_names_at, tree, level, cells_at), counts
 
         return {"counts": StreamedCells(parts)}
+
+
+def _names_at(tree: int, level: int, cells_at: CellsAt, selected: Any) -> np.ndarray:
+    """Names of the selected cells of a level: tree, level and position, (m, 2 + d)."""
+    cells = cells_at(selected)
+    names = np.empty((len(cells), 2 + cells.shape[1]), cells.dtype)
+    names[:, :2] = tree, level
+    names[:, 2:] = cells
+    return names
 
 
 @dataclass(frozen=True)

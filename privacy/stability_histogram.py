@@ -13,10 +13,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.special import ndtri_exp
 
+from pkm.compute.quadtree import CellsAt
 from pkm.privacy.grid import SCALE
 from pkm.privacy.mechanisms import Cost, Gaussian
 from pkm.privacy.noise import Key, NoiseStreams
 from pkm.privacy.query import Sensitivity
+
+BLOCK_CELLS = 1 << 16  # whose noise is drawn at a time
 
 
 @dataclass(frozen=True)
@@ -110,21 +113,24 @@ class StabilityHistogram:
         if isinstance(values, OccupiedCells):
             exact = np.asarray(values.counts, np.int64)[None] * SCALE
             noisy = self._noise.draw(exact, streams, key)[0]
-            return [self._large(values.cells, noisy, values.min_count)]
+            return [self._large(values.cells.__getitem__, noisy, values.min_count)]
 
-        # Part by part, with the same noise: no more than one part is in memory.
+        # Part by part, block by block, with the same noise: a part at a time is in memory.
         add_noise = self._noise.draw_parts(streams, key)
-        parts = [
-            self._large(cells, add_noise(counts * SCALE), values.min_count)
-            for cells, counts in values.parts()
-        ]
+        parts = []
+        for cells_at, counts in values.parts():
+            noisy = np.empty_like(counts)
+            for start in range(0, len(counts), BLOCK_CELLS):
+                block = slice(start, start + BLOCK_CELLS)
+                noisy[block] = add_noise(counts[block] * SCALE)
+            parts.append(self._large(cells_at, noisy, values.min_count))
         cells = np.concatenate([part.cells for part in parts])
         return [ReleasedCells(cells, np.concatenate([part.counts for part in parts]))]
 
-    def _large(self, cells: np.ndarray, noisy: np.ndarray, min_count: float) -> "ReleasedCells":
+    def _large(self, cells_at: CellsAt, noisy: np.ndarray, min_count: float) -> "ReleasedCells":
         """Cells whose noisy counts reach the threshold."""
-        selected = np.flatnonzero(noisy / SCALE >= max(self.threshold, min_count))
-        return ReleasedCells(cells[selected], noisy[selected])
+        selected = np.flatnonzero(noisy >= max(self.threshold, min_count) * SCALE)
+        return ReleasedCells(cells_at(selected), noisy[selected])
 
     @property
     def _noise(self) -> Gaussian:
@@ -156,19 +162,19 @@ class StreamedCells:
     Attributes
     ----------
     parts : callable
-        Starts an iterator over one or more pairs of cells and counts, as of `OccupiedCells`, which
-        joined are all cells.
+        Starts an iterator over one or more pairs: a function from indices or a slice of the part's
+        cells to their names, and the counts. Joined they are those of `OccupiedCells`.
     min_count : float, default=0
         As of `OccupiedCells`.
     """
 
-    parts: Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
+    parts: Callable[[], Iterator[tuple[CellsAt, np.ndarray]]]
     min_count: float = 0.0
 
     @property
     def cells(self) -> np.ndarray:
         """Names of all cells."""
-        return np.concatenate([cells for cells, _ in self.parts()])
+        return np.concatenate([cells_at(slice(None)) for cells_at, _ in self.parts()])
 
     @property
     def counts(self) -> np.ndarray:

@@ -19,11 +19,12 @@ from sklearn.cluster import KMeans
 
 from pkm.audit.conformance import CHECKS, conformance
 from pkm.compute.quadtree import (
+    Digits,
     add_soft_counts,
     cell_centers,
+    lexicographic_order,
     nearest_of_many,
     occupied_cells,
-    row_keys,
 )
 from pkm.methods import dist_dp_published
 from pkm.methods.dist_dp import DistDP, NoisedPoints
@@ -59,6 +60,7 @@ from pkm.privacy.rho_bounded_queries import (
     SoftCounts,
     SortedGaussian,
     Total,
+    _sorted_order,
     soft_sensitivity,
 )
 
@@ -159,7 +161,8 @@ def test_cells_agree_with_plain_counting(d, levels):
     points[0] = 2 * SCALE
     points[1] = -2 * SCALE
     shift = rng.integers(0, 4 * SCALE + 1, d)
-    for level, cells, counts in occupied_cells(points, shift, levels):
+    for level, cells_at, counts in occupied_cells(points, shift, levels):
+        cells = cells_at(slice(None))
         side = 8 * SCALE / 2**level
         indices = np.floor((points + shift + 2 * SCALE) / side).astype(int)
         indices = np.minimum(indices, 2**level - 1)
@@ -176,7 +179,8 @@ def test_cells_agree_with_plain_counting(d, levels):
 def test_largest_shift_stays_in_the_last_cell():
     points = np.full((1, 2), 2 * SCALE)
     shift = np.full(2, 4 * SCALE)
-    cells_by_level = [cells.tolist() for _, cells, _ in occupied_cells(points, shift, range(2))]
+    tree = occupied_cells(points, shift, range(2))
+    cells_by_level = [cells_at(slice(None)).tolist() for _, cells_at, _ in tree]
     assert cells_by_level == [[[1, 1]], [[0, 0]]]
 
 
@@ -187,14 +191,26 @@ def test_largest_shift_stays_in_the_last_cell():
     st.integers(1, 40),
     st.integers(0, 10**6),
 )
-def test_keys_keep_order_and_never_collide(bits, d, m, seed):
+def test_rows_are_sorted_and_equal_ones_found(bits, d, m, seed):
     rng = np.random.default_rng(seed)
     rows = rng.integers(0, 1 << bits, (m, d))
     rows[rng.random((m, d)) < 0.7] = (1 << bits) - 1
-    keyed_rows = list(zip(row_keys(rows, bits), rows.tolist(), strict=True))
-    for (key, row), (other_key, other_row) in itertools.combinations(keyed_rows, 2):
-        assert (key < other_key) == (row < other_row)
-        assert (key == other_key) == (row == other_row)
+    members = rng.permutation(m)[: rng.integers(1, m + 1)]
+    digits = Digits(rows - 5, np.full(d, 5), 0, (1 << bits) - 1, bits)
+    order, is_first = lexicographic_order(digits, members)
+    ordered = rows[members[order]].tolist()
+    assert ordered == sorted(rows[members].tolist())
+    pairs = itertools.pairwise(ordered)
+    assert is_first.tolist() == [True, *(row != following for row, following in pairs)]
+
+
+@pytest.mark.parametrize("spread", [2, 1 << 10, 1 << 50])
+def test_noised_rows_are_sorted_with_equal_ones_in_random_order(spread):
+    rng = np.random.default_rng(spread)
+    rows = rng.integers(-spread, spread, (500, 3))
+    rows[250:] = rows[:250]
+    ties = rng.permutation(500) / 500
+    assert (_sorted_order(rows, ties) == np.lexsort((ties, *rows.T[::-1]))).all()
 
 
 @pytest.mark.parametrize("d", [1, 3, 8, 9, 20])
