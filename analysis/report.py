@@ -105,6 +105,8 @@ def build(
     lacking = missing_table(missing, paper, profile)
     extent = _extent(rows, study)
     _write_summary(study, folders["tables"])
+    audit = _audit_figure(source, audited)
+    charts = [figure["chart"] for figure in (*figures, audit) if figure and figure["chart"]]
     judged = _claims_context(findings, content["title"], source)
     html = render(
         "report.html.jinja",
@@ -118,10 +120,10 @@ def build(
         missing=lacking.to_dict("records"),
         deviations=content["deviations"],
         privacy=privacy.to_dict("records"),
-        audit=_audit_figure(source, audited),
+        audit=audit,
         flaws=flaws_in(privacy),
         environment=_environment(environment),
-        chart_script=chart_script() if any(figure["chart"] for figure in figures) else "",
+        chart_script=chart_script() if charts else "",
     )
     summary = {
         "paper": paper,

@@ -1,7 +1,6 @@
 """What figures share: grids of panels, titles, texts for what is missing, formats of numbers."""
 
 import re
-import textwrap
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -58,22 +57,6 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
         if sum(0.085 * length + 0.75 for length in widest) <= width:
             return columns
     return 1
-
-
-def empty_panel(axes: Axes, text: str = NO_DATA) -> None:
-    """Write a text in a panel that has no data."""
-    axes.set_axis_off()
-    axes.text(
-        0.5,
-        0.5,
-        "\n".join(textwrap.wrap(text, 26)),
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        color="#666666",
-        fontsize=9,
-        style="italic",
-    )
 
 
 def wants_log(means: np.ndarray) -> bool:
