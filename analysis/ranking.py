@@ -29,8 +29,8 @@ UNRANKED = ("dpm",)
 ZOOMED = "_zoomed"
 #: Methods that do so by default: compared with those that do and with those that do not.
 ALWAYS_ZOOMED = ("synopsis",)
-#: Sweeps that are compared among themselves only: bounds of many widths, other accounting.
-APART = ("wide_bounds", "replace_one", "smaller_delta")
+#: Sweeps that are compared among themselves only: widths of bounds, other accounting, public data.
+APART = ("wide_bounds", "replace_one", "smaller_delta", "public_data")
 #: Of Nemenyi's critical difference.
 LEVEL = 0.05
 #: Bootstrap resamples of the data sets.

@@ -13,6 +13,7 @@ from pkm import datasets
 from pkm.experiments.code_hash import Harness, code_hash
 from pkm.experiments.settings import (
     FLAG,
+    PUBLIC_DATA,
     TIME_LIMIT,
     WIDER,
     Federation,
@@ -150,6 +151,10 @@ class Cell:
         require(central or self.bounds_factor == 1, "bounds_factor", self.bounds_factor, rule)
         require(TIME_LIMIT.holds(self.time_limit), "time_limit", self.time_limit, TIME_LIMIT.text)
         require_params(self.params)
+        if self.public_data is not None:
+            holds = PUBLIC_DATA.holds(self.public_data) and self.dataset != "file"
+            rule = f"null or {PUBLIC_DATA.text}, and null for a file, whose records stay private"
+            require(holds, "public_data", self.public_data, rule)
         for name, value in self.style.items():
             require_text(name, value)
         holds = self.path is None or isinstance(self.path, str)
@@ -196,6 +201,11 @@ class Cell:
     def variant(self) -> str:
         """The method's variant as configured: published, sound or empty."""
         return str(self.params.get("variant") or "")
+
+    @property
+    def public_data(self) -> str | None:
+        """Which records the method gets as public data; None for none."""
+        return self.params.get("public_data")
 
     @property
     def settings(self) -> dict:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from pkm.experiments.cell import Cell
 from pkm.experiments.prepared import Prepared, build
+from pkm.experiments.public_records import separated
 from pkm.experiments.timing import Timing, timer
 from pkm.methods import PrivateKMeans, Run
 from pkm.privacy import SCALE, snap_centers
@@ -31,7 +32,11 @@ def fits_of(
     columns : dict
         Empty.
     """
-    return timed_fits(build(cell), prepared, cell.seeds, alone=cell.timing), {}
+    method = build(cell)
+    if cell.public_data is not None:
+        prepared, public = separated(prepared, cell.public_data)
+        method.set_params(public_data=public)
+    return timed_fits(method, prepared, cell.seeds, alone=cell.timing), {}
 
 
 def timed_fits(

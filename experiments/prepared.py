@@ -239,6 +239,8 @@ def build(cell: Cell):
     if unknown:
         listed = f"known are {', '.join(known)}" if known else "it has none"
         raise ValueError(f"{cell.method} has no parameter {', '.join(unknown)}: {listed}")
+    # Points, in place of the name of a choice, come with the data: `pkm.experiments.central`.
+    given.pop("public_data", None)
     given["n_clusters"] = cell.k
     if cell.epsilon is not None:
         given["epsilon"] = cell.epsilon

@@ -55,6 +55,8 @@ LATENCY = Rule(
     "a number of milliseconds, at least 0 and below 60000",
 )
 WIDER = Rule(lambda value: is_number(value) and 1 <= value <= 1e6, "a number from 1 to 1,000,000")
+#: Which records of a data set take the part of public data; see `pkm.experiments.public_records`.
+PUBLIC_DATA = one_of("same", "shifted")
 TIME_LIMIT = Rule(
     lambda value: value is None or is_positive(value),
     "a number of seconds above 0, or null",

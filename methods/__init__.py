@@ -42,6 +42,7 @@ METHODS = {
     "NoisedReports": "local_dp",
     "LocalMean": "local_dp",
     "DiffprivlibKMeans": "diffprivlib",
+    "PublicKMeans": "public_data",
     "NoisyMean": "baselines",
     "DataMean": "baselines",
     "PackingCenters": "baselines",

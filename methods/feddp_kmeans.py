@@ -14,12 +14,11 @@ import numpy as np
 
 from pkm.compute import DIRECTION_SCALE
 from pkm.methods.balcan import noisy_lloyd_step
-from pkm.methods.base import PrivateKMeans
 from pkm.methods.pe_means import LLOYD_RADIUS, PublicBall
+from pkm.methods.public_data import PublicDataMethod
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
     SCALE,
-    Budget,
     Curator,
     Gaussian,
     NearestCounts,
@@ -37,7 +36,6 @@ RECOVERY_SHARE = 0.30
 LLOYD_SHARE = 0.25
 LEAST_WEIGHT = 5.0  # records that a public point must stand for, as in the paper
 LEAST_DEVIATIONS = 3.0  # of the noise: of weights that are kept, and of counts that divide sums
-UNIFORM_POINTS = 20  # for each cluster, where no public points are given
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def leading_directions(matrix: np.ndarray, m: int) -> np.ndarray:
 
 
 @dataclass(eq=False, repr=False)
-class FedDPKMeans(PrivateKMeans):
+class FedDPKMeans(PublicDataMethod):
     """Weighted k-means on public points in a private subspace, then two noisy Lloyd steps.
 
     Parameters
@@ -172,12 +170,11 @@ class FedDPKMeans(PrivateKMeans):
     color: ClassVar[str] = "#01665e"
     marker: ClassVar[str] = "d"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    choices: ClassVar[dict[str, tuple]] = {**PublicDataMethod.choices, "secure": (True, False)}
     batched: ClassVar[bool] = False  # each replicate has a subspace of its own
     takes_ball: ClassVar[bool] = True
 
     _: KW_ONLY
-    public_data: np.ndarray | None = None
     epsilon: float = 1.0
     delta: float | Literal["auto"] = "auto"
     dimensions: int | Literal["auto"] = "auto"
@@ -185,47 +182,23 @@ class FedDPKMeans(PrivateKMeans):
     secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:
-        """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
+        """Refuse bad parameters; see :meth:`pkm.methods.base.PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
         if not (is_integer(self.n_init) and self.n_init >= 1):
             raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
         m = self.dimensions
         if m != "auto" and not (is_integer(m) and m >= 1):
             raise ValueError(f"dimensions={m!r} must be 'auto' or an integer of at least 1")
-        if self.public_data is not None:
-            check_public_data(self.public_data, self.n_clusters)
-
-    def budget(self, n_points: int, n_features: int) -> Budget | None:
-        """Budget of one run; refuses public data of another width, or outside the bounds."""
-        if self.public_data is not None:
-            self._check_fit_of_public_data(self.public_data, n_features)
-        return super().budget(n_points, n_features)
-
-    def _check_fit_of_public_data(self, public_data: np.ndarray, n_features: int) -> None:
-        if public_data.shape[1] != n_features:
-            raise ValueError(
-                f"public_data of {public_data.shape[1]} features must have the {n_features} of the "
-                "points: give the same columns in the same order"
-            )
-        if self.clip or self.bounds is None:
-            return
-        lower, upper = self._declared_bounds(n_features) or (-np.inf, np.inf)
-        n_outside = int(((public_data < lower) | (public_data > upper)).any(axis=1).sum())
-        if n_outside:
-            raise ValueError(
-                f"public_data has {n_outside} points outside bounds={self.bounds}; widen bounds or "
-                "set clip=True"
-            )
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
-        """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
+        """Run one replicate; see :meth:`pkm.methods.base.PrivateKMeans.cluster`."""
         k = self.n_clusters
         d = curator.n_features
         m = k if self.dimensions == "auto" else self.dimensions
         schedule = schedule_of(d, m, self.epsilon, self.resolved_delta(curator.n_points))
         points = curator.hashed_points(curator.radius)
         generator = np.random.default_rng(child(curator.public_seeds[0], INITIALIZATION))
-        public = points.into_ball(self._public_positions(curator, generator)).astype(np.float64)
+        public = points.into_ball(self.public_positions(curator, generator)).astype(np.float64)
 
         # The subspace of the largest eigenvalues of the noisy second moments.
         basis = None
@@ -257,44 +230,3 @@ class FedDPKMeans(PrivateKMeans):
 
         # A Lloyd step.
         return noisy_lloyd_step(points, centers, near, schedule.lloyd, least)[None], 2
-
-    def _public_positions(self, curator: Curator, generator: np.random.Generator) -> np.ndarray:
-        """Public points (m, d) in grid steps of the curator's domain, float64."""
-        if self.public_data is None:
-            shape = (UNIFORM_POINTS * self.n_clusters, curator.n_features)
-            return generator.uniform(-SCALE, SCALE, shape)
-        lower, upper = curator.domain
-        half_width = upper / 2 - lower / 2
-        clipped = np.clip(self.public_data, lower, upper)
-        return (clipped - (upper / 2 + lower / 2)) / half_width * SCALE
-
-
-def check_public_data(public_data: np.ndarray, n_clusters: int) -> None:
-    """Refuse public data that are no finite points, or fewer than clusters.
-
-    Parameters
-    ----------
-    public_data : ndarray of shape (m, d)
-    n_clusters : int
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter, what was given and the rule.
-    """
-    is_array = isinstance(public_data, np.ndarray) and public_data.ndim == 2
-    if not is_array or public_data.dtype.kind not in "iuf":
-        raise ValueError(
-            f"public_data={public_data!r:.60} must be None or an array of numbers of shape (m, d): "
-            "give np.asarray(rows, float)"
-        )
-    if len(public_data) < n_clusters:
-        raise ValueError(
-            f"public_data has {len(public_data)} points, which must be at least "
-            f"n_clusters={n_clusters}; give more, or leave public_data out"
-        )
-    n_bad = int((~np.isfinite(public_data)).any(axis=1).sum())
-    if n_bad:
-        raise ValueError(
-            f"public_data has {n_bad} rows with NaN or infinite values; remove or impute them"
-        )

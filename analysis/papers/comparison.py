@@ -111,8 +111,16 @@ def ratios_at_one_epsilon(study: Study, spec: FigureSpec) -> Frame:
 
 
 def _ratios(study: Study, spec: FigureSpec) -> pd.DataFrame:
-    """Return the ratios with looks of methods; labels do not say that private ones are sound."""
-    return _with_looks(study, spec, ratios(study, spec.sweep, **spec.where))
+    """Return the ratios with looks of methods; labels do not say that private ones are sound.
+
+    Of methods that the figure lists, on the data sets on which the first of them has results.
+    """
+    table = ratios(study, spec.sweep, **spec.where)
+    if spec.methods:
+        table = table[table["method"].isin(spec.methods)]
+        first = table.loc[table["method"] == spec.methods[0], "dataset"]
+        table = table[table["dataset"].isin(first)]
+    return _with_looks(study, spec, table)
 
 
 def _with_looks(study: Study, spec: FigureSpec, table: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,8 @@ import pytest
 import reports
 from fabricated.comparison import (
     FACTORS,
+    PUBLIC_ALONE,
+    PUBLIC_FACTORS,
     SEEDS,
     SIZES,
     WIDE,
@@ -289,6 +291,20 @@ def test_figures_have_numbers_and_gaps(study):
     assert formatted.loc["wide", "EUGkM"] == "–"
     assert "ε = 1;" in ratio_figure.caption
     assert "sulloyd: not timed" in results["comparison_times"].gaps
+
+
+def test_public_data_have_a_panel_of_their_own(study, table):
+    """Ratios of listed methods, on the data sets of the sweep; ranks are without them."""
+    shown = reports.figure_of("comparison", "comparison_public_data").table
+    assert set(shown["dataset"]) == {"a", "c"}
+    assert set(shown["method"]) == {*PUBLIC_FACTORS, "public_kmeans_same"}
+    at_one = shown[shown["epsilon"] == 1.0].groupby("method")["value"].unique()
+    for method, factor in (PUBLIC_FACTORS | {"public_kmeans_same": PUBLIC_ALONE}).items():
+        assert at_one[method] == pytest.approx(factor)
+    ranked = reports.figure_of("comparison", "comparison_ranks").table
+    listed = {"public_kmeans_same", *PUBLIC_FACTORS}
+    assert not listed & {*ranked["method"], *table["method"]}
+    assert not table["method"].str.startswith("feddp").any()
 
 
 def test_figures_without_private_rows_report_gaps():

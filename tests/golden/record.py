@@ -61,6 +61,10 @@ UNLEARNING = (
 )
 
 
+#: Their public points are records of the data set that a cell takes out.
+PUBLIC_DATA = ("feddp_same", "feddp_shifted", "public_kmeans_same", "public_kmeans_shifted")
+
+
 def digest(*arrays) -> str:
     """Hash of arrays with their types and shapes."""
     hasher = hashlib.sha256()
@@ -128,7 +132,7 @@ def configured(name: str, **parameters):
 def method_records() -> dict:
     """Every method of ``conf/method`` on two sets and two budgets."""
     records = {}
-    excluded = (*UNLEARNING, "external", "diffprivlib")
+    excluded = (*UNLEARNING, *PUBLIC_DATA, "external", "diffprivlib")
     names = [name for name in choices("method") if name not in excluded]
     for dataset in DATASETS:
         points, domain = points_of(dataset)

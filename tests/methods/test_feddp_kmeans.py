@@ -235,7 +235,7 @@ def test_public_points_outside_the_bounds_are_clipped():
     outside = np.linspace(-3, 3, 60).reshape(5, 12)
     points = snap(blobs(300)[0])
     fits = [
-        FedDPKMeans(3, public_data=rows)._public_positions(
+        FedDPKMeans(3, public_data=rows).public_positions(
             Curator(points, None, NoiseStreams([0])), np.random.default_rng(0)
         )
         for rows in (outside, np.clip(outside, -1, 1))

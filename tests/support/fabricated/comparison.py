@@ -25,6 +25,10 @@ FACTORS = {
 WIDE = 8.0
 ZOOMED = 1.1
 
+#: Median NICV of methods with public data, and of these data alone, over that of k-means.
+PUBLIC_FACTORS = {"feddp_same": 1.3, "feddp_shifted": 1.6}
+PUBLIC_ALONE = 1.4
+
 
 def cell(
     sweep,
@@ -116,5 +120,19 @@ def setting_rows(factors=FACTORS, datasets=SIZES):
     return pd.concat(parts, ignore_index=True)
 
 
+def public_rows():
+    """Methods that were given public data, on two data sets."""
+    parts = []
+    for index, name in enumerate(("a", "c")):
+        level = 0.1 * (1 + 2 * index)
+        alone = np.full(SEEDS, PUBLIC_ALONE * level)
+        parts.append(cell("public_data", "public_kmeans_same", name, None, alone))
+        for method, factor in PUBLIC_FACTORS.items():
+            for epsilon in EPSILONS:
+                values = spread(level * factor * (1.5 if epsilon < 1 else 1.0))
+                parts.append(cell("public_data", method, name, epsilon, values))
+    return pd.concat(parts, ignore_index=True)
+
+
 def rows_of_all_settings():
-    return pd.concat([all_rows(), setting_rows()], ignore_index=True)
+    return pd.concat([all_rows(), setting_rows(), public_rows()], ignore_index=True)
