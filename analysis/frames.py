@@ -142,7 +142,8 @@ def compared(study: Study, spec: FigureSpec) -> Frame:
     try:
         pairs = find_pairs(study, check, Context())
     except MissingRows:
-        return Frame(placed(study.cells.iloc[:0].assign(value=[]), spec), study.cells.iloc[:0])
+        none = study.cells.iloc[:0]
+        return Frame(placed(none.assign(value=[], low=[], high=[]), spec), none)
     draws = ratios_of(pairs, check)
     low, high = percentile_interval(draws.values)
     cells = pairs.panel.cells

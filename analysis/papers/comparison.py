@@ -1,6 +1,6 @@
 """What the figures of the comparison of all papers need beyond their figures.yaml."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,6 @@ from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import Study
 
 EPSILON = 1.0  # of figures that show a single epsilon; where it was not run, the nearest is shown
-LOW_DIMENSIONS = 11
 N_DIAGRAMS = 3  # epsilons at which differences are shown
 FACTORS = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)  # of the best, in profiles
 #: Bounds and zoom of the four settings that every method was run in.
@@ -55,21 +54,6 @@ _INSUFFICIENT_TEXT = (
     f"{INSUFFICIENT} No bucket could pass its threshold with so few records: the centers come from "
     "points placed without data and from the queries about those."
 )
-_GRID = (
-    f"more than {LOW_DIMENSIONS} columns: two intervals in each make cells that hold noise alone"
-)
-_MANY_POINTS = "more than 60,000 points take it minutes a fit"
-_LOW_METHODS = ("eugkm", "eugkm_balanced", "hybrid", "quadtree")
-#: What the sweeps leave out, by method: a test of the data set, and the reason.
-NOT_PLANNED: dict[str, tuple[Callable[[Mapping[str, int]], bool], str]] = {
-    **dict.fromkeys(_LOW_METHODS, (lambda facts: facts["d"] > LOW_DIMENSIONS, _GRID)),
-    "em_mc": (lambda facts: facts["n"] > 60_000, _MANY_POINTS),
-    "mst": (
-        lambda facts: facts["d"] > LOW_DIMENSIONS or facts["n"] > 60_000,
-        f"more than {LOW_DIMENSIONS} columns or 60,000 points: its time grows with the square of "
-        "the columns",
-    ),
-}
 
 
 # --- ratios -------------------------------------------------------------------------------------
@@ -157,24 +141,16 @@ def _nearest_epsilon(table: pd.DataFrame) -> float:
 
 
 def _gaps(table: pd.DataFrame, spec: FigureSpec) -> tuple[str, ...]:
-    """Say for each method on which data sets it lacks a result, and why."""
+    """Say for each method on which data sets it lacks a result."""
     if not len(table):
         return gap_texts([spec.title])
-    lines = []
-    facts = table.drop_duplicates("dataset").set_index("dataset")
     labels = table.drop_duplicates("method").set_index("method")["label"]
-    for method, missing in complete(table, list(facts.index))[1].items():
-        not_planned, reason = NOT_PLANNED.get(method, (lambda _: False, ""))
-        left_out = [name for name in missing if not_planned(facts.loc[name])]
-        rest = [name for name in missing if name not in left_out]
-        if left_out:
-            lines.append(f"{labels[method]}: {', '.join(left_out)} left out ({reason})")
-        if rest:
-            lines.append(
-                f"{labels[method]}: no result at every epsilon on {', '.join(rest)} (not planned "
-                "at this size, not available, or over the time limit: see what is missing)"
-            )
-    return tuple(lines)
+    missing = complete(table, list(table["dataset"].unique()))[1].items()
+    return tuple(
+        f"{labels[method]}: no result at every epsilon on {', '.join(names)} (not planned at this "
+        "size, not available, or over the time limit: see what is missing)"
+        for method, names in missing
+    )
 
 
 # --- wide bounds ---------------------------------------------------------------------------------

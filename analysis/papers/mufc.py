@@ -11,17 +11,11 @@ import pandas as pd
 
 from pkm.analysis import claims, reported
 from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame, placed, summarized
+from pkm.analysis.frames import Frame, compared, placed, summarized
 from pkm.analysis.removals import RemovalStudy, curves, series, speedups
 from pkm.analysis.render.layout import DASH, gap_texts, mean_text, times_text
 from pkm.analysis.render.style import MethodStyles
-from pkm.analysis.tables import (
-    Study,
-    matches,
-    percentile_interval,
-    resampled_means,
-    resampling_weights,
-)
+from pkm.analysis.tables import Study, matches
 
 REPORTED = claims.load("mufc")["reported"]
 CASE = ["sweep", "dataset", "requests", "batch"]
@@ -168,25 +162,11 @@ def exact_and_lazy(study: Study, spec: FigureSpec) -> Frame:
     exact, lazy = (table[table["method"] == name].drop(columns="label") for name in spec.methods)
     lazy = lazy.drop(columns=[*SETTING, "method", "seeds"])
     table = exact.drop(columns="method").merge(lazy, on=CASE, suffixes=("", "_lazy"))
-    ratios = [_time_ratio(study, *line) for line in table[CASE].itertuples(index=False)]
-    bounds = pd.DataFrame(ratios, columns=["ratio", "low", "high"])
-    return Frame(table.join(bounds), study.cells, _gaps(table["dataset"], spec))
-
-
-def _time_ratio(
-    study: Study, sweep: str, dataset: str, requests: str, batch: int
-) -> tuple[float, float, float]:
-    """Ratio of the exact server's time to the lazy one's, with its interval over seeds."""
-    panel = RemovalStudy(study).panel(sweep, "removal_mean_ms")
-    cells = panel.cells
-    case = matches(cells, {"dataset": dataset, "requests": requests, "batch": batch})
-    columns = [
-        np.flatnonzero(case & (cells["method"] == name))[0] for name in ("mufc", "mufc_lazy")
-    ]
-    means = resampled_means(panel, resampling_weights(len(panel.seeds)))[:, columns]
-    ratio = means[:, :1] / means[:, 1:]
-    (low,), (high,) = percentile_interval(ratio)
-    return ratio[0, 0], low, high
+    # The times of both over each other, in every case.
+    times = replace(spec, metric=("removal_mean_ms",), facts=tuple(CASE))
+    ratios = compared(RemovalStudy(study), times).table.rename(columns={"value": "ratio"})
+    table = table.merge(ratios[[*CASE, "ratio", "low", "high"]], on=CASE)
+    return Frame(table, study.cells, _gaps(table["dataset"], spec))
 
 
 def messages(study: Study, spec: FigureSpec) -> Frame:
