@@ -26,7 +26,7 @@ PAPERS = Path(__file__).parents[1] / "conf" / "paper"
 #: Legal values of the keys that have a few.
 CHOICES = {
     "kind": ("lines", "heatmap", "forest", "table"),
-    "value": ("mean", "cost", "excess", "ratio", "raw"),
+    "value": ("mean", "median", "cost", "excess", "ratio", "raw"),
     "interval": ("t95", "se3", "deviation", "bootstrap95", "none"),
     "bands": ("area", "bars"),
     "cut": ("", "point", "panel"),

@@ -293,7 +293,7 @@ def statistics(panel: Panel, spec: FigureSpec) -> dict[str, np.ndarray]:
     if spec.value in ("cost", "excess"):
         scale = panel.cells["n"].to_numpy(dtype=float)
     return {
-        "value": mean * scale,
+        "value": (median if spec.value == "median" else mean) * scale,
         "low": low * scale,
         "high": high * scale,
         "half_width": half_width * scale,
@@ -353,15 +353,18 @@ def absent(shown: Frame, spec: FigureSpec) -> tuple[str, ...]:
 def _missing_values(drawn: pd.DataFrame, spec: FigureSpec, styles: MethodStyles) -> list[str]:
     """Name expected values without rows: of a first column, and of others for each of it."""
     (first, wanted), *others = spec.expected.items()
+
+    def named(column: str, value: Any) -> str:
+        return styles.label(value) if column == "method" else spec.name_of(value)
+
     present = [value for value in wanted if value in set(drawn[first])]
-    names = [spec.name_of(value) for value in wanted if value not in present]
+    names = [named(first, value) for value in wanted if value not in present]
     for column, values in others:
         stored = set(zip(drawn[first], drawn[column], strict=True))
         for value in values:
-            places = [spec.name_of(place) for place in present if (place, value) not in stored]
+            places = [named(first, place) for place in present if (place, value) not in stored]
             if places:
-                label = styles.label(value) if column == "method" else spec.name_of(value)
-                names.append(f"{label} on {', '.join(places)}")
+                names.append(f"{named(column, value)} on {', '.join(places)}")
     return names
 
 

@@ -357,21 +357,3 @@ def best_methods(table: pd.DataFrame) -> pd.DataFrame:
         line["useful"] = not best["median"] >= baseline
         lines.append(line)
     return pd.DataFrame(lines)
-
-
-def fit_times(study: Study) -> pd.DataFrame:
-    """Seconds of a fit, alone on the machine, by data set and method.
-
-    Returns
-    -------
-    DataFrame
-        `dataset`, `method`, `n`, `d`, `k`, `epsilon`, `seconds` (median over seeds of the timing
-        sweeps), `seeds`; empty where nothing was timed.
-    """
-    rows = study.rows_with(["fit_seconds"])
-    rows = rows[rows["timing"].astype(bool)] if "timing" in rows else rows.iloc[:0]
-    keys = ["dataset", "method", "n", "d", "k", "epsilon"]
-    if not len(rows):
-        return pd.DataFrame(columns=[*keys, "seconds", "seeds"])
-    grouped = rows.groupby(keys, sort=True, dropna=False)["fit_seconds"]
-    return grouped.agg(seconds="median", seeds="size").reset_index()

@@ -9,7 +9,6 @@ from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.frames import Frame
 from pkm.analysis.ranking import (
     ALWAYS_ZOOMED,
-    BASELINES,
     LEVEL,
     METRIC,
     REFERENCE,
@@ -17,7 +16,6 @@ from pkm.analysis.ranking import (
     ZOOMED,
     best_methods,
     complete,
-    fit_times,
     private,
     profile,
     rank,
@@ -122,12 +120,17 @@ def _with_looks(study: Study, spec: FigureSpec, table: pd.DataFrame) -> pd.DataF
 
 
 def _labels(study: Study, spec: FigureSpec) -> dict[str, str]:
-    """Return the labels of methods; † marks those of `TUNED`."""
+    """Return the labels of methods; see `_label`."""
     styles = MethodStyles(study.cells)
-    names = {*study.cells["method"], *spec.order}
-    labels = {name: styles.label(name).removesuffix(" (sound)") for name in names}
-    labels = {name: text.replace("(sound, ", "(") for name, text in labels.items()}
-    return {name: f"{text} †" if name in TUNED else text for name, text in labels.items()}
+    return {
+        name: _label(name, styles.label(name)) for name in {*study.cells["method"], *spec.order}
+    }
+
+
+def _label(method: str, label: str) -> str:
+    """Write a label without saying that a private method is sound; † marks those of `TUNED`."""
+    text = label.removesuffix(" (sound)").replace("(sound, ", "(")
+    return f"{text} †" if method in TUNED else text
 
 
 def _as_listed(names: Iterable[str]) -> pd.Categorical:
@@ -323,18 +326,7 @@ def winners(study: Study, spec: FigureSpec) -> Frame:
     return Frame(best, gaps=())
 
 
-def times(study: Study, spec: FigureSpec) -> Frame:
-    """Seconds of a fit."""
-    table = fit_times(study)
-    labels = _labels(study, spec)
-    untimed = set(spec.order) - set(table["method"]) - {*BASELINES, *UNRANKED}
-    gaps = [f"{labels[name]}: not timed" for name in in_order(untimed, spec.order)]
-    table = table.sort_values(["n", "d", "dataset"], kind="stable").rename(
-        columns={"seconds": "value"}
-    )
-    table = table.assign(hue=table["method"], label=table["method"].map(labels))
-    epsilons = ", ".join(f"{value:g}" for value in sorted(table["epsilon"].dropna().unique()))
-    fits = f"{table['seeds'].min()}" if len(table) else ""
-    fields = {"epsilons": epsilons, "fits": fits}
-    cells = study.cells.assign(label=study.cells["method"].map(labels))
-    return Frame(table, cells, tuple(gaps) if fits else gap_texts(["seconds of a fit"]), fields)
+def times(table: pd.DataFrame) -> pd.DataFrame:
+    """Sort data sets by size, and leave out of labels that methods are sound."""
+    table = table.sort_values(["n", "d", "dataset"], kind="stable", ignore_index=True)
+    return table.assign(label=list(map(_label, table["method"], table["label"])))

@@ -29,7 +29,6 @@ from pkm.analysis.ranking import (
     best_methods,
     complete,
     critical_difference,
-    fit_times,
     insufficient_data,
     median_interval,
     median_matrix,
@@ -264,13 +263,11 @@ def test_best_method_not_useful_above_baseline():
 
 
 def test_fit_times_use_timing_cells_only(study):
-    times = fit_times(study)
+    times = reports.figure_of("comparison", "comparison_times").table
     assert times["method"].tolist() == ["eugkm"] * 4
-    assert times["seconds"].to_numpy() == pytest.approx(0.2)
+    assert times["value"].to_numpy() == pytest.approx(0.2)
     assert times["seeds"].tolist() == [3] * 4
     assert times["epsilon"].tolist() == [1.0] * 4
-    rows = all_rows()
-    assert len(fit_times(Study(rows[~rows["timing"]]))) == 0
 
 
 def test_figures_have_numbers_and_gaps(study):
@@ -290,7 +287,7 @@ def test_figures_have_numbers_and_gaps(study):
     assert formatted.loc["a", "EUGkM"] == "1.1 [0.99, 33]"
     assert formatted.loc["wide", "EUGkM"] == "–"
     assert "ε = 1;" in ratio_figure.caption
-    assert "sulloyd: not timed" in results["comparison_times"].gaps
+    assert "lsh splits: not run: no stored rows" in results["comparison_times"].gaps
 
 
 def test_public_data_have_a_panel_of_their_own(study, table):
