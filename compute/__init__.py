@@ -16,7 +16,7 @@ from pkm.compute.grid_codes import (
 from pkm.compute.lloyd import converged_lloyd, weighted_lloyd
 from pkm.compute.nearest import inertia, labels, sums_and_counts
 from pkm.compute.packing import largest_packing
-from pkm.compute.points import DIRECTION_SCALE, SCALE, Points, exact_limit
+from pkm.compute.points import DIRECTION_SCALE, SCALE, Points, exact_limit, middle_and_half_width
 from pkm.compute.seeding import exponential_race, nearest_row
 from pkm.compute.silhouette import (
     cluster_means,
@@ -44,6 +44,7 @@ __all__ = [
     "largest_packing",
     "mean_silhouettes",
     "mean_within_distances",
+    "middle_and_half_width",
     "nearest_row",
     "stable_partition",
     "sums_and_counts",

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pkm.compute.blocks import Blocks
-from pkm.compute.points import SCALE, Points, squared_norms_of
+from pkm.compute.points import SCALE, Points, middle_and_half_width, squared_norms_of
 from pkm.row_blocks import BLOCK_VALUES, ChangedRows, RowBlocks, give_back, stamp_of
 from pkm.scalars import is_integer, is_number
 
@@ -163,9 +163,7 @@ class GridFile:
 
     def in_units(self) -> RowBlocks:
         """Rows in the units of the data, float64, as exactly as the remainders tell."""
-        lower, upper = self.bounds
-        half_width = upper / 2 - lower / 2
-        middle = upper / 2 + lower / 2
+        middle, half_width = middle_and_half_width(*self.bounds)
 
         def read() -> Iterator[np.ndarray]:
             for block in self.blocks():

@@ -67,6 +67,26 @@ def exact_limit(n_features: int) -> int:
     return limit
 
 
+def middle_and_half_width(lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half the width of every column's bounds, also where the width overflows.
+
+    Parameters
+    ----------
+    lower, upper : ndarray of shape (d,), float64
+
+    Returns
+    -------
+    middle, half_width : ndarray of shape (d,), float64
+
+    Examples
+    --------
+    >>> middle, half_width = middle_and_half_width(np.array([2.0, -1e308]), np.array([6.0, 1e308]))
+    >>> middle.tolist(), half_width.tolist()
+    ([4.0, 0.0], [2.0, 1e+308])
+    """
+    return upper / 2 + lower / 2, upper / 2 - lower / 2
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """Points prepared for repeated passes; equal, with equal hashes, if their coordinates are.
@@ -134,8 +154,7 @@ class Points:
         rows = np.empty((n, d), np.float32)
         squared_norms = np.empty(n)
         remainders = np.empty((n, d), np.int16)
-        center = upper / 2 + lower / 2
-        half_width = upper / 2 - lower / 2
+        center, half_width = middle_and_half_width(lower, upper)
         block_size = max(1, BLOCK_VALUES // d)
         outside = False
         n_entered = 0

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from pkm import datasets
-from pkm.compute import Points
+from pkm.compute import Points, middle_and_half_width
 from pkm.compute.grid_file import is_grid_file, open_grid
 from pkm.experiments.cell import Cell
 from pkm.experiments.settings import require
@@ -59,10 +59,9 @@ class Prepared:
         """Bounds (2, d) in raw units that the method gets."""
         if self.bounds_factor == 1:
             return self.domain
-        lower, upper = self.domain
-        middle = upper / 2 + lower / 2
-        half_width = self.bounds_factor * (upper / 2 - lower / 2)
-        return np.array([middle - half_width, middle + half_width])
+        middle, half_width = middle_and_half_width(*self.domain)
+        wide = self.bounds_factor * half_width
+        return np.array([middle - wide, middle + wide])
 
     @property
     def half_width(self) -> float:

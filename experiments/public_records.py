@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pkm.compute import SCALE
+from pkm.compute import SCALE, middle_and_half_width
 from pkm.experiments.prepared import Prepared
 
 SHARE = 1 / 20  # of the records
@@ -75,7 +75,6 @@ def separated(prepared: Prepared, kind: str) -> tuple[Prepared, np.ndarray]:
         squared_norms=wide.squared_norms[~is_public],
         remainders=None if wide.remainders is None else wide.remainders[~is_public],
     )
-    lower, upper = prepared.wide_domain
-    positions = wide.rows[is_public].astype(np.float64) / SCALE
-    public = positions * (upper / 2 - lower / 2) + (upper / 2 + lower / 2)
+    middle, half_width = middle_and_half_width(*prepared.wide_domain)
+    public = wide.rows[is_public].astype(np.float64) / SCALE * half_width + middle
     return replace(prepared, wide=rest), public

@@ -22,7 +22,7 @@ from sklearn.base import (
 from sklearn.metrics import pairwise_distances_argmin, pairwise_distances_argmin_min
 from sklearn.utils.validation import check_is_fitted
 
-from pkm.compute import SCALE, Points, labels
+from pkm.compute import SCALE, Points, labels, middle_and_half_width
 from pkm.compute.blocks import Blocks
 from pkm.compute.dask_points import DaskPoints
 from pkm.compute.grid_file import GridFile, is_grid_file, open_grid, unchanged
@@ -716,13 +716,11 @@ class PrivateKMeans(
                 points = replace(points, progress=progress)
             secure = self._draws_securely()
             run = self.fit_batch(points, [seed], bounds, account=account, secure=secure)
-        lower, upper = bounds
-        half_width = upper / 2 - lower / 2
-        middle = upper / 2 + lower / 2
+        middle, half_width = middle_and_half_width(*bounds)
         self.cluster_centers_ = run.positions[0] * half_width + middle
         self.n_iter_ = run.n_iter
         self.ledger_ = run.ledger
-        self.n_features_in_ = len(lower)
+        self.n_features_in_ = len(middle)
         if names:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -811,10 +809,8 @@ class PrivateKMeans(
     def _in_half_widths(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows (m, d), clipped, and centers (k, d): in half-widths about the bounds' middle."""
         _refuse_unlabeled(len(rows) - int(np.isfinite(rows).all(axis=1).sum()))
-        lower, upper = self._fitted_bounds
-        half_width = upper / 2 - lower / 2
-        middle = upper / 2 + lower / 2
-        clipped = np.clip(rows, lower, upper)
+        middle, half_width = middle_and_half_width(*self._fitted_bounds)
+        clipped = np.clip(rows, *self._fitted_bounds)
         return (clipped - middle) / half_width, (self.cluster_centers_ - middle) / half_width
 
     def fit_predict(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
+from pkm.compute import middle_and_half_width
 from pkm.compute.grid_file import unchanged
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import SCALE, Curator, Ledger, shards_of
@@ -146,8 +147,8 @@ class CoresetMethod(PrivateKMeans):
             points, (lower, upper), seed = self._prepared(source)
             domain = np.array([lower, upper])
             coreset = self.coreset_of(points, seed, domain=domain, secure=self._draws_securely())
-        half_width = upper / 2 - lower / 2
-        candidates = coreset.points * half_width + (upper / 2 + lower / 2)
+        middle, half_width = middle_and_half_width(lower, upper)
+        candidates = coreset.points * half_width + middle
         return Coreset(candidates, coreset.weights, coreset.ledger)
 
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pkm.compute import middle_and_half_width
 from pkm.methods.lloyd import SuLloyd, count_weight
 from pkm.privacy import (
     SCALE,
@@ -71,9 +72,7 @@ class DPLloyd(SuLloyd):
         n_rounds, count_epsilon, sum_epsilon = self._split(curator.n_points, curator.n_features)
 
         # Origin of the data's units on the grid, clipped to the domain.
-        lower, upper = curator.domain
-        half_width = upper / 2 - lower / 2
-        midpoint = lower / 2 + upper / 2
+        midpoint, half_width = middle_and_half_width(*curator.domain)
         origin = np.rint(-midpoint / half_width * SCALE)
         origin = np.clip(origin, -SCALE, SCALE).astype(np.int64)
 

@@ -15,6 +15,7 @@ from scipy.integrate import quad
 from scipy.optimize import root_scalar
 from scipy.stats import norm
 
+from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans, inverse_n_root_n
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import (
@@ -431,8 +432,7 @@ def origin_of(domain: np.ndarray) -> tuple[np.ndarray, float]:
         grid.
     """
     lower, upper = domain
-    half_width = upper / 2 - lower / 2
-    midpoint = lower / 2 + upper / 2
+    midpoint, half_width = middle_and_half_width(lower, upper)
     if not ((lower == lower[0]).all() and (upper == upper[0]).all()):
         return np.zeros(len(lower), np.int64), 1.0
     if abs(midpoint[0]) > MAX_ORIGIN_DISTANCE * half_width[0]:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pkm.compute import middle_and_half_width
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, PrivacyClaim, snap_centers
@@ -77,10 +78,8 @@ class PublicDataMethod(PrivateKMeans):
         if self.public_data is None:
             shape = (UNIFORM_POINTS * self.n_clusters, curator.n_features)
             return generator.uniform(-SCALE, SCALE, shape)
-        lower, upper = curator.domain
-        half_width = upper / 2 - lower / 2
-        clipped = np.clip(self.public_data, lower, upper)
-        return (clipped - (upper / 2 + lower / 2)) / half_width * SCALE
+        middle, half_width = middle_and_half_width(*curator.domain)
+        return (np.clip(self.public_data, *curator.domain) - middle) / half_width * SCALE
 
 
 def check_public_data(public_data: np.ndarray, n_clusters: int) -> None:

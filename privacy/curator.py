@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pkm.compute import middle_and_half_width
 from pkm.privacy.base import BaseCurator, DisclosureError, PointsLike
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.hashed_points import (
@@ -134,9 +135,7 @@ class Curator(BaseCurator):
         >>> inner.domain.ravel().tolist(), inner.disclose().ravel().tolist()
         ([-0.02, 0.02], [30000.0, 35000.0])
         """
-        lower, upper = self.domain
-        middle = upper / 2 + lower / 2
-        half_widths = upper / 2 - lower / 2
+        middle, half_widths = middle_and_half_width(*self.domain)
         domain = middle + half_widths * np.array([center - half_width, center + half_width])
         shards = self._shards.within(center, half_width, radius)
         inner = type(self)(shards, self._ledger, self._streams, domain)
