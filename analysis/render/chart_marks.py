@@ -111,60 +111,34 @@ def _reference(axes: Axes, entry: Mapping[str, Any]) -> list[Json]:
 
 def rows_of_marks(axes: Axes, rows: pd.DataFrame, spec: FigureSpec, styles: Styles) -> list[Json]:
     """Return the records of a forest; level lines have no `at`, spans no value."""
-    heights = forest.row_places(rows[rows["row"].notna()], spec)
+    placed = forest.placed_rows(rows, spec, styles)
     name_of = MethodStyles(rows).label if spec.row == "method" else spec.name_of
-    marks = [key for key in styles if key not in {*spec.stacked, *forest.levels_of(rows)}]
-    ends: dict[float, float] = {}
+    places = {}
     records = []
-    for hue, style in styles.items():
-        for line in rows[rows["hue"] == hue].to_dict("records"):
-            is_level = pd.isna(line["row"])
-            at = np.nan if is_level else heights[line.get("group"), line["row"]]
-            text = "" if is_level else spec.row_label.format(name_of(line["row"]))
-            shift = style.shift
-            if spec.dodge and hue in marks:
-                shift += forest.DODGE * (marks.index(hue) - (len(marks) - 1) / 2)
-            record = record_of(line, key_of(hue, style), at + shift, text, spec)
-            color = to_hex(line["color"] if style.color == forest.OF_METHOD else style.color)
-            is_hollow = style.line["markerfacecolor"] in ("white", "none")
-            record |= {"color": color, "face": "white" if is_hollow else color}
-            reported = line.get("reported", np.nan)
-            if hue in spec.stacked:
-                start = ends.get(at, 0.0)
-                ends[at] = start + max(line["value"], 0.0)
-                record |= {"start": rounded(start), "end": rounded(ends[at])}
-            elif spec.label:
-                beside = np.nanmax([line["value"], line.get("high", np.nan), reported])
-                record |= {"text": number_text(spec.label, line), "beside": rounded(beside)}
-            if np.isfinite(reported):
-                mark = {"hue": REPORTED, "at": at, "place": text, "value": rounded(reported)}
-                records.append(mark | {"color": INK, "face": "transparent"})
-            records.append(record)
-    return records + _spans(rows, spec, heights) + _forest_references(rows, spec)
-
-
-def _spans(
-    rows: pd.DataFrame, spec: FigureSpec, heights: Mapping[tuple[Any, Any], float]
-) -> list[Json]:
-    """Return the records of the lines that join marks of a row."""
-    records = []
-    for (group, row), at in heights.items():
-        joined = rows[(rows["row"] == row) & rows["hue"].isin(spec.span)]
-        if group is not None:
-            joined = joined[joined["group"] == group]
-        if len(joined):
-            color = to_hex(forest.method_color(joined.iloc[0]))
-            ends = {"from": joined["value"].min(), "to": joined["value"].max()}
-            records.append({"hue": REFERENCE, "at": at, "color": color} | ends)
-    return records
-
-
-def _forest_references(rows: pd.DataFrame, spec: FigureSpec) -> list[Json]:
-    records = []
+    for line in placed.to_dict("records"):
+        style = styles[line["hue"]]
+        if not np.isnan(line["y"]):
+            places[line["row_y"]] = spec.row_label.format(name_of(line["row"]))
+        text = places.get(line["row_y"], "")
+        record = record_of(line, key_of(line["hue"], style), line["y"], text, spec)
+        color = to_hex(line["color"] if style.color == forest.OF_METHOD else style.color)
+        is_hollow = style.line["markerfacecolor"] in ("white", "none")
+        record |= {"color": color, "face": "white" if is_hollow else color}
+        if line["hue"] in spec.stacked:
+            record |= {name: rounded(line[name]) for name in ("start", "end")}
+        elif spec.label:
+            beside = rounded(forest.label_place(line))
+            record |= {"text": number_text(spec.label, line), "beside": beside}
+        records.append(record)
+    for y, value in forest.reported_values(placed):
+        mark = {"hue": REPORTED, "at": y, "place": places[y], "value": rounded(value)}
+        records.append(mark | {"color": INK, "face": "transparent"})
+    for y, (low, high), color in forest.spans(placed, spec):
+        span = {"hue": REFERENCE, "at": y, "color": to_hex(color)}
+        records.append(span | {"from": low, "to": high})
     for entry in spec.references:
-        x = rows[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
-        color = to_hex(lines.reference_line(entry)["color"])
-        records.append({"hue": entry.get("label", REFERENCE), "value": float(x), "color": color})
+        level = {"hue": entry.get("label", REFERENCE), "value": forest.reference_place(entry, rows)}
+        records.append(level | {"color": to_hex(lines.reference_line(entry)["color"])})
     return records
 
 

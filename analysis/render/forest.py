@@ -48,6 +48,36 @@ def panel_height(drawn: pd.DataFrame, spec: FigureSpec) -> float:
     return spec.height * (longest + 1.4) + 0.7
 
 
+def placed_rows(
+    table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
+) -> pd.DataFrame:
+    """Return the lines of one panel with their places, stacked bars first.
+
+    Returns
+    -------
+    DataFrame
+        With `row_y`, the height of the row (NaN of level lines), `y`, that of the mark, and `start`
+        and `end` of bars.
+    """
+    hues = [*spec.stacked, *(hue for hue in styles if hue not in spec.stacked)]
+    table = table[table["hue"].isin(list(styles))]
+    table = table.sort_values("hue", key=lambda column: column.map(hues.index), kind="stable")
+    places = row_places(table, spec)
+    groups = table["group"] if "group" in table else [None] * len(table)
+    heights = [places.get(place, np.nan) for place in zip(groups, table["row"], strict=True)]
+    marks = [hue for hue in styles if hue not in {*spec.stacked, *levels_of(table)}]
+    shifts = {hue: style.shift for hue, style in styles.items()}
+    for order, hue in enumerate(marks if spec.dodge else ()):
+        shifts[hue] += DODGE * (order - (len(marks) - 1) / 2)
+
+    # A difference of measured times can be slightly below zero.
+    lengths = table["value"].astype(float).clip(lower=0)
+    lengths = lengths.where(table["hue"].isin(spec.stacked), 0.0)
+    ends = lengths.groupby(heights).cumsum()
+    shift = table["hue"].map(shifts).astype(float)
+    return table.assign(row_y=heights, y=heights + shift, start=ends - lengths, end=ends)
+
+
 def draw(
     axes: Axes, table: pd.DataFrame, spec: FigureSpec, styles: Mapping[Any, HueStyle]
 ) -> dict[str, str]:
@@ -55,35 +85,33 @@ def draw(
 
     Hues without a row are level lines.
     """
-    places = row_places(table, spec)
+    placed = placed_rows(table, spec, styles)
+    for y, ends, color in spans(placed, spec):
+        axes.plot(ends, [y, y], color=color, linewidth=1.4)
+    for line in placed.to_dict("records"):
+        style = styles[line["hue"]]
+        if np.isnan(line["y"]):
+            axes.axvline(line["value"], **(style.line | {"marker": None, "zorder": 1}))
+        elif line["hue"] in spec.stacked:
+            face = {"color": style.color, "edgecolor": "white", "linewidth": 0.25}
+            axes.barh(line["y"], line["end"] - line["start"], 0.82, left=line["start"], **face)
+        else:
+            _mark(axes, line, spec, style)
+    for y, value in reported_values(placed):
+        axes.plot(value, y, markersize=8, zorder=1.9, **REPORTED)
     intervals = table.assign(
         low=table["low"].fillna(table["value"]), high=table["high"].fillna(table["value"])
     )
-    levels = levels_of(table)
-    marks = [hue for hue in styles if hue not in spec.stacked and hue not in levels]
-    for (group, row), y in places.items():
-        in_row = intervals["row"] == row
-        if group is not None:
-            in_row &= intervals["group"] == group
-        by_hue = intervals[in_row].set_index("hue")
-        _stack(axes, y, by_hue, spec, styles)
-        _span(axes, y, by_hue, spec)
-        for order, hue in enumerate(marks):
-            if hue in by_hue.index:
-                shift = DODGE * (order - (len(marks) - 1) / 2) if spec.dodge else 0.0
-                for _, line in by_hue.loc[[hue]].iterrows():
-                    _mark(axes, y + shift, line, spec, styles[hue])
-        if "reported" in by_hue and by_hue["reported"].notna().any():
-            axes.plot(by_hue["reported"].dropna().iloc[0], y, markersize=8, zorder=1.9, **REPORTED)
-    for line in intervals[intervals["row"].isna()].itertuples():
-        axes.axvline(line.value, **(styles[line.hue].line | {"marker": None, "zorder": 1}))
-    _row_axis(axes, places, spec, intervals)
+    _row_axis(axes, row_places(table, spec), spec, intervals)
     _value_axis(axes, intervals, spec)
     for entry in spec.references:
-        # A name stands for the column that has the panel's value.
-        x = table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"]
-        axes.axvline(x, **(reference_line(entry) | {"zorder": 1}))
+        axes.axvline(reference_place(entry, table), **(reference_line(entry) | {"zorder": 1}))
     return {}
+
+
+def reference_place(entry: Mapping[str, Any], table: pd.DataFrame) -> float:
+    """Return where a reference line is; a name stands for the column that has the panel's value."""
+    return float(table[entry["x"]].iloc[0] if isinstance(entry["x"], str) else entry["x"])
 
 
 def levels_of(table: pd.DataFrame) -> set[Any]:
@@ -91,48 +119,43 @@ def levels_of(table: pd.DataFrame) -> set[Any]:
     return set(table.loc[table["row"].isna(), "hue"])
 
 
-def _stack(
-    axes: Axes,
-    y: float,
-    by_hue: pd.DataFrame,
-    spec: FigureSpec,
-    styles: Mapping[Any, HueStyle],
-) -> None:
-    start = 0.0
-    for hue in spec.stacked:
-        if hue in by_hue.index:
-            # A difference of measured times can be slightly below zero.
-            width = max(by_hue.at[hue, "value"], 0)
-            face = {"color": styles[hue].color, "edgecolor": "white", "linewidth": 0.25}
-            axes.barh(y, width, 0.82, left=start, **face)
-            start += width
+def spans(placed: pd.DataFrame, spec: FigureSpec) -> list[tuple[float, list[float], str]]:
+    """Return height, ends and color of the lines that join the marks of some hues of a row."""
+    by_row = placed[placed["hue"].isin(spec.span)].groupby("row_y")
+    ends = by_row["value"].agg(["min", "max"]).to_numpy().tolist()
+    colors = [method_color(members.iloc[0]) for _, members in by_row]
+    return list(zip(by_row.groups, ends, colors, strict=True))
 
 
-def _span(axes: Axes, y: float, by_hue: pd.DataFrame, spec: FigureSpec) -> None:
-    """Join the marks of some hues of a row by a line."""
-    members = by_hue[by_hue.index.isin(spec.span)]
-    if len(members):
-        ends = [members["value"].min(), members["value"].max()]
-        axes.plot(ends, [y, y], color=method_color(members.iloc[0]), linewidth=1.4)
+def reported_values(placed: pd.DataFrame) -> list[tuple[float, float]]:
+    """Return height and value of what a paper reports of the rows."""
+    if "reported" not in placed:
+        return []
+    known = placed.dropna(subset=["reported", "row_y"]).drop_duplicates("row_y")
+    return list(zip(known["row_y"], known["reported"], strict=True))
 
 
-def method_color(line: pd.Series) -> str:
+def method_color(line: pd.Series | Mapping[str, Any]) -> str:
     """Return the color of the method of a line."""
     return line["color"] if isinstance(line.get("color"), str) else INK
 
 
-def _mark(axes: Axes, y: float, line: pd.Series, spec: FigureSpec, style: HueStyle) -> None:
-    y += style.shift
-    errors = np.clip([[line["value"] - line["low"]], [line["high"] - line["value"]]], 0, None)
-    shown = errors if errors.any() else None
+def _mark(axes: Axes, line: Mapping[str, Any], spec: FigureSpec, style: HueStyle) -> None:
+    errors = [[line["value"] - line["low"]], [line["high"] - line["value"]]]
+    shown = np.clip(np.nan_to_num(errors), 0, None)
     look = {key: value for key, value in style.line.items() if key not in ("label", "linestyle")}
     look = {key: method_color(line) if value == OF_METHOD else value for key, value in look.items()}
-    axes.errorbar(line["value"], y, xerr=shown, capsize=2, elinewidth=1, linestyle="", **look)
+    bars = {"xerr": shown if shown.any() else None, "capsize": 2, "elinewidth": 1}
+    axes.errorbar(line["value"], line["y"], linestyle="", **bars, **look)
     if spec.label:
-        text = number_text(spec.label, line)
-        end = np.fmax(line["high"], line.get("reported", np.nan))
         place = {"xytext": (LABEL_POINTS, 0), "textcoords": "offset points", "va": "center"}
-        axes.annotate(text, (end, y), **place, fontsize=8, color=INK)
+        at = (label_place(line), line["y"])
+        axes.annotate(number_text(spec.label, line), at, **place, fontsize=8, color=INK)
+
+
+def label_place(line: Mapping[str, Any]) -> float:
+    """Return the value beside which the number of a mark is written."""
+    return np.nanmax([line["value"], line["high"], line.get("reported", np.nan)])
 
 
 def _row_axis(
