@@ -88,13 +88,18 @@ class RowBlocks:
         """
         self._check_stamps()
         n_read = 0
-        for block in self.read():
-            array = checked_block(block, self.n_columns, self.name)
-            n_read += len(array)
-            if n_read > self.n_rows:
-                break
-            for start in range(0, len(array), self.block_size):
-                yield array[start : start + self.block_size]
+        try:
+            for block in self.read():
+                array = checked_block(block, self.n_columns, self.name)
+                n_read += len(array)
+                if n_read > self.n_rows:
+                    break
+                for start in range(0, len(array), self.block_size):
+                    yield array[start : start + self.block_size]
+        except (OSError, ValueError):
+            # A file that has changed cannot be read as the one that was opened: that is the reason.
+            self._check_stamps()
+            raise
         self._check_stamps()
         if n_read != self.n_rows:
             more = "more" if n_read > self.n_rows else f"only {n_read}"
@@ -105,11 +110,11 @@ class RowBlocks:
 
     def _check_stamps(self) -> None:
         for path, stamp in self.stamps.items():
-            if stamp_of(path) != stamp:
+            if not Path(path).exists() or stamp_of(path) != stamp:
                 raise ChangedRows(
                     f"{path} has changed since it was opened: no result is valid; fit again when "
                     "nothing writes to it"
-                )
+                ) from None
 
 
 class ArrowStream(Protocol):

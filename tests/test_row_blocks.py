@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pkm import row_blocks as module
+from pkm.compute.grid_file import pack
+from pkm.methods import FastLloyd
 from pkm.row_blocks import ChangedRows, RowBlocks, row_blocks, stacked
 
 
@@ -186,6 +188,63 @@ def test_a_file_that_changes_during_a_pass_is_refused(tmp_path, small_blocks):
     os.utime(tmp_path / "x.npy", ns=(status.st_atime_ns, status.st_mtime_ns + 1))
     with pytest.raises(ChangedRows, match="has changed"):
         list(passing)
+
+
+def replace(path, kind):
+    """Put something else in the place of a Parquet file of three columns."""
+    if kind == "removed":
+        path.unlink()
+    elif kind == "cut":
+        os.truncate(path, 200)
+    elif kind == "text":
+        pq.write_table(pa.table({f"x{h}": ["a"] * 101 for h in range(3)}), path)
+    else:
+        write(path, {"columns": matrix()[:, :2], "types": matrix() > 0, "rows": matrix(50)}[kind])
+
+
+@pytest.mark.parametrize("during", [False, True])
+@pytest.mark.parametrize("kind", ["columns", "types", "rows", "text", "cut", "removed"])
+def test_a_file_of_a_folder_that_is_replaced_is_refused(tmp_path, small_blocks, kind, during):
+    for name in "abcdef":
+        write(tmp_path / f"{name}.parquet", matrix())
+    rows = row_blocks(str(tmp_path))
+    assert rows is not None
+    passing = rows.blocks()
+    if during:
+        next(passing)
+    else:
+        assert sum(len(block) for block in passing) == 606
+        passing = rows.blocks()
+    replace(tmp_path / "f.parquet", kind)
+    with pytest.raises(ChangedRows, match=r"^\S*f\.parquet has changed since .* writes to it$"):
+        list(passing)
+
+
+@pytest.mark.parametrize("kind", ["columns", "rows", "removed"])
+def test_nothing_is_left_of_a_fit_or_a_packed_file_whose_rows_change(tmp_path, small_blocks, kind):
+    path = tmp_path / "x.parquet"
+
+    def changing_rows():
+        write(path, matrix())
+        opened = row_blocks(str(path))
+
+        def read():
+            # After the first block the file is another one.
+            for number, block in enumerate(opened.read()):
+                if number == 1:
+                    replace(path, kind)
+                yield block
+
+        return RowBlocks(opened.n_rows, 3, read, str(path), opened.stamps)
+
+    with pytest.raises(ChangedRows, match="has changed since it was opened"):
+        pack(changing_rows(), tmp_path / "x.grid", np.full(3, -9.0), np.full(3, 9.0))
+    assert {each.name for each in tmp_path.iterdir()} <= {"x.parquet"}
+
+    model = FastLloyd(2, bounds=(-9, 9), random_state=0)
+    with pytest.raises(ChangedRows, match="has changed since it was opened"):
+        model.fit(changing_rows())
+    assert not hasattr(model, "cluster_centers_")
 
 
 def test_bad_files_are_refused_by_name(tmp_path):
