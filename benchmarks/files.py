@@ -4,9 +4,10 @@
     python -m pkm.benchmarks.files 1e9
 
 With a file, points are written to it (and kept) where it is not there yet, read once without
-computing, entered and passed over once without reading, and fitted by FastLloyd. Without one they
-come from a generator: one pass over all of them is compared with the sum of the passes over each
-shard by itself.
+computing, entered and passed over once without reading, and fitted by FastLloyd; the last lines
+compare the fit with its limits, the wall clock with the larger of reading and computing, which
+means little while other processes use the cores. Without a file points come from a generator: one
+pass over all of them is compared with the sum of the passes over each shard by itself.
 """
 
 import argparse
@@ -27,6 +28,9 @@ K = 8
 SHARD = 1_000_000
 BOUND = 2.0
 SPREAD = np.float32(0.1)
+MAX_RATIO = 1.15
+MAX_CPU = 60.0  # seconds for 10^8 points
+MAX_MEMORY = 1.0  # GiB
 
 
 def shard(number: int, n_rows: int) -> np.ndarray:
@@ -65,8 +69,8 @@ def write(path: Path, n_rows: int) -> None:
             writer.write_table(pa.table([rows[:, h] for h in range(D)], schema=schema))
 
 
-def measured(what: str, call: Callable[[], object]) -> None:
-    """Print the seconds of a call, and the peak of this process's memory so far."""
+def measured(what: str, call: Callable[[], object]) -> tuple[float, float, float]:
+    """Print and return seconds of CPU and clock, and the peak memory so far in GiB."""
     wall = time.perf_counter()
     cpu = time.process_time()
     call()
@@ -74,6 +78,7 @@ def measured(what: str, call: Callable[[], object]) -> None:
     cpu = time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{what}: {cpu:.1f} s CPU, {wall:.1f} s, peak memory {peak:.2f} GiB", flush=True)
+    return cpu, wall, peak
 
 
 def fit_file(path: Path, n_rows: int) -> None:
@@ -82,7 +87,7 @@ def fit_file(path: Path, n_rows: int) -> None:
         measured(f"writing {n_rows:,} x {D}", lambda: write(path, n_rows))
     rows = row_blocks(path)
     assert rows is not None, "a path has rows, or is refused"
-    measured("reading, one pass", lambda: [len(block) for block in rows.blocks()])
+    _, reading, _ = measured("reading, one pass", lambda: [len(block) for block in rows.blocks()])
     size = rows.block_size
     block = shard(0, size)
     repeated = RowBlocks(
@@ -91,10 +96,19 @@ def fit_file(path: Path, n_rows: int) -> None:
     box = np.full(D, BOUND)
     centers = first_centers()
     computing = Blocks.from_box(repeated, -box, box)
-    measured("computing, one pass", lambda: computing.total(lambda p: sums_of(p, centers)))
+    _, computed, _ = measured(
+        "computing, one pass", lambda: computing.total(lambda p: sums_of(p, centers))
+    )
     model = FastLloyd(K, epsilon=1.0, bounds=(-BOUND, BOUND))
-    measured("FastLloyd, a fit", lambda: model.fit(rows, progress=True))
+    cpu, wall, peak = measured("FastLloyd, a fit", lambda: model.fit(rows, progress=True))
     print(f"{model.n_iter_} passes over n={rows.n_rows:,}")
+
+    longer = model.n_iter_ * max(reading, computed)
+    print(
+        f"wall clock: {wall / longer:.2f} of the larger of reading and computing (<= {MAX_RATIO})"
+    )
+    print(f"CPU: {cpu / rows.n_rows * 1e8:.1f} s for 10^8 points (<= {MAX_CPU:g})")
+    print(f"memory: {peak:.2f} GiB (<= {MAX_MEMORY:g})")
 
 
 def sum_shards(n_rows: int) -> None:

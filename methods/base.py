@@ -360,8 +360,8 @@ class PrivateKMeans(
         """What an account is charged for a batch: all releases, known before the first draw.
 
         A schedule depends on public values alone, so it is that of a rehearsal, in which all points
-        are the middle of the domain. That takes about as long as one replicate, and no time for
-        methods with ``by_blocks``: all points but one are null records there.
+        are the middle of the domain, or null records but for one, where the adjacency knows them:
+        under others it takes about as long, and as much memory, as one replicate.
 
         Parameters
         ----------
@@ -392,7 +392,7 @@ class PrivateKMeans(
         # Rehearse one replicate, on a copy that keeps what it computes for itself.
         streams = self.noise_streams(seeds, n_points, n_features, domain=domain)
         ledger = Ledger(budget)
-        n_rows = 1 if self.by_blocks else n_points
+        n_rows = 1 if ledger.budget.adjacency in PRESENCE else n_points
         row = np.zeros((n_rows, n_features), np.int64)
         public_points = Points.prepare(row, n_null=n_points - n_rows)
         curator = self.curator(public_points, ledger, streams.by_replicate()[0], domain)

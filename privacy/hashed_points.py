@@ -125,13 +125,13 @@ class HashedPoints(View):
         if not 0 < fraction < 1:
             raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
         self.n_restricted = math.floor(fraction * self.n_restricted)
+        self._cached_codes = None
         masks = farthest_points(self._restricted, centers, self.n_restricted)
         self._restricted = [
-            Points.prepare(shard.rows[mask].astype(np.int64))
+            Points(shard.rows[mask], shard.squared_norms[mask])
             for shard, mask in zip(self._restricted, masks, strict=True)
         ]
         self.is_restricted = True
-        self._cached_codes = None
 
     def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
         """Noise and threshold of bucket counts of the restricted set that cost (mu, delta)."""

@@ -13,9 +13,20 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.special import expit, ndtr, ndtri
 
+from pkm.benchmarks.measurement import peak_bytes
 from pkm.experiments import account as command
 from pkm.experiments import run as run_command
-from pkm.methods import METHODS, FastLloyd, KaplanStemmerLocal, Lloyd, SuLloyd, load_method
+from pkm.methods import (
+    DPM,
+    HST,
+    METHODS,
+    FastLloyd,
+    KaplanStemmer,
+    KaplanStemmerLocal,
+    Lloyd,
+    SuLloyd,
+    load_method,
+)
 from pkm.methods.base import PrivateKMeans
 from pkm.privacy import (
     Account,
@@ -32,6 +43,7 @@ from pkm.privacy import (
     gaussian_mu,
     gdp_delta,
     gdp_epsilon,
+    snap,
 )
 from pkm.privacy.account import gaussian_cost
 
@@ -548,6 +560,23 @@ def test_a_refused_fit_draws_nothing(path, monkeypatch):
     for values, public in zip(drawn_from, rehearsed, strict=True):
         np.testing.assert_array_equal(values, public)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("method", [FastLloyd(3), KaplanStemmer(3), DPM(3), HST(3)])
+def test_a_rehearsal_under_zero_out_adjacency_takes_no_memory_for_the_points(method):
+    # A byte a point would be 10 MB.
+    assert peak_bytes(lambda: method.planned_run(10**7, 4, [0])) < 5e6
+    planned = method.planned_run(*X.shape, [0]).schedule
+    charged = method.fit_batch(snap(X), [0]).ledger.charges
+    assert [(charge.label, charge.round) for charge in planned] == [
+        (charge.label, charge.round) for charge in charged
+    ]
+    for charge, other in zip(planned, charged, strict=True):
+        np.testing.assert_allclose(
+            (charge.mu, charge.epsilon, charge.delta),
+            (other.mu, other.epsilon, other.delta),
+            rtol=1e-9,
+        )
 
 
 @pytest.mark.parametrize(
