@@ -2,8 +2,10 @@
 
 const ERRORS = 1; // of Vega's levels of messages
 const GAP = 30; // pixels between panels
-const ENTRY = 190; // pixels of an entry of a legend
+const ENTRY = 200; // pixels of an entry of a legend
 const SMALLEST = 120; // pixels of a panel
+const CELL = 30; // pixels of a cell of a map that has room for a number
+const LETTER = 8; // pixels of a letter of a title
 const SHRINKS = 0.7; // to this share of its width a panel shrinks before it goes to the next row
 const fields = [...document.querySelectorAll(".filters select")];
 const specifications = new Map();
@@ -90,10 +92,12 @@ function fitted(specification, room) {
   let columns = Math.min(specification.columns, Math.max(specification.concat.length, 1));
   while (columns > 1 && width(columns) < SHRINKS * widest) columns -= 1;
   const entries = Math.max(Math.floor(room / ENTRY), 1);
+  const widthOf = (panel) => Math.max(Math.min(panel.width, width(columns)), SMALLEST);
   const concat = specification.concat.map((panel, index) => ({
     ...panel,
-    width: Math.max(Math.min(panel.width, width(columns)), SMALLEST),
-    layer: panel.layer.map((layer) => {
+    title: inLines(panel.title, widthOf(panel) + labels),
+    width: widthOf(panel),
+    layer: readable(specification, panel, widthOf(panel)).map((layer) => {
       const encoding = { ...layer.encoding };
       for (const [channel, { legend, ...rest }] of Object.entries(encoding)) {
         if (!legend?.columns) continue;
@@ -104,7 +108,27 @@ function fitted(specification, room) {
       return { ...layer, encoding };
     }),
   }));
-  return { ...specification, columns, concat };
+  const title = { ...specification.title, text: inLines(specification.title.text, room) };
+  return { ...specification, title, columns, concat };
+}
+
+// The layers of a panel; those of a map with narrow cells are without its numbers.
+function readable(specification, panel, width) {
+  const isMap = specification.resolve.scale.color === "independent";
+  const [low, high] = panel.layer[0].encoding.x?.scale?.domain ?? [0, 1];
+  const narrow = isMap && width / (high - low) < CELL;
+  return panel.layer.filter((layer) => !(narrow && layer.mark.type === "text"));
+}
+
+// A title in as many lines as it takes.
+function inLines(text, room) {
+  const lines = [];
+  for (const word of text.split(" ")) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && LETTER * longer.length <= room) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 // Below a chart: where the rows of a mark are, and how they are made again.

@@ -147,16 +147,33 @@ def test_claims_are_sorted_and_chosen_by_verdict(page, driver):
     assert set(visible) == {"not run"}
 
 
-def test_a_narrow_window_has_no_part_outside_it(page, folder):
-    index = index_page.build(folder)
-    with browser.chromium(width=420) as narrow:
+@pytest.fixture
+def telephone():
+    with browser.chromium(width=420) as opened:
         # Windows have a smallest width, pages of a telephone do not.
         size = {"width": 420, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-        narrow.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        for opened in (page, index):
-            browser.load(narrow, opened)
-            wide = narrow.execute_script("return document.documentElement.scrollWidth")
-            assert wide <= 420
+        opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        yield opened
+
+
+def test_a_narrow_window_has_no_part_outside_it(page, folder, telephone):
+    for opened in (page, index_page.build(folder)):
+        browser.load(telephone, opened)
+        assert telephone.execute_script("return document.documentElement.scrollWidth") <= 420
+
+
+def test_a_narrow_map_is_without_numbers(folder, monkeypatch, driver, telephone):
+    """They would lie upon each other; the pointer still shows them."""
+    opened = build("comparison", folder, monkeypatch)
+    numbers = ".chart g.mark-text.role-mark text"
+    found = []
+    for window in (driver, telephone):
+        browser.load(window, opened)
+        figure = figure_of(window, "comparison_ratios")
+        assert count(window, figure, ".chart g.mark-rect.role-mark path") > 5
+        found.append(count(window, figure, numbers))
+    assert found[0] > 5
+    assert found[1] == 0
 
 
 def test_the_front_page_leads_to_the_reports_and_back(page, folder, driver):
