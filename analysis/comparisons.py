@@ -12,20 +12,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.findings import (
-    Context,
-    Draws,
-    MissingRows,
-    join_texts,
-)
-from pkm.analysis.tables import (
-    Panel,
-    Study,
-    area,
-    matches,
-    panel_of_sweeps,
-    resampled_means,
-)
+from pkm.analysis.findings import Context, Draws, MissingRows, join_texts
+from pkm.analysis.tables import Panel, Study, area, matches, panel_of_sweeps, resampled_means
 
 #: Keys that select what is compared.
 SELECTION = (

@@ -20,14 +20,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.expressions import evaluated
-from pkm.analysis.findings import (
-    Context,
-    Draws,
-    MissingRows,
-    check_type,
-    join_texts,
-    no_rows_of,
-)
+from pkm.analysis.findings import Context, Draws, MissingRows, check_type, join_texts, no_rows_of
 from pkm.analysis.inference import paired_rank_correlation
 from pkm.analysis.tables import Study, matches, resampled_means
 from pkm.schema import higher_is_better

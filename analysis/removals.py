@@ -15,13 +15,7 @@ import pyarrow.compute as pc
 
 from pkm.analysis.comparisons import ratios
 from pkm.analysis.findings import Context, MissingRows
-from pkm.analysis.tables import (
-    Panel,
-    Study,
-    concatenate,
-    given_parameters,
-    percentile_interval,
-)
+from pkm.analysis.tables import Panel, Study, concatenate, given_parameters, percentile_interval
 from pkm.arrow import TYPES
 
 STACKED = {

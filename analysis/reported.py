@@ -17,13 +17,7 @@ import numpy as np
 import pandas as pd
 
 from pkm.analysis.findings import MIN_SEEDS
-from pkm.analysis.tables import (
-    Study,
-    area,
-    column_statistics,
-    panel_of_sweeps,
-    raw_units,
-)
+from pkm.analysis.tables import Study, area, column_statistics, panel_of_sweeps, raw_units
 from pkm.schema import higher_is_better
 
 WITHIN = "within sampling error"

@@ -11,9 +11,9 @@ import pandas as pd
 
 from pkm.analysis import claims, reported
 from pkm.analysis.figure import FigureSpec, in_order
-from pkm.analysis.frames import Frame, compared, placed, summarized
+from pkm.analysis.frames import Frame, compared, number_text, placed, summarized
 from pkm.analysis.removals import RemovalStudy, curves, series, speedups
-from pkm.analysis.render.layout import DASH, gap_texts, mean_text, times_text
+from pkm.analysis.render.layout import DASH, gap_texts, times_text
 from pkm.analysis.render.style import MethodStyles
 from pkm.analysis.tables import Study, matches
 
@@ -84,7 +84,8 @@ def reported_losses(study: Study, spec: FigureSpec) -> Frame:
 def _loss_text(line: pd.Series) -> str:
     short = {reported.WITHIN: "within", reported.NOT_STORED: "not run"}
     verdict = short.get(line["verdict"], line["verdict"])
-    return f"{mean_text(line['mean'], line['deviation'], '{:.3f}')} | {line['reported']}: {verdict}"
+    measured = number_text("{mean:.3f} ± {deviation:.3f}", line)
+    return f"{measured} | {line['reported']}: {verdict}"
 
 
 def _gaps(stored: pd.Series, spec: FigureSpec) -> tuple[str, ...]:

@@ -185,14 +185,6 @@ def short_number(value: float, _: object = None) -> str:
     return plain_number(value)
 
 
-def mean_text(mean: float, deviation: float = np.nan, form: str = "{:.3g}") -> str:
-    """Format a mean, with its standard deviation where it has one; a dash without a mean."""
-    if not np.isfinite(mean):
-        return DASH
-    text = form.format(mean)
-    return f"{text} ± {form.format(deviation)}" if np.isfinite(deviation) else text
-
-
 def times_text(value: float) -> str:
     """Format a speed-up with three digits, without exponents."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
