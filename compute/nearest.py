@@ -6,21 +6,14 @@ proof that rounding does not change them, are in :mod:`pkm.compute.scan`.
 Units: coordinates in grid steps, squared norms and distances in squared grid steps.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-import numba
 import numpy as np
 from numba import njit
 
 from pkm.compute.points import REORDERED, Points, exact_limit
 from pkm.compute.scan import scan_and_sum, scan_labels
+from pkm.compute.threads import by_threads
 
 LOW_BITS = 24  # of numbers whose high bits are summed separately
-#: Products of coordinates of a pass from which it is divided among threads: they take about a
-#: millisecond, and threads start in a tenth of that.
-THREADED_PRODUCTS = 1 << 24
 
 
 def sums_and_counts(
@@ -75,7 +68,7 @@ def sums_and_counts(
         )
         return sums, counts
 
-    (sums, counts), *others = _by_threads(points.shape[0], centers.size, scan)
+    (sums, counts), *others = by_threads(points.shape[0], centers.size, scan)
     for more_sums, more_counts in others:
         sums += more_sums
         counts += more_counts
@@ -128,7 +121,7 @@ def labels(points: Points, centers: np.ndarray) -> np.ndarray:
     def scan(first: int, last: int) -> None:
         scan_labels(flat_rows, points.squared_norms, first, last, centers, result)
 
-    _by_threads(points.shape[0], centers.size, scan)
+    by_threads(points.shape[0], centers.size, scan)
     return result
 
 
@@ -167,23 +160,6 @@ def _are_within(values: np.ndarray, limit: int) -> bool:
     for value in values:
         n_within += abs(value) <= limit
     return n_within == len(values)
-
-
-def _by_threads(n: int, n_values: int, scan: Callable[[int, int], Any]) -> list[Any]:
-    """Results of a scan on ranges of n points, one for each of numba's threads if that pays.
-
-    ``n_values`` is the number of coordinates that a point's are multiplied with.
-    """
-    n_threads = 1 if n * n_values < THREADED_PRODUCTS else min(numba.get_num_threads(), n)
-    if n_threads == 1:
-        return [scan(0, n)]
-    borders = [n * thread // n_threads for thread in range(n_threads + 1)]
-    with ThreadPoolExecutor(n_threads - 1) as executor:
-        others = executor.map(scan, borders[:-2], borders[1:-1])
-        # The calling thread has the last range: fresh threads may start on its core, one after the
-        # other, where it only waits.
-        last = scan(*borders[-2:])
-        return [*others, last]
 
 
 def check_centers(points: Points, centers: np.ndarray) -> np.ndarray:

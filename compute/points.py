@@ -11,6 +11,8 @@ from functools import cache, cached_property
 import numpy as np
 from numba import njit
 
+from pkm.compute.threads import by_threads
+
 #: Grid steps per half-width of the domain, hence the largest coordinate of a point.
 SCALE = 1 << 16
 #: The integer for 1 in directions, normal vectors and projection matrices: their entries are
@@ -25,6 +27,8 @@ TILE = 256
 MAX_TILED_FEATURES = 64
 #: Values that are entered at once: a megabyte in float64.
 BLOCK_VALUES = 1 << 17
+#: Products of coordinates that take as long as entering one coordinate.
+ENTERING_COST = 32
 #: Largest finite float64.
 MAX_FLOAT = float(np.finfo(np.float64).max)
 #: Largest int16: half a step exactly, 2**15 units, is stored as one unit less.
@@ -155,24 +159,20 @@ class Points:
         squared_norms = np.empty(n)
         remainders = np.empty((n, d), np.int16)
         center, half_width = middle_and_half_width(lower, upper)
-        block_size = max(1, BLOCK_VALUES // d)
-        outside = False
+
+        def enter(first: int, last: int) -> tuple[int, int, bool]:
+            arrays = (rows[first:last], squared_norms[first:last], remainders[first:last])
+            return first, *_enter_rows(points[first:last], center, half_width, *arrays)
+
+        # Each range follows the rows of the one before, which are fewer by its null records.
         n_entered = 0
-        for start in range(0, n, block_size):
-            block = np.ascontiguousarray(points[start : start + block_size], dtype=np.float64)
-            entered = slice(n_entered, n_entered + len(block))
-            n_entered += len(block)
-            filled = (rows[entered], squared_norms[entered], remainders[entered])
-            if _snap_short_rows(block, center, half_width, *filled):
-                continue
-            n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
-            outside |= n_clipped > 0
-            if n_null:
-                # The next block follows the rows that are no null records.
-                present = np.isfinite(block).all(axis=1)
-                for array in filled:
-                    array[: len(block) - n_null] = array[present]
-                n_entered -= n_null
+        outside = False
+        for first, n_present, is_outside in by_threads(n, ENTERING_COST * d, enter):
+            if n_entered < first:
+                for array in (rows, squared_norms, remainders):
+                    array[n_entered : n_entered + n_present] = array[first : first + n_present]
+            n_entered += n_present
+            outside |= is_outside
         whole = slice(0, n_entered)
         entered_points = cls(
             rows[whole], squared_norms[whole], remainders[whole], n_null=n - n_entered
@@ -301,6 +301,45 @@ def _enter_anew(
             new_rows[i, h] = snapped
             squared_norm += snapped * snapped
         squared_norms[i] = squared_norm
+
+
+def _enter_rows(
+    points: np.ndarray,
+    center: np.ndarray,
+    half_width: np.ndarray,
+    rows: np.ndarray,
+    squared_norms: np.ndarray,
+    remainders: np.ndarray,
+) -> tuple[int, bool]:
+    """Fill arrays from the points of a box, block by block, without null records.
+
+    Returns
+    -------
+    n_entered : int
+        Number of rows that were filled.
+    outside : bool
+        Whether a point was clipped.
+    """
+    n, d = points.shape
+    block_size = max(1, BLOCK_VALUES // d)
+    outside = False
+    n_entered = 0
+    for start in range(0, n, block_size):
+        block = np.ascontiguousarray(points[start : start + block_size], dtype=np.float64)
+        entered = slice(n_entered, n_entered + len(block))
+        n_entered += len(block)
+        filled = (rows[entered], squared_norms[entered], remainders[entered])
+        if _snap_short_rows(block, center, half_width, *filled):
+            continue
+        n_clipped, n_null = _snap_rows(block, center, half_width, *filled)
+        outside |= n_clipped > 0
+        if n_null:
+            # The next block follows the rows that are no null records.
+            present = np.isfinite(block).all(axis=1)
+            for array in filled:
+                array[: len(block) - n_null] = array[present]
+            n_entered -= n_null
+    return n_entered, outside
 
 
 @njit(cache=True, fastmath=REORDERED)

@@ -18,7 +18,9 @@ from pkm.compute import (
     labels,
     largest_packing,
     mean_silhouettes,
+    threads,
 )
+from pkm.compute import points as points_module
 from pkm.compute import sums_and_counts as fast_sums
 from pkm.compute.points import MAX_TILED_FEATURES, _snap_rows, _snap_short_rows
 
@@ -335,6 +337,23 @@ def snapped_by(kernel, points):
     remainders = np.empty((n, d), np.int16)
     result = kernel(points, np.zeros(d), np.ones(d), rows, squared_norms, remainders)
     return result, rows, squared_norms, remainders
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 7])
+def test_points_are_entered_alike_by_any_number_of_threads(monkeypatch, n_threads):
+    rng = np.random.default_rng(n_threads)
+    points = rng.uniform(-1.1, 1.1, (5000, 10))
+    points[rng.random(5000) < 0.3] = np.nan
+    box = (-np.ones(10), np.ones(10))
+    expected, outside = Points.from_box(points, *box)
+    monkeypatch.setattr(points_module, "BLOCK_VALUES", 700)
+    monkeypatch.setattr(threads, "THREADED_PRODUCTS", 0)
+    monkeypatch.setattr(threads.numba, "get_num_threads", lambda: n_threads)
+    entered, also_outside = Points.from_box(points, *box)
+    assert entered == expected
+    assert entered.n_null == expected.n_null > 0
+    assert (entered.squared_norms == expected.squared_norms).all()
+    assert outside == also_outside
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

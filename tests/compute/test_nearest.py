@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from pkm.compute import SCALE, Points, exact_limit, inertia, labels, nearest, sums_and_counts
+from pkm.compute import SCALE, Points, exact_limit, inertia, labels, sums_and_counts, threads
 from pkm.compute.lanes import LANES, broadcast, load, multiply_add, store, transpose
 from pkm.compute.nearest import squared_distances
 from pkm.compute.scan import BLOCK_VALUES, FEW_FEATURES, GROUP, MASKED_VALUES, POINTS_PER_SUM, TILE
@@ -193,7 +193,7 @@ def test_threads_change_nothing(monkeypatch, n_threads, d):
     limits = np.array([[0.0], [d * SCALE**2 / 4], [np.inf]])
     alone = sums_and_counts(points, centers, limits)
     labels_alone = labels(points, centers)
-    monkeypatch.setattr(nearest, "THREADED_PRODUCTS", 0)
+    monkeypatch.setattr(threads, "THREADED_PRODUCTS", 0)
     monkeypatch.setattr("numba.get_num_threads", lambda: n_threads)
     threaded = sums_and_counts(points, centers, limits)
     assert np.array_equal(threaded[0], alone[0])
