@@ -35,7 +35,7 @@ WEIGHT_SHARE = 0.15
 RECOVERY_SHARE = 0.30
 LLOYD_SHARE = 0.25
 LEAST_WEIGHT = 5.0  # records that a public point must stand for, as in the paper
-LEAST_DEVIATIONS = 3.0  # of the noise: of weights that are kept, and of counts that divide sums
+LEAST_DEVIATIONS = 3.0  # of the noise, that a count must exceed to divide a sum
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,10 @@ class FedDPKMeans(PublicDataMethod):
     It differs from the paper and its code in these points. Noise is Gaussian throughout and the
     budget is one, where they give each of four steps an epsilon of its own. The noise of second
     moments is for the squared norm of a record, which is what it adds (their code takes the norm:
-    F-18). Counts of public points must exceed their noise, and not 5 alone; sums are divided by no
-    count below its noise, and differences to centers are clipped to 0.8 k^(-1/d) of the ball's
-    radius but in the recovery from a subspace. In the recovery every record counts for the center
-    nearest in the subspace; they leave out records that are not clearly nearer to one than to any
-    other. The unit of privacy is a record, not a client.
+    F-18). Sums are divided by no count below its noise, and differences to centers are clipped to
+    0.8 k^(-1/d) of the ball's radius but in the recovery from a subspace. In the recovery every
+    record counts for the center nearest in the subspace; they leave out records that are not
+    clearly nearer to one than to any other. The unit of privacy is a record, not a client.
 
     References
     ----------
@@ -215,7 +214,7 @@ class FedDPKMeans(PublicDataMethod):
         weights = points.release(query, counts=noise)["counts"] / SCALE
 
         # Weighted k-means of the public points that stand for enough records.
-        kept = weights >= max(LEAST_WEIGHT, LEAST_DEVIATIONS / schedule.weights)
+        kept = weights >= LEAST_WEIGHT
         if kept.sum() > k:
             seed = int(generator.integers(2**32))
             starts = weighted_kmeans(public[kept], weights[kept], k, self.n_init, seed)
