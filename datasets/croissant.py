@@ -16,6 +16,7 @@ from itertools import groupby
 from os import PathLike
 from urllib.parse import urlsplit
 
+import pkm
 from pkm.datasets.registry import Entry
 from pkm.datasets.sources import File, known_sha256
 
@@ -99,6 +100,8 @@ def croissant(entry: Entry, mirror: str | PathLike | None = None) -> dict:
         "description": f"{entry.title}: {entry.n} points of {entry.d} columns, by default "
         f"{entry.n_clusters} clusters. Public bounds: {entry.reason}.",
         "license": entry.license,
+        # Data are published without one: that of the registry, which says how they are read.
+        "version": pkm.__version__,
         "citeAs": entry.citation,
         "distribution": [
             file_object(file, known_sha256(file, entry.name, mirror)) for file in entry.files

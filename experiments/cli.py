@@ -1,6 +1,7 @@
 """What the commands share: consoles, Hydra applications as commands, and errors in one line."""
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,10 @@ OPTIONS = (
     "--run", "-r", "--multirun", "-m", "--shell-completion", "-sc", "--config-path", "-cp",
     "--config-name", "-cn", "--config-dir", "-cd", "--experimental-rerun", "--info", "-i",
 )  # fmt: skip
+#: Values of Hydra's options that take one of a few; those of ``--info`` may be left out.
+CHOICES = dict.fromkeys(("--cfg", "-c"), ("job", "hydra", "all")) | dict.fromkeys(
+    ("--info", "-i"), ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+)
 #: Hydra's options that compose a configuration and run nothing.
 SHOWING = ("--help", "-h", "--hydra-help", "--cfg", "-c", "--version")
 BASIC_SWEEPER = ".BasicSweeper"
@@ -191,6 +196,7 @@ def completed(words: Sequence[str], command: str) -> list[str]:
             near = nearest(key, OPTIONS)
             advice = f"see pkm {command} --help" if near is None else f"did you mean {near}?"
             raise ConfigurationError(f"{key} is no option of pkm {command}; {advice}")
+    check_choices(words)
     if keys & {"-h", "--help"} and command == "run" and "method" not in keys:
         # The help text shows no method's parameters, whose class takes a second to import.
         return [*words, "method=external"]
@@ -213,6 +219,33 @@ def completed(words: Sequence[str], command: str) -> list[str]:
         presets = {"hydra.output_subdir": ".hydra", "hydra.sweep.subdir": "${hydra.job.num}"}
         words += [f"{key}={value}" for key, value in presets.items() if key not in keys]
     return words
+
+
+def check_choices(words: Sequence[str]) -> None:
+    """Refuse what is no value of an option of Hydra, which would print its usage.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the option, the value, and the nearest one that there is.
+
+    Examples
+    --------
+    >>> check_choices(["--cfg", "job", "k=3", "--info"])
+    """
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue=""):
+        option, is_given, value = word.partition("=")
+        if option not in CHOICES:
+            continue
+        if not is_given:
+            value = "" if "=" in following or following.startswith("-") else following
+        if not value and option in ("--info", "-i"):
+            continue
+        if value not in CHOICES[option]:
+            known = ", ".join(CHOICES[option])
+            near = nearest(value, CHOICES[option])
+            advice = f"give one of {known}" if near is None else f"did you mean {near}?"
+            raise ConfigurationError(f"{value!r} is no value of {option}; {advice}")
 
 
 @contextmanager

@@ -16,15 +16,15 @@ DISTANCE_RATE = 5e10
 PAIR_RATE = 2e9
 #: Seconds of a fit of a method that runs seed by seed: a fixed part, and a factor over the work of
 #: batched iterations.
-SECONDS_PER_FIT = 0.1
-FIT_FACTOR = 20
+SECONDS_PER_FIT = 0.04
+FIT_FACTOR = 8
 #: Seconds to start the process of a party, and the largest number of iterations of the papers'
 #: rules.
 SECONDS_PER_PROCESS = 1.5
 MAX_ITERATIONS = 7
 #: Seconds of federated clustering for each seed, and for each request to remove points, with its
 #: measurements.
-SECONDS_PER_MODEL = 0.3
+SECONDS_PER_MODEL = 0.1
 SECONDS_PER_REQUEST = 0.05
 #: How many stored cells are read for their timings.
 TIMINGS_READ = 2000

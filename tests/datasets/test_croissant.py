@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import pkm
 from pkm.datasets.__main__ import main
 from pkm.datasets.croissant import CONFORMS_TO, croissant, is_direct
 from pkm.datasets.registry import ENTRIES, find
@@ -16,6 +17,7 @@ DECLARED = [entry for entry in ENTRIES if all(file.sha256 for file in entry.file
 def test_files_have_their_hashes_and_columns_their_bounds(entry):
     described = json.loads(json.dumps(croissant(entry)))
     assert described["conformsTo"] == CONFORMS_TO
+    assert described["version"] == pkm.__version__
     assert described["name"] == entry.name
     assert described["license"] == entry.license
     found = {each["@id"]: each["sha256"] for each in described["distribution"]}
