@@ -32,13 +32,38 @@ from pkm.privacy.noise import INITIALIZATION, child
 MAX_FEATURES = int(math.log2(MAX_CELLS))  # two intervals in each
 MIN_LEVELS = 2
 MAX_LEVELS = 9
-LEVEL_GROWTH = 2 ** (1 / 6)  # of epsilon from one level to the next finer one
 # These constants were chosen on generated sets and on s1.
 
 OPEN_FACTOR = 0.7  # of the noise of all children: a cell with less is a leaf
 LEAF_FACTOR = 1.0  # of the noise of a count: a leaf above the finest level with less is left out
 TREE_RECORDS = 70  # times epsilon, for each center: with fewer, one grid is better than a tree
 STEP_RECORDS = 400  # times epsilon, for each center: with fewer, no Lloyd step is made
+
+
+@dataclass(frozen=True)
+class LevelShares:
+    """How epsilon is divided among levels; levels are counted from the balanced one.
+
+    The balanced level is the binary logarithm of ``(n epsilon)^(2 / (d + 2))``: there the width of
+    cells balances their noise if records are spread evenly over the domain.
+
+    Attributes
+    ----------
+    growth : float
+        Of the share from one level to the next finer one, up to the peak.
+    peak : float
+    decay : float
+        Of the share from one level to the next finer one, beyond the peak.
+    finest : float
+    """
+
+    growth: float
+    peak: float
+    decay: float
+    finest: float
+
+
+UP_TO_BALANCED = LevelShares(growth=2 ** (1 / 6), peak=0.0, decay=2 ** (1 / 6), finest=0.0)
 
 
 @dataclass(frozen=True)
@@ -80,7 +105,12 @@ class Schedule:
 
 
 def schedule_of(
-    n_points: int, n_features: int, n_clusters: int, epsilon: float, step_share: float
+    n_points: int,
+    n_features: int,
+    n_clusters: int,
+    epsilon: float,
+    step_share: float,
+    shares: LevelShares = UP_TO_BALANCED,
 ) -> Schedule:
     """Levels of the tree with their budgets, from public quantities only.
 
@@ -90,14 +120,15 @@ def schedule_of(
     epsilon : float
     step_share : float
         Of epsilon, for the Lloyd step where one is made.
+    shares : LevelShares, optional
+        Of the rest, for the levels. By default up to the balanced one, the finest with the most.
 
     Returns
     -------
     Schedule
-        Level j, from 1, has ``2**j`` intervals per feature. The number of levels is the binary
-        logarithm of ``(n epsilon)^(2 / (d + 2))``, which balances the width of cells with their
-        noise, as far as a grid of ``MAX_CELLS`` cells goes. With few records for each center there
-        is one level, the grid of :func:`pkm.methods.eugkm.grid_intervals`, and no step.
+        Level j, from 1, has ``2**j`` intervals per feature, as far as a grid of ``MAX_CELLS`` cells
+        goes. With few records for each center there is one level, the grid of
+        :func:`pkm.methods.eugkm.grid_intervals`, and no step.
 
     Examples
     --------
@@ -114,11 +145,14 @@ def schedule_of(
 
     step_epsilon = step_share * epsilon if records >= STEP_RECORDS else 0.0
     tree_epsilon = epsilon - step_epsilon
-    finest = round(2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0)))
+    balanced = 2 / (d + 2) * math.log2(max(n_points * tree_epsilon, 1.0))
     most = min(MAX_LEVELS, MAX_FEATURES // d)
-    n_levels = min(max(finest, MIN_LEVELS), most)
-    shares = LEVEL_GROWTH ** np.arange(n_levels)
-    epsilons = tree_epsilon * shares / shares.sum()
+    n_levels = min(max(round(balanced + shares.finest), MIN_LEVELS), most)
+
+    # The shares rise up to the peak and fall beyond it.
+    levels = np.arange(1, n_levels + 1) - (balanced + shares.peak)
+    weights = np.where(levels <= 0, shares.growth**levels, shares.decay**levels)
+    epsilons = tree_epsilon * weights / weights.sum()
     intervals = tuple(2**level for level in range(1, n_levels + 1))
     return Schedule(intervals, tuple(epsilons.tolist()), step_epsilon)
 
@@ -312,6 +346,7 @@ class QuadtreeKMeans(PrivateKMeans):
     choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
     by_blocks: ClassVar[bool] = True
     batched: ClassVar[bool] = False  # millions of cells for one replicate at a time
+    level_shares: ClassVar[LevelShares] = UP_TO_BALANCED
 
     _: KW_ONLY
     epsilon: float = 1.0
@@ -351,7 +386,14 @@ class QuadtreeKMeans(PrivateKMeans):
 
     def schedule(self, n_points: int, n_features: int) -> Schedule:
         """All releases, before the first query; see :func:`schedule_of`."""
-        return schedule_of(n_points, n_features, self.n_clusters, self.epsilon, self.step_share)
+        return schedule_of(
+            n_points,
+            n_features,
+            self.n_clusters,
+            self.epsilon,
+            self.step_share,
+            self.level_shares,
+        )
 
 
 def cluster_leaves(

@@ -14,7 +14,7 @@ import numpy as np
 
 from pkm.methods.base import PrivateKMeans
 from pkm.methods.kaplan_stemmer import KaplanStemmer
-from pkm.methods.quadtree import QuadtreeKMeans
+from pkm.methods.quadtree import LevelShares, QuadtreeKMeans
 from pkm.methods.zoom import ZoomPlan, insufficient_budget, plan_zoom
 from pkm.privacy import Curator, PrivacyClaim, gaussian_mu
 from pkm.scalars import is_positive
@@ -37,6 +37,11 @@ ZOOM_STEP = 0.05
 # mean, in radii, and of a count, by n.
 MAX_MEAN_ERROR = 0.2
 MAX_COUNT_ERROR = 1 / 12
+# A tree is deep with at least this many records times epsilon for each center. It finds small
+# clusters far from the others by itself, so that a zoom before it must not leave them out: the
+# error of its counts, by the records of a center.
+DEEP_RECORDS = 150.0
+MAX_COUNT_ERROR_OF_TREE = 1 / 25
 
 Synopsis = Literal["quadtree", "hashing"]
 
@@ -88,6 +93,16 @@ class AveragedKaplanStemmer(KaplanStemmer):
     min_step_count: ClassVar[float] = 2.0
 
 
+class DeepQuadtree(QuadtreeKMeans):
+    """Quadtree with levels beyond the balanced one, on which little is spent.
+
+    Where records fill a small part of the domain, or lie in clusters that are small and far apart,
+    few cells hold all of them, and their counts stand out of the noise of finer levels, too.
+    """
+
+    level_shares: ClassVar[LevelShares] = LevelShares(growth=1.4, peak=-1.0, decay=0.7, finest=2.5)
+
+
 def _is_too_noisy(plan: ZoomPlan) -> bool:
     """Whether a zoom would find too little even for hashing."""
     return plan.mean_error > MAX_MEAN_ERROR or plan.count_stddev > MAX_COUNT_ERROR * plan.n_points
@@ -111,6 +126,10 @@ class SynopsisKMeans(PrivateKMeans):
         Share of the budget that buys a smaller domain first; see
         :class:`pkm.methods.base.PrivateKMeans`. Where it is too little for that, the share that is
         enough, up to 0.35 (0.2 before a quadtree).
+    tree : {"balanced", "deep"}, default="balanced"
+        Quadtrees with at least 150 records times epsilon for each center: up to the balanced level
+        after a zoom, or with levels beyond it and a zoom only where its counts show a part of a
+        cluster. ``deep`` is for clusters that are small and far apart and for bounds that are wide.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state, require_zoom
@@ -134,7 +153,12 @@ class SynopsisKMeans(PrivateKMeans):
     color: ClassVar[str] = "#00441b"
     marker: ClassVar[str] = "X"
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
-    choices: ClassVar[dict[str, tuple]] = {**PrivateKMeans.choices, "secure": (True, False)}
+    choices: ClassVar[dict[str, tuple]] = {
+        **PrivateKMeans.choices,
+        "tree": ("balanced", "deep"),
+        "secure": (True, False),
+    }
+    later_parameters: ClassVar[dict[str, object]] = {"tree": "balanced"}
     batched: ClassVar[bool] = False  # its parts are not
     takes_ball: ClassVar[bool] = True
 
@@ -143,6 +167,7 @@ class SynopsisKMeans(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
+    tree: str = "balanced"
     secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:
@@ -174,11 +199,21 @@ class SynopsisKMeans(PrivateKMeans):
         for share in shares:
             plan = self._zoom_plan_of(share, n_features, n_points, self.epsilon)
             if plan.is_affordable or not (is_gridded or _is_too_noisy(plan)):
-                return plan
+                is_needed = self.require_zoom or not is_gridded
+                return plan if is_needed or self._keeps_clusters(plan) else None
         if self.require_zoom:
             plan_of = partial(self._zoom_plan_of, largest, n_features)
             raise ValueError(insufficient_budget(plan_of, n_points, self.epsilon))
         return None
+
+    def _is_deep(self, n_points: int) -> bool:
+        """Whether a quadtree has levels beyond the balanced one."""
+        return self.tree == "deep" and self.epsilon * n_points / self.n_clusters >= DEEP_RECORDS
+
+    def _keeps_clusters(self, plan: ZoomPlan) -> bool:
+        """Whether a zoom leaves no cluster out of a deep tree; others need the zoom in any case."""
+        most = MAX_COUNT_ERROR_OF_TREE * plan.n_points / self.n_clusters
+        return not self._is_deep(plan.n_points) or plan.count_stddev <= most
 
     def _zoom_plan_of(
         self, share: float, n_features: int, n_points: int, epsilon: float
@@ -190,7 +225,8 @@ class SynopsisKMeans(PrivateKMeans):
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Run one replicate; see :meth:`PrivateKMeans.cluster`."""
         if self.plan(curator.n_points, curator.n_features) == "quadtree":
-            return QuadtreeKMeans(self.n_clusters, epsilon=self.epsilon).cluster(curator)
+            tree = DeepQuadtree if self._is_deep(curator.n_points) else QuadtreeKMeans
+            return tree(self.n_clusters, epsilon=self.epsilon).cluster(curator)
         method = AveragedKaplanStemmer(
             self.n_clusters,
             epsilon=self.epsilon,

@@ -14,6 +14,7 @@ from pkm.methods.eugkm import EUGkM
 from pkm.methods.final_step import cluster_radii, final_step, step_noise
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.methods.quadtree import (
+    LevelShares,
     QuadtreeKMeans,
     consistent_levels,
     leaves_of,
@@ -73,6 +74,15 @@ def test_schedule_follows_the_records_of_a_center(n, levels, has_step):
     schedule = schedule_of(n, 2, 10, 1.0, 0.25)
     assert len(schedule.intervals) == levels
     assert (schedule.step_epsilon > 0) == has_step
+
+
+def test_shares_rise_to_the_peak_and_fall_beyond():
+    shares = LevelShares(growth=2.0, peak=-1.0, decay=0.5, finest=1.0)
+    # The balanced level of 4096 records in two columns is the sixth.
+    schedule = schedule_of(4096, 2, 30, 1.0, 0.0, shares)
+    assert schedule.intervals == tuple(2**j for j in range(1, 8))
+    weights = np.array([1, 2, 4, 8, 16, 8, 4]) / 43
+    np.testing.assert_allclose(schedule.epsilons, weights, rtol=1e-12)
 
 
 # Consistent counts

@@ -11,12 +11,15 @@ from pkm.methods import QuadtreeKMeans, SynopsisKMeans
 from pkm.methods.balcan import noisy_lloyd_step
 from pkm.methods.kmeans import KMeansPlusPlus
 from pkm.methods.synopsis import (
+    DEEP_RECORDS,
     LARGEST_SHARE_OF_GRIDS,
     LARGEST_SHARE_OF_HASHING,
     LLOYD_STEPS,
     MAX_COUNT_ERROR,
+    MAX_COUNT_ERROR_OF_TREE,
     MAX_MEAN_ERROR,
     AveragedKaplanStemmer,
+    DeepQuadtree,
     plan_synopsis,
 )
 from pkm.metrics import evaluate
@@ -38,13 +41,17 @@ def nicv(points, run):
 
 
 # One shape for each part: points, columns, centers, epsilon.
-SHAPES = {"quadtree": (2000, 2, 5, 1.0), "hashing": (4000, 6, 5, 2.0)}
+SHAPES = {
+    "quadtree": (2000, 2, 20, 1.0),
+    "deep quadtree": (2000, 2, 5, 1.0),
+    "hashing": (4000, 6, 5, 2.0),
+}
 
 
 @pytest.mark.parametrize("synopsis", SHAPES)
 def test_shapes_have_their_synopsis(synopsis):
     n, d, k, epsilon = SHAPES[synopsis]
-    assert SynopsisKMeans(k, epsilon=epsilon).plan(n, d) == synopsis
+    assert SynopsisKMeans(k, epsilon=epsilon).plan(n, d) in synopsis
 
 
 @pytest.mark.parametrize(
@@ -78,13 +85,15 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
     points = draw(n, d)
     part = {
         "quadtree": QuadtreeKMeans(k, epsilon=epsilon),
+        "deep quadtree": DeepQuadtree(k, epsilon=epsilon),
         "hashing": AveragedKaplanStemmer(
             k,
             epsilon=epsilon,
             lloyd_steps=LLOYD_STEPS,
         ),
     }[synopsis]
-    run = SynopsisKMeans(k, epsilon=epsilon, zoom=None).fit_batch(points, [3])
+    tree = "deep" if synopsis.startswith("deep") else "balanced"
+    run = SynopsisKMeans(k, epsilon=epsilon, zoom=None, tree=tree).fit_batch(points, [3])
     expected = part.fit_batch(points, [3])
     assert [charge.cost for charge in run.ledger.charges] == [
         charge.cost for charge in expected.ledger.charges
@@ -127,12 +136,34 @@ def test_zoom_takes_the_share_that_is_enough():
         SynopsisKMeans(8, require_zoom=True).zoom_plan(200, 10)
 
 
-@given(st.integers(50, 10**6), st.integers(4, 300), st.floats(0.05, 8.0))
-def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon):
-    method = SynopsisKMeans(8, epsilon=epsilon)
+def test_a_zoom_before_a_deep_tree_must_show_a_part_of_a_cluster():
+    assert SynopsisKMeans(3).zoom_plan(3000, 2).share == 0.1
+    assert SynopsisKMeans(3, tree="deep").zoom_plan(3000, 2) is None
+    assert SynopsisKMeans(3, tree="deep").zoom_plan(30_000, 2).share == 0.1
+    assert SynopsisKMeans(3, tree="deep", require_zoom=True).zoom_plan(3000, 2).share == 0.1
+    # Fewer records of a center: the tree is not deep.
+    assert SynopsisKMeans(60, tree="deep").zoom_plan(3000, 2).share == 0.1
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_deep_trees_stay_within_the_budget(epsilon):
+    run = SynopsisKMeans(3, epsilon=epsilon, tree="deep").fit_batch(draw(3000, 2), [0, 1])
+    assert run.ledger.spent() == pytest.approx(epsilon, rel=0.02)
+
+
+@given(
+    st.integers(50, 10**6),
+    st.integers(1, 300),
+    st.floats(0.05, 8.0),
+    st.sampled_from(["balanced", "deep"]),
+)
+def test_a_zoom_is_never_noisier_than_its_guard(n, d, epsilon, tree):
+    method = SynopsisKMeans(8, epsilon=epsilon, tree=tree)
     plan = method.zoom_plan(n, d)
     if method.plan(n, d) == "quadtree":
         assert plan is None or (plan.is_affordable and plan.share <= LARGEST_SHARE_OF_GRIDS)
+        if tree == "deep" and plan is not None and n * epsilon / 8 >= DEEP_RECORDS:
+            assert plan.count_stddev <= MAX_COUNT_ERROR_OF_TREE * n / 8
     elif plan is not None:
         assert plan.share <= LARGEST_SHARE_OF_HASHING
         assert plan.mean_error <= MAX_MEAN_ERROR
