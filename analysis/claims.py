@@ -1,19 +1,17 @@
 """Claims of the papers as data: ``conf/paper/<paper>/claims.yaml``.
 
 The file has `title`, `reference`, `sets` (named lists), `reported` (numbers that the paper prints),
-`deviations` and `claims`. Checks with formulas of a paper's own are registered by
-``analysis/papers/<paper>_checks.py``, hyphens of the name as underscores.
+`derived` (sweeps, methods and metrics that functions make), `deviations` and `claims`. Checks with
+formulas of a paper's own are registered by ``analysis/papers/<paper>_checks.py``, hyphens of the
+name as underscores.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
-
-import yaml
 
 from pkm.analysis import (  # noqa: F401, types of checks
     exact,
@@ -23,13 +21,15 @@ from pkm.analysis import (  # noqa: F401, types of checks
     predicates,
 )
 from pkm.analysis.findings import CHECK_TYPES, COMMON_KEYS
-from pkm.names import suggestion
+from pkm.analysis.paper_files import PAPERS, KnownNames, read, refuse_unknown
 
-#: One folder for each paper.
-PAPERS = Path(__file__).parents[1] / "conf" / "paper"
+KINDS = ("ordering", "threshold", "trend", "magnitude", "count")
+BASES = ("explicit", "implied", "cited", "theorem", "printed", "derived", "surrogate")
 #: Keys of a check that joins others.
 _ALL_OF = frozenset((*COMMON_KEYS, "parts"))
-_CONTENT = ("title", "reference", "sets", "reported", "deviations", "claims")
+_REQUIRED = {"title": str, "reference": str, "claims": list}
+#: What a file leaves out if it has none of it.
+_NOTHING = {"derived": [], "sets": {}, "reported": {}, "deviations": []}
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Claim:
     section, source : str
         Where the paper has it.
     kind : str
-        ordering, threshold, trend, magnitude or count.
+        One of `KINDS`.
     basis : str
-        Where the claim comes from: explicit, implied, cited, theorem, printed, derived, surrogate.
+        Where the claim comes from: one of `BASES`.
     statement : str
         The claim, paraphrased.
     check : mapping
@@ -77,16 +77,17 @@ def load(paper: str) -> dict:
     Raises
     ------
     ValueError
-        If the paper is unknown, two claims share an id, or a key is unknown or absent.
+        If the paper has no such file, two claims share an id, or a key is unknown or absent.
     """
-    if paper not in papers():
-        raise ValueError(f"paper={paper!r} has no claims; known: {papers()}")
+    content = _NOTHING | read(paper, "claims.yaml", _REQUIRED, _NOTHING)
     special_checks(paper)
-    path = PAPERS / paper / "claims.yaml"
-    content = yaml.safe_load(path.read_text(encoding="utf-8"))
     where = f"conf/paper/{paper}/claims.yaml"
-    refuse_unknown(content, _CONTENT, where)
-    claims = [claim_of(entry, f"{where}: {entry.get('id', entry)}") for entry in content["claims"]]
+    known = KnownNames(paper, content["derived"])
+    claims = []
+    for entry in content["claims"]:
+        claim_where = f"{where}: {entry.get('id', entry)}"
+        claims.append(claim_of(entry, claim_where))
+        check_names(entry["check"], known, claim_where)
     ids = [claim.id for claim in claims]
     repeated = sorted({name for name in ids if ids.count(name) > 1})
     if repeated:
@@ -107,6 +108,8 @@ def claim_of(entry: Mapping, where: str) -> Claim:
     absent = [name for name in required if name not in entry]
     if absent:
         raise ValueError(f"{where}: the keys {absent} are required")
+    refuse_unknown([entry["kind"]], KINDS, f"{where}: kind")
+    refuse_unknown([entry["basis"]], BASES, f"{where}: basis")
     check_keys(entry["check"], where)
     return Claim(**entry)
 
@@ -124,6 +127,13 @@ def check_keys(check: Mapping, where: str) -> None:
         check_keys({name: check[name] for name in check if name != "also"} | changes, where)
 
 
+def check_names(check: Mapping, known: KnownNames, where: str) -> None:
+    """Refuse a check, its parts or its variants with an unknown sweep, metric or method."""
+    known.check(check, where)
+    for other in [*check.get("parts", ()), *variants(check)]:
+        check_names(other, known, where)
+
+
 def variants(check: Mapping) -> list[Mapping]:
     """Further interpretations of a check: `also` lists them, or is a single one.
 
@@ -131,19 +141,3 @@ def variants(check: Mapping) -> list[Mapping]:
     """
     also = check.get("also", [])
     return also if isinstance(also, list) else [also]
-
-
-def refuse_unknown(names: Iterable, known: Iterable[str], where: str) -> None:
-    """Raise an error for the first name that is not known, with the nearest known one.
-
-    Examples
-    --------
-    >>> refuse_unknown(["at_mots"], ["at_most", "at_least"], "check bound")
-    Traceback (most recent call last):
-    ...
-    ValueError: check bound: 'at_mots' is unknown; did you mean 'at_most'?
-    """
-    known = sorted(known)
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{where}: {name!r} is unknown{suggestion(name, known)}")

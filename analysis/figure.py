@@ -9,20 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import pandas as pd
-import yaml
 
 from pkm import schema
+from pkm.analysis.paper_files import KnownNames, read
 from pkm.names import nearest
 
 if TYPE_CHECKING:
     # Half a second of imports, which a plan need not wait for.
     from matplotlib.figure import Figure
 
-PAPERS = Path(__file__).parents[1] / "conf" / "paper"
 #: Legal values of the keys that have a few.
 CHOICES = {
     "kind": ("lines", "heatmap", "forest", "table"),
@@ -250,33 +248,33 @@ def _converted(where: str, value: Any, hint: Any) -> Any:
     return dict(value) if origin is Mapping else value
 
 
+_OPTIONAL = ("titles", "defaults", "derived", "shared")
+
+
 @cache
 def figures_of(paper: str) -> tuple[FigureSpec, ...]:
     """Read the figures of a paper.
 
     The file has `figures` (name to keys); for all of them `titles` (of data sets, in the order of
-    panels) and `defaults` (keys); and `shared`, where parts that several figures use have anchors.
+    panels) and `defaults` (keys); `derived`, the sweeps, methods and metrics that functions make;
+    and `shared`, where parts that several figures use have anchors.
 
     Raises
     ------
     ValueError
         If there is no such file, it cannot be read, or a key or value is wrong.
     """
-    path = PAPERS / paper / "figures.yaml"
-    if not path.is_file():
-        raise ValueError(f"no figures for paper={paper!r}: add {path.parent.name}/{path.name}")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not isinstance(content, Mapping) or not isinstance(content.get("figures"), Mapping):
-        raise ValueError(f"{path}: there must be a mapping `figures` of names to keys")
-    unknown = sorted(set(content) - {"titles", "defaults", "shared", "figures"})
-    if unknown:
-        raise ValueError(f"{path}: unknown keys {unknown} next to `figures`")
+    content = read(paper, "figures.yaml", {"figures": Mapping}, _OPTIONAL)
+    known = KnownNames(paper, content.get("derived", ()))
     common = {"titles": content.get("titles", {})} | content.get("defaults", {})
     specs = []
     for name, entry in content["figures"].items():
-        values = checked(f"{path}: figure {name}", common | {"title": name} | entry)
-        specs.append(FigureSpec(paper=paper, name=name, **values))
+        where = f"conf/paper/{paper}/figures.yaml: figure {name}"
+        values = checked(where, common | {"title": name} | entry)
+        spec = FigureSpec(paper=paper, name=name, **values)
+        for part in (spec, *map(spec.part, spec.panels)):
+            known.check(vars(part) | {"curves": list(part.curves.values())}, where)
+            for function in filter(None, (part.frame, part.transform)):
+                part.function(function)
+        specs.append(spec)
     return tuple(specs)

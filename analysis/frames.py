@@ -18,6 +18,7 @@ import pandas as pd
 from pkm.analysis.comparisons import find_pairs, ratios_of
 from pkm.analysis.figure import FigureSpec, in_order
 from pkm.analysis.findings import Context, MissingRows
+from pkm.analysis.paper_files import refuse_unknown
 from pkm.analysis.planted import parse_planted_names, relative_means
 from pkm.analysis.render.layout import (
     DASH,
@@ -38,6 +39,7 @@ from pkm.analysis.tables import (
     percentile_interval,
     raw_units,
 )
+from pkm.names import suggestion
 
 PLACES = ("panel", "group", "row", "hue", "style", "x")
 STATISTICS = ("value", "low", "high", "half_width", "median", "deviation", "seeds", "left_out")
@@ -200,7 +202,16 @@ def _resolved(where: Mapping[str, Any], table: pd.DataFrame) -> dict[str, Any]:
 
 
 def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
-    """Add the columns that say where each line goes."""
+    """Add the columns that say where each line goes.
+
+    Raises
+    ------
+    ValueError
+        If the specification names a column that its rows do not have.
+    """
+    places = (spec.x, spec.row, spec.group, spec.hue, spec.style, *spec.panel)
+    if len(table):
+        refuse_unknown(filter(None, places), table, f"{spec}: column")
     if spec.curves:
         parts = [
             table[matches(table, selector)].assign(hue=name)
@@ -390,7 +401,7 @@ def caption_fields(shown: Frame, spec: FigureSpec) -> "Fields":
     if "seeds" in drawn:
         known["seeds"] = count_text(drawn["seeds"].dropna())
         known["runs"] = count_text(drawn["seeds"].dropna(), "runs")
-    return Fields(known | dict(shown.fields), drawn, shown.source)
+    return Fields(known | dict(shown.fields), drawn, shown.source, str(spec))
 
 
 class Fields(dict):
@@ -399,8 +410,11 @@ class Fields(dict):
     ``{privacy}`` is what the label of the axis has in parentheses.
     """
 
-    def __init__(self, known: Mapping[str, Any], table: pd.DataFrame, cells: pd.DataFrame) -> None:
+    def __init__(
+        self, known: Mapping[str, Any], table: pd.DataFrame, cells: pd.DataFrame, where: str
+    ) -> None:
         super().__init__(known)
+        self._where = where
         self._table = table
         self._cells = cells
 
@@ -411,7 +425,8 @@ class Fields(dict):
         for table in (self._table, self._cells):
             if name in table:
                 return values_text(table[name])
-        raise ValueError(f"unknown field {{{name}}}; known: {[*self, 'epsilon_axis']} and columns")
+        known = [*self, "epsilon_axis", "privacy", *self._table, *self._cells]
+        raise ValueError(f"{self._where}: field {{{name}}} is unknown{suggestion(name, known)}")
 
 
 def values_text(values: pd.Series) -> str:

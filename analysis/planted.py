@@ -174,8 +174,9 @@ def curve(
     # The cells of the curve, by x.
     means, seeds, known = relative_means(panel, value)
     selected = matches(cells, selector) & cells[along].notna().to_numpy() & known
-    of_curve = cells[selected].assign(x=cells[along].astype(float))
-    of_curve = of_curve.sort_values("x", kind="stable")
+    of_curve = cells[selected]
+    # Of the curve alone: without a cell pandas would take over all of a longer column.
+    of_curve = of_curve.assign(x=of_curve[along].astype(float)).sort_values("x", kind="stable")
     x = of_curve["x"].to_numpy()
     n_values = len(set(x))
     if n_values < check.get("min_values", 2):

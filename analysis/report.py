@@ -41,6 +41,18 @@ _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
 
 
+def check_paper(paper: str) -> None:
+    """Refuse a paper whose figures or claims are absent or not well written.
+
+    Raises
+    ------
+    ValueError
+        With the file, the entry and the rule.
+    """
+    figures_of(paper)
+    claims.load(paper)
+
+
 def build(
     rows: pd.DataFrame,
     *,

@@ -82,7 +82,7 @@ def prepare(
     """Return what the checks of a paper see of the rows, and besides them."""
     content = claims.load(paper)
     gaps = no_gaps() if missing is None else missing
-    context = Context(content["sets"], gaps, content.get("reported", {}))
+    context = Context(content["sets"], gaps, content["reported"])
     special = claims.special_checks(paper)
     return special.prepare(study, context) if hasattr(special, "prepare") else (study, context)
 

@@ -232,7 +232,7 @@ def checked(config: "DictConfig", command: str) -> "DictConfig":
     except OmegaConfBaseException as error:
         raise ConfigurationError(tidy(error)) from error
     if command == "reproduce":
-        check_paper(config.paper)
+        check_paper(config.paper, config.profile.name)
     check_settings(config)
     return config
 
@@ -331,15 +331,20 @@ def check_settings(config: "DictConfig") -> None:
     require(isinstance(artifacts, str), "tracking.artifacts", artifacts, "a folder")
 
 
-def check_paper(paper: Mapping) -> None:
-    """Refuse keys of a paper that neither its file has nor any sweep.
+def check_paper(paper: Mapping, profile: str) -> None:
+    """Refuse keys of a paper that neither its file has nor any sweep, and profiles that are none.
 
     Raises
     ------
     ConfigurationError
-        Naming the key, and those that there are.
+        Naming the key or the profile, and those that there are.
     """
     from pkm.experiments.sweep import SWEEP_KEYS
+
+    profiles = sorted({*choices("profile"), profile})
+    for name in paper.get("profiles") or {}:
+        if name not in profiles:
+            raise ConfigurationError(f"paper {paper['name']}: {unknown('profile', name, profiles)}")
 
     if is_choice("paper", paper["name"]):
         known = dict.fromkeys([*entry_of("paper", paper["name"]), *SWEEP_KEYS])

@@ -92,6 +92,8 @@ def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
     ------
     PermissionError
         If the results folder cannot be written.
+    ValueError
+        If a report is asked for, and the paper's figures or claims are not well written.
     """
     verb = config.verb
     requested = requested_part(plan, config)
@@ -102,6 +104,11 @@ def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
     if verb == "status":
         show_status(requested, store, console)
         return 0
+    if verb in (None, "report"):
+        # What a report is made of is refused before hours of work, not after them.
+        from pkm.analysis.report import check_paper
+
+        check_paper(plan.paper)
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
     folder = report(plan, store, config, console) if verb in (None, "report") else None

@@ -29,7 +29,7 @@ from reports import NO_GAPS
 from pkm.analysis import claims, verdicts
 from pkm.analysis.accounting import composed_delta, gaussian_delta
 from pkm.analysis.figure import figures_of
-from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
+from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN, MissingRows
 from pkm.analysis.papers.distdp import strategy_of
 from pkm.analysis.planted import curve, parse_planted_names, planted_panel
 from pkm.analysis.tables import REQUIRED, Study
@@ -121,6 +121,17 @@ def test_curve_refuses_ambiguous_selectors(study):
         curve(study, check, context)
     with pytest.raises(ValueError, match="value='sum'"):
         curve(study, check | {"value": "sum"}, context)
+
+
+def test_curve_without_a_cell_is_missing(study):
+    check = {
+        "sweep": "planted_rho",
+        "metric": "nicv",
+        "method": {"method": "dist_dp_published", "n": 17},
+        "along": "rho",
+    }
+    with pytest.raises(MissingRows):
+        curve(study, check, verdicts.Context({}, NO_GAPS))
 
 
 def test_slopes_of_logarithms():

@@ -7,7 +7,7 @@ import yaml
 from fabricated.fastlloyd import small_rows
 from fabricated.studies import study_of
 
-from pkm.analysis import figure
+from pkm.analysis import figure, paper_files
 from pkm.analysis.figure import FigureSpec, checked
 from pkm.analysis.frames import frame
 from pkm.analysis.render.figures import render
@@ -37,7 +37,7 @@ def drawn(spec, rows=None):
         ({"panels": ["iris"]}, "panels=.* must be of type Mapping"),
         ({"panels": {"iris": {"titel": "Iris"}}}, "did you mean 'title'"),
         ({"frame": "missing"}, "no function 'missing' in pkm.analysis.papers.fastlloyd"),
-        ({"caption": "on {stes}"}, r"unknown field {stes}"),
+        ({"caption": "on {stes}"}, r"field {stes} is unknown; did you mean 'sets'"),
     ],
 )
 def test_wrong_keys_are_refused(keys, message):
@@ -50,21 +50,22 @@ def test_wrong_keys_are_refused(keys, message):
     [
         ("figures: {a: {kind: line}}", "kind='line' must be one of"),
         ("figures: {a: {titel: A}}", "figure a: unknown key 'titel'"),
-        ("figures: [a]", "there must be a mapping `figures`"),
-        ("figures: {a: {title: A}}\nother: 1", "unknown keys"),
+        ("figures: [a]", r"figures=\['a'\] must be a Mapping"),
+        ("figures: {a: {title: A}}\nfigure: 1", "did you mean 'figures'"),
         ("figures: {a", "figures.yaml"),
     ],
 )
 def test_wrong_files_are_refused(text, message, tmp_path, monkeypatch):
-    monkeypatch.setattr(figure, "PAPERS", tmp_path)
+    monkeypatch.setattr(paper_files, "PAPERS", tmp_path)
     (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "sweeps.yaml").write_text("sweeps: {}")
     (tmp_path / "new" / "figures.yaml").write_text(text)
     with pytest.raises(ValueError, match=message):
         figure.figures_of.__wrapped__("new")
 
 
 def test_files_have_known_keys():
-    for path in sorted(figure.PAPERS.glob("*/figures.yaml")):
+    for path in sorted(paper_files.PAPERS.glob("*/figures.yaml")):
         specs = figure.figures_of(path.parent.name)
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert [spec.name for spec in specs] == list(content["figures"])

@@ -1,0 +1,126 @@
+"""Files of a paper's folder: ``conf/paper/<paper>/<file>.yaml``, checked as they are read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pkm import schema
+from pkm.names import suggestion
+
+CONF = Path(__file__).parents[1] / "conf"
+#: One folder for each paper.
+PAPERS = CONF / "paper"
+#: Keys of figures and checks whose values are names, and what they name.
+NAMES = {
+    "sweep": "sweep",
+    "sweeps": "sweep",
+    "metric": "metric",
+    "metrics": "metric",
+    "method": "method",
+    "methods": "method",
+    "without": "method",
+    "curves": "method",
+    "left": "method",
+    "right": "method",
+    "relative_to": "method",
+    "optimum": "method",
+}
+
+
+def read(paper: str, file: str, required: Mapping[str, type], optional: Iterable[str]) -> dict:
+    """Read one file of a paper; only its own keys are checked, not what they hold.
+
+    Parameters
+    ----------
+    paper, file : str
+        Names of the folder, and of the file in it.
+    required : mapping of str to type
+        Keys that the file must have, and what their values are.
+    optional : iterable of str
+        Further keys.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, it cannot be read, a key is unknown or absent, or a value is of
+        another type. The error begins with the file's place in the project.
+    """
+    where = f"conf/paper/{paper}/{file}"
+    path = PAPERS / paper / file
+    if not path.is_file():
+        others = sorted(other.parent.name for other in PAPERS.glob(f"*/{file}"))
+        advice = "" if path.parent.is_dir() else suggestion(paper, others)
+        raise ValueError(f"{where} is absent{advice}; docs/extending.md says what it holds")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise ValueError(f"{where}{line}: {getattr(error, 'problem', error)}") from None
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{where} must be a mapping with the keys {', '.join(required)}")
+    refuse_unknown(content, [*required, *optional], where)
+    for key, kind in required.items():
+        if not isinstance(content.get(key), kind):
+            raise ValueError(f"{where}: {key}={content.get(key)!r} must be a {kind.__name__}")
+    return dict(content)
+
+
+def refuse_unknown(names: Iterable, known: Iterable[str], where: str) -> None:
+    """Raise an error for the first name that is not known, with the nearest known one.
+
+    Examples
+    --------
+    >>> refuse_unknown(["at_mots"], ["at_most", "at_least"], "check bound")
+    Traceback (most recent call last):
+    ...
+    ValueError: check bound: 'at_mots' is unknown; did you mean 'at_most'?
+    """
+    known = sorted(known)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{where}: {name!r} is unknown{suggestion(name, known)}")
+
+
+class KnownNames:
+    """Names that the figures and claims of a paper may refer to.
+
+    Parameters
+    ----------
+    paper : str
+    derived : iterable of str, default=()
+        Sweeps, methods and metrics that functions of the paper make: no rows are stored of them.
+    """
+
+    def __init__(self, paper: str, derived: Iterable[str] = ()) -> None:
+        sweeps = yaml.safe_load((PAPERS / paper / "sweeps.yaml").read_text(encoding="utf-8"))
+        methods = (path.stem for path in (CONF / "method").glob("*.yaml"))
+        self._known = {
+            "sweep": {*sweeps["sweeps"], *derived},
+            "metric": {*schema.BY_NAME, *derived},
+            "method": {*methods, *derived},
+        }
+
+    def check(self, entry: Mapping[str, Any], where: str) -> None:
+        """Refuse a sweep, metric or method that is not known, with the nearest known one."""
+        for key, kind in NAMES.items():
+            names = list(_names_in(entry.get(key, ())))
+            refuse_unknown(names, self._known[kind], f"{where}: {key}")
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Names in the value of a key: one, several, or those of selectors by columns."""
+    if isinstance(value, str):
+        # What follows a comma is which part of a method is meant.
+        yield value.partition(",")[0]
+    elif isinstance(value, Mapping):
+        yield from _names_in(value.get("method", ()))
+    elif isinstance(value, Iterable):
+        for item in value:
+            yield from _names_in(item)

@@ -1,0 +1,100 @@
+"""A typing error in the files of a paper is refused, with the nearest known name."""
+
+import pytest
+import yaml
+
+from pkm.analysis import claims, figure, paper_files, report
+
+SWEEPS = {"sweeps": {"main": {}}}
+FIGURES = {"figures": {"a": {"sweep": "main", "methods": ["eugkm"]}}}
+CHECK = {"type": "ordering", "sweep": "main", "left": ["eugkm"], "right": ["mean"], "over": "any"}
+CLAIM = {
+    "id": "new/first",
+    "section": "1",
+    "kind": "ordering",
+    "basis": "explicit",
+    "statement": "One is better.",
+    "check": CHECK,
+}
+CLAIMS = {"title": "New", "reference": "Nobody", "claims": [CLAIM]}
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Write the files of a paper `new`; what is not given is right."""
+    monkeypatch.setattr(paper_files, "PAPERS", tmp_path)
+    monkeypatch.setattr(claims, "load", claims.load.__wrapped__)
+    monkeypatch.setattr(report, "figures_of", figure.figures_of.__wrapped__)
+    folder = tmp_path / "new"
+    folder.mkdir()
+
+    def write(**files):
+        for name, content in (
+            {"sweeps": SWEEPS, "figures": FIGURES, "claims": CLAIMS} | files
+        ).items():
+            path = folder / f"{name}.yaml"
+            path.unlink(missing_ok=True)
+            if content is not None:
+                text = content if isinstance(content, str) else yaml.safe_dump(content)
+                path.write_text(text, encoding="utf-8")
+
+    return write
+
+
+def figures_with(**keys):
+    return {"figures": {"a": FIGURES["figures"]["a"] | keys}}
+
+
+def claims_with(check=(), **keys):
+    return CLAIMS | {"claims": [CLAIM | {"check": CHECK | dict(check)} | keys]}
+
+
+def test_a_small_paper_is_accepted(write):
+    write()
+    report.check_paper("new")
+    assert claims.load("new")["sets"] == {}
+    assert figure.figures_of.__wrapped__("new")[0].sweep == ("main",)
+
+
+def test_names_that_functions_make_are_declared(write):
+    write(claims=claims_with({"metric": "made"}))
+    with pytest.raises(ValueError, match="metric: 'made' is unknown"):
+        report.check_paper("new")
+    write(claims=claims_with({"metric": "made"}) | {"derived": ["made"]})
+    report.check_paper("new")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"figures": None}, "conf/paper/new/figures.yaml is absent"),
+        ({"claims": None}, "conf/paper/new/claims.yaml is absent"),
+        ({"claims": "title: [\n"}, "conf/paper/new/claims.yaml:2: "),
+        ({"claims": "- a\n"}, "claims.yaml must be a mapping with the keys title"),
+        ({"claims": {"title": "New", "claims": []}}, "reference=None must be a str"),
+        ({"claims": CLAIMS | {"claim": []}}, "'claim' is unknown; did you mean 'claims'"),
+        (
+            {"claims": claims_with({"sweep": "mian"})},
+            "sweep: 'mian' is unknown; did you mean 'main'",
+        ),
+        ({"claims": claims_with({"metric": "nicvv"})}, "did you mean 'nicv'"),
+        ({"claims": claims_with({"left": ["eugk"]})}, "left: 'eugk' is unknown"),
+        ({"claims": claims_with({"right": [{"method": "meen"}]})}, "did you mean 'mean'"),
+        (
+            {"claims": claims_with({"also": {"text": "Else", "relative_to": "meen"}})},
+            "relative_to: 'meen' is unknown; did you mean 'mean'",
+        ),
+        ({"claims": claims_with(kind="orderin")}, "kind: 'orderin' is unknown"),
+        ({"claims": claims_with(basis="explicid")}, "did you mean 'explicit'"),
+        ({"figures": figures_with(sweep="mian")}, "figure a: sweep: 'mian' is unknown"),
+        ({"figures": figures_with(metric="nicvv")}, "did you mean 'nicv'"),
+        ({"figures": figures_with(without=["meen"])}, "did you mean 'mean'"),
+        ({"figures": figures_with(curves={"A": {"method": "meen"}})}, "did you mean 'mean'"),
+        ({"figures": figures_with(panels={"p": {"sweep": "mian"}})}, "did you mean 'main'"),
+        ({"figures": figures_with(frame="nothing")}, "no function 'nothing'"),
+    ],
+)
+def test_a_typing_error_is_refused(files, message, write):
+    write(**files)
+    with pytest.raises(ValueError, match=message):
+        report.check_paper("new")
