@@ -126,10 +126,11 @@ class SynopsisKMeans(PrivateKMeans):
         Share of the budget that buys a smaller domain first; see
         :class:`pkm.methods.base.PrivateKMeans`. Where it is too little for that, the share that is
         enough, up to 0.35 (0.2 before a quadtree).
-    tree : {"balanced", "deep"}, default="balanced"
-        Quadtrees with at least 150 records times epsilon for each center: up to the balanced level
-        after a zoom, or with levels beyond it and a zoom only where its counts show a part of a
-        cluster. ``deep`` is for clusters that are small and far apart and for bounds that are wide.
+    tree : {"deep", "balanced"}, default="deep"
+        Quadtrees with at least 150 records times epsilon for each center: with levels beyond the
+        balanced one, and a zoom only where its counts show a part of a cluster; or up to that level
+        after a zoom. ``deep`` is for clusters that are small and far apart and for bounds that are
+        wide.
     secure : bool, default=False
         Draw noise from the operating system's entropy instead of the seed.
     bounds, clip, random_state, require_zoom
@@ -155,10 +156,10 @@ class SynopsisKMeans(PrivateKMeans):
     claims: ClassVar[dict[str, PrivacyClaim]] = {"sound": PrivacyClaim("approximate")}
     choices: ClassVar[dict[str, tuple]] = {
         **PrivateKMeans.choices,
-        "tree": ("balanced", "deep"),
+        "tree": ("deep", "balanced"),
         "secure": (True, False),
     }
-    later_parameters: ClassVar[dict[str, object]] = {"tree": "balanced"}
+    later_parameters: ClassVar[dict[str, object]] = {"tree": "deep"}
     batched: ClassVar[bool] = False  # its parts are not
     takes_ball: ClassVar[bool] = True
 
@@ -167,7 +168,7 @@ class SynopsisKMeans(PrivateKMeans):
     delta: float | Literal["auto"] = "auto"
     radius: float | Literal["auto"] = "auto"
     zoom: float | None = ZOOM_SHARE
-    tree: str = "balanced"
+    tree: str = "deep"
     secure: bool = False
 
     def check_parameters(self, n_points: int | None = None) -> None:

@@ -137,7 +137,7 @@ def test_zoom_takes_the_share_that_is_enough():
 
 
 def test_a_zoom_before_a_deep_tree_must_show_a_part_of_a_cluster():
-    assert SynopsisKMeans(3).zoom_plan(3000, 2).share == 0.1
+    assert SynopsisKMeans(3, tree="balanced").zoom_plan(3000, 2).share == 0.1
     assert SynopsisKMeans(3, tree="deep").zoom_plan(3000, 2) is None
     assert SynopsisKMeans(3, tree="deep").zoom_plan(30_000, 2).share == 0.1
     assert SynopsisKMeans(3, tree="deep", require_zoom=True).zoom_plan(3000, 2).share == 0.1
