@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from pkm.experiments.cli import CellsFailed, call, consoles, run_task
 from pkm.experiments.configuration import (
@@ -14,6 +13,7 @@ from pkm.experiments.configuration import (
     ConfigurationError,
     checked,
     choices,
+    entry_of,
     unknown,
 )
 from pkm.experiments.options import VERBS
@@ -50,11 +50,7 @@ def run_job(config: DictConfig) -> None:
     if config.paper.name != ALL:
         configs = [config]
     else:
-        given = [word for word in HydraConfig.get().overrides.task if word != f"paper={ALL}"]
-        configs = [
-            checked(hydra.compose("reproduce", [*given, f"paper={paper}"]), "reproduce")
-            for paper in choices("paper")
-        ]
+        configs = [with_paper(config, paper) for paper in choices("paper")]
     codes = []
     papers = cheapest_first(plans_of(configs, console), configs)
     for number, (plan, each) in enumerate(papers, 1):
@@ -66,6 +62,14 @@ def run_job(config: DictConfig) -> None:
         console.print(f"all reports: {front.resolve()}", soft_wrap=True)
     if any(codes):
         raise CellsFailed("cells failed")
+
+
+def with_paper(config: DictConfig, paper: str) -> DictConfig:
+    """Copy a configuration for one paper, whose file stands alone: it is not composed again."""
+    copied = config.copy()
+    with open_dict(copied):
+        copied.paper = entry_of("paper", paper)
+    return checked(copied, "reproduce")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
