@@ -41,7 +41,7 @@ _MAX_TEXT = 300
 _WRITTEN_SUFFIXES = (".csv", ".tex", ".png", ".pdf")
 
 
-def check_paper(paper: str) -> None:
+def check_figures_and_claims(paper: str) -> None:
     """Refuse a paper whose figures or claims are absent or not well written.
 
     Raises

@@ -106,9 +106,9 @@ def reproduce(plan: Plan, config: DictConfig, console: Console) -> int:
         return 0
     if verb in (None, "report"):
         # What a report is made of is refused before hours of work, not after them.
-        from pkm.analysis.report import check_paper
+        from pkm.analysis.report import check_figures_and_claims
 
-        check_paper(plan.paper)
+        check_figures_and_claims(plan.paper)
     if verb in (None, "run", "retry"):
         run_missing(requested, store, config, console, again=verb == "retry")
     folder = report(plan, store, config, console) if verb in (None, "report") else None

@@ -51,7 +51,7 @@ def claims_with(check=(), **keys):
 
 def test_a_small_paper_is_accepted(write):
     write()
-    report.check_paper("new")
+    report.check_figures_and_claims("new")
     assert claims.load("new")["sets"] == {}
     assert figure.figures_of.__wrapped__("new")[0].sweep == ("main",)
 
@@ -59,9 +59,9 @@ def test_a_small_paper_is_accepted(write):
 def test_names_that_functions_make_are_declared(write):
     write(claims=claims_with({"metric": "made"}))
     with pytest.raises(ValueError, match="metric: 'made' is unknown"):
-        report.check_paper("new")
+        report.check_figures_and_claims("new")
     write(claims=claims_with({"metric": "made"}) | {"derived": ["made"]})
-    report.check_paper("new")
+    report.check_figures_and_claims("new")
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_names_that_functions_make_are_declared(write):
 def test_a_typing_error_is_refused(files, message, write):
     write(**files)
     with pytest.raises(ValueError, match=message):
-        report.check_paper("new")
+        report.check_figures_and_claims("new")
