@@ -77,7 +77,8 @@ def load(paper: str) -> dict:
     Raises
     ------
     ValueError
-        If the paper has no such file, two claims share an id, or a key is unknown or absent.
+        If the paper has no such file, two claims share an id, one is not of this paper by its id,
+        or a key is unknown or absent.
     """
     content = _NOTHING | read(paper, "claims.yaml", _REQUIRED, _NOTHING)
     special_checks(paper)
@@ -89,6 +90,9 @@ def load(paper: str) -> dict:
         claims.append(claim_of(entry, claim_where))
         check_names(entry["check"], known, claim_where)
     ids = [claim.id for claim in claims]
+    strange = [name for name in ids if not name.startswith(f"{paper}/")]
+    if strange:
+        raise ValueError(f"{where}: the id {strange[0]!r} must begin with '{paper}/'")
     repeated = sorted({name for name in ids if ids.count(name) > 1})
     if repeated:
         raise ValueError(f"{where}: several claims have the ids {repeated}")

@@ -145,7 +145,7 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
 def capture(study: Study, spec: FigureSpec) -> Frame:
     """Share of runs that have a candidate near every ball, over the size of the small one."""
     checks = {claim.id: claim.check for claim in CONTENT["claims"]}
-    check = checks["kaplan_stemmer/iterating-captures-smaller"]
+    check = checks["kaplan-stemmer/iterating-captures-smaller"]
     cells, shares, seeds = capture_shares(study, check)
     low, high = percentile_interval(shares) if len(cells) else (np.empty(0), np.empty(0))
     panels = {n: f"n = {n:,.0f}" for n in sorted(cells["large"].unique())}

@@ -84,6 +84,7 @@ def test_names_that_functions_make_are_declared(write):
             {"claims": claims_with({"also": {"text": "Else", "relative_to": "meen"}})},
             "relative_to: 'meen' is unknown; did you mean 'mean'",
         ),
+        ({"claims": claims_with(id="old/first")}, "'old/first' must begin with 'new/'"),
         ({"claims": claims_with(kind="orderin")}, "kind: 'orderin' is unknown"),
         ({"claims": claims_with(basis="explicid")}, "did you mean 'explicit'"),
         ({"figures": figures_with(sweep="mian")}, "figure a: sweep: 'mian' is unknown"),
