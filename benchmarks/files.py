@@ -5,7 +5,7 @@
 
 With a file, points are written to it (and kept) where it is not there yet, read once without
 computing, entered and passed over once without reading, and fitted by FastLloyd; the last lines
-compare the fit with its limits, the wall clock with the larger of reading and computing, which
+compare the fit with its limits, the wall clock with reading, computing and the work of both, which
 means little while other processes use the cores. Without a file points come from a generator: one
 pass over all of them is compared with the sum of the passes over each shard by itself.
 """

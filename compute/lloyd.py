@@ -5,6 +5,22 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
+def nearest_center(points: np.ndarray, i: int, centers: np.ndarray) -> tuple[int, float]:
+    """Index of the center nearest to point ``i``, ties to the first, and the squared distance."""
+    nearest = 0
+    min_square = np.inf
+    for j in range(centers.shape[0]):
+        square = 0.0
+        for h in range(centers.shape[1]):
+            step = points[i, h] - centers[j, h]
+            square += step * step
+        if square < min_square:
+            nearest = j
+            min_square = square
+    return nearest, min_square
+
+
+@njit(cache=True, nogil=True)
 def weighted_lloyd(
     points: np.ndarray,
     sample_weight: np.ndarray,
@@ -65,16 +81,7 @@ def _assign(
     farthest = 0
     largest = -1.0
     for i in range(m):
-        label = 0
-        min_square = np.inf
-        for j in range(centers.shape[0]):
-            square = 0.0
-            for h in range(d):
-                step = points[i, h] - centers[j, h]
-                square += step * step
-            if square < min_square:
-                label = j
-                min_square = square
+        label, min_square = nearest_center(points, i, centers)
         cluster_weights[label] += sample_weight[i]
         for h in range(d):
             sums[label, h] += sample_weight[i] * points[i, h]
@@ -119,15 +126,7 @@ def converged_lloyd(
         sums[:] = 0.0
         loss = 0.0
         for i in range(n):
-            min_square = np.inf
-            for j in range(k):
-                square = 0.0
-                for h in range(d):
-                    step = points[i, h] - centers[j, h]
-                    square += step * step
-                if square < min_square:
-                    min_square = square
-                    labels[i] = j
+            labels[i], min_square = nearest_center(points, i, centers)
             loss += min_square
             counts[labels[i]] += 1
             for h in range(d):

@@ -342,10 +342,7 @@ def check_paper(paper: Mapping, profile: str) -> None:
     from pkm.experiments.sweep import SWEEP_KEYS
 
     profiles = sorted({*choices("profile"), profile})
-    for name in paper.get("profiles") or {}:
-        if name not in profiles:
-            raise ConfigurationError(f"paper {paper['name']}: {unknown('profile', name, profiles)}")
-
+    require_known(paper.get("profiles") or {}, profiles, f"profiles of paper {paper['name']}: ")
     if is_choice("paper", paper["name"]):
         known = dict.fromkeys([*entry_of("paper", paper["name"]), *SWEEP_KEYS])
         require_known(paper, known, "paper.")

@@ -27,7 +27,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer
+from pkm.scalars import is_integer, require_positive_integer
 
 MIN_INTERVALS = 2
 N_PARTS = 2  # of the hybrid: the grid and a Lloyd step, which cost the same
@@ -160,8 +160,7 @@ class EUGkM(PrivateKMeans):
                 f"max_cells={self.max_cells!r} must be an integer from {MIN_INTERVALS} to "
                 f"{MAX_CELLS}"
             )
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more features than a grid can have."""

@@ -27,7 +27,7 @@ from pkm.privacy import (
     gaussian_mu,
 )
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer
+from pkm.scalars import is_integer, require_positive_integer
 
 # Shares of mu squared; without a subspace the others keep their proportions.
 SUBSPACE_SHARE = 0.30
@@ -183,8 +183,7 @@ class FedDPKMeans(PublicDataMethod):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`pkm.methods.base.PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
         m = self.dimensions
         if m != "auto" and not (is_integer(m) and m >= 1):
             raise ValueError(f"dimensions={m!r} must be 'auto' or an integer of at least 1")

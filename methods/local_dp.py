@@ -36,7 +36,7 @@ from pkm.privacy.randomizers import (
     check_epsilon,
     frequency_oracle,
 )
-from pkm.scalars import is_integer, is_number, is_positive
+from pkm.scalars import is_integer, is_number, is_positive, require_positive_integer
 
 # Of the k-means on noised reports.
 BATCH_SIZE = 1 << 13
@@ -138,8 +138,7 @@ class NoisedReports(LocalModel):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def cluster(self, aggregator: LocalAggregator) -> tuple[np.ndarray, int]:
         """Collect one noised point per user and cluster them.

@@ -30,7 +30,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer, is_number
+from pkm.scalars import is_integer, is_number, require_positive_integer
 
 # Shares of the centering's epsilon.
 COUNT_SHARE = 0.2
@@ -112,8 +112,7 @@ class LSHSplits(PrivateKMeans):
             raise ValueError(f"depth={self.depth!r} must be an integer from 1 to 60")
         if not (is_number(self.centering_share) and 0 < self.centering_share < 1):
             raise ValueError(f"centering_share={self.centering_share!r} must be a number in (0, 1)")
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Center, grow the tree, cluster its leaves; see :meth:`PrivateKMeans.cluster`."""

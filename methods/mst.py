@@ -32,7 +32,7 @@ from pkm.privacy import (
 )
 from pkm.privacy.ledger import largest_multiple
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer
+from pkm.scalars import require_positive_integer
 
 FINE_INTERVALS = 64  # of a column, measured alone
 MAX_INTERVALS = 32  # of a column in the tables of pairs
@@ -300,8 +300,7 @@ class MSTKMeans(PrivateKMeans):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more columns than pairs can be compared of."""

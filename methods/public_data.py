@@ -10,7 +10,7 @@ from pkm.methods.base import PrivateKMeans
 from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import NO_CLAIM, SCALE, Budget, Curator, PrivacyClaim, snap_centers
 from pkm.privacy.noise import INITIALIZATION, child
-from pkm.scalars import is_integer
+from pkm.scalars import require_positive_integer
 
 UNIFORM_POINTS = 20  # for each cluster, where no public points are given
 
@@ -150,8 +150,7 @@ class PublicKMeans(PublicDataMethod):
     def check_parameters(self, n_points: int | None = None) -> None:
         """Refuse bad parameters; see :meth:`pkm.methods.base.PrivateKMeans.check_parameters`."""
         super().check_parameters(n_points)
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Cluster the public points; see :meth:`pkm.methods.base.PrivateKMeans.cluster`."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from pkm.methods.base import PrivateKMeans, is_integer, is_number
+from pkm.methods.base import PrivateKMeans, is_number
 from pkm.methods.eugkm import grid_intervals
 from pkm.methods.final_step import cluster_radii, final_step, step_noise
 from pkm.methods.weighted_kmeans import weighted_kmeans
@@ -28,6 +28,7 @@ from pkm.privacy import (
     snap_centers,
 )
 from pkm.privacy.noise import INITIALIZATION, child
+from pkm.scalars import require_positive_integer
 
 MAX_FEATURES = int(math.log2(MAX_CELLS))  # two intervals in each
 MIN_LEVELS = 2
@@ -359,8 +360,7 @@ class QuadtreeKMeans(PrivateKMeans):
         super().check_parameters(n_points)
         if not (is_number(self.step_share) and 0 <= self.step_share < 1):
             raise ValueError(f"step_share={self.step_share!r} must be a number in [0, 1)")
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def budget(self, n_points: int, n_features: int) -> Budget | None:
         """Budget of one run; refuses more features than a quadtree serves."""

@@ -13,7 +13,7 @@ from pkm.methods.weighted_kmeans import weighted_kmeans
 from pkm.privacy import SCALE, Budget, gaussian_mu, snap_centers
 from pkm.privacy.budget import Adjacency
 from pkm.privacy.rho_bounded import RhoBoundedCurator, diagonal
-from pkm.scalars import is_integer, is_positive
+from pkm.scalars import is_positive, require_positive_integer
 
 MAX_NOISED = 2 * SCALE  # noised points are moved into [-2, 2]^d
 
@@ -54,8 +54,7 @@ class RhoBoundedMethod(PrivateKMeans):
                 f"rho={self.rho!r} must be a positive finite number, in half-widths of the domain, "
                 "or 'diagonal'"
             )
-        if not (is_integer(self.n_init) and self.n_init >= 1):
-            raise ValueError(f"n_init={self.n_init!r} must be an integer of at least 1")
+        require_positive_integer("n_init", self.n_init)
 
     def _cluster_released(
         self, points: np.ndarray, weights: np.ndarray, generator: np.random.Generator
