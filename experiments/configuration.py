@@ -342,7 +342,7 @@ def check_paper(paper: Mapping, profile: str) -> None:
     from pkm.experiments.sweep import SWEEP_KEYS
 
     profiles = sorted({*choices("profile"), profile})
-    require_known(paper.get("profiles") or {}, profiles, f"profiles of paper {paper['name']}: ")
+    require_known(paper.get("profiles") or {}, profiles, "paper.profiles.")
     if is_choice("paper", paper["name"]):
         known = dict.fromkeys([*entry_of("paper", paper["name"]), *SWEEP_KEYS])
         require_known(paper, known, "paper.")
