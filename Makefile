@@ -102,7 +102,7 @@ format: setup    ## apply style
 	$(RUN) -m ruff format .
 
 docs: $(TYPES) $(VENV)/docs ## build the site of docs/ and print its path (installs MkDocs)
-	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build
 	@echo "$(CURDIR)/build/site/index.html (search needs a server: $(RUN) -m http.server -d build/site)"
 
 bench: setup     ## measure speed, as ratios inside one run
