@@ -1,4 +1,4 @@
-"""The site of docs/, opened in a browser as a reader would: every page, the search, no request out."""
+"""The site of docs/, opened in a browser as a reader would: every page, the search."""
 
 import functools
 import http.server
