@@ -103,7 +103,13 @@ class Blocks:
 
     @classmethod
     def from_box(
-        cls, rows: RowBlocks, lower: np.ndarray, upper: np.ndarray, *, progress: bool = False
+        cls,
+        rows: RowBlocks,
+        lower: np.ndarray,
+        upper: np.ndarray,
+        *,
+        keep_remainders: bool = True,
+        progress: bool = False,
     ) -> "Blocks":
         """Points of a box; see :meth:`Points.from_box`.
 
@@ -115,7 +121,8 @@ class Blocks:
         >>> blocks.total(lambda block: (block.rows.sum(axis=0).astype(int),))[0] / 2**16
         array([1.5])
         """
-        return cls(rows, partial(enter_box, lower=lower, upper=upper), progress=progress)
+        enter = partial(enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders)
+        return cls(rows, enter, progress=progress)
 
     @property
     def n_records(self) -> int:
@@ -183,9 +190,11 @@ def add(totals: Sums, more: Sums) -> Sums:
 # Functions of modules, not closures: they are sent to other processes.
 
 
-def enter_box(block: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Points:
+def enter_box(
+    block: np.ndarray, lower: np.ndarray, upper: np.ndarray, keep_remainders: bool = True
+) -> Points:
     """Points of a block of rows in a box."""
-    return Points.from_box(block, lower, upper)[0]
+    return Points.from_box(block, lower, upper, keep_remainders=keep_remainders)[0]
 
 
 def enter_within(

@@ -43,11 +43,14 @@ class DaskPoints:
     progress: bool = False
 
     @classmethod
-    def from_box(cls, array: Any, lower: np.ndarray, upper: np.ndarray) -> "DaskPoints":
+    def from_box(
+        cls, array: Any, lower: np.ndarray, upper: np.ndarray, *, keep_remainders: bool = True
+    ) -> "DaskPoints":
         """Points of a box, from a ``dask.array`` (n, d); see :meth:`Points.from_box`."""
         n, d = array.shape
         chunks = array.rechunk({1: -1}).to_delayed().ravel().tolist()
-        return cls(chunks, n, d, partial(enter_box, lower=lower, upper=upper))
+        enter = partial(enter_box, lower=lower, upper=upper, keep_remainders=keep_remainders)
+        return cls(chunks, n, d, enter)
 
     @property
     def has_null(self) -> bool:

@@ -15,6 +15,7 @@ from numba import njit
 from pkm.compute.nearest import squared_distances
 from pkm.compute.points import DIRECTION_SCALE, EXACT_BITS, SCALE, Points
 
+BLOCK = 1 << 15  # points whose temporary arrays exist at once
 SWAP_BLOCK = 256  # points per matrix of distances in swap_costs
 MAX_CODES = 1 << 62
 SHRINKAGE = 1 - 2.0**-48  # outweighs the rounding of the root and the quotient of a clipping
@@ -81,13 +82,27 @@ class Hash:
             ranges.append((lowest_cell, highest_cell))
         return ranges
 
-    def codes(self, points: Points) -> np.ndarray:
-        """Number of each point's cell, in the cells' lexicographic order: shape (n,), int64."""
+    def codes(self, points: Points, mask: np.ndarray | None = None) -> np.ndarray:
+        """Number of each point's cell, in the cells' lexicographic order.
+
+        Of all points, or of those that a mask (n,) marks: shape (m,), of the shortest unsigned type
+        that holds the number of every cell.
+        """
         lowest_cells = np.array([lowest for lowest, _ in self._cell_ranges()], np.int64)
         offsets = self.shifts - lowest_cells * self.width
         sizes = np.array(self.sizes, np.int64)
-        codes = np.empty(points.shape[0], np.int64)
-        _codes(points.rows, self.directions, offsets, self.width, sizes, codes)
+        n = points.shape[0]
+        n_marked = n if mask is None else np.count_nonzero(mask)
+        codes = np.empty(n_marked, np.min_scalar_type(math.prod(self.sizes) - 1))
+        block_codes = np.empty(min(n, BLOCK), np.int64)
+        n_found = 0
+        for start in range(0, n, BLOCK):
+            block = slice(start, start + BLOCK)
+            rows = points.rows[block] if mask is None else points.rows[block][mask[block]]
+            found = block_codes[: len(rows)]
+            _codes(rows, self.directions, offsets, self.width, sizes, found)
+            codes[n_found : n_found + len(rows)] = found
+            n_found += len(rows)
         return codes
 
     def cell_centers(self, codes: np.ndarray) -> np.ndarray:
@@ -184,7 +199,7 @@ def clipped_sums(
     Parameters
     ----------
     points : Points
-    labels : ndarray of shape (n,), int64
+    labels : ndarray of shape (n,), int32
         Bucket of each point; points with -1 are left out.
     origins : ndarray of shape (b, d), int64
         In grid steps.
@@ -249,8 +264,11 @@ def nearest_shells(points: Points, centers: np.ndarray, radii: np.ndarray) -> np
     # A point's shell is the number of inner radii that it is within.
     inner_squares = (radii[1:] * radii[1:])[::-1]
     squares = squared_distances(points, centers)
-    shells = len(inner_squares) - np.searchsorted(inner_squares, squares)
-    return np.bincount(shells, minlength=len(radii))
+    counts = np.zeros(len(radii), np.int64)
+    for start in range(0, len(squares), BLOCK):
+        inside = np.searchsorted(inner_squares, squares[start : start + BLOCK])
+        counts += np.bincount(len(inner_squares) - inside, minlength=len(radii))
+    return counts
 
 
 def clip_norms(rows: np.ndarray, radius: float) -> np.ndarray:
@@ -278,13 +296,17 @@ def _clip_norms(
             clipped[i, h] = np.int64(rows[i, h] * factor)
 
 
-def farthest_points(shards: list[Points], centers: np.ndarray, n_farthest: int) -> list[np.ndarray]:
-    """Mark the points that are farthest from their nearest center.
+def farthest_points(
+    shards: list[Points], masks: list[np.ndarray], centers: np.ndarray, n_farthest: int
+) -> list[np.ndarray]:
+    """Mark those of some points that are farthest from their nearest center.
 
     Parameters
     ----------
     shards : list of Points
         Shards of a data set.
+    masks : list of ndarray of bool
+        For each shard the points among which the farthest are.
     centers : ndarray of shape (k, d), int64
     n_farthest : int
         How many to mark; all if there are fewer.
@@ -295,11 +317,16 @@ def farthest_points(shards: list[Points], centers: np.ndarray, n_farthest: int) 
         For each shard. Which points are marked, as a multiset, is a function of the multiset of
         points: ties go to the points first in lexicographic order.
     """
-    squares = np.concatenate([squared_distances(shard, centers) for shard in shards])
     ends = np.cumsum([shard.shape[0] for shard in shards])
-    if n_farthest >= len(squares):
-        mask = np.ones(len(squares), bool)
-    elif n_farthest < 1:
+    if n_farthest >= sum(np.count_nonzero(mask) for mask in masks):
+        return masks
+    squares = np.empty(ends[-1])
+    for shard, mask, end in zip(shards, masks, ends, strict=True):
+        part = squares[end - len(mask) : end]
+        part[:] = squared_distances(shard, centers)
+        # Below those of all points that are among them.
+        part[~mask] = -1.0
+    if n_farthest < 1:
         mask = np.zeros(len(squares), bool)
     else:
         # Mark the points beyond a threshold distance, then as many at that distance as are missing.

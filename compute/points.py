@@ -136,6 +136,8 @@ class Points:
         points: np.ndarray,
         lower: np.ndarray,
         upper: np.ndarray,
+        *,
+        keep_remainders: bool = True,
     ) -> tuple["Points", bool]:
         """Map the box between ``lower`` and ``upper`` to the grid, in one pass over the points.
 
@@ -145,6 +147,8 @@ class Points:
             In any order in memory, also mapped from a file: it is read once, in blocks of rows, and
             not copied as a whole.
         lower, upper : ndarray of shape (d,), float64
+        keep_remainders : bool, default=True
+            Whether remainders are kept: 2 bytes a coordinate that most queries do not read.
 
         Returns
         -------
@@ -157,27 +161,25 @@ class Points:
         n, d = points.shape
         rows = np.empty((n, d), np.float32)
         squared_norms = np.empty(n)
-        remainders = np.empty((n, d), np.int16)
+        remainders = np.empty((n, d), np.int16) if keep_remainders else None
+        arrays = [array for array in (rows, squared_norms, remainders) if array is not None]
         center, half_width = middle_and_half_width(lower, upper)
 
         def enter(first: int, last: int) -> tuple[int, int, bool]:
-            arrays = (rows[first:last], squared_norms[first:last], remainders[first:last])
-            return first, *_enter_rows(points[first:last], center, half_width, *arrays)
+            parts = [array[first:last] for array in arrays]
+            return first, *_enter_rows(points[first:last], center, half_width, *parts)
 
         # Each range follows the rows of the one before, which are fewer by its null records.
         n_entered = 0
         outside = False
         for first, n_present, is_outside in by_threads(n, ENTERING_COST * d, enter):
             if n_entered < first:
-                for array in (rows, squared_norms, remainders):
+                for array in arrays:
                     array[n_entered : n_entered + n_present] = array[first : first + n_present]
             n_entered += n_present
             outside |= is_outside
-        whole = slice(0, n_entered)
-        entered_points = cls(
-            rows[whole], squared_norms[whole], remainders[whole], n_null=n - n_entered
-        )
-        return entered_points, outside
+        entered = [array[:n_entered] for array in arrays]
+        return cls(*entered, n_null=n - n_entered), outside
 
     def within(self, center: np.ndarray, half_width: float, radius: float) -> "Points":
         """Enter the points anew on the grid of a smaller domain, pulled into it.
@@ -236,9 +238,13 @@ class Points:
     @cached_property
     def total_squared_norm(self) -> int:
         """Sum of the squared norms, exact for any number of points."""
-        squares = self.squared_norms.astype(np.int64)
-        low = squares & ((1 << 32) - 1)
-        return (int((squares >> 32).sum()) << 32) + int(low.sum())
+        total = 0
+        for start in range(0, len(self.squared_norms), BLOCK_VALUES):
+            squares = self.squared_norms[start : start + BLOCK_VALUES].astype(np.int64)
+            # Below 2**53 each: a block's sum is below 2**63 by parts.
+            low = squares & ((1 << 32) - 1)
+            total += (int((squares >> 32).sum()) << 32) + int(low.sum())
+        return total
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -309,7 +315,7 @@ def _enter_rows(
     half_width: np.ndarray,
     rows: np.ndarray,
     squared_norms: np.ndarray,
-    remainders: np.ndarray,
+    remainders: np.ndarray | None = None,
 ) -> tuple[int, bool]:
     """Fill arrays from the points of a box, block by block, without null records.
 
@@ -328,7 +334,9 @@ def _enter_rows(
         block = np.ascontiguousarray(points[start : start + block_size], dtype=np.float64)
         entered = slice(n_entered, n_entered + len(block))
         n_entered += len(block)
-        filled = (rows[entered], squared_norms[entered], remainders[entered])
+        # Those that are not kept are of this block alone.
+        fresh = np.empty(block.shape, np.int16) if remainders is None else remainders[entered]
+        filled = (rows[entered], squared_norms[entered], fresh)
         if _snap_short_rows(block, center, half_width, *filled):
             continue
         n_clipped, n_null = _snap_rows(block, center, half_width, *filled)

@@ -838,6 +838,11 @@ class PrivateKMeans(
             )
         return is_secure
 
+    @property
+    def reads_remainders(self) -> bool:
+        """Whether a query reads what rounding to the grid took away; ``fit`` keeps no others."""
+        return bool(self.zoom)
+
     def _prepared(
         self, X: ArrayLike | RowsLike
     ) -> tuple[Points | Blocks | DaskPoints, tuple[np.ndarray, np.ndarray], int]:
@@ -850,10 +855,11 @@ class PrivateKMeans(
         rows = row_blocks(X)
         if rows is not None and self.by_blocks:
             bounds = self._checked_bounds(rows)
+            kept = self.reads_remainders
             if is_dask_array(X):
-                points = DaskPoints.from_box(X, *bounds)
+                points = DaskPoints.from_box(X, *bounds, keep_remainders=kept)
             else:
-                points = Blocks.from_box(rows, *bounds)
+                points = Blocks.from_box(rows, *bounds, keep_remainders=kept)
         else:
             points, bounds = self._entered_array(_matrix(X if rows is None else self._whole(X)))
         return points, bounds, seed
@@ -866,7 +872,7 @@ class PrivateKMeans(
             bounds = _widened(X.min(axis=0), X.max(axis=0))
         if self.claim.private and self.claim.adjacency not in PRESENCE:
             X = _replaced(X, *bounds)
-        points, outside = Points.from_box(X, *bounds)
+        points, outside = Points.from_box(X, *bounds, keep_remainders=self.reads_remainders)
         if not self.claim.private:
             _refuse_null(points.n_null)
         self._refuse_outside(outside)

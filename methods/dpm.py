@@ -227,6 +227,11 @@ class DPM(PrivateKMeans):
             weight = EMPTINESS_WEIGHTS[self.variant]
         return SplitScore(self.t, self.q, weight, from_both_ends=self.variant == "sound")
 
+    @property
+    def reads_remainders(self) -> bool:
+        """Whether a query reads them: that of the gaps, or those of a zoom."""
+        return self.variant == "published" or super().reads_remainders
+
     def cluster(self, curator: Curator) -> tuple[np.ndarray, int]:
         """Grow the tree and average its leaves; see :meth:`PrivateKMeans.cluster`."""
         find_centers = self._published if self.variant == "published" else self._sound

@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from pkm.compute import SCALE, Points, inertia, labels
+from pkm.compute import SCALE, Points, inertia, labels, sums_and_counts
 from pkm.compute.hashing import (
+    BLOCK,
     Hash,
     clip_norms,
     clipped_sums,
@@ -100,7 +101,7 @@ class HashedPoints(View):
         self.radius = min(radius, math.sqrt(self.n_features))
         self.is_restricted = False
         self._all = [_into_ball(shard, self.radius) for shard in curator._shards]
-        self._restricted = self._all
+        self._masks = [np.ones(len(shard.rows), bool) for shard in self._all]
         self._cached_codes: tuple[Hash, list[np.ndarray]] | None = None
 
     def filter_farthest(self, centers: np.ndarray, fraction: float) -> None:
@@ -126,11 +127,7 @@ class HashedPoints(View):
             raise ValueError(f"fraction={fraction} of the records to keep must be in (0, 1)")
         self.n_restricted = math.floor(fraction * self.n_restricted)
         self._cached_codes = None
-        masks = farthest_points(self._restricted, centers, self.n_restricted)
-        self._restricted = [
-            Points(shard.rows[mask], shard.squared_norms[mask])
-            for shard, mask in zip(self._restricted, masks, strict=True)
-        ]
+        self._masks = farthest_points(self._all, self._masks, centers, self.n_restricted)
         self.is_restricted = True
 
     def histogram_noise(self, mu: float, delta: float) -> StabilityHistogram:
@@ -185,11 +182,12 @@ class HashedPoints(View):
 
     def _codes(self, hashing: Hash) -> list[np.ndarray]:
         """Codes of the restricted set's points; those of the last hash are cached."""
-        if self._cached_codes is not None and self._cached_codes[0] is hashing:
-            return self._cached_codes[1]
-        codes = [hashing.codes(shard) for shard in self._restricted]
-        self._cached_codes = (hashing, codes)
-        return codes
+        if self._cached_codes is None or self._cached_codes[0] is not hashing:
+            self._cached_codes = None
+            masks = self._masks if self.is_restricted else [None] * len(self._all)
+            codes = [hashing.codes(*pair) for pair in zip(self._all, masks, strict=True)]
+            self._cached_codes = (hashing, codes)
+        return self._cached_codes[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +229,12 @@ class BucketCounts(Query):
     def exact(self, view: HashedPoints) -> Mapping[str, OccupiedCells]:
         """Buckets that occur, and their exact counts."""
         codes = np.concatenate(view._codes(self.hashing))
-        buckets, counts = np.unique(codes, return_counts=True)
+        codes.sort()
+        is_first = np.ones(len(codes), bool)
+        np.not_equal(codes[1:], codes[:-1], out=is_first[1:])
+        firsts = np.flatnonzero(is_first)
+        counts = np.diff(firsts, append=len(codes))
+        buckets = codes[firsts].astype(np.int64)
         return {"counts": OccupiedCells(buckets, counts, self.min_count)}
 
 
@@ -271,7 +274,7 @@ class BucketSums(Query):
         """Refuse origins off the grid or outside the domain, and codes that do not fit them."""
         view.check_hash(self.hashing)
         view.check_positions(self.origins)
-        if self.origins.shape[0] != len(self.codes) or (np.diff(self.codes) <= 0).any():
+        if self.origins.shape[0] != len(self.codes) or (self.codes[1:] <= self.codes[:-1]).any():
             raise ValueError(
                 f"codes must be {len(self.origins)} increasing numbers, one for each origin"
             )
@@ -287,16 +290,26 @@ class BucketSums(Query):
         sums = np.zeros(self.origins.shape, np.int64)
         if not len(self.codes):
             return {"sums": sums[None]}
-        for shard, codes in zip(view._restricted, view._codes(self.hashing), strict=True):
-            # Position of each point's bucket among the codes, -1 if it is not one of them.
-            positions = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-            buckets = np.where(self.codes[positions] == codes, positions, -1)
+        codes_of_shards = view._codes(self.hashing)
+        for shard, mask, codes in zip(view._all, view._masks, codes_of_shards, strict=True):
+            buckets = np.full(len(mask), -1, np.int32)
+            buckets[mask] = self._positions(codes)
             sums += clipped_sums(shard, buckets, self.origins, self.radius * SCALE)
         return {"sums": sums[None]}
 
     def details(self) -> Mapping[str, float | None]:
         """The radius."""
         return {"radius": self.radius}
+
+    def _positions(self, codes: np.ndarray) -> np.ndarray:
+        """Position (n,), int32, of each bucket among the released ones, -1 if it is none."""
+        found = np.empty(len(codes), np.int32)
+        for start in range(0, len(codes), BLOCK):
+            block = codes[start : start + BLOCK].astype(np.int64)
+            positions = np.minimum(np.searchsorted(self.codes, block), len(self.codes) - 1)
+            is_released = self.codes[positions] == block
+            found[start : start + BLOCK] = np.where(is_released, positions, -1)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +346,7 @@ class NearestCounts(Query):
         """Exact counts."""
         counts = np.zeros(len(self.centers), np.int64)
         for shard in view._all:
-            nearest = labels(shard, self.centers[None])[0]
-            counts += np.bincount(nearest, minlength=len(self.centers))
+            counts += sums_and_counts(shard, self.centers[None])[1][0]
         return {"counts": counts[None] * SCALE}
 
 
@@ -421,7 +433,7 @@ class NearestSumsAndCounts(Query):
         sums = np.zeros(self.centers.shape, np.int64)
         counts = np.zeros(len(self.centers), np.int64)
         for shard in view._all:
-            nearest = labels(shard, self.centers[None])[0].astype(np.int64)
+            nearest = labels(shard, self.centers[None])[0]
             sums += clipped_sums(shard, nearest, self.centers, self.radius * SCALE)
             counts += np.bincount(nearest, minlength=len(self.centers))
         return {"sums": sums[None], "counts": counts[None] * SCALE}

@@ -394,6 +394,12 @@ def test_blocks_of_rows_are_entered_alike(monkeypatch, d, with_null):
             assert outside
             assert entered == whole
             assert np.array_equal(entered.squared_norms, whole.squared_norms)
+            without, outside = Points.from_box(array, *box, keep_remainders=False)
+            assert outside
+            assert without.remainders is None
+            assert without.n_null == whole.n_null
+            assert np.array_equal(without.rows, whole.rows)
+            assert np.array_equal(without.squared_norms, whole.squared_norms)
 
 
 @pytest.mark.parametrize("width", [1e-3, 1.0, 1e300])

@@ -117,8 +117,8 @@ def choose(buckets, query, mu):
 
 def kept_rows(buckets):
     rows = []
-    for shard in buckets._restricted:
-        rows += shard.rows.astype(int).tolist()
+    for shard, mask in zip(buckets._all, buckets._masks, strict=True):
+        rows += shard.rows[mask].astype(int).tolist()
     return [tuple(row) for row in rows]
 
 
@@ -212,7 +212,7 @@ def test_bad_hashes_are_refused():
 def test_clipped_sums_agree_with_their_definition():
     rows = grid_points(300, 5, 0)
     origins = grid_points(4, 5, 1)
-    labels = np.random.default_rng(2).integers(-1, 4, 300)
+    labels = np.random.default_rng(2).integers(-1, 4, 300, dtype=np.int32)
     radius = 60_000.0
     sums = clipped_sums(Points.prepare(rows), labels, origins, radius)
     for label in range(4):
@@ -261,7 +261,8 @@ def test_farthest_is_a_function_of_the_multiset(seed, n, n_farthest, tied):
     halves = [shuffled[: n // 2], shuffled[n // 2 :]]
     for shards in ([rows], [shuffled], halves):
         parts = [Points.prepare(shard) for shard in shards]
-        masks = farthest_points(parts, centers, n_farthest)
+        everywhere = [np.ones(len(shard), bool) for shard in shards]
+        masks = farthest_points(parts, everywhere, centers, n_farthest)
         farthest = Counter()
         for shard, mask in zip(shards, masks, strict=True):
             farthest.update(tuple(row) for row in shard[mask])

@@ -112,6 +112,31 @@ def test_no_points_are_held_after_fit(name, new_objects_alone):
         assert [reference() for reference in references] == [None] * 3
 
 
+@pytest.mark.parametrize("name", AVAILABLE)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_remainders_are_kept_for_all_queries_that_read_them(name):
+    """``fit`` leaves out those that no query reads: the centers are those of points with them."""
+    method = load_method(name)
+    skip_unavailable(method)
+    # Narrower than a grid step: without remainders all gaps are 0, and a zoom finds a single point.
+    X = blobs(seed=3) * 2.0**-14
+    for variant in method.claims:
+        parameters = variant_parameters(method, variant)
+        can_zoom = "zoom" in method().get_params() and method.claims[variant].private
+        for zoom in [None, 0.2] if can_zoom else [None]:
+            if zoom:
+                parameters["zoom"] = zoom
+            model = method(2, bounds=(-1, 1), random_state=0, **parameters)
+            try:
+                centers = model.fit(X).cluster_centers_
+            except ValueError as error:
+                assert "zoom" in str(error)
+                continue
+            points, _ = Points.from_box(X, -np.ones(2), np.ones(2))
+            run = model.fit_batch(points, [0], np.array([[-1, -1], [1, 1]]))
+            np.testing.assert_array_equal(centers, run.positions[0])
+
+
 class OrderDependent(FastLloyd):
     """Wrong: the result depends on the order of the points."""
 
