@@ -76,6 +76,10 @@ SHELL_RATIO = 2**-0.5
 SHELLS = 15  # down to 1/128 of the radius that is planned
 TAIL = 2.5  # standard deviations that the number of points outside a radius must exceed
 LEFT_OUT = 0.01  # share of the points that may be outside
+# By default it is released for more than a few features with at least this many records of a
+# center, in standard deviations of the noise that a count would have if it were all that is
+# released: n mu / k.
+RELEASED_RECORDS = 200.0
 
 
 #: Rounds, widths and repetitions.
@@ -155,11 +159,13 @@ class KaplanStemmer(CoresetMethod):
     lloyd_steps : int, default=1
         Noisy Lloyd steps at the end; without any, their part of the budget goes to the other
         releases.
-    step_radius : {"planned", "released"}, default="planned"
+    step_radius : {"auto", "planned", "released"}, default="auto"
         Beyond which a Lloyd step shortens differences. ``planned`` is a part of the ball's radius,
         the same for any data. ``released`` spends a twentieth of the steps' budget on numbers of
         points by their distance to the nearest center, and takes the smallest radius that holds
-        nearly all of them: for clusters that are much smaller than the ball.
+        nearly all of them: for clusters that are much smaller than the ball. ``auto`` releases it
+        for more than three features with at least 200 records of each center, in standard
+        deviations of the noise that a count would have if it were all that is released.
     release : {"centers", "candidates"}, default="centers"
         ``candidates`` stops after the last pass and returns all candidates as centers; the whole
         budget is theirs.
@@ -207,11 +213,11 @@ class KaplanStemmer(CoresetMethod):
         **PrivateKMeans.choices,
         "select": ("counts", "local_search"),
         "moves": MOVES,
-        "step_radius": ("planned", "released"),
+        "step_radius": ("auto", "planned", "released"),
         "release": ("centers", "candidates"),
         "secure": (True, False),
     }
-    later_parameters: ClassVar[dict[str, object]] = {"step_radius": "planned"}
+    later_parameters: ClassVar[dict[str, object]] = {"step_radius": "auto"}
     batched: ClassVar[bool] = False
     takes_ball: ClassVar[bool] = True
     #: Of mu squared, for all Lloyd steps together; the rest is for candidates and their counts.
@@ -231,7 +237,7 @@ class KaplanStemmer(CoresetMethod):
     search_rounds: int = 20
     moves: str = "all"
     lloyd_steps: int = 1
-    step_radius: str = "planned"
+    step_radius: str = "auto"
     release: str = "centers"
     widths: Sequence[float] | Literal["auto"] = "auto"
     repetitions: int | Literal["auto"] = "auto"
@@ -291,7 +297,7 @@ class KaplanStemmer(CoresetMethod):
             If no bucket can pass and there is nothing to fall back to.
         """
         for hashes in self._hash_schedules(n_features, in_ball):
-            schedule = self._priced(hashes, n_points, only)
+            schedule = self._priced(hashes, n_points, n_features, only)
             if schedule.threshold <= n_points / (3 * self.n_clusters):
                 break
         fixed = "auto" not in (self.widths, self.repetitions)
@@ -330,7 +336,7 @@ class KaplanStemmer(CoresetMethod):
             (1, single_width, fewest_repetitions),
         ]
 
-    def _priced(self, hashes: _HashSchedule, n_points: int, only: str) -> Schedule:
+    def _priced(self, hashes: _HashSchedule, n_points: int, n_features: int, only: str) -> Schedule:
         """Divide the budget among the releases: mu squared in shares, delta evenly."""
         rounds, widths, repetitions = hashes
         n_hashes = rounds * len(widths) * repetitions
@@ -339,7 +345,7 @@ class KaplanStemmer(CoresetMethod):
         lloyd = others * self.lloyd_share / (1 - self.lloyd_share) if has_steps else 0.0
         selection = 0.0 if only == "candidates" else SELECTION_SHARE
         total = CANDIDATE_SHARE + selection + lloyd
-        shells = SHELL_SHARE * lloyd if self.step_radius == "released" else 0.0
+        shells = SHELL_SHARE * lloyd if self._releases_radius(n_points, n_features) else 0.0
         delta = self.resolved_delta(n_points)
         mu = gaussian_mu(self.epsilon, (1 - THRESHOLD_DELTA_SHARE) * delta)
         hash_mu = mu * math.sqrt(CANDIDATE_SHARE / total / n_hashes)
@@ -356,6 +362,14 @@ class KaplanStemmer(CoresetMethod):
             fine_radius=0.0,
             lloyd_radius=min(widths) * LLOYD_RADIUS,
         )
+
+    def _releases_radius(self, n_points: int, n_features: int) -> bool:
+        """Whether the radius of Lloyd steps is released, from public quantities only."""
+        if self.step_radius != "auto":
+            return self.step_radius == "released"
+        mu = gaussian_mu(self.epsilon, self.resolved_delta(n_points))
+        records = n_points * mu / self.n_clusters
+        return n_features > FEW_FEATURES and records >= RELEASED_RECORDS
 
     def _insufficient_budget(self, schedule: Schedule, n_points: int) -> str:
         """Message that names a sufficient number of records and a sufficient epsilon."""

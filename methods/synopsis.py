@@ -234,5 +234,6 @@ class SynopsisKMeans(PrivateKMeans):
             delta=self.delta,
             radius=self.radius,
             lloyd_steps=LLOYD_STEPS,
+            step_radius="planned",
         )
         return method.cluster(curator)

@@ -1193,7 +1193,7 @@ def test_schedule_follows_the_parameters():
 
 
 def test_released_radius_is_a_twentieth_of_the_steps():
-    planned = KaplanStemmer(8, lloyd_steps=3).plan(10_000, 10)
+    planned = KaplanStemmer(8, lloyd_steps=3, step_radius="planned").plan(10_000, 10)
     released = KaplanStemmer(8, lloyd_steps=3, step_radius="released").plan(10_000, 10)
     steps = 3 * planned.lloyd_mu**2
     assert planned.shells_mu == 0
@@ -1204,6 +1204,17 @@ def test_released_radius_is_a_twentieth_of_the_steps():
     assert without_steps.shells_mu == without_steps.lloyd_mu == 0
     coreset = KaplanStemmer(8, step_radius="released").plan(10_000, 10, only="coreset")
     assert coreset.shells_mu == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "chosen"),
+    [(6500, 10, "planned"), (7000, 10, "released"), (7000, 4, "released"), (7000, 3, "planned")],
+)
+def test_radius_is_released_with_200_records_for_each_of_many_features(n, d, chosen):
+    k = 8
+    records = n * gaussian_mu(1.0, 1e-6) / k
+    assert (records >= 200 and d > 3) == (chosen == "released")
+    assert KaplanStemmer(k).plan(n, d) == KaplanStemmer(k, step_radius=chosen).plan(n, d)
 
 
 @pytest.mark.parametrize("n", [1000, 10_000, 100_000])
@@ -1218,7 +1229,7 @@ def test_schedule_spends_the_budget(n, epsilon):
     assert threshold <= plan.threshold <= threshold + rounding
     assert plan.threshold <= n / 24 or n_hashes == 1
     candidates = n_hashes * (plan.histogram_mu**2 + plan.average_mu**2)
-    total = candidates + plan.selection_mu**2 + plan.lloyd_mu**2
+    total = candidates + plan.selection_mu**2 + plan.lloyd_mu**2 + plan.shells_mu**2
     assert math.sqrt(total) == pytest.approx(mu)
     assert n_hashes * plan.delta == 5e-7
 
@@ -1235,7 +1246,7 @@ def test_schedule_spends_the_budget(n, epsilon):
 def test_unused_parts_of_the_budget_are_redistributed(only, steps):
     plan = KaplanStemmer(8, lloyd_steps=steps).plan(10_000, 10, only=only)
     candidates = number_of_hashes(plan) * (plan.histogram_mu**2 + plan.average_mu**2)
-    total = candidates + plan.selection_mu**2 + steps * plan.lloyd_mu**2
+    total = candidates + plan.selection_mu**2 + plan.shells_mu**2 + steps * plan.lloyd_mu**2
     assert math.sqrt(total) == pytest.approx(gaussian_mu(1.0, 5e-7))
     assert (plan.selection_mu == 0) == (only == "candidates")
 

@@ -90,6 +90,7 @@ def test_without_a_zoom_a_run_is_that_of_its_part(synopsis, monkeypatch):
             k,
             epsilon=epsilon,
             lloyd_steps=LLOYD_STEPS,
+            step_radius="planned",
         ),
     }[synopsis]
     tree = "deep" if synopsis.startswith("deep") else "balanced"
@@ -186,7 +187,8 @@ def test_centers_are_the_average_after_the_last_three_steps(steps, monkeypatch):
 
 
 def test_half_of_the_budget_is_for_steps():
-    plan = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS).plan(10_000, 10)
+    method = AveragedKaplanStemmer(8, epsilon=1.0, lloyd_steps=LLOYD_STEPS, step_radius="planned")
+    plan = method.plan(10_000, 10)
     total = gaussian_mu(1.0, 5e-7) ** 2
     assert LLOYD_STEPS * plan.lloyd_mu**2 == pytest.approx(total / 2)
     assert plan.selection_mu**2 == pytest.approx(total / 6)
