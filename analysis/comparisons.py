@@ -2,24 +2,28 @@
 
 `left` and `right` list selectors (a method's name, or column values); `over` names the columns in
 which both sides agree, with the expected values, a named set of them, or ``any``. Data sets that
-share these columns are averaged, over those that both sides have.
+share these columns are averaged, over those that both sides have. `columns` adds columns to the
+cells, each an expression in those before it. With `share_of_runs`, an expression in them and in the
+`value` of a run, the share of runs in which it holds takes the place of the mean.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.expressions import evaluated
 from pkm.analysis.findings import Context, Draws, MissingRows, join_texts
+from pkm.analysis.planted import parse_planted_names
 from pkm.analysis.tables import Panel, Study, area, matches, panel_of_sweeps, resampled_means
 
 #: Keys that select what is compared.
 SELECTION = (
-    "sweep", "metric", "area", "left", "right", "over", "where", "across", "best_of",
-    "relative_to", "average", "by", "times", "expected", "datasets_each", "reach",
-    "mean_of_right",
+    "sweep", "metric", "area", "columns", "left", "right", "over", "where", "share_of_runs",
+    "across", "best_of", "relative_to", "average", "by", "times", "expected", "datasets_each",
+    "reach", "mean_of_right",
 )  # fmt: skip
 _NUMERIC = ("dataset", "epsilon", "n", "d", "k")
 Selector = str | Mapping
@@ -53,10 +57,12 @@ class Pairs:
 
     @property
     def shared_seeds(self) -> np.ndarray:
-        """Fewest seeds that both sides of each comparison share on a data set."""
+        """Fewest seeds that both sides of each comparison, and its scale, share on a data set."""
         finite = np.isfinite(self.panel.values)
-        sides = zip(self.left, self.right, strict=True)
-        shared = [(finite[:, left] & finite[:, right]).sum(axis=0).min() for left, right in sides]
+        shared = []
+        for left, right, scale in zip(self.left, self.right, self.scale, strict=True):
+            both = finite[:, left] & finite[:, right] & finite[:, scale or left]
+            shared.append(both.sum(axis=0).min())
         return np.array(shared)
 
     @property
@@ -75,11 +81,21 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
     if not len(panel.cells):
         raise MissingRows(context.why(check["sweep"]))
     panel = area(panel) if check.get("area") else panel.broadcast()
+    panel = replace(panel, cells=_with_columns(panel.cells, check.get("columns", {})))
     resolved = check["over"].items()
     over = {name: None if values == "any" else context.resolve(values) for name, values in resolved}
     panel = panel.take(_allowed(panel.cells, over))
     if "where" in check:
-        panel = panel.take(numeric(panel.cells).eval(check["where"]))
+        stored = panel
+        panel = stored.take(numeric(stored.cells).eval(check["where"]))
+        if not len(panel.cells):
+            raise MissingRows(f"none of {len(stored.cells)} stored cells has {check['where']}")
+    without_rows = ""
+    if "share_of_runs" in check:
+        # A rule on runs says nothing of those that are not stored.
+        methods = [_as_mapping(selector)["method"] for selector in check["left"]]
+        without_rows = context.absent_cells(methods, check["sweep"])
+        panel = _share_of_runs(panel, check["share_of_runs"])
     cells = panel.cells
 
     # Find the cells of every selector, by the values of the `over` columns and by data set.
@@ -122,9 +138,33 @@ def find_pairs(study: Study, check: Mapping, context: Context) -> Pairs:
         few if n_datasets.min() < each else "",
         absent,
         _short_reach(check, cells.iloc[np.concatenate(left)]),
+        without_rows,
     )
     complete = (n_datasets >= each) & (not absent)
     return Pairs(panel, keys, left, right, scale, missing, complete)
+
+
+def _with_columns(cells: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
+    """Add columns to the cells by expressions, after those of the names of planted data sets."""
+    cells = parse_planted_names(cells)
+    for name, expression in columns.items():
+        cells = cells.assign(**{name: evaluated(expression, _arrays(cells))})
+    return cells
+
+
+def _share_of_runs(panel: Panel, expression: str) -> Panel:
+    """Replace the value of each run by whether an expression holds."""
+    holds = evaluated(expression, _arrays(panel.cells) | {"value": panel.values})
+    cells = panel.cells.assign(
+        mean_of_runs=np.nanmean(panel.values, axis=0),
+        largest_of_runs=np.nanmax(panel.values, axis=0),
+    )
+    return replace(panel, cells=cells, values=np.where(np.isnan(panel.values), np.nan, holds))
+
+
+def _arrays(cells: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Columns of the cells as arrays, numbers where they have some."""
+    return {name: column.to_numpy() for name, column in numeric(cells).items()}
 
 
 def _nameless(positions: Mapping[str, int], name: str) -> dict[str, int]:
@@ -225,7 +265,11 @@ def _absent_candidates(check: Mapping, cells: pd.DataFrame) -> str:
 def _short_reach(check: Mapping, cells: pd.DataFrame) -> str:
     """Say which columns are not stored up to the value that the claim is about."""
     ends = [(name, cells[name].max(), last) for name, last in check.get("reach", {}).items()]
-    texts = [f"{name} up to {end:,} instead of {last:,}" for name, end, last in ends if end < last]
+    texts = [
+        f"{name} up to {end:,} instead of {last:,}"
+        for name, end, last in ends
+        if end * (1 + 1e-9) < last
+    ]
     return "; ".join(texts)
 
 
@@ -244,6 +288,7 @@ def ratios_of(pairs: Pairs, check: Mapping) -> Draws:
     """
     keys = pairs.keys
     complete = pairs.complete
+    facts = _facts(pairs, check)
     means = resampled_means(pairs.panel)
     average = check.get("average", "ratio_of_means")
     left = average_sides(means, pairs.left, pairs.scale, average)
@@ -266,12 +311,23 @@ def ratios_of(pairs: Pairs, check: Mapping) -> Draws:
         right = np.column_stack([joined(right[:, members], axis=1) for members in groups])
         left = left[:, firsts]
         complete = complete[firsts]
+        facts = facts.iloc[firsts].reset_index(drop=True)
         keys = keys.iloc[firsts].assign(right=f"{joined.__name__} of all").reset_index(drop=True)
     values = left / right
     if check.get("by") == "difference":
         name = "Difference"
         values = left - right
-    return Draws(values, keys, pairs.seeds, pairs.missing, name, complete)
+    if "share_of_runs" in check:
+        name = "Share of runs"
+    return Draws(values, keys, pairs.seeds, pairs.missing, name, complete, facts)
+
+
+def _facts(pairs: Pairs, check: Mapping) -> pd.DataFrame:
+    """Columns of the left sides that a check adds, and what is behind their shares of runs."""
+    names = [*check.get("columns", ())]
+    names += ["mean_of_runs", "largest_of_runs"] if "share_of_runs" in check else []
+    firsts = [columns[0] for columns in pairs.left]
+    return pairs.panel.cells.iloc[firsts].reset_index(drop=True)[names]
 
 
 def numeric(cells: pd.DataFrame) -> pd.DataFrame:
@@ -292,9 +348,12 @@ def average_sides(
     side, scale : list of list of int
         Columns, data set by data set.
     average : str
-        ``"ratio_of_means"`` or ``"mean_of_ratios"`` (every data set weighs the same, whatever its
-        height).
+        ``"ratio_of_means"``, ``"mean_of_ratios"`` (every data set weighs the same, whatever its
+        height) or ``"difference"``: the mean less that of `scale`.
     """
+    if average == "difference":
+        pairs = zip(side, scale, strict=True)
+        return np.column_stack([(means[:, a] - means[:, b]).mean(axis=1) for a, b in pairs])
     averages = [
         (means[:, columns] * weights(means[:, denominators], average)).mean(axis=1)
         for columns, denominators in zip(side, scale, strict=True)

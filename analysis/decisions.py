@@ -57,13 +57,16 @@ def decide(draws: Draws, check: Mapping) -> Finding:
 
     # Decide every case: kept, violated or neither.
     share = resampled.mean(axis=0)
+    n_cases = truth.shape[1]
+    decidable = draws.decidable
+    if decidable is None:
+        decidable = np.full(n_cases, not draws.undecided)
     p_true = holm((1 + resampled.sum(axis=0)) / len(truth))
-    kept = on_sample & (share >= 1 - LEVEL)
-    violated = ~on_sample & (p_true <= LEVEL)
+    kept = on_sample & (share >= 1 - LEVEL) & decidable
+    violated = ~on_sample & (p_true <= LEVEL) & decidable
     outcome = np.select([violated, kept], ["violated", "kept"], "open")
 
     # Decide the claim, from its cases or from the joint predicate.
-    n_cases = truth.shape[1]
     if quantifier == "all":
         verdict = FAILS if violated.any() else HOLDS if kept.all() else INCONCLUSIVE
         text = f"true in {percent(share[0])} of resamples."
@@ -85,7 +88,7 @@ def decide(draws: Draws, check: Mapping) -> Finding:
     complete = np.ones(n_cases, dtype=bool) if draws.complete is None else draws.complete
     refuted = quantifier == "all" and bool((violated & complete).any())
     verdict = of_part(verdict, draws.missing, exists=quantifier == "some", refuted=refuted)
-    if draws.seeds < MIN_SEEDS or draws.undecided:
+    if draws.seeds < MIN_SEEDS or not decidable.any():
         verdict = INCONCLUSIVE
 
     numbers = join_words(_describe(draws, check), text, draws.undecided, too_few(draws.seeds))

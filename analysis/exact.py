@@ -30,9 +30,6 @@ from pkm.analysis.findings import (
 from pkm.analysis.hyperparameters import table_of_settings
 from pkm.analysis.tables import Study, matches
 
-Names = str | Iterable[str] | None
-#: How many data sets without rows a text names.
-DATASETS_NAMED = 8
 _NO_CHARGES = "no stored row has such charges"
 
 
@@ -41,23 +38,6 @@ def _selected(table: pd.DataFrame, check: Mapping) -> pd.DataFrame:
     keys = {"method": "method", "sweep": "sweeps"}
     selector = {column: check[key] for column, key in keys.items() if key in check}
     return table[matches(table, selector)]
-
-
-def absent_cells(context: Context, methods: Names = None, sweeps: Names = None) -> str:
-    """Say how many planned cells of some methods and sweeps have no rows, and on which data sets.
-
-    A rule that holds on every stored row says nothing about these, even where it is deterministic.
-    """
-    named = {"method": methods, "sweep": sweeps}
-    selector = {name: as_list(values) for name, values in named.items() if values is not None}
-    absent = context.missing[matches(context.missing, selector)]
-    if not len(absent):
-        return ""
-    datasets = absent["dataset"].astype(str).unique()
-    listed = ", ".join(datasets[:DATASETS_NAMED])
-    n_others = len(datasets) - DATASETS_NAMED
-    others = f" and {n_others} others" if n_others > 0 else ""
-    return f"{len(absent)} planned cells without rows, of {listed}{others}"
 
 
 @check_type("metrics", "rule", "where", "method", "sweeps", "expected", "printed")
@@ -93,7 +73,7 @@ def rows(study: Study, check: Mapping, context: Context) -> Agreement:
     for name, values in check.get("expected", {}).items():
         without = [value for value in context.resolve(values) if value not in set(table[name])]
         absent += [f"no stored rows of {name} {', '.join(map(str, without))}"] if without else []
-    missing = join_texts(*absent, absent_cells(context, check.get("method"), check.get("sweeps")))
+    missing = join_texts(*absent, context.absent_cells(check.get("method"), check.get("sweeps")))
     return Agreement(pd.concat(evidence, ignore_index=True), text, missing)
 
 
@@ -131,7 +111,7 @@ def constant(study: Study, check: Mapping, context: Context) -> Agreement:
         f"{metric} at equal {', '.join(check['by'])}.",
         join_texts(
             few if len(evidence) < check["groups"] else "",
-            absent_cells(context, check.get("method"), check.get("sweeps")),
+            context.absent_cells(check.get("method"), check.get("sweeps")),
         ),
     )
 
@@ -202,7 +182,7 @@ def _judge(table: pd.DataFrame, facts: list[str], check: Mapping, context: Conte
     evidence = table[list(dict.fromkeys([*identity, *used]))].reset_index(drop=True)
     evidence["agrees"] = table.eval(check["rule"]).to_numpy()
     methods = table["method"].unique()
-    return Agreement(evidence, f"Required: {check['rule']}.", absent_cells(context, methods))
+    return Agreement(evidence, f"Required: {check['rule']}.", context.absent_cells(methods))
 
 
 @check_type("sweep", "expected")

@@ -1,9 +1,15 @@
 """Statistics as expressions: what a claim says of all compared means together.
 
-Functions of a number of every case, given as an array of shape (lines, cases), and of a condition
-on the cases: `largest`, `smallest`, `median` and `mean`. Without a condition there must be two
-cases, with one some case that meets it. ``first(epsilon, value < 2, left == 'lloyd')`` is the
-smallest epsilon at which the second argument holds among the cases that meet the third.
+Names are columns of the cases and `value`, a number of every case as an array of shape (lines,
+cases). Functions reduce a number of every case to one, over the cases `where` a condition holds, or
+over all:
+
+* ``largest(value)``, `smallest`, `median`, `mean`; without a condition of two cases or more;
+* ``slope(log(n), log(value))``: of the least-squares line, through three cases or more, or as many
+  as ``least=2`` says; ``misfit`` is the root mean square about it;
+* ``first(epsilon, value < 2)``: the smallest epsilon at which something holds;
+  ``onward(n, value < 2)``: that from which on it holds at all; both infinite if there is none;
+* ``eventually(n, value < 2)``: whether it holds at the last n, and at all after the first.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +17,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from pkm.analysis.findings import MissingRows
+
+Where = np.ndarray | None
 
 
 def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
@@ -34,18 +42,59 @@ def evaluated(statistic: str, values: Mapping[str, object]) -> np.ndarray:
         "mean": _reduced(np.mean, statistic),
         "abs": np.abs,
         "exp": np.exp,
-        "log": np.log,
+        "sqrt": np.sqrt,
+        "log": lambda values: np.log(np.where(values > 0, values, np.nan)),
+        "inf": np.inf,
         "ends_with": np.char.endswith,
         "first": _first,
+        "onward": _onward,
+        "eventually": _eventually,
+        "slope": lambda *arguments, **least: _line(*arguments, **least)[0],
+        "misfit": lambda *arguments, **least: _line(*arguments, **least)[1],
     }
     return eval(statistic, {"__builtins__": {}}, functions | dict(values))
 
 
-def _first(column: np.ndarray, holds: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """Smallest value of a column among the cases `where` something holds, infinite if nowhere."""
-    if not where.any():
+def _first(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
+    """Smallest value of a column among the cases at which something holds, infinite if nowhere."""
+    chosen = _chosen(holds, where)
+    return np.where(holds & chosen, column.astype(float), np.inf).min(axis=1)
+
+
+def _onward(column: np.ndarray, holds: np.ndarray, where: Where = None) -> np.ndarray:
+    """Smallest value of a column from which on something holds, infinite if not at the last."""
+    chosen = _chosen(holds, where)
+    last_without = np.where(~holds & chosen, column.astype(float), -np.inf).max(axis=1)
+    return _first(column, column > last_without[:, None], chosen)
+
+
+def _eventually(column: np.ndarray, holds: np.ndarray) -> np.ndarray:
+    """Whether something holds at the last value, and at all after the first at which it does."""
+    onward = _onward(column, holds)
+    return (onward < np.inf) & (onward == _first(column, holds))
+
+
+def _chosen(holds: np.ndarray, where: Where) -> np.ndarray:
+    """Mask of the cases; there must be one."""
+    chosen = np.ones(holds.shape[1], dtype=bool) if where is None else where
+    if not chosen.any():
         raise MissingRows("none of the cases is stored in which something is first")
-    return np.where(holds & where, column.astype(float), np.inf).min(axis=1)
+    return chosen
+
+
+def _line(
+    x: np.ndarray, values: np.ndarray, where: Where = None, least: int = 3
+) -> tuple[np.ndarray, np.ndarray]:
+    """Slope of the least-squares line through the cases, and root mean square about it."""
+    chosen = _chosen(values, where)
+    n_different = len(np.unique(x[chosen]))
+    if n_different < least:
+        raise MissingRows(f"only {n_different} of {least} values are stored that a slope needs")
+    x = x[chosen] - x[chosen].mean()
+    values = np.where(np.isfinite(values), values, np.nan)[:, chosen]
+    values = values - values.mean(axis=1, keepdims=True)
+    slope = values @ x / (x @ x)
+    return slope, np.sqrt(((values - np.outer(slope, x)) ** 2).mean(axis=1))
 
 
 def _reduced(reduce: Callable, statistic: str) -> Callable:

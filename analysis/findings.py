@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from pkm.analysis.tables import matches
+
 HOLDS = "holds"
 NOT_CONTRADICTED = "not contradicted so far"
 FAILS = "fails"
@@ -25,6 +27,8 @@ LEVEL = 0.05
 MIN_SEEDS = 10
 #: How many sweeps a message spells out.
 SWEEPS_NAMED = 4
+#: How many data sets without rows a text names.
+DATASETS_NAMED = 8
 BOUND_SIGNS = {"at_least": "≥", "above": ">", "at_most": "≤", "below": "<"}
 #: Keys of every check.
 COMMON_KEYS = ("type", "also", "but", "quantifier", *BOUND_SIGNS)
@@ -85,7 +89,9 @@ class Draws:
     text : str
         What else to say after the values: a clause that ends without a mark.
     undecided : str
-        Why these data can give no verdict; empty where they can.
+        Why these data can give no verdict on some case; empty where they can on all.
+    decidable : ndarray of shape (cases,), bool, optional
+        Which cases that is not about; none by default.
     """
 
     values: np.ndarray
@@ -98,6 +104,7 @@ class Draws:
     evidence: pd.DataFrame | None = None
     text: str = ""
     undecided: str = ""
+    decidable: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,25 @@ class Context:
         text = f"no stored rows of sweep {' or '.join(names)} that this claim needs"
         reasons = self.missing.loc[self.missing["sweep"].isin(sweeps), "reason"]
         return f"{text} ({reasons.mode().iloc[0]})" if len(reasons) else text
+
+    def absent_cells(
+        self, methods: str | Iterable | None = None, sweeps: str | Iterable | None = None
+    ) -> str:
+        """Say how many planned cells of some methods and sweeps have no rows.
+
+        A rule that holds on every stored row says nothing about these, even where it is
+        deterministic.
+        """
+        named = {"method": methods, "sweep": sweeps}
+        selector = {name: as_list(values) for name, values in named.items() if values is not None}
+        absent = self.missing[matches(self.missing, selector)]
+        if not len(absent):
+            return ""
+        datasets = absent["dataset"].astype(str).unique()
+        listed = ", ".join(datasets[:DATASETS_NAMED])
+        n_others = len(datasets) - DATASETS_NAMED
+        others = f" and {n_others} others" if n_others > 0 else ""
+        return f"{len(absent)} planned cells without rows, of {listed}{others}"
 
 
 class MissingRows(LookupError):

@@ -238,10 +238,10 @@ def placed(table: pd.DataFrame, spec: FigureSpec) -> pd.DataFrame:
     return table[kept].reset_index(drop=True)
 
 
-def _joined(table: pd.DataFrame, spec: FigureSpec) -> pd.Series:
+def _joined(table: pd.DataFrame, spec: FigureSpec) -> pd.Series | None:
     """Name the panel of each line: a column's value, or the names of several in their order."""
     if len(spec.panel) == 1:
-        return table[spec.panel[0]]
+        return table.get(spec.panel[0])
     names = [table[column].map(spec.name_of) for column in spec.panel]
     joined = names[0].str.cat(names[1:], sep=": ")
     orders = [in_order(names[i], spec.titles.values()) for i in range(len(names))]

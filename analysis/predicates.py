@@ -26,7 +26,7 @@ from pkm.analysis.findings import (
 )
 from pkm.analysis.inference import rank_correlation
 from pkm.analysis.reported import number
-from pkm.analysis.tables import Study, matches, resampled_means
+from pkm.analysis.tables import Study, matches, percentile_interval, resampled_means
 
 #: Columns of cases that hold texts.
 _TEXTS = ("dataset", "left", "right")
@@ -50,17 +50,25 @@ def bound(study: Study, check: Mapping, context: Context) -> Draws:
 REPORTED = ("numbers", "cell", "inverse")
 
 
-@check_type(*SELECTION, *REPORTED, "statistic", "name", "per", "paired", "grows")
+#: Keys of a statistic.
+STATISTIC = ("statistic", "name", "per", "joined", "paired", "grows", "undecided")
+
+
+@check_type(*SELECTION, *REPORTED, *STATISTIC)
 def statistic(study: Study, check: Mapping, context: Context) -> Draws:
     """Check one number about all cases together, or about those of each value of `per` columns.
 
     `statistic` is an expression in `value`, which is the ratio left / right (see `ratios`) or, with
     `numbers`, that of `over_reported`, and in the columns of the cases, with the functions of
     `pkm.analysis.expressions`; `name` is what to call it. ``at_largest(k)`` is the k of the case
-    with the largest value, ``at_smallest(k)`` that
-    of the smallest. `paired` names a column of which the smallest and the largest value alone
-    count, where the other columns have both. With `grows` the number can only grow with more cases,
-    so that one above its bound refutes the claim on a part.
+    with the largest value, ``at_smallest(k)`` that of the smallest. `joined` is a second
+    expression, in the numbers of all groups as `value`, their `per` columns and the ends of the
+    others: ``smallest_k`` and ``largest_k``. `undecided` lists conditions on the sample (`when`, an
+    expression like `statistic` or, where that is given, `joined`) under which a number decides
+    nothing, and their `text`; what is not a number on the sample decides nothing either. `paired`
+    names a column of which the smallest and the largest value alone count, where the other columns
+    have both. With `grows` the number can only grow with more cases, so that one above its bound
+    refutes the claim on a part.
     """
     measure = over_reported if "numbers" in check else ratios
     draws = measure(study, check, context)
@@ -68,13 +76,31 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
         draws = _with_both_ends(draws, check["paired"])
     names = check.get("per", [])
     n_cases = _cases_of_group(check, context, names)
+    if not check.get("joined"):
+        return _of_groups(draws, check, names, n_cases)
+    groups = _of_groups(draws, check | {"undecided": []}, names, n_cases)
+    numbers = draws.cases.drop(columns=["left", "right"])
+    ends = numbers.groupby(list(names), sort=False).agg(["min", "max"])
+    ends.columns = [f"{'smallest' if end == 'min' else 'largest'}_{name}" for name, end in ends]
+    pairs = zip(groups.values[0], groups.cases.iterrows(), strict=True)
+    listed = ", ".join(f"{value:.4g} ({describe_case(case)})" for value, (_, case) in pairs)
+    groups = replace(groups, cases=groups.cases.merge(ends, on=list(names)))
+    joined = _of_groups(groups, check | {"statistic": check["joined"]}, [], None)
+    return replace(joined, text=f"of {listed}")
+
+
+def _of_groups(draws: Draws, check: Mapping, names: Sequence[str], n_cases: int | None) -> Draws:
+    """Evaluate a statistic on the cases of each group."""
     columns = []
     lines = []
     missing = draws.missing
     complete = []
+    reasons = []
     for group, members in _groups(draws, names):
+        values = draws.values[:, members.index]
         try:
-            number_of_group = _evaluate(check["statistic"], draws.values[:, members.index], members)
+            number_of_group = _evaluate(check["statistic"], values, members)
+            reasons.append(_why_undecided(check, number_of_group[0], values[:1], members))
         except MissingRows as few:
             place = f"{describe_case(pd.Series(group))}: " if group else ""
             missing = join_texts(missing, f"{place}{few}")
@@ -86,8 +112,14 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
         complete.append(too_large or (has_all and draws.complete[members.index].all()))
     if not columns:
         raise MissingRows(missing)
-    n_true = sum(bool(truth[0]) for truth in columns)
-    text = f"{check['name']} in {n_true} of {len(columns)}"
+    low, high = percentile_interval(draws.values)
+    by_case = draws.cases.assign(value=draws.values[0], low=low, high=high, **draws.facts)
+    is_truth = columns[0].dtype == bool
+    text = "" if names else ", ".join(_extents(by_case if is_truth else draws.cases))
+    if is_truth:
+        n_true = sum(bool(truth[0]) for truth in columns)
+        truth = f" in {n_true} of {len(columns)}" if names else f": {text}"
+        text = f"{check['name']}{truth}"
     return replace(
         draws,
         values=np.column_stack(columns),
@@ -95,9 +127,30 @@ def statistic(study: Study, check: Mapping, context: Context) -> Draws:
         missing=missing,
         name=check["name"],
         complete=np.array(complete),
-        text=text if columns[0].dtype == bool else "",
-        evidence=None if names else draws.cases.assign(value=draws.values[0]),
+        facts={},
+        evidence=None if names else by_case,
+        text=text,
+        undecided=" ".join(dict.fromkeys(filter(None, reasons))),
+        decidable=np.array([not reason for reason in reasons]),
     )
+
+
+def _extents(cases: pd.DataFrame) -> list[str]:
+    """Write the range of every column that varies and holds numbers."""
+    varying = cases.select_dtypes("number").drop(columns=["low", "high"], errors="ignore")
+    return [
+        f"{name} from {column.min():g} to {column.max():g}"
+        for name, column in varying.items()
+        if column.nunique() > 1
+    ]
+
+
+def _why_undecided(check: Mapping, number: float, values: np.ndarray, cases: pd.DataFrame) -> str:
+    """Say why a number on the sample decides nothing; empty where it does."""
+    for condition in check.get("undecided", ()):
+        if np.all(_evaluate(condition["when"], values, cases)):
+            return condition["text"]
+    return "Not defined on the sample." if np.isnan(number) else ""
 
 
 def _with_both_ends(draws: Draws, along: str) -> Draws:

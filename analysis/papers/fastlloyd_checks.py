@@ -7,7 +7,6 @@ from functools import cache
 from scipy import optimize
 
 from pkm.analysis.accounting import gaussian_delta
-from pkm.analysis.exact import absent_cells
 from pkm.analysis.federation_costs import federated
 from pkm.analysis.findings import (
     Agreement,
@@ -59,7 +58,7 @@ def iterations(study: Study, check: Mapping, context: Context) -> Agreement:
     formula = [iteration_bound(*line) for line in arguments.itertuples(index=False)]
     stored = cells["iterations"]
     table = cells[_CELL].assign(formula=formula, stored=stored, agrees=stored == formula)
-    missing = absent_cells(context, table["method"].unique())
+    missing = context.absent_cells(table["method"].unique())
     text = f"T from {stored.min():g} to {stored.max():g}."
     return Agreement(table.reset_index(drop=True), text, missing)
 
@@ -91,7 +90,7 @@ def equals_central_run(study: Study, check: Mapping, context: Context) -> Agreem
     unmatched = no_rows_of(protocol["dataset"].unique(), both["dataset"])
     missing = join_texts(
         f"central runs at this epsilon: {unmatched}" if unmatched else "",
-        absent_cells(context, sweeps=check["sweeps"]),
+        context.absent_cells(sweeps=check["sweeps"]),
     )
     text = f"{len(both)} runs, relative differences of at most {both['difference'].max():.2g}."
     return Agreement(table, text, missing)

@@ -10,7 +10,7 @@ from pkm.analysis import claims
 from pkm.analysis.figure import FigureSpec
 from pkm.analysis.findings import Context, MissingRows
 from pkm.analysis.frames import Frame
-from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS, capture_shares
+from pkm.analysis.papers.kaplan_stemmer_checks import BOUNDS
 from pkm.analysis.planted import Curve, curve
 from pkm.analysis.render.layout import DASH, format_number, gap_texts
 from pkm.analysis.tables import Study, percentile_interval
@@ -140,26 +140,6 @@ def _largest_over_bound(key: str, measured: Mapping[str, Curves]) -> float:
 
 
 # --- candidates ---------------------------------------------------------------------------------
-
-
-def capture(study: Study, spec: FigureSpec) -> Frame:
-    """Share of runs that have a candidate near every ball, over the size of the small one."""
-    checks = {claim.id: claim.check for claim in CONTENT["claims"]}
-    check = checks["kaplan-stemmer/iterating-captures-smaller"]
-    cells, shares, seeds = capture_shares(study, check)
-    low, high = percentile_interval(shares) if len(cells) else (np.empty(0), np.empty(0))
-    panels = {n: f"n = {n:,.0f}" for n in sorted(cells["large"].unique())}
-    table = cells.assign(
-        panel=pd.Categorical(cells["large"].map(panels), list(panels.values())),
-        hue=pd.Categorical(cells["method"], list(PASSES)) if len(cells) else [],
-        x=cells["small"],
-        value=cells["share"],
-        low=low,
-        high=high,
-        half_width=(high - low) / 2,
-        seeds=seeds,
-    )
-    return Frame(table, fields={"factor": f"{check['factor']:g}", "level": f"{check['level']:g}"})
 
 
 def candidates(study: Study, spec: FigureSpec) -> Frame:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from pkm.analysis.exact import absent_cells
 from pkm.analysis.findings import (
     Agreement,
     Context,
@@ -102,5 +101,5 @@ def approximation(study: RemovalStudy, check: Mapping, context: Context) -> Agre
         loss=loss, allowed=allowed, share=loss / allowed, agrees=loss <= allowed
     )
     text = f"At most {percent(table['share'].max())} of what is allowed."
-    missing = absent_cells(context, check["methods"], check["sweeps"])
+    missing = context.absent_cells(check["methods"], check["sweeps"])
     return Agreement(table.reset_index(drop=True), text, missing)

@@ -6,7 +6,6 @@ import math
 from functools import partial
 
 import numpy as np
-import pandas as pd
 import pytest
 import reports
 from fabricated.kaplan_stemmer import BASELINES, LOCAL, RIVALS, all_rows, charges_of, foreign_rows
@@ -14,15 +13,13 @@ from fabricated.studies import study_of
 
 from pkm.analysis import claims
 from pkm.analysis.accounting import gaussian_epsilon
+from pkm.analysis.expressions import evaluated
 from pkm.analysis.figure import figures_of
 from pkm.analysis.findings import FAILS, HOLDS, INCONCLUSIVE, NOT_CONTRADICTED, NOT_RUN
 from pkm.analysis.papers.kaplan_stemmer_checks import (
     BOUNDS,
-    capture_shares,
     replacement_cost,
     replacement_epsilon,
-    smallest_captured,
-    weight,
 )
 from pkm.analysis.tables import REQUIRED
 from pkm.arrow import nested, parameters_of
@@ -77,34 +74,52 @@ def test_bounds_equal_the_reported_table():
     assert set(BOUNDS) == {row["key"] for row in CONTENT["reported"]["table1"]}
 
 
-def test_weight_is_inversely_proportional_to_epsilon():
-    cell = {"n": 100000, "d": 10, "k": 10, "epsilon": 1.0, "delta": 1e-6}
-    # 1.4e2 by the paper's formula with its constant set to 1.
-    value = weight(cell, 1.0, 0.1)
-    assert value == pytest.approx(140, rel=0.05)
-    assert weight(cell | {"epsilon": 2.0}, 1.0, 0.1) == pytest.approx(value / 2)
+def weight(n, d, k, epsilon):
+    """The paper's w with its constant set to 1, beta 0.1 and delta 1e-6."""
+    loglog = math.log(math.log(n))
+    per_cluster = math.log(k / 0.1) * math.sqrt(math.log(loglog / 1e-6))
+    return math.sqrt(d) * loglog / epsilon * per_cluster
+
+
+def test_weight_of_the_claim_is_the_papers(findings):
+    evidence = findings["unassigned-shrink"].evidence
+    sizes = evidence["dataset"].str.extract(r"(\d+)-(\d+)-(\d+)-0.05$").dropna().astype(int)
+    assert len(sizes)
+    for index, (n, d, k) in sizes.iterrows():
+        expected = weight(n, d, k, evidence["epsilon"][index])
+        assert evidence["weight"][index] == pytest.approx(expected)
 
 
 # --- small balls ----------------------------------------------------------------------------------
 
 
-def test_capture_shares_of_small_balls(study):
-    cells, _, seeds = capture_shares(study, CAPTURE)
-    assert seeds == 20
-    assert len(cells) == 30
-    assert (cells["large"] % 10000 == 0).all()
-    subset = cells.query("method == 'kaplan_stemmer_candidates' and large == 10000")
-    subset = subset.set_index("small")
-    assert subset["share"].to_dict() == {100: 0.15, 200: 1.0, 400: 1.0, 800: 1.0, 1600: 1.0}
-    assert subset["reach"][100] == pytest.approx(5 * (0.02 + 1 / 10100))
+def test_capture_shares_of_small_balls():
+    table = figure("capture").table
+    assert (table["seeds"] == 20).all()
+    assert len(table) == 30
+    assert (table["large"] % 10000 == 0).all()
+    subset = table.query("method == 'kaplan_stemmer_candidates' and large == 10000")
+    shares = subset.set_index("small")["value"]
+    assert shares.to_dict() == {100: 0.15, 200: 1.0, 400: 1.0, 800: 1.0, 1600: 1.0}
 
 
-def test_smallest_captured_size(study):
-    cells = pd.DataFrame({"method": "m", "large": 10, "small": [1.0, 2.0, 4.0, 8.0]})
+def test_a_ball_is_captured_within_five_radii():
+    # On the boundary itself the share is 1, just beyond it 0.
+    for factor, verdict in ((1 - 1e-9, HOLDS), (1 + 1e-9, FAILS)):
+        reach = 5 * (0.02 + 1 / 10100) * factor
+        rows = changed("farthest_class", lambda rows, reach=reach: reach, n=10100, sweep="capture")
+        check = {key: CAPTURE[key] for key in ("sweep", "metric", "columns", "share_of_runs")}
+        check |= {"type": "bound", "left": ["kaplan_stemmer_candidates"], "at_least": 0.5}
+        check |= {"over": {"large": [10000], "small": [100]}, "where": "n == 10100"}
+        finding = reports.evaluate_check("kaplan-stemmer", check, rows)
+        assert finding.verdict == verdict
+
+
+def test_smallest_captured_size():
+    small = np.array([1.0, 2.0, 4.0, 8.0])
     shares = np.array([[0.95, 0.2, 0.9, 1.0], [1, 1, 1, 1], [1, 1, 1, 0.5]])
-    line = smallest_captured(cells, shares, 20, 0.9)["m"]
-    assert line.values[:, 0].tolist() == [4.0, 1.0, math.inf]
-    assert line.x.tolist() == [10]
+    found = evaluated("onward(small, value >= 0.9)", {"small": small, "value": shares})
+    assert found.tolist() == [4.0, 1.0, math.inf]
 
 
 def test_growth_is_inconclusive_if_nothing_is_captured():
@@ -129,7 +144,7 @@ def test_growth_of_captured_size_fails_the_claim():
     rows = changed("farthest_class", distance, sweep="capture")
     finding = evaluate_claim("one-pass-captures-large-clusters", rows)
     assert finding.verdict == FAILS
-    assert "slope 0.9" in finding.numbers
+    assert "in 90 % of the runs 0.9" in finding.numbers
 
 
 def test_claim_fails_if_one_pass_captures_smaller_balls():
@@ -296,32 +311,29 @@ def test_unassigned_points_may_exceed_bound_rarely():
     rare = evaluate(1)
     assert rare.verdict == INCONCLUSIVE
     assert evaluate(12).verdict == FAILS
-    assert rare.evidence["largest"].max() == 10100
-    assert rare.evidence["share_of_runs_within_the_bound"].min() == pytest.approx(0.95)
+    assert rare.evidence["largest_of_runs"].max() == 10100
+    assert rare.evidence["share_of_runs"].min() == pytest.approx(0.95)
 
 
 def test_vacuous_bounds_are_left_out(findings):
     complete = findings["unassigned-shrink"]
-    assert "says nothing at 0 more" in complete.numbers
     rows = changed("epsilon", lambda rows: 0.3, sweep="candidates", n=10000)
     finding = evaluate_claim("unassigned-shrink", rows)
     assert finding.verdict == HOLDS
-    assert "says nothing at 2 more" in finding.numbers
     assert len(finding.evidence) == len(complete.evidence) - 2
     rows = all_rows().assign(epsilon=0.01)
     finding = evaluate_claim("unassigned-shrink", rows)
     assert finding.verdict == NOT_RUN
-    assert "larger n are needed" in finding.numbers
+    assert "has allowed < n" in finding.numbers
 
 
 def test_unassigned_bound_of_each_pass(findings):
     evidence = findings["unassigned-shrink"].evidence
-    allowed = evidence.set_index(["method", "dataset"])["allowed"]
+    allowed = evidence.set_index(["left", "dataset"])["allowed"]
     name = "planted-100000-8-8-0.05"
-    cell = {"n": 100000, "d": 8, "k": 8, "epsilon": 1.0, "delta": 1e-6}
     first = allowed["kaplan_stemmer_candidates_one_pass", name]
     second = allowed["kaplan_stemmer_candidates", name]
-    assert first == pytest.approx(2 * 8 * weight(cell, 1.0, 0.1) * 100000**0.1)
+    assert first == pytest.approx(2 * 8 * weight(100000, 8, 8, 1.0) * 100000**0.1)
     assert second == pytest.approx(first * 0.5**0.1)  # half of the points are left
 
 
@@ -451,7 +463,7 @@ def test_smaller_sizes_make_verdicts_partial():
     rows = all_rows().query("n <= 100000")
     finding = evaluate_claim("constant-factor-in-n", rows)
     assert finding.verdict == NOT_CONTRADICTED
-    assert "n up to 100000 instead of 1e+06" in finding.missing
+    assert "n up to 100,000 instead of 1,000,000" in finding.missing
     linear = evaluate_claim("additive-beats-linear-baseline", rows)
     assert linear.verdict == NOT_CONTRADICTED
     assert "1 of 2 comparisons" in linear.missing
